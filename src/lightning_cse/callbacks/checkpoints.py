@@ -1,0 +1,121 @@
+"""Best and last checkpoint, written after each evaluation, whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning import Callback
+from pytorch_lightning.callbacks import Checkpoint
+
+from lightning_cse.callbacks.evaluation import Evaluation
+from lightning_cse.errors import TrainingError
+
+
+class BestAndLast(Checkpoint):
+    """Keep ``best.ckpt`` (weights of the best evaluation) and ``last.ckpt`` (everything, to go on from).
+
+    Lightning calls checkpoint callbacks after all others, so the evaluation of this step is in what is saved. A file is
+    written beside its place, synced and renamed: a kill at any moment leaves the one before. The best comes first: a
+    kill between the two goes back to the older last and makes the same best again.
+    """
+
+    def __init__(self, folder: Path, evaluation: Evaluation) -> None:
+        self.folder = folder
+        self.evaluation = evaluation
+        self._saved = -1
+
+    @property
+    def best(self) -> Path:
+        """The weights with the highest dev score."""
+        return self.folder / "best.ckpt"
+
+    @property
+    def last(self) -> Path:
+        """The state to go on from."""
+        return self.folder / "last.ckpt"
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any) -> None:
+        """Save if this step was evaluated."""
+        self._save(trainer)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Save the last step, wherever training ended."""
+        self._save(trainer)
+
+    def _save(self, trainer: pl.Trainer) -> None:
+        step = trainer.global_step
+        if step == 0 or step == self._saved or self.evaluation.step != step:
+            return
+        self._saved = step
+        if self.evaluation.improved:
+            self._write(trainer, self.best, weights_only=True)
+        self._write(trainer, self.last, weights_only=False)
+
+    def _write(self, trainer: pl.Trainer, path: Path, *, weights_only: bool) -> None:
+        temporary = path.with_suffix(".part")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            trainer.save_checkpoint(temporary, weights_only=weights_only)
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except (OSError, RuntimeError) as error:  # torch tells a full disk as a RuntimeError
+            temporary.unlink(missing_ok=True)
+            free = shutil.disk_usage(self.folder if self.folder.exists() else self.folder.parent).free
+            full = getattr(error, "errno", None) == errno.ENOSPC or free < 2**26
+            reason = f"the disk is full ({free / 2**20:.0f} MiB free)" if full else str(error).splitlines()[0]
+            raise TrainingError(
+                f"{path} could not be written: {reason}. The checkpoint before it is kept; "
+                "make room and start the same command again"
+            ) from error
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the step of the last save."""
+        return {"saved": self._saved}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up the step of the last save."""
+        self._saved = state_dict["saved"]
+
+
+class RandomState(Callback):
+    """Carry the random states of torch, NumPy and Python in the checkpoint, which Lightning leaves out."""
+
+    def __init__(self) -> None:
+        self._restored: dict[str, Any] | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states as tensors and plain values, so that ``weights_only=True`` can read them."""
+        _, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
+        version, internal, gauss_next = random.getstate()
+        return {
+            "torch": torch.get_rng_state(),
+            "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+            "numpy": [torch.from_numpy(np.asarray(keys).astype(np.int64)), int(position), int(has_gauss), float(gauss)],
+            "python": [version, list(internal), gauss_next],
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Keep the states until the first batch: what a trainer does before it may draw random numbers."""
+        self._restored = state_dict
+
+    def on_train_batch_start(self, *args: Any) -> None:
+        """Restore the states, once."""
+        if self._restored is None:
+            return
+        state, self._restored = self._restored, None
+        keys, position, has_gauss, gauss = state["numpy"]
+        version, internal, gauss_next = state["python"]
+        torch.set_rng_state(state["torch"])
+        if state["cuda"]:
+            torch.cuda.set_rng_state_all(state["cuda"])
+        np.random.set_state(("MT19937", keys.numpy().astype(np.uint32), position, has_gauss, gauss))
+        random.setstate((version, tuple(internal), gauss_next))

@@ -1,0 +1,139 @@
+"""The one callback that evaluates: every so many optimizer steps, at step 0 and at the last step."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning import Callback
+from pytorch_lightning.utilities.seed import isolate_rng
+
+from lightning_cse.callbacks.diagnostics import Diagnostics
+from lightning_cse.errors import ConfigError, did_you_mean
+from lightning_cse.evaluation import Embedded, Task
+from lightning_cse.methods import Method
+
+log = logging.getLogger(__name__)
+
+
+class Evaluation(Callback):
+    """Run the tasks on their dev split and the diagnostics, log every value, and remember the best step.
+
+    Keyed on a changed ``trainer.global_step``, because Lightning's own validation counts batches, may not be longer
+    than an epoch and misses the end. All sentences of all tasks and diagnostics are embedded once, each distinct one
+    once. The method is in evaluation mode (unless ``dropout``), the random state is forked, and the method is left as it
+    was found: training is the same with and without this callback.
+
+    Args:
+        tasks: dev tasks by name; a task's metric ``m`` is logged as ``val/<task>/<m>``.
+        diagnostics: alignment, uniformity and RFD; None to leave them out.
+        every: optimizer steps between two evaluations.
+        monitor: the key whose highest value makes the best checkpoint.
+        dropout: whether dropout is active while measuring.
+    """
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task],
+        diagnostics: Diagnostics | None,
+        *,
+        every: int,
+        monitor: str,
+        dropout: bool = False,
+    ) -> None:
+        self.tasks = dict(tasks)
+        self.diagnostics = diagnostics
+        self.every = every
+        self.monitor = monitor
+        self.dropout = dropout
+        self.step = -1
+        self.latest: dict[str, float] = {}
+        self.best_step = -1
+        self.best_score = float("-inf")
+        self.seconds = 0.0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Evaluate what is there before the first step."""
+        self._evaluate(trainer, pl_module)
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any) -> None:
+        """Evaluate if a step was made and its number is due."""
+        last = trainer.global_step == trainer.estimated_stepping_batches
+        if trainer.global_step % self.every == 0 or last:
+            self._evaluate(trainer, pl_module)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Evaluate the last step, wherever training ended."""
+        self._evaluate(trainer, pl_module)
+
+    @property
+    def improved(self) -> bool:
+        """Whether the evaluation just made is the best so far; step 0 never is, nothing is learned there."""
+        return self.step == self.best_step
+
+    def _evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.global_step == self.step:
+            return
+        self.step = trainer.global_step
+        start = time.perf_counter()
+        assert isinstance(pl_module, Method)
+        with isolate_rng(), _mode(pl_module, self.dropout), trainer.precision_plugin.forward_context():
+            self.latest = self._measure(pl_module)
+        if self.monitor not in self.latest:
+            near = did_you_mean(self.monitor, self.latest)
+            raise ConfigError([f"monitor: {self.monitor!r} is not evaluated{near}; there are: {sorted(self.latest)}"])
+        if self.step > 0 and self.latest[self.monitor] > self.best_score:
+            self.best_step, self.best_score = self.step, self.latest[self.monitor]
+        self.seconds += time.perf_counter() - start
+        for logger in trainer.loggers:
+            logger.log_metrics(self.latest, step=self.step)
+
+    def _measure(self, method: Method) -> dict[str, float]:
+        tasks = {name: task for name, task in self.tasks.items() if task.suits(method)}
+        sentences = [sentence for task in tasks.values() for sentence in task.sentences("dev")]
+        if self.diagnostics is not None:
+            sentences += self.diagnostics.sentences()
+        embedded = Embedded(method, sentences)
+        values: dict[str, float] = {}
+        for name, task in tasks.items():
+            metrics = task.evaluate(method, embedded, "dev").metrics
+            values |= {f"val/{name}/{metric}": value for metric, value in metrics.items()}
+        if self.diagnostics is not None:
+            values |= self.diagnostics.measure(embedded, self.step)
+        return values
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything a resumed run needs to go on as if it had not stopped."""
+        return {
+            "step": self.step,
+            "latest": dict(self.latest),
+            "best_step": self.best_step,
+            "best_score": self.best_score,
+            "seconds": self.seconds,
+            "diagnostics": None if self.diagnostics is None else self.diagnostics.state_dict(),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up where another run was."""
+        self.step, self.latest = state_dict["step"], dict(state_dict["latest"])
+        self.best_step, self.best_score = state_dict["best_step"], state_dict["best_score"]
+        self.seconds = state_dict["seconds"]
+        if self.diagnostics is not None and state_dict["diagnostics"] is not None:
+            self.diagnostics.load_state_dict(state_dict["diagnostics"])
+
+
+@contextmanager
+def _mode(module: torch.nn.Module, training: bool) -> Iterator[None]:
+    """Put a module and all its parts in one mode, and each part back in its own afterwards."""
+    modes = {part: part.training for part in module.modules()}
+    module.train(training)
+    try:
+        yield
+    finally:
+        for part, mode in modes.items():
+            part.training = mode

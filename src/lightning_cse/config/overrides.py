@@ -1,0 +1,475 @@
+"""Order the overrides of a command line, and refuse the ones that mean nothing, all of them at once.
+
+Hydra lets the rightmost override win and takes ``+experimnt=x`` as a new key. Here ``+experiment``, ``+profile``,
+``+sweep`` and ``+debug`` always come first and in this order, and a key that no config knows is an error.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hydra._internal.utils import get_args_parser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException, MissingConfigException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import GrammarParseError
+
+from lightning_cse.config.keys import at, below_target, exists, is_argument, leaves, plain, suggest_key
+from lightning_cse.config.tree import CompositionError, ConfigTree, one_line
+from lightning_cse.errors import ConfigError, did_you_mean
+
+APPENDED = ("experiment", "profile", "sweep", "debug")
+"""The groups that no defaults list names: each is appended with a plus, and a later one wins over an earlier one."""
+
+_APPENDED_OVERRIDE = re.compile(rf"^\+{{0,2}}(?P<rest>(?P<group>{'|'.join(APPENDED)})(@[^=]*)?=.*)$", re.DOTALL)
+_FLAGS_WITH_VALUE = {
+    *("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn"),
+    *("--config-dir", "-cd", "--experimental-rerun"),
+}
+_INFO_FLAGS = {"--info", "-i"}
+_INFO_CHOICES = {"all", "config", "defaults", "defaults-tree", "plugins", "searchpath"}
+_PLUGINS = {
+    "hydra/launcher": {
+        "joblib": "hydra-joblib-launcher",
+        "ray": "hydra-ray-launcher",
+        "ray_aws": "hydra-ray-launcher",
+        "rq": "hydra-rq-launcher",
+        "submitit_local": "hydra-submitit-launcher",
+        "submitit_slurm": "hydra-submitit-launcher",
+    },
+    "hydra/sweeper": {
+        "ax": "hydra-ax-sweeper",
+        "nevergrad": "hydra-nevergrad-sweeper",
+        "optuna": "hydra-optuna-sweeper",
+    },
+    "hydra/hydra_logging": {"colorlog": "hydra-colorlog"},
+    "hydra/job_logging": {"colorlog": "hydra-colorlog"},
+}
+_MOST_POINTS = 32  # combinations of group options whose keys are looked at: 0.2 s each
+_MOST_GUESSES = 12  # experiments that are tried where none was given
+
+
+def order_overrides(args: Sequence[str]) -> list[str]:
+    """Put experiment, profile, sweep and debug first, in this order; flags and everything else keep their places.
+
+    These four groups are in no defaults list, so ``experiment=x`` and ``++experiment=x`` are errors to Hydra though
+    nobody means anything else by them: they are taken as ``+experiment=x``.
+
+    Example:
+        >>> order_overrides(["-m", "seed=0,1", "+debug=tiny", "experiment=simcse"])
+        ['-m', '+experiment=simcse', '+debug=tiny', 'seed=0,1']
+    """
+    flags = _flag_places(args)
+    appended: dict[str, list[str]] = {group: [] for group in APPENDED}
+    others = []
+    for arg, is_flag in zip(args, flags, strict=True):
+        if is_flag:
+            continue
+        if match := _APPENDED_OVERRIDE.match(arg):
+            appended[match["group"]].append(f"+{match['rest']}")
+        else:
+            others.append(arg)
+    overrides = itertools.chain(*appended.values(), others)
+    return [arg if is_flag else next(overrides) for arg, is_flag in zip(args, flags, strict=True)]
+
+
+def flags_last(args: Sequence[str]) -> list[str]:
+    """Put flags (and their values) behind the overrides: Hydra refuses a flag that stands between two overrides.
+
+    Example:
+        >>> flags_last(["+experiment=simcse", "-m", "seed=0,1"])
+        ['+experiment=simcse', 'seed=0,1', '-m']
+    """
+    flags = _flag_places(args)
+    return [arg for wanted in (False, True) for arg, is_flag in zip(args, flags, strict=True) if is_flag is wanted]
+
+
+def _flag_places(args: Sequence[str]) -> list[bool]:
+    places = []
+    before = ""
+    for arg in args:
+        is_value = before in _FLAGS_WITH_VALUE or (before in _INFO_FLAGS and arg in _INFO_CHOICES)
+        places.append(is_value or arg.startswith("-"))
+        before = "" if is_value else arg
+    return places
+
+
+def check_overrides(args: Sequence[str], conf_dir: Path, config_name: str) -> None:
+    """Check a command line against the configs before Hydra reads it.
+
+    A key is known when it exists in the config that the group choices alone give. Below a node with a ``_target_`` an
+    added key (``+trainer.deterministic=true``) is an argument, and `lightning_cse.config.validate` judges it. In a
+    multirun every option of every swept group is checked. What asks Hydra for help or information is let through.
+
+    Args:
+        args: the command line without the program's name, flags included.
+        conf_dir: the folder of configs.
+        config_name: the primary config, overruled by ``--config-name``.
+
+    Raises:
+        ConfigError: with all faults found.
+    """
+    parsed = get_args_parser().parse_args(flags_last(order_overrides(args)))
+    if parsed.help or parsed.hydra_help or parsed.info or parsed.shell_completion or parsed.experimental_rerun:
+        return
+    folders = [conf_dir]
+    if parsed.config_path is not None:
+        folders = [Path(parsed.config_path)]
+        if not folders[0].is_absolute():
+            return  # relative to the program's file, in Hydra's own way
+    if parsed.config_dir is not None:
+        folders.append(Path(parsed.config_dir).absolute())
+    tree = ConfigTree(folders, parsed.config_name or config_name)
+    check = _Check(tree, multirun=parsed.multirun, only_shown=parsed.cfg is not None)
+    check.run(parsed.overrides)
+    if check.faults:
+        raise ConfigError(check.faults)
+
+
+@dataclass
+class _Choice:
+    """A group override with the options it may take, several in a sweep; unknown options are replaced or left out."""
+
+    key: str  # as Hydra writes it: "+experiment", "encoder", "data@eval_data"
+    group: str
+    options: list[str]
+
+    def lines(self) -> list[str]:
+        return [f"{self.key}={option}" for option in self.options]
+
+
+@dataclass
+class _Value:
+    """A value override: the line as it is told in faults, what Hydra understood, and the key paths it sets."""
+
+    line: str
+    override: Override
+    paths: list[list[str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        root = self.override.key_or_group.split(".")
+        value = None if self.override.is_sweep_override() else self.override.value()
+        self.paths = [root + rest for rest in leaves(value)]
+
+    @property
+    def adds(self) -> bool:
+        return bool(self.override.is_add() or self.override.is_force_add())
+
+    @property
+    def is_container(self) -> bool:
+        return isinstance(self.override.value(), (dict, list))
+
+    def first(self) -> str:
+        """The override with one value: the first of a sweep."""
+        if self.override.is_delete():
+            return self.override.input_line or self.override.get_key_element()
+        return f"{self.override.get_key_element()}={self._first_value()}"
+
+    def forced(self) -> str:
+        """The same as ``++key=value``, which Hydra never refuses."""
+        return f"++{self.override.key_or_group}={self._first_value()}"
+
+    def _first_value(self) -> str:
+        if not self.override.is_sweep_override():
+            return str(self.override.get_value_element_as_str())
+        if not self.override.is_discrete_sweep():
+            return "0"  # an interval: only optimising sweepers take it, and only a number comes of it
+        return next(iter(self.override.sweep_string_iterator()), "null")
+
+
+class _Check:
+    """One command line against one tree of configs."""
+
+    def __init__(self, tree: ConfigTree, *, multirun: bool, only_shown: bool) -> None:
+        self.tree = tree
+        self.multirun = multirun
+        self.only_shown = only_shown
+        self.faults: list[str] = []
+        self.choices: list[_Choice] = []
+        self.values: list[_Value] = []
+        self.left_to_hydra: list[str] = []
+        self.listed: set[str] = set()  # groups of the defaults list, without a plus
+        self.experiment_known = True
+
+    def fault(self, text: str) -> None:
+        if text not in self.faults:
+            self.faults.append(text)
+
+    def run(self, lines: Sequence[str]) -> None:
+        parsed = [(line, override) for line in lines if (override := self._parse(line)) is not None]
+        parsed = self._with_sweep(parsed)
+        for line, override in parsed:
+            if override.is_sweep_override() and not self.multirun:
+                self.fault(_needs_multirun(line, override))
+            self._sort(line, override)
+        self._check_pluses()
+        swept = itertools.product(*(choice.lines() for choice in self.choices))
+        for point in itertools.islice(swept, _MOST_POINTS):
+            self._check_point(point)
+
+    # Reading the lines
+
+    def _parse(self, line: str) -> Override | None:
+        try:
+            return self.tree.parse(line)
+        except HydraException as error:
+            self.fault(self._bad_syntax(line, error))
+            return None
+
+    def _bad_syntax(self, line: str, error: Exception) -> str:
+        key, equals, value = line.partition("=")
+        if not equals:
+            meant = [f"+{group}={line}" for group in APPENDED if line in self.tree.options(group)]
+            return f"{line}: not an override, which is key=value" + (f" - did you mean '{meant[0]}'?" if meant else "")
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        quoted = shlex.quote(f'{key}="{escaped}"')
+        why = str(error).strip().splitlines()[0]
+        detail = "" if why.startswith("LexerNoViableAlt") else f" ({why})"
+        return f"{line}: Hydra cannot read this value{detail} - quote it for Hydra and for the shell: {quoted}"
+
+    def _with_sweep(self, parsed: list[tuple[str, Override]]) -> list[tuple[str, Override]]:
+        """Find out whether this is a multirun, and put the parameters of the configs' sweep before the rest."""
+        frame = []
+        for _, override in parsed:
+            if override.key_or_group in APPENDED and override.is_add():
+                options = [name for name in _given(override) if name in self.tree.options(override.key_or_group)]
+                frame += [f"{override.get_key_element()}={name}" for name in options[:1]]
+        hydras = [line for line, override in parsed if override.key_or_group in ("hydra.mode", "hydra.sweeper.params")]
+        try:
+            cfg = self.tree.compose([*frame, *hydras])
+        except CompositionError:
+            return parsed  # told when the points are composed
+        self.multirun = self.multirun or cfg.hydra.mode == RunMode.MULTIRUN
+        params = OmegaConf.select(cfg, "hydra.sweeper.params", default=None)
+        if not self.multirun or not isinstance(params, DictConfig):
+            return parsed
+        given = {override.get_key_element() for _, override in parsed}
+        swept = []
+        for key, value in params.items():
+            line = f"{key!s}={value}"
+            param = self._parse(line)
+            if param is not None and param.get_key_element() not in given:
+                swept.append((f"hydra.sweeper.params: {line}", param))
+        return swept + parsed
+
+    def _sort(self, line: str, override: Override) -> None:
+        key = override.key_or_group
+        is_group = self.tree.is_group(key) and not isinstance(override.value(), dict)
+        if key.startswith("hydra/"):
+            self._take_hydra_group(line, override)
+        elif key == "hydra" or key.startswith("hydra.") or (is_group and override.is_delete()):
+            self.left_to_hydra.append(line)
+        elif is_group:
+            self._take_group(line, override)
+        else:
+            self.values.append(_Value(line, override))
+
+    def _take_hydra_group(self, line: str, override: Override) -> None:
+        group = override.key_or_group
+        unknown = [option for option in _given(override) if not self.tree.has_option(group, option)]
+        if not self.tree.is_group(group):
+            groups = [f"hydra/{name}" for name in self.tree.loader.list_groups("hydra")]
+            self.fault(f"{line}: there is no group '{group}'{did_you_mean(group, groups)}")
+        elif unknown and not override.is_delete():
+            self.fault(f"{line}: {self._no_option(group, unknown[0])}")
+        else:
+            self.left_to_hydra.append(line)
+
+    def _take_group(self, line: str, override: Override) -> None:
+        group = override.key_or_group
+        known = self.tree.options(group)
+        given = _given(override)
+        if not given:
+            self.fault(f"{line}: matches no {group} (there are: {', '.join(known)})")
+        kept = []
+        for option in given:
+            if self.tree.has_option(group, option):
+                kept.append(option)
+                continue
+            if option == "null":
+                self.fault(f"{line}: a group is left out with '~{override.get_key_element().lstrip('+')}'")
+                continue
+            self.fault(f"{line}: {self._no_option(group, option)}")
+            # The rest is checked as if the likely option had been given.
+            kept += difflib.get_close_matches(option, known, n=1)
+        if kept:
+            options = [f"[{','.join(kept)}]"] if isinstance(override.value(), list) else list(dict.fromkeys(kept))
+            self.choices.append(_Choice(override.get_key_element(), group, options))
+        elif group in APPENDED:
+            self.experiment_known = False
+
+    def _no_option(self, group: str, option: str) -> str:
+        if plugin := _PLUGINS.get(group, {}).get(option):
+            return f"the plugin for {group}={option} is not installed - pip install {plugin}"
+        known = self.tree.options(group)
+        return f"there is no {group} '{option}'{did_you_mean(option, known)} (there are: {', '.join(known) or 'none'})"
+
+    # Groups: which take a plus
+
+    def _check_pluses(self) -> None:
+        appended = [choice.lines()[0] for choice in self.choices if choice.group in APPENDED]
+        try:
+            self.listed = self.tree.listed_groups(appended) - set(APPENDED)
+        except CompositionError:
+            return  # told when the points are composed
+        by_group = {key.partition("@")[0]: key for key in self.listed}
+        for choice in self.choices:
+            key, option = choice.key.lstrip("+"), choice.options[0]
+            # The same group under another package is another entry of the defaults list: data@eval_data.
+            right = key if key in self.listed else f"+{key}"
+            if right.startswith("+") and not choice.key.startswith("+"):
+                right = by_group.get(choice.group, right)
+            if choice.key != right:
+                why = f"'{key}' is {'chosen already' if key in self.listed else 'not in the defaults list'}"
+                self.fault(f"{choice.key}={option}: {why} - did you mean '{right}={option}'?")
+                choice.key = right
+
+    # Points: one composition a combination of groups
+
+    def _check_point(self, point: Sequence[str]) -> None:
+        try:
+            base = self.tree.compose(point)
+        except CompositionError as error:
+            self.fault(self._does_not_compose(error))
+            return
+        if self._lacks_name(base):
+            self.fault(self._name_an_experiment())
+            self.experiment_known = False
+        self._check_values(point, [base] if self.experiment_known else self._guesses(point))
+        if not self.faults:
+            self._check_whole(point)
+
+    def _does_not_compose(self, error: Exception) -> str:
+        """Tell why the groups alone do not compose: a defaults list in a config names an option that is not there."""
+        if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+            group, _, option = error.missing_cfg_file.lstrip("/").removesuffix(".yaml").rpartition("/")
+            if group and self.tree.is_group(group):
+                where = self.tree.naming(group, option) or [self.tree.name]
+                return f"{', '.join(where)}: {self._no_option(group, option)}"
+        broken = self.tree.unreadable() if isinstance(error.__cause__, GrammarParseError) else []
+        return "; ".join(broken) or one_line(error)
+
+    def _lacks_name(self, cfg: DictConfig) -> bool:
+        if self.only_shown or not self.experiment_known or not OmegaConf.is_missing(cfg, "name"):
+            return False
+        named = any(value.override.key_or_group == "name" for value in self.values)
+        return not named and not any(choice.group == "experiment" for choice in self.choices)
+
+    def _name_an_experiment(self) -> str:
+        options = self.tree.options("experiment")
+        if not options:
+            return "name: not set, and there is no experiment that would set it - write name=<a name>"
+        width = max(map(len, options))
+        rows = [
+            f"\n    {option:<{width}}  {self.tree.description('experiment', option)}".rstrip() for option in options
+        ]
+        return f"name: not set, since no experiment was chosen - add +experiment=<one of these>:{''.join(rows)}"
+
+    def _guesses(self, point: Sequence[str]) -> Iterator[DictConfig]:
+        """The configs that some experiment would give; a key that none of them has is surely unknown."""
+        for option in self.tree.options("experiment")[:_MOST_GUESSES]:
+            try:
+                yield self.tree.compose([f"+experiment={option}", *point])
+            except CompositionError:
+                continue
+
+    def _check_values(self, point: Sequence[str], bases: Iterable[DictConfig]) -> None:
+        """Tell the values that are wrong in all of ``bases``: there are several only where we guess."""
+        wrong: dict[int, str] = {}
+        for number, base in enumerate(bases):
+            config = plain(base)
+            extended = self._extended(point, config)
+            candidates = range(len(self.values)) if number == 0 else list(wrong)
+            found = {index: self._judge(self.values[index], config, extended) for index in candidates}
+            wrong = {index: wrong.get(index, text) for index, text in found.items() if text}
+            if not wrong:
+                break
+        for text in wrong.values():
+            self.fault(text)
+
+    def _extended(self, point: Sequence[str], config: dict[str, Any]) -> dict[str, Any]:
+        """The config with the added keys in it, to see below which ``_target_`` they come to stand."""
+        added = [value.forced() for value in self.values if value.adds and value.override.package is None]
+        try:
+            return plain(self.tree.compose([*point, *added])) if added else config
+        except CompositionError:
+            return config
+
+    def _judge(self, value: _Value, config: dict[str, Any], extended: dict[str, Any]) -> str:
+        """Return what is wrong with a value override, or an empty string."""
+        key = value.override.key_or_group
+        if value.override.package is not None or "/" in key:
+            return f"{value.line}: there is no group '{key}'{self._suggest_group(value, {})}"
+        if value.override.is_add() and not value.is_container:
+            path = value.paths[0]
+            if exists(config, path) and at(config, path) not in (None, "???"):
+                return f"{value.line}: '{key}' is in the config already - write it without the plus"
+        for path in value.paths:
+            if not exists(config, path) and not (value.adds and is_argument(config, extended, path)):
+                return self._unknown_key(value, path, config)
+        return ""
+
+    def _unknown_key(self, value: _Value, path: list[str], config: dict[str, Any]) -> str:
+        what = "there is nothing to delete at" if value.override.is_delete() else "unknown key"
+        suggestion = self._suggest_group(value, config) or suggest_key(path, config)
+        hint = ""
+        if not value.adds and not value.override.is_delete() and below_target(config, path):
+            hint = f" (an argument that the config does not list is added with a plus: +{value.override.input_line})"
+        return f"{value.line}: {what} '{'.'.join(path)}'{suggestion}{hint}"
+
+    def _suggest_group(self, value: _Value, config: Iterable[str]) -> str:
+        key = value.override.key_or_group
+        if value.override.is_delete() or "." in key or key in self.tree.groups:
+            return ""
+        close = difflib.get_close_matches(key, {*self.tree.groups, *config}, n=1)
+        if not close or close[0] not in self.tree.groups:
+            return ""
+        plus = "" if any(listed.partition("@")[0] == close[0] for listed in self.listed) else "+"
+        given = (value.override.input_line or "").partition("=")[2]
+        return f" - did you mean '{plus}{close[0]}={given}'?"
+
+    def _check_whole(self, point: Sequence[str]) -> None:
+        """Nothing is wrong as far as this module sees: what is left is what Hydra itself refuses."""
+        lines = [*(value.first() for value in self.values), *self.left_to_hydra]
+        try:
+            self.tree.compose([*point, *lines])
+        except CompositionError as error:
+            for line in lines:  # one at a time, to name each that is refused
+                try:
+                    self.tree.compose([*point, line])
+                except CompositionError as its_error:
+                    self.fault(f"{line}: {one_line(its_error)}")
+            if not self.faults:
+                self.fault(one_line(error))
+
+
+def _given(override: Override) -> list[str]:
+    """The options that a group override names: one, several in a sweep, or the parts of a list."""
+    if override.is_sweep_override():
+        if not override.is_discrete_sweep():
+            return []
+        return [str(option) for option in override.sweep_iterator(transformer=Override._convert_value)]
+    value = override.value()
+    if isinstance(value, list):
+        return [str(option) for option in value]
+    return ["null" if value is None else str(value)]
+
+
+def _needs_multirun(line: str, override: Override) -> str:
+    key = override.get_key_element()
+    value = (override.input_line or "").partition("=")[2]
+    if "(" in value:
+        return f"{line}: a sweep needs -m, which runs one value after the other"
+    text = shlex.quote(f'{key}="{value}"')
+    return (
+        f"{line}: several values need -m, which runs one after the other; "
+        f"as one value they are a list, {key}=[{value}], or a text, {text}"
+    )

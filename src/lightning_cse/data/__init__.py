@@ -1,0 +1,40 @@
+"""Official corpus files to token batches by role; this room knows text and a tokenize function, never an encoder.
+
+What needs torch is imported when it is first asked for, so that ``lightning_cse.prepare`` answers at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from lightning_cse.data.readers import read_corpus, sample_dir
+from lightning_cse.data.rows import Rows, SourceFile
+
+if TYPE_CHECKING:
+    from lightning_cse.data.datamodules import ContrastiveData, INLIQuadruples, INLITriplets
+    from lightning_cse.data.loader import BatchLoader
+
+__all__ = [
+    "BatchLoader",
+    "ContrastiveData",
+    "INLIQuadruples",
+    "INLITriplets",
+    "Rows",
+    "SourceFile",
+    "read_corpus",
+    "sample_dir",
+]
+
+_LAZY = {
+    "BatchLoader": "loader",
+    "ContrastiveData": "datamodules",
+    "INLIQuadruples": "datamodules",
+    "INLITriplets": "datamodules",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)

@@ -1,0 +1,170 @@
+"""What a sentence becomes: one of three small dataclasses of tensors.
+
+Everything downstream (losses, callbacks, evaluation, the index) asks only for these three and for what
+`Embedding` offers: a length, rows, concatenation, transport, and the matrices that diagnostics look at.
+A new kind of embedding is a frozen dataclass of ``(n, d)`` tensors that derives from `Embedding`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+__all__ = ["DualEmbedding", "Embedding", "GaussianEmbedding", "PointEmbedding"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Embedding:
+    """A batch of ``n`` sentences, each described by one or more vectors of width ``d``.
+
+    Every field of a subclass is a tensor of shape ``(n, d)``. Fields may differ in dtype (under autocast a mean can be
+    bfloat16 while a log variance is float32), never in shape.
+
+    Raises:
+        TypeError: if a field is not a tensor.
+        ValueError: if a field is not ``(n, d)`` or the fields differ in shape.
+    """
+
+    def __post_init__(self) -> None:
+        """Check that every field is a tensor of one common shape ``(n, d)``."""
+        fields = self.fields()
+        for name, value in fields.items():
+            if not isinstance(value, Tensor):
+                raise TypeError(f"{type(self).__name__}: {name} must be a tensor, got {type(value).__name__}")
+        shapes = {name: tuple(value.shape) for name, value in fields.items()}
+        if any(len(shape) != 2 for shape in shapes.values()) or len(set(shapes.values())) > 1:
+            got = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+            raise ValueError(f"{type(self).__name__}: need one common shape (n, d), got {got}")
+
+    def fields(self) -> dict[str, Tensor]:
+        """Return the tensors by field name, in the order of the constructor."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def views(self) -> dict[str, Tensor]:
+        """Return the matrices that diagnostics look at by name, the primary one first; all fields unless overridden."""
+        return self.fields()
+
+    def __len__(self) -> int:
+        """Return ``n``, the number of sentences."""
+        return len(next(iter(self.fields().values())))
+
+    def __getitem__(self, rows: slice | Tensor) -> Self:
+        """Return the sentences chosen by a slice, a 1-d tensor of row numbers, or a 1-d boolean mask.
+
+        Raises:
+            TypeError: for anything else; one sentence is ``embedding[i : i + 1]``, so that shapes stay ``(n, d)``.
+        """
+        if not isinstance(rows, slice) and not (isinstance(rows, Tensor) and rows.ndim == 1):
+            got = f"a tensor of shape {tuple(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
+            raise TypeError(f"{type(self).__name__}: index with a slice or a 1-d tensor, got {got}")
+        return self._map(lambda value: value[rows])
+
+    @classmethod
+    def cat(cls, parts: Sequence[Self]) -> Self:
+        """Join batches row-wise; ``Embedding.cat`` does so for whatever one kind the parts are.
+
+        Raises:
+            TypeError: if the parts are of different kinds, or not of the kind whose ``cat`` this is.
+            ValueError: if there are no parts, or their widths differ.
+        """
+        if not parts:
+            raise ValueError(f"{cls.__name__}.cat: need at least one part, got none")
+        kinds = sorted({type(part).__name__ for part in parts})
+        if len(kinds) > 1 or not isinstance(parts[0], cls):
+            raise TypeError(f"{cls.__name__}.cat: need parts of one kind, got {', '.join(kinds)}")
+        columns = [part.fields() for part in parts]
+        widths = [next(iter(column.values())).shape[1] for column in columns]
+        if len(set(widths)) > 1:
+            raise ValueError(f"{cls.__name__}.cat: need parts of one width, got {widths}")
+        return type(parts[0])(**{name: torch.cat([column[name] for column in columns]) for name in columns[0]})
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Move or convert every tensor; takes what `torch.Tensor.to` takes."""
+        return self._map(lambda value: value.to(*args, **kwargs))
+
+    def cpu(self) -> Self:
+        """Move every tensor to main memory."""
+        return self._map(Tensor.cpu)
+
+    def float(self) -> Self:
+        """Convert every tensor to float32."""
+        return self._map(Tensor.float)
+
+    def detach(self) -> Self:
+        """Cut every tensor from the graph, as needed before keeping the outputs of many steps."""
+        return self._map(Tensor.detach)
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        return type(self)(**{name: function(value) for name, value in self.fields().items()})
+
+    def __repr__(self) -> str:
+        """Tell kind, shapes and dtypes; never the numbers."""
+        fields = ", ".join(
+            f"{name}={tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+            for name, value in self.fields().items()
+        )
+        return f"{type(self).__name__}({fields})"
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class PointEmbedding(Embedding):
+    """A sentence is a point: one vector, as in SimCSE and NGCSE.
+
+    Attributes:
+        vector: shape ``(n, d)``, before any normalisation.
+
+    Example:
+        >>> embedding = PointEmbedding(torch.ones(3, 8))
+        >>> len(embedding), embedding[:2]
+        (3, PointEmbedding(vector=(2, 8) float32))
+    """
+
+    vector: Tensor
+
+    def views(self) -> dict[str, Tensor]:
+        """Return the vector under the name ``primary``."""
+        return {"primary": self.vector}
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class GaussianEmbedding(Embedding):
+    """A sentence is a Gaussian with diagonal covariance, as in GaussCSE.
+
+    Attributes:
+        mean: shape ``(n, d)``.
+        log_variance: shape ``(n, d)``, the natural logarithm of each dimension's variance.
+
+    Example:
+        >>> embedding = GaussianEmbedding(mean=torch.zeros(3, 8), log_variance=torch.zeros(3, 8))
+        >>> list(embedding.fields()), list(embedding.views())
+        (['mean', 'log_variance'], ['mean'])
+    """
+
+    mean: Tensor
+    log_variance: Tensor
+
+    def views(self) -> dict[str, Tensor]:
+        """Return the mean alone: a log variance is no point in the space that diagnostics look at."""
+        return {"mean": self.mean}
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class DualEmbedding(Embedding):
+    """A sentence is two vectors, what it says and what it implies, as in DualCSE.
+
+    Attributes:
+        explicit: shape ``(n, d)``, written r in the paper; the primary view.
+        implicit: shape ``(n, d)``, written u in the paper.
+
+    Example:
+        >>> parts = [DualEmbedding(torch.zeros(n, 8), torch.ones(n, 8)) for n in (2, 3)]
+        >>> DualEmbedding.cat(parts)
+        DualEmbedding(explicit=(5, 8) float32, implicit=(5, 8) float32)
+    """
+
+    explicit: Tensor
+    implicit: Tensor

@@ -1,0 +1,195 @@
+"""A sentence encoder: transformer backbone and pooling, one pass for all sentences of a step."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging as transformers_logging
+
+from lightning_cse.encoders.batching import cut_by_length
+from lightning_cse.encoders.pooling import POOLINGS
+from lightning_cse.encoders.sources import find_encoder, tokenizer_digest, weights_digest
+from lightning_cse.encoders.templates import Sequences, Template
+from lightning_cse.errors import EncoderError, did_you_mean
+from lightning_cse.tokens import Tokens
+
+log = logging.getLogger(__name__)
+
+
+class Tokenizer:
+    """A tokenizer as the data room sees it: sentences to bare token ids, with a digest for the cache key."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, digest: str) -> None:
+        self.tokenizer = tokenizer
+        self.digest = digest
+
+    def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Return the bare ids of each sentence: no special tokens, nothing truncated."""
+        # verbose=False: a sentence over the model's maximum is counted and told by the data module, not here.
+        encoded = self.tokenizer(
+            list(sentences), add_special_tokens=False, return_attention_mask=False, truncation=False, verbose=False
+        )
+        ids: list[list[int]] = encoded["input_ids"]
+        return ids
+
+
+class SentenceEncoder(nn.Module):
+    r"""Sentences to vectors: template, transformer, pooling.
+
+    All sentences of a step go through in one call. They are sorted by length, cut into the groups that waste the
+    fewest padded tokens (`cut_by_length`), run group by group, and put back in order:
+
+    .. math:: x_i = \text{pool}(\text{backbone}(\text{template}(s_i)))
+
+    Args:
+        backbone: a Hugging Face encoder without a pooler.
+        tokenizer: its tokenizer.
+        name: short name, for records and recipes.
+        pooling: ``cls`` (first token) or ``mean`` (all real tokens).
+        max_length: tokens a sequence may have, template included; longer sentences are cut.
+        digests: sha256 of the weights and of the tokenizer's files.
+        dropout: if given, replaces every dropout probability of the backbone.
+
+    Raises:
+        EncoderError: for an unknown pooling, a ``max_length`` the backbone has no positions for, or a tokenizer
+            without a padding token.
+    """
+
+    def __init__(
+        self,
+        backbone: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        name: str,
+        pooling: str,
+        max_length: int,
+        digests: dict[str, str],
+        dropout: float | None = None,
+    ) -> None:
+        super().__init__()
+        if pooling not in POOLINGS:
+            raise EncoderError(
+                f"encoder.pooling: {pooling!r} is not one of {sorted(POOLINGS)}{did_you_mean(pooling, POOLINGS)}"
+            )
+        if tokenizer.pad_token_id is None:
+            raise EncoderError(f"encoder {name}: its tokenizer has no padding token")
+        # RoBERTa's positions start behind the padding id, so two of its 514 are never used.
+        offset = backbone.config.pad_token_id + 1 if "roberta" in backbone.config.model_type else 0
+        positions = getattr(backbone.config, "max_position_embeddings", None)
+        if positions is not None and max_length > positions - offset:
+            raise EncoderError(f"encoder.max_length: {max_length} is more than the {positions - offset} of {name}")
+        self.backbone = backbone
+        self.tokenizer = Tokenizer(tokenizer, digests["tokenizer"])
+        self.name = name
+        self.pooling = pooling
+        self.max_length = max_length
+        self.digests = digests
+        if dropout is not None:
+            for module in self.backbone.modules():
+                if isinstance(module, nn.Dropout):
+                    module.p = dropout
+                elif isinstance(getattr(module, "dropout_prob", None), float):  # functional dropout in attention
+                    module.dropout_prob = dropout
+
+    @property
+    def width(self) -> int:
+        """The dimension d of a sentence vector."""
+        return int(self.backbone.config.hidden_size)
+
+    @property
+    def has_dropout(self) -> bool:
+        """Whether two passes over a sentence differ in training mode."""
+        return any(isinstance(module, nn.Dropout) and module.p > 0 for module in self.backbone.modules())
+
+    def template(self, second: str | None = None) -> Template:
+        """Return the template of a single sentence, or of a pair with the word ``second`` behind it."""
+        template = Template.from_tokenizer(self.tokenizer.tokenizer, second)
+        if len(template) >= self.max_length:
+            raise EncoderError(f"encoder.max_length: {self.max_length} leaves no room beside {len(template)} specials")
+        return template
+
+    def forward(self, requests: Sequence[tuple[Tokens, Template]], *, most: int | None = None) -> list[Tensor]:
+        """Encode every request in one pass; return one (n, d) float32 tensor a request.
+
+        ``most`` bounds the padded tokens that go through the backbone at once (memory, in evaluation).
+        """
+        parts = [template.apply(tokens, self.max_length) for tokens, template in requests]
+        sequences = Sequences.cat(parts, pad_id=requests[0][1].pad_id)
+        order = torch.argsort(sequences.lengths, stable=True)
+        lengths = sequences.lengths[order].cpu().numpy()
+        vectors = []
+        start = 0
+        for end in cut_by_length(lengths, most=most):
+            chosen, width = order[start:end], int(lengths[end - 1])
+            vectors.append(self._encode(sequences, chosen, width))
+            start = end
+        back = torch.empty_like(order)
+        back[order] = torch.arange(len(order), device=order.device)
+        return list(torch.cat(vectors)[back].split([len(part) for part in parts]))
+
+    def _encode(self, sequences: Sequences, chosen: Tensor, width: int) -> Tensor:
+        mask = torch.arange(width, device=chosen.device) < sequences.lengths[chosen, None]
+        inputs = {"input_ids": sequences.ids[chosen, :width], "attention_mask": mask.long()}
+        if getattr(self.backbone.config, "type_vocab_size", 0) > 1:
+            inputs["token_type_ids"] = sequences.type_ids[chosen, :width]
+        hidden = self.backbone(**inputs).last_hidden_state
+        # Pooled in float32: a mean of bfloat16 vectors, stored in bfloat16, makes ties between scores.
+        return POOLINGS[self.pooling](hidden.float(), mask)
+
+
+def load_encoder(
+    *,
+    name: str,
+    source: str,
+    package: str | None = None,
+    pooling: str = "cls",
+    max_length: int = 128,
+    dropout: float | None = None,
+) -> SentenceEncoder:
+    """Load an encoder in float32 from a folder, a Python package that carries it, or the hub.
+
+    Only safetensors weights are read and no code of a model's repository is ever run.
+
+    Raises:
+        EncoderError: if it is not in reach or its files cannot be read; the message says what was tried.
+    """
+    folder = find_encoder(source, package)
+    try:
+        config = AutoConfig.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True)
+        backbone = _backbone(folder, config)
+    except (OSError, ValueError, KeyError) as error:
+        raise EncoderError(f"the encoder in {folder} cannot be loaded: {' '.join(str(error).split())}") from error
+    digests = {"weights": weights_digest(folder), "tokenizer": tokenizer_digest(folder)}
+    return SentenceEncoder(
+        backbone, tokenizer, name=name, pooling=pooling, max_length=max_length, digests=digests, dropout=dropout
+    )
+
+
+def _backbone(folder: Path, config: Any) -> PreTrainedModel:
+    model_class = MODEL_MAPPING[type(config)]
+    # A pooler would hold parameters that never get a gradient; not every architecture has the switch.
+    options = {"add_pooling_layer": False} if _takes_pooler_switch(model_class) else {}
+    verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()  # the report on the pooler left out says nothing a user can use
+    transformers_logging.disable_progress_bar()
+    try:
+        backbone: PreTrainedModel = model_class.from_pretrained(
+            folder, config=config, dtype=torch.float32, use_safetensors=True, **options
+        )
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if bars:
+            transformers_logging.enable_progress_bar()
+    return backbone
+
+
+def _takes_pooler_switch(model_class: type) -> bool:
+    return "add_pooling_layer" in inspect.signature(model_class.__init__).parameters

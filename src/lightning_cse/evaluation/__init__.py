@@ -1,0 +1,7 @@
+"""Evaluation tasks, one a file: they ask a method a few questions and know nothing else of it."""
+
+from lightning_cse.evaluation.eis import EIS
+from lightning_cse.evaluation.rte import RTE
+from lightning_cse.evaluation.task import Answers, Embedded, Task, TaskResult, run_tasks
+
+__all__ = ["EIS", "RTE", "Answers", "Embedded", "Task", "TaskResult", "run_tasks"]

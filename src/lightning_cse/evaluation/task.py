@@ -1,0 +1,96 @@
+"""What an evaluation task is: sentences to embed, and an answer from their embeddings."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from lightning_cse.embeddings import Embedding
+from lightning_cse.errors import TaskError
+
+Split = Literal["dev", "test"]
+
+
+class Answers(Protocol):
+    """What evaluation asks of a method or a baseline; the other questions are asked of those that have them."""
+
+    def embed(self, sentences: Sequence[str]) -> Embedding:
+        """Embed sentences."""
+        ...
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """The outcome of a task: metrics by name, and what was predicted for every example, by column."""
+
+    metrics: dict[str, float]
+    predictions: dict[str, list[Any]] = field(default_factory=dict)
+
+
+class Embedded:
+    """The embeddings of sentences, each distinct one embedded once, looked up by the sentence."""
+
+    def __init__(self, answers: Answers, sentences: Iterable[str]) -> None:
+        self._row = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
+        self._embedding = answers.embed(list(self._row))
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def __getitem__(self, sentences: Sequence[str]) -> Embedding:
+        """Return one embedding a sentence, in order."""
+        return self._embedding[torch.tensor([self._row[sentence] for sentence in sentences])]
+
+
+class Task(ABC):
+    """One evaluation of one protocol on a dev or a test split.
+
+    ``needs`` names the questions it asks; a method that does not answer them is told so by name.
+    """
+
+    name: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def sentences(self, split: Split) -> list[str]:
+        """Return all sentences that `evaluate` will look up; repeats are free."""
+
+    @abstractmethod
+    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+        """Return metrics and predictions of a method on a split."""
+
+    @property
+    @abstractmethod
+    def digests(self) -> dict[str, str]:
+        """The sha256 of every file the task reads."""
+
+    def suits(self, answers: object) -> bool:
+        """Whether the method answers all questions of this task."""
+        return all(hasattr(answers, question) for question in self.needs)
+
+    def ask(self, answers: object, question: str, *embeddings: Embedding) -> Tensor:
+        """Ask a method a question about embeddings, row by row: (n,).
+
+        Raises:
+            TaskError: if the method does not answer it, naming those it does.
+        """
+        if not hasattr(answers, question):
+            known = [name for name in ("similarity", "entailment_score", "implicitness") if hasattr(answers, name)]
+            raise TaskError(
+                f"the task {self.name} needs {question!r}, which {type(answers).__name__} does not answer; "
+                f"it answers: {', '.join(known) or 'none'}"
+            )
+        scores: Tensor = getattr(answers, question)(*embeddings)
+        return scores
+
+
+def run_tasks(tasks: Mapping[str, Task], answers: Answers, split: Split) -> dict[str, TaskResult]:
+    """Run every task that suits the method, with one pass over all their sentences."""
+    suiting = {name: task for name, task in tasks.items() if task.suits(answers)}
+    embedded = Embedded(answers, (sentence for task in suiting.values() for sentence in task.sentences(split)))
+    return {name: task.evaluate(answers, embedded, split) for name, task in suiting.items()}

@@ -1,0 +1,8 @@
+"""The methods, one paper a file."""
+
+from lightning_cse.methods.base import Method
+from lightning_cse.methods.dualcse import DualCSE
+from lightning_cse.methods.schedules import Schedule
+from lightning_cse.methods.simcse import SimCSE
+
+__all__ = ["DualCSE", "Method", "Schedule", "SimCSE"]

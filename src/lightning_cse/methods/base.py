@@ -1,0 +1,135 @@
+"""What every method shares: how it is trained, how sentences are embedded, and the questions it answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.utilities import rank_zero_warn
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+from lightning_cse.embeddings import Embedding
+from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.errors import EncoderError, TrainingError
+from lightning_cse.methods.schedules import Schedule
+from lightning_cse.tokens import Tokens
+
+EVALUATION_TOKENS = 16_384
+"""Padded tokens through the encoder at once when nothing is learned; bounds memory, changes no value."""
+
+SENTENCES_AT_ONCE = 16_384
+
+MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
+
+
+class Method(pl.LightningModule, ABC):
+    """A way to train sentence embeddings, and the answers that evaluation asks for.
+
+    A method defines ``encode`` (tokens to embeddings, all roles in one pass), ``training_step`` (which reads like its
+    paper) and ``similarity``; ``entailment_score`` and ``implicitness`` where it has them. Its class says
+
+    - ``roles``: the roles a training batch must have;
+    - ``pairs``: for each view of its embeddings, the two roles whose alignment is watched;
+    - ``needs_dropout``: whether its positive *is* a dropout pair, so that training without dropout is refused.
+
+    Args:
+        encoder: sentences to vectors.
+        loss: embeddings to a scalar.
+        optimizer: a partial of an optimizer class, completed with the parameters.
+        schedule: the factor on the learning rate at each step.
+    """
+
+    roles: ClassVar[tuple[str, ...]]
+    pairs: ClassVar[dict[str, tuple[str, str]]]
+    needs_dropout: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        loss: nn.Module,
+        *,
+        optimizer: MakeOptimizer,
+        schedule: Schedule,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.loss = loss
+        self.make_optimizer = optimizer
+        self.schedule = schedule
+
+    # The questions of evaluation ------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def encode(self, *roles: Tokens) -> Sequence[Embedding]:
+        """Embed every role's sentences in one pass through the encoder."""
+
+    @abstractmethod
+    def similarity(self, a: Any, b: Any) -> Tensor:
+        """Return how close each row of ``a`` is to the same row of ``b``, symmetric: (n,)."""
+
+    @torch.no_grad()
+    def embed(self, sentences: Sequence[str]) -> Embedding:
+        """Embed sentences in the module's present mode (call ``eval()`` first unless dropout is wanted)."""
+        ids = self.encoder.tokenizer(sentences)
+        parts = []
+        for start in range(0, len(ids), SENTENCES_AT_ONCE):
+            tokens = Tokens.pad(ids[start : start + SENTENCES_AT_ONCE]).to(self.device)
+            (embedding,) = self.encode(tokens)
+            parts.append(embedding.float().cpu())
+        return Embedding.cat(parts)
+
+    # Training -------------------------------------------------------------------------------------------------------
+
+    def on_fit_start(self) -> None:
+        """Put everything in training mode, because the Trainer leaves an encoder as it was loaded: without dropout."""
+        self.train()
+        if self.encoder.has_dropout:
+            return
+        if self.needs_dropout:
+            raise EncoderError(
+                f"{type(self).__name__} learns from two dropout passes over one sentence, but the encoder "
+                f"{self.encoder.name} has no dropout: set encoder.dropout=0.1"
+            )
+        rank_zero_warn(f"the encoder {self.encoder.name} has no dropout; set encoder.dropout=0.1 to train with it")
+
+    def output(self, loss: Tensor, index: Tensor, **embeddings: Embedding) -> dict[str, Any]:
+        """Return the step's named outputs: ``loss``, ``index`` (rows of the training set), and the embeddings by role.
+
+        Raises:
+            TrainingError: if the loss is not finite; nothing of this step has touched the parameters yet.
+        """
+        if not torch.isfinite(loss):
+            raise TrainingError(
+                f"the loss of step {self.global_step + 1} is {loss.item()}; training rows {index.tolist()}. "
+                "The last checkpoint is kept: lower method.optimizer.lr, use trainer.precision=32-true, or look at "
+                "these rows, and start the same command again"
+            )
+        named = {role: {k: v.detach() for k, v in e.fields().items()} for role, e in embeddings.items()}
+        return {"loss": loss, "index": index, "embeddings": named}
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: int | float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip as Lightning does, but with a fused optimizer too where no gradient scaler is in the way.
+
+        Lightning refuses every fused optimizer under mixed precision; only float16 scales its gradients.
+        """
+        if gradient_clip_val and self.trainer.precision == "bf16-mixed" and gradient_clip_algorithm in (None, "norm"):
+            nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+        else:
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        """Complete the optimizer with all trainable parameters, and the schedule with the number of steps."""
+        optimizer = self.make_optimizer([p for p in self.parameters() if p.requires_grad])
+        factor = partial(self.schedule, total=int(self.trainer.estimated_stepping_batches))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor), "interval": "step"}}

@@ -1,0 +1,56 @@
+"""SimCSE: a sentence is a point; its entailment is near, its contradiction and all other sentences are far."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lightning_cse.embeddings import PointEmbedding
+from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.methods.base import EVALUATION_TOKENS, MakeOptimizer, Method
+from lightning_cse.methods.schedules import Schedule
+from lightning_cse.similarity import cosine
+from lightning_cse.tokens import Tokens
+
+
+class SimCSE(Method):
+    r"""Supervised SimCSE: anchor, positive and hard negative, one vector each, compared by cosine.
+
+    A head, ``tanh(Wx + b)``, freshly initialised, sits on the pooled vector and is kept at test.
+
+    Source: Gao et al. 2021, section 4, and the authors' code (head, negatives of all rows).  Differs: nothing.
+    """
+
+    roles = ("anchor", "positive", "negative")
+    pairs = {"primary": ("anchor", "positive")}
+
+    def __init__(
+        self, encoder: SentenceEncoder, loss: nn.Module, *, optimizer: MakeOptimizer, schedule: Schedule
+    ) -> None:
+        super().__init__(encoder, loss, optimizer=optimizer, schedule=schedule)
+        self.head = nn.Sequential(nn.Linear(encoder.width, encoder.width), nn.Tanh())
+        self.template = encoder.template()
+
+    def encode(self, *roles: Tokens) -> list[PointEmbedding]:
+        """Embed every role's sentences in one pass."""
+        most = None if torch.is_grad_enabled() else EVALUATION_TOKENS
+        vectors = self.encoder([(tokens, self.template) for tokens in roles], most=most)
+        # In float32 also under autocast: a vector rounded to bfloat16 makes ties between scores.
+        with torch.autocast(self.device.type, enabled=False):
+            return [PointEmbedding(self.head(vector)) for vector in vectors]
+
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+        """Embed the three roles of a batch and compare them."""
+        anchor, positive, negative = self.encode(*(batch["roles"][role] for role in self.roles))
+        loss = self.loss(anchor.vector, positive.vector, negative.vector)
+        return self.output(loss, batch["index"], anchor=anchor, positive=positive, negative=negative)
+
+    def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
+        """Return the cosine row by row."""
+        return cosine(a.vector, b.vector)
+
+    def entailment_score(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
+        """Return the cosine row by row: a point has no direction."""
+        return cosine(premise.vector, hypothesis.vector)

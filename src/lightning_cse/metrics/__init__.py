@@ -1,0 +1,18 @@
+"""Measures of embeddings and scores: tensors or arrays in, plain floats out, computed in float64."""
+
+from lightning_cse.metrics.alignment_uniformity import alignment, uniformity
+from lightning_cse.metrics.correlation import spearman, spearman_all, spearman_mean, spearman_wmean
+from lightning_cse.metrics.rfd import relative_fitting_difficulty
+from lightning_cse.metrics.threshold import best_threshold, threshold_accuracy
+
+__all__ = [
+    "alignment",
+    "best_threshold",
+    "relative_fitting_difficulty",
+    "spearman",
+    "spearman_all",
+    "spearman_mean",
+    "spearman_wmean",
+    "threshold_accuracy",
+    "uniformity",
+]

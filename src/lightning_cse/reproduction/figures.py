@@ -1,0 +1,267 @@
+"""The figures of one run, drawn from its curves."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from lightning_cse.records import write_atomic
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["run_figures"]
+
+Points = Sequence[tuple[int, float]]
+Curves = Mapping[str, Points]
+
+# Okabe and Ito's palette, told apart by the colour-blind; line styles carry the same difference in print.
+_BLUE, _ORANGE, _GREEN, _PURPLE, _SKY, _VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
+_GREY: Final = "#777777"
+_OTHERS: Final = (_ORANGE, _GREEN, _PURPLE, _SKY, _VERMILION, _GREY)
+_STYLES: Final = ("-", "--", ":", "-.")
+
+_STYLE: Final[dict[str, Any]] = {
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.labelsize": 9,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 10,
+    "figure.facecolor": "white",
+    "font.size": 9,
+    "grid.color": "#E6E6E6",
+    "grid.linewidth": 0.7,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "savefig.dpi": 150,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+}
+
+_LOSS: Final = "train/loss"
+_STEP: Final = "optimizer step"
+_MEASURES: Final = ("alignment", "uniformity")
+
+
+def run_figures(curves: dict[str, list[tuple[int, float]]], folder: Path, monitor: str) -> list[Path]:
+    """Draw ``loss.png``, ``dev_score.png`` and ``diagnostics.png``, each only where its curves were logged.
+
+    Args:
+        curves: Points ``(step, value)`` by key, as `lightning_cse.records.Curves.read` returns them.
+        folder: Where the figures go; made if need be.
+        monitor: The key whose highest value picks the best checkpoint.
+
+    Returns:
+        The files written.
+
+    Raises:
+        LightningCSEError: if the disk is full.
+    """
+    import matplotlib as mpl  # slow to load, and not needed where no figure is drawn
+
+    ordered = {key: sorted(points, key=lambda point: point[0]) for key, points in curves.items() if points}
+    paths = []
+    with mpl.rc_context({**mpl.rcParamsDefault, **_STYLE}):
+        drawings = {
+            "loss.png": _loss(ordered),
+            "dev_score.png": _dev_score(ordered, monitor),
+            "diagnostics.png": _diagnostics(ordered),
+        }
+        for name, figure in drawings.items():
+            if figure is not None:
+                sink = io.BytesIO()
+                figure.savefig(sink, format="png", metadata={"Software": None})
+                write_atomic(folder / name, sink.getvalue())
+                paths.append(folder / name)
+    return paths
+
+
+def _figure(width: float, height: float) -> Figure:
+    """Return a figure outside of pyplot, which would keep it, and a display's backend, for the whole process."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _xy(points: Points) -> tuple[list[int], list[float]]:
+    return [step for step, _ in points], [value if math.isfinite(value) else math.nan for _, value in points]
+
+
+def _line(axes: Axes, points: Points, **options: Any) -> None:
+    """Draw a curve, with markers where it has few points (a line through one point is not to be seen)."""
+    steps, values = _xy(points)
+    marker = "o" if len(points) <= 30 else ""
+    axes.plot(steps, values, **{"marker": marker, "markersize": 3.2, **options})
+
+
+def _by_step(axes: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_xlabel(_STEP)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
+    axes.margins(x=0.03, y=0.08)
+
+
+# -------------------------------------------------------------------------------------------------------------- loss
+
+
+def _loss(curves: Curves) -> Figure | None:
+    points = curves.get(_LOSS)
+    if not points:
+        return None
+    figure = _figure(6.4, 3.6)
+    axes = figure.subplots()
+    steps, values = _xy(points)
+    if len(points) < 20:
+        _line(axes, points, color=_BLUE)
+    else:
+        span = max(5, len(points) // 40)
+        axes.plot(steps, values, color=_BLUE, alpha=0.28, linewidth=0.8, label="every logged step")
+        axes.plot(steps, _smooth(values, span), color=_BLUE, label=f"moving average (about {span} points)")
+        axes.legend(loc="upper right")
+    axes.set_ylabel("training loss")
+    _by_step(axes)
+    return figure
+
+
+def _smooth(values: Sequence[float], span: int) -> list[float]:
+    """Return the exponential moving average, unbiased at its start; gaps stay gaps and count for nothing."""
+    keep = 1 - 2 / (span + 1)
+    total = weight = 0.0
+    smooth = []
+    for value in values:
+        if math.isfinite(value):
+            total, weight = keep * total + (1 - keep) * value, keep * weight + (1 - keep)
+            smooth.append(total / weight)
+        else:
+            smooth.append(math.nan)
+    return smooth
+
+
+# --------------------------------------------------------------------------------------------------------- dev score
+
+
+def _dev_score(curves: Curves, monitor: str) -> Figure | None:
+    found = {key: points for key, points in curves.items() if key.startswith("val/") and not key.endswith("/threshold")}
+    if not found:
+        return None
+    others = sorted(key for key in found if key != monitor)
+    # Scores are at most one; what is not (a loss, say) would press them flat, and gets axes of its own.
+    scores = [key for key in others if all(abs(v) <= 1 for _, v in found[key] if math.isfinite(v))]
+    rest = [key for key in others if key not in scores]
+    panels = [panel for panel in ([monitor, *scores] if monitor in found else scores, rest) if panel]
+    figure = _figure(7.6, 3.8 * len(panels))
+    for axes, keys in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
+        for index, key in enumerate(key for key in keys if key != monitor):
+            style = _STYLES[(index // len(_OTHERS) + index) % len(_STYLES)]
+            color = _OTHERS[index % len(_OTHERS)]
+            _line(axes, found[key], color=color, linestyle=style, linewidth=1.1, markersize=2.4, label=_short(key))
+        if monitor in keys:
+            _monitored(axes, found[monitor], _short(monitor))
+        axes.set_ylabel("dev score" if keys is panels[0] else "other dev values")
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+        _by_step(axes)
+    return figure
+
+
+def _monitored(axes: Axes, points: Points, name: str) -> None:
+    _line(axes, points, color=_BLUE, linewidth=2.4, markersize=4.5, zorder=3, label=f"{name} (monitor)")
+    finite = [(step, value) for step, value in points if math.isfinite(value)]
+    if not finite:
+        return
+    step, value = max(finite, key=lambda point: point[1])
+    axes.axvline(step, color=_BLUE, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
+    look = {"marker": "*", "markersize": 13, "markeredgecolor": "white", "markeredgewidth": 0.8, "linestyle": "none"}
+    axes.plot([step], [value], color=_VERMILION, zorder=4, label=f"best: {value:.4f} at step {step}", **look)
+
+
+def _short(key: str) -> str:
+    return key.removeprefix("val/")
+
+
+# ------------------------------------------------------------------------------------------------------- diagnostics
+
+
+def _diagnostics(curves: Curves) -> Figure | None:
+    views = _views(curves)
+    if not views:
+        return None
+    figure = _figure(10.5, 2.9 * len(views) + 0.5)
+    grid = figure.subplots(len(views), 3, squeeze=False, sharex=True)
+    for row, (view, prefix) in enumerate(views.items()):
+        for axes, measure in zip(grid[row], _MEASURES, strict=False):
+            _two_sides(axes, curves, prefix, measure)
+        _fitting_difficulty(grid[row][2], curves, prefix)
+        if len(views) > 1:
+            grid[row][0].annotate(
+                view,
+                xy=(0, 0.5),
+                xycoords=grid[row][0].yaxis.label,
+                xytext=(-10, 0),
+                textcoords="offset points",
+                rotation=90,
+                ha="right",
+                va="center",
+                fontsize=10,
+                fontweight="bold",
+            )
+        for axes in grid[row]:
+            _by_step(axes)
+            if row + 1 < len(views):
+                axes.set_xlabel("")
+    titles = ("Alignment (lower is closer)", "Uniformity (lower is more even)", "Relative fitting difficulty")
+    for axes, title in zip(grid[0], titles, strict=True):
+        axes.set_title(title)
+    _legend_below(figure, grid)
+    return figure
+
+
+def _views(curves: Curves) -> dict[str, str]:
+    """Return the prefix of each view's keys by the view's name, the primary one first."""
+    ends = tuple(end for measure in _MEASURES for end in (f"held_out/{measure}", f"eval/{measure}", f"rfd_{measure}"))
+    prefixes = {
+        key.removesuffix(end) for key in curves for end in ends if key.startswith("diag/") and key.endswith(f"/{end}")
+    }
+    others = sorted(prefix for prefix in prefixes if prefix != "diag/")
+    names = {f"{prefix.removeprefix('diag/').rstrip('/')} view": prefix for prefix in others}
+    if "diag/" not in prefixes:
+        return names
+    return {"explicit view" if "implicit view" in names else "primary view": "diag/", **names}
+
+
+def _two_sides(axes: Axes, curves: Curves, prefix: str, measure: str) -> None:
+    sides = (("held_out", "held-out side", _BLUE, "-"), ("eval", "evaluation side", _ORANGE, "--"))
+    for side, label, color, style in sides:
+        points = curves.get(f"{prefix}{side}/{measure}")
+        if points:
+            _line(axes, points, color=color, linestyle=style, label=label)
+    axes.set_ylabel(measure)
+
+
+def _fitting_difficulty(axes: Axes, curves: Curves, prefix: str) -> None:
+    for measure, color, style in (("alignment", _GREEN, "-"), ("uniformity", _PURPLE, "-.")):
+        points = curves.get(f"{prefix}rfd_{measure}")
+        if points:
+            _line(axes, points, color=color, linestyle=style, label=f"RFD of {measure}")
+    axes.axhline(0, color=_GREY, linewidth=0.8, zorder=1)
+    axes.set_ylabel("held-out minus evaluation")
+
+
+def _legend_below(figure: Figure, grid: Any) -> None:
+    """Put one legend for all axes under them, where it covers no curve."""
+    handles = {}
+    for axes in grid.flat:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    order = ["held-out side", "evaluation side", "RFD of alignment", "RFD of uniformity"]
+    labels = [label for label in order if label in handles]
+    figure.legend([handles[label] for label in labels], labels, loc="outside lower center", ncols=4, handlelength=3)

@@ -1,0 +1,53 @@
+"""The tokens of sentences on their way from the data to an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Tokenize(Protocol):
+    """What the data room is handed: sentences in, bare token ids out (no special tokens, no truncation)."""
+
+    @property
+    def digest(self) -> str:
+        """A digest of everything that decides the ids; part of the cache key."""
+        ...
+
+    def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Return the bare token ids of each sentence."""
+        ...
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Bare token ids of n sentences, right-padded: ``ids`` and ``mask`` (n, length), ``rows`` (n,).
+
+    ``rows[k]`` is the row of the batch that sentence k belongs to; a role may cover fewer rows than the batch.
+    No special tokens are in here: an encoder's template puts them around.
+    """
+
+    ids: Tensor
+    mask: Tensor
+    rows: Tensor
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @classmethod
+    def pad(cls, sentences: Sequence[Sequence[int]], rows: Sequence[int] | None = None) -> Tokens:
+        """Build tokens from ragged lists of ids; ``rows`` defaults to 0, 1, 2, ..."""
+        lengths = torch.tensor([len(sentence) for sentence in sentences])
+        width = int(lengths.max()) if len(sentences) else 0
+        mask = torch.arange(width) < lengths[:, None]
+        ids = torch.zeros(mask.shape, dtype=torch.long)
+        ids[mask] = torch.tensor([token for sentence in sentences for token in sentence], dtype=torch.long)
+        return cls(ids, mask, torch.arange(len(sentences)) if rows is None else torch.as_tensor(rows))
+
+    def to(self, device: torch.device | str) -> Tokens:
+        """Return the same tokens on another device."""
+        return Tokens(*(tensor.to(device, non_blocking=True) for tensor in (self.ids, self.mask, self.rows)))

@@ -1,0 +1,296 @@
+"""A training run from its config to its record: build, train, test the best checkpoint, write the record."""
+
+from __future__ import annotations
+
+import logging
+import resource
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.loggers import Logger
+
+from lightning_cse import records
+from lightning_cse.callbacks import BestAndLast, Diagnostics, Evaluation, RandomState, Side, StepLog, progress
+from lightning_cse.config.validate import validate
+from lightning_cse.data import ContrastiveData, read_corpus
+from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean
+from lightning_cse.evaluation import Task, TaskResult, run_tasks
+from lightning_cse.loggers import CurvesLogger, WandbView
+from lightning_cse.methods import Method
+from lightning_cse.reproduction.figures import run_figures
+from lightning_cse.reproduction.tables import print_run
+
+log = logging.getLogger(__name__)
+
+
+def run(cfg: DictConfig) -> float:
+    """Train, print the table, and return the best dev score (for Hydra's sweepers)."""
+    folder = train(cfg)
+    record = folder.read()
+    print_run(record, folder.record_path)
+    score: float = record["best"]["score"]
+    return score
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a run is built of."""
+
+    encoder: SentenceEncoder
+    data: ContrastiveData
+    tasks: dict[str, Task]
+    diagnostics: Diagnostics
+    method: Method
+
+
+def train(cfg: DictConfig) -> records.RunFolder:
+    """Train the method that a config describes, unless its record is there, and return the run's folder.
+
+    A folder with a record is finished and left as it is (``force=true`` starts anew); one with a last checkpoint and no
+    record is resumed, to the same numbers as a run that was never stopped; a failed one is done again.
+
+    Raises:
+        LightningCSEError: for whatever is the user's to mend; ``failed.json`` in the run's folder tells the same.
+    """
+    resolved = resolve_automatic(cfg)
+    validate(cfg, given={"method": {"encoder"}, "data": {"tokenize"}, "logger": WANDB_GIVEN, "trainer": set()})
+    pl.seed_everything(cfg.seed, workers=True, verbose=False)
+    parts = build(cfg)
+    decisive: dict[str, Any] = {
+        "config": OmegaConf.to_container(cfg, resolve=True),
+        "data": _digests(parts),
+        "encoder": {"name": parts.encoder.name, **parts.encoder.digests},
+        "resolved": resolved,
+    }
+    identity = records.identity(**decisive)
+    folder = records.RunFolder(Path(cfg.paths.runs_dir), cfg.name, identity, cfg.seed)
+    if folder.state == "finished" and not cfg.force:
+        log.info("%s is finished; force=true runs it again", folder.path)
+        return folder
+    if cfg.force:
+        folder.clear()
+    resume = (folder.checkpoints / "last.ckpt").is_file()  # of an interrupted run, or of a failed one
+    folder.start(OmegaConf.to_yaml(cfg, resolve=True))
+    loggers = _loggers(cfg, folder, identity)
+    status = "failed"
+    try:
+        record = _fit_and_test(cfg, parts, folder, loggers, resume=resume)
+        record |= {"name": cfg.name, "identity": identity, "seed": cfg.seed, "overrides": _overrides()}
+        record |= {"identity_document": records.identity_document(**decisive)}
+        folder.finish(record)
+        status = "success"
+    except Exception as error:
+        folder.fail(error, stage="training")
+        raise
+    finally:
+        for logger in loggers:
+            if isinstance(logger, WandbView):
+                logger.close(exit_code=0 if status == "success" else 1)
+            else:
+                logger.finalize(status)
+    return folder
+
+
+WANDB_GIVEN = {"identity", "name", "seed", "group", "config", "folder"}
+
+
+def resolve_automatic(cfg: DictConfig) -> dict[str, Any]:
+    """Replace ``auto`` choices in the config by what they become on this machine, and return what decides a result."""
+    if cfg.trainer.accelerator == "auto":
+        cfg.trainer.accelerator = "gpu" if torch.cuda.is_available() else "cpu"
+    if cfg.trainer.precision == "auto":
+        on_gpu = cfg.trainer.accelerator in ("gpu", "cuda")
+        fast = torch.cuda.is_bf16_supported() if on_gpu else torch.cpu._is_avx512_bf16_supported()
+        cfg.trainer.precision = "bf16-mixed" if fast else "32-true"
+    return {"trainer.accelerator": cfg.trainer.accelerator, "trainer.precision": cfg.trainer.precision}
+
+
+def build(cfg: DictConfig) -> Parts:
+    """Build encoder, data, tasks, diagnostics and method of a config."""
+    encoder: SentenceEncoder = instantiate(cfg.encoder)
+    data: ContrastiveData = instantiate(cfg.data, tokenize=encoder.tokenizer)
+    tasks: dict[str, Task] = {name: instantiate(task) for name, task in cfg.suite.items()}
+    method: Method = instantiate(cfg.method, encoder=encoder)
+    if set(method.roles) != set(data.roles):
+        raise ConfigError(
+            [f"data: {cfg.method._target_} trains on the roles {method.roles}, but the data has {data.roles}"]
+        )
+    return Parts(encoder, data, tasks, _diagnostics(cfg, method, data), method)
+
+
+EVALUATION_SIDES = ("stsb_dev", "corpus_dev", "none")
+
+
+def _diagnostics(cfg: DictConfig, method: Method, data: ContrastiveData) -> Diagnostics:
+    pairs = {
+        view: (data.held_out.column(a), data.held_out.column(b)) for view, (a, b) in method.pairs.items()
+    }
+    sentences = [row[role] for row in data.held_out for role in data.roles]
+    held_out = Side(pairs, sentences[: cfg.diag.sentences])
+    choice = cfg.diag.evaluation
+    if choice == "none":
+        return Diagnostics(held_out, None)
+    if choice == "corpus_dev":
+        raise ConfigError(
+            [
+                f"diag.evaluation: corpus_dev is already the held-out side of {cfg.name}, so RFD would be 0 by "
+                "construction; use stsb_dev or none"
+            ]
+        )
+    if choice != "stsb_dev":
+        near = did_you_mean(str(choice), EVALUATION_SIDES)
+        raise ConfigError([f"diag.evaluation: {choice!r} is not one of {EVALUATION_SIDES}{near}"])
+    rows = read_corpus("stsb", "dev", cfg.paths.data_dir)
+    close = [row for row in rows if row["score"] >= cfg.diag.positive_score]
+    far = [row for row in rows if row["score"] >= cfg.diag.positive_score or row["score"] <= cfg.diag.negative_score]
+    pair = ([row["sentence1"] for row in close], [row["sentence2"] for row in close])
+    spread = [row[key] for row in far for key in ("sentence1", "sentence2")]
+    digests = {file.name: file.sha256 for file in rows.files}
+    return Diagnostics(held_out, Side(dict.fromkeys(method.pairs, pair), spread[: cfg.diag.sentences], digests))
+
+
+def _digests(parts: Parts) -> dict[str, str]:
+    digests = dict(parts.data.digests)
+    for reader in (*parts.tasks.values(), *parts.diagnostics.sides.values()):
+        digests |= reader.digests
+    return digests
+
+
+def _loggers(cfg: DictConfig, folder: records.RunFolder, identity: str) -> list[Logger]:
+    loggers: list[Logger] = [CurvesLogger(records.Curves(folder.curves))]
+    if cfg.logger:
+        loggers.append(
+            instantiate(
+                cfg.logger,
+                identity=identity,
+                name=cfg.name,
+                seed=cfg.seed,
+                group=_group(cfg),
+                config=OmegaConf.to_container(cfg, resolve=True),
+                folder=folder.path,
+                _convert_="all",
+            )
+        )
+    return loggers
+
+
+def _group(cfg: DictConfig) -> str:
+    sweep = [o.split("=", 1)[1] for o in _overrides() if o.lstrip("+").startswith("sweep=")]
+    return f"{cfg.name}/{sweep[0]}" if sweep else str(cfg.name)
+
+
+def _overrides() -> list[str]:
+    return list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
+
+
+def _fit_and_test(
+    cfg: DictConfig, parts: Parts, folder: records.RunFolder, loggers: list[Logger], *, resume: bool
+) -> dict[str, Any]:
+    parts.data.setup()
+    truncated = _tell_truncation(parts)
+    evaluation = Evaluation(
+        parts.tasks, parts.diagnostics, every=cfg.eval_every, monitor=cfg.monitor, dropout=cfg.diag.dropout
+    )
+    steps = StepLog()
+    checkpoints = BestAndLast(folder.checkpoints, evaluation)
+    trainer: pl.Trainer = instantiate(
+        cfg.trainer,
+        logger=loggers,
+        callbacks=[RandomState(), steps, evaluation, progress(evaluation), checkpoints],
+        default_root_dir=str(folder.path),
+        _convert_="all",
+    )
+    curves = records.Curves(folder.curves)
+    last = None
+    if resume:
+        last = checkpoints.last
+        step = torch.load(last, map_location="cpu", weights_only=True)["global_step"]
+        curves.cut(step)
+        log.info("going on from step %d of %s", step, last)
+    else:
+        curves.cut(-1)
+    trainer.fit(parts.method, parts.data, ckpt_path=last, weights_only=True)
+    start = time.perf_counter()
+    results, baselines = _test(cfg, parts, folder, trainer, checkpoints.best)
+    return {
+        "metrics": {f"test/{task}/{metric}": v for task, r in results.items() for metric, v in r.metrics.items()},
+        "baselines": baselines,
+        "best": {"step": evaluation.best_step, "score": evaluation.best_score, "monitor": cfg.monitor},
+        "final": evaluation.latest,
+        "steps": trainer.global_step,
+        "rows": parts.data.counts | {"sentences cut at encoder.max_length": truncated},
+        "data": _digests(parts),
+        "encoder": {"name": parts.encoder.name, **parts.encoder.digests},
+        "device": _device(trainer),
+        "precision": str(trainer.precision),
+        "environment": records.environment(),
+        "seconds": {
+            "training": steps.seconds,
+            "evaluation": evaluation.seconds,
+            "test": time.perf_counter() - start,
+        },
+        "sentences_per_second": steps.rows * len(parts.data.roles) / max(steps.seconds, 1e-9),
+        "peak_memory_mib": _peak_memory(),
+        "figures": [path.name for path in run_figures(curves.read(), folder.figures, cfg.monitor)],
+    }
+
+
+def _tell_truncation(parts: Parts) -> int:
+    specials = len(parts.encoder.template("explicit"))
+    cut = parts.data.longer_than(parts.encoder.max_length - specials)
+    if cut:
+        log.warning(
+            "%d of %d training sentences are longer than encoder.max_length=%d and are cut",
+            cut,
+            parts.data.sentences,
+            parts.encoder.max_length,
+        )
+    return cut
+
+
+def _test(
+    cfg: DictConfig, parts: Parts, folder: records.RunFolder, trainer: pl.Trainer, best: Path
+) -> tuple[dict[str, TaskResult], dict[str, dict[str, float]]]:
+    """Run every task on the test split with the best checkpoint, and with the baselines."""
+    device = trainer.strategy.root_device
+    parts.method.load_state_dict(torch.load(best, map_location="cpu", weights_only=True)["state_dict"])
+    parts.method.to(device).eval()
+    with trainer.precision_plugin.forward_context():
+        results = run_tasks(parts.tasks, parts.method, "test")
+        _save_predictions(folder, results)
+        baselines = {}
+        for name, node in cfg.baselines.items():
+            answers = instantiate(node)
+            if hasattr(answers, "encoder"):
+                answers.encoder.to(device)
+            outcome = run_tasks(parts.tasks, answers, "test")
+            _save_predictions(folder, outcome, prefix=f"{name}-")
+            baselines[name] = {f"test/{t}/{m}": v for t, result in outcome.items() for m, v in result.metrics.items()}
+    return results, baselines
+
+
+def _save_predictions(folder: records.RunFolder, results: Mapping[str, TaskResult], prefix: str = "") -> None:
+    for task, result in results.items():
+        records.write_predictions(folder.predictions, f"{prefix}{task}", result.predictions)
+
+
+def _device(trainer: pl.Trainer) -> str:
+    device = trainer.strategy.root_device
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def _peak_memory() -> float:
+    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
+        return torch.cuda.max_memory_allocated() / 2**20
+    unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes there, in KiB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20

@@ -1,0 +1,444 @@
+"""Curves and W&B as loggers of a run; W&B runs for real, offline."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import wandb
+from pytorch_lightning import LightningModule, Trainer
+from torch import Tensor
+from torch.utils.data import DataLoader
+from wandb.proto import wandb_internal_pb2
+
+from lightning_cse import loggers
+from lightning_cse.loggers import CurvesLogger, WandbView
+from lightning_cse.records import Curves
+
+
+@pytest.fixture(autouse=True)
+def nobody_logged_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Hide this machine's own W&B account from the tests."""
+    for variable in [name for name in os.environ if name.startswith("WANDB_")]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")  # else a failing W&B would call home
+    monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
+
+
+def view(folder: Path, **options: Any) -> WandbView:
+    """Return a view with the defaults of this file."""
+    given = {"identity": "0123456789", "name": "dualcse_cross", "seed": 0, "group": "dualcse_cross/seeds", "config": {}}
+    return WandbView(folder=folder, **{**given, **options})
+
+
+def written(folder: Path) -> tuple[Path, list[wandb_internal_pb2.Record]]:
+    """Return the one offline run under a folder, and what it holds once W&B's own process has ended it."""
+    deadline = time.monotonic() + 20
+    while True:
+        run, found = scan(folder)
+        if of_type(found, "exit") or time.monotonic() > deadline:
+            return run, found
+        time.sleep(0.02)
+
+
+def scan(folder: Path) -> tuple[Path, list[wandb_internal_pb2.Record]]:
+    """Return the one offline run under a folder, and what it holds now."""
+    (run,) = (folder / "wandb").glob("offline-run-*")
+    (file,) = run.glob("*.wandb")
+    content = file.read_bytes()
+    found, at, record = [], 7, b""
+    while at + 7 <= len(content):  # LevelDB's log: blocks of 32 KiB, each part with crc, length and kind
+        left = 2**15 - at % 2**15
+        if left < 7:
+            at += left
+            continue
+        _, length, kind = struct.unpack_from("<IHB", content, at)
+        record += content[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in {1, 4}:  # whole, or the last part
+            found.append(wandb_internal_pb2.Record.FromString(record))
+            record = b""
+    return run, found
+
+
+def of_type(found: list[wandb_internal_pb2.Record], kind: str) -> list[Any]:
+    """Return the records of one kind."""
+    return [getattr(record, kind) for record in found if record.WhichOneof("record_type") == kind]
+
+
+def history(found: list[wandb_internal_pb2.Record]) -> list[dict[str, Any]]:
+    """Return what was logged, without W&B's own values."""
+    rows = []
+    for row in of_type(found, "history"):
+        values = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in row.item}
+        rows.append({key: value for key, value in values.items() if not key.startswith("_")})
+    return rows
+
+
+class Line(LightningModule):
+    """Fits nothing, logs two values."""
+
+    def __init__(self, *, fails_at: int | None = None) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+        self.fails_at = fails_at
+
+    def training_step(self, batch: Tensor, index: int) -> Tensor:
+        """Log the index and fail where asked to."""
+        if index == self.fails_at:
+            raise RuntimeError("asked to fail")
+        self.log("train/index", float(index))
+        return self.layer(batch).sum()
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Return any optimizer."""
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def fit(module: Line, used: list[Any], folder: Path, steps: int = 4) -> None:
+    """Fit on constant batches of one."""
+    trainer = Trainer(
+        max_epochs=1,
+        logger=used,
+        log_every_n_steps=1,
+        accelerator="cpu",
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        default_root_dir=folder,
+    )
+    trainer.fit(module, DataLoader(torch.ones(steps, 1)))
+
+
+class TestCurvesLogger:
+    def test_every_value_of_a_fit_is_there(self, tmp_path: Path) -> None:
+        curves = Curves(tmp_path / "0123456789-s0" / "curves.csv")
+        logger = CurvesLogger(curves)
+        fit(Line(), [logger], tmp_path)
+        assert curves.read()["train/index"] == [(step, float(step)) for step in range(4)]
+        logger.log_metrics({"test/rte/accuracy_all": 0.5}, step=4)  # after the Trainer said it was done
+        assert curves.read()["test/rte/accuracy_all"] == [(4, 0.5)]
+        logger.finalize("success")
+        assert (logger.name, logger.version) == ("curves", "0123456789-s0")
+        assert logger.save_dir == str(tmp_path / "0123456789-s0")
+
+    def test_a_step_is_asked_for(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match=r"\['a', 'b'\] came without one"):
+            CurvesLogger(Curves(tmp_path / "c.csv")).log_metrics({"b": 1.0, "a": 2.0})
+
+
+class TestOffline:
+    def test_two_runs_in_one_process_do_not_meet(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("WANDB_MODE", "offline")
+        before = dict(os.environ)
+        config = {"method": {"lr": 5e-5, "loss": {"temperature": 0.05}}, "llm": {"api_key": "hush", "model": "m"}}
+        for seed in (0, 1):
+            one = view(tmp_path / f"s{seed}", seed=seed, config=config)
+            one.log_metrics({"train/loss": 1.0 + seed}, step=10)
+            one.log_metrics({"train/loss": 0.5 + seed}, step=20)
+            one.finalize("success")  # a Trainer's; the test is still to come
+            one.log_metrics({"test/rte/accuracy_all": 0.75}, step=20)
+            one.close(seed)
+            one.close(0)
+            one.finalize("failed")
+            one.log_metrics({"train/loss": 9.0}, step=30)
+        assert dict(os.environ) == before
+        assert wandb.run is None
+        for seed in (0, 1):
+            run, found = written(tmp_path / f"s{seed}")
+            assert run.name.endswith(f"-dualcse_cross-0123456789-s{seed}")
+            (start,) = of_type(found, "run")[:1]
+            assert start.run_id == f"dualcse_cross-0123456789-s{seed}"
+            assert start.display_name == f"dualcse_cross-s{seed}"
+            assert start.run_group == "dualcse_cross/seeds"
+            assert start.job_type == "train"
+            assert start.project == "lightning_cse"
+            settings = {item.key: json.loads(item.value_json) for item in start.config.update}
+            assert settings["method"] == config["method"]
+            assert settings["llm"] == {"model": "m"}
+            assert history(found) == [
+                {"train/loss": 1.0 + seed, "trainer/global_step": 10},
+                {"train/loss": 0.5 + seed, "trainer/global_step": 20},
+                {"test/rte/accuracy_all": 0.75, "trainer/global_step": 20},
+            ]
+            metrics = of_type(found, "metric")
+            assert any(metric.glob_name == "*" and metric.step_metric == "trainer/global_step" for metric in metrics)
+            assert [end.exit_code for end in of_type(found, "exit")] == [seed]
+            assert not any("hush" in record.SerializeToString().decode("latin-1") for record in found)
+            assert not of_type(found, "output_raw")
+
+    def test_a_failing_fit_is_closed_as_failed(self, tmp_path: Path) -> None:
+        one = view(tmp_path)
+        with pytest.raises(RuntimeError, match="asked to fail"):
+            fit(Line(fails_at=2), [one], tmp_path)
+        _, found = written(tmp_path)
+        assert [end.exit_code for end in of_type(found, "exit")] == [1]
+        assert [row["train/index"] for row in history(found)] == [0, 1]
+
+    def test_a_fit_that_fails_before_its_first_value_is_a_failed_run(self, tmp_path: Path) -> None:
+        with pytest.raises(RuntimeError, match="asked to fail"):
+            fit(Line(fails_at=0), [view(tmp_path)], tmp_path)
+        _, found = written(tmp_path)
+        assert [end.exit_code for end in of_type(found, "exit")] == [1]
+
+    def test_same_values_as_the_curves(self, tmp_path: Path) -> None:
+        one, curves = view(tmp_path), Curves(tmp_path / "curves.csv")
+        fit(Line(), [CurvesLogger(curves), one], tmp_path)
+        one.close()
+        rows = history(written(tmp_path)[1])
+        read = curves.read()
+        assert set(read) == {"train/index", "epoch"}
+        for key, points in read.items():
+            assert [(row["trainer/global_step"], row[key]) for row in rows] == points
+
+    @pytest.mark.slow
+    def test_a_process_that_forgets_to_close_ends(self, tmp_path: Path) -> None:
+        code = (
+            "import sys; from pathlib import Path; from lightning_cse.loggers import WandbView\n"
+            "WandbView(identity='0', name='x', seed=0, group='x', config={}, folder=Path(sys.argv[1])).log_metrics("
+            "{'a': 1.0}, step=1)"
+        )
+        run_python(code, str(tmp_path))
+        assert history(written(tmp_path)[1]) == [{"a": 1.0, "trainer/global_step": 1}]
+
+
+def run_python(code: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(loggers.__file__).parent.parent), **variables}
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+
+
+class Broken:
+    """A W&B run of which one method fails."""
+
+    url = "nowhere"
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def call(*_: Any, **__: Any) -> None:
+            self.calls.append(name)
+            if name == self.method:
+                raise ConnectionError(f"no {name}")
+
+        return call
+
+
+class TestHarmless:
+    @pytest.mark.parametrize("method", ["init", "define_metric", "log", "finish"])
+    def test_one_warning_and_then_silence(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, method: str
+    ) -> None:
+        run = Broken(method)
+
+        def init(**_: Any) -> Broken:
+            if method == "init":
+                raise wandb.errors.CommError("no init")
+            return run
+
+        monkeypatch.setattr(wandb, "init", init)
+        one = view(tmp_path, offline=True)
+        with caplog.at_level(logging.WARNING):
+            fit(Line(), [one], tmp_path)
+            one.log_metrics({"a": 1.0}, step=9)
+            one.close(0)
+            one.close(0)
+        mine = [record.message for record in caplog.records if record.name == loggers.__name__]
+        assert len(mine) == 1
+        assert f"no {method}" in mine[0]
+        assert str(tmp_path) in mine[0]
+        assert run.calls.count(method) == (0 if method == "init" else 1)
+
+    def test_wandb_not_installed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "wandb", None)
+        one = view(tmp_path)
+        one.log_metrics({"a": 1.0}, step=1)
+        one.close(1)
+        assert "could not start (ModuleNotFoundError" in caplog.text
+
+    @pytest.mark.slow
+    def test_a_service_that_died_in_mid_run(self, tmp_path: Path) -> None:
+        """W&B's own process is killed while the run goes on."""
+        code = (
+            "import os, signal, subprocess, sys, logging; from pathlib import Path\n"
+            "from lightning_cse.loggers import WandbView\n"
+            "logging.basicConfig(level=logging.WARNING)\n"
+            "one = WandbView(identity='0', name='x', seed=0, group='x', config={}, folder=Path(sys.argv[1]))\n"
+            "one.log_metrics({'a': 1.0}, step=1)\n"
+            "mine = subprocess.run(['ps', '-o', 'pid=,comm=', '--ppid', str(os.getpid())], capture_output=True,"
+            " text=True).stdout.splitlines()\n"
+            "cores = [int(line.split()[0]) for line in mine if 'wandb' in line]\n"
+            "assert cores, mine\n"
+            "for core in cores: os.kill(core, signal.SIGKILL)\n"
+            "for step in range(2, 50): one.log_metrics({'a': 1.0}, step=step)\n"
+            "one.close(0)\n"
+            "print('still here')"
+        )
+        done = run_python(code, str(tmp_path))
+        assert "still here" in done.stdout
+
+    @pytest.mark.slow
+    def test_a_server_that_never_answers(self, tmp_path: Path, deaf_server: str) -> None:
+        code = (
+            "import sys, logging, time; from pathlib import Path\n"
+            "from lightning_cse.loggers import WandbView\n"
+            "logging.basicConfig(level=logging.WARNING)\n"
+            "WandbView.INIT_SECONDS = 2.0\n"
+            "one = WandbView(identity='0', name='x', seed=0, group='x', config={}, folder=Path(sys.argv[1]))\n"
+            "start = time.monotonic()\n"
+            "one.log_metrics({'a': 1.0}, step=1)\n"
+            "one.close(0)\n"
+            "assert time.monotonic() - start < 30\n"
+        )
+        done = run_python(code, str(tmp_path), WANDB_BASE_URL=deaf_server, WANDB_API_KEY="0" * 40)
+        assert done.stderr.count("W&B could not start") == 1
+
+    @pytest.mark.slow
+    def test_a_server_that_refuses(self, tmp_path: Path) -> None:
+        code = (
+            "import sys, logging; from pathlib import Path\n"
+            "from lightning_cse.loggers import WandbView\n"
+            "logging.basicConfig(level=logging.WARNING)\n"
+            "WandbView.INIT_SECONDS = 2.0\n"
+            "one = WandbView(identity='0', name='x', seed=0, group='x', config={}, folder=Path(sys.argv[1]))\n"
+            "one.log_metrics({'a': 1.0}, step=1)\n"
+            "one.close(0)\n"
+        )
+        done = run_python(code, str(tmp_path), WANDB_BASE_URL="http://127.0.0.1:9", WANDB_API_KEY="0" * 40)
+        assert done.stderr.count("W&B could not start") == 1
+
+
+@pytest.fixture
+def deaf_server() -> Iterator[str]:
+    """Give the address of a local server that takes connections and says nothing."""
+    server = socket.create_server(("127.0.0.1", 0), backlog=64)
+    taken: list[socket.socket] = []
+
+    def take() -> None:
+        while True:
+            try:
+                taken.append(server.accept()[0])
+            except OSError:
+                return
+
+    threading.Thread(target=take, daemon=True).start()
+    yield f"http://127.0.0.1:{server.getsockname()[1]}"
+    server.close()
+    for connection in taken:
+        connection.close()
+
+
+class TestMode:
+    @pytest.mark.parametrize(
+        ("variable", "offline", "logged_in", "want"),
+        [
+            (None, None, False, "offline"),
+            (None, None, True, "online"),
+            (None, True, True, "offline"),
+            (None, False, False, "online"),
+            ("offline", None, True, "offline"),
+            ("offline", False, True, "offline"),
+            ("dryrun", None, True, "offline"),
+            ("online", None, False, "online"),
+            ("online", True, True, "offline"),
+            ("disabled", False, True, "disabled"),
+            ("disabled", True, True, "disabled"),
+        ],
+    )
+    def test_who_decides(
+        self, monkeypatch: pytest.MonkeyPatch, variable: str | None, offline: bool | None, logged_in: bool, want: str
+    ) -> None:
+        if variable is not None:
+            monkeypatch.setenv("WANDB_MODE", variable)
+        if logged_in:
+            monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+        assert loggers._mode(offline) == want
+
+    def test_netrc(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        place = tmp_path / "netrc"
+        monkeypatch.setenv("NETRC", str(place))
+        assert not loggers._logged_in()
+        place.write_text("machine github.com login user password abc\n")
+        place.chmod(0o600)
+        assert not loggers._logged_in()
+        place.write_text("machine api.wandb.ai login user password abc\n")
+        assert loggers._logged_in()
+        monkeypatch.setenv("WANDB_BASE_URL", "https://wandb.example.org")
+        assert not loggers._logged_in()
+        place.write_text("machine 'broken\n")
+        assert not loggers._logged_in()
+
+    def test_disabled_does_not_even_load_wandb(self, tmp_path: Path) -> None:
+        code = (
+            "import sys; from pathlib import Path; from lightning_cse.loggers import WandbView\n"
+            "one = WandbView(identity='0', name='x', seed=0, group='x', config={}, folder=Path(sys.argv[1]))\n"
+            "one.log_metrics({'a': 1.0}, step=1); one.close(1)\n"
+            "assert 'wandb' not in sys.modules"
+        )
+        run_python(code, str(tmp_path), WANDB_MODE="disabled")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_online_asked_for_but_nobody_logged_in(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        one = view(tmp_path, offline=False)
+        one.log_metrics({"a": 1.0}, step=1)
+        one.close()
+        assert "nobody is logged in" in caplog.text
+        assert history(written(tmp_path)[1])
+
+
+class TestNames:
+    def test_long_and_odd_names_fit(self, tmp_path: Path) -> None:
+        one = view(tmp_path, name="paper/row:" + "x" * 200, seed=12345, group="g" * 300, offline=True)
+        assert len(one.version) == 128
+        assert one.version.startswith("paper-row-xxx")
+        assert one.version.endswith("x-0123456789-s12345")
+        one.log_metrics({"a": 1.0}, step=1)
+        one.close()
+        (start,) = of_type(written(tmp_path)[1], "run")[:1]
+        assert start.run_id == one.version
+        assert len(start.display_name) <= 128
+        assert start.display_name.endswith("-s12345")
+
+    def test_secrets(self) -> None:
+        config = {
+            "api_key": "x",
+            "tokens": ["x", "y"],
+            "max_tokens": 5,
+            "hfToken": "x",
+            "Password": "x",
+            "client_secret": "x",
+            "token": {"value": "kept, for its key is another"},
+            "tokenizer": "bert",
+            "rows": [{"key": "x", "n": None}],
+            "path": Path("a"),
+        }
+        assert loggers._without_secrets(config) == {
+            "max_tokens": 5,
+            "token": {"value": "kept, for its key is another"},
+            "tokenizer": "bert",
+            "rows": [{"n": None}],
+            "path": "a",
+        }
