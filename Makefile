@@ -48,7 +48,7 @@ format: $(READY_DEV) ## Format the code, and mend what ruff can mend
 	$(BIN)/ruff format .
 
 bench: $(READY_DEV) ## Measure sentences a second, beside sentence-transformers' trainer
-	$(OFFLINE) $(BIN)/python scripts/bench.py $(ARGS)
+	$(OFFLINE) $(BIN)/python benchmarks/bench.py $(ARGS)
 
 docs-check: $(READY_DEV) ## Run the README's code blocks and compare what they print
 	$(OFFLINE) $(BIN)/python -m pytest tests/test_docs.py --timeout=1800

@@ -94,11 +94,11 @@ class WandbView(Logger):
         name: The experiment's name.
         seed: The seed.
         group: The name, or ``name/sweep``.
-        config: The resolved config as plain containers. Values under keys that look like secrets are left out.
+        settings: The resolved config as plain containers. Values under keys that look like secrets are left out.
         folder: The run folder.
 
     Example:
-        >>> view = WandbView(identity="0123456789", name="dualcse_cross", seed=0, group="dualcse_cross", config={},
+        >>> view = WandbView(identity="0123456789", name="dualcse_cross", seed=0, group="dualcse_cross", settings={},
         ...                  folder=Path("runs"))
         >>> view.version
         'dualcse_cross-0123456789-s0'
@@ -117,7 +117,7 @@ class WandbView(Logger):
         name: str,
         seed: int,
         group: str,
-        config: Mapping[str, Any],
+        settings: Mapping[str, Any],
         folder: Path,
     ) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class WandbView(Logger):
         self._id = _run_id(name, identity, seed)
         self._name = f"{name[: _LONGEST - 24]}-s{seed}"
         self._group = group[:_LONGEST]
-        self._config = _without_secrets(config)
+        self._config = _without_secrets(settings)
         self._folder = Path(folder)
         self._run: Any = None
         self._off = False

@@ -6,7 +6,8 @@ import logging
 import resource
 import sys
 import time
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,9 @@ from pytorch_lightning.loggers import Logger
 from lightning_cse import records
 from lightning_cse.callbacks import BestAndLast, Diagnostics, Evaluation, RandomState, Side, StepLog, progress
 from lightning_cse.config.validate import validate
-from lightning_cse.data import ContrastiveData, read_corpus
+from lightning_cse.data import ContrastiveData, Rows, read_corpus
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean
+from lightning_cse.errors import ConfigError, did_you_mean
 from lightning_cse.evaluation import Task, TaskResult, run_tasks
 from lightning_cse.loggers import CurvesLogger, WandbView
 from lightning_cse.methods import Method
@@ -62,17 +63,17 @@ def train(cfg: DictConfig) -> records.RunFolder:
     Raises:
         LightningCSEError: for whatever is the user's to mend; ``failed.json`` in the run's folder tells the same.
     """
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # tips, and what hardware there is not
     resolved = resolve_automatic(cfg)
     validate(cfg, given={"method": {"encoder"}, "data": {"tokenize"}, "logger": WANDB_GIVEN, "trainer": set()})
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     parts = build(cfg)
     decisive: dict[str, Any] = {
-        "config": OmegaConf.to_container(cfg, resolve=True),
         "data": _digests(parts),
         "encoder": {"name": parts.encoder.name, **parts.encoder.digests},
         "resolved": resolved,
     }
-    identity = records.identity(**decisive)
+    identity = records.identity(_plain(cfg), **decisive)
     folder = records.RunFolder(Path(cfg.paths.runs_dir), cfg.name, identity, cfg.seed)
     if folder.state == "finished" and not cfg.force:
         log.info("%s is finished; force=true runs it again", folder.path)
@@ -86,7 +87,7 @@ def train(cfg: DictConfig) -> records.RunFolder:
     try:
         record = _fit_and_test(cfg, parts, folder, loggers, resume=resume)
         record |= {"name": cfg.name, "identity": identity, "seed": cfg.seed, "overrides": _overrides()}
-        record |= {"identity_document": records.identity_document(**decisive)}
+        record |= {"identity_document": records.identity_document(_plain(cfg), **decisive)}
         folder.finish(record)
         status = "success"
     except Exception as error:
@@ -101,7 +102,7 @@ def train(cfg: DictConfig) -> records.RunFolder:
     return folder
 
 
-WANDB_GIVEN = {"identity", "name", "seed", "group", "config", "folder"}
+WANDB_GIVEN = {"identity", "name", "seed", "group", "settings", "folder"}
 
 
 def resolve_automatic(cfg: DictConfig) -> dict[str, Any]:
@@ -132,11 +133,8 @@ EVALUATION_SIDES = ("stsb_dev", "corpus_dev", "none")
 
 
 def _diagnostics(cfg: DictConfig, method: Method, data: ContrastiveData) -> Diagnostics:
-    pairs = {
-        view: (data.held_out.column(a), data.held_out.column(b)) for view, (a, b) in method.pairs.items()
-    }
-    sentences = [row[role] for row in data.held_out for role in data.roles]
-    held_out = Side(pairs, sentences[: cfg.diag.sentences])
+    pairs = {view: (data.held_out.column(a), data.held_out.column(b)) for view, (a, b) in method.pairs.items()}
+    held_out = Side(pairs, _flat(data.held_out, data.roles)[: cfg.diag.sentences])
     choice = cfg.diag.evaluation
     if choice == "none":
         return Diagnostics(held_out, None)
@@ -150,35 +148,55 @@ def _diagnostics(cfg: DictConfig, method: Method, data: ContrastiveData) -> Diag
     if choice != "stsb_dev":
         near = did_you_mean(str(choice), EVALUATION_SIDES)
         raise ConfigError([f"diag.evaluation: {choice!r} is not one of {EVALUATION_SIDES}{near}"])
+    return Diagnostics(held_out, _stsb_side(cfg, list(method.pairs)))
+
+
+def _stsb_side(cfg: DictConfig, views: list[str]) -> Side:
+    """Return STS-B dev as NGCSE uses it: close pairs to align, sentences of close and of far pairs to spread."""
     rows = read_corpus("stsb", "dev", cfg.paths.data_dir)
-    close = [row for row in rows if row["score"] >= cfg.diag.positive_score]
-    far = [row for row in rows if row["score"] >= cfg.diag.positive_score or row["score"] <= cfg.diag.negative_score]
-    pair = ([row["sentence1"] for row in close], [row["sentence2"] for row in close])
-    spread = [row[key] for row in far for key in ("sentence1", "sentence2")]
+    scores = rows.column("score")
+    close = rows.select(k for k, score in enumerate(scores) if score >= cfg.diag.positive_score)
+    extreme = rows.select(
+        k for k, score in enumerate(scores) if score >= cfg.diag.positive_score or score <= cfg.diag.negative_score
+    )
+    pair = (close.column("sentence1"), close.column("sentence2"))
     digests = {file.name: file.sha256 for file in rows.files}
-    return Diagnostics(held_out, Side(dict.fromkeys(method.pairs, pair), spread[: cfg.diag.sentences], digests))
+    sentences = _flat(extreme, ("sentence1", "sentence2"))[: cfg.diag.sentences]
+    return Side(dict.fromkeys(views, pair), sentences, digests)
+
+
+def _flat(rows: Rows, columns: Sequence[str]) -> list[str]:
+    """Return the sentences row by row, as the authors of NGCSE count them."""
+    return [sentence for row in zip(*(rows.column(column) for column in columns), strict=True) for sentence in row]
 
 
 def _digests(parts: Parts) -> dict[str, str]:
     digests = dict(parts.data.digests)
-    for reader in (*parts.tasks.values(), *parts.diagnostics.sides.values()):
-        digests |= reader.digests
+    for task in parts.tasks.values():
+        digests |= task.digests
+    for side in parts.diagnostics.sides.values():
+        digests |= side.digests
     return digests
+
+
+def _plain(cfg: DictConfig) -> dict[str, Any]:
+    plain: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]  # a DictConfig's is
+    return plain
 
 
 def _loggers(cfg: DictConfig, folder: records.RunFolder, identity: str) -> list[Logger]:
     loggers: list[Logger] = [CurvesLogger(records.Curves(folder.curves))]
     if cfg.logger:
+        # Completed outside Hydra, which would build everything that the settings describe.
+        view = instantiate(cfg.logger, _partial_=True)
         loggers.append(
-            instantiate(
-                cfg.logger,
+            view(
                 identity=identity,
                 name=cfg.name,
                 seed=cfg.seed,
                 group=_group(cfg),
-                config=OmegaConf.to_container(cfg, resolve=True),
+                settings=_plain(cfg),
                 folder=folder.path,
-                _convert_="all",
             )
         )
     return loggers
@@ -219,7 +237,10 @@ def _fit_and_test(
         log.info("going on from step %d of %s", step, last)
     else:
         curves.cut(-1)
-    trainer.fit(parts.method, parts.data, ckpt_path=last, weights_only=True)
+    with warnings.catch_warnings():
+        # Of Lightning 2.6 itself, with torch 2.13: nothing a user could mend.
+        warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
+        trainer.fit(parts.method, parts.data, ckpt_path=last, weights_only=True)
     start = time.perf_counter()
     results, baselines = _test(cfg, parts, folder, trainer, checkpoints.best)
     return {

@@ -39,7 +39,13 @@ def nobody_logged_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def view(folder: Path, **options: Any) -> WandbView:
     """Return a view with the defaults of this file."""
-    given = {"identity": "0123456789", "name": "dualcse_cross", "seed": 0, "group": "dualcse_cross/seeds", "config": {}}
+    given = {
+        "identity": "0123456789",
+        "name": "dualcse_cross",
+        "seed": 0,
+        "group": "dualcse_cross/seeds",
+        "settings": {},
+    }
     return WandbView(folder=folder, **{**given, **options})
 
 
@@ -145,7 +151,7 @@ class TestOffline:
         before = dict(os.environ)
         config = {"method": {"lr": 5e-5, "loss": {"temperature": 0.05}}, "llm": {"api_key": "hush", "model": "m"}}
         for seed in (0, 1):
-            one = view(tmp_path / f"s{seed}", seed=seed, config=config)
+            one = view(tmp_path / f"s{seed}", seed=seed, settings=config)
             one.log_metrics({"train/loss": 1.0 + seed}, step=10)
             one.log_metrics({"train/loss": 0.5 + seed}, step=20)
             one.finalize("success")  # a Trainer's; the test is still to come
@@ -207,7 +213,7 @@ class TestOffline:
     def test_a_process_that_forgets_to_close_ends(self, tmp_path: Path) -> None:
         code = (
             "import sys; from pathlib import Path; from lightning_cse.loggers import WandbView\n"
-            "WandbView(identity='0', name='x', seed=0, group='x', config={}, folder=Path(sys.argv[1])).log_metrics("
+            "WandbView(identity='0', name='x', seed=0, group='x', settings={}, folder=Path(sys.argv[1])).log_metrics("
             "{'a': 1.0}, step=1)"
         )
         run_python(code, str(tmp_path))
@@ -286,7 +292,7 @@ class TestHarmless:
             "import os, signal, subprocess, sys, logging; from pathlib import Path\n"
             "from lightning_cse.loggers import WandbView\n"
             "logging.basicConfig(level=logging.WARNING)\n"
-            "one = WandbView(identity='0', name='x', seed=0, group='x', config={}, folder=Path(sys.argv[1]))\n"
+            "one = WandbView(identity='0', name='x', seed=0, group='x', settings={}, folder=Path(sys.argv[1]))\n"
             "one.log_metrics({'a': 1.0}, step=1)\n"
             "mine = subprocess.run(['ps', '-o', 'pid=,comm=', '--ppid', str(os.getpid())], capture_output=True,"
             " text=True).stdout.splitlines()\n"
@@ -307,7 +313,7 @@ class TestHarmless:
             "from lightning_cse.loggers import WandbView\n"
             "logging.basicConfig(level=logging.WARNING)\n"
             "WandbView.INIT_SECONDS = 2.0\n"
-            "one = WandbView(identity='0', name='x', seed=0, group='x', config={}, folder=Path(sys.argv[1]))\n"
+            "one = WandbView(identity='0', name='x', seed=0, group='x', settings={}, folder=Path(sys.argv[1]))\n"
             "start = time.monotonic()\n"
             "one.log_metrics({'a': 1.0}, step=1)\n"
             "one.close(0)\n"
@@ -323,7 +329,7 @@ class TestHarmless:
             "from lightning_cse.loggers import WandbView\n"
             "logging.basicConfig(level=logging.WARNING)\n"
             "WandbView.INIT_SECONDS = 2.0\n"
-            "one = WandbView(identity='0', name='x', seed=0, group='x', config={}, folder=Path(sys.argv[1]))\n"
+            "one = WandbView(identity='0', name='x', seed=0, group='x', settings={}, folder=Path(sys.argv[1]))\n"
             "one.log_metrics({'a': 1.0}, step=1)\n"
             "one.close(0)\n"
         )
@@ -394,7 +400,7 @@ class TestMode:
     def test_disabled_does_not_even_load_wandb(self, tmp_path: Path) -> None:
         code = (
             "import sys; from pathlib import Path; from lightning_cse.loggers import WandbView\n"
-            "one = WandbView(identity='0', name='x', seed=0, group='x', config={}, folder=Path(sys.argv[1]))\n"
+            "one = WandbView(identity='0', name='x', seed=0, group='x', settings={}, folder=Path(sys.argv[1]))\n"
             "one.log_metrics({'a': 1.0}, step=1); one.close(1)\n"
             "assert 'wandb' not in sys.modules"
         )

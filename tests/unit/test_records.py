@@ -442,7 +442,9 @@ class TestPredictions:
     def test_round_trip(self, tmp_path: Path) -> None:
         scores = np.linspace(0, 1, 3)
         path = write_predictions(
-            tmp_path / "predictions", "rte", {"id": [0, 1, 2], "type": ["a", "b", "ü"], "score": scores, "correct": [True, False, None]}
+            tmp_path / "predictions",
+            "rte",
+            {"id": [0, 1, 2], "type": ["a", "b", "ü"], "score": scores, "correct": [True, False, None]},
         )
         assert path == tmp_path / "predictions" / "rte.parquet"
         table = pq.read_table(path).to_pydict()

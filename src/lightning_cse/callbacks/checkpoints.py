@@ -66,7 +66,7 @@ class BestAndLast(Checkpoint):
             trainer.save_checkpoint(temporary, weights_only=weights_only)
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
-            os.replace(temporary, path)
+            temporary.replace(path)
         except (OSError, RuntimeError) as error:  # torch tells a full disk as a RuntimeError
             temporary.unlink(missing_ok=True)
             free = shutil.disk_usage(self.folder if self.folder.exists() else self.folder.parent).free
@@ -94,7 +94,7 @@ class RandomState(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states as tensors and plain values, so that ``weights_only=True`` can read them."""
-        _, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
+        _, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002 - other people's code draws from the global generator
         version, internal, gauss_next = random.getstate()
         return {
             "torch": torch.get_rng_state(),
@@ -117,5 +117,6 @@ class RandomState(Callback):
         torch.set_rng_state(state["torch"])
         if state["cuda"]:
             torch.cuda.set_rng_state_all(state["cuda"])
-        np.random.set_state(("MT19937", keys.numpy().astype(np.uint32), position, has_gauss, gauss))
+        numpy_state = ("MT19937", keys.numpy().astype(np.uint32), position, has_gauss, gauss)
+        np.random.set_state(numpy_state)  # noqa: NPY002 - the global generator, see above
         random.setstate((version, tuple(internal), gauss_next))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ MEASURES = ("alignment", "uniformity")
 class Side:
     """One side of the comparison: the pairs to align, by view, and the sentences to spread."""
 
-    pairs: dict[str, tuple[Sequence[str], Sequence[str]]]
+    pairs: Mapping[str, tuple[Sequence[str], Sequence[str]]]
     sentences: Sequence[str]
     digests: dict[str, str] = field(default_factory=dict)  # sha256 of the files this side alone reads
 

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
@@ -26,8 +26,8 @@ class Evaluation(Callback):
 
     Keyed on a changed ``trainer.global_step``, because Lightning's own validation counts batches, may not be longer
     than an epoch and misses the end. All sentences of all tasks and diagnostics are embedded once, each distinct one
-    once. The method is in evaluation mode (unless ``dropout``), the random state is forked, and the method is left as it
-    was found: training is the same with and without this callback.
+    once. The method is in evaluation mode (unless ``dropout``), the random state is forked, and the method is left as
+    it was found: training is the same with and without this callback.
 
     Args:
         tasks: dev tasks by name; a task's metric ``m`` is logged as ``val/<task>/<m>``.
@@ -81,9 +81,9 @@ class Evaluation(Callback):
             return
         self.step = trainer.global_step
         start = time.perf_counter()
-        assert isinstance(pl_module, Method)
-        with isolate_rng(), _mode(pl_module, self.dropout), trainer.precision_plugin.forward_context():
-            self.latest = self._measure(pl_module)
+        method = cast(Method, pl_module)
+        with isolate_rng(), _mode(method, self.dropout), trainer.precision_plugin.forward_context():
+            self.latest = self._measure(method)
         if self.monitor not in self.latest:
             near = did_you_mean(self.monitor, self.latest)
             raise ConfigError([f"monitor: {self.monitor!r} is not evaluated{near}; there are: {sorted(self.latest)}"])

@@ -26,7 +26,7 @@ def _recipe(key: str, *, _root_: DictConfig) -> Any:
 
     Raises:
         ConfigError: the recipe has the key neither for the encoder nor under ``default`` (OmegaConf wraps it in its
-            own exception; `lightning_cse.config.validate.user_error` finds it again).
+            own exception; `lightning_cse.config.causes.user_error` finds it again).
     """
     encoder = OmegaConf.select(_root_, "encoder.name", default=None)
     recipe = OmegaConf.select(_root_, "recipe", default=None)

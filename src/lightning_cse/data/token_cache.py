@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -78,7 +77,7 @@ def _save(path: Path, tokens: TokenisedSentences) -> None:
         with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
             temporary = Path(file.name)
             np.savez(file, ids=tokens.ids, offsets=tokens.offsets)
-        os.replace(temporary, path)
+        temporary.replace(path)
     except OSError as error:
         log.warning("the token cache %s cannot be written (%s); going on without", path, error)
         if temporary is not None:

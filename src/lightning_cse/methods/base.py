@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities import rank_zero_warn
+from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
@@ -128,7 +129,7 @@ class Method(pl.LightningModule, ABC):
         else:
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
-    def configure_optimizers(self) -> dict[str, Any]:
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Complete the optimizer with all trainable parameters, and the schedule with the number of steps."""
         optimizer = self.make_optimizer([p for p in self.parameters() if p.requires_grad])
         factor = partial(self.schedule, total=int(self.trainer.estimated_stepping_batches))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ class DualCSE(Method):
     """
 
     roles = ("premise", "explicit_entailment", "implied_entailment", "contradiction")
-    pairs = {"explicit": ("premise", "explicit_entailment"), "implicit": ("premise", "implied_entailment")}
+    pairs: ClassVar = {"explicit": ("premise", "explicit_entailment"), "implicit": ("premise", "implied_entailment")}
 
     def __init__(
         self,

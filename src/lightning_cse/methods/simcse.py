@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ class SimCSE(Method):
     """
 
     roles = ("anchor", "positive", "negative")
-    pairs = {"primary": ("anchor", "positive")}
+    pairs: ClassVar = {"primary": ("anchor", "positive")}
 
     def __init__(
         self, encoder: SentenceEncoder, loss: nn.Module, *, optimizer: MakeOptimizer, schedule: Schedule

@@ -25,7 +25,7 @@ _GREY: Final = "#777777"
 _OTHERS: Final = (_ORANGE, _GREEN, _PURPLE, _SKY, _VERMILION, _GREY)
 _STYLES: Final = ("-", "--", ":", "-.")
 
-_STYLE: Final[dict[str, Any]] = {
+_STYLE: Final[dict[Any, Any]] = {
     "axes.axisbelow": True,
     "axes.grid": True,
     "axes.labelsize": 9,
@@ -67,7 +67,9 @@ def run_figures(curves: dict[str, list[tuple[int, float]]], folder: Path, monito
 
     ordered = {key: sorted(points, key=lambda point: point[0]) for key, points in curves.items() if points}
     paths = []
-    with mpl.rc_context({**mpl.rcParamsDefault, **_STYLE}):
+    with mpl.rc_context():
+        mpl.rcdefaults()  # a figure does not depend on whose machine drew it
+        mpl.rcParams.update(_STYLE)
         drawings = {
             "loss.png": _loss(ordered),
             "dev_score.png": _dev_score(ordered, monitor),
@@ -86,8 +88,10 @@ def _figure(width: float, height: float) -> Figure:
     """Return a figure outside of pyplot, which would keep it, and a display's backend, for the whole process."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.07)
+    figure = Figure(figsize=(width, height), layout=layout)
     FigureCanvasAgg(figure)
     return figure
 
@@ -124,9 +128,9 @@ def _loss(curves: Curves) -> Figure | None:
     if len(points) < 20:
         _line(axes, points, color=_BLUE)
     else:
-        span = max(5, len(points) // 40)
+        span = 2 * max(2, len(points) // 80) + 1
         axes.plot(steps, values, color=_BLUE, alpha=0.28, linewidth=0.8, label="every logged step")
-        axes.plot(steps, _smooth(values, span), color=_BLUE, label=f"moving average (about {span} points)")
+        axes.plot(steps, _smooth(values, span), color=_BLUE, label=f"moving average of {span} points")
         axes.legend(loc="upper right")
     axes.set_ylabel("training loss")
     _by_step(axes)
@@ -134,16 +138,17 @@ def _loss(curves: Curves) -> Figure | None:
 
 
 def _smooth(values: Sequence[float], span: int) -> list[float]:
-    """Return the exponential moving average, unbiased at its start; gaps stay gaps and count for nothing."""
-    keep = 1 - 2 / (span + 1)
-    total = weight = 0.0
-    smooth = []
+    """Return the centred moving average, its window cut off at both ends; what is not finite counts for nothing."""
+    sums, counts = [0.0], [0]
     for value in values:
-        if math.isfinite(value):
-            total, weight = keep * total + (1 - keep) * value, keep * weight + (1 - keep)
-            smooth.append(total / weight)
-        else:
-            smooth.append(math.nan)
+        finite = math.isfinite(value)
+        sums.append(sums[-1] + (value if finite else 0.0))
+        counts.append(counts[-1] + finite)
+    smooth = []
+    for index in range(len(values)):
+        low, high = max(0, index - span // 2), min(len(values), index + span // 2 + 1)
+        count = counts[high] - counts[low]
+        smooth.append((sums[high] - sums[low]) / count if count else math.nan)
     return smooth
 
 
@@ -180,7 +185,13 @@ def _monitored(axes: Axes, points: Points, name: str) -> None:
         return
     step, value = max(finite, key=lambda point: point[1])
     axes.axvline(step, color=_BLUE, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
-    look = {"marker": "*", "markersize": 13, "markeredgecolor": "white", "markeredgewidth": 0.8, "linestyle": "none"}
+    look: dict[str, Any] = {
+        "marker": "*",
+        "markersize": 13,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.8,
+        "linestyle": "none",
+    }
     axes.plot([step], [value], color=_VERMILION, zorder=4, label=f"best: {value:.4f} at step {step}", **look)
 
 
@@ -253,15 +264,18 @@ def _fitting_difficulty(axes: Axes, curves: Curves, prefix: str) -> None:
         if points:
             _line(axes, points, color=color, linestyle=style, label=f"RFD of {measure}")
     axes.axhline(0, color=_GREY, linewidth=0.8, zorder=1)
+    if not axes.get_legend_handles_labels()[1]:
+        axes.text(0.5, 0.56, "not measured", transform=axes.transAxes, ha="center", color=_GREY)
     axes.set_ylabel("held-out minus evaluation")
 
 
 def _legend_below(figure: Figure, grid: Any) -> None:
     """Put one legend for all axes under them, where it covers no curve."""
-    handles = {}
+    handles: dict[str, Any] = {}
     for axes in grid.flat:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     order = ["held-out side", "evaluation side", "RFD of alignment", "RFD of uniformity"]
     labels = [label for label in order if label in handles]
-    figure.legend([handles[label] for label in labels], labels, loc="outside lower center", ncols=4, handlelength=3)
+    shown: list[Any] = [handles[label] for label in labels]
+    figure.legend(shown, labels, loc="outside lower center", ncols=4, handlelength=3)

@@ -1,0 +1,116 @@
+"""The final table of one run, made from its record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["print_run", "run_table"]
+
+# Column by metric key, in blocks that are shown as a whole: the order and the names of the paper's tables.
+_BLOCKS: Final[tuple[dict[str, str], ...]] = (
+    {
+        "test/rte/accuracy_explicit": "RTE\nexplicit",
+        "test/rte/accuracy_implied": "RTE\nimplied",
+        "test/rte/accuracy_neutral": "RTE\nneutral",
+        "test/rte/accuracy_contradiction": "RTE\ncontradiction",
+        "test/rte/accuracy_all": "RTE\nAll",
+    },
+    {"test/eis/accuracy": "\nEIS"},
+)
+_BASELINES: Final = {"untrained": "untrained encoder", "length": "LENGTH"}
+_MISSING: Final = "-"
+_NARROWEST: Final = 100
+
+
+def run_table(record: Mapping[str, Any]) -> RenderableType:
+    """Return the final table of a run: the method and its baselines, then every other test metric, then a few facts.
+
+    Accuracies of the known columns are percentages, rounded here and nowhere before; all else is shown as it was
+    measured, with four decimals.
+
+    Args:
+        record: A run's record; ``metrics`` holds the method's values by key, ``baselines`` those of each baseline.
+    """
+    rows = {str(record.get("name", "this run")): _metrics(record.get("metrics"))}
+    for name, metrics in (record.get("baselines") or {}).items():
+        rows[_BASELINES.get(name, name)] = _metrics(metrics)
+    present = {key for metrics in rows.values() for key in metrics if key.startswith("test/")}
+    columns = {key: title for block in _BLOCKS if present & block.keys() for key, title in block.items()}
+    parts: list[RenderableType] = []
+    if columns:
+        parts += [_known(rows, columns), ""]
+    rest = sorted(present - columns.keys())
+    if rest:
+        parts += [_others(rows, rest), ""]
+    parts.extend(_facts(record))
+    return Group(*parts)
+
+
+def print_run(record: Mapping[str, Any], path: Path) -> None:
+    """Print the final table and, as the last line, the path of the record, to a terminal or to a pipe.
+
+    Args:
+        record: A run's record.
+        path: Where the record lies.
+    """
+    console = Console(highlight=False)
+    if console.width < _NARROWEST:
+        console = Console(highlight=False, width=_NARROWEST)
+    console.print(run_table(record))
+    console.print(Text(f"record: {path}"), soft_wrap=True)
+
+
+def _metrics(metrics: Mapping[str, Any] | None) -> dict[str, float]:
+    """Return what is a number; a null stands for one that could not be measured."""
+    found = (metrics or {}).items()
+    return {key: float(v) for key, v in found if isinstance(v, int | float) and math.isfinite(v)}
+
+
+def _table() -> Table:
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+
+
+def _known(rows: Mapping[str, Mapping[str, float]], columns: Mapping[str, str]) -> Table:
+    table = _table()
+    table.add_column("\ntest, %", overflow="fold")
+    for title in columns.values():
+        table.add_column(title, justify="right", no_wrap=True)
+    for name, metrics in rows.items():
+        cells = [f"{100 * metrics[key]:.2f}" if key in metrics else _MISSING for key in columns]
+        table.add_row(Text(name), *cells)
+    return table
+
+
+def _others(rows: Mapping[str, Mapping[str, float]], keys: list[str]) -> Table:
+    table = _table()
+    table.add_column("other test values", overflow="fold")
+    for name in rows:
+        table.add_column(Text(name), justify="right", overflow="fold")
+    for key in keys:
+        cells = [f"{metrics[key]:.4f}" if key in metrics else _MISSING for metrics in rows.values()]
+        table.add_row(Text(key), *cells)
+    return table
+
+
+def _facts(record: Mapping[str, Any]) -> list[Text]:
+    lines = []
+    best = record.get("best") or {}
+    if best.get("step") is not None:
+        score = best.get("score")
+        told = f", {best.get('monitor', 'dev score')} {score:.4f}" if isinstance(score, int | float) else ""
+        of = f" of {record['steps']}" if record.get("steps") is not None else ""
+        lines.append(Text(f"best checkpoint: step {best['step']}{of}{told}"))
+    seconds = record.get("seconds") or {}
+    if seconds:
+        told = ", ".join(f"{what} {value:.1f} s" for what, value in seconds.items() if isinstance(value, int | float))
+        where = ", ".join(str(record[key]) for key in ("device", "precision") if record.get(key))
+        lines.append(Text(f"time: {told}" + (f" ({where})" if where else "")))
+    return lines

@@ -1,0 +1,134 @@
+"""The final table of a run."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from lightning_cse.reproduction import tables
+from lightning_cse.reproduction.tables import print_run, run_table
+
+RTE = {
+    "test/rte/accuracy_explicit": 0.912345,
+    "test/rte/accuracy_implied": 0.703,
+    "test/rte/accuracy_neutral": 0.66005,
+    "test/rte/accuracy_contradiction": 1.0,
+    "test/rte/accuracy_all": 0.8188487,
+}
+RECORD: dict[str, Any] = {
+    "name": "dualcse_cross",
+    "metrics": {**RTE, "test/eis/accuracy": 0.9997, "test/rte/threshold": 0.53125},
+    "baselines": {
+        "untrained": {**dict.fromkeys(RTE, 0.5), "test/rte/accuracy_all": None},
+        "length": {"test/eis/accuracy": 0.999},
+    },
+    "best": {"step": 875, "score": 0.7426, "monitor": "val/rte/accuracy_all"},
+    "steps": 1000,
+    "seconds": {"training": 183.21, "evaluation": 22.2, "test": 4.0},
+    "device": "cpu",
+    "precision": "bf16-mixed",
+}
+
+
+def text(record: dict[str, Any], width: int = 100) -> str:
+    """Return what a table looks like as plain text."""
+    sink = io.StringIO()
+    Console(file=sink, width=width).print(run_table(record))
+    return sink.getvalue()
+
+
+def cells(shown: str, name: str) -> list[str]:
+    """Return the numbers of the row that starts with a name."""
+    (row,) = [line for line in shown.splitlines() if line.startswith(f"{name} ")]
+    return row.removeprefix(name).split()
+
+
+def test_rows_are_the_method_and_its_baselines() -> None:
+    shown = text(RECORD)
+    assert cells(shown, "dualcse_cross") == ["91.23", "70.30", "66.00", "100.00", "81.88", "99.97"]
+    assert cells(shown, "untrained encoder") == ["50.00", "50.00", "50.00", "50.00", "-", "-"]
+    assert cells(shown, "LENGTH") == ["-", "-", "-", "-", "-", "99.90"]
+    first, second = shown.splitlines()[:2]
+    assert first.split() == ["RTE"] * 5
+    assert second.split() == ["test,", "%", "explicit", "implied", "neutral", "contradiction", "All", "EIS"]
+
+
+def test_what_has_no_column_is_listed_below() -> None:
+    shown = text(RECORD)
+    assert cells(shown, "test/rte/threshold") == ["0.5312", "-", "-"]
+    assert shown.index("threshold") > shown.index("LENGTH")
+
+
+def test_facts_below() -> None:
+    shown = text(RECORD)
+    assert "best checkpoint: step 875 of 1000, val/rte/accuracy_all 0.7426" in shown
+    assert "time: training 183.2 s, evaluation 22.2 s, test 4.0 s (cpu, bf16-mixed)" in shown
+
+
+def test_other_tasks() -> None:
+    record = {"name": "simcse", "metrics": {"test/sts12/spearman_all": 0.71234, "val/stsb/spearman": 0.8}}
+    shown = text(record)
+    assert cells(shown, "test/sts12/spearman_all") == ["0.7123"]
+    assert "RTE" not in shown
+    assert "EIS" not in shown
+    assert "val/" not in shown
+
+
+def test_a_task_alone_shows_its_own_columns_only() -> None:
+    shown = text({"name": "x", "metrics": {"test/eis/accuracy": 0.5}})
+    assert "EIS" in shown
+    assert "RTE" not in shown
+
+
+def test_an_empty_record_is_no_error() -> None:
+    assert text({}).strip() == ""
+    assert text({"name": "x", "metrics": {}, "baselines": None, "best": None, "seconds": None}).strip() == ""
+
+
+def test_a_long_name_folds_and_the_numbers_stay() -> None:
+    name = "dualcse_cross_no_contradiction_no_intra_sentence_and_more"
+    shown = text({**RECORD, "name": name})
+    assert all(len(line) <= 100 for line in shown.splitlines())
+    for number in ("91.23", "70.30", "66.00", "100.00", "81.88", "99.97"):
+        assert number in shown
+
+
+def test_markup_in_names_is_text() -> None:
+    shown = text({"name": "a[bold]b", "metrics": {"test/x[red]": 1.0}})
+    assert "a[bold]b" in shown
+    assert "test/x[red]" in shown
+
+
+def test_printed_into_a_pipe_it_is_wide_enough_and_ends_with_the_path() -> None:
+    path = "/runs/[x]/" + "y" * 150 + "/record.json"
+    source = str(Path(tables.__file__).parents[2])
+    code = (
+        f"import sys; sys.path.insert(0, {source!r})\nfrom pathlib import Path\n"
+        f"from lightning_cse.reproduction.tables import print_run\nprint_run({RECORD!r}, Path({path!r}))"
+    )
+    for encoding in ("utf-8", "ascii"):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONIOENCODING": encoding, "COLUMNS": "40"},
+            capture_output=True,
+            text=True,
+            check=True,
+            encoding=encoding,
+        )
+        assert done.stdout.splitlines()[-1] == f"record: {path}"
+        assert "\x1b" not in done.stdout
+        assert "contradiction" in done.stdout
+        assert done.stderr == ""
+
+
+def test_print_run_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    print_run(RECORD, Path("runs/record.json"))
+    out, err = capsys.readouterr()
+    assert out.endswith("record: runs/record.json\n")
+    assert err == ""
