@@ -65,7 +65,7 @@ def train(cfg: DictConfig) -> records.RunFolder:
     """
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # tips, and what hardware there is not
     resolved = resolve_automatic(cfg)
-    validate(cfg, given={"method": {"encoder"}, "data": {"tokenize"}, "logger": WANDB_GIVEN, "trainer": set()})
+    validate(cfg, given={"method": {"encoder"}, "data": {"tokenize", "seed"}, "logger": WANDB_GIVEN, "trainer": set()})
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     parts = build(cfg)
     decisive: dict[str, Any] = {
@@ -119,7 +119,7 @@ def resolve_automatic(cfg: DictConfig) -> dict[str, Any]:
 def build(cfg: DictConfig) -> Parts:
     """Build encoder, data, tasks, diagnostics and method of a config."""
     encoder: SentenceEncoder = instantiate(cfg.encoder)
-    data: ContrastiveData = instantiate(cfg.data, tokenize=encoder.tokenizer)
+    data: ContrastiveData = instantiate(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
     tasks: dict[str, Task] = {name: instantiate(task) for name, task in cfg.suite.items()}
     method: Method = instantiate(cfg.method, encoder=encoder)
     if set(method.roles) != set(data.roles):
