@@ -11,10 +11,16 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 # Commands started by tests inherit it. Where a test compares to the last bit, it asks for `one_thread`.
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from lightning_cse.records import RunFolder
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -46,3 +52,49 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+Compose = Callable[..., "DictConfig"]
+RunTiny = Callable[..., "RunFolder"]
+
+
+@pytest.fixture(scope="session")
+def compose() -> Compose:
+    """Compose the config of ``train`` from overrides, put in order as on a command line."""
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    from lightning_cse.config.overrides import order_overrides
+    from lightning_cse.config.paths import conf_dir
+    from lightning_cse.config.resolvers import register
+
+    def composed(*overrides: str, with_hydra: bool = False) -> DictConfig:
+        register()
+        GlobalHydra.instance().clear()
+        try:
+            with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+                return hydra_compose("train", order_overrides(overrides), return_hydra_config=with_hydra)
+        finally:
+            GlobalHydra.instance().clear()
+
+    return composed
+
+
+@pytest.fixture(scope="session")
+def run_tiny(compose: Compose) -> RunTiny:
+    """Train a point under ``+debug=tiny`` in this process, with one thread; the runs lie in ``<folder>/runs``."""
+    import torch
+
+    from lightning_cse.training import train
+
+    def run(folder: Path, *overrides: str) -> RunFolder:
+        places = (f"paths.runs_dir={folder}/runs", f"paths.cache_dir={folder}/cache")
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return train(compose("+debug=tiny", *places, *overrides))
+        finally:
+            torch.set_num_threads(threads)
+
+    return run

@@ -65,7 +65,7 @@ def train(cfg: DictConfig) -> records.RunFolder:
     """
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # tips, and what hardware there is not
     resolved = resolve_automatic(cfg)
-    validate(cfg, given={"method": {"encoder"}, "data": {"tokenize", "seed"}, "logger": WANDB_GIVEN, "trainer": set()})
+    validate(cfg, given=GIVEN)
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     parts = build(cfg)
     decisive: dict[str, Any] = {
@@ -102,7 +102,12 @@ def train(cfg: DictConfig) -> records.RunFolder:
     return folder
 
 
-WANDB_GIVEN = {"identity", "name", "seed", "group", "settings", "folder"}
+GIVEN = {
+    "method": {"encoder"},
+    "data": {"tokenize", "seed"},
+    "logger": {"identity", "name", "seed", "group", "settings", "folder"},
+}
+"""Arguments that are not in the config but added where a node is built, by the node's key."""
 
 
 def resolve_automatic(cfg: DictConfig) -> dict[str, Any]:

@@ -1,0 +1,219 @@
+"""Every config under ``conf/``: found, composed, validated; the papers' numbers, and their sources."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+
+from lightning_cse.config.overrides import APPENDED, order_overrides
+from lightning_cse.config.validate import validate
+from lightning_cse.training import GIVEN, resolve_automatic
+
+Compose = Callable[..., DictConfig]
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+FILES = sorted(str(path.relative_to(CONF)) for path in CONF.rglob("*.yaml"))
+COUNTS = {
+    "": 1,
+    "baselines": 2,
+    "callbacks": 1,
+    "data": 2,
+    "debug": 2,
+    "encoder": 6,
+    "experiment": 9,
+    "logger": 2,
+    "method": 4,
+    "paths": 1,
+    "profile": 3,
+    "suite": 1,
+    "sweep": 3,
+    "trainer": 1,
+}
+
+
+def options(group: str) -> list[str]:
+    """The options of a group, without parts of others (``_name``)."""
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml") if not path.stem.startswith("_"))
+
+
+EXPERIMENTS, ENCODERS = options("experiment"), options("encoder")
+SETTINGS = {"none": [], "tiny": ["+debug=tiny"]} | {name: [f"+profile={name}"] for name in options("profile")}
+CROSS = "+experiment=dualcse_cross"
+
+
+def valid(cfg: DictConfig) -> DictConfig:
+    """Validate a config as training does, and resolve every value of it."""
+    resolve_automatic(cfg)
+    validate(cfg, given=GIVEN)
+    OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    return cfg
+
+
+def test_every_config_is_found_and_none_came_or_went_unseen() -> None:
+    assert Counter(name.rpartition("/")[0] for name in FILES) == COUNTS
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_config_composes_and_validates(name: str, compose: Compose) -> None:
+    group, _, option = name.removesuffix(".yaml").rpartition("/")
+    if option.startswith("_"):  # no option of its own, but a part of others
+        users = [other for other in (CONF / group).glob("*.yaml") if re.search(rf"^ *- {option}$", other.read_text(), re.M)]
+        assert users, f"no config of {group}/ has {option} in its defaults list"
+        return
+    if group in ("", "experiment"):
+        overrides = [f"+experiment={option}" if group else CROSS]
+    elif group in APPENDED:
+        overrides = [CROSS, f"+{group}={option}"]
+    else:
+        overrides = [CROSS, f"{group}={option}"]
+    cfg = valid(compose(*overrides))
+    if group == "experiment":
+        assert cfg.name == option
+
+
+# Recipes x profiles x encoders: ablations change a flag of the loss, so they stand for themselves with one encoder.
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_experiment_validates_in_every_setting_with_every_encoder(
+    experiment: str, setting: str, compose: Compose
+) -> None:
+    chosen = [None, *ENCODERS] if "_no_" not in experiment else [None]
+    for encoder in chosen:
+        cfg = valid(compose(f"+experiment={experiment}", *SETTINGS[setting], *([f"encoder={encoder}"] if encoder else [])))
+        assert cfg.name == experiment
+        assert encoder is None or cfg.encoder.name == encoder  # the command line has the last word
+        assert cfg.data.batch_size >= 2
+        assert 0 < cfg.method.optimizer.lr < 1e-2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("experiment", [name for name in EXPERIMENTS if "_no_" in name])
+def test_every_ablation_validates_in_every_setting_with_every_encoder(experiment: str, compose: Compose) -> None:
+    for overrides, encoder in itertools.product(SETTINGS.values(), ENCODERS):
+        assert valid(compose(f"+experiment={experiment}", *overrides, f"encoder={encoder}")).encoder.name == encoder
+
+
+# What the papers say (shared/FACTS.md, sections 1.3 and 2)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "lr", "batch_size", "contradiction", "intra_sentence"),
+    [
+        ("dualcse_cross", 5e-5, 64, True, True),
+        ("dualcse_cross_no_contradiction", 5e-5, 64, False, True),
+        ("dualcse_cross_no_intra", 5e-5, 64, True, False),
+        ("dualcse_cross_no_both", 5e-5, 64, False, False),
+        ("dualcse_bi", 3e-5, 32, True, True),
+        ("dualcse_bi_no_contradiction", 3e-5, 32, False, True),
+        ("dualcse_bi_no_intra", 3e-5, 32, True, False),
+        ("dualcse_bi_no_both", 3e-5, 32, False, False),
+    ],
+)
+def test_dualcse_is_the_paper_s(
+    experiment: str, lr: float, batch_size: int, contradiction: bool, intra_sentence: bool, compose: Compose
+) -> None:
+    cfg = compose(f"+experiment={experiment}")
+    assert (cfg.encoder.name, cfg.encoder.source, cfg.encoder.pooling) == ("roberta_base", "FacebookAI/roberta-base", "cls")
+    assert cfg.method.architecture == experiment.split("_")[1]
+    assert (cfg.method.optimizer.lr, cfg.data.batch_size) == (lr, batch_size)
+    assert cfg.method.loss == {
+        "_target_": "lightning_cse.losses.DualContrastive",
+        "temperature": 0.05,
+        "contradiction": contradiction,
+        "intra_sentence": intra_sentence,
+    }
+    assert (cfg.data.corpus, cfg.data.train_rows, cfg.monitor) == ("inli", None, "val/rte/accuracy_all")
+
+
+def test_simcse_on_inli_is_supervised_simcse(compose: Compose) -> None:
+    cfg = compose("+experiment=simcse_inli")
+    assert cfg.encoder.name == "roberta_base"
+    assert (cfg.method.optimizer.lr, cfg.method.loss.temperature, cfg.trainer.max_epochs) == (5e-5, 0.05, 3)
+    assert (cfg.method.schedule.name, cfg.method.schedule.warmup, cfg.method.optimizer.weight_decay) == ("linear", 0, 0)
+    assert cfg.eval_every == 125
+
+
+def test_an_encoder_brings_its_own_numbers(compose: Compose) -> None:
+    assert compose(CROSS, "encoder=minilm_l6").method.optimizer.lr == 2e-4
+    assert compose(CROSS, "encoder=bert_base").method.optimizer.lr == 5e-5
+    assert compose(CROSS, "+profile=laptop").method.optimizer.lr == 2e-4
+    assert compose(CROSS, "+profile=laptop", "method.optimizer.lr=1e-3").method.optimizer.lr == 1e-3
+
+
+SOURCE = re.compile(r"\bpaper\b|authors' code|official|our choice|\bas (for )?(DualCSE|dualcse_cross)\b")
+
+
+def test_every_number_of_an_experiment_names_its_source() -> None:
+    numbers = 0
+    for path in sorted((CONF / "experiment").glob("*.yaml")):
+        for place, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            value, _, comment = line.partition("#")
+            if re.search(r":\s*[\[{]?.*(?<![\w.])[-+]?\d", value):
+                numbers += 1
+                assert SOURCE.search(comment), f"{path.name}, line {place}: whose number is it? {line}"
+    assert numbers == 9  # recipes for two encoders and the epochs, in three experiments
+
+
+# Order
+
+
+def test_the_order_on_the_command_line_does_not_matter(compose: Compose) -> None:
+    given = [CROSS, "+profile=laptop", "+sweep=seeds", "+debug=tiny"]
+    orders = {tuple(order_overrides([*shuffled, "seed=3"])) for shuffled in itertools.permutations(given)}
+    assert len(orders) == 1
+    first, last = compose(*given, with_hydra=True), compose(*reversed(given), with_hydra=True)
+    assert first == last
+
+
+def test_debug_wins_over_sweep_over_profile_over_experiment(compose: Compose) -> None:
+    cfg = compose("+debug=tiny", "+profile=laptop", "+sweep=seeds", CROSS, with_hydra=True)
+    tiny, laptop = compose("+debug=tiny", CROSS), compose("+profile=laptop", CROSS)
+    assert cfg.encoder == tiny.encoder
+    assert (laptop.encoder.name, laptop.encoder.max_length) == ("minilm_l6", 96)
+    assert (laptop.data.batch_size, laptop.eval_every, laptop.trainer.precision) == (32, 6, "auto")
+    assert (cfg.data.batch_size, cfg.eval_every, cfg.trainer.precision) == (8, 4, "32-true")
+    assert (laptop.logger._target_, cfg.logger) == ("lightning_cse.loggers.WandbView", {})
+    assert str(cfg.hydra.mode) == "RunMode.MULTIRUN"
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_value_on_the_command_line_wins_over_all(setting: str, compose: Compose) -> None:
+    cfg = compose("encoder=bert_large", "data.batch_size=12", "logger=csv", CROSS, *SETTINGS[setting])
+    assert (cfg.encoder.name, cfg.data.batch_size, cfg.logger) == ("bert_large", 12, {})
+
+
+@pytest.mark.parametrize("setting", ["laptop", "tiny"])
+def test_the_sample_corpus_is_used_where_it_is_asked_for_and_nowhere_else(setting: str, compose: Compose) -> None:
+    sample = CONF.parent / "src" / "lightning_cse" / "data" / "sample"
+    assert Path(compose(CROSS, *SETTINGS[setting]).paths.data_dir) == sample
+    for other in SETTINGS.keys() - {"laptop", "tiny"}:
+        assert Path(compose(CROSS, *SETTINGS[other]).paths.data_dir) != sample
+
+
+# Sweeps
+
+
+@pytest.mark.parametrize(
+    ("sweep", "points"),
+    [
+        ("seeds", {"seed": 5}),
+        ("dualcse_grid", {"data.batch_size": 4, "method.optimizer.lr": 3}),
+        ("dualcse_ablations_five_seeds", {"+experiment": 8, "seed": 5}),
+    ],
+)
+def test_a_sweep_has_the_points_it_names(sweep: str, points: dict[str, int], compose: Compose) -> None:
+    assert sweep in options("sweep")
+    cfg = compose(f"+sweep={sweep}", with_hydra=True)
+    lines = [f"{key}={value}" for key, value in cfg.hydra.sweeper.params.items()]
+    parsed = OverridesParser.create().parse_overrides(lines)
+    swept = {override.get_key_element(): list(override.sweep_string_iterator()) for override in parsed}
+    assert {key: len(values) for key, values in swept.items()} == points
+    assert set(swept.get("+experiment", [])) <= set(EXPERIMENTS)
+    assert len(options("sweep")) == 3  # all of which stand above
