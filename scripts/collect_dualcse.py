@@ -1,7 +1,7 @@
 """Copy the records of DualCSE runs into ``experiments/dualcse/records`` and write the table beside the paper's.
 
-    python scripts/collect_dualcse.py runs/dualcse_cross/*-s0 runs/dualcse_bi/*-s0 runs/simcse_inli/*-s0
-    python scripts/collect_dualcse.py                # the table again, from the records there are
+python scripts/collect_dualcse.py runs/dualcse_cross/*-s0 runs/dualcse_bi/*-s0 runs/simcse_inli/*-s0
+python scripts/collect_dualcse.py                # the table again, from the records there are
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def main(folders: list[Path]) -> None:
         name = f"{record['name']}-{record['identity']}-s{record['seed']}.json"
         (HERE / "records" / name).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     records = read_records(sorted((HERE / "records").glob("*.json")))
-    machines = sorted({f"{r['environment']['machine']['cpu']}, {r['environment']['threads']} thread(s)" for r in records})
+    machines = sorted(
+        {f"{r['environment']['machine']['cpu']}, {r['environment']['threads']} thread(s)" for r in records}
+    )
     commits = sorted({str(record["environment"]["commit"])[:14] for record in records})
     seconds = sum(sum(record["seconds"].values()) for record in records)
     (HERE / "results.md").write_text(

@@ -7,7 +7,7 @@ import resource
 import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,19 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.loggers import Logger
 
 from lightning_cse import records
-from lightning_cse.callbacks import BestAndLast, Diagnostics, Evaluation, RandomState, Side, StepLog, progress
+from lightning_cse.callbacks import (
+    BestAndLast,
+    Diagnostics,
+    Evaluation,
+    RandomState,
+    StepLog,
+    build_diagnostics,
+    progress,
+)
 from lightning_cse.config.validate import validate
-from lightning_cse.data import ContrastiveData, Rows, read_corpus
+from lightning_cse.data import ContrastiveData
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.errors import ConfigError, did_you_mean
+from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation import Task, TaskResult, run_tasks
 from lightning_cse.loggers import CurvesLogger, WandbView
 from lightning_cse.methods import Method
@@ -131,48 +139,8 @@ def build(cfg: DictConfig) -> Parts:
         raise ConfigError(
             [f"data: {cfg.method._target_} trains on the roles {method.roles}, but the data has {data.roles}"]
         )
-    return Parts(encoder, data, tasks, _diagnostics(cfg, method, data), method)
-
-
-EVALUATION_SIDES = ("stsb_dev", "corpus_dev", "none")
-
-
-def _diagnostics(cfg: DictConfig, method: Method, data: ContrastiveData) -> Diagnostics:
-    pairs = {view: (data.held_out.column(a), data.held_out.column(b)) for view, (a, b) in method.pairs.items()}
-    held_out = Side(pairs, _flat(data.held_out, data.roles)[: cfg.diag.sentences])
-    choice = cfg.diag.evaluation
-    if choice == "none":
-        return Diagnostics(held_out, None)
-    if choice == "corpus_dev":
-        raise ConfigError(
-            [
-                f"diag.evaluation: corpus_dev is already the held-out side of {cfg.name}, so RFD would be 0 by "
-                "construction; use stsb_dev or none"
-            ]
-        )
-    if choice != "stsb_dev":
-        near = did_you_mean(str(choice), EVALUATION_SIDES)
-        raise ConfigError([f"diag.evaluation: {choice!r} is not one of {EVALUATION_SIDES}{near}"])
-    return Diagnostics(held_out, _stsb_side(cfg, list(method.pairs)))
-
-
-def _stsb_side(cfg: DictConfig, views: list[str]) -> Side:
-    """Return STS-B dev as NGCSE uses it: close pairs to align, sentences of close and of far pairs to spread."""
-    rows = read_corpus("stsb", "dev", cfg.paths.data_dir)
-    scores = rows.column("score")
-    close = rows.select(k for k, score in enumerate(scores) if score >= cfg.diag.positive_score)
-    extreme = rows.select(
-        k for k, score in enumerate(scores) if score >= cfg.diag.positive_score or score <= cfg.diag.negative_score
-    )
-    pair = (close.column("sentence1"), close.column("sentence2"))
-    digests = {file.name: file.sha256 for file in rows.files}
-    sentences = _flat(extreme, ("sentence1", "sentence2"))[: cfg.diag.sentences]
-    return Side(dict.fromkeys(views, pair), sentences, digests)
-
-
-def _flat(rows: Rows, columns: Sequence[str]) -> list[str]:
-    """Return the sentences row by row, as the authors of NGCSE count them."""
-    return [sentence for row in zip(*(rows.column(column) for column in columns), strict=True) for sentence in row]
+    diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
+    return Parts(encoder, data, tasks, diagnostics, method)
 
 
 def _digests(parts: Parts) -> dict[str, str]:

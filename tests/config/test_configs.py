@@ -64,7 +64,11 @@ def test_every_config_is_found_and_none_came_or_went_unseen() -> None:
 def test_every_config_composes_and_validates(name: str, compose: Compose) -> None:
     group, _, option = name.removesuffix(".yaml").rpartition("/")
     if option.startswith("_"):  # no option of its own, but a part of others
-        users = [other for other in (CONF / group).glob("*.yaml") if re.search(rf"^ *- {option}$", other.read_text(), re.M)]
+        users = [
+            other
+            for other in (CONF / group).glob("*.yaml")
+            if re.search(rf"^ *- {option}$", other.read_text(), re.MULTILINE)
+        ]
         assert users, f"no config of {group}/ has {option} in its defaults list"
         return
     if group in ("", "experiment"):
@@ -86,7 +90,9 @@ def test_every_experiment_validates_in_every_setting_with_every_encoder(
 ) -> None:
     chosen = [None, *ENCODERS] if "_no_" not in experiment else [None]
     for encoder in chosen:
-        cfg = valid(compose(f"+experiment={experiment}", *SETTINGS[setting], *([f"encoder={encoder}"] if encoder else [])))
+        cfg = valid(
+            compose(f"+experiment={experiment}", *SETTINGS[setting], *([f"encoder={encoder}"] if encoder else []))
+        )
         assert cfg.name == experiment
         assert encoder is None or cfg.encoder.name == encoder  # the command line has the last word
         assert cfg.data.batch_size >= 2
@@ -120,7 +126,11 @@ def test_dualcse_is_the_paper_s(
     experiment: str, lr: float, batch_size: int, contradiction: bool, intra_sentence: bool, compose: Compose
 ) -> None:
     cfg = compose(f"+experiment={experiment}")
-    assert (cfg.encoder.name, cfg.encoder.source, cfg.encoder.pooling) == ("roberta_base", "FacebookAI/roberta-base", "cls")
+    assert (cfg.encoder.name, cfg.encoder.source, cfg.encoder.pooling) == (
+        "roberta_base",
+        "FacebookAI/roberta-base",
+        "cls",
+    )
     assert cfg.method.architecture == experiment.split("_")[1]
     assert (cfg.method.optimizer.lr, cfg.data.batch_size) == (lr, batch_size)
     assert cfg.method.loss == {

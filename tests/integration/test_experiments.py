@@ -107,7 +107,11 @@ def test_an_experiment_leaves_a_complete_record(experiment: str, run: Callable[[
     assert set(record["baselines"]["untrained"]) == {f"test/rte/{metric}" for metric in RTE}
 
     config = OmegaConf.load(folder.config_path)
-    assert (config.name, config.encoder.name, config.method.optimizer.lr) == (experiment, "tiny", config.recipe.default.lr)
+    assert (config.name, config.encoder.name, config.method.optimizer.lr) == (
+        experiment,
+        "tiny",
+        config.recipe.default.lr,
+    )
     assert not (folder.path / "failed.json").exists()
     assert not list(folder.path.rglob("*.part")) + list(folder.path.rglob("*.tmp"))
     assert not list(folder.path.rglob("lightning_logs"))
@@ -181,7 +185,8 @@ def test_the_best_checkpoint_alone_gives_the_recorded_test_scores(
 ) -> None:
     folder = run(experiment)
     best, last = (
-        torch.load(folder.checkpoints / name, map_location="cpu", weights_only=True) for name in ("best.ckpt", "last.ckpt")
+        torch.load(folder.checkpoints / name, map_location="cpu", weights_only=True)
+        for name in ("best.ckpt", "last.ckpt")
     )
     assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["best.ckpt", "last.ckpt"]
     assert (best["global_step"], last["global_step"]) == (folder.read()["best"]["step"], folder.read()["steps"])
@@ -210,7 +215,7 @@ def test_a_finished_run_asked_for_again_is_not_trained_again(
     before = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}
     monkeypatch.setattr(training, "_fit_and_test", lambda *args, **kwargs: pytest.fail("it was trained again"))
     # Switches, another logger and another place of the cache decide nothing, so they name the same point.
-    again = run_tiny(place, CROSS, "trainer.enable_progress_bar=false", "paths.cache_dir=null")
+    again = run_tiny(place, CROSS, "+trainer.enable_progress_bar=false", "paths.cache_dir=null")
     assert again.path == folder.path
     assert {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")} == before
 

@@ -3,6 +3,16 @@
 from lightning_cse.callbacks.checkpoints import BestAndLast, RandomState
 from lightning_cse.callbacks.diagnostics import Diagnostics, Side
 from lightning_cse.callbacks.evaluation import Evaluation
+from lightning_cse.callbacks.sides import build_diagnostics
 from lightning_cse.callbacks.steps import StepLog, progress
 
-__all__ = ["BestAndLast", "Diagnostics", "Evaluation", "RandomState", "Side", "StepLog", "progress"]
+__all__ = [
+    "BestAndLast",
+    "Diagnostics",
+    "Evaluation",
+    "RandomState",
+    "Side",
+    "StepLog",
+    "build_diagnostics",
+    "progress",
+]

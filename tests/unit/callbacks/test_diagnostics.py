@@ -28,8 +28,8 @@ class Fixed:
 
 def make(dual: bool = True) -> Diagnostics:
     views = ("explicit", "implicit") if dual else ("primary",)
-    held_out = Side({view: (A, B) for view in views}, A + B)
-    evaluation = Side({view: (A[:2], C) for view in views}, A[:2] + C)
+    held_out = Side(dict.fromkeys(views, (A, B)), A + B)
+    evaluation = Side(dict.fromkeys(views, (A[:2], C)), A[:2] + C)
     return Diagnostics(held_out, evaluation)
 
 

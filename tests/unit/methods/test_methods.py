@@ -90,7 +90,9 @@ def test_cross_reads_the_word_and_bi_has_two_encoders() -> None:
     assert list(cross.implicit_template.suffix[-1 - len(word) : -1]) == word
     assert cross.implicit_encoder is None
     assert bi.explicit_template == bi.implicit_template
-    same = all(torch.equal(a, b) for a, b in zip(bi.encoder.parameters(), bi.implicit_encoder.parameters(), strict=True))
+    same = all(
+        torch.equal(a, b) for a, b in zip(bi.encoder.parameters(), bi.implicit_encoder.parameters(), strict=True)
+    )
     assert same, "both start from the same weights"
     assert not {id(p) for p in bi.encoder.parameters()} & {id(p) for p in bi.implicit_encoder.parameters()}
 
