@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -69,7 +71,8 @@ def compose() -> Compose:
     from lightning_cse.config.paths import conf_dir
     from lightning_cse.config.resolvers import register
 
-    def composed(*overrides: str, with_hydra: bool = False) -> DictConfig:
+    @functools.cache  # a tenth of a second each, and some tests run one point dozens of times
+    def once(overrides: tuple[str, ...], with_hydra: bool) -> DictConfig:
         register()
         GlobalHydra.instance().clear()
         try:
@@ -77,6 +80,9 @@ def compose() -> Compose:
                 return hydra_compose("train", order_overrides(overrides), return_hydra_config=with_hydra)
         finally:
             GlobalHydra.instance().clear()
+
+    def composed(*overrides: str, with_hydra: bool = False) -> DictConfig:
+        return copy.deepcopy(once(overrides, with_hydra))
 
     return composed
 
@@ -89,11 +95,12 @@ def run_tiny(compose: Compose) -> RunTiny:
     from lightning_cse.training import train
 
     def run(folder: Path, *overrides: str) -> RunFolder:
-        places = (f"paths.runs_dir={folder}/runs", f"paths.cache_dir={folder}/cache")
+        cfg = compose("+debug=tiny", "paths.cache_dir=null", *overrides)
+        cfg.paths.runs_dir = str(folder / "runs")
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            return train(compose("+debug=tiny", *places, *overrides))
+            return train(cfg)
         finally:
             torch.set_num_threads(threads)
 

@@ -119,7 +119,18 @@ GIVEN = {
 
 
 def resolve_automatic(cfg: DictConfig) -> dict[str, Any]:
-    """Replace ``auto`` choices in the config by what they become on this machine, and return what decides a result."""
+    """Replace ``auto`` choices in the config by what they become on this machine, and return what decides a result.
+
+    Raises:
+        ConfigError: for several devices: a batch split over them would have fewer negatives than the recipe says.
+    """
+    if cfg.trainer.devices not in (1, "1"):
+        raise ConfigError(
+            [
+                f"trainer.devices: {cfg.trainer.devices}, but negatives come from one device and are not gathered "
+                "over several devices; use one device a run, and one run a device"
+            ]
+        )
     if cfg.trainer.accelerator == "auto":
         cfg.trainer.accelerator = "gpu" if torch.cuda.is_available() else "cpu"
     if cfg.trainer.precision == "auto":

@@ -191,7 +191,7 @@ def test_the_best_checkpoint_alone_gives_the_recorded_test_scores(
     assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["best.ckpt", "last.ckpt"]
     assert (best["global_step"], last["global_step"]) == (folder.read()["best"]["step"], folder.read()["steps"])
     assert "optimizer_states" not in best  # weights only, so a third of the size
-    parts = training.build(compose(f"+experiment={experiment}", "+debug=tiny", f"paths.cache_dir={place}/cache"))
+    parts = training.build(compose(f"+experiment={experiment}", "+debug=tiny"))
     untrained = run_tasks(parts.tasks, parts.method.eval(), "test")
     parts.method.load_state_dict(best["state_dict"])
     results = run_tasks(parts.tasks, parts.method.eval(), "test")
@@ -215,7 +215,7 @@ def test_a_finished_run_asked_for_again_is_not_trained_again(
     before = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}
     monkeypatch.setattr(training, "_fit_and_test", lambda *args, **kwargs: pytest.fail("it was trained again"))
     # Switches, another logger and another place of the cache decide nothing, so they name the same point.
-    again = run_tiny(place, CROSS, "+trainer.enable_progress_bar=false", "paths.cache_dir=null")
+    again = run_tiny(place, CROSS, "+trainer.enable_progress_bar=false", "paths.cache_dir=elsewhere")
     assert again.path == folder.path
     assert {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")} == before
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +20,7 @@ import torch
 
 from lightning_cse import training
 from lightning_cse.callbacks import BestAndLast, Evaluation, StepLog
+from lightning_cse.errors import LightningCSEError, TrainingError
 from lightning_cse.loggers import CurvesLogger
 from lightning_cse.methods import DualCSE
 from lightning_cse.records import RunFolder
@@ -47,13 +54,13 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 def outcome(folder: RunFolder) -> dict[str, Any]:
     """Everything a run leaves but what it took: parameters, optimizer, random states, curves, predictions, record."""
     record = folder.read()
-    for measured in ("seconds", "sentences_per_second", "peak_memory_mib", "environment", "overrides"):
-        del record[measured]
+    for apart in ("seconds", "sentences_per_second", "peak_memory_mib", "environment", "overrides", "figures"):
+        del record[apart]
     last = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)
     for state in last["callbacks"].values():
         state.pop("seconds", None)
     best = torch.load(folder.checkpoints / "best.ckpt", weights_only=True)
-    files = sorted(str(path.relative_to(folder.path)) for path in folder.path.rglob("*"))
+    files = sorted(str(path.relative_to(folder.path)) for path in folder.path.rglob("*") if "figures" not in path.parts)
     predictions = {path.name: path.read_bytes() for path in folder.predictions.iterdir()}
     # What loops have counted is Lightning's own; whether it matters shows in all the rest.
     checkpoints = {
@@ -152,7 +159,8 @@ def test_killed_at_every_moment(run_tiny: RunTiny, tmp_path: Path) -> None:
     assert seen.count("on_train_epoch_end") == 2
     assert seen.count("log_metrics") == STEPS + 4  # evaluations at 0, 2, 4, 6
     assert {name for _, name in MOMENTS} == set(seen)
-    for moment in range(len(seen)):
+    saved = seen.index("_write")  # all moments before it go back to the very start
+    for moment in (0, 1, 4, saved - 1, *range(saved, len(seen))):
         place = tmp_path / str(moment)
         kill(run_tiny, place, moment)
         folder = run_tiny(place, *SMALL)
@@ -184,6 +192,7 @@ VARIANTS = {
     "bi-encoder, dropout while measuring": (("method=dualcse_bi", "diag.dropout=true", "diag.evaluation=none"), 6),
     "a head": (("method=simcse", "data=inli_triplets", "data.rows.positive=implied"), 6),
     "by steps": (("trainer.max_epochs=-1", "trainer.max_steps=5"), 5),
+    "never better than at first": (("method.optimizer.lr=0.0",), 6),
 }
 
 
@@ -212,3 +221,192 @@ def _dies_at(original: Callable[..., Any], at: int, seen: list[str]) -> Callable
         original(self, metrics, step)
 
     return mortal
+
+
+def test_the_best_stays_the_best_of_all_starts(reference: Callable[..., RunFolder]) -> None:
+    record = reference("method.optimizer.lr=0.0").read()
+    assert (record["best"]["step"], record["steps"]) == (2, STEPS)  # the first, since no later one is better
+    assert record["best"]["score"] == record["final"]["val/rte/accuracy_all"]
+
+
+def test_a_failed_run_is_done_again(
+    run_tiny: RunTiny, reference: Callable[..., RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for moment, checkpoint in ((2, None), (5, 4)):  # before the first checkpoint, and after the second
+        with monkeypatch.context() as patch:
+            patch.setattr(DualCSE, "training_step", _fails_at(moment, DualCSE.training_step))
+            with pytest.raises(RuntimeError, match=f"a bug at step {moment}"):
+                run_tiny(tmp_path, *SMALL)
+        (failed,) = tmp_path.rglob("failed.json")
+        failure = json.loads(failed.read_text())
+        assert (failure["type"], failure["stage"]) == ("RuntimeError", "training")
+        assert failure["message"] == f"a bug at step {moment}"
+        assert "training_step" in failure["traceback"]
+        assert not list(tmp_path.rglob("record.json"))
+        last = failed.parent / "checkpoints" / "last.ckpt"
+        assert (torch.load(last, weights_only=True)["global_step"] if last.is_file() else None) == checkpoint
+        assert RunFolder(tmp_path / "runs", "dualcse_cross", failed.parent.name.split("-")[0], 0).state == "failed"
+    folder = run_tiny(tmp_path, *SMALL)
+    assert folder.state == "finished"
+    assert not folder.failed_path.exists()
+    same(folder, reference())
+
+
+def _fails_at(step: int, original: Callable[..., Any]) -> Callable[..., Any]:
+    def training_step(self: DualCSE, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+        if self.global_step + 1 == step:
+            raise RuntimeError(f"a bug at step {step}")
+        return original(self, batch, batch_idx)
+
+    return training_step
+
+
+# A full disk
+
+
+@pytest.mark.parametrize(("which", "time", "kept"), [("best", 1, None), ("last", 1, None), ("last", 2, 2)])
+def test_a_disk_that_fills_up_in_a_checkpoint_keeps_the_one_before(
+    which: str,
+    time: int,
+    kept: int | None,
+    run_tiny: RunTiny,
+    reference: Callable[..., RunFolder],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write, written = BestAndLast._write, []
+
+    def fills_up(self: BestAndLast, trainer: Any, path: Path, **options: Any) -> None:
+        written.append(path.stem)
+        if path.stem == which and written.count(which) == time:
+            path.parent.mkdir(exist_ok=True)
+            path.with_suffix(".part").symlink_to("/dev/full")
+        write(self, trainer, path, **options)
+
+    with monkeypatch.context() as patch, pytest.raises(TrainingError, match=rf"{which}\.ckpt could not be w") as caught:
+        patch.setattr(BestAndLast, "_write", fills_up)
+        run_tiny(tmp_path, *SMALL)
+    assert "the disk is full" in str(caught.value)
+    assert "start the same command again" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    last = [torch.load(path, weights_only=True)["global_step"] for path in tmp_path.rglob("last.ckpt")]
+    assert last == ([] if kept is None else [kept])
+    assert not list(tmp_path.rglob("*.part"))
+    (failed,) = tmp_path.rglob("failed.json")
+    assert json.loads(failed.read_text())["type"] == "TrainingError"
+    same(run_tiny(tmp_path, *SMALL), reference())
+
+
+def test_a_disk_that_fills_up_between_write_and_name_keeps_the_one_before(
+    run_tiny: RunTiny, reference: Callable[..., RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace, seen = Path.replace, []
+
+    def full(self: Path, target: Path) -> Path:
+        if self.name == "last.part":
+            seen.append(target)
+            if len(seen) == 2:
+                raise OSError(errno.ENOSPC, "No space left on device")
+        return replace(self, target)
+
+    with monkeypatch.context() as patch, pytest.raises(TrainingError, match="the disk is full"):
+        patch.setattr(Path, "replace", full)
+        run_tiny(tmp_path, *SMALL)
+    assert torch.load(seen[0], weights_only=True)["global_step"] == 2
+    same(run_tiny(tmp_path, *SMALL), reference())
+
+
+def test_a_disk_that_fills_up_in_the_curves_is_one_message_too(
+    run_tiny: RunTiny, reference: Callable[..., RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, seen = os.write, []
+
+    def full(descriptor: int, data: Any) -> int:
+        if bytes(data).startswith(b"5,train/loss"):
+            seen.append(descriptor)
+            write(descriptor, bytes(data)[:7])  # half a line gets there
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data)
+
+    with monkeypatch.context() as patch, pytest.raises(LightningCSEError, match=r"no space left to write .*curves\.csv"):
+        patch.setattr(os, "write", full)
+        run_tiny(tmp_path, *SMALL)
+    assert len(seen) == 1
+    same(run_tiny(tmp_path, *SMALL), reference())
+
+
+# For real: kill -9 and Ctrl-C
+
+DIES = """
+import os, runpy, signal, sys
+
+how, at = sys.argv.pop(1), int(sys.argv.pop(1))
+
+def half_written(event, args):  # the file is cut to half, as a kill in the middle of writing would leave it
+    if event == "os.rename" and str(args[1]).endswith("last.ckpt"):
+        os.truncate(args[0], os.path.getsize(args[0]) // 2)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if how == "write":
+    sys.addaudithook(half_written)
+else:
+    from lightning_cse.callbacks import StepLog
+
+    original = StepLog.on_train_batch_end
+
+    def on_train_batch_end(self, trainer, *args):
+        if trainer.global_step == at:
+            os.kill(os.getpid(), getattr(signal, how))
+        original(self, trainer, *args)
+
+    StepLog.on_train_batch_end = on_train_batch_end
+runpy.run_module("lightning_cse.train", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_a_process_killed_in_every_way_ends_where_an_undisturbed_one_does(
+    tmp_path: Path, repository: Path, reference: Callable[..., RunFolder]
+) -> None:
+    (tmp_path / "dies.py").write_text(DIES)
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(repository / "src"),
+        "LIGHTNING_CSE_RUNS": str(tmp_path / "runs"),
+        "LIGHTNING_CSE_CACHE": str(tmp_path / "cache"),
+    }
+
+    def command(*start: str) -> subprocess.CompletedProcess[str]:
+        line = [sys.executable, *start, "+debug=tiny", *SMALL]
+        return subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280)
+
+    def saved(name: str = "last.ckpt") -> int | None:
+        found = list(tmp_path.rglob(name))
+        return torch.load(found[0], weights_only=True)["global_step"] if found else None
+
+    done = command("dies.py", "SIGKILL", "2")  # before the first checkpoint
+    assert (done.returncode, saved()) == (-signal.SIGKILL, None), done.stderr
+    (run,) = (tmp_path / "runs" / "dualcse_cross").iterdir()
+    assert "\n1,train/loss," in (run / "curves.csv").read_text()
+
+    done = command("dies.py", "SIGINT", "3")  # Ctrl-C, a step after the first checkpoint
+    assert (done.returncode, saved()) == (130, 2), done.stderr
+    assert done.stderr.splitlines()[-1] == "interrupted; the same command continues from the last checkpoint"
+    assert "Traceback" not in done.stderr
+    assert not (run / "failed.json").exists()
+
+    done = command("dies.py", "write", "0")  # while the second checkpoint is being written
+    assert (done.returncode, saved()) == (-signal.SIGKILL, 2), done.stderr
+    part = run / "checkpoints" / "last.part"
+    assert 0 < part.stat().st_size < (run / "checkpoints" / "last.ckpt").stat().st_size
+    assert "going on from step 2" in done.stdout
+
+    done = command("dies.py", "SIGKILL", "5")  # in the middle of the second epoch
+    assert (done.returncode, saved()) == (-signal.SIGKILL, 4), done.stderr
+
+    done = command("-m", "lightning_cse.train")
+    assert done.returncode == 0, done.stderr
+    assert "going on from step 4" in done.stdout
+    assert done.stdout.splitlines()[-1] == f"record: {run / 'record.json'}"
+    folder = RunFolder(tmp_path / "runs", "dualcse_cross", run.name.split("-")[0], 0)
+    same(folder, reference())
+    assert folder.read()["overrides"] == ["+experiment=dualcse_cross", "+debug=tiny", *SMALL[1:]]

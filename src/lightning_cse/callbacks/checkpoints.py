@@ -14,6 +14,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning import Callback
 from pytorch_lightning.callbacks import Checkpoint
+from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from lightning_cse.callbacks.evaluation import Evaluation
 from lightning_cse.errors import TrainingError
@@ -42,6 +43,10 @@ class BestAndLast(Checkpoint):
         """The state to go on from."""
         return self.folder / "last.ckpt"
 
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Have checkpoints written by `StraightToFile`."""
+        trainer.strategy.checkpoint_io = StraightToFile()
+
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any) -> None:
         """Save if this step was evaluated."""
         self._save(trainer)
@@ -64,8 +69,6 @@ class BestAndLast(Checkpoint):
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             trainer.save_checkpoint(temporary, weights_only=weights_only)
-            with temporary.open("rb+") as file:
-                os.fsync(file.fileno())
             temporary.replace(path)
         except (OSError, RuntimeError) as error:  # torch tells a full disk as a RuntimeError
             temporary.unlink(missing_ok=True)
@@ -84,6 +87,21 @@ class BestAndLast(Checkpoint):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up the step of the last save."""
         self._saved = state_dict["saved"]
+
+
+class StraightToFile(TorchCheckpointIO):
+    """Write a checkpoint to its file, and the file to the disk.
+
+    Lightning itself writes it to memory first and then to the folder of temporary files, and moves it from there:
+    three times the space, at two places that have nothing to do with the run's folder.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        """Write the file and wait until it is on the disk; the caller gives it its name when it is whole."""
+        with Path(path).open("wb") as file:
+            torch.save(checkpoint, file)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 class RandomState(Callback):

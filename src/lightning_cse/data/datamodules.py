@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pytorch_lightning as pl
@@ -87,6 +87,8 @@ class ContrastiveData(pl.LightningDataModule):
         self.counts = {**used.counts, "used": len(used), "training rows": len(self.train)}
         self.held_out = rows(read_corpus(corpus, held_out_split, self.data_dir)[:held_out_rows])
         self._tokens: dict[str, TokenisedSentences] = {}
+        self._loader: BatchLoader | None = None
+        self._position: dict[str, Any] | None = None
 
     @property
     def digests(self) -> dict[str, str]:
@@ -110,10 +112,25 @@ class ContrastiveData(pl.LightningDataModule):
         return len(self.train) * len(self.roles)
 
     def train_dataloader(self) -> BatchLoader:
-        """Return the loader of training batches."""
-        return BatchLoader(
+        """Return the loader of training batches, at the position of the checkpoint that was loaded, if one was."""
+        self._loader = BatchLoader(
             len(self.train), self.collate, batch_size=self.batch_size, drop_last=self.drop_last, seed=self.seed
         )
+        if self._position is not None:
+            self._loader.load_state_dict(self._position)
+        return self._loader
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the loader's position, for the checkpoint.
+
+        Lightning saves it too, but does not restore it where the number of steps was asked for before: the loader is
+        made to answer that, and a loader that is there gets no state.
+        """
+        return {} if self._loader is None else self._loader.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Keep the position for the loader, which is made later."""
+        self._position = state_dict
 
     def collate(self, index: Tensor) -> Batch:
         """Return the batch of these rows."""

@@ -21,7 +21,7 @@ class BatchLoader:
     it. The trailing batch is dropped or kept (``drop_last``; papers differ); kept, and of one row only, it joins the
     batch before, because a row alone has no negatives.
 
-    Lightning saves and restores ``state_dict`` with its checkpoints: epoch, position and permutation.
+    ``state_dict`` is epoch, position and permutation; the data module carries it through checkpoints.
 
     Raises:
         DataError: if there are too few rows for one batch, or a state does not fit the rows.

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
+from lightning_cse.encoders.attention import use_block_attention
 from lightning_cse.encoders.batching import cut_by_length
+from lightning_cse.encoders.dropout import make_dropout_fast
 from lightning_cse.encoders.pooling import POOLINGS
 from lightning_cse.encoders.sources import find_encoder, tokenizer_digest, weights_digest
 from lightning_cse.encoders.templates import Sequences, Template
@@ -21,6 +24,9 @@ from lightning_cse.errors import EncoderError, did_you_mean
 from lightning_cse.tokens import Tokens
 
 log = logging.getLogger(__name__)
+
+TOKENS_AT_ONCE = 4096
+"""Tokens that go through the backbone together on a CPU: enough for the matrix products, few enough for the cache."""
 
 
 class Tokenizer:
@@ -43,8 +49,9 @@ class Tokenizer:
 class SentenceEncoder(nn.Module):
     r"""Sentences to vectors: template, transformer, pooling.
 
-    All sentences of a step go through in one call. They are sorted by length, cut into the groups that waste the
-    fewest padded tokens (`cut_by_length`), run group by group, and put back in order:
+    All sentences of a step go through in one call. They are sorted by length, run, and put back in order: on a CPU
+    end to end without any padding (BERT and RoBERTa; `encoders.attention`), elsewhere cut into the groups that waste
+    the fewest padded tokens (`cut_by_length`):
 
     .. math:: x_i = \text{pool}(\text{backbone}(\text{template}(s_i)))
 
@@ -97,6 +104,10 @@ class SentenceEncoder(nn.Module):
                     module.p = dropout
                 elif isinstance(getattr(module, "dropout_prob", None), float):  # functional dropout in attention
                     module.dropout_prob = dropout
+        make_dropout_fast(self.backbone)
+        self._blocks = use_block_attention(self.backbone)
+        self._first_position = offset
+        self._has_types = getattr(backbone.config, "type_vocab_size", 0) > 1
 
     @property
     def width(self) -> int:
@@ -124,22 +135,55 @@ class SentenceEncoder(nn.Module):
         sequences = Sequences.cat(parts, pad_id=requests[0][1].pad_id)
         order = torch.argsort(sequences.lengths, stable=True)
         lengths = sequences.lengths[order].cpu().numpy()
-        vectors = []
+        if self._blocks and order.device.type == "cpu":
+            vectors = self._encode_unpadded(sequences, order, lengths, most)
+        else:
+            vectors = self._encode_padded(sequences, order, lengths, most)
+        back = torch.empty_like(order)
+        back[order] = torch.arange(len(order), device=order.device)
+        return list(torch.cat(list(vectors))[back].split([len(part) for part in parts]))
+
+    def _encode_padded(
+        self, sequences: Sequences, order: Tensor, lengths: np.ndarray, most: int | None
+    ) -> Iterator[Tensor]:
+        """Run every group of similar lengths, padded to its longest."""
         start = 0
         for end in cut_by_length(lengths, most=most):
             chosen, width = order[start:end], int(lengths[end - 1])
-            vectors.append(self._encode(sequences, chosen, width))
+            mask = torch.arange(width, device=chosen.device) < sequences.lengths[chosen, None]
+            inputs = {"input_ids": sequences.ids[chosen, :width]}
+            if lengths[start] < width:  # without a mask, attention has faster kernels
+                inputs["attention_mask"] = mask.long()
+            if self._has_types:
+                inputs["token_type_ids"] = sequences.type_ids[chosen, :width]
+            yield self._pool(self.backbone(**inputs).last_hidden_state, mask)
             start = end
-        back = torch.empty_like(order)
-        back[order] = torch.arange(len(order), device=order.device)
-        return list(torch.cat(vectors)[back].split([len(part) for part in parts]))
 
-    def _encode(self, sequences: Sequences, chosen: Tensor, width: int) -> Tensor:
-        mask = torch.arange(width, device=chosen.device) < sequences.lengths[chosen, None]
-        inputs = {"input_ids": sequences.ids[chosen, :width], "attention_mask": mask.long()}
-        if getattr(self.backbone.config, "type_vocab_size", 0) > 1:
-            inputs["token_type_ids"] = sequences.type_ids[chosen, :width]
-        hidden = self.backbone(**inputs).last_hidden_state
+    def _encode_unpadded(
+        self, sequences: Sequences, order: Tensor, lengths: np.ndarray, most: int | None
+    ) -> Iterator[Tensor]:
+        """Run the tokens of all sequences end to end, some thousands at once; see `encoders.attention`."""
+        ends = np.cumsum(lengths)
+        pieces = -(-int(ends[-1]) // min(TOKENS_AT_ONCE, most or TOKENS_AT_ONCE))
+        piece = (ends - 1) * pieces // ends[-1]  # the piece each sequence goes with
+        position = torch.arange(sequences.ids.shape[1]).expand_as(sequences.ids)
+        inside = position < sequences.lengths[order, None]
+        # Looked up for all pieces at once: each look-up's gradient is as large as the whole vocabulary's table.
+        embedded = self.backbone.get_input_embeddings()(sequences.ids[order][inside])
+        inputs = {"position_ids": position[inside] + self._first_position}
+        if self._has_types:
+            inputs["token_type_ids"] = sequences.type_ids[order][inside]
+        sizes = np.bincount(piece, weights=lengths).astype(int).tolist()
+        columns = {"inputs_embeds": embedded.split(sizes)} | {k: v.split(sizes) for k, v in inputs.items()}
+        for number in range(pieces):
+            distinct, counts = np.unique(lengths[piece == number], return_counts=True)
+            blocks = list(zip(counts.tolist(), distinct.tolist(), strict=True))
+            row = {name: column[number][None] for name, column in columns.items()}
+            hidden = self.backbone(**row, blocks=blocks).last_hidden_state[0]
+            for (count, length), block in zip(blocks, hidden.split([n * m for n, m in blocks]), strict=True):
+                yield self._pool(block.unflatten(0, (count, length)), torch.ones(count, length, dtype=torch.bool))
+
+    def _pool(self, hidden: Tensor, mask: Tensor) -> Tensor:
         # Pooled in float32: a mean of bfloat16 vectors, stored in bfloat16, makes ties between scores.
         return POOLINGS[self.pooling](hidden.float(), mask)
 
