@@ -73,7 +73,7 @@ def train(cfg: DictConfig) -> records.RunFolder:
     """
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # tips, and what hardware there is not
     resolved = resolve_automatic(cfg)
-    validate(cfg, given=GIVEN)
+    check(cfg)
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     parts = build(cfg)
     decisive: dict[str, Any] = {
@@ -90,6 +90,15 @@ def train(cfg: DictConfig) -> records.RunFolder:
         folder.clear()
     resume = (folder.checkpoints / "last.ckpt").is_file()  # of an interrupted run, or of a failed one
     folder.start(OmegaConf.to_yaml(cfg, resolve=True))
+    log.info(
+        "%s: %s, %d training rows, %s, %s; everything goes to %s",
+        cfg.name,
+        parts.encoder.name,
+        len(parts.data.train),
+        cfg.trainer.accelerator,
+        cfg.trainer.precision,
+        folder.path,
+    )
     loggers = _loggers(cfg, folder, identity)
     status = "failed"
     try:
@@ -119,18 +128,7 @@ GIVEN = {
 
 
 def resolve_automatic(cfg: DictConfig) -> dict[str, Any]:
-    """Replace ``auto`` choices in the config by what they become on this machine, and return what decides a result.
-
-    Raises:
-        ConfigError: for several devices: a batch split over them would have fewer negatives than the recipe says.
-    """
-    if cfg.trainer.devices not in (1, "1"):
-        raise ConfigError(
-            [
-                f"trainer.devices: {cfg.trainer.devices}, but negatives come from one device and are not gathered "
-                "over several devices; use one device a run, and one run a device"
-            ]
-        )
+    """Replace ``auto`` choices in the config by what they become on this machine, and return what decides a result."""
     if cfg.trainer.accelerator == "auto":
         cfg.trainer.accelerator = "gpu" if torch.cuda.is_available() else "cpu"
     if cfg.trainer.precision == "auto":
@@ -138,6 +136,60 @@ def resolve_automatic(cfg: DictConfig) -> dict[str, Any]:
         fast = torch.cuda.is_bf16_supported() if on_gpu else torch.cpu._is_avx512_bf16_supported()
         cfg.trainer.precision = "bf16-mixed" if fast else "32-true"
     return {"trainer.accelerator": cfg.trainer.accelerator, "trainer.precision": cfg.trainer.precision}
+
+
+def check(cfg: DictConfig) -> None:
+    """Refuse a config that cannot run, with all its faults at once, before anything is loaded.
+
+    Raises:
+        ConfigError: for what `validate` finds, and for values of the right type that make no run.
+    """
+    faults: list[str] = []
+    try:
+        validate(cfg, given=GIVEN)
+    except ConfigError as error:
+        faults += error.faults
+    faults += _impossible(cfg)
+    if faults:
+        raise ConfigError(faults)
+
+
+LEAST = {"seed": 0, "eval_every": 1, "data.batch_size": 2, "data.train_rows": 2, "data.held_out_rows": 1}
+"""The smallest whole number that makes a run, by key; null, where a key may be null, is no number."""
+
+
+def _impossible(cfg: DictConfig) -> Iterator[str]:
+    suite = {f"suite.{task}.{key}": 1 for task in cfg.suite or {} for key in cfg.suite[task] if key.endswith("_rows")}
+    for key, least in (LEAST | suite).items():
+        value = _value(cfg, key)
+        if value is not None and (not isinstance(value, int) or value < least):
+            yield f"{key}: {value!r} is no whole number of at least {least}"
+    if isinstance(cfg.seed, int) and cfg.seed >= 2**32:
+        yield f"seed: {cfg.seed} is too large; NumPy takes seeds below 2**32"
+    for key in ("trainer.max_epochs", "trainer.max_steps"):
+        if _value(cfg, key) == 0:
+            yield f"{key}: 0 trains nothing (every run has the untrained encoder among its baselines)"
+    dropout = _value(cfg, "encoder.dropout")
+    if isinstance(dropout, int | float) and not 0 <= dropout < 1:
+        yield f"encoder.dropout: {dropout} is no probability in [0, 1)"
+    if cfg.trainer.devices not in (1, "1"):
+        yield (
+            f"trainer.devices: {cfg.trainer.devices}, but negatives come from one device and are not gathered "
+            "over several; use one device a run, and one run a device"
+        )
+    accelerator = cfg.trainer.accelerator
+    known = pl.accelerators.AcceleratorRegistry
+    if accelerator in known and not known.get(accelerator).is_available():
+        yield f"trainer.accelerator: torch finds no {accelerator} on this machine; auto takes what there is"
+    if accelerator == "gpu" and not (CUDAAccelerator.is_available() or MPSAccelerator.is_available()):
+        yield "trainer.accelerator: torch finds no gpu on this machine; auto takes what there is"
+
+
+def _value(cfg: DictConfig, key: str) -> Any:
+    try:
+        return OmegaConf.select(cfg, key)
+    except OmegaConfBaseException:
+        return None  # an interpolation without an answer, which `validate` tells
 
 
 def build(cfg: DictConfig) -> Parts:

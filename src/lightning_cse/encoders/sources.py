@@ -57,7 +57,7 @@ def _from_hub(source: str, tried: list[str]) -> Path:
         folder = Path(snapshot_download(source, allow_patterns=patterns))
     except HFValidationError:
         pass  # not a possible name on the hub, so the folder was meant
-    except Exception as error:  # the hub raises dozens of kinds, of three libraries; all mean the same here
+    except Exception as error:  # noqa: BLE001 - the hub raises dozens of kinds, of three libraries; all mean the same here
         offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
         reason = "HF_HUB_OFFLINE is set and the cache lacks it" if offline else f"{type(error).__name__}: {error}"
         tried.append(f"the Hugging Face hub ({' '.join(reason.split())[:300]})")

@@ -54,10 +54,11 @@ def measured_rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
             f"{options['data']['batch_size']}, lr {options['method']['optimizer']['lr']:g}, {record['precision']}"
         )
         _add(point, record["metrics"])
-    for record in records[:1]:
+    for record in records:
         for name, metrics in record["baselines"].items():
             label = "LENGTH" if name == "length" else f"{name} {record['encoder']['name']}"
-            _add(rows.setdefault(name, Row(label)), metrics)
+            if label not in rows:  # a baseline does not depend on the seed: one run's is everybody's
+                _add(rows.setdefault(label, Row(label)), metrics)
     return list(rows.values())
 
 
