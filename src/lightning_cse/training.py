@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 import resource
+import signal
 import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,15 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from pytorch_lightning.loggers import Logger
+from pytorch_lightning.utilities.exceptions import (  # type: ignore[attr-defined]  # the first is not theirs to export
+    MisconfigurationException,
+    SIGTERMException,
+)
 
 from lightning_cse import records
 from lightning_cse.callbacks import (
@@ -32,7 +40,7 @@ from lightning_cse.callbacks import (
 from lightning_cse.config.validate import validate
 from lightning_cse.data import ContrastiveData
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.errors import ConfigError
+from lightning_cse.errors import ConfigError, TrainingError, did_you_mean
 from lightning_cse.evaluation import Task, TaskResult, run_tasks
 from lightning_cse.loggers import CurvesLogger, WandbView
 from lightning_cse.methods import Method
@@ -107,6 +115,9 @@ def train(cfg: DictConfig) -> records.RunFolder:
         record |= {"identity_document": records.identity_document(_plain(cfg), **decisive)}
         folder.finish(record)
         status = "success"
+    except SIGTERMException as ending:
+        log.warning("ended by SIGTERM; the same command continues from the last checkpoint")
+        raise SystemExit(TERMINATED) from ending  # Lightning's own exit code would be 0, as if all had gone well
     except Exception as error:
         folder.fail(error, stage="training")
         raise
@@ -118,6 +129,9 @@ def train(cfg: DictConfig) -> records.RunFolder:
                 logger.finalize(status)
     return folder
 
+
+TERMINATED = 128 + signal.SIGTERM
+"""The exit code of a process that SIGTERM ended, by the shell's rule."""
 
 GIVEN = {
     "method": {"encoder"},
@@ -154,7 +168,14 @@ def check(cfg: DictConfig) -> None:
         raise ConfigError(faults)
 
 
-LEAST = {"seed": 0, "eval_every": 1, "data.batch_size": 2, "data.train_rows": 2, "data.held_out_rows": 1}
+LEAST = {
+    "seed": 0,
+    "eval_every": 1,
+    "data.batch_size": 2,
+    "data.train_rows": 2,
+    "data.held_out_rows": 1,
+    "diag.sentences": 2,
+}
 """The smallest whole number that makes a run, by key; null, where a key may be null, is no number."""
 
 
@@ -166,9 +187,15 @@ def _impossible(cfg: DictConfig) -> Iterator[str]:
             yield f"{key}: {value!r} is no whole number of at least {least}"
     if isinstance(cfg.seed, int) and cfg.seed >= 2**32:
         yield f"seed: {cfg.seed} is too large; NumPy takes seeds below 2**32"
-    for key in ("trainer.max_epochs", "trainer.max_steps"):
-        if _value(cfg, key) == 0:
+    ends = {key: _value(cfg, key) for key in ("trainer.max_epochs", "trainer.max_steps")}
+    for key, end in ends.items():
+        if end == 0:
             yield f"{key}: 0 trains nothing (every run has the untrained encoder among its baselines)"
+    if list(ends.values()) == [-1, -1]:
+        yield "trainer.max_epochs: -1 never ends unless trainer.max_steps is set"
+    rate = _value(cfg, "method.optimizer.lr")
+    if rate is not None and not (isinstance(rate, int | float) and rate >= 0):
+        yield f"method.optimizer.lr: {rate!r} is no learning rate"
     dropout = _value(cfg, "encoder.dropout")
     if isinstance(dropout, int | float) and not 0 <= dropout < 1:
         yield f"encoder.dropout: {dropout} is no probability in [0, 1)"
@@ -177,12 +204,14 @@ def _impossible(cfg: DictConfig) -> Iterator[str]:
             f"trainer.devices: {cfg.trainer.devices}, but negatives come from one device and are not gathered "
             "over several; use one device a run, and one run a device"
         )
-    accelerator = cfg.trainer.accelerator
-    known = pl.accelerators.AcceleratorRegistry
-    if accelerator in known and not known.get(accelerator).is_available():
+    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    accelerators = {"cpu": True, "gpu": cuda or mps, "cuda": cuda, "mps": mps}
+    accelerator = str(cfg.trainer.accelerator)
+    if accelerator not in accelerators:
+        near = did_you_mean(accelerator, accelerators)
+        yield f"trainer.accelerator: {accelerator!r} is not one of {', '.join(accelerators)} and auto{near}"
+    elif not accelerators[accelerator]:
         yield f"trainer.accelerator: torch finds no {accelerator} on this machine; auto takes what there is"
-    if accelerator == "gpu" and not (CUDAAccelerator.is_available() or MPSAccelerator.is_available()):
-        yield "trainer.accelerator: torch finds no gpu on this machine; auto takes what there is"
 
 
 def _value(cfg: DictConfig, key: str) -> Any:
@@ -194,16 +223,32 @@ def _value(cfg: DictConfig, key: str) -> Any:
 
 def build(cfg: DictConfig) -> Parts:
     """Build encoder, data, tasks, diagnostics and method of a config."""
-    encoder: SentenceEncoder = instantiate(cfg.encoder)
-    data: ContrastiveData = instantiate(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
-    tasks: dict[str, Task] = {name: instantiate(task) for name, task in cfg.suite.items()}
-    method: Method = instantiate(cfg.method, encoder=encoder)
+    encoder: SentenceEncoder = _built(cfg.encoder)
+    data: ContrastiveData = _built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
+    tasks: dict[str, Task] = {name: _built(task) for name, task in cfg.suite.items()}
+    method: Method = _built(cfg.method, encoder=encoder)
     if set(method.roles) != set(data.roles):
         raise ConfigError(
             [f"data: {cfg.method._target_} trains on the roles {method.roles}, but the data has {data.roles}"]
         )
     diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
     return Parts(encoder, data, tasks, diagnostics, method)
+
+
+def _built(node: DictConfig, **given: Any) -> Any:
+    """Build a node of the config; an argument that its class refuses is the user's mistake, and told by its key.
+
+    Raises:
+        ConfigError: if the class, or one below it, says that a value is wrong.
+    """
+    try:
+        return instantiate(node, **given)
+    except InstantiationException as error:
+        cause = error.__cause__ or error.__context__
+        if not isinstance(cause, ValueError | MisconfigurationException):
+            raise  # a bug, or an error that says itself what to do
+        key = re.search(r"^full_key: (.+)$", str(error), re.MULTILINE)
+        raise ConfigError([f"{key[1] if key else node._get_full_key(None)}: {cause}"]) from error
 
 
 def _digests(parts: Parts) -> dict[str, str]:
@@ -257,7 +302,7 @@ def _fit_and_test(
     )
     steps = StepLog()
     checkpoints = BestAndLast(folder.checkpoints, evaluation)
-    trainer: pl.Trainer = instantiate(
+    trainer: pl.Trainer = _built(
         cfg.trainer,
         logger=loggers,
         callbacks=[RandomState(), steps, evaluation, progress(evaluation), checkpoints],
@@ -277,6 +322,10 @@ def _fit_and_test(
         # Of Lightning 2.6 itself, with torch 2.13: nothing a user could mend.
         warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
         trainer.fit(parts.method, parts.data, ckpt_path=last, weights_only=True)
+    if not checkpoints.best.is_file():
+        raise TrainingError(
+            f"{cfg.monitor} was never a finite number after step 0, so there is no best checkpoint; see {folder.curves}"
+        )
     start = time.perf_counter()
     results, baselines = _test(cfg, parts, folder, trainer, checkpoints.best)
     return {
@@ -303,7 +352,7 @@ def _fit_and_test(
 
 
 def _tell_truncation(parts: Parts) -> int:
-    specials = len(parts.encoder.template("explicit"))
+    specials = max(len(template) for template in parts.method.templates)
     cut = parts.data.longer_than(parts.encoder.max_length - specials)
     if cut:
         log.warning(
@@ -327,7 +376,7 @@ def _test(
         _save_predictions(folder, results)
         baselines = {}
         for name, node in cfg.baselines.items():
-            answers = instantiate(node)
+            answers = _built(node)
             if hasattr(answers, "encoder"):
                 answers.encoder.to(device)
             outcome = run_tasks(parts.tasks, answers, "test")

@@ -6,6 +6,7 @@ import errno
 import functools
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -27,7 +29,7 @@ from lightning_cse.records import RunFolder
 
 RunTiny = Callable[..., RunFolder]
 
-# Two epochs of three batches (8, 8, 4), evaluated and saved after every second step: at the end of no epoch but the last.
+# Two epochs of three batches (8, 8, 4), evaluated and saved after every second step: not at the end of the first.
 SMALL = (
     "+experiment=dualcse_cross",
     "baselines=none",
@@ -192,6 +194,7 @@ VARIANTS = {
     "bi-encoder, dropout while measuring": (("method=dualcse_bi", "diag.dropout=true", "diag.evaluation=none"), 6),
     "a head": (("method=simcse", "data=inli_triplets", "data.rows.positive=implied"), 6),
     "by steps": (("trainer.max_epochs=-1", "trainer.max_steps=5"), 5),
+    "bfloat16": (("trainer.precision=bf16-mixed",), 6),
     "never better than at first": (("method.optimizer.lr=0.0",), 6),
 }
 
@@ -221,6 +224,26 @@ def _dies_at(original: Callable[..., Any], at: int, seen: list[str]) -> Callable
         original(self, metrics, step)
 
     return mortal
+
+
+def test_every_generator_goes_on_where_it_was(
+    run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, drawn = DualCSE.training_step, []
+
+    def drawing(self: DualCSE, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+        numpy = [np.random.random(), np.random.standard_normal()]  # noqa: NPY002 - an augmentation might
+        drawn.append((self.global_step, random.random(), random.gauss(0, 1), *numpy, torch.rand(1).item()))
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(DualCSE, "training_step", drawing)
+    run_tiny(tmp_path / "whole", *SMALL)
+    whole, drawn[:] = list(drawn), []
+    kill(run_tiny, tmp_path / "killed", 5, moments=((DualCSE, "training_step"),))
+    assert drawn == whole[:5]
+    drawn.clear()
+    run_tiny(tmp_path / "killed", *SMALL)
+    assert drawn == whole[4:]
 
 
 def test_the_best_stays_the_best_of_all_starts(reference: Callable[..., RunFolder]) -> None:
@@ -259,6 +282,30 @@ def _fails_at(step: int, original: Callable[..., Any]) -> Callable[..., Any]:
         return original(self, batch, batch_idx)
 
     return training_step
+
+
+def test_a_terminated_run_says_so_and_goes_on(
+    run_tiny: RunTiny,
+    reference: Callable[..., RunFolder],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    step = DualCSE.training_step
+
+    def terminated(self: DualCSE, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+        if self.global_step == 2:
+            assert callable(signal.getsignal(signal.SIGTERM))  # else the whole test session would end here
+            os.kill(os.getpid(), signal.SIGTERM)
+        return step(self, batch, batch_idx)
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit) as caught:
+        patch.setattr(DualCSE, "training_step", terminated)
+        run_tiny(tmp_path, *SMALL)
+    assert caught.value.code == 128 + signal.SIGTERM
+    assert "ended by SIGTERM; the same command continues from the last checkpoint" in caplog.text
+    assert not list(tmp_path.rglob("failed.json"))
+    same(run_tiny(tmp_path, *SMALL), reference())
 
 
 # A full disk
@@ -328,7 +375,10 @@ def test_a_disk_that_fills_up_in_the_curves_is_one_message_too(
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(descriptor, data)
 
-    with monkeypatch.context() as patch, pytest.raises(LightningCSEError, match=r"no space left to write .*curves\.csv"):
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(LightningCSEError, match=r"no space left to write .*curves\.csv"),
+    ):
         patch.setattr(os, "write", full)
         run_tiny(tmp_path, *SMALL)
     assert len(seen) == 1

@@ -14,7 +14,7 @@ from pytorch_lightning import Callback
 from pytorch_lightning.utilities.seed import isolate_rng
 
 from lightning_cse.callbacks.diagnostics import Diagnostics
-from lightning_cse.errors import ConfigError, did_you_mean
+from lightning_cse.errors import ConfigError, TrainingError, did_you_mean
 from lightning_cse.evaluation import Embedded, Task
 from lightning_cse.methods import Method
 
@@ -99,6 +99,11 @@ class Evaluation(Callback):
         if self.diagnostics is not None:
             sentences += self.diagnostics.sentences()
         embedded = Embedded(method, sentences)
+        if not embedded.is_finite:
+            raise TrainingError(
+                f"after step {self.step} some embeddings are not finite numbers. The checkpoint before it is kept: "
+                "lower method.optimizer.lr, or use trainer.precision=32-true"
+            )
         values: dict[str, float] = {}
         for name, task in tasks.items():
             metrics = task.evaluate(method, embedded, "dev").metrics

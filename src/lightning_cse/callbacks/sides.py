@@ -46,6 +46,11 @@ def _stsb_dev(views: list[str], options: Mapping[str, Any], data_dir: str) -> Si
     scores = rows.column("score")
     close = [score >= options["positive_score"] for score in scores]
     far = [score <= options["negative_score"] for score in scores]
+    if not any(close):
+        highest = max(scores)
+        raise ConfigError(
+            [f"diag.positive_score: {options['positive_score']} is more than any pair of STS-B dev has ({highest})"]
+        )
     aligned = rows.select(k for k, is_close in enumerate(close) if is_close)
     spread = rows.select(k for k in range(len(rows)) if close[k] or far[k])
     pair = (aligned.column("sentence1"), aligned.column("sentence2"))

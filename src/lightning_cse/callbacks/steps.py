@@ -22,6 +22,7 @@ class StepLog(Callback):
     def __init__(self) -> None:
         self.seconds = 0.0
         self.rows = 0
+        self._losses: list[float] = []  # of the batches since the last step
         self._step = 0
         self._start = 0.0
         self._learning_rate = 0.0
@@ -38,11 +39,12 @@ class StepLog(Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Stop the clock and log the step."""
-        loss = outputs["loss"].item()  # before the clock: on a GPU this waits for the step
+        self._losses.append(batch_loss(trainer, outputs))  # before the clock: on a GPU this waits for the step
         self.seconds += time.perf_counter() - self._start
         self.rows += len(outputs["index"])
         if trainer.global_step == self._step:
             return  # gradients are being accumulated
+        loss, self._losses = sum(self._losses) / len(self._losses), []
         for logger in trainer.loggers:
             logger.log_metrics(
                 {"train/loss": loss, "train/learning_rate": self._learning_rate}, step=trainer.global_step
@@ -55,6 +57,11 @@ class StepLog(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on with the account of another run."""
         self.seconds, self.rows = state_dict["seconds"], state_dict["rows"]
+
+
+def batch_loss(trainer: pl.Trainer, outputs: Any) -> float:
+    """Return the loss of a batch, which Lightning hands on divided by the number of batches a step is made of."""
+    return float(outputs["loss"].item() * trainer.accumulate_grad_batches)
 
 
 SHOWN = {"rfd_a": "diag/rfd_alignment", "rfd_u": "diag/rfd_uniformity"}
@@ -72,7 +79,7 @@ class EvaluationBar(RichProgressBar):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Note the loss, then draw."""
-        self._loss = outputs["loss"].item()
+        self._loss = batch_loss(trainer, outputs)
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
@@ -101,7 +108,7 @@ class EvaluationLines(ProgressBar):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Tell a new evaluation."""
-        self._losses.append(outputs["loss"].item())
+        self._losses.append(batch_loss(trainer, outputs))
         self._tell(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

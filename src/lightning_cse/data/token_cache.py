@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import tempfile
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,9 +56,8 @@ def tokenise(sentences: Sequence[str], tokenize: Tokenize, cache_dir: Path | Non
     path = None if cache_dir is None else cache_dir / "tokens" / f"{key.hexdigest()[:32]}.npz"
     if path is not None and path.is_file():
         try:
-            with np.load(path, allow_pickle=False) as file:
-                return TokenisedSentences(file["ids"], file["offsets"])
-        except (OSError, ValueError, KeyError) as error:
+            return _load(path, len(sentences))
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             log.warning("the token cache %s cannot be read (%s); it is made again", path, error)
     ragged = tokenize(sentences)
     for sentence, ids in zip(sentences, ragged, strict=True):
@@ -68,6 +68,14 @@ def tokenise(sentences: Sequence[str], tokenize: Tokenize, cache_dir: Path | Non
     if path is not None:
         _save(path, made)
     return made
+
+
+def _load(path: Path, count: int) -> TokenisedSentences:
+    with np.load(path, allow_pickle=False) as file:
+        tokens = TokenisedSentences(file["ids"], file["offsets"])
+    if len(tokens) != count or tokens.offsets[-1] != len(tokens.ids):
+        raise ValueError(f"{len(tokens)} sentences, {len(tokens.ids)} tokens")
+    return tokens
 
 
 def _save(path: Path, tokens: TokenisedSentences) -> None:

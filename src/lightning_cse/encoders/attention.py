@@ -96,7 +96,10 @@ def _put_back(target: Tensor, x: Tensor, count: int, length: int) -> None:
 
 
 def _softmax(scores: Tensor) -> Tensor:
-    """Softmax over short rows: torch's own is several times slower where a row does not fill its vector registers."""
+    """Softmax over short rows, in float32, which may overwrite float32 scores.
+
+    torch's own is several times slower where a row does not fill its vector registers.
+    """
     raised = scores.float()
     raised = raised.sub_(raised.amax(-1, keepdim=True)).exp_()
     return raised.mul_(raised.sum(-1, keepdim=True).reciprocal_()).to(scores.dtype)

@@ -14,7 +14,7 @@ def cut_by_length(lengths: Sequence[int] | np.ndarray, overhead: int = 256, most
 
     with :math:`n_g` sentences of length :math:`\ell_i` in group g; ``overhead`` is what one more group costs, in
     tokens, and ``most`` the most padded tokens a group may hold (a single sentence may exceed it). Solved exactly by
-    dynamic programming over the distinct lengths; groups over ``most`` are halved until they fit.
+    dynamic programming over the distinct lengths; groups over ``most`` are cut evenly into as few as fit.
 
     Example:
         >>> cut_by_length([5, 5, 6, 90], overhead=10)
@@ -40,7 +40,7 @@ def cut_by_length(lengths: Sequence[int] | np.ndarray, overhead: int = 256, most
         k = int(previous[k])
     groups: list[int] = []
     for start, end in reversed(cuts):
-        pieces = 1 if most is None else max(1, -(-(end - start) * int(lengths[end - 1]) // most))
-        pieces = min(pieces, end - start)
+        room = end - start if most is None else max(1, most // int(lengths[end - 1]))
+        pieces = -(-(end - start) // room)
         groups += [start + (end - start) * piece // pieces for piece in range(1, pieces + 1)]
     return groups

@@ -6,10 +6,11 @@ import inspect
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
@@ -103,7 +104,7 @@ class SentenceEncoder(nn.Module):
                 if isinstance(module, nn.Dropout):
                     module.p = dropout
                 elif isinstance(getattr(module, "dropout_prob", None), float):  # functional dropout in attention
-                    module.dropout_prob = dropout
+                    module.dropout_prob = dropout  # type: ignore[assignment]
         make_dropout_fast(self.backbone)
         self._blocks = use_block_attention(self.backbone)
         self._first_position = offset
@@ -165,21 +166,23 @@ class SentenceEncoder(nn.Module):
         """Run the tokens of all sequences end to end, some thousands at once; see `encoders.attention`."""
         ends = np.cumsum(lengths)
         pieces = -(-int(ends[-1]) // min(TOKENS_AT_ONCE, most or TOKENS_AT_ONCE))
-        piece = (ends - 1) * pieces // ends[-1]  # the piece each sequence goes with
+        # The piece each sequence goes with; a sequence longer than a piece leaves some empty, which unique() drops.
+        _, piece = np.unique((ends - 1) * pieces // ends[-1], return_inverse=True)
+        sizes = np.bincount(piece, weights=lengths).astype(int).tolist()
         position = torch.arange(sequences.ids.shape[1]).expand_as(sequences.ids)
         inside = position < sequences.lengths[order, None]
-        # Looked up for all pieces at once: each look-up's gradient is as large as the whole vocabulary's table.
-        embedded = self.backbone.get_input_embeddings()(sequences.ids[order][inside])
-        inputs = {"position_ids": position[inside] + self._first_position}
+        ids = sequences.ids[order][inside].split(sizes)
+        columns = {"position_ids": (position[inside] + self._first_position).split(sizes)}
         if self._has_types:
-            inputs["token_type_ids"] = sequences.type_ids[order][inside]
-        sizes = np.bincount(piece, weights=lengths).astype(int).tolist()
-        columns = {"inputs_embeds": embedded.split(sizes)} | {k: v.split(sizes) for k, v in inputs.items()}
-        for number in range(pieces):
+            columns["token_type_ids"] = sequences.type_ids[order][inside].split(sizes)
+        table = self.backbone.get_input_embeddings()
+        # Looked up for all pieces at once, since each look-up's gradient is as large as the whole table.
+        embedded = table(torch.cat(ids)).split(sizes) if torch.is_grad_enabled() else map(table, ids)
+        for number, inputs_embeds in enumerate(embedded):
             distinct, counts = np.unique(lengths[piece == number], return_counts=True)
             blocks = list(zip(counts.tolist(), distinct.tolist(), strict=True))
             row = {name: column[number][None] for name, column in columns.items()}
-            hidden = self.backbone(**row, blocks=blocks).last_hidden_state[0]
+            hidden = self.backbone(inputs_embeds=inputs_embeds[None], **row, blocks=blocks).last_hidden_state[0]
             for (count, length), block in zip(blocks, hidden.split([n * m for n, m in blocks]), strict=True):
                 yield self._pool(block.unflatten(0, (count, length)), torch.ones(count, length, dtype=torch.bool))
 
@@ -209,7 +212,7 @@ def load_encoder(
         config = AutoConfig.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True)
         backbone = _backbone(folder, config)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise EncoderError(f"the encoder in {folder} cannot be loaded: {' '.join(str(error).split())}") from error
     digests = {"weights": weights_digest(folder), "tokenizer": tokenizer_digest(folder)}
     return SentenceEncoder(
@@ -218,22 +221,36 @@ def load_encoder(
 
 
 def _backbone(folder: Path, config: Any) -> PreTrainedModel:
-    model_class = MODEL_MAPPING[type(config)]
+    model_class = cast("type[PreTrainedModel]", MODEL_MAPPING[type(config)])
     # A pooler would hold parameters that never get a gradient; not every architecture has the switch.
-    options = {"add_pooling_layer": False} if _takes_pooler_switch(model_class) else {}
+    options: dict[str, Any] = {"add_pooling_layer": False} if _takes_pooler_switch(model_class) else {}
     verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()  # the report on the pooler left out says nothing a user can use
     transformers_logging.disable_progress_bar()
     try:
-        backbone: PreTrainedModel = model_class.from_pretrained(
-            folder, config=config, dtype=torch.float32, use_safetensors=True, **options
+        loaded = model_class.from_pretrained(
+            folder,
+            config=config,
+            dtype=torch.float32,
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,  # told below, with those that are missing
+            output_loading_info=True,
+            **options,
         )
     finally:
         transformers_logging.set_verbosity(verbosity)
         if bars:
             transformers_logging.enable_progress_bar()
+    backbone, report = cast("tuple[PreTrainedModel, dict[str, Any]]", loaded)
+    lacking = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
+    lacking = {name for name in lacking if "pooler" not in name}  # never read here
+    if lacking:  # transformers would go on with random numbers
+        raise ValueError(
+            f"{len(lacking)} parameters of the {model_class.__name__} in config.json are not in the weights, or not in "
+            f"that shape: {', '.join(sorted(lacking)[:3])}{', ...' if len(lacking) > 3 else ''}"
+        )
     return backbone
 
 
 def _takes_pooler_switch(model_class: type) -> bool:
-    return "add_pooling_layer" in inspect.signature(model_class.__init__).parameters
+    return "add_pooling_layer" in inspect.signature(model_class).parameters

@@ -44,7 +44,12 @@ class Embedded:
 
     def __getitem__(self, sentences: Sequence[str]) -> Embedding:
         """Return one embedding a sentence, in order."""
-        return self._embedding[torch.tensor([self._row[sentence] for sentence in sentences])]
+        return self._embedding[torch.tensor([self._row[sentence] for sentence in sentences], dtype=torch.long)]
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether every number of every embedding is finite."""
+        return all(bool(torch.isfinite(tensor).all()) for tensor in self._embedding.fields().values())
 
 
 class Task(ABC):

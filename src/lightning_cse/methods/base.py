@@ -16,8 +16,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from lightning_cse.embeddings import Embedding
-from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.errors import EncoderError, TrainingError
+from lightning_cse.encoders import SentenceEncoder, Template
+from lightning_cse.errors import ConfigError, EncoderError, TrainingError
 from lightning_cse.methods.schedules import Schedule
 from lightning_cse.tokens import Tokens
 
@@ -63,6 +63,12 @@ class Method(pl.LightningModule, ABC):
         self.loss = loss
         self.make_optimizer = optimizer
         self.schedule = schedule
+        self._rows: list[Tensor] = []  # of the batches that the next step is made of
+
+    @property
+    @abstractmethod
+    def templates(self) -> tuple[Template, ...]:
+        """What is put around a sentence, for each time it is encoded."""
 
     # The questions of evaluation ------------------------------------------------------------------------------------
 
@@ -106,11 +112,8 @@ class Method(pl.LightningModule, ABC):
             TrainingError: if the loss is not finite; nothing of this step has touched the parameters yet.
         """
         if not torch.isfinite(loss):
-            raise TrainingError(
-                f"the loss of step {self.global_step + 1} is {loss.item()}; training rows {index.tolist()}. "
-                "The last checkpoint is kept: lower method.optimizer.lr, use trainer.precision=32-true, or look at "
-                "these rows, and start the same command again"
-            )
+            raise self._not_finite(f"the loss of step {self.global_step + 1} is {loss.item()}", index.tolist())
+        self._rows.append(index)
         named = {role: {k: v.detach() for k, v in e.fields().items()} for role, e in embeddings.items()}
         return {"loss": loss, "index": index, "embeddings": named}
 
@@ -123,14 +126,31 @@ class Method(pl.LightningModule, ABC):
         """Clip as Lightning does, but with a fused optimizer too where no gradient scaler is in the way.
 
         Lightning refuses every fused optimizer under mixed precision; only float16 scales its gradients.
+
+        Raises:
+            TrainingError: if a gradient is not finite; the parameters are untouched. (In float16 the scaler leaves
+                such a step out by itself.)
         """
-        if gradient_clip_val and self.trainer.precision == "bf16-mixed" and gradient_clip_algorithm in (None, "norm"):
-            nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
-        else:
+        rows, self._rows = self._rows, []
+        if self.trainer.precision == "16-mixed" or gradient_clip_algorithm not in (None, "norm"):
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+            return
+        norm = nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val or float("inf"))
+        if not torch.isfinite(norm):
+            what = f"the gradient of step {self.global_step + 1} has the norm {norm.item()}"
+            raise self._not_finite(what, torch.cat(rows).tolist())
+
+    def _not_finite(self, what: str, rows: list[int]) -> TrainingError:
+        return TrainingError(
+            f"{what}; training rows {rows}. The last checkpoint is kept: lower method.optimizer.lr, use "
+            "trainer.precision=32-true, or look at these rows, and start the same command again"
+        )
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Complete the optimizer with all trainable parameters, and the schedule with the number of steps."""
-        optimizer = self.make_optimizer([p for p in self.parameters() if p.requires_grad])
+        try:
+            optimizer = self.make_optimizer([p for p in self.parameters() if p.requires_grad])
+        except ValueError as error:  # a negative rate, betas outside [0, 1)
+            raise ConfigError([f"method.optimizer: {error}"]) from error
         factor = partial(self.schedule, total=int(self.trainer.estimated_stepping_batches))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor), "interval": "step"}}

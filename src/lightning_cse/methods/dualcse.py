@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_cse.embeddings import DualEmbedding
-from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.methods.base import EVALUATION_TOKENS, MakeOptimizer, Method
 from lightning_cse.methods.schedules import Schedule
 from lightning_cse.similarity import cosine
@@ -43,6 +43,11 @@ class DualCSE(Method):
         self.implicit_encoder = copy.deepcopy(encoder) if architecture == "bi" else None
         words = (None, None) if architecture == "bi" else ("explicit", "implicit")
         self.explicit_template, self.implicit_template = (encoder.template(word) for word in words)
+
+    @property
+    def templates(self) -> tuple[Template, ...]:
+        """The explicit and the implicit one."""
+        return self.explicit_template, self.implicit_template
 
     def encode(self, *roles: Tokens) -> list[DualEmbedding]:
         """Embed every role's sentences: r and u in one pass (cross), or one pass an encoder (bi)."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_cse.embeddings import PointEmbedding
-from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.methods.base import EVALUATION_TOKENS, MakeOptimizer, Method
 from lightning_cse.methods.schedules import Schedule
 from lightning_cse.similarity import cosine
@@ -32,6 +32,11 @@ class SimCSE(Method):
         super().__init__(encoder, loss, optimizer=optimizer, schedule=schedule)
         self.head = nn.Sequential(nn.Linear(encoder.width, encoder.width), nn.Tanh())
         self.template = encoder.template()
+
+    @property
+    def templates(self) -> tuple[Template, ...]:
+        """The only one."""
+        return (self.template,)
 
     def encode(self, *roles: Tokens) -> list[PointEmbedding]:
         """Embed every role's sentences in one pass."""

@@ -1,0 +1,546 @@
+"""What training promises beside its numbers: watching changes nothing, modes, bad batches, and the token cache."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from omegaconf import DictConfig
+from torch import Tensor, nn
+
+from lightning_cse import records, training
+from lightning_cse.callbacks import Evaluation
+from lightning_cse.data.loader import BatchLoader
+from lightning_cse.data.token_cache import tokenise
+from lightning_cse.encoders import tiny_encoder
+from lightning_cse.errors import ConfigError, DataError, EncoderError, TrainingError
+from lightning_cse.losses import DualContrastive
+from lightning_cse.methods import DualCSE
+from lightning_cse.records import RunFolder
+
+Compose = Callable[..., DictConfig]
+RunTiny = Callable[..., RunFolder]
+
+SMALL = (
+    "+experiment=dualcse_cross",
+    "baselines=none",
+    "encoder.layers=1",
+    "data.train_rows=20",
+    "data.held_out_rows=8",
+    "diag.sentences=16",
+    "eval_every=2",
+    *(f"suite.{task}.{split}_rows=6" for task in ("rte", "eis") for split in ("dev", "test")),
+)
+
+
+@pytest.fixture(autouse=True)
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures take half of such a run, and none of this is about them."""
+    monkeypatch.setattr(training, "run_figures", lambda *args: [])
+
+
+def curve(folder: RunFolder, key: str) -> dict[int, float]:
+    return dict(records.Curves(folder.curves).read()[key])
+
+
+class Watch:
+    """Notes the rows of every batch, and what else a test asks for, while a run goes on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, look: Callable[[DualCSE], object] | None = None) -> None:
+        self.rows: list[list[int]] = []
+        self.seen: list[object] = []
+        original = DualCSE.training_step
+
+        def training_step(method: DualCSE, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+            self.rows.append(batch["index"].tolist())
+            if look is not None:
+                self.seen.append(look(method))
+            return original(method, batch, batch_idx)
+
+        monkeypatch.setattr(DualCSE, "training_step", training_step)
+
+
+# Watching
+
+
+WATCHED = {
+    "as it is": (),
+    "at every step": ("eval_every=1",),
+    "at the ends only": ("eval_every=1000",),
+    "without evaluation side": ("diag.evaluation=none",),
+    "with dropout": ("diag.dropout=true",),
+    "without EIS": ("~suite.eis",),
+    "more sentences": ("diag.sentences=50", "data.held_out_rows=30", "suite.rte.dev_rows=30"),
+}
+
+
+def test_evaluation_does_not_change_training(
+    run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = {}
+    for name, overrides in WATCHED.items():
+        with monkeypatch.context() as patch:
+            watch = Watch(patch)
+            folder = run_tiny(tmp_path / name.replace(" ", "_"), *SMALL, *overrides)
+        parameters = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)["state_dict"]
+        seen[name] = (watch.rows, curve(folder, "train/loss"), {k: v.tolist() for k, v in parameters.items()})
+    rows, losses, parameters = seen.pop("as it is")
+    assert [len(batch) for batch in rows] == [8, 8, 4] * 2
+    for name, (other_rows, other_losses, other_parameters) in seen.items():
+        assert other_rows == rows, name
+        assert other_losses == losses, name
+        assert other_parameters == parameters, name
+
+
+def test_every_part_is_left_in_its_own_mode(run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def frozen(self: Evaluation, trainer: pl.Trainer, method: Any) -> None:
+        method.encoder.backbone.embeddings.eval()
+        original(self, trainer, method)
+
+    original = Evaluation.on_train_start
+    monkeypatch.setattr(Evaluation, "on_train_start", frozen)
+    during: list[bool] = []
+    measure = Evaluation._measure
+    monkeypatch.setattr(
+        Evaluation,
+        "_measure",
+        lambda self, method: during.append(any(part.training for part in method.modules())) or measure(self, method),
+    )
+    watch = Watch(monkeypatch, lambda method: {name: part.training for name, part in method.named_modules()})
+    run_tiny(tmp_path, *SMALL, "eval_every=1")
+    assert during == [False] * 7
+    for modes in watch.seen:
+        assert {mode for name, mode in modes.items() if ".embeddings" in name} == {False}
+        assert {mode for name, mode in modes.items() if ".embeddings" not in name} == {True}
+        assert "encoder.backbone.embeddings.dropout" in modes
+
+
+@pytest.mark.parametrize("architecture", ["cross", "bi"])
+def test_dropout_is_active_while_training_and_at_no_other_time(
+    architecture: str, run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def twice(method: DualCSE) -> list[bool]:
+        with torch.random.fork_rng():
+            first, second = method.embed(["She left early."]), method.embed(["She left early."])
+        return [torch.equal(first.explicit, second.explicit), torch.equal(first.implicit, second.implicit)]
+
+    measure, equal = Evaluation._measure, []
+    monkeypatch.setattr(
+        Evaluation, "_measure", lambda self, method: equal.append(twice(method)) or measure(self, method)
+    )
+    watch = Watch(monkeypatch, twice)
+    run_tiny(tmp_path, *SMALL, f"method=dualcse_{architecture}")
+    assert watch.seen == [[False, False]] * 6
+    assert equal == [[True, True]] * 4
+
+
+# Without dropout
+
+
+def test_dualcse_without_dropout_warns_once_and_goes_on(run_tiny: RunTiny, tmp_path: Path) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        folder = run_tiny(tmp_path, *SMALL, "encoder.dropout=0")
+    told = [str(warning.message) for warning in caught if "dropout" in str(warning.message)]
+    assert told == ["the encoder tiny has no dropout; set encoder.dropout=0.1 to train with it"]
+    assert folder.state == "finished"
+
+
+class DropoutPairs(DualCSE):
+    """A method whose positive is a dropout pair."""
+
+    needs_dropout: ClassVar[bool] = True
+
+
+def test_a_method_of_dropout_pairs_refuses_to_train_without(
+    run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lightning_cse.methods.DropoutPairs", DropoutPairs, raising=False)
+    pairs = (*SMALL, "method._target_=lightning_cse.methods.DropoutPairs")
+    with pytest.raises(
+        EncoderError, match=r"DropoutPairs .* the encoder tiny has no dropout: set encoder\.dropout=0\.1"
+    ):
+        run_tiny(tmp_path, *pairs, "encoder.dropout=0.0")
+    assert run_tiny(tmp_path, *pairs, "encoder.dropout=0.2").state == "finished"
+
+
+# Numbers that are none
+
+
+class Broken(nn.Module):
+    """A loss that is, or whose gradient is, not a number at one batch."""
+
+    def __init__(self, at: int, how: str) -> None:
+        super().__init__()
+        self.loss, self.at, self.how, self.calls = DualContrastive(), at, how, 0
+
+    def forward(self, premise: Any, *others: Any) -> Tensor:
+        self.calls += 1
+        loss = self.loss(premise, *others)
+        if self.calls != self.at:
+            return loss
+        if self.how == "gradient":
+            return loss + (premise.explicit * 0).abs().sqrt().sum()  # 0 * inf on the way back
+        return loss * float(self.how)
+
+
+@pytest.mark.parametrize("clip", ["1.0", "null"])
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("nan", "the loss of step 4 is nan"),
+        ("inf", "the loss of step 4 is inf"),
+        ("gradient", "the gradient of step 4 has the norm nan"),
+    ],
+)
+def test_a_number_that_is_none_stops_the_run_and_keeps_the_last_checkpoint(
+    how: str, told: str, clip: str, run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = (*SMALL, f"trainer.gradient_clip_val={clip}")
+    with monkeypatch.context() as patch, pytest.raises(TrainingError, match=told) as caught:
+        watch = Watch(patch)
+        patch.setattr("lightning_cse.losses.DualContrastive", lambda **options: Broken(4, how))
+        run_tiny(tmp_path, *overrides)
+    assert f"training rows {watch.rows[-1]}" in str(caught.value)
+    assert len(watch.rows) == 4
+    (last,) = tmp_path.rglob("last.ckpt")
+    state = torch.load(last, weights_only=True)
+    assert state["global_step"] == 2
+    assert all(bool(torch.isfinite(tensor).all()) for tensor in state["state_dict"].values())
+    assert told in json.loads((last.parents[1] / "failed.json").read_text())["message"]
+    if clip == "1.0":  # with a sound loss, the same command goes on from there
+        assert run_tiny(tmp_path, *overrides).state == "finished"
+
+
+def test_the_rows_of_all_batches_of_a_step_are_named(
+    run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watch(monkeypatch)
+    monkeypatch.setattr("lightning_cse.losses.DualContrastive", lambda **options: Broken(5, "gradient"))
+    with pytest.raises(TrainingError, match="the gradient of step 3") as caught:
+        run_tiny(tmp_path, *SMALL, "trainer.accumulate_grad_batches=2")
+    assert f"training rows {watch.rows[3] + watch.rows[4]}" in str(caught.value)
+
+
+def test_embeddings_that_are_no_numbers_stop_the_run_before_they_are_saved(run_tiny: RunTiny, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="after step 1 some embeddings are not finite"):
+        run_tiny(tmp_path, *SMALL, "method.optimizer.lr=1e30", "eval_every=1")
+    assert not list(tmp_path.rglob("*.ckpt"))
+
+
+def test_a_run_that_makes_no_step_says_so(run_tiny: RunTiny, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="val/rte/accuracy_all was never a finite number after step 0"):
+        run_tiny(tmp_path, *SMALL, "+trainer.limit_train_batches=0")
+
+
+# Values that no type refuses
+
+
+def test_values_that_make_no_run_are_told_together_before_anything_is_loaded(
+    run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "build", lambda cfg: pytest.fail("something was loaded"))
+    wrong = {
+        "seed": "-1",
+        "eval_every": "0",
+        "data.batch_size": "1",
+        "data.train_rows": "-5",
+        "data.held_out_rows": "0",
+        "diag.sentences": "1",
+        "suite.rte.dev_rows": "0",
+        "suite.eis.test_rows": "-1",
+        "trainer.max_epochs": "0",
+        "encoder.dropout": "2",
+        "method.optimizer.lr": "-1e-5",
+        "trainer.devices": "2",
+        "trainer.accelerator": "gpuu",
+        "method.architecture": "crosss",
+    }
+    with pytest.raises(ConfigError) as caught:
+        run_tiny(tmp_path, *SMALL, *(f"{key}={value}" for key, value in wrong.items()))
+    assert sorted(fault.partition(":")[0] for fault in caught.value.faults) == sorted(wrong)
+    assert "method.architecture: DualCSE takes 'cross' or 'bi', got 'crosss' - did you mean 'cross'?" in str(
+        caught.value
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["method.loss.temperature=0"], r"method\.loss: temperature must be positive and finite, got 0"),
+        (["encoder.width=33"], r"encoder: The hidden size \(33\) is not a multiple"),
+        (["trainer.max_steps=-5"], r"trainer: `max_steps` must be .*-5"),
+        (["method.optimizer.betas=[1,2]"], r"method\.optimizer: Invalid beta parameter at index 0: 1"),
+        (["monitor=val/rte/acuracy_all"], r"monitor: 'val/rte/acuracy_all' .* did you mean 'val/rte/accuracy_all'"),
+        (["data=inli_triplets"], r"data: .*DualCSE trains on the roles .*'premise'.* the data has .*'anchor'"),
+        (["diag.evaluation=stsb"], r"diag\.evaluation: 'stsb' .* did you mean 'stsb_dev'"),
+        (["diag.evaluation=corpus_dev"], r"corpus_dev is already the held-out side"),
+        (["diag.positive_score=9"], r"diag\.positive_score: 9 is more than any pair of STS-B dev has \(5\.0\)"),
+        (["trainer.max_epochs=-1"], r"trainer\.max_epochs: -1 never ends"),
+    ],
+)
+def test_values_that_only_their_owner_can_refuse_are_the_user_s_to_mend(
+    overrides: list[str], message: str, run_tiny: RunTiny, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        run_tiny(tmp_path, *SMALL, *overrides)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_told(run_tiny: RunTiny, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"trainer\.accelerator: torch finds no cuda on this machine"):
+        run_tiny(tmp_path, *SMALL, "trainer.accelerator=cuda")
+
+
+# Batches
+
+
+def order(rows: int, seed: int, epochs: int, *, size: int = 8, drop_last: bool = False) -> list[list[list[int]]]:
+    loader = BatchLoader(rows, lambda index: {"index": index}, batch_size=size, drop_last=drop_last, seed=seed)
+    return [[batch["index"].tolist() for batch in loader] for _ in range(epochs)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "drop_last", "sizes"),
+    [
+        (16, False, [8, 8]),
+        (17, False, [8, 9]),  # a row alone has no negatives
+        (18, False, [8, 8, 2]),
+        (9, False, [9]),
+        (7, False, [7]),
+        (2, False, [2]),
+        (17, True, [8, 8]),
+        (23, True, [8, 8]),
+    ],
+)
+def test_a_trailing_row_joins_the_batch_before(rows: int, drop_last: bool, sizes: list[int]) -> None:
+    for epoch in order(rows, 0, 2, drop_last=drop_last):
+        assert [len(batch) for batch in epoch] == sizes
+        drawn = [row for batch in epoch for row in batch]
+        assert len(set(drawn)) == len(drawn) == sum(sizes)
+        assert drop_last or sorted(drawn) == list(range(rows))
+
+
+def test_the_order_is_decided_by_seed_and_epoch_alone() -> None:
+    torch.manual_seed(0)
+    first = order(20, 3, 3)
+    torch.manual_seed(1)
+    np.random.seed(1)  # noqa: NPY002 - other people's code draws from it
+    torch.rand(100)
+    assert order(20, 3, 3) == first
+    assert order(20, 4, 3) != first
+    assert first[0] != first[1] != first[2]
+    assert order(20, 3, 2, size=7)[1] != order(20, 3, 2, size=7)[0]
+    flat = [row for batch in first[1] for row in batch]
+    assert [row for batch in order(20, 3, 2, size=5)[1] for row in batch] == flat  # the batch size cuts it, no more
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["data.batch_size=32", "data.drop_last=true"],
+            r"20 training rows do not make a batch of 32 \(drop_last=True\)",
+        ),
+    ],
+)
+def test_too_few_rows_are_told(overrides: list[str], message: str, run_tiny: RunTiny, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=message):
+        run_tiny(tmp_path, *SMALL, *overrides)
+
+
+def test_the_order_of_a_run_is_its_seed_s(run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {}
+    for name, overrides in {"one": [], "other method": ["method=dualcse_bi"], "other seed": ["seed=1"]}.items():
+        with monkeypatch.context() as patch:
+            watch = Watch(patch)
+            run_tiny(tmp_path, *SMALL, *overrides)
+        rows[name] = watch.rows
+    assert rows["one"] == rows["other method"]
+    assert rows["one"] != rows["other seed"]
+    for epoch in (rows["one"][:3], rows["one"][3:]):
+        assert sorted(row for batch in epoch for row in batch) == list(range(20))
+    assert rows["one"][:3] != rows["one"][3:]
+
+
+# Losses
+
+
+@pytest.mark.parametrize("experiment", ["dualcse_cross", "dualcse_bi", "simcse_inli"])
+def test_the_order_of_rows_within_a_batch_does_not_matter(experiment: str, compose: Compose, one_thread: None) -> None:
+    parts = training.build(compose(f"+experiment={experiment}", "+debug=tiny", "paths.cache_dir=null"))
+    parts.data.setup()
+    method = parts.method.eval()  # without dropout, or the masks would move with the rows
+    method._trainer = None
+    index = torch.arange(12)
+    shuffled = index[torch.randperm(12, generator=torch.Generator().manual_seed(0))]
+    losses = []
+    for rows in (index, shuffled):
+        batch = parts.data.collate(rows)
+        embeddings = method.encode(*(batch["roles"][role] for role in method.roles))
+        views = embeddings if experiment != "simcse_inli" else [embedding.vector for embedding in embeddings]
+        losses.append(method.loss(*views).item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert np.isfinite(losses[0])
+
+
+@pytest.mark.parametrize("experiment", ["dualcse_cross", "dualcse_bi", "simcse_inli"])
+def test_twenty_steps_lower_the_loss(experiment: str, run_tiny: RunTiny, tmp_path: Path) -> None:
+    overfit = ("data.train_rows=16", "trainer.max_epochs=-1", "trainer.max_steps=20", "eval_every=20")
+    rate = ("method.optimizer.lr=5e-3", "method.schedule.name=constant", "encoder.dropout=0.0")
+    data = ("method=simcse", "data=inli_triplets") if experiment == "simcse_inli" else (f"method={experiment}",)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*has no dropout")
+        losses = list(curve(run_tiny(tmp_path, *SMALL, *overfit, *rate, *data), "train/loss").values())
+    assert len(losses) == 20
+    assert np.mean(losses[-4:]) < 0.7 * np.mean(losses[:4])
+
+
+def test_accumulated_batches_log_the_mean_of_their_losses(
+    run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses: list[float] = []
+    forward = DualContrastive.forward
+
+    def noting(self: DualContrastive, *args: Any) -> Tensor:
+        loss = forward(self, *args)
+        losses.append(loss.item())
+        return loss
+
+    monkeypatch.setattr(DualContrastive, "forward", noting)
+    folder = run_tiny(tmp_path, *SMALL, "trainer.accumulate_grad_batches=2", "eval_every=1")
+    assert len(losses) == 6  # batches 1 + 2, 3, 4 + 5, 6: an epoch ends with a step
+    steps = [np.mean(losses[0:2]), losses[2], np.mean(losses[3:5]), losses[5]]
+    assert list(curve(folder, "train/loss").values()) == pytest.approx(steps, rel=1e-6)
+    assert list(curve(folder, "val/rte/accuracy_all")) == [0, 1, 2, 3, 4]
+    assert list(curve(folder, "train/learning_rate").values()) == pytest.approx([5e-5 * k / 4 for k in (4, 3, 2, 1)])
+
+
+# Long sentences
+
+
+@pytest.mark.parametrize(
+    ("overrides", "specials"),
+    [(["method=dualcse_cross"], None), (["method=dualcse_bi"], 2), (["method=simcse", "data=inli_triplets"], 2)],
+)
+def test_sentences_that_are_too_long_are_counted_and_told_once(
+    overrides: list[str],
+    specials: int | None,
+    run_tiny: RunTiny,
+    compose: Compose,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        folder = run_tiny(tmp_path, *SMALL, "encoder.max_length=20", *overrides)
+    data = training.build(compose("+debug=tiny", "paths.cache_dir=null", *SMALL, *overrides)).data
+    encoder = tiny_encoder()
+    specials = specials or max(len(encoder.template(word)) for word in ("explicit", "implicit"))
+    sentences = [sentence for role in data.roles for sentence in data.train.column(role)]
+    long = sum(len(ids) > 20 - specials for ids in encoder.tokenizer(sentences))
+    assert 0 < long < len(sentences)
+    assert folder.read()["rows"]["sentences cut at encoder.max_length"] == long
+    told = [record.getMessage() for record in caplog.records if "longer" in record.getMessage()]
+    assert told == [f"{long} of {len(sentences)} training sentences are longer than encoder.max_length=20 and are cut"]
+
+
+# The token cache
+
+
+class Counting:
+    """A tokenize function that counts its calls."""
+
+    def __init__(self, digest: str = "one") -> None:
+        self.digest = digest
+        self.calls = 0
+
+    def __call__(self, sentences: Any) -> list[list[int]]:
+        self.calls += 1
+        return [[len(word) for word in sentence.split()] for sentence in sentences]
+
+
+SENTENCES = ["She left early.", "Nobody knew why she had", "No"]
+IDS = [[3, 4, 6], [6, 4, 3, 3, 3], [2]]
+
+
+def test_tokens_are_made_once_and_again_when_anything_changes(tmp_path: Path) -> None:
+    tokenize = Counting()
+    for _ in range(3):
+        tokens = tokenise(SENTENCES, tokenize, tmp_path)
+        assert [tokens[k] for k in range(len(tokens))] == IDS
+        assert tokens.lengths.tolist() == [3, 5, 1]
+    assert tokenize.calls == 1
+    assert len(list(tmp_path.rglob("*.npz"))) == 1
+    tokenise([*SENTENCES[:2], "Na"], tokenize, tmp_path)  # another sentence
+    tokenise(SENTENCES[::-1], tokenize, tmp_path)  # another order
+    assert tokenize.calls == 3
+    changed = Counting("other")  # another tokenizer
+    tokenise(SENTENCES, changed, tmp_path)
+    assert changed.calls == 1
+    assert len(list(tmp_path.rglob("*"))) == 1 + 4  # the folder, and nothing half written
+    assert tokenise(["a b", "c"], tokenize, None).lengths.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "text", "other", "pickled", "folder"])
+def test_a_damaged_cache_file_is_made_again(damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tokenize = Counting()
+    tokenise(SENTENCES, tokenize, tmp_path)
+    (file,) = tmp_path.rglob("*.npz")
+    content = file.read_bytes()
+    if damage == "other":
+        np.savez(file, ids=np.arange(4, dtype=np.int32), offsets=np.array([0, 2, 4]))
+    elif damage == "pickled":
+        np.savez(file, ids=np.array([{"a": 1}], dtype=object), offsets=np.array([0, 1, 1, 1]))
+    elif damage == "folder":
+        file.unlink()
+        file.mkdir()
+    else:
+        half = len(content) // 2
+        cut, flipped = content[:half], content[:100] + bytes(b ^ 255 for b in content[100:200]) + content[200:]
+        file.write_bytes({"empty": b"", "cut": cut, "flipped": flipped, "text": b"no such thing"}[damage])
+    with caplog.at_level(logging.WARNING):
+        tokens = tokenise(SENTENCES, tokenize, tmp_path)
+    assert [tokens[k] for k in range(len(tokens))] == IDS
+    assert tokenize.calls == 2
+    assert str(file) in caplog.text
+    if damage != "folder":
+        assert "it is made again" in caplog.text
+        tokenise(SENTENCES, tokenize, tmp_path)
+        assert tokenize.calls == 2
+
+
+def test_a_cache_that_cannot_be_written_costs_time_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "tokens").write_text("a file where the folder would be")
+    with caplog.at_level(logging.WARNING):
+        tokens = tokenise(SENTENCES, Counting(), tmp_path)
+    assert [tokens[k] for k in range(len(tokens))] == IDS
+    assert "cannot be written" in caplog.text
+    assert "going on without" in caplog.text
+
+
+def test_a_sentence_without_tokens_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"the sentence ' ' has no tokens"):
+        tokenise(["a b", " "], Counting(), tmp_path)
+    assert not list(tmp_path.rglob("*.npz"))
+
+
+def test_a_run_fills_the_cache_and_another_uses_it(
+    run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = f"paths.cache_dir={tmp_path}/cache"
+    first = run_tiny(tmp_path, *SMALL, cache)
+    assert len(list((tmp_path / "cache" / "tokens").glob("*.npz"))) == 4  # a role each
+    shutil.rmtree(first.path)
+    monkeypatch.setattr("lightning_cse.data.token_cache._save", lambda *args: pytest.fail("it was not used"))
+    again = run_tiny(tmp_path, *SMALL, cache)
+    assert again.path == first.path
+    assert again.read()["rows"]["training rows"] == 20
