@@ -33,7 +33,7 @@ def main(part: str, folders: Sequence[Path]) -> None:
         (there / name).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     records = read_records(sorted(there.glob("*.json")))
     machines = {f"{r['environment']['machine']['cpu']}, {r['environment']['threads']} thread(s) a run" for r in records}
-    commits = {str(record["environment"]["commit"])[:12] for record in records}
+    commits = {str(record["environment"]["commit"]) for record in records}
     minutes = sum(sum(record["seconds"].values()) for record in records) / 60
     text = f"""\
 <!-- Written by scripts/collect_dualcse.py from the records beside it; do not edit. -->

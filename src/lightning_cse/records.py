@@ -43,7 +43,8 @@ RunState = Literal["new", "interrupted", "failed", "finished"]
 _LOG = logging.getLogger(__name__)
 
 # What the top of the config holds and the result does not depend on.
-_TOP_SWITCHES: Final = frozenset({"seed", "paths", "logger", "force", "hydra", "recipe", "figures", "progress"})
+# Baselines are evaluated beside a run and decide nothing of it.
+_TOP_SWITCHES: Final = frozenset({"seed", "paths", "logger", "force", "hydra", "recipe", "baselines"})
 # Places: the same files elsewhere are the same files, and their digests are part of the identity.
 _PLACES: Final = frozenset({"data_dir", "cache_dir", "runs_dir"})
 _TRAINER_SWITCHES: Final = frozenset(
@@ -329,7 +330,7 @@ class RunFolder:
             LightningCSEError: if the disk is full.
         """
         write_atomic(self.config_path, config_yaml)
-        for leftover in (*self.path.glob(".*.tmp"), *self.predictions.glob(".*.tmp")):
+        for leftover in (*self.path.rglob(".*.tmp"), *self.checkpoints.glob("*.part")):
             leftover.unlink(missing_ok=True)
         self.failed_path.unlink(missing_ok=True)
 

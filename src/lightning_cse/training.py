@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import re
 import resource
 import signal
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities.exceptions import (  # type: ignore[attr-defined]  # the first is not theirs to export
     MisconfigurationException,
@@ -37,7 +37,7 @@ from lightning_cse.callbacks import (
     build_diagnostics,
     progress,
 )
-from lightning_cse.config.validate import validate
+from lightning_cse.config.check import check, resolve_automatic
 from lightning_cse.data import ContrastiveData
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import ConfigError, TrainingError, did_you_mean
@@ -77,11 +77,12 @@ def train(cfg: DictConfig) -> records.RunFolder:
     record is resumed, to the same numbers as a run that was never stopped; a failed one is done again.
 
     Raises:
-        LightningCSEError: for whatever is the user's to mend; ``failed.json`` in the run's folder tells the same.
+        LightningCSEError: for whatever is the user's to mend; once the run has a folder, its ``failed.json`` tells the
+            same.
     """
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # tips, and what hardware there is not
     resolved = resolve_automatic(cfg)
-    check(cfg)
+    check(cfg, GIVEN)
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     parts = build(cfg)
     decisive: dict[str, Any] = {
@@ -90,7 +91,10 @@ def train(cfg: DictConfig) -> records.RunFolder:
         "resolved": resolved,
     }
     identity = records.identity(_plain(cfg), **decisive)
-    folder = records.RunFolder(Path(cfg.paths.runs_dir), cfg.name, identity, cfg.seed)
+    try:
+        folder = records.RunFolder(Path(cfg.paths.runs_dir).expanduser(), cfg.name, identity, cfg.seed)
+    except ValueError as error:
+        raise ConfigError([f"name: {error}"]) from error
     if folder.state == "finished" and not cfg.force:
         log.info("%s is finished; force=true runs it again", folder.path)
         return folder
@@ -141,86 +145,6 @@ GIVEN = {
 """Arguments that are not in the config but added where a node is built, by the node's key."""
 
 
-def resolve_automatic(cfg: DictConfig) -> dict[str, Any]:
-    """Replace ``auto`` choices in the config by what they become on this machine, and return what decides a result."""
-    if cfg.trainer.accelerator == "auto":
-        cfg.trainer.accelerator = "gpu" if torch.cuda.is_available() else "cpu"
-    if cfg.trainer.precision == "auto":
-        on_gpu = cfg.trainer.accelerator in ("gpu", "cuda")
-        fast = torch.cuda.is_bf16_supported() if on_gpu else torch.cpu._is_avx512_bf16_supported()
-        cfg.trainer.precision = "bf16-mixed" if fast else "32-true"
-    return {"trainer.accelerator": cfg.trainer.accelerator, "trainer.precision": cfg.trainer.precision}
-
-
-def check(cfg: DictConfig) -> None:
-    """Refuse a config that cannot run, with all its faults at once, before anything is loaded.
-
-    Raises:
-        ConfigError: for what `validate` finds, and for values of the right type that make no run.
-    """
-    faults: list[str] = []
-    try:
-        validate(cfg, given=GIVEN)
-    except ConfigError as error:
-        faults += error.faults
-    faults += _impossible(cfg)
-    if faults:
-        raise ConfigError(faults)
-
-
-LEAST = {
-    "seed": 0,
-    "eval_every": 1,
-    "data.batch_size": 2,
-    "data.train_rows": 2,
-    "data.held_out_rows": 1,
-    "diag.sentences": 2,
-}
-"""The smallest whole number that makes a run, by key; null, where a key may be null, is no number."""
-
-
-def _impossible(cfg: DictConfig) -> Iterator[str]:
-    suite = {f"suite.{task}.{key}": 1 for task in cfg.suite or {} for key in cfg.suite[task] if key.endswith("_rows")}
-    for key, least in (LEAST | suite).items():
-        value = _value(cfg, key)
-        if value is not None and (not isinstance(value, int) or value < least):
-            yield f"{key}: {value!r} is no whole number of at least {least}"
-    if isinstance(cfg.seed, int) and cfg.seed >= 2**32:
-        yield f"seed: {cfg.seed} is too large; NumPy takes seeds below 2**32"
-    ends = {key: _value(cfg, key) for key in ("trainer.max_epochs", "trainer.max_steps")}
-    for key, end in ends.items():
-        if end == 0:
-            yield f"{key}: 0 trains nothing (every run has the untrained encoder among its baselines)"
-    if list(ends.values()) == [-1, -1]:
-        yield "trainer.max_epochs: -1 never ends unless trainer.max_steps is set"
-    rate = _value(cfg, "method.optimizer.lr")
-    if rate is not None and not (isinstance(rate, int | float) and rate >= 0):
-        yield f"method.optimizer.lr: {rate!r} is no learning rate"
-    dropout = _value(cfg, "encoder.dropout")
-    if isinstance(dropout, int | float) and not 0 <= dropout < 1:
-        yield f"encoder.dropout: {dropout} is no probability in [0, 1)"
-    if cfg.trainer.devices not in (1, "1"):
-        yield (
-            f"trainer.devices: {cfg.trainer.devices}, but negatives come from one device and are not gathered "
-            "over several; use one device a run, and one run a device"
-        )
-    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
-    accelerators = {"cpu": True, "gpu": cuda or mps, "cuda": cuda, "mps": mps}
-    accelerator = str(cfg.trainer.accelerator)
-    if accelerator not in accelerators:
-        near = did_you_mean(accelerator, accelerators)
-        yield f"trainer.accelerator: {accelerator!r} is not one of {', '.join(accelerators)} and auto{near}"
-    elif not accelerators[accelerator]:
-        yield f"trainer.accelerator: torch finds no {accelerator} on this machine; auto takes what there is"
-
-
-def _value(cfg: DictConfig, key: str) -> Any:
-    try:
-        return OmegaConf.select(cfg, key)
-    except OmegaConfBaseException:
-        return None  # an interpolation without an answer, which `validate` tells
-
-
 def build(cfg: DictConfig) -> Parts:
     """Build encoder, data, tasks, diagnostics and method of a config."""
     encoder: SentenceEncoder = _built(cfg.encoder)
@@ -231,8 +155,21 @@ def build(cfg: DictConfig) -> Parts:
         raise ConfigError(
             [f"data: {cfg.method._target_} trains on the roles {method.roles}, but the data has {data.roles}"]
         )
+    _check_monitor(cfg.monitor, tasks, method)
     diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
     return Parts(encoder, data, tasks, diagnostics, method)
+
+
+def _check_monitor(monitor: str, tasks: Mapping[str, Task], method: Method) -> None:
+    suiting = {name: task for name, task in tasks.items() if task.suits(method)}
+    for name in sorted(tasks.keys() - suiting.keys()):
+        needs = ", ".join(tasks[name].needs)
+        log.info("the task %s is left out: it needs %s, which %s does not give", name, needs, type(method).__name__)
+    known = [f"val/{name}/{metric}" for name, task in suiting.items() for metric in task.metrics]
+    if monitor not in known:
+        raise ConfigError(
+            [f"monitor: {monitor!r} is no dev score{did_you_mean(monitor, known)} (there are: {', '.join(known)})"]
+        )
 
 
 def _built(node: DictConfig, **given: Any) -> Any:
@@ -313,7 +250,7 @@ def _fit_and_test(
     last = None
     if resume:
         last = checkpoints.last
-        step = torch.load(last, map_location="cpu", weights_only=True)["global_step"]
+        step = _step_of(last)
         curves.cut(step)
         log.info("going on from step %d of %s", step, last)
     else:
@@ -322,6 +259,8 @@ def _fit_and_test(
         # Of Lightning 2.6 itself, with torch 2.13: nothing a user could mend.
         warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
         trainer.fit(parts.method, parts.data, ckpt_path=last, weights_only=True)
+    if trainer.global_step == 0:
+        raise TrainingError("not one training step was made: look at trainer.limit_train_batches and trainer.max_time")
     if not checkpoints.best.is_file():
         raise TrainingError(
             f"{cfg.monitor} was never a finite number after step 0, so there is no best checkpoint; see {folder.curves}"
@@ -334,7 +273,7 @@ def _fit_and_test(
         "best": {"step": evaluation.best_step, "score": evaluation.best_score, "monitor": cfg.monitor},
         "final": evaluation.latest,
         "steps": trainer.global_step,
-        "rows": parts.data.counts | {"sentences cut at encoder.max_length": truncated},
+        "rows": parts.data.counts | {"sentences_cut": truncated},
         "data": _digests(parts),
         "encoder": {"name": parts.encoder.name, **parts.encoder.digests},
         "device": _device(trainer),
@@ -349,6 +288,14 @@ def _fit_and_test(
         "peak_memory_mib": _peak_memory(),
         "figures": [path.name for path in run_figures(curves.read(), folder.figures, cfg.monitor)],
     }
+
+
+def _step_of(checkpoint: Path) -> int:
+    try:
+        return int(torch.load(checkpoint, map_location="cpu", weights_only=True)["global_step"])
+    except (OSError, RuntimeError, KeyError, EOFError, pickle.UnpicklingError) as error:
+        what = " ".join(str(error).split())[:200]
+        raise TrainingError(f"{checkpoint} is damaged ({what}): force=true starts this run anew") from error
 
 
 def _tell_truncation(parts: Parts) -> int:

@@ -19,6 +19,9 @@ RunTiny = Callable[..., RunFolder]
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 EXPERIMENTS = sorted(path.stem for path in (Path(__file__).resolve().parents[2] / "conf" / "experiment").glob("*.yaml"))
+# A busy machine may take minutes to load torch; pytest's own limit is made for tests that start no process.
+pytestmark = pytest.mark.timeout(900)
+
 SMALL = (
     "baselines=none",
     "encoder.layers=1",
@@ -44,7 +47,7 @@ def command(tmp_path: Path, repository: Path) -> Command:
         }
         environment.pop("LIGHTNING_CSE_DATA", None)
         line = [sys.executable, *python, "-m", "lightning_cse.train", *args]
-        return subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280)
+        return subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
 
     return start
 

@@ -12,9 +12,10 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
+from lightning_cse.config.check import resolve_automatic
 from lightning_cse.config.overrides import APPENDED, order_overrides
 from lightning_cse.config.validate import validate
-from lightning_cse.training import GIVEN, resolve_automatic
+from lightning_cse.training import GIVEN
 
 Compose = Callable[..., DictConfig]
 
@@ -187,7 +188,7 @@ def test_debug_wins_over_sweep_over_profile_over_experiment(compose: Compose) ->
     tiny, laptop = compose("+debug=tiny", CROSS), compose("+profile=laptop", CROSS)
     assert cfg.encoder == tiny.encoder
     assert (laptop.encoder.name, laptop.encoder.max_length) == ("minilm_l6", 96)
-    assert (laptop.data.batch_size, laptop.eval_every, laptop.trainer.precision) == (32, 6, "auto")
+    assert (laptop.data.batch_size, laptop.eval_every, laptop.trainer.precision) == (16, 7, "auto")
     assert (cfg.data.batch_size, cfg.eval_every, cfg.trainer.precision) == (8, 4, "32-true")
     assert (laptop.logger._target_, cfg.logger) == ("lightning_cse.loggers.WandbView", {})
     assert str(cfg.hydra.mode) == "RunMode.MULTIRUN"

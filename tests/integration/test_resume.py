@@ -153,6 +153,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory, run_tiny: RunTiny) -> Ca
 # In this process
 
 
+@pytest.mark.timeout(900)  # some thirty runs, for a machine that is busy
 def test_killed_at_every_moment(run_tiny: RunTiny, tmp_path: Path) -> None:
     seen: list[str] = []
     with killed_at(-1, seen):
@@ -414,6 +415,7 @@ runpy.run_module("lightning_cse.train", run_name="__main__", alter_sys=True)
 """
 
 
+@pytest.mark.timeout(1200)  # five processes, each of which loads torch
 def test_a_process_killed_in_every_way_ends_where_an_undisturbed_one_does(
     tmp_path: Path, repository: Path, reference: Callable[..., RunFolder]
 ) -> None:
@@ -427,7 +429,7 @@ def test_a_process_killed_in_every_way_ends_where_an_undisturbed_one_does(
 
     def command(*start: str) -> subprocess.CompletedProcess[str]:
         line = [sys.executable, *start, "+debug=tiny", *SMALL]
-        return subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280)
+        return subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
 
     def saved(name: str = "last.ckpt") -> int | None:
         found = list(tmp_path.rglob(name))

@@ -448,7 +448,7 @@ def test_sentences_that_are_too_long_are_counted_and_told_once(
     sentences = [sentence for role in data.roles for sentence in data.train.column(role)]
     long = sum(len(ids) > 20 - specials for ids in encoder.tokenizer(sentences))
     assert 0 < long < len(sentences)
-    assert folder.read()["rows"]["sentences cut at encoder.max_length"] == long
+    assert folder.read()["rows"]["sentences_cut"] == long
     told = [record.getMessage() for record in caplog.records if "longer" in record.getMessage()]
     assert told == [f"{long} of {len(sentences)} training sentences are longer than encoder.max_length=20 and are cut"]
 
@@ -543,4 +543,4 @@ def test_a_run_fills_the_cache_and_another_uses_it(
     monkeypatch.setattr("lightning_cse.data.token_cache._save", lambda *args: pytest.fail("it was not used"))
     again = run_tiny(tmp_path, *SMALL, cache)
     assert again.path == first.path
-    assert again.read()["rows"]["training rows"] == 20
+    assert again.read()["rows"]["training_rows"] == 20

@@ -84,7 +84,7 @@ class ContrastiveData(pl.LightningDataModule):
         read = read_corpus(corpus, train_split, self.data_dir)
         used = read if train_rows is None else _subset(read, train_rows)
         self.train = rows(used)
-        self.counts = {**used.counts, "used": len(used), "training rows": len(self.train)}
+        self.counts = {**used.counts, "used": len(used), "training_rows": len(self.train)}
         self.held_out = rows(read_corpus(corpus, held_out_split, self.data_dir)[:held_out_rows])
         self._tokens: dict[str, TokenisedSentences] = {}
         self._loader: BatchLoader | None = None

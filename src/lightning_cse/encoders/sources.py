@@ -11,7 +11,17 @@ from lightning_cse.errors import EncoderError
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 _VOCABULARY = ("tokenizer.json", "vocab.txt", "vocab.json")
-_TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")
+_TOKENIZER = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+)
 
 
 def find_encoder(source: str, package: str | None = None) -> Path:

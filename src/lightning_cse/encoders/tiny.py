@@ -41,7 +41,7 @@ def tiny_encoder(
         torch.manual_seed(seed)
         backbone = BertModel(config, add_pooling_layer=False)
     digests = {
-        "weights": hashlib.sha256(f"{config.to_json_string()} seed {seed}".encode()).hexdigest(),
+        "weights": hashlib.sha256(f"tiny BERT, width {width}, {layers} layers, seed {seed}".encode()).hexdigest(),
         "tokenizer": hashlib.sha256(vocabulary).hexdigest(),
     }
     return SentenceEncoder(

@@ -18,6 +18,7 @@ class EIS(INLITask, Task):
 
     name = "eis"
     needs = ("implicitness",)
+    metrics = ("accuracy",)
 
     def sentences(self, split: Split) -> list[str]:
         """Return the sentences of the split."""

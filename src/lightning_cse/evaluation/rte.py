@@ -52,7 +52,7 @@ class INLITask:
 
 
 class RTE(INLITask, Task):
-    r"""Two-way entailment: a pair is entailed iff its score is at least a threshold :math:`\gamma`.
+    r"""Two-way entailment: a pair is entailed iff its score is above a threshold :math:`\gamma`.
 
     Explicit and implied entailments are positive, neutral hypotheses and contradictions negative. :math:`\gamma` is
     tuned on dev (best accuracy over all dev pairs, midpoints between distinct scores) and used on test. Metrics:
@@ -64,6 +64,7 @@ class RTE(INLITask, Task):
 
     name = "rte"
     needs = ("entailment_score",)
+    metrics = (*(f"accuracy_{kind}" for kind in HYPOTHESES), "accuracy_all", "threshold")
 
     def sentences(self, split: Split) -> list[str]:
         """Return the sentences of the split, and those of dev, which the threshold is tuned on."""
@@ -75,12 +76,14 @@ class RTE(INLITask, Task):
         """Tune the threshold on dev, and count on the split what lies on the right side of it."""
         dev = self._scores(answers, embedded, self._dev)
         labels = [entailed for kind, (_, entailed) in HYPOTHESES.items() for _ in range(len(dev[kind]))]
-        threshold, _ = best_threshold(labels, [score for kind in HYPOTHESES for score in dev[kind].tolist()])
+        threshold, _ = best_threshold(
+            labels, [score for kind in HYPOTHESES for score in dev[kind].tolist()], strict=True
+        )
         scores = dev if split == "dev" else self._scores(answers, embedded, self._test)
         metrics: dict[str, float] = {}
         predictions: dict[str, list[object]] = {key: [] for key in ("row", "type", "label", "score", "prediction")}
         for kind, (_, entailed) in HYPOTHESES.items():
-            predicted = scores[kind] >= threshold
+            predicted = scores[kind] > threshold
             metrics[f"accuracy_{kind}"] = (predicted == entailed).double().mean().item()
             predictions["row"] += range(len(predicted))
             predictions["type"] += [kind] * len(predicted)

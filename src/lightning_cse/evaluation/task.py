@@ -55,11 +55,12 @@ class Embedded:
 class Task(ABC):
     """One evaluation of one protocol on a dev or a test split.
 
-    ``needs`` names the questions it asks; a method that does not answer them is told so by name.
+    ``needs`` names the questions it asks, ``metrics`` what it measures; a method that does not answer is told by name.
     """
 
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]]
+    metrics: ClassVar[tuple[str, ...]]
 
     @abstractmethod
     def sentences(self, split: Split) -> list[str]:

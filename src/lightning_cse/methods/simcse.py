@@ -20,7 +20,8 @@ class SimCSE(Method):
 
     A head, ``tanh(Wx + b)``, freshly initialised, sits on the pooled vector and is kept at test.
 
-    Source: Gao et al. 2021, section 4, and the authors' code (head, negatives of all rows).  Differs: nothing.
+    Source: Gao et al. 2021, section 4, and the authors' code (head, negatives of all rows).  Differs: the head
+    starts as torch's linear layers do; theirs starts at N(0, 0.02).
     """
 
     roles = ("anchor", "positive", "negative")

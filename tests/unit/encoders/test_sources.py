@@ -311,7 +311,7 @@ def ask(endpoint: str, cache: Path, *names: str) -> list[str]:
     unset = {"HF_HUB_CACHE", "HF_TOKEN", "HUGGINGFACE_HUB_CACHE"}
     environment = {key: value for key, value in os.environ.items() if key not in unset} | settings
     command = [sys.executable, "-c", PROGRAM, *names]
-    done = subprocess.run(command, env=environment, cwd=cache, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environment, cwd=cache, capture_output=True, text=True, timeout=140)
     assert done.returncode == 0, done.stderr
     answers: list[str] = json.loads(done.stdout)
     return answers
