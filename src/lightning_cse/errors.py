@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class LightningCSEError(Exception):
@@ -40,7 +40,11 @@ class EncoderError(LightningCSEError):
 
 
 class TrainingError(LightningCSEError):
-    """Training had to stop; what was computed until then is kept."""
+    """Training had to stop; what was computed until then is kept. ``rows`` are the training rows at fault, if any."""
+
+    def __init__(self, message: str, rows: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.rows = list(rows)
 
 
 class TaskError(LightningCSEError):

@@ -41,7 +41,7 @@ from lightning_cse.config.check import check, resolve_automatic
 from lightning_cse.data import ContrastiveData
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import ConfigError, TrainingError, did_you_mean
-from lightning_cse.evaluation import Task, TaskResult, run_tasks
+from lightning_cse.evaluation import Split, Task, TaskResult, run_tasks
 from lightning_cse.loggers import CurvesLogger, WandbView
 from lightning_cse.methods import Method
 from lightning_cse.reproduction.figures import run_figures
@@ -258,7 +258,7 @@ def _fit_and_test(
     with warnings.catch_warnings():
         # Of Lightning 2.6 itself, with torch 2.13: nothing a user could mend.
         warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
-        trainer.fit(parts.method, parts.data, ckpt_path=last, weights_only=True)
+        _fit(trainer, parts, last)
     if trainer.global_step == 0:
         raise TrainingError("not one training step was made: look at trainer.limit_train_batches and trainer.max_time")
     if not checkpoints.best.is_file():
@@ -273,7 +273,7 @@ def _fit_and_test(
         "best": {"step": evaluation.best_step, "score": evaluation.best_score, "monitor": cfg.monitor},
         "final": evaluation.latest,
         "steps": trainer.global_step,
-        "rows": parts.data.counts | {"sentences_cut": truncated},
+        "rows": parts.data.counts | truncated,
         "data": _digests(parts),
         "encoder": {"name": parts.encoder.name, **parts.encoder.digests},
         "device": _device(trainer),
@@ -298,14 +298,34 @@ def _step_of(checkpoint: Path) -> int:
         raise TrainingError(f"{checkpoint} is damaged ({what}): force=true starts this run anew") from error
 
 
-def _tell_truncation(parts: Parts) -> int:
-    specials = max(len(template) for template in parts.method.templates)
-    cut = parts.data.longer_than(parts.encoder.max_length - specials)
-    if cut:
+def _fit(trainer: pl.Trainer, parts: Parts, last: Path | None) -> None:
+    try:
+        trainer.fit(parts.method, parts.data, ckpt_path=last, weights_only=True)
+    except TrainingError as error:
+        if not error.rows:
+            raise
+        places = ", ".join(parts.data.train.where(row) for row in error.rows[:3])
+        raise TrainingError(f"{error} (the first: {places})", error.rows) from error
+
+
+def _tell_truncation(parts: Parts) -> dict[str, int]:
+    """Count the sentences that ``encoder.max_length`` cuts, in training and in evaluation, and say so once."""
+    longest = parts.encoder.max_length - max(len(template) for template in parts.method.templates)
+    splits: tuple[Split, ...] = ("dev", "test")
+    evaluated = {s for task in parts.tasks.values() for split in splits for s in task.sentences(split)}
+    evaluated.update(parts.diagnostics.sentences())
+    cut = {
+        "sentences_cut": parts.data.longer_than(longest),
+        "evaluation_sentences_cut": sum(len(ids) > longest for ids in parts.encoder.tokenizer(sorted(evaluated))),
+    }
+    if any(cut.values()):
         log.warning(
-            "%d of %d training sentences are longer than encoder.max_length=%d and are cut",
-            cut,
+            "%d of %d training sentences and %d of %d evaluation sentences are longer than encoder.max_length=%d "
+            "and are cut",
+            cut["sentences_cut"],
             parts.data.sentences,
+            cut["evaluation_sentences_cut"],
+            len(evaluated),
             parts.encoder.max_length,
         )
     return cut

@@ -2,6 +2,6 @@
 
 from lightning_cse.evaluation.eis import EIS
 from lightning_cse.evaluation.rte import RTE
-from lightning_cse.evaluation.task import Answers, Embedded, Task, TaskResult, run_tasks
+from lightning_cse.evaluation.task import Answers, Embedded, Split, Task, TaskResult, run_tasks
 
-__all__ = ["EIS", "RTE", "Answers", "Embedded", "Task", "TaskResult", "run_tasks"]
+__all__ = ["EIS", "RTE", "Answers", "Embedded", "Split", "Task", "TaskResult", "run_tasks"]

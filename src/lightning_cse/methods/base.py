@@ -143,7 +143,8 @@ class Method(pl.LightningModule, ABC):
     def _not_finite(self, what: str, rows: list[int]) -> TrainingError:
         return TrainingError(
             f"{what}; training rows {rows}. The last checkpoint is kept: lower method.optimizer.lr, use "
-            "trainer.precision=32-true, or look at these rows, and start the same command again"
+            "trainer.precision=32-true, or look at these rows",
+            rows,
         )
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
