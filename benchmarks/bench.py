@@ -40,7 +40,7 @@ from rich.console import Console
 from rich.table import Table
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-from torch.autograd.profiler import profile
+from torch.profiler import ProfilerActivity, profile
 
 from lightning_cse.config.overrides import order_overrides
 from lightning_cse.config.paths import conf_dir
@@ -169,7 +169,7 @@ def dual_config(experiment: str) -> Callable[[str, int], DictConfig]:
 def train_theirs(data: ContrastiveData, cfg: DictConfig, precision: str) -> tuple[float, SentenceTransformer]:
     """Train one epoch of the same rows through sentence-transformers; return seconds a step, and the model."""
     model = SentenceTransformer(str(find_encoder(cfg.encoder.source, cfg.encoder.package)), device="cpu")
-    model.model_card_data.generate_widget_examples = False
+    model.model_card_data.widget = [{"text": ""}]  # else it makes examples, with a progress bar
     model.max_seq_length = cfg.encoder.max_length
     clock = HuggingFaceClock()
     with tempfile.TemporaryDirectory() as folder:
@@ -245,17 +245,17 @@ class Profile(pl.Callback):
 
     def __init__(self, step: int) -> None:
         self.step = step
-        self.profile = profile(use_kineto=False)
+        self.profile = profile(activities=[ProfilerActivity.CPU])
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, index: int) -> None:
         """Start at the chosen step."""
         if index == self.step:
-            self.profile.__enter__()
+            self.profile.start()
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, outputs: Any, batch: Any, index: int) -> None:
         """Stop behind it."""
         if index == self.step:
-            self.profile.__exit__(None, None, None)
+            self.profile.stop()
 
 
 INSIDE = {
@@ -294,7 +294,7 @@ def kind_of(event: Any) -> str:
 def shares(profiled: profile) -> dict[str, float]:
     """The share of each kind of work in a profiled step, the largest first."""
     times: Counter[str] = Counter()
-    for event in profiled.function_events:
+    for event in profiled.events():
         times[kind_of(event)] += event.self_cpu_time_total
     total = sum(times.values())
     return {kind: time / total for kind, time in sorted(times.items(), key=lambda item: item[0] == "rest" or -item[1])}
@@ -339,7 +339,7 @@ def bench(precision: str, steps: int, repetitions: int, out: Console) -> dict[st
         for _ in range(repetitions):
             seconds, method, data = train_ours(cfg)
             speed.values.append(2 * len(data.roles) * BATCH / seconds)
-        table.add_row(f"training DualCSE {architecture}, sequences", str(speed))
+        table.add_row(f"DualCSE {architecture} (sequences)", str(speed))
         result[f"dualcse {architecture}"] = speed.values
     out.print(table)
     ratio = both["training ratio"].median
@@ -393,7 +393,7 @@ def main() -> None:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     datasets.disable_progress_bars()
-    out = Console(width=max(100, Console().width), highlight=False)
+    out = Console(width=max(120, Console().width), highlight=False)
     corpus = "INLI" if os.environ.get("LIGHTNING_CSE_DATA") else "the sample corpus"
     about = machine()
     out.print(f"MiniLM on {corpus}, batches of {BATCH} triplets, {given.steps} steps a repetition, CPU")

@@ -33,7 +33,7 @@ def main(part: str, folders: Sequence[Path]) -> None:
         (there / name).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     records = read_records(sorted(there.glob("*.json")))
     machines = {f"{r['environment']['machine']['cpu']}, {r['environment']['threads']} thread(s) a run" for r in records}
-    commits = {str(record["environment"]["commit"]) for record in records}
+    commits = {_short(str(record["environment"]["commit"])) for record in records}
     minutes = sum(sum(record["seconds"].values()) for record in records) / 60
     text = f"""\
 <!-- Written by scripts/collect_dualcse.py from the records beside it; do not edit. -->
@@ -48,6 +48,12 @@ Device: {"; ".join(sorted({r["device"] for r in records}))} ({"; ".join(sorted(m
         published = markdown(published_rows(HERE / "published.csv"), title="published (DualCSE, Tables 7 and 8)")
         text += f"\n{published}\n"
     (there / "results.md").write_text(text, encoding="utf-8")
+
+
+def _short(commit: str) -> str:
+    """Shorten the hash, never the mark of a dirty tree."""
+    digits, dash, mark = commit.partition("-")
+    return digits[:10] + dash + mark
 
 
 if __name__ == "__main__":

@@ -96,6 +96,8 @@ class WandbView(Logger):
         group: The name, or ``name/sweep``.
         settings: The resolved config as plain containers. Values under keys that look like secrets are left out.
         folder: The run folder.
+        resume: Whether the run goes on from a checkpoint; else what W&B has of the same id is begun anew. Steps
+            between the checkpoint and the kill are sent twice.
 
     Example:
         >>> view = WandbView(identity="0123456789", name="dualcse_cross", seed=0, group="dualcse_cross", settings={},
@@ -119,8 +121,10 @@ class WandbView(Logger):
         group: str,
         settings: Mapping[str, Any],
         folder: Path,
+        resume: bool = True,
     ) -> None:
         super().__init__()
+        self._resume = resume
         self._project = project
         self._entity = entity
         self._offline = offline
@@ -217,7 +221,7 @@ class WandbView(Logger):
             config=self._config,
             dir=str(self._folder),
             mode=mode,
-            resume="allow",
+            resume="allow" if self._resume else None,  # None: a run of this id that W&B knows is begun anew
             settings=wandb.Settings(
                 # Not the process's global run: runs of a multirun never meet.
                 reinit="create_new",

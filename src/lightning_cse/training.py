@@ -111,7 +111,7 @@ def train(cfg: DictConfig) -> records.RunFolder:
         cfg.trainer.precision,
         folder.path,
     )
-    loggers = _loggers(cfg, folder, identity)
+    loggers = _loggers(cfg, folder, identity, resume=resume)
     status = "failed"
     try:
         record = _fit_and_test(cfg, parts, folder, loggers, resume=resume)
@@ -140,7 +140,7 @@ TERMINATED = 128 + signal.SIGTERM
 GIVEN = {
     "method": {"encoder"},
     "data": {"tokenize", "seed"},
-    "logger": {"identity", "name", "seed", "group", "settings", "folder"},
+    "logger": {"identity", "name", "seed", "group", "settings", "folder", "resume"},
 }
 """Arguments that are not in the config but added where a node is built, by the node's key."""
 
@@ -202,7 +202,7 @@ def _plain(cfg: DictConfig) -> dict[str, Any]:
     return plain
 
 
-def _loggers(cfg: DictConfig, folder: records.RunFolder, identity: str) -> list[Logger]:
+def _loggers(cfg: DictConfig, folder: records.RunFolder, identity: str, *, resume: bool) -> list[Logger]:
     loggers: list[Logger] = [CurvesLogger(records.Curves(folder.curves))]
     if cfg.logger:
         # Completed outside Hydra, which would build everything that the settings describe.
@@ -215,6 +215,7 @@ def _loggers(cfg: DictConfig, folder: records.RunFolder, identity: str) -> list[
                 group=_group(cfg),
                 settings=_plain(cfg),
                 folder=folder.path,
+                resume=resume,
             )
         )
     return loggers
@@ -294,7 +295,7 @@ def _step_of(checkpoint: Path) -> int:
     try:
         return int(torch.load(checkpoint, map_location="cpu", weights_only=True)["global_step"])
     except (OSError, RuntimeError, KeyError, EOFError, pickle.UnpicklingError) as error:
-        what = " ".join(str(error).split())[:200]
+        what = " ".join(str(error).split())[:200] or type(error).__name__
         raise TrainingError(f"{checkpoint} is damaged ({what}): force=true starts this run anew") from error
 
 

@@ -309,6 +309,16 @@ def test_a_terminated_run_says_so_and_goes_on(
     same(run_tiny(tmp_path, *SMALL), reference())
 
 
+@pytest.mark.parametrize("content", [b"", b"no checkpoint", None])
+def test_a_damaged_checkpoint_is_told(content: bytes | None, run_tiny: RunTiny, tmp_path: Path) -> None:
+    kill(run_tiny, tmp_path, 3, moments=((DualCSE, "training_step"),))
+    (last,) = tmp_path.rglob("last.ckpt")
+    last.write_bytes(last.read_bytes()[: last.stat().st_size // 2] if content is None else content)
+    with pytest.raises(TrainingError, match=r"last\.ckpt is damaged \(.+\): force=true starts this run anew"):
+        run_tiny(tmp_path, *SMALL)
+    assert run_tiny(tmp_path, *SMALL, "force=true").state == "finished"
+
+
 # A full disk
 
 

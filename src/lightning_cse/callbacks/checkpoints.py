@@ -74,7 +74,11 @@ class BestAndLast(Checkpoint):
             temporary.unlink(missing_ok=True)
             free = shutil.disk_usage(self.folder if self.folder.exists() else self.folder.parent).free
             full = getattr(error, "errno", None) == errno.ENOSPC or free < 2**26
-            reason = f"the disk is full ({free / 2**20:.0f} MiB free)" if full else str(error).splitlines()[0]
+            reason = (
+                f"the disk is full ({free / 2**20:.0f} MiB free)"
+                if full
+                else (str(error) or type(error).__name__).splitlines()[0]
+            )
             raise TrainingError(
                 f"{path} could not be written: {reason}. The checkpoint before it is kept; "
                 "make room and start the same command again"

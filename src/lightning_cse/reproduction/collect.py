@@ -26,6 +26,7 @@ class Row:
     """A line of the table: the same metric of several seeds, in percent."""
 
     label: str
+    seeds: int | None = None  # None: not known, or the same for all
     values: dict[str, list[float]] = field(default_factory=dict)
     note: str = ""
 
@@ -53,6 +54,7 @@ def measured_rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
             f"{record['encoder']['name']}, {options['trainer']['max_epochs']} epochs, batch "
             f"{options['data']['batch_size']}, lr {options['method']['optimizer']['lr']:g}, {record['precision']}"
         )
+        point.seeds = (point.seeds or 0) + 1
         _add(point, record["metrics"])
     for record in records:
         for name, metrics in record["baselines"].items():
@@ -76,8 +78,7 @@ def markdown(rows: Sequence[Row], *, title: str) -> str:
     head = f"| {title} | seeds | {' | '.join(COLUMNS)} | settings |"
     rule = f"|---|{'---:|' * (len(COLUMNS) + 1)}---|"
     lines = [
-        f"| {row.label} | {max((len(v) for v in row.values.values()), default=0)} | "
-        f"{' | '.join(row.cell(column) for column in COLUMNS)} | {row.note} |"
+        f"| {row.label} | {row.seeds or ''} | {' | '.join(row.cell(column) for column in COLUMNS)} | {row.note} |"
         for row in rows
     ]
     return "\n".join([head, rule, *lines])
