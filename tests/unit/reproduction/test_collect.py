@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lightning_cse.reproduction.collect import COLUMNS, markdown, measured_rows, published_rows
+from lightning_cse.reproduction.collect import COLUMNS, markdown, measured_rows, published_rows, read_records
+
+ROOT = Path(__file__).parents[3]
 
 
 def record(seed: int, score: float) -> dict:
@@ -41,7 +43,7 @@ def test_the_markdown_has_a_line_a_row_and_a_cell_a_column() -> None:
 
 
 def test_the_published_numbers_are_the_papers() -> None:
-    path = Path(__file__).parents[3] / "experiments" / "dualcse" / "published.csv"
+    path = ROOT / "experiments" / "dualcse" / "published.csv"
     rows = {row.label: row for row in published_rows(path)}
     assert rows["DualCSE-Cross (INLI), roberta-base"].cell("RTE all") == "80.18"
     assert rows["DualCSE-Bi (INLI), roberta-base"].cell("EIS") == "100.00"
@@ -49,3 +51,19 @@ def test_the_published_numbers_are_the_papers() -> None:
         parts = [row.values[c][0] for c in ("explicit", "implied", "neutral", "contradiction") if c in row.values]
         if parts:
             assert sum(parts) / 4 == pytest.approx(row.values["RTE all"][0], abs=0.011), row.label
+
+
+@pytest.mark.parametrize("part", ["inli", "sample"])
+def test_the_committed_tables_are_those_of_the_records(part: str) -> None:
+    folder = ROOT / "experiments" / "dualcse" / part
+    records = read_records(sorted(folder.glob("*.json")))
+    assert records
+    assert not [record["identity"] for record in records if str(record["environment"]["commit"]).endswith("-dirty")]
+    table = markdown(measured_rows(records), title="measured here")
+    assert table in (folder / "results.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_shows_the_table_of_the_records() -> None:
+    folder = ROOT / "experiments" / "dualcse" / "inli"
+    table = markdown(measured_rows(read_records(sorted(folder.glob("*.json")))), title="measured here")
+    assert table in (ROOT / "README.md").read_text(encoding="utf-8")
