@@ -402,6 +402,7 @@ DIES = """
 import os, runpy, signal, sys
 
 how, at = sys.argv.pop(1), int(sys.argv.pop(1))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
 
 def half_written(event, args):  # the file is cut to half, as a kill in the middle of writing would leave it
     if event == "os.rename" and str(args[1]).endswith("last.ckpt"):
