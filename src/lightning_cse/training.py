@@ -74,7 +74,7 @@ def train(cfg: DictConfig) -> records.RunFolder:
     """Train the method that a config describes, unless its record is there, and return the run's folder.
 
     A folder with a record is finished and left as it is (``force=true`` starts anew); one with a last checkpoint and no
-    record is resumed, to the same numbers as a run that was never stopped; a failed one is done again.
+    record, interrupted or failed, is resumed, to the same numbers as a run that was never stopped.
 
     Raises:
         LightningCSEError: for whatever is the user's to mend; once the run has a folder, its ``failed.json`` tells the

@@ -70,6 +70,11 @@ class Method(pl.LightningModule, ABC):
     def templates(self) -> tuple[Template, ...]:
         """What is put around a sentence, for each time it is encoded."""
 
+    @property
+    def tokens_at_once(self) -> int | None:
+        """The most padded tokens through the encoder at once; no bound while gradients are kept."""
+        return None if torch.is_grad_enabled() else EVALUATION_TOKENS
+
     # The questions of evaluation ------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lightning_cse.embeddings import DualEmbedding
 from lightning_cse.encoders import SentenceEncoder, Template
-from lightning_cse.methods.base import EVALUATION_TOKENS, MakeOptimizer, Method
+from lightning_cse.methods.base import MakeOptimizer, Method
 from lightning_cse.methods.schedules import Schedule
 from lightning_cse.similarity import cosine
 from lightning_cse.tokens import Tokens
@@ -51,7 +51,7 @@ class DualCSE(Method):
 
     def encode(self, *roles: Tokens) -> list[DualEmbedding]:
         """Embed every role's sentences: r and u in one pass (cross), or one pass an encoder (bi)."""
-        most = None if torch.is_grad_enabled() else EVALUATION_TOKENS
+        most = self.tokens_at_once
         explicit = [(tokens, self.explicit_template) for tokens in roles]
         implicit = [(tokens, self.implicit_template) for tokens in roles]
         if self.implicit_encoder is None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder, Template
-from lightning_cse.methods.base import EVALUATION_TOKENS, MakeOptimizer, Method
+from lightning_cse.methods.base import MakeOptimizer, Method
 from lightning_cse.methods.schedules import Schedule
 from lightning_cse.similarity import cosine
 from lightning_cse.tokens import Tokens
@@ -41,8 +41,7 @@ class SimCSE(Method):
 
     def encode(self, *roles: Tokens) -> list[PointEmbedding]:
         """Embed every role's sentences in one pass."""
-        most = None if torch.is_grad_enabled() else EVALUATION_TOKENS
-        vectors = self.encoder([(tokens, self.template) for tokens in roles], most=most)
+        vectors = self.encoder([(tokens, self.template) for tokens in roles], most=self.tokens_at_once)
         # In float32 also under autocast: a vector rounded to bfloat16 makes ties between scores.
         with torch.autocast(self.device.type, enabled=False):
             return [PointEmbedding(self.head(vector)) for vector in vectors]
