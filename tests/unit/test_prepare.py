@@ -157,7 +157,7 @@ def test_a_wrong_digest_shows_both_and_keeps_nothing(
     message = refused(capsys, "inli", "--data-dir", str(tmp_path))
     assert f"{mirror.url}/inli/train.csv: not the official file (26 bytes, and it is an HTML page)" in message
     assert hashlib.sha256(body).hexdigest() in message
-    assert CORPORA["inli"].file("train").sha256 in message
+    assert CORPORA["inli"].split_files("train")[0].sha256 in message
     assert there(tmp_path) == set()
     assert mirror.asked == ["/inli/train.csv"]
 

@@ -37,29 +37,34 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> Rows:
     """Read one split of a corpus.
 
     Args:
-        name: Name of the corpus: ``inli`` (columns ``dataset``, ``premise``, ``implied_entailment``,
-            ``explicit_entailment``, ``neutral``, ``contradiction``) or ``stsb`` (``sentence1``, ``sentence2`` and
-            ``score``, a float from 0 to 5).
-        split: ``train``, ``val`` (INLI; ``dev`` means the same), ``dev`` (STS-B) or ``test``.
+        name: Name of the corpus, one of `corpora.CORPORA`. Columns by kind of corpus: ``premise``, ``hypothesis`` and
+            ``label`` (``entailment``, ``neutral``, ``contradiction``, or ``-`` where annotators did not agree) for
+            sentence pairs of NLI; ``premise`` and its hypotheses by role for INLI and ready-made triplets;
+            ``sentence1``, ``sentence2``, ``score`` for STS; ``sentence`` for plain text.
+        split: One of the corpus's splits, as ``python -m lightning_cse.prepare`` lists them.
         data_dir: The folder that holds the official files; each is looked for plain and with ``.gz``. Only where
             there is neither is the Hugging Face hub asked, if it has the corpus and is not switched off.
 
     Returns:
-        All rows of the file, in its order; outer white space of sentences is removed, nothing else is changed.
+        All rows of the split, in the file's order; outer white space of sentences is removed, nothing else is changed.
 
     Raises:
-        DataError: If the corpus, the split or the file is not there, or at the first bad row, with file and line.
+        DataError: If the corpus, the split or a file is not there, or at the first bad row, with file and line.
     """
     corpus = get_corpus(name)
-    file = corpus.file(split)
+    files = corpus.split_files(split)
     folder = Path(data_dir).expanduser().absolute()
-    path = find_file(folder, file)
-    if path is not None:
-        return read_file(corpus, file, path)
-    try:
-        return _parse(corpus, file, *fetch_hub(corpus, file))
-    except HubError as error:
-        raise DataError(_missing(corpus, file, folder, str(error))) from None
+    parts = []
+    for file in files:
+        path = find_file(folder, file)
+        if path is not None:
+            parts.append(read_file(corpus, file, path))
+            continue
+        try:
+            parts.append(_parse(corpus, file, *fetch_hub(corpus, file)))
+        except HubError as error:
+            raise DataError(_missing(corpus, file, folder, str(error))) from None
+    return parts[0] if len(parts) == 1 else _side_by_side(parts)
 
 
 def find_file(folder: Path, file: CorpusFile) -> Path | None:
@@ -153,9 +158,26 @@ def _parse(corpus: Corpus, file: CorpusFile, data: bytes, path: str) -> Rows:
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise DataError(f"{path}:{line}: a zero byte; save the file as UTF-8 text")
-    columns, lines = corpus.parse(text, path)
+    columns, lines, dropped = (file.parse or corpus.parse)(text, path)
+    counts = {"read": len(lines) + sum(dropped.values())} | {f"dropped: {why}": n for why, n in dropped.items()}
     source = SourceFile(file.path, path, hashlib.sha256(data).hexdigest())
-    return Rows(columns, files=[source], origins=[(0, line) for line in lines])
+    rows = Rows(columns, files=[source], origins=[(0, line) for line in lines], counts=counts)
+    if file.only is None:
+        return rows
+    column, value = file.only
+    chosen = rows.select(row for row, found in enumerate(rows.column(column)) if found == value)
+    if not chosen:
+        raise DataError(f"{path}: no row of the split {file.split!r}: none has {column} = {value}")
+    return chosen.recounted()
+
+
+def _side_by_side(parts: list[Rows]) -> Rows:
+    """Return the rows of several files that hold one row a line each, as one."""
+    lengths = {part.files[0].path: len(part) for part in parts}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{path}: {length} rows" for path, length in lengths.items())
+        raise DataError(f"files that belong together differ in length: {told}")
+    return parts[0].beside(*parts[1:])
 
 
 def _missing(corpus: Corpus, file: CorpusFile, folder: Path, hub: str) -> str:

@@ -119,6 +119,52 @@ class Rows(Sequence[Row]):
         origins = self._origins if self.files else None
         return Rows(columns, files=self.files, origins=origins, counts=self.counts)
 
+    def recounted(self) -> Rows:
+        """Return the same rows with an account that starts here: those there are were read, none was dropped."""
+        return Rows(self._columns, files=self.files, origins=self._origins if self.files else None)
+
+    def beside(self, *others: Rows) -> Rows:
+        """Return these rows with the columns of others at their side; row i is line by line the i-th of each.
+
+        Raises:
+            ValueError: If the others have another number of rows.
+        """
+        columns = dict(self._columns)
+        for other in others:
+            columns |= other._columns
+        files = [*self.files, *(file for other in others for file in other.files)]
+        return Rows(columns, files=files, origins=self._origins if self.files else None, counts=self.counts)
+
+    @classmethod
+    def cat(cls, parts: Sequence[Rows]) -> Rows:
+        """Return the rows of several tables one after the other, with the columns that all of them have.
+
+        Files read twice count once; the account is the sum of theirs.
+
+        Raises:
+            ValueError: If there are no parts.
+        """
+        if not parts:
+            raise ValueError("need at least one table of rows")
+        names = [name for name in parts[0].names if all(name in part.names for part in parts)]
+        files = tuple(dict.fromkeys(file for part in parts for file in part.files))
+        places = [[files.index(file) for file in part.files] for part in parts]
+        origins = [
+            (place[file], line)
+            for part, place in zip(parts, places, strict=True)
+            for file, line in (part._origins if part.files else ())
+        ]
+        counts: dict[str, int] = {}
+        for part in parts:
+            for key, count in part.counts.items():
+                counts[key] = counts.get(key, 0) + count
+        return Rows(
+            {name: [value for part in parts for value in part._columns[name]] for name in names},
+            files=files,
+            origins=origins if files else None,
+            counts=counts,
+        )
+
     def __len__(self) -> int:
         return self._length
 

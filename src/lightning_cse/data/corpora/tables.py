@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lightning_cse.data.corpora.spec import Table
 from lightning_cse.errors import DataError, did_you_mean
@@ -55,6 +55,35 @@ def parse_csv(text: str, path: str, *, sentences: Sequence[str], others: Sequenc
     if not lines:
         raise DataError(f"{path}: {'a header but no rows' if header else 'no header and no rows'}")
     return Table(dict(columns), lines)
+
+
+def parse_tsv(text: str, path: str, *, sentences: Mapping[str, str], others: Mapping[str, str]) -> Table:
+    """Parse tab-separated text with a header and no quoting; columns that are not asked for are left out.
+
+    Args:
+        text: The whole file; lines may end in CRLF.
+        path: The file's path, for errors.
+        sentences: Columns that must hold a sentence in every row, and what to call them. Outer white space is removed.
+        others: Columns that may be empty, and what to call them.
+
+    Raises:
+        DataError: At the first fault, with file and line.
+    """
+    wanted = {**sentences, **others}
+    header, *rows = [line.removesuffix("\r").split("\t") for line in text.rstrip("\r\n").split("\n")]
+    _checked_header(header, list(wanted), f"{path}:1")
+    if not rows:
+        raise DataError(f"{path}: a header but no rows")
+    place = {name: header.index(name) for name in wanted}
+    columns: dict[str, list[str]] = {ours: [] for ours in wanted.values()}
+    for line, cells in enumerate(rows, start=2):
+        if len(cells) != len(header):
+            raise DataError(f"{path}:{line}: {len(cells)} cells between tabs, the header has {len(header)} columns")
+        for name, ours in others.items():
+            columns[ours].append(cells[place[name]])
+        for name, ours in sentences.items():
+            columns[ours].append(checked_sentence(cells[place[name]], name, f"{path}:{line}"))
+    return Table(dict(columns), list(range(2, len(rows) + 2)))
 
 
 def checked_sentence(cell: object, name: str, where: str) -> str:
