@@ -43,8 +43,11 @@ RunState = Literal["new", "interrupted", "failed", "finished"]
 _LOG = logging.getLogger(__name__)
 
 # What the top of the config holds and the result does not depend on.
-# Baselines are evaluated beside a run and decide nothing of it.
-_TOP_SWITCHES: Final = frozenset({"seed", "paths", "logger", "force", "hydra", "recipe", "baselines"})
+# Baselines are evaluated beside a run and decide nothing of it; corpora and limits decide through data and suite, which
+# read them.
+_TOP_SWITCHES: Final = frozenset(
+    {"seed", "paths", "logger", "force", "hydra", "recipe", "baselines", "corpora", "limits"}
+)
 # Places: the same files elsewhere are the same files, and their digests are part of the identity.
 _PLACES: Final = frozenset({"data_dir", "cache_dir", "runs_dir"})
 _TRAINER_SWITCHES: Final = frozenset(

@@ -149,23 +149,30 @@ def build(cfg: DictConfig) -> Parts:
     """Build encoder, data, tasks, diagnostics and method of a config."""
     encoder: SentenceEncoder = _built(cfg.encoder)
     data: ContrastiveData = _built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
-    tasks: dict[str, Task] = {name: _built(task) for name, task in cfg.suite.items()}
+    tasks = _tasks(cfg.suite)
     method: Method = _built(cfg.method, encoder=encoder)
-    if set(method.roles) != set(data.roles):
-        raise ConfigError(
-            [f"data: {cfg.method._target_} trains on the roles {method.roles}, but the data has {data.roles}"]
-        )
+    data.use(method.roles)
     _check_monitor(cfg.monitor, tasks, method)
     diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
     return Parts(encoder, data, tasks, diagnostics, method)
 
 
+def _tasks(suite: DictConfig) -> dict[str, Task]:
+    """Build the tasks of a suite, each by the name its metrics go by."""
+    tasks: dict[str, Task] = {}
+    for name, node in suite.items():
+        task: Task = _built(node)
+        tasks[str(name) + task.suffix] = task
+    return tasks
+
+
 def _check_monitor(monitor: str, tasks: Mapping[str, Task], method: Method) -> None:
     suiting = {name: task for name, task in tasks.items() if task.suits(method)}
     for name in sorted(tasks.keys() - suiting.keys()):
-        needs = ", ".join(tasks[name].needs)
+        needs = " and ".join(tasks[name].needs)
         log.info("the task %s is left out: it needs %s, which %s does not give", name, needs, type(method).__name__)
-    known = [f"val/{name}/{metric}" for name, task in suiting.items() for metric in task.metrics]
+    watched = {name: task for name, task in suiting.items() if "dev" in task.splits}
+    known = [f"val/{name}/{metric}" for name, task in watched.items() for metric in task.metrics]
     if monitor not in known:
         raise ConfigError(
             [f"monitor: {monitor!r} is no dev score{did_you_mean(monitor, known)} (there are: {', '.join(known)})"]
@@ -236,7 +243,12 @@ def _fit_and_test(
     parts.data.setup()
     truncated = _tell_truncation(parts)
     evaluation = Evaluation(
-        parts.tasks, parts.diagnostics, every=cfg.eval_every, monitor=cfg.monitor, dropout=cfg.diag.dropout
+        parts.tasks,
+        parts.diagnostics,
+        every=cfg.eval_every,
+        least=cfg.least_evaluations,
+        monitor=cfg.monitor,
+        dropout=cfg.diag.dropout,
     )
     steps = StepLog()
     checkpoints = BestAndLast(folder.checkpoints, evaluation)
@@ -285,7 +297,8 @@ def _fit_and_test(
             "evaluation": evaluation.seconds,
             "test": time.perf_counter() - start,
         },
-        "sentences_per_second": steps.rows * len(parts.data.roles) / max(steps.seconds, 1e-9),
+        "evaluation_share": evaluation.seconds / max(evaluation.seconds + steps.seconds, 1e-9),
+        "sentences_per_second": steps.rows * len(parts.method.roles) / max(steps.seconds, 1e-9),
         "peak_memory_mib": _peak_memory(),
         "figures": [path.name for path in run_figures(curves.read(), folder.figures, cfg.monitor)],
     }

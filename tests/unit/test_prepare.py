@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import hashlib
+import io
 import os
 import socket
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,8 +21,8 @@ from typing import Any
 import pytest
 
 from lightning_cse import prepare
-from lightning_cse.data.corpora import CORPORA
-from lightning_cse.data.readers import read_corpus, sample_dir
+from lightning_cse.data.corpora import CORPORA, Corpus
+from lightning_cse.data.readers import find_file, read_corpus, sample_dir
 
 REAL_DATA = os.environ.get("LIGHTNING_CSE_DATA", "")  # read before the tests unset it
 SPLITS = ("train", "val", "test")
@@ -279,9 +281,34 @@ def test_without_a_name_the_corpora_are_listed(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "INLI/val.csv.gz").write_bytes(b"")
     assert prepare.main(["--data-dir", str(tmp_path)]) == 0
     output = capsys.readouterr().out
-    assert f"val: {tmp_path}/INLI/val.csv.gz is there" in output
-    assert f"train: {tmp_path}/INLI/train.csv is missing" in output
-    assert f"dev: {tmp_path}/STS/STSBenchmark/sts-dev.csv is missing" in output
+    assert f"data directory: {tmp_path} " in output
+    assert "  val       1000 rows  is there    INLI/val.csv.gz\n" in output
+    assert "  train     8000 rows  is missing  INLI/train.csv\n" in output
+    assert "  dev       1500 rows  is missing  STS/STSBenchmark/sts-dev.csv\n" in output
+
+
+def test_a_split_of_several_files_is_one_line_of_the_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "SNLI/senteval").mkdir(parents=True)
+    for name in ("s1.dev", "s2.dev.gz", "labels.dev", "s2.test"):
+        (tmp_path / "SNLI/senteval" / name).write_bytes(b"")
+    assert prepare.main(["--data-dir", str(tmp_path)]) == 0
+    output = capsys.readouterr().out
+    assert "  dev      9842 rows  is there    SNLI/senteval/{s1.dev,s2.dev.gz,labels.dev}\n" in output
+    assert (
+        "  test     9824 rows  is in part  SNLI/senteval/{s1.test,s2.test,labels.test}, "
+        "SNLI/senteval/{s1.test,labels.test} is missing\n"
+    ) in output
+
+
+def test_every_corpus_has_its_place_in_the_list_and_no_line_is_long(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert prepare.main(["--data-dir", str(tmp_path)]) == 0
+    output = capsys.readouterr().out
+    for corpus in CORPORA.values():
+        assert output.count(f"\n\n{corpus.name}: {corpus.title}\n") == 1
+    assert output.count("\n  ") == sum(2 + len(corpus.splits) for corpus in CORPORA.values())
+    assert max(map(len, output.splitlines()[1:])) <= 160
 
 
 def test_an_unknown_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -329,11 +356,229 @@ def test_as_a_command_without_traceback_and_without_torch(tmp_path: Path) -> Non
     command = [sys.executable, "-m", "lightning_cse.prepare", "inly", "--data-dir", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "error: unknown corpus 'inly' - did you mean 'inli'?; known: inli, stsb\n"
+    assert done.stderr == f"error: unknown corpus 'inly' - did you mean 'inli'?; known: {', '.join(CORPORA)}\n"
     code = "import sys, lightning_cse.prepare; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+# Zip archives
+
+
+MEMBERS = {
+    f"snli_1.0/snli_1.0_{split}.jsonl": (sample_dir() / f"SNLI/snli_1.0/snli_1.0_{split}.jsonl").read_bytes()
+    for split in ("train", "dev", "test")
+}
+ARCHIVE = "/snli/snli_1.0.zip"
+
+
+def packed(members: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.mkdir("snli_1.0")
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return stream.getvalue()
+
+
+def give_snli(monkeypatch: pytest.MonkeyPatch, mirror: Mirror, **changes: object) -> None:
+    """Make the sample the official SNLI, with 60 rows a split and an archive on the server."""
+    files = tuple(dataclasses.replace(file, rows=60, **changes) for file in CORPORA["snli"].files)
+    sources = (f"{mirror.url}/first", f"{mirror.url}/snli")
+    monkeypatch.setitem(CORPORA, "snli", dataclasses.replace(CORPORA["snli"], files=files, sources=sources))
+    mirror.files[ARCHIVE] = packed({"snli_1.0/README.txt": b"Read me.", **MEMBERS})
+
+
+@pytest.fixture
+def archive(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    give_snli(monkeypatch, mirror)
+    return mirror
+
+
+def test_an_archive_is_fetched_once_a_run_and_not_kept(
+    archive: Mirror, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = tuple(dataclasses.replace(file, path=f"again/{file.member}") for file in CORPORA["snli"].files)
+    monkeypatch.setitem(CORPORA, "again", dataclasses.replace(CORPORA["snli"], name="again", files=files))
+    assert prepare.main(["snli", "again", "--data-dir", str(tmp_path)]) == 0
+    assert archive.asked.count(ARCHIVE) == 1
+    assert there(tmp_path) == {f"{folder}/{member}" for folder in ("SNLI", "again") for member in MEMBERS}
+    for member, data in MEMBERS.items():
+        assert (tmp_path / "SNLI" / member).read_bytes() == data
+    output = capsys.readouterr().out
+    fetched = f"{tmp_path}/SNLI/snli_1.0/snli_1.0_dev.jsonl: fetched from {archive.url}{ARCHIVE}/snli_1.0/"
+    assert f"{fetched}snli_1.0_dev.jsonl, 60 rows (its official digest is not known)" in output
+
+
+def test_an_archive_is_not_fetched_where_its_files_are_right(archive: Mirror, tmp_path: Path) -> None:
+    assert prepare.main(["snli", "--data-dir", str(tmp_path)]) == 0
+    archive.asked.clear()
+    assert prepare.main(["snli", "--data-dir", str(tmp_path)]) == 0
+    assert prepare.main(["snli", "--data-dir", str(tmp_path), "--check"]) == 0
+    assert archive.asked == []
+
+
+def test_what_comes_out_of_an_archive_is_counted(
+    archive: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dev = "snli_1.0/snli_1.0_dev.jsonl"
+    archive.files[ARCHIVE] = packed(MEMBERS | {dev: b"".join(MEMBERS[dev].splitlines(keepends=True)[:59])})
+    message = refused(capsys, "snli", "--data-dir", str(tmp_path))
+    assert message.startswith(f"error: {archive.url}{ARCHIVE}/{dev}: 59 rows, expected 60\n")
+    assert there(tmp_path) == {"SNLI/snli_1.0/snli_1.0_train.jsonl"}
+    archive.files[ARCHIVE] = packed(MEMBERS | {dev: MEMBERS[dev] + b"{}\n"})
+    message = refused(capsys, "snli", "--data-dir", str(tmp_path))
+    assert message.startswith(f"error: {archive.url}{ARCHIVE}/{dev}:61: missing key 'gold_label'")
+
+
+def test_the_digest_of_what_comes_out_of_an_archive_decides_where_it_is_known(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train = "snli_1.0/snli_1.0_train.jsonl"
+    give_snli(monkeypatch, mirror, sha256=hashlib.sha256(MEMBERS[train]).hexdigest())
+    message = refused(capsys, "snli", "--data-dir", str(tmp_path))  # 60 rows each, but only train has that digest
+    assert "snli_1.0_dev.jsonl: not the official file" in message
+    assert there(tmp_path) == {f"SNLI/{train}"}
+
+
+def test_an_archive_that_lacks_a_file(archive: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    test = "snli_1.0/snli_1.0_test.jsonl"
+    archive.files[ARCHIVE] = packed({name: data for name, data in MEMBERS.items() if name != test})
+    message = refused(capsys, "snli", "--data-dir", str(tmp_path))
+    assert message == (
+        f"error: {archive.url}{ARCHIVE}: the archive has no {test}; "
+        "it has: snli_1.0/snli_1.0_train.jsonl, snli_1.0/snli_1.0_dev.jsonl\n"
+    )
+    assert there(tmp_path) == {f"SNLI/{member}" for member in MEMBERS if member != test}
+
+
+@pytest.mark.parametrize("fault", ["page", "cut", "flipped"])
+def test_a_broken_archive(archive: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: str) -> None:
+    whole = archive.files[ARCHIVE]
+    middle = len(whole) // 2
+    body = {
+        "page": b"<html>moved</html>",
+        "cut": whole[:middle],
+        "flipped": whole[:1000] + bytes(255 - byte for byte in whole[1000:1100]) + whole[1100:],
+    }[fault]
+    archive.files[ARCHIVE] = body
+    message = refused(capsys, "snli", "--data-dir", str(tmp_path))
+    told = ", and it is an HTML page" if fault == "page" else ""
+    assert message.startswith(f"error: {archive.url}{ARCHIVE}: not a whole zip archive ({len(body)} bytes{told}): ")
+    assert there(tmp_path) == set()
+
+
+def test_an_archive_that_no_address_has(archive: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    del archive.files[ARCHIVE]
+    message = refused(capsys, "snli", "--data-dir", str(tmp_path))
+    assert f"{archive.url}/first/snli_1.0.zip: 404 Client Error" in message
+    assert f"{archive.url}{ARCHIVE}: 404 Client Error" in message
+    assert f"put the file at {tmp_path}/SNLI/snli_1.0/snli_1.0_train.jsonl; the official file is snli_1.0/" in message
+    assert f"snli_1.0_train.jsonl in {archive.url}/first/snli_1.0.zip\n" in message
+    assert there(tmp_path) == set()
+
+
+def test_an_archive_whose_body_breaks_off_is_fetched_again(archive: Mirror, tmp_path: Path) -> None:
+    archive.faults[ARCHIVE] = ["cut", 500]
+    assert prepare.main(["snli", "--data-dir", str(tmp_path)]) == 0
+    assert archive.asked.count(ARCHIVE) == 3
+    assert there(tmp_path) == {f"SNLI/{member}" for member in MEMBERS}
+
+
+@pytest.mark.parametrize("layout", ["snli_1.0.zip", "snli_1.0", "SNLI/snli_1.0"])
+def test_a_folder_may_hold_the_archive_or_what_was_in_it(archive: Mirror, tmp_path: Path, layout: str) -> None:
+    source = tmp_path / "stick"
+    source.mkdir()
+    if layout.endswith(".zip"):
+        (source / layout).write_bytes(archive.files[ARCHIVE])
+    else:
+        (source / layout).mkdir(parents=True)
+        for member, data in MEMBERS.items():
+            name = member.rpartition("/")[2]
+            (source / layout / f"{name}.gz").write_bytes(gzip.compress(data))
+    folder = tmp_path / "data"
+    assert prepare.main(["snli", "--data-dir", str(folder), "--source", str(source)]) == 0
+    assert {name: (folder / "SNLI" / name).read_bytes() for name in MEMBERS} == MEMBERS
+    assert there(folder) == {f"SNLI/{member}" for member in MEMBERS}
+    assert archive.asked == []
+    assert not layout.endswith(".zip") or there(source) == {layout}
+
+
+def test_a_folder_without_the_archive(archive: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    message = refused(capsys, "snli", "--data-dir", str(tmp_path / "data"), "--source", str(tmp_path))
+    assert message.startswith(f"error: {tmp_path}: has none of snli_1.0/snli_1.0_train.jsonl, ")
+    assert message.endswith("SNLI/snli_1.0/snli_1.0_train.jsonl.gz, snli_1.0.zip\n")
+
+
+# Files of several splits, splits of several files
+
+
+@pytest.fixture
+def shared(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Corpus:
+    """A corpus of two files: one with three splits, which a column tells apart, and one with a fourth."""
+    dev, test = CORPORA["snli"].files[1:]
+    labels = {"entailment": 20, "neutral": 18, "contradiction": 20}
+    known = {"remote": "all.jsonl", "member": None, "sha256": hashlib.sha256(MEMBERS[dev.member or ""]).hexdigest()}
+    parts = (
+        dataclasses.replace(dev, split=label, rows=rows, only=("label", label), **known)
+        for label, rows in labels.items()
+    )
+    rest = dataclasses.replace(test, rows=60, remote="rest.jsonl", member=None)
+    sources = (f"{mirror.url}/shared",)
+    corpus = dataclasses.replace(CORPORA["snli"], name="shared", files=(*parts, rest), sources=sources, hub=None)
+    monkeypatch.setitem(CORPORA, "shared", corpus)
+    mirror.files |= {"/shared/all.jsonl": MEMBERS[dev.member or ""], "/shared/rest.jsonl": MEMBERS[test.member or ""]}
+    return corpus
+
+
+def test_a_file_of_several_splits_is_fetched_and_told_once(
+    mirror: Mirror, shared: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = shared.files[0].path
+    assert prepare.main(["shared", "--data-dir", str(tmp_path)]) == 0
+    assert mirror.asked == ["/shared/all.jsonl", "/shared/rest.jsonl"]
+    told = "58 rows (entailment 20, neutral 18, contradiction 20)\n"
+    assert f"{tmp_path}/{path}: fetched from {mirror.url}/shared/all.jsonl, {told}" in capsys.readouterr().out
+    assert prepare.main(["shared", "--data-dir", str(tmp_path), "--check"]) == 0
+    right = capsys.readouterr().out.splitlines()
+    assert right[0] == f"{tmp_path}/{path}: right, {told.strip()}"
+    assert len(right) == 2
+    (tmp_path / path).unlink()
+    assert "corpus 'shared': 1 of 2 files are not right" in refused(
+        capsys, "shared", "--data-dir", str(tmp_path), "--check"
+    )
+
+
+def test_each_split_of_a_file_is_counted_where_the_digest_is_not_known(
+    mirror: Mirror, shared: Corpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = tuple(dataclasses.replace(file, sha256=None) for file in shared.files)
+    monkeypatch.setitem(CORPORA, "shared", dataclasses.replace(shared, files=files))
+    rows = mirror.files["/shared/all.jsonl"].splitlines(keepends=True)
+    last = max(number for number, row in enumerate(rows) if b'"gold_label": "neutral"' in row)
+    mirror.files["/shared/all.jsonl"] = b"".join(rows[:last] + rows[last + 1 :])
+    message = refused(capsys, "shared", "--data-dir", str(tmp_path))
+    assert f"{mirror.url}/shared/all.jsonl: 17 rows in split 'neutral', expected 18" in message
+    assert there(tmp_path) == set()
+
+
+def test_all_files_of_a_split_are_fetched(mirror: Mirror, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    official = CORPORA["snli_senteval"]
+    sample = {file.path: (sample_dir() / file.path).read_bytes() for file in official.files}
+    files = tuple(
+        dataclasses.replace(file, rows=58, sha256=hashlib.sha256(sample[file.path]).hexdigest())
+        for file in official.files
+    )
+    changed = dataclasses.replace(official, files=files, sources=(f"{mirror.url}/senteval",))
+    monkeypatch.setitem(CORPORA, "snli_senteval", changed)
+    mirror.files |= {f"/senteval/{file.remote}": sample[file.path] for file in files}
+    assert prepare.main(["snli_senteval", "--data-dir", str(tmp_path)]) == 0
+    assert mirror.asked == [f"/senteval/{name}.{split}" for split in ("dev", "test") for name in ("s1", "s2", "labels")]
+    assert {path: (tmp_path / path).read_bytes() for path in there(tmp_path)} == sample
+    assert len(read_corpus("snli_senteval", "dev", tmp_path)) == 58
+
+
 @pytest.mark.skipif(not REAL_DATA, reason="LIGHTNING_CSE_DATA is not set: no real corpora")
 def test_real_corpora_are_right() -> None:
-    assert prepare.main([*CORPORA, "--check", "--data-dir", REAL_DATA]) == 0
+    found = [name for name, corpus in CORPORA.items() if any(find_file(Path(REAL_DATA), file) for file in corpus.files)]
+    assert {"inli", "stsb", "snli_senteval", "snli_partial", "snli_sample", "snli_counterfactual"} <= set(found)
+    assert prepare.main([*found, "--check", "--data-dir", REAL_DATA]) == 0

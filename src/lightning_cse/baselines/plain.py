@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from lightning_cse.embeddings import PointEmbedding
+from lightning_cse.embeddings import Embedding, PointEmbedding
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.methods.base import EVALUATION_TOKENS
+from lightning_cse.methods.base import EVALUATION_TOKENS, embed
 from lightning_cse.similarity import cosine
 from lightning_cse.tokens import Tokens
 
@@ -22,12 +22,12 @@ class PlainEncoder:
         self.template = encoder.template()
 
     @torch.no_grad()
-    def embed(self, sentences: Sequence[str]) -> PointEmbedding:
+    def embed(self, sentences: Sequence[str]) -> Embedding:
         """Embed sentences without dropout."""
-        device = next(self.encoder.parameters()).device
-        tokens = Tokens.pad(self.encoder.tokenizer(sentences)).to(device)
-        (vector,) = self.encoder([(tokens, self.template)], most=EVALUATION_TOKENS)
-        return PointEmbedding(vector.float().cpu())
+        return embed(sentences, self.encoder.tokenizer, self._encode, next(self.encoder.parameters()).device)
+
+    def _encode(self, tokens: Tokens) -> list[Embedding]:
+        return [PointEmbedding(vector) for vector in self.encoder([(tokens, self.template)], most=EVALUATION_TOKENS)]
 
     def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
         """Return the cosine row by row."""

@@ -59,13 +59,25 @@ class Diagnostics:
         """Return every sentence that `measure` will look up."""
         return [sentence for side in self.sides.values() for sentence in side.all_sentences()]
 
-    def measure(self, embedded: Embedded, step: int) -> dict[str, float]:
-        """Return all values of this evaluation by key."""
+    def seconds(self) -> list[str]:
+        """Return the second sentence of every pair."""
+        return [sentence for side in self.sides.values() for _, second in side.pairs.values() for sentence in second]
+
+    def measure(self, embedded: Embedded, second: Embedded, step: int) -> dict[str, float]:
+        """Return all values of this evaluation by key.
+
+        Args:
+            embedded: all `sentences`.
+            second: the `seconds`, which a pair's second sentence is looked up in: another pass with dropout, or the
+                same embeddings.
+            step: the optimizer step; there is no RFD at step 0.
+        """
         values: dict[str, float] = {}
         for view, prefix in _prefixes(embedded[self.held_out.sentences[:1]]).items():
             for name, side in self.sides.items():
-                a, b = (embedded[sentences].views()[view] for sentences in side.pairs[view])
-                values[f"{prefix}{name}/alignment"] = float(alignment(a, b))
+                a, b = side.pairs[view]
+                aligned = alignment(embedded[a].views()[view], second[b].views()[view])
+                values[f"{prefix}{name}/alignment"] = float(aligned)
                 values[f"{prefix}{name}/uniformity"] = float(uniformity(embedded[side.sentences].views()[view]))
             if self.evaluation is not None and step > 0:
                 values |= self._rfd(prefix, values)

@@ -33,8 +33,11 @@ class Evaluation(Callback):
         tasks: dev tasks by name; a task's metric ``m`` is logged as ``val/<task>/<m>``.
         diagnostics: alignment, uniformity and RFD; None to leave them out.
         every: optimizer steps between two evaluations.
+        least: how many evaluations after step 0 there shall be; a run too short for them is evaluated more often.
         monitor: the key whose highest value makes the best checkpoint.
-        dropout: whether dropout is active while measuring.
+        dropout: whether dropout is active for the diagnostics, as the NGCSE authors have it; tasks never see it. The
+            second sentences of pairs are then embedded once more, so that a pair of one sentence with itself is a
+            dropout pair.
     """
 
     def __init__(
@@ -43,12 +46,14 @@ class Evaluation(Callback):
         diagnostics: Diagnostics | None,
         *,
         every: int,
+        least: int = 1,
         monitor: str,
         dropout: bool = False,
     ) -> None:
         self.tasks = dict(tasks)
         self.diagnostics = diagnostics
         self.every = every
+        self.least = least
         self.monitor = monitor
         self.dropout = dropout
         self.step = -1
@@ -59,6 +64,7 @@ class Evaluation(Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluate what is there before the first step."""
+        self.every = min(self.every, max(1, int(trainer.estimated_stepping_batches) // self.least))
         self._evaluate(trainer, pl_module)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any) -> None:
@@ -82,7 +88,7 @@ class Evaluation(Callback):
         self.step = trainer.global_step
         start = time.perf_counter()
         method = cast(Method, pl_module)
-        with isolate_rng(), _mode(method, self.dropout), trainer.precision_plugin.forward_context():
+        with isolate_rng(), trainer.precision_plugin.forward_context():
             self.latest = self._measure(method)
         if self.monitor not in self.latest:
             near = did_you_mean(self.monitor, self.latest)
@@ -94,23 +100,31 @@ class Evaluation(Callback):
             logger.log_metrics(self.latest, step=self.step)
 
     def _measure(self, method: Method) -> dict[str, float]:
-        tasks = {name: task for name, task in self.tasks.items() if task.suits(method)}
+        watched = [] if self.diagnostics is None else self.diagnostics.sentences()
+        tasks = {name: task for name, task in self.tasks.items() if "dev" in task.splits and task.suits(method)}
         sentences = [sentence for task in tasks.values() for sentence in task.sentences("dev")]
-        if self.diagnostics is not None:
-            sentences += self.diagnostics.sentences()
+        with _mode(method, training=False):
+            embedded = self._embed(method, sentences if self.dropout else sentences + watched)
+            values: dict[str, float] = {}
+            for name, task in tasks.items():
+                metrics = task.evaluate(method, embedded, "dev").metrics
+                values |= {f"val/{name}/{metric}": value for metric, value in metrics.items()}
+        if self.diagnostics is None:
+            return values
+        if not self.dropout:
+            return values | self.diagnostics.measure(embedded, embedded, self.step)
+        with _mode(method, training=True):
+            first, second = (self._embed(method, some) for some in (watched, self.diagnostics.seconds()))
+            return values | self.diagnostics.measure(first, second, self.step)
+
+    def _embed(self, method: Method, sentences: list[str]) -> Embedded:
         embedded = Embedded(method, sentences)
         if not embedded.is_finite:
             raise TrainingError(
                 f"after step {self.step} some embeddings are not finite numbers. The checkpoint before it is kept: "
                 "lower method.optimizer.lr, or use trainer.precision=32-true"
             )
-        values: dict[str, float] = {}
-        for name, task in tasks.items():
-            metrics = task.evaluate(method, embedded, "dev").metrics
-            values |= {f"val/{name}/{metric}": value for metric, value in metrics.items()}
-        if self.diagnostics is not None:
-            values |= self.diagnostics.measure(embedded, self.step)
-        return values
+        return embedded
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything a resumed run needs to go on as if it had not stopped."""

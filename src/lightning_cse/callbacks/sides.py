@@ -20,6 +20,13 @@ def build_diagnostics(method: Method, data: ContrastiveData, options: Mapping[st
     Raises:
         ConfigError: if the evaluation side asked for is the held-out side already.
     """
+    if not options["dropout"] and any(a == b for a, b in method.pairs.values()):
+        raise ConfigError(
+            [
+                f"diag.dropout: the pairs of {type(method).__name__} are dropout passes over one sentence, so without "
+                "dropout their alignment would be 0 by construction; set diag.dropout=true"
+            ]
+        )
     pairs = {view: (data.held_out.column(a), data.held_out.column(b)) for view, (a, b) in method.pairs.items()}
     held_out = Side(pairs, _flat(data.held_out, data.roles)[: options["sentences"]])
     choice = options["evaluation"]

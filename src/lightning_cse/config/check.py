@@ -55,6 +55,12 @@ def check(cfg: DictConfig, given: Mapping[str, Collection[str]]) -> None:
 LEAST = {
     "seed": 0,
     "eval_every": 1,
+    "least_evaluations": 1,
+    "limits.dev_rows": 1,
+    "limits.test_rows": 1,
+    "limits.dev_pairs": 1,
+    "limits.test_pairs": 1,
+    "data.max_tokens": 1,
     "trainer.accumulate_grad_batches": 1,
     "data.batch_size": 2,
     "data.train_rows": 2,
@@ -77,7 +83,12 @@ def _impossible(cfg: DictConfig) -> Iterator[str]:
 
 
 def _wrong_numbers(cfg: DictConfig) -> Iterator[str]:
-    suite = {f"suite.{task}.{key}": 1 for task in cfg.suite or {} for key in cfg.suite[task] if key.endswith("_rows")}
+    suite = {
+        f"suite.{task}.{key}": 1
+        for task, node in (cfg.suite or {}).items()
+        for key in node
+        if key.endswith("_rows") and not OmegaConf.is_interpolation(node, key)  # a limit, checked by its own name
+    }
     for key, least in (LEAST | suite).items():
         value = _value(cfg, key)
         if value is not None and (not isinstance(value, int) or value < least):

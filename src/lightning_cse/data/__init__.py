@@ -12,15 +12,18 @@ from lightning_cse.data.readers import read_corpus, sample_dir
 from lightning_cse.data.rows import Rows, SourceFile
 
 if TYPE_CHECKING:
-    from lightning_cse.data.datamodules import ContrastiveData, INLIQuadruples, INLITriplets
+    from lightning_cse.data.datamodules import ContrastiveData
     from lightning_cse.data.loader import BatchLoader
+    from lightning_cse.data.roles import INLIQuadruples, INLITriplets, NLITriplets, Sentences
 
 __all__ = [
     "BatchLoader",
     "ContrastiveData",
     "INLIQuadruples",
     "INLITriplets",
+    "NLITriplets",
     "Rows",
+    "Sentences",
     "SourceFile",
     "read_corpus",
     "sample_dir",
@@ -29,8 +32,10 @@ __all__ = [
 _LAZY = {
     "BatchLoader": "loader",
     "ContrastiveData": "datamodules",
-    "INLIQuadruples": "datamodules",
-    "INLITriplets": "datamodules",
+    "INLIQuadruples": "roles",
+    "INLITriplets": "roles",
+    "NLITriplets": "roles",
+    "Sentences": "roles",
 }
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from lightning_cse.data.loader import Batch, BatchLoader
-from lightning_cse.data.readers import read_corpus
-from lightning_cse.data.rows import Rows
+from lightning_cse.data.roles import RoleRows, TrainingRows
+from lightning_cse.data.rows import SourceFile
+from lightning_cse.data.sources import all_pairs, read_sources, without_pairs
 from lightning_cse.data.token_cache import TokenisedSentences, tokenise
-from lightning_cse.errors import ConfigError, did_you_mean
+from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.tokens import Tokenize, Tokens
 
 log = logging.getLogger(__name__)
@@ -24,42 +25,43 @@ log = logging.getLogger(__name__)
 SUBSET_SEED = 0
 """Draws the rows of a smaller training set: the same ones for every method and seed."""
 
-
-class RoleRows(Protocol):
-    """How rows of a corpus become training rows with a column a role."""
-
-    @property
-    def roles(self) -> tuple[str, ...]:
-        """The roles of a training row."""
-        ...
-
-    def __call__(self, rows: Rows) -> Rows:
-        """Return the training rows."""
-        ...
+HELD_OUT_SEED = 0
+"""Draws the rows that are held out of a corpus without a dev split: the same ones for every method and seed."""
 
 
 class ContrastiveData(pl.LightningDataModule):
     """Rows with sentences by role, tokenised once; a batch is ``{"roles": {role: Tokens}, "index": rows}``.
 
+    ``counts`` is the account of the training rows: corpus rows ``read`` = ``used`` + all that were ``dropped: reason``,
+    and ``training_rows``, which may be made of several corpus rows each.
+
     Args:
-        corpus: a name that `read_corpus` knows.
-        rows: how rows of the corpus become training rows with a column a role.
+        train: the splits that are trained on, ``corpus/split`` each.
+        rows: how rows of the corpora become training rows with a column a role.
         tokenize: sentences to bare token ids.
         batch_size: rows a batch.
         drop_last: whether a trailing, smaller batch is dropped.
         seed: draws the order of the rows.
         data_dir: where the corpora are.
         cache_dir: where token ids are kept; nowhere if None.
-        train_split: the split that is trained on.
-        held_out_split: the split that is never trained on.
-        train_rows: train on so many rows only, drawn once for all methods and seeds.
+        held_out: the splits that are watched and never trained on.
+        held_out_share: in place of ``held_out``, a share of the training rows, drawn once for all methods and seeds.
+        excluded: splits whose sentence pairs must not be trained on; rows that have one are dropped and counted.
+        train_rows: train on so many rows only, drawn once for all methods and seeds (rows that come from one corpus row
+            are drawn together and count as one).
         held_out_rows: watch only the first so many held-out rows.
+        max_tokens: cut training sentences to so many tokens, special ones not counted.
+
+    Raises:
+        ConfigError: if a name of a split is not of the form ``corpus/split``, or not exactly one of ``held_out`` and
+            ``held_out_share`` is given.
+        DataError: as `read_corpus`, or if no row is left.
     """
 
     def __init__(
         self,
         *,
-        corpus: str,
+        train: Sequence[str],
         rows: RoleRows,
         tokenize: Tokenize,
         batch_size: int,
@@ -67,13 +69,16 @@ class ContrastiveData(pl.LightningDataModule):
         seed: int,
         data_dir: str,
         cache_dir: str | None = None,
-        train_split: str = "train",
-        held_out_split: str = "val",
+        held_out: Sequence[str] | None = None,
+        held_out_share: float | None = None,
+        excluded: Sequence[str] = (),
         train_rows: int | None = None,
         held_out_rows: int | None = None,
+        max_tokens: int | None = None,
     ) -> None:
         super().__init__()
-        self.corpus = corpus
+        if (held_out is None) == (held_out_share is None):
+            raise ConfigError(["data.held_out: give splits, or data.held_out_share, and not both"])
         self.roles = rows.roles
         self.tokenize = tokenize
         self.batch_size = batch_size
@@ -81,35 +86,70 @@ class ContrastiveData(pl.LightningDataModule):
         self.seed = seed
         self.data_dir = Path(data_dir)
         self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
-        read = read_corpus(corpus, train_split, self.data_dir)
-        used = read if train_rows is None else _subset(read, train_rows)
-        self.train = rows(used)
-        self.counts = {**used.counts, "used": len(used), "training_rows": len(self.train)}
-        self.held_out = rows(read_corpus(corpus, held_out_split, self.data_dir)[:held_out_rows])
+        self.max_tokens = max_tokens
+        built, self._excluded_files = self._read(train, excluded, rows)
+        if held_out is not None:
+            self.held_out = rows(read_sources(held_out, self.data_dir, key="data.held_out")).rows[:held_out_rows]
+        else:
+            built, apart = _hold_out(built, held_out_share or 0.0)
+            self.held_out = apart.rows[:held_out_rows]
+        used = built if train_rows is None else _subset(built, train_rows)
+        self.train = used.rows
+        lost = {"dropped: data.train_rows": built.used - used.used} if len(used.rows) < len(built.rows) else {}
+        self.counts = {**built.rows.counts, **lost, "used": used.used, "training_rows": len(used.rows)}
+        self._roles = self.roles
         self._tokens: dict[str, TokenisedSentences] = {}
         self._loader: BatchLoader | None = None
         self._position: dict[str, Any] | None = None
 
+    def _read(
+        self, train: Sequence[str], excluded: Sequence[str], rows: RoleRows
+    ) -> tuple[TrainingRows, tuple[SourceFile, ...]]:
+        evaluated = read_sources(excluded, self.data_dir, key="data.excluded")
+        pairs = all_pairs(evaluated)
+        read = read_sources(train, self.data_dir, key="data.train")
+        clean = [without_pairs(table, pairs) for table in read]
+        leaks = sum(map(len, read)) - sum(map(len, clean))
+        if leaks:
+            log.info("%d training rows have a sentence pair of %s and are left out", leaks, ", ".join(excluded))
+        return rows(clean), tuple(file for table in evaluated for file in table.files)
+
+    def use(self, roles: Sequence[str]) -> None:
+        """Have batches hold these roles, those that a method trains on; by default all that the rows have.
+
+        Raises:
+            ConfigError: if the rows lack one of them.
+        """
+        lacking = [role for role in roles if role not in self.train.names]
+        if lacking:
+            raise ConfigError(
+                [f"data: the method trains on the roles {tuple(roles)}, but the rows of this data have {self.roles}"]
+            )
+        self._roles = tuple(roles)
+        self._tokens = {}
+
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of every file that rows came from, by its name in the official layout."""
-        return {file.name: file.sha256 for rows in (self.train, self.held_out) for file in rows.files}
+        files = (*self.train.files, *self.held_out.files, *self._excluded_files)
+        return {file.name: file.sha256 for file in files}
 
     def setup(self, stage: str | None = None) -> None:
         """Tokenise the training rows, unless that was done."""
         if not self._tokens:
             self._tokens = {
-                role: tokenise(self.train.column(role), self.tokenize, self.cache_dir) for role in self.roles
+                role: tokenise(self.train.column(role), self.tokenize, self.cache_dir) for role in self._roles
             }
 
     def longer_than(self, limit: int) -> int:
-        """Count the training sentences of more than ``limit`` tokens."""
+        """Count the training sentences of more than ``limit`` tokens, or of more than ``max_tokens``."""
+        limit = limit if self.max_tokens is None else min(limit, self.max_tokens)
         return int(sum(np.count_nonzero(tokens.lengths > limit) for tokens in self._tokens.values()))
 
     @property
     def sentences(self) -> int:
-        """The number of training sentences, over all roles."""
-        return len(self.train) * len(self.roles)
+        """The number of training sentences, over the roles in use."""
+        return len(self.train) * len(self._roles)
 
     def train_dataloader(self) -> BatchLoader:
         """Return the loader of training batches, at the position of the checkpoint that was loaded, if one was."""
@@ -135,61 +175,28 @@ class ContrastiveData(pl.LightningDataModule):
     def collate(self, index: Tensor) -> Batch:
         """Return the batch of these rows."""
         rows = index.tolist()
-        roles = {role: Tokens.pad([tokens[row] for row in rows]) for role, tokens in self._tokens.items()}
+        most = self.max_tokens
+        roles = {role: Tokens.pad([tokens[row][:most] for row in rows]) for role, tokens in self._tokens.items()}
         return {"roles": roles, "index": index}
 
 
-@dataclass(frozen=True)
-class INLIQuadruples:
-    """INLI as DualCSE trains on it: premise, explicit and implied entailment, contradiction."""
-
-    roles: ClassVar[tuple[str, ...]] = ("premise", "explicit_entailment", "implied_entailment", "contradiction")
-
-    def __call__(self, rows: Rows) -> Rows:
-        """Return the rows as they are: the roles are columns of INLI."""
-        return rows
+def _subset(built: TrainingRows, count: int) -> TrainingRows:
+    units = built.units
+    if count > len(units):
+        log.warning("data.train_rows=%d, but there are only %d rows; all are used", count, len(units))
+    order = torch.randperm(len(units), generator=torch.Generator().manual_seed(SUBSET_SEED))[:count]
+    return built.select(row for unit in sorted(order.tolist()) for row in units[unit])
 
 
-POSITIVES = {
-    "explicit": ("explicit_entailment",),
-    "implied": ("implied_entailment",),
-    "both": ("explicit_entailment", "implied_entailment"),
-}
-
-
-@dataclass(frozen=True)
-class INLITriplets:
-    """INLI as supervised SimCSE trains on it: premise, an entailment, contradiction.
-
-    Args:
-        positive: ``explicit``, ``implied``, or ``both`` (two triplets a premise). The DualCSE paper does not say which
-            entailment its baseline SimCSE (INLI) has; with ``both`` it sees the same sentences as DualCSE.
-
-    Raises:
-        ConfigError: for any other positive.
-    """
-
-    roles: ClassVar[tuple[str, ...]] = ("anchor", "positive", "negative")
-    positive: str = "both"
-
-    def __post_init__(self) -> None:
-        if self.positive not in POSITIVES:
-            near = did_you_mean(self.positive, POSITIVES)
-            raise ConfigError([f"data.rows.positive: {self.positive!r} is not one of {sorted(POSITIVES)}{near}"])
-
-    def __call__(self, rows: Rows) -> Rows:
-        """Return one triplet, or two, a premise."""
-        columns = POSITIVES[self.positive]
-        repeated = rows.select([row for row in range(len(rows)) for _ in columns])
-        return repeated.with_columns(
-            anchor=repeated.column("premise"),
-            positive=[row[column] for row in rows for column in columns],
-            negative=repeated.column("contradiction"),
-        )
-
-
-def _subset(rows: Rows, count: int) -> Rows:
-    if count > len(rows):
-        log.warning("data.train_rows=%d, but there are only %d rows; all are used", count, len(rows))
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(SUBSET_SEED))[:count]
-    return rows.select(sorted(order.tolist()), reason="data.train_rows")
+def _hold_out(built: TrainingRows, share: float) -> tuple[TrainingRows, TrainingRows]:
+    """Return what is left to train on, and a share of the rows (at least two), both in the order of the corpus."""
+    units = built.units
+    number = max(2, round(share * len(units)))
+    if number > len(units) - 2:
+        raise DataError(f"data.held_out_share: {share} of {len(units)} rows leaves too few rows on one side")
+    order = torch.randperm(len(units), generator=torch.Generator().manual_seed(HELD_OUT_SEED)).tolist()
+    apart, left = sorted(order[:number]), sorted(order[number:])
+    kept = built.select(row for unit in left for row in units[unit])
+    lost = {"dropped: held out": built.used - kept.used}
+    rows = kept.rows.recounted({**kept.rows.counts, **lost})
+    return TrainingRows(rows, kept.sources), built.select(row for unit in apart for row in units[unit])

@@ -119,9 +119,9 @@ class Rows(Sequence[Row]):
         origins = self._origins if self.files else None
         return Rows(columns, files=self.files, origins=origins, counts=self.counts)
 
-    def recounted(self) -> Rows:
-        """Return the same rows with an account that starts here: those there are were read, none was dropped."""
-        return Rows(self._columns, files=self.files, origins=self._origins if self.files else None)
+    def recounted(self, counts: Mapping[str, int] | None = None) -> Rows:
+        """Return the same rows with another account; by default all that there are were read and none was dropped."""
+        return Rows(self._columns, files=self.files, origins=self._origins if self.files else None, counts=counts)
 
     def beside(self, *others: Rows) -> Rows:
         """Return these rows with the columns of others at their side; row i is line by line the i-th of each.

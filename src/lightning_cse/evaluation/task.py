@@ -16,6 +16,10 @@ from lightning_cse.errors import TaskError
 Split = Literal["dev", "test"]
 
 
+QUESTIONS = ("similarity", "entailment_score", "direction", "implicitness", "log_determinant")
+"""What a method can be asked about embeddings."""
+
+
 class Answers(Protocol):
     """What evaluation asks of a method or a baseline; the other questions are asked of those that have them."""
 
@@ -56,11 +60,15 @@ class Task(ABC):
     """One evaluation of one protocol on a dev or a test split.
 
     ``needs`` names the questions it asks, ``metrics`` what it measures; a method that does not answer is told by name.
+    ``splits`` are those that it evaluates: a test set without a dev split of its own has no part in training.
+    ``suffix`` is what the keys of its metrics say of the protocol behind the suite's name for it: ``_matched``.
     """
 
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]]
     metrics: ClassVar[tuple[str, ...]]
+    splits: tuple[Split, ...] = ("dev", "test")
+    suffix: str = ""
 
     @abstractmethod
     def sentences(self, split: Split) -> list[str]:
@@ -86,7 +94,7 @@ class Task(ABC):
             TaskError: if the method does not answer it, naming those it does.
         """
         if not hasattr(answers, question):
-            known = [name for name in ("similarity", "entailment_score", "implicitness") if hasattr(answers, name)]
+            known = [name for name in QUESTIONS if hasattr(answers, name)]
             raise TaskError(
                 f"the task {self.name} needs {question!r}, which {type(answers).__name__} does not answer; "
                 f"it answers: {', '.join(known) or 'none'}"
@@ -96,7 +104,9 @@ class Task(ABC):
 
 
 def run_tasks(tasks: Mapping[str, Task], answers: Answers, split: Split) -> dict[str, TaskResult]:
-    """Run every task that suits the method, with one pass over all their sentences."""
-    suiting = {name: task for name, task in tasks.items() if task.suits(answers)}
+    """Run every task that has the split and suits the method, with one pass over all their sentences."""
+    suiting = {name: task for name, task in tasks.items() if split in task.splits and task.suits(answers)}
+    if not suiting:
+        return {}
     embedded = Embedded(answers, (sentence for task in suiting.values() for sentence in task.sentences(split)))
     return {name: task.evaluate(answers, embedded, split) for name, task in suiting.items()}

@@ -1,6 +1,7 @@
 """Training objectives: one a file, tensors in, scalar out; no model, no config, no logger."""
 
 from lightning_cse.losses.dual_contrastive import DualContrastive
+from lightning_cse.losses.gaussian_contrastive import GaussianContrastive
 from lightning_cse.losses.info_nce import InfoNCE
 
-__all__ = ["DualContrastive", "InfoNCE"]
+__all__ = ["DualContrastive", "GaussianContrastive", "InfoNCE"]

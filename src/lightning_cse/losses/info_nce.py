@@ -20,17 +20,20 @@ class InfoNCE(nn.Module):
 
     with anchors :math:`a`, positives :math:`p` and hard negatives :math:`g`, all of shape ``(n, d)``, and temperature
     :math:`\tau`; without negatives the second term of the sum is absent. The result is the mean over the ``n`` rows.
+    ``hard_negative_weight`` :math:`w` is added to the logit of a row's own hard negative, which becomes
+    :math:`\cos(a_i, g_i)/\tau + w`.
 
     Source: Gao et al. 2021 (SimCSE), eq. 1 and 4 (pairs: two dropout passes) and eq. 5 (premise, entailment,
-    contradiction).  Differs: the optional extra weight on a row's own hard negative, 0 in all published runs, is left
-    out. One direction only, as there: anchors choose among positives, never the reverse.
+    contradiction); the weight is the authors' code's, 0 in all published runs.  Differs: nothing. One direction only,
+    as there: anchors choose among positives, never the reverse.
 
     Args:
         temperature: :math:`\tau`, positive and finite.
+        hard_negative_weight: :math:`w`, finite.
 
     Raises:
-        ValueError: if the temperature is not positive and finite, the shapes differ, or ``n`` < 2 (a batch of one has
-            no negatives).
+        ValueError: if the temperature is not positive and finite or the weight not finite, the shapes differ, ``n`` < 2
+            (a batch of one has no negatives), or there is a weight and no hard negative.
 
     Example:
         >>> sentences = torch.eye(4)
@@ -38,10 +41,13 @@ class InfoNCE(nn.Module):
         0.7437
     """
 
-    def __init__(self, temperature: float = 0.05) -> None:
-        """Check and keep the temperature."""
+    def __init__(self, temperature: float = 0.05, hard_negative_weight: float = 0.0) -> None:
+        """Check and keep temperature and weight."""
         super().__init__()
         self.temperature = check_temperature(temperature)
+        if not math.isfinite(hard_negative_weight):
+            raise ValueError(f"hard_negative_weight must be finite, got {hard_negative_weight}")
+        self.hard_negative_weight = hard_negative_weight
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor | None = None) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
@@ -50,11 +56,16 @@ class InfoNCE(nn.Module):
             got = " and ".join(str(tuple(tensor.shape)) for tensor in tensors)
             raise ValueError(f"need (n, d) tensors of one shape with n >= 2, got {got}")
         blocks = [cosine_matrix(anchor, candidates) for candidates in tensors[1:]]
+        if self.hard_negative_weight:
+            if negative is None:
+                raise ValueError(f"hard_negative_weight is {self.hard_negative_weight}, but there is no hard negative")
+            own = torch.eye(len(anchor), dtype=blocks[1].dtype, device=blocks[1].device)
+            blocks[1] = blocks[1] + self.hard_negative_weight * self.temperature * own  # divided again below
         return in_batch_cross_entropy(*blocks, temperature=self.temperature)
 
     def extra_repr(self) -> str:
-        """Show the temperature when the module is printed."""
-        return f"temperature={self.temperature}"
+        """Show temperature and weight when the module is printed."""
+        return f"temperature={self.temperature}, hard_negative_weight={self.hard_negative_weight}"
 
 
 def in_batch_cross_entropy(*blocks: Tensor, temperature: float) -> Tensor:

@@ -19,7 +19,7 @@ from lightning_cse.embeddings import Embedding
 from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.errors import ConfigError, EncoderError, TrainingError
 from lightning_cse.methods.schedules import Schedule
-from lightning_cse.tokens import Tokens
+from lightning_cse.tokens import Tokenize, Tokens
 
 EVALUATION_TOKENS = 16_384
 """Padded tokens through the encoder at once when nothing is learned; bounds memory, changes no value."""
@@ -27,6 +27,21 @@ EVALUATION_TOKENS = 16_384
 SENTENCES_AT_ONCE = 16_384
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
+
+
+def embed(
+    sentences: Sequence[str],
+    tokenize: Tokenize,
+    encode: Callable[[Tokens], Sequence[Embedding]],
+    device: torch.device,
+) -> Embedding:
+    """Return the float32 embeddings of sentences in main memory, encoded a bounded number at once."""
+    ids = tokenize(sentences)
+    parts = []
+    for start in range(0, len(ids), SENTENCES_AT_ONCE):
+        (embedding,) = encode(Tokens.pad(ids[start : start + SENTENCES_AT_ONCE]).to(device))
+        parts.append(embedding.float().cpu())
+    return Embedding.cat(parts)
 
 
 class Method(pl.LightningModule, ABC):
@@ -46,7 +61,7 @@ class Method(pl.LightningModule, ABC):
         schedule: the factor on the learning rate at each step.
     """
 
-    roles: ClassVar[tuple[str, ...]]
+    roles: tuple[str, ...]
     pairs: ClassVar[dict[str, tuple[str, str]]]
     needs_dropout: ClassVar[bool] = False
 
@@ -88,13 +103,7 @@ class Method(pl.LightningModule, ABC):
     @torch.no_grad()
     def embed(self, sentences: Sequence[str]) -> Embedding:
         """Embed sentences in the module's present mode (call ``eval()`` first unless dropout is wanted)."""
-        ids = self.encoder.tokenizer(sentences)
-        parts = []
-        for start in range(0, len(ids), SENTENCES_AT_ONCE):
-            tokens = Tokens.pad(ids[start : start + SENTENCES_AT_ONCE]).to(self.device)
-            (embedding,) = self.encode(tokens)
-            parts.append(embedding.float().cpu())
-        return Embedding.cat(parts)
+        return embed(sentences, self.encoder.tokenizer, self.encode, self.device)
 
     # Training -------------------------------------------------------------------------------------------------------
 

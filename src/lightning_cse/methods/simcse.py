@@ -1,4 +1,4 @@
-"""SimCSE: a sentence is a point; its entailment is near, its contradiction and all other sentences are far."""
+"""SimCSE: a sentence is a point; what means the same is near, everything else in the batch is far."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SimCSE(Method):
     starts as torch's linear layers do; theirs starts at N(0, 0.02).
     """
 
-    roles = ("anchor", "positive", "negative")
+    roles: tuple[str, ...] = ("anchor", "positive", "negative")
     pairs: ClassVar = {"primary": ("anchor", "positive")}
 
     def __init__(
@@ -41,10 +41,19 @@ class SimCSE(Method):
 
     def encode(self, *roles: Tokens) -> list[PointEmbedding]:
         """Embed every role's sentences in one pass."""
-        vectors = self.encoder([(tokens, self.template) for tokens in roles], most=self.tokens_at_once)
+        return [PointEmbedding(self.project(vector)) for vector in self.pooled(*roles)]
+
+    def pooled(self, *roles: Tokens) -> list[Tensor]:
+        """Return the encoder's vectors of every role's sentences, from one pass."""
+        vectors: list[Tensor] = self.encoder([(tokens, self.template) for tokens in roles], most=self.tokens_at_once)
+        return vectors
+
+    def project(self, vector: Tensor) -> Tensor:
+        """Put the head on a vector."""
         # In float32 also under autocast: a vector rounded to bfloat16 makes ties between scores.
         with torch.autocast(self.device.type, enabled=False):
-            return [PointEmbedding(self.head(vector)) for vector in vectors]
+            projected: Tensor = self.head(vector)
+            return projected
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the three roles of a batch and compare them."""
@@ -59,3 +68,29 @@ class SimCSE(Method):
     def entailment_score(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
         """Return the cosine row by row: a point has no direction."""
         return cosine(premise.vector, hypothesis.vector)
+
+
+class UnsupervisedSimCSE(SimCSE):
+    r"""Unsupervised SimCSE: the positive is the anchor itself, seen through another dropout mask.
+
+    Both passes are one call of the encoder, in which every sentence of every pass has a mask of its own. The head is
+    there in training only: at test, and for the diagnostics, a sentence is its pooled vector.
+
+    Source: Gao et al. 2021, section 3, and the authors' code (one direction, head dropped at test).  Differs: the start
+    of the head, as in `SimCSE`.
+    """
+
+    roles = ("anchor",)
+    pairs: ClassVar = {"primary": ("anchor", "anchor")}
+    needs_dropout = True
+
+    def encode(self, *roles: Tokens) -> list[PointEmbedding]:
+        """Embed every role's sentences in one pass, without the head."""
+        return [PointEmbedding(vector) for vector in self.pooled(*roles)]
+
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+        """Embed the sentences of a batch twice and compare the two."""
+        tokens = batch["roles"]["anchor"]
+        anchor, positive = (PointEmbedding(self.project(vector)) for vector in self.pooled(tokens, tokens))
+        loss = self.loss(anchor.vector, positive.vector)
+        return self.output(loss, batch["index"], anchor=anchor, positive=positive)

@@ -2,12 +2,19 @@
 
 from lightning_cse.metrics.alignment_uniformity import alignment, uniformity
 from lightning_cse.metrics.correlation import spearman, spearman_all, spearman_mean, spearman_wmean
+from lightning_cse.metrics.precision_recall import auprc
 from lightning_cse.metrics.rfd import relative_fitting_difficulty
+from lightning_cse.metrics.significance import McNemar, holm, majority_vote, mcnemar
 from lightning_cse.metrics.threshold import best_threshold, threshold_accuracy
 
 __all__ = [
+    "McNemar",
     "alignment",
+    "auprc",
     "best_threshold",
+    "holm",
+    "majority_vote",
+    "mcnemar",
     "relative_fitting_difficulty",
     "spearman",
     "spearman_all",

@@ -86,7 +86,9 @@ def test_a_task_that_needs_what_a_method_lacks_says_so(data_dir: Path) -> None:
     task = RTE(data_dir=str(data_dir))
     assert not task.suits(Length())
     embedded = Embedded(Length(), task.sentences("dev"))
-    with pytest.raises(TaskError, match=r"rte needs 'entailment_score', which Length .* it answers: implicitness"):
+    with pytest.raises(
+        TaskError, match=r"rte needs 'entailment_score', which Length .* it answers: direction, implicitness"
+    ):
         task.evaluate(Length(), embedded, "dev")
 
 

@@ -7,10 +7,11 @@ from functools import partial
 import pytest
 import torch
 
-from lightning_cse.embeddings import DualEmbedding, PointEmbedding
+from lightning_cse.embeddings import DualEmbedding, GaussianEmbedding, PointEmbedding
 from lightning_cse.encoders import tiny_encoder
-from lightning_cse.losses import DualContrastive, InfoNCE
-from lightning_cse.methods import DualCSE, Method, Schedule, SimCSE
+from lightning_cse.errors import ConfigError
+from lightning_cse.losses import DualContrastive, GaussianContrastive, InfoNCE
+from lightning_cse.methods import DualCSE, GaussCSE, Method, Schedule, SimCSE, UnsupervisedSimCSE
 from lightning_cse.similarity import cosine
 from lightning_cse.tokens import Tokens
 
@@ -28,6 +29,13 @@ def make(name: str) -> Method:
     torch.manual_seed(0)
     if name == "simcse":
         return SimCSE(tiny_encoder(), InfoNCE(), **common)
+    if name == "simcse_unsup":
+        return UnsupervisedSimCSE(tiny_encoder(), InfoNCE(), **common)
+    if name.startswith("gausscse"):
+        sets = name.split("_")[1:] or ["ent", "con", "rev"]
+        simcse = InfoNCE() if "simcse" in sets else None
+        loss = GaussianContrastive(sets=[s for s in sets if s != "simcse"])
+        return GaussCSE(tiny_encoder(), loss, simcse=simcse, **common)
     return DualCSE(tiny_encoder(), DualContrastive(), architecture=name.removeprefix("dualcse_"), **common)
 
 
@@ -37,7 +45,7 @@ def batch(method: Method) -> dict:
     return {"roles": roles, "index": torch.arange(len(SENTENCES))}
 
 
-NAMES = ("dualcse_cross", "dualcse_bi", "simcse")
+NAMES = ("dualcse_cross", "dualcse_bi", "simcse", "simcse_unsup", "gausscse", "gausscse_ent", "gausscse_ent_simcse")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -45,7 +53,8 @@ def test_a_step_gives_a_finite_loss_gradients_and_the_named_outputs(name: str) -
     method = make(name).train()
     outputs = method.training_step(batch(method), 0)
     assert set(outputs) == {"loss", "index", "embeddings"}
-    assert set(outputs["embeddings"]) == set(method.roles)
+    positive = {"positive"} if name == "simcse_unsup" else set()  # the anchor once more
+    assert set(outputs["embeddings"]) == set(method.roles) | positive
     outputs["loss"].backward()
     assert outputs["loss"].ndim == 0
     assert torch.isfinite(outputs["loss"])
@@ -118,3 +127,67 @@ def test_the_schedule_warms_up_and_falls_to_zero() -> None:
 def test_a_wrong_schedule_is_told(options: dict, part: str) -> None:
     with pytest.raises(Exception, match=part):
         Schedule(**options)
+
+
+def gaussians(n: int = 6, d: int = 4) -> GaussianEmbedding:
+    return GaussianEmbedding(torch.randn(n, d), torch.randn(n, d))
+
+
+def test_gausscse_scores_a_hypothesis_against_its_premise() -> None:
+    method = make("gausscse")
+    torch.manual_seed(1)
+    premise, hypothesis = gaussians(), gaussians()
+    variance_ratio = (hypothesis.log_variance - premise.log_variance).exp()
+    shift = (hypothesis.mean - premise.mean) ** 2 / premise.log_variance.exp()
+    kl = 0.5 * (variance_ratio + shift - 1 - variance_ratio.log())
+    torch.testing.assert_close(method.entailment_score(premise, hypothesis), (1 / (1 + kl)).mean(dim=1))
+    torch.testing.assert_close(method.log_determinant(premise), premise.log_variance.sum(dim=1))
+    assert torch.equal(method.similarity(premise, hypothesis), cosine(premise.mean, hypothesis.mean))
+
+
+def test_gausscse_compares_symmetrically_where_asked() -> None:
+    loss = GaussianContrastive(reduce="sim_of_sum")
+    options = {"optimizer": partial(torch.optim.AdamW, lr=1e-3), "schedule": Schedule()}
+    method = GaussCSE(tiny_encoder(), loss, sts_similarity="symmetric", **options)
+    torch.manual_seed(1)
+    a, b = gaussians(), gaussians()
+    torch.testing.assert_close(method.similarity(a, b), method.similarity(b, a))
+    assert not torch.allclose(method.entailment_score(a, b), method.entailment_score(b, a))
+    with pytest.raises(ConfigError, match=r"method\.sts_similarity: 'symetric' .*did you mean 'symmetric'"):
+        GaussCSE(tiny_encoder(), loss, sts_similarity="symetric", **options)
+
+
+def test_gausscse_encodes_a_contradiction_only_where_it_is_used() -> None:
+    assert make("gausscse_ent_rev").roles == make("gausscse_ent").roles == ("premise", "entailment")
+    assert make("gausscse_ent_con").roles == make("gausscse_ent_simcse").roles
+    assert make("gausscse_ent_con").roles == ("premise", "entailment", "contradiction")
+
+
+def test_the_means_of_gausscse_are_bounded_and_its_heads_start_apart() -> None:
+    method = make("gausscse").eval()
+    embedding = method.embed(SENTENCES)
+    assert embedding.mean.abs().max() < 1
+    assert not torch.allclose(method.mean[0].weight, method.log_variance.weight)
+
+
+def test_gausscse_adds_simcse_on_the_means() -> None:
+    torch.manual_seed(0)
+    with_it = make("gausscse_ent_con_simcse").eval()
+    given = batch(with_it)
+    p, e, c = with_it.encode(*(given["roles"][role] for role in with_it.roles))
+    want = with_it.loss(p, e, c) + InfoNCE()(p.mean, e.mean, c.mean)
+    torch.testing.assert_close(with_it.training_step(given, 0)["loss"], want)
+
+
+def test_unsupervised_simcse_sees_two_masks_in_training_and_no_head_at_test() -> None:
+    method = make("simcse_unsup").train()
+    given = batch(method)
+    step = method.training_step(given, 0)["embeddings"]
+    assert not torch.allclose(step["anchor"]["vector"], step["positive"]["vector"])
+    method.eval()
+    (vector,) = method.pooled(given["roles"]["anchor"])
+    assert torch.equal(method.encode(given["roles"]["anchor"])[0].vector, vector)
+    assert not torch.allclose(method.project(vector), vector)
+    supervised = make("simcse").eval()
+    (vector,) = supervised.pooled(given["roles"]["anchor"])
+    assert torch.equal(supervised.encode(given["roles"]["anchor"])[0].vector, supervised.project(vector))

@@ -1,0 +1,84 @@
+"""Which splits of which corpora a training set is made of, and which sentence pairs must not be in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from lightning_cse.data.readers import read_corpus
+from lightning_cse.data.rows import Rows
+from lightning_cse.errors import ConfigError
+
+HYPOTHESES = (
+    "hypothesis",
+    "entailment",
+    "explicit_entailment",
+    "implied_entailment",
+    "neutral",
+    "contradiction",
+)
+"""Columns that make a sentence pair together with ``premise``."""
+
+LEAK = "pair of a dev or test set"
+
+_NO_LETTER = re.compile(r"[\W_]+")
+
+
+def read_sources(sources: Iterable[str], data_dir: Path, *, key: str) -> list[Rows]:
+    """Read several splits, each named ``corpus/split``.
+
+    Args:
+        sources: Names such as ``snli/train``.
+        data_dir: Where the corpora are.
+        key: The config key the names come from, for the error.
+
+    Raises:
+        ConfigError: If a name is not of that form.
+        DataError: As `read_corpus`.
+    """
+    names = [str(source).split("/") for source in sources]
+    wrong = ["/".join(name) for name in names if len(name) != 2 or not all(name)]
+    if wrong:
+        raise ConfigError(
+            [f"{key}: {source!r} is not of the form corpus/split, such as snli/train" for source in wrong]
+        )
+    return [read_corpus(corpus, split, data_dir) for corpus, split in names]
+
+
+def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
+    """Return, for each row, a key for each of its sentence pairs.
+
+    Two pairs have one key if they differ only in case, white space, punctuation and order, as a tokenised and a raw
+    edition of one corpus do.
+    """
+    if "premise" in rows.names:
+        first, others = "premise", [name for name in HYPOTHESES if name in rows.names]
+    elif "sentence1" in rows.names:
+        first, others = "sentence1", ["sentence2"]
+    else:
+        return [()] * len(rows)
+    pairs = [_keys(rows.column(first), rows.column(name)) for name in others]
+    return list(zip(*pairs, strict=True))
+
+
+def without_pairs(rows: Rows, excluded: set[str]) -> Rows:
+    """Return the rows that have none of these pairs; the account says how many were dropped."""
+    if not excluded:
+        return rows
+    clean = [row for row, keys in enumerate(pair_keys(rows)) if excluded.isdisjoint(keys)]
+    return rows if len(clean) == len(rows) else rows.select(clean, reason=LEAK)
+
+
+def all_pairs(tables: Sequence[Rows]) -> set[str]:
+    """Return the keys of all sentence pairs of several tables."""
+    return {key for rows in tables for keys in pair_keys(rows) for key in keys}
+
+
+def _keys(first: Sequence[str], second: Sequence[str]) -> Iterator[str]:
+    for a, b in zip(first, second, strict=True):
+        yield "\0".join(sorted((_letters(a), _letters(b))))
+
+
+def _letters(sentence: str) -> str:
+    return _NO_LETTER.sub("", sentence).casefold()

@@ -1,0 +1,172 @@
+"""Training rows from corpus rows: triplets, pairs, sentences, and an account that adds up."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from lightning_cse.data.roles import PAIRINGS, INLITriplets, NLITriplets, Sentences
+from lightning_cse.data.rows import Rows, SourceFile
+from lightning_cse.errors import ConfigError, DataError
+
+PAIRS = [
+    ("A dog runs.", "An animal moves.", "entailment"),
+    ("A dog runs.", "A dog sleeps.", "contradiction"),
+    ("A dog runs.", "The dog is brown.", "neutral"),
+    ("A cat eats.", "Something eats.", "entailment"),  # no contradiction
+    ("A dog runs.", "A pet moves.", "entailment"),
+    ("A dog runs.", "A dog sleeps.", "contradiction"),  # again
+    ("It rains.", "It is dry.", "contradiction"),  # no entailment
+    ("A dog runs.", "No dog runs.", "contradiction"),
+    ("A dog runs.", "A beast moves.", "entailment"),
+    ("Snow falls.", "Is it cold?", "-"),
+    ("Snow falls.", "It is hot.", "contradiction"),
+    ("Snow falls.", "It snows.", "entailment"),
+]
+DOG = "A dog runs."
+
+
+def pairs(rows: list[tuple[str, str, str]] = PAIRS) -> Rows:
+    columns = dict(zip(("premise", "hypothesis", "label"), (list(c) for c in zip(*rows, strict=True)), strict=True))
+    return Rows(columns, files=[SourceFile("SNLI/train", "/data/SNLI/train", "")])
+
+
+def triplets(rows: Rows) -> list[tuple[str, str, str]]:
+    return [(row["premise"], row["entailment"], row["contradiction"]) for row in rows]  # type: ignore[misc]
+
+
+def adds_up(counts: dict[str, int], used: int) -> bool:
+    dropped = sum(count for key, count in counts.items() if key.startswith("dropped: "))
+    return counts["read"] == used + dropped
+
+
+def test_first_takes_one_triplet_a_premise_in_order_of_appearance() -> None:
+    built = NLITriplets()([pairs()])
+    assert triplets(built.rows) == [
+        (DOG, "An animal moves.", "A dog sleeps."),
+        ("Snow falls.", "It snows.", "It is hot."),
+    ]
+    assert built.sources == [(0, 1), (11, 10)]
+    assert built.rows.where(1) == "/data/SNLI/train:12"
+    assert built.rows.counts == {
+        "read": 12,
+        "dropped: label neutral": 1,
+        "dropped: no gold label": 1,
+        "dropped: repeated pair": 1,
+        "dropped: premise without a contradiction": 1,
+        "dropped: premise without an entailment": 1,
+        "dropped: not chosen": 3,
+    }
+    assert adds_up(built.rows.counts, built.used)
+
+
+@pytest.mark.parametrize(
+    ("pairing", "want"),
+    [
+        ("zip", [("An animal moves.", "A dog sleeps."), ("A pet moves.", "No dog runs.")]),
+        (
+            "cycle",
+            [
+                ("An animal moves.", "A dog sleeps."),
+                ("A pet moves.", "No dog runs."),
+                ("A beast moves.", "A dog sleeps."),
+            ],
+        ),
+        (
+            "product",
+            list(
+                itertools.product(
+                    ("An animal moves.", "A pet moves.", "A beast moves."), ("A dog sleeps.", "No dog runs.")
+                )
+            ),
+        ),
+    ],
+)
+def test_pairing_of_a_premise_with_several_hypotheses(pairing: str, want: list[tuple[str, str]]) -> None:
+    built = NLITriplets(pairing=pairing)([pairs()])
+    assert [(e, c) for p, e, c in triplets(built.rows) if p == DOG] == want
+
+
+def test_random_pairing_depends_on_its_seed_alone() -> None:
+    drawn = {seed: triplets(NLITriplets(pairing="random", seed=seed)([pairs()]).rows) for seed in range(20)}
+    assert drawn[3] == triplets(NLITriplets(pairing="random", seed=3)([pairs()]).rows)
+    assert len({tuple(rows) for rows in drawn.values()}) > 2
+    product = set(triplets(NLITriplets(pairing="product")([pairs()]).rows))
+    assert all(set(rows) <= product and len(rows) == 2 for rows in drawn.values())
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+@pytest.mark.parametrize("contradiction", [True, False])
+def test_the_account_adds_up(pairing: str, contradiction: bool) -> None:
+    built = NLITriplets(pairing=pairing, contradiction=contradiction)([pairs(), pairs([PAIRS[0], PAIRS[6]])])
+    assert built.rows.counts["read"] == 14
+    assert adds_up(built.rows.counts, built.used)
+    assert len(built.sources) == len(built.rows)
+
+
+def test_premises_are_grouped_over_corpora() -> None:
+    built = NLITriplets()([pairs([PAIRS[3]]), pairs([("A cat eats.", "Nothing eats.", "contradiction")])])
+    assert triplets(built.rows) == [("A cat eats.", "Something eats.", "Nothing eats.")]
+
+
+def test_pairs_alone_keep_every_entailment() -> None:
+    rule = NLITriplets(contradiction=False)
+    built = rule([pairs()])
+    assert rule.roles == ("premise", "entailment")
+    assert "contradiction" not in built.rows.names
+    assert [row["positive"] for row in built.rows] == [
+        "An animal moves.",
+        "A pet moves.",
+        "A beast moves.",
+        "Something eats.",
+        "It snows.",
+    ]
+
+
+def test_ready_made_triplets_are_taken_as_they_are_beside_pairs() -> None:
+    file = SourceFile("ready.csv", "/data/ready.csv", "")
+    ready = Rows({"premise": ["P"], "entailment": ["E"], "contradiction": ["C"]}, files=[file])
+    built = NLITriplets()([pairs(), ready])
+    assert triplets(built.rows)[0] == ("P", "E", "C")
+    assert len(built.rows) == 3
+    assert built.sources == [(0,), (1, 2), (12, 11)]
+    assert adds_up(built.rows.counts, built.used)
+
+
+def test_both_names_of_a_role_hold_the_same() -> None:
+    rows = NLITriplets()([pairs()]).rows
+    for ours, theirs in (("anchor", "premise"), ("positive", "entailment"), ("negative", "contradiction")):
+        assert rows.column(ours) == rows.column(theirs)
+
+
+def test_no_triplet_is_an_error_with_the_file() -> None:
+    with pytest.raises(DataError, match=r"SNLI/train: no premise has both"):
+        NLITriplets()([pairs([PAIRS[0], PAIRS[6]])])
+
+
+def test_unknown_pairing_is_told_with_what_was_meant() -> None:
+    with pytest.raises(ConfigError, match=r"data\.rows\.pairing: 'randm' .*did you mean 'random'"):
+        NLITriplets(pairing="randm")
+
+
+def test_inli_triplets_of_one_premise_are_one_unit() -> None:
+    inli = Rows(
+        {
+            "premise": ["P", "Q"],
+            "explicit_entailment": ["E", "F"],
+            "implied_entailment": ["I", "J"],
+            "contradiction": ["C", "D"],
+        }
+    )
+    built = INLITriplets("both")([inli])
+    assert triplets(built.rows) == [("P", "E", "C"), ("P", "I", "C"), ("Q", "F", "D"), ("Q", "J", "D")]
+    assert built.units == [[0, 1], [2, 3]]
+    assert built.used == 2
+    assert built.select([3]).used == 1
+
+
+def test_sentences_keep_repeats() -> None:
+    built = Sentences()([Rows({"sentence": ["a", "b"]}), Rows({"sentence": ["a"]})])
+    assert built.rows.column("anchor") == ["a", "b", "a"]
+    assert len(built.units) == 3

@@ -1,0 +1,59 @@
+"""Which splits a training set is made of, and which sentence pairs must not be in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lightning_cse.data.readers import sample_dir
+from lightning_cse.data.rows import Rows
+from lightning_cse.data.sources import LEAK, all_pairs, pair_keys, read_sources, without_pairs
+from lightning_cse.errors import ConfigError, DataError
+
+
+def pairs(*rows: tuple[str, str]) -> Rows:
+    premises, hypotheses = zip(*rows, strict=True)
+    return Rows({"premise": premises, "hypothesis": hypotheses, "label": ["neutral"] * len(rows)})
+
+
+def test_tokenised_and_raw_editions_of_a_pair_are_the_same() -> None:
+    raw = pairs(("He doesn't run, does he?", "A man's asleep."))
+    tokenised = pairs(("he does n't run , does he ? ", "A man 's asleep ."))
+    turned = pairs(("A man's asleep.", "He doesn't run, does he?"))
+    assert pair_keys(raw) == pair_keys(tokenised) == pair_keys(turned)
+
+
+def test_pairs_do_not_run_into_each_other() -> None:
+    assert pair_keys(pairs(("ab", "c"))) != pair_keys(pairs(("a", "bc")))
+
+
+def test_rows_with_an_excluded_pair_are_dropped_and_counted() -> None:
+    train = Rows({"premise": ["P", "Q", "R"], "entailment": ["a", "b", "c"], "contradiction": ["d", "e", "f"]})
+    kept = without_pairs(train, all_pairs([pairs(("q", "E!"), ("P", "b"))]))
+    assert kept.column("premise") == ["P", "R"]
+    assert kept.counts == {"read": 3, f"dropped: {LEAK}": 1}
+
+
+def test_sts_pairs_and_plain_sentences() -> None:
+    sts = Rows({"sentence1": ["P"], "sentence2": ["Q"], "score": [1.0]})
+    assert pair_keys(sts) == pair_keys(pairs(("P", "Q")))
+    assert pair_keys(Rows({"sentence": ["P"]})) == [()]
+
+
+@pytest.mark.parametrize("name", ["inli", "inli/", "/train", "a/b/c"])
+def test_a_name_of_another_form_is_told_with_its_key(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"data\.train: '{name}' is not of the form corpus/split"):
+        read_sources([name], sample_dir(), key="data.train")
+
+
+def test_unknown_corpora_and_splits_are_told(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="unknown corpus 'inly' - did you mean 'inli'"):
+        read_sources(["inly/train"], tmp_path, key="data.train")
+
+
+def test_counterfactual_dev_and_test_come_from_snli_dev_and_test(real_data: Path) -> None:
+    known = all_pairs(read_sources(["snli_senteval/dev", "snli_senteval/test"], real_data, key="x"))
+    for split, leaks in (("original_train", 0), ("original_dev", 200), ("original_test", 400), ("revised_train", 0)):
+        (rows,) = read_sources([f"snli_counterfactual/{split}"], real_data, key="x")
+        assert len(rows) - len(without_pairs(rows, known)) == leaks

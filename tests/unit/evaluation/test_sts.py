@@ -1,0 +1,143 @@
+"""STS Benchmark: the metric by hand, collapsed models, and what is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from lightning_cse.data import read_corpus, sample_dir
+from lightning_cse.embeddings import PointEmbedding
+from lightning_cse.errors import TaskError
+from lightning_cse.evaluation import STSB, Embedded, run_tasks
+
+DEV = [(5.0, "a 1", "b 9"), (3.0, "c 1", "d 5"), (2.0, "e 2", "f 6"), (0.0, "g 0", "h 7")]
+TEST = [(4.0, "k 1", "l 1"), (4.0, "m 2", "n 3"), (1.0, "a 1", "b 9")]
+
+
+class ByTable:
+    """Similarity is the difference of two numbers, each written into its sentence behind the last blank."""
+
+    def __init__(self) -> None:
+        self.embedded: list[str] = []
+
+    def embed(self, sentences: Sequence[str]) -> PointEmbedding:
+        self.embedded += sentences
+        return PointEmbedding(torch.tensor([[float(sentence.split()[-1])] for sentence in sentences]))
+
+    def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
+        return b.vector[:, 0] - a.vector[:, 0]
+
+
+class OneSided:
+    """Knows how implicit a sentence is, and nothing of pairs."""
+
+    def embed(self, sentences: Sequence[str]) -> PointEmbedding:
+        return PointEmbedding(torch.zeros(len(sentences), 1))
+
+    def implicitness(self, sentence: PointEmbedding) -> Tensor:
+        return sentence.vector[:, 0]
+
+
+class Collapsed(ByTable):
+    """Every sentence has the same embedding."""
+
+    def embed(self, sentences: Sequence[str]) -> PointEmbedding:
+        return PointEmbedding(torch.ones(len(sentences), 1))
+
+
+def write(folder: Path, split: str, rows: Sequence[tuple[float, str, str]]) -> None:
+    lines = [f"g\tf\ty\t{i}\t{score}\t{a}\t{b}\n" for i, (score, a, b) in enumerate(rows)]
+    path = folder / f"STS/STSBenchmark/sts-{split}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> str:
+    write(tmp_path, "dev", DEV)
+    write(tmp_path, "test", TEST)
+    return str(tmp_path)
+
+
+def test_the_metric_by_hand(data_dir: str) -> None:
+    result = run_tasks({"stsb": STSB(data_dir=data_dir)}, ByTable(), "dev")["stsb"]
+    # Gold 5, 3, 2, 0 has the ranks 4, 3, 2, 1; scores 8, 4, 4, 7 have 4, 1.5, 1.5, 3: products sum up to 1.5.
+    assert result.metrics == {"spearman": pytest.approx(1.5 / math.sqrt(5 * 4.5))}
+    assert result.predictions == {"row": [0, 1, 2, 3], "gold": [5.0, 3.0, 2.0, 0.0], "score": [8.0, 4.0, 4.0, 7.0]}
+
+
+def test_each_split_has_its_own_rows(data_dir: str) -> None:
+    answers = ByTable()
+    result = run_tasks({"stsb": STSB(data_dir=data_dir)}, answers, "test")["stsb"]
+    # Gold 4, 4, 1 has the ranks 2.5, 2.5, 1; scores 0, 1, 8 have 1, 2, 3: products sum up to -1.5.
+    assert result.metrics == {"spearman": pytest.approx(-1.5 / math.sqrt(1.5 * 2))}
+    assert sorted(answers.embedded) == ["a 1", "b 9", "k 1", "l 1", "m 2", "n 3"]
+
+
+def test_a_collapsed_model_scores_zero(data_dir: str) -> None:
+    result = run_tasks({"stsb": STSB(data_dir=data_dir)}, Collapsed(), "dev")["stsb"]
+    assert result.metrics == {"spearman": 0.0}
+    assert result.predictions["score"] == [0.0] * 4
+
+
+def test_gold_scores_that_are_all_alike_order_nothing_either(data_dir: str) -> None:
+    task = STSB(data_dir=data_dir, dev_rows=1, test_rows=2)
+    assert run_tasks({"stsb": task}, ByTable(), "dev")["stsb"].metrics == {"spearman": 0.0}
+    result = run_tasks({"stsb": task}, ByTable(), "test")["stsb"]
+    assert (result.metrics, result.predictions["gold"]) == ({"spearman": 0.0}, [4.0, 4.0])
+
+
+def test_scores_that_are_no_numbers_are_not_hidden(data_dir: str) -> None:
+    class Broken(ByTable):
+        def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
+            return super().similarity(a, b) * torch.tensor([1.0, 1.0, math.nan, 1.0])
+
+    with pytest.raises(ValueError, match="scores must be finite, got nan at row 2"):
+        run_tasks({"stsb": STSB(data_dir=data_dir)}, Broken(), "dev")
+
+
+def test_row_limits_and_digests(data_dir: str) -> None:
+    task = STSB(data_dir=data_dir, dev_rows=3, test_rows=2)
+    assert (len(task.rows("dev")), len(task.rows("test"))) == (3, 2)
+    assert task.sentences("dev") == ["a 1", "c 1", "e 2", "b 9", "d 5", "f 6"]
+    assert task.digests == {
+        f"STS/STSBenchmark/sts-{split}.csv": read_corpus("stsb", split, data_dir).files[0].sha256
+        for split in ("dev", "test")
+    }
+
+
+def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
+    task = STSB(data_dir=str(tmp_path))
+    write(tmp_path, "dev", DEV)
+    assert len(task.rows("dev")) == 4
+
+
+def test_a_method_without_similarity_is_told(data_dir: str) -> None:
+    task = STSB(data_dir=data_dir)
+    answers = OneSided()
+    assert not task.suits(answers)
+    with pytest.raises(TaskError, match=r"stsb needs 'similarity', which OneSided .* it answers: implicitness"):
+        task.evaluate(answers, Embedded(answers, task.sentences("dev")), "dev")
+
+
+def test_on_the_sample_the_gold_scores_themselves_are_perfect() -> None:
+    rows = read_corpus("stsb", "test", sample_dir())
+    gold = {str(row["sentence1"]): float(row["score"]) for row in rows}
+
+    class Oracle(ByTable):
+        def embed(self, sentences: Sequence[str]) -> PointEmbedding:
+            return PointEmbedding(torch.tensor([[-gold.get(sentence, 0.0)] for sentence in sentences]))
+
+    assert len(gold) == len(rows)
+    result = run_tasks({"stsb": STSB(data_dir=str(sample_dir()))}, Oracle(), "test")["stsb"]
+    assert result.metrics["spearman"] == pytest.approx(1)
+
+
+def test_the_real_splits_have_their_official_sizes(real_data: Path) -> None:
+    task = STSB(data_dir=str(real_data))
+    assert (len(task.rows("dev")), len(task.rows("test"))) == (1500, 1379)
