@@ -19,10 +19,10 @@ OFFLINE := HF_HUB_OFFLINE=1 WANDB_MODE=offline TOKENIZERS_PARALLELISM=false OMP_
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-all lint type imports format bench docs-check wheel-check clean
+.PHONY: help run test test-all lint type imports format bench bench-gaussian docs-check wheel-check clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 run: $(READY_RUN) ## Train DualCSE on the sample corpus: no network after the installation, minutes on a CPU
 	$(BIN)/python -m lightning_cse.train +experiment=dualcse_cross +profile=laptop $(ARGS)
@@ -49,6 +49,9 @@ format: $(READY_DEV) ## Format the code, and mend what ruff can mend
 
 bench: $(READY_DEV) ## Measure sentences a second, beside sentence-transformers' trainer
 	$(OFFLINE) $(BIN)/python benchmarks/bench.py $(ARGS)
+
+bench-gaussian: $(READY_DEV) ## Measure the Gaussian similarity, beside its formula as it is written
+	$(OFFLINE) $(BIN)/python benchmarks/gaussian.py $(ARGS)
 
 docs-check: $(READY_DEV) ## Run the README's code blocks and compare what they print
 	$(OFFLINE) $(BIN)/python -m pytest tests/test_docs.py --timeout=1800

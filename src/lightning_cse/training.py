@@ -162,7 +162,8 @@ def _tasks(suite: DictConfig) -> dict[str, Task]:
     tasks: dict[str, Task] = {}
     for name, node in suite.items():
         task: Task = _built(node)
-        tasks[str(name) + task.suffix] = task
+        corpus, line, rest = str(name).partition("_")
+        tasks[corpus + task.suffix + line + rest] = task
     return tasks
 
 

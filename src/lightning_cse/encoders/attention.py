@@ -1,16 +1,20 @@
-"""Self-attention over sequences laid end to end, without padding: what makes one pass on a CPU fast.
+"""Self-attention over sequences packed into windows, almost without padding: what makes one pass on a CPU fast.
 
-The backbone sees all tokens of a step as one long row, so its matrix products, norms and dropouts touch no padding.
-Only attention needs to know where a sequence ends. Sequences are sorted by length; those of one length are a block
-that needs no mask. `torch`'s own kernel is taken where nothing is dropped; with dropout it has only a slow path on a
-CPU, so products, softmax and dropout are written out here with their gradients.
+The backbone sees all tokens of a step as one long row, so its matrix products, norms and dropouts touch next to no
+padding. Only attention needs to know where a sequence ends: the row is cut into windows of one width, each filled with
+whole sequences, and a token attends to its own sequence in its window. So a layer is a handful of operations whatever
+the lengths, and their shapes come back from step to step: oneDNN keeps some thousand compiled products, and with a
+shape for each length of each step it compiled anew all the time (`docs/decisions.md`). `torch`'s own kernel is taken
+where nothing is dropped; with dropout it has only a slow path on a CPU, so products, softmax and dropout are written
+out here with their gradients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -20,17 +24,20 @@ from transformers.masking_utils import sdpa_mask
 
 from lightning_cse.encoders.dropout import apply_mask, is_fast, keep_mask
 
-Blocks = Sequence[tuple[int, int]]
-"""Blocks of sequences that follow each other: (number of sequences, their length)."""
-
 MODEL_TYPES = ("bert", "roberta", "xlm-roberta")
-"""Backbones whose forward is known to hand ``blocks`` through to attention, and to take ``inputs_embeds``."""
+"""Backbones whose forward is known to hand ``windows`` through to attention, and to take ``inputs_embeds``."""
+
+NARROWEST = 32
+"""The narrowest window in tokens, and the step between widths: few widths, few shapes."""
+
+TOKEN_COST = 96
+"""What a token costs outside attention, in entries of its row of attention weights."""
 
 _NAME = "lightning_cse"
 
 
-def use_block_attention(backbone: PreTrainedModel) -> bool:
-    """Let the backbone's attention understand ``blocks=``; return whether it can."""
+def use_window_attention(backbone: PreTrainedModel) -> bool:
+    """Let the backbone's attention understand ``windows=``; return whether it can."""
     if backbone.config.model_type not in MODEL_TYPES:
         return False
     backbone.set_attn_implementation(_NAME)
@@ -40,38 +47,82 @@ def use_block_attention(backbone: PreTrainedModel) -> bool:
     return True
 
 
-def block_attention(
+@dataclass(frozen=True)
+class Windows:
+    """Where sequences lie in a row of tokens that is cut into windows.
+
+    Attributes:
+        count: the number of windows.
+        width: tokens a window.
+        starts: the place of each sequence's first token in the row: (n,).
+        bias: 0 where a token may attend to another of its window, -inf elsewhere: (count, 1, width, width). The padding
+            at a window's end attends to itself, so that nothing is divided by 0; no gradient comes back from there.
+    """
+
+    count: int
+    width: int
+    starts: np.ndarray
+    bias: Tensor
+
+    @classmethod
+    def pack(cls, lengths: np.ndarray) -> Windows:
+        """Pack sequences of these lengths into windows, the longest first, each into the first that has room.
+
+        Of a few widths the one is taken that costs least: padding and the entries of attention weights weighed against
+        each other.
+        """
+        longest = -(-int(lengths.max()) // NARROWEST) * NARROWEST
+        packed = {width: _first_fit(lengths, width) for width in (longest + NARROWEST * k for k in range(3))}
+        width = min(packed, key=lambda w: (packed[w][1] * w * (w + TOKEN_COST), w))
+        starts, count = packed[width]
+        sequence = np.full(count * width, -1)
+        for number, (start, length) in enumerate(zip(starts, lengths, strict=True)):
+            sequence[start : start + length] = number
+        owner = torch.from_numpy(sequence).view(count, 1, width)
+        bias = torch.zeros(count, 1, width, width).masked_fill_(owner[..., None] != owner[..., None, :], -torch.inf)
+        return cls(count, width, starts, bias)
+
+
+def _first_fit(lengths: np.ndarray, width: int) -> tuple[np.ndarray, int]:
+    """Return where each sequence starts, and how many windows there are."""
+    starts = np.zeros(len(lengths), dtype=np.int64)
+    room = np.full(len(lengths), width)
+    for number in np.argsort(-lengths, kind="stable"):
+        window = int(np.argmax(room >= lengths[number]))
+        starts[number] = (window + 1) * width - room[window]
+        room[window] -= lengths[number]
+    return starts, int(np.count_nonzero(room < width))
+
+
+def window_attention(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
     *,
-    blocks: Blocks | None = None,
+    windows: Windows | None = None,
     dropout: float = 0.0,
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """Attend inside each sequence: (1, heads, tokens, width) thrice -> (1, tokens, heads, width).
 
-    Without ``blocks`` this is transformers' own scaled dot-product attention over padded sequences.
+    Without ``windows`` this is transformers' own scaled dot-product attention over padded sequences.
     """
-    if blocks is None:
+    if windows is None:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
         )
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     q, k, v = (tensor[0].transpose(0, 1) for tensor in (query, key, value))  # (tokens, heads, width)
     if dropout > 0 and is_fast(q, dropout):
-        mixed: Tensor = _BlockAttention.apply(q * scale, k, v, blocks, dropout)  # type: ignore[no-untyped-call]
+        mixed: Tensor = _WindowAttention.apply(q * scale, k, v, windows, dropout)  # type: ignore[no-untyped-call]
         return mixed[None], None
-    sizes = [count * length for count, length in blocks]
-    parts = []
-    for (count, length), *qkv in zip(blocks, *(tensor.split(sizes) for tensor in (q, k, v)), strict=True):
-        q_block, k_block, v_block = (tensor.unflatten(0, (count, length)).transpose(1, 2) for tensor in qkv)
-        part = nn.functional.scaled_dot_product_attention(q_block, k_block, v_block, dropout_p=dropout, scale=scale)
-        parts.append(part.transpose(1, 2).flatten(0, 1))
-    return torch.cat(parts)[None], None
+    q, k, v = (tensor.unflatten(0, (windows.count, windows.width)).transpose(1, 2) for tensor in (q, k, v))
+    bias = windows.bias.to(q.dtype)
+    mixed = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale)
+    return mixed.transpose(1, 2).flatten(0, 1)[None], None
 
 
 def _cast_once(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -83,30 +134,31 @@ def _cast_once(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return (hidden, *args[1:])
 
 
-def _heads_first(x: Tensor, count: int, length: int) -> Tensor:
-    """(count * length, heads, width) -> (count * heads, length, width), contiguous."""
-    rows: Tensor = x.unflatten(0, (count, length))
+def _heads_first(x: Tensor, windows: Windows) -> Tensor:
+    """(tokens, heads, width) -> (windows * heads, tokens of a window, width), contiguous."""
+    rows: Tensor = x.unflatten(0, (windows.count, windows.width))
     return rows.transpose(1, 2).flatten(0, 1)
 
 
-def _put_back(target: Tensor, x: Tensor, count: int, length: int) -> None:
-    """Undo `_heads_first`, into ``target``."""
-    rows: Tensor = target.unflatten(0, (count, length))
-    rows.copy_(x.unflatten(0, (count, -1)).transpose(1, 2))
+def _put_back(x: Tensor, windows: Windows) -> Tensor:
+    """Undo `_heads_first`."""
+    rows: Tensor = x.unflatten(0, (windows.count, -1))
+    return rows.transpose(1, 2).flatten(0, 1)
 
 
-def _softmax(scores: Tensor) -> Tensor:
-    """Softmax over short rows, in float32, which may overwrite float32 scores.
+def _softmax(scores: Tensor, bias: Tensor) -> Tensor:
+    """Softmax over short rows of scores + bias, in float32, which may overwrite float32 scores.
 
     torch's own is several times slower where a row does not fill its vector registers.
     """
     raised = scores.float()
+    raised.unflatten(0, (len(bias), -1)).add_(bias)
     raised = raised.sub_(raised.amax(-1, keepdim=True)).exp_()
     return raised.mul_(raised.sum(-1, keepdim=True).reciprocal_()).to(scores.dtype)
 
 
-class _BlockAttention(torch.autograd.Function):
-    r"""``dropout(softmax(q k^T)) v`` in each sequence, for ``q`` already scaled; tensors (tokens, heads, width).
+class _WindowAttention(torch.autograd.Function):
+    r"""``dropout(softmax(q k^T + bias)) v`` in each window, for ``q`` already scaled; tensors (tokens, heads, width).
 
     With weights :math:`P`, mask :math:`M`, :math:`D = P \circ M` and result :math:`O = D V`:
 
@@ -114,45 +166,30 @@ class _BlockAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, blocks: Blocks, dropout: float) -> Tensor:
-        out = torch.empty(v.shape, dtype=v.dtype)
-        sizes = [count * length for count, length in blocks]
-        entries = [count * q.shape[1] * length * length for count, length in blocks]
-        masks = keep_mask((sum(entries),), dropout).split(entries)
-        saved: list[Tensor] = []
-        parts = zip(blocks, masks, out.split(sizes), *(x.split(sizes) for x in (q, k, v)), strict=True)
-        for (count, length), mask, out_block, *qkv in parts:
-            q_block, k_block, v_block = (_heads_first(x, count, length) for x in qkv)
-            weights = _softmax(torch.bmm(q_block, k_block.transpose(1, 2)))
-            mask = mask.view(weights.shape)
-            _put_back(out_block, torch.bmm(apply_mask(weights, mask, dropout), v_block), count, length)
-            saved += [q_block, k_block, v_block, weights, mask]
-        ctx.save_for_backward(out, *saved)
-        ctx.blocks, ctx.dropout = blocks, dropout
-        return out
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, windows: Windows, dropout: float) -> Tensor:
+        q, k, v = (_heads_first(x, windows) for x in (q, k, v))
+        weights = _softmax(torch.bmm(q, k.transpose(1, 2)), windows.bias)
+        mask = keep_mask(tuple(weights.shape), dropout)
+        out = torch.bmm(apply_mask(weights, mask, dropout), v)
+        ctx.save_for_backward(out, q, k, v, weights, mask)
+        ctx.windows, ctx.dropout = windows, dropout
+        return _put_back(out, windows)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        blocks, dropout = ctx.blocks, ctx.dropout
-        out, *rest = ctx.saved_tensors
-        saved = iter(rest)
-        q_grad, k_grad, v_grad = (torch.empty(grad.shape, dtype=grad.dtype) for _ in range(3))
-        inner = (grad.float() * out).sum(-1, keepdim=True)
-        sizes = [count * length for count, length in blocks]
-        parts = zip(blocks, *(x.split(sizes) for x in (grad, inner, q_grad, k_grad, v_grad)), strict=True)
-        for (count, length), grad_block, inner_block, *targets in parts:
-            q, k, v, weights, mask = (next(saved) for _ in range(5))
-            g, inner_rows = _heads_first(grad_block, count, length), _heads_first(inner_block, count, length)
-            dropped_grad = apply_mask(torch.bmm(g, v.transpose(1, 2)), mask, dropout)
-            scores_grad = dropped_grad.float().sub_(inner_rows).mul_(weights).to(grad.dtype)
-            q_back = torch.bmm(scores_grad, k)
-            k_back = torch.bmm(scores_grad.transpose(1, 2), q)
-            v_back = torch.bmm(apply_mask(weights, mask, dropout).transpose(1, 2), g)
-            for target, back in zip(targets, (q_back, k_back, v_back), strict=True):
-                _put_back(target, back, count, length)
+        windows, dropout = ctx.windows, ctx.dropout
+        out, q, k, v, weights, mask = ctx.saved_tensors
+        g = _heads_first(grad, windows)
+        inner = (g.float() * out).sum(-1, keepdim=True)
+        dropped_grad = apply_mask(torch.bmm(g, v.transpose(1, 2)), mask, dropout)
+        scores_grad = dropped_grad.float().sub_(inner).mul_(weights).to(grad.dtype)
+        q_grad = torch.bmm(scores_grad, k)
+        k_grad = torch.bmm(scores_grad.transpose(1, 2), q)
+        v_grad = torch.bmm(apply_mask(weights, mask, dropout).transpose(1, 2), g)
+        q_grad, k_grad, v_grad = (_put_back(x, windows) for x in (q_grad, k_grad, v_grad))
         return q_grad, k_grad, v_grad, None, None
 
 
-AttentionInterface.register(_NAME, block_attention)
+AttentionInterface.register(_NAME, window_attention)
 AttentionMaskInterface.register(_NAME, sdpa_mask)

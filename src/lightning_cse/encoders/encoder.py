@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from lightning_cse.encoders.attention import use_block_attention
+from lightning_cse.encoders.attention import Windows, use_window_attention
 from lightning_cse.encoders.batching import cut_by_length
 from lightning_cse.encoders.dropout import make_dropout_fast
 from lightning_cse.encoders.pooling import POOLINGS
@@ -36,6 +36,7 @@ class Tokenizer:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, digest: str) -> None:
         self.tokenizer = tokenizer
         self.digest = digest
+        self.pad_id = int(tokenizer.pad_token_id)
 
     def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the bare ids of each sentence: no special tokens, nothing truncated."""
@@ -106,7 +107,7 @@ class SentenceEncoder(nn.Module):
                 elif isinstance(getattr(module, "dropout_prob", None), float):  # functional dropout in attention
                     module.dropout_prob = dropout  # type: ignore[assignment]
         make_dropout_fast(self.backbone)
-        self._blocks = use_block_attention(self.backbone)
+        self._windows = use_window_attention(self.backbone)
         self._first_position = offset
         self._has_types = getattr(backbone.config, "type_vocab_size", 0) > 1
 
@@ -136,7 +137,7 @@ class SentenceEncoder(nn.Module):
         sequences = Sequences.cat(parts, pad_id=requests[0][1].pad_id)
         order = torch.argsort(sequences.lengths, stable=True)
         lengths = sequences.lengths[order].cpu().numpy()
-        if self._blocks and order.device.type == "cpu":
+        if self._windows and order.device.type == "cpu":
             vectors = self._encode_unpadded(sequences, order, lengths, most)
         else:
             vectors = self._encode_padded(sequences, order, lengths, most)
@@ -163,28 +164,43 @@ class SentenceEncoder(nn.Module):
     def _encode_unpadded(
         self, sequences: Sequences, order: Tensor, lengths: np.ndarray, most: int | None
     ) -> Iterator[Tensor]:
-        """Run the tokens of all sequences end to end, some thousands at once; see `encoders.attention`."""
+        """Run the tokens of all sequences in one row, some thousands at once; see `encoders.attention`."""
         ends = np.cumsum(lengths)
         pieces = -(-int(ends[-1]) // min(TOKENS_AT_ONCE, most or TOKENS_AT_ONCE))
         # The piece each sequence goes with; a sequence longer than a piece leaves some empty, which unique() drops.
         _, piece = np.unique((ends - 1) * pieces // ends[-1], return_inverse=True)
-        sizes = np.bincount(piece, weights=lengths).astype(int).tolist()
-        position = torch.arange(sequences.ids.shape[1]).expand_as(sequences.ids)
-        inside = position < sequences.lengths[order, None]
-        ids = sequences.ids[order][inside].split(sizes)
-        columns = {"position_ids": (position[inside] + self._first_position).split(sizes)}
-        if self._has_types:
-            columns["token_type_ids"] = sequences.type_ids[order][inside].split(sizes)
+        rows = [self._row(sequences, order[piece == number], lengths[piece == number]) for number in np.unique(piece)]
         table = self.backbone.get_input_embeddings()
+        ids = [columns.pop("input_ids") for columns, *_ in rows]
         # Looked up for all pieces at once, since each look-up's gradient is as large as the whole table.
+        sizes = [len(part) for part in ids]
         embedded = table(torch.cat(ids)).split(sizes) if torch.is_grad_enabled() else map(table, ids)
-        for number, inputs_embeds in enumerate(embedded):
-            distinct, counts = np.unique(lengths[piece == number], return_counts=True)
-            blocks = list(zip(counts.tolist(), distinct.tolist(), strict=True))
-            row = {name: column[number][None] for name, column in columns.items()}
-            hidden = self.backbone(inputs_embeds=inputs_embeds[None], **row, blocks=blocks).last_hidden_state[0]
-            for (count, length), block in zip(blocks, hidden.split([n * m for n, m in blocks]), strict=True):
-                yield self._pool(block.unflatten(0, (count, length)), torch.ones(count, length, dtype=torch.bool))
+        for inputs_embeds, (columns, windows, places, mask) in zip(embedded, rows, strict=True):
+            row = {name: column[None] for name, column in columns.items()}
+            hidden = self.backbone(inputs_embeds=inputs_embeds[None], **row, windows=windows).last_hidden_state[0]
+            yield self._pool(hidden.index_select(0, places.flatten()).unflatten(0, places.shape), mask)
+
+    def _row(
+        self, sequences: Sequences, chosen: Tensor, lengths: np.ndarray
+    ) -> tuple[dict[str, Tensor], Windows, Tensor, Tensor]:
+        """Return the model's inputs for some sequences in one row, their windows, and each token's place and mask."""
+        windows = Windows.pack(lengths)
+        position = torch.arange(int(lengths.max())).expand(len(lengths), -1)
+        mask = position < torch.from_numpy(lengths)[:, None]
+        places = torch.from_numpy(windows.starts)[:, None] + position
+        width = position.shape[1]
+        inside = places[mask]
+
+        def laid_out(values: Tensor, padding: int) -> Tensor:
+            return torch.full((windows.count * windows.width,), padding).index_copy_(0, inside, values[mask])
+
+        columns = {
+            "input_ids": laid_out(sequences.ids[chosen, :width], self.tokenizer.pad_id),
+            "position_ids": laid_out(position + self._first_position, self._first_position),
+        }
+        if self._has_types:
+            columns["token_type_ids"] = laid_out(sequences.type_ids[chosen, :width], 0)
+        return columns, windows, places.where(mask, 0), mask
 
     def _pool(self, hidden: Tensor, mask: Tensor) -> Tensor:
         # Pooled in float32: a mean of bfloat16 vectors, stored in bfloat16, makes ties between scores.

@@ -61,7 +61,7 @@ class Task(ABC):
 
     ``needs`` names the questions it asks, ``metrics`` what it measures; a method that does not answer is told by name.
     ``splits`` are those that it evaluates: a test set without a dev split of its own has no part in training.
-    ``suffix`` is what the keys of its metrics say of the protocol behind the suite's name for it: ``_matched``.
+    ``suffix`` is what the keys of its metrics say of the protocol behind the corpus's name: ``mnli_matched``.
     """
 
     name: ClassVar[str]

@@ -79,9 +79,10 @@ class GaussianContrastive(nn.Module):
         hard_negative = contradiction if "con" in self.sets else None
         _check_shapes(premise=premise, entailment=entailment, contradiction=hard_negative)
 
-        # Entailments and contradictions meet the same premises: one matrix of 2n rows, whose transpose is both blocks.
-        hypotheses = entailment if hard_negative is None else GaussianEmbedding.cat([entailment, hard_negative])
-        blocks = [gaussian_similarity_matrix(hypotheses, premise, self.reduce).T]
+        # One call for several blocks was measured and is no faster.
+        blocks = [gaussian_similarity_matrix(entailment, premise, self.reduce).T]
+        if hard_negative is not None:
+            blocks.append(gaussian_similarity_matrix(hard_negative, premise, self.reduce).T)
         if "rev" in self.sets:
             blocks.append(gaussian_similarity_matrix(premise, entailment, self.reduce).T)
         return in_batch_cross_entropy(*blocks, temperature=self.temperature)

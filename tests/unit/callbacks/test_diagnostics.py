@@ -33,9 +33,15 @@ def make(dual: bool = True) -> Diagnostics:
     return Diagnostics(held_out, evaluation)
 
 
+def measure(diagnostics: Diagnostics, answers: Fixed, step: int) -> dict[str, float]:
+    """Measure with one pass over all sentences, as without dropout."""
+    embedded = Embedded(answers, diagnostics.sentences())
+    return diagnostics.measure(embedded, embedded, step)
+
+
 def test_values_are_those_of_the_metrics() -> None:
     diagnostics, answers = make(), Fixed()
-    values = diagnostics.measure(Embedded(answers, diagnostics.sentences()), step=0)
+    values = measure(diagnostics, answers, step=0)
     a, b = answers.embed(A), answers.embed(B)
     assert values["diag/held_out/alignment"] == pytest.approx(float(alignment(a.explicit, b.explicit)))
     assert values["diag/implicit/held_out/alignment"] == pytest.approx(float(alignment(a.implicit, b.implicit)))
@@ -44,11 +50,26 @@ def test_values_are_those_of_the_metrics() -> None:
     assert not [key for key in values if "rfd" in key], "step 0 has no RFD"
 
 
+@pytest.mark.parametrize("dual", [True, False])
+def test_the_second_sentence_of_a_pair_is_looked_up_in_the_second_pass(dual: bool) -> None:
+    diagnostics, first, second = make(dual), Fixed(dual=dual), Fixed(0.3, dual=dual)
+    assert set(diagnostics.seconds()) == {*B, *C}
+    values = diagnostics.measure(
+        Embedded(first, diagnostics.sentences()), Embedded(second, diagnostics.seconds()), step=0
+    )
+    for name, a, b, everything in (("held_out", A, B, A + B), ("eval", A[:2], C, A[:2] + C)):
+        for view, prefix in zip(first.embed(A).views(), ("diag/", "diag/implicit/"), strict=False):
+            want = alignment(first.embed(a).views()[view], second.embed(b).views()[view])
+            assert values[f"{prefix}{name}/alignment"] == pytest.approx(float(want))
+            spread = uniformity(first.embed(everything).views()[view])
+            assert values[f"{prefix}{name}/uniformity"] == pytest.approx(float(spread)), "of the first pass alone"
+
+
 def test_rfd_is_the_running_mean_after_step_zero() -> None:
     diagnostics = make(dual=False)
     differences = []
     for step, shift in enumerate((5.0, 0.5, 1.0, 2.0)):
-        values = diagnostics.measure(Embedded(Fixed(shift, dual=False), diagnostics.sentences()), step)
+        values = measure(diagnostics, Fixed(shift, dual=False), step)
         if step:
             differences.append(values["diag/held_out/alignment"] - values["diag/eval/alignment"])
             assert values["diag/rfd_alignment"] == pytest.approx(sum(differences) / len(differences))
@@ -57,18 +78,18 @@ def test_rfd_is_the_running_mean_after_step_zero() -> None:
 def test_state_continues_the_mean() -> None:
     straight, first, second = make(), make(), make()
     for step, shift in enumerate((0.0, 0.5, 1.0, 2.0)):
-        want = straight.measure(Embedded(Fixed(shift), straight.sentences()), step)
+        want = measure(straight, Fixed(shift), step)
     for step, shift in enumerate((0.0, 0.5)):
-        first.measure(Embedded(Fixed(shift), first.sentences()), step)
+        measure(first, Fixed(shift), step)
     second.load_state_dict(first.state_dict())
     for step, shift in ((2, 1.0), (3, 2.0)):
-        got = second.measure(Embedded(Fixed(shift), second.sentences()), step)
+        got = measure(second, Fixed(shift), step)
     assert got == want
 
 
 def test_without_an_evaluation_side_there_is_no_rfd() -> None:
     diagnostics = Diagnostics(make().held_out, None)
-    values = diagnostics.measure(Embedded(Fixed(), diagnostics.sentences()), step=3)
+    values = measure(diagnostics, Fixed(), step=3)
     assert set(values) == {
         f"diag/{view}held_out/{measure}" for view in ("", "implicit/") for measure in ("alignment", "uniformity")
     }

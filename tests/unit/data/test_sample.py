@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from omegaconf import DictConfig, OmegaConf
 
+from lightning_cse.config.paths import conf_dir
 from lightning_cse.data.corpora import CORPORA
 from lightning_cse.data.readers import read_corpus, sample_dir
 from lightning_cse.data.rows import Rows
+from lightning_cse.data.sources import all_pairs, pair_keys, read_sources
 
+# Rows enough to learn from; the others have 20 to 60 a split.
 SIZES = {"inli": {"train": 595, "val": 120, "test": 180}, "stsb": {"train": 120, "dev": 100, "test": 100}}
+SPLITS = [(name, split) for name, corpus in CORPORA.items() for split in corpus.splits]
+PATHS = list(dict.fromkeys(file.path for corpus in CORPORA.values() for file in corpus.files))
+TRAINING = {"train", "extra", "original_train", "revised_train"}
+"""Splits to train on; every other is evaluated on."""
+
+MIXTURES = sorted(path.stem for path in (conf_dir() / "corpora").glob("*.yaml"))
 HYPOTHESES = ("implied_entailment", "explicit_entailment", "neutral", "contradiction")
 
 
@@ -30,19 +41,97 @@ def words(sentence: object) -> frozenset[str]:
     return frozenset(re.findall(r"[a-z']+", str(sentence).lower()))
 
 
-def test_every_corpus_has_every_split_in_the_official_place() -> None:
-    assert set(SIZES) == set(CORPORA)
-    for name, sizes in SIZES.items():
-        assert {file.split for file in CORPORA[name].files} == set(sizes)
-        for file in CORPORA[name].files:
-            rows = read_corpus(name, file.split, sample_dir())
-            assert (len(rows), rows.files[0].path) == (sizes[file.split], str(sample_dir() / file.path))
+def leaks(training: dict[str, Rows], evaluated: dict[str, Rows]) -> list[str]:
+    """Return where a sentence pair to train on is one to evaluate on, row by row."""
+    places = {
+        key: f"{name}, row {row}"
+        for name, rows in evaluated.items()
+        for row, keys in enumerate(pair_keys(rows))
+        for key in keys
+    }
+    return [
+        f"{name}, row {row}: as {places[key]}"
+        for name, rows in training.items()
+        for row, keys in enumerate(pair_keys(rows))
+        for key in keys
+        if key in places
+    ]
+
+
+@pytest.mark.parametrize(("name", "split"), SPLITS)
+def test_every_corpus_has_every_split_in_the_official_place(name: str, split: str) -> None:
+    rows = read_corpus(name, split, sample_dir())
+    assert [file.path for file in rows.files] == [
+        str(sample_dir() / file.path) for file in CORPORA[name].split_files(split)
+    ]
+    if name in SIZES:
+        assert len(rows) == SIZES[name][split]
+    else:
+        assert 20 <= len(rows) <= 60
+
+
+def test_sick_has_all_its_splits_in_one_file() -> None:
+    rows = {split: read_corpus("sick", split, sample_dir()) for split in CORPORA["sick"].splits}
+    assert {file.name for table in rows.values() for file in table.files} == {"SICK/SICK.txt"}
+    assert sum(map(len, rows.values())) == 120
 
 
 def test_nothing_else_lies_in_the_folder() -> None:
-    found = {str(path.relative_to(sample_dir())) for path in sample_dir().rglob("*") if path.is_file()}
-    assert found == {"LICENSE", *(file.path for corpus in CORPORA.values() for file in corpus.files)}
-    assert "CC0-1.0" in (sample_dir() / "LICENSE").read_text(encoding="utf-8")
+    found = {path.relative_to(sample_dir()).as_posix() for path in sample_dir().rglob("*") if path.is_file()}
+    assert found == {"LICENSE", *PATHS}
+
+
+def test_the_licence_is_free_and_names_every_corpus_whose_layout_is_here() -> None:
+    licence = (sample_dir() / "LICENSE").read_text(encoding="utf-8")
+    assert "SPDX-License-Identifier: CC0-1.0" in licence
+    assert [path for path in PATHS if f"{path.split('/')[0]}/" not in licence] == []
+
+
+def test_no_pair_of_a_dev_or_test_split_is_trained_on() -> None:
+    zoo = {f"{name}/{split}": read_corpus(name, split, sample_dir()) for name, split in SPLITS}
+    training = {name: rows for name, rows in zoo.items() if name.split("/")[1] in TRAINING}
+    evaluated = {name: rows for name, rows in zoo.items() if name not in training}
+    assert min(len(all_pairs(list(part.values()))) for part in (training, evaluated)) > 1000
+    assert leaks(training, evaluated) == []
+
+
+def test_a_leak_is_found_in_another_edition_and_turned_round() -> None:
+    tokenised = read_corpus("snli_senteval", "test", sample_dir())
+    premise, hypothesis = (tokenised.column(name)[3].replace(" .", ".").upper() for name in ("premise", "hypothesis"))
+    leak = Rows({"premise": ["A dog.", hypothesis], "hypothesis": ["A cat.", premise]})
+    assert leaks({"train": leak}, {"test": tokenised}) == ["train, row 1: as test, row 3"]
+
+
+def test_every_split_to_train_on_is_known_as_one() -> None:
+    assert {split for _, split in SPLITS if "train" in split} | {"extra"} == TRAINING
+
+
+@pytest.mark.parametrize("mixture", MIXTURES)
+def test_a_mixture_names_splits_that_are_there(mixture: str, compose: Callable[..., DictConfig]) -> None:
+    corpora = OmegaConf.to_container(compose("+experiment=gausscse", f"corpora={mixture}").corpora)
+    assert isinstance(corpora, dict)
+    named = {key: [value] if isinstance(value, str) else value for key, value in corpora.items()}
+    assert set(named) == {"nli_train", "snli_dev", "snli_test", "mnli_test", "sick_test", "evaluated", "wiki"}
+    for key, sources in named.items():
+        assert sources
+        assert len(set(sources)) == len(sources), key
+        for rows in read_sources(sources, sample_dir(), key=f"corpora.{key}"):
+            assert ("sentence" in rows.names) == (key == "wiki")
+    tasks = {source for key in ("snli_dev", "snli_test", "mnli_test", "sick_test") for source in named[key]}
+    assert tasks == set(named["evaluated"]), "what the tasks read is what must not be trained on"
+    assert {source.split("/")[1] for key in ("nli_train", "wiki") for source in named[key]} <= TRAINING
+
+
+@pytest.mark.parametrize("mixture", MIXTURES)
+def test_no_pair_that_a_mixture_evaluates_is_in_its_training_set(
+    mixture: str, compose: Callable[..., DictConfig]
+) -> None:
+    corpora = compose("+experiment=gausscse", f"corpora={mixture}").corpora
+    training, evaluated = (
+        dict(zip(sources, read_sources(sources, sample_dir(), key="corpora"), strict=True))
+        for sources in (corpora.nli_train, corpora.evaluated)
+    )
+    assert leaks(training, evaluated) == []
 
 
 @pytest.mark.parametrize("split", SIZES["inli"])
@@ -53,7 +142,7 @@ def test_inli_header_and_index_are_the_official_ones(split: str) -> None:
     assert [line.partition(",")[0] for line in lines[1:]] == [str(i) for i in range(SIZES["inli"][split])]
 
 
-@pytest.mark.parametrize("path", [file.path for corpus in CORPORA.values() for file in corpus.files])
+@pytest.mark.parametrize("path", PATHS)
 def test_typographic_signs_are_ascii(path: str) -> None:
     text = Path(sample_dir() / path).read_text(encoding="utf-8")
     assert not re.findall("[\u2010-\u2015\u2018-\u201f\u2026\u00a0\ufffd]", text)

@@ -50,7 +50,7 @@ def test_all_at_once_equals_one_by_one(
 ) -> None:
     single, pair = encoder.template(), encoder.template("implicit")
     want = [torch.cat([encoder([(pad(encoder, [s]), t)])[0] for s in SENTENCES]) for t in (single, pair)]
-    monkeypatch.setattr(encoder, "_blocks", unpadded)
+    monkeypatch.setattr(encoder, "_windows", unpadded)
     got = encoder([(pad(encoder, SENTENCES), single), (pad(encoder, SENTENCES), pair)], most=most)
     near(got[0], want[0])
     near(got[1], want[1])
@@ -87,7 +87,7 @@ def test_gradients_equal_the_padded_ones(encoder: SentenceEncoder, pad: Pad, mon
         ]
 
     got = gradients()
-    monkeypatch.setattr(encoder, "_blocks", False)
+    monkeypatch.setattr(encoder, "_windows", False)
     for mine, theirs in zip(got, gradients(), strict=True):
         torch.testing.assert_close(mine, theirs, atol=1e-4, rtol=1e-3)
 

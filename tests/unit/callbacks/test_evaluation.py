@@ -1,0 +1,170 @@
+"""The callback that evaluates: when, with which dropout, and what it leaves behind."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from lightning_cse.callbacks import Diagnostics, Evaluation, build_diagnostics
+from lightning_cse.data import ContrastiveData, Sentences, sample_dir
+from lightning_cse.encoders import tiny_encoder
+from lightning_cse.evaluation import STSB, Embedded
+from lightning_cse.loggers import CurvesLogger
+from lightning_cse.losses import InfoNCE
+from lightning_cse.methods import Schedule, UnsupervisedSimCSE
+from lightning_cse.records import Curves
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec")  # Lightning's own
+
+STEPS = 6
+STS = "val/stsb/spearman"
+OPTIONS = {"evaluation": "stsb_dev", "dropout": True, "positive_score": 4.0, "negative_score": 1.0, "sentences": 40}
+
+Values = dict[str, dict[int, float]]
+
+
+class Parts:
+    """Unsupervised SimCSE on the sentences of the sample corpus, with what watches it."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        optimizer = partial(torch.optim.AdamW, lr=1e-3)
+        encoder = tiny_encoder(layers=1)
+        self.method = UnsupervisedSimCSE(encoder, InfoNCE(), optimizer=optimizer, schedule=Schedule())
+        self.data = ContrastiveData(
+            train=["wiki1m/train"],
+            rows=Sentences(),
+            tokenize=encoder.tokenizer,
+            batch_size=8,
+            drop_last=False,
+            seed=0,
+            data_dir=str(sample_dir()),
+            held_out_share=0.2,
+        )
+        self.diagnostics: Diagnostics | None = build_diagnostics(self.method, self.data, OPTIONS, str(sample_dir()))
+        self.task = STSB(data_dir=str(sample_dir()), dev_rows=60)
+
+    def fit(self, folder: Path, *others: pl.Callback, steps: int = STEPS, **options: Any) -> Values:
+        """Train and return every value that was logged, by key and step."""
+        evaluation = Evaluation({"stsb": self.task}, self.diagnostics, monitor=STS, **({"every": 2} | options))
+        folder.mkdir(exist_ok=True)
+        curves = Curves(folder / "curves.csv")
+        trainer = pl.Trainer(
+            max_epochs=-1,
+            max_steps=steps,
+            accelerator="cpu",
+            logger=CurvesLogger(curves),
+            callbacks=[*others, evaluation],
+            limit_val_batches=0,
+            num_sanity_val_steps=0,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            log_every_n_steps=1,
+            default_root_dir=str(folder),
+        )
+        torch.manual_seed(0)  # the masks of dropout
+        trainer.fit(self.method, self.data)
+        return {key: dict(values) for key, values in curves.read().items()}
+
+
+@pytest.fixture
+def with_and_without(tmp_path: Path, one_thread: None) -> tuple[Values, Values]:
+    """The logged values of one training, watched with dropout and without."""
+    first, second = Parts(), Parts()
+    values = first.fit(tmp_path / "with", dropout=True), second.fit(tmp_path / "without", dropout=False)
+    for name, parameter in first.method.named_parameters():
+        assert torch.equal(parameter, second.method.get_parameter(name)), f"watching changed {name}"
+    return values
+
+
+def test_tasks_are_evaluated_without_dropout_whatever_the_diagnostics_ask(
+    with_and_without: tuple[Values, Values],
+) -> None:
+    noisy, plain = with_and_without
+    assert noisy[STS] == plain[STS]
+    assert list(plain[STS]) == [0, 2, 4, 6]
+    parts = Parts()
+    scores = []
+    for training in (False, False, True):
+        parts.method.train(training)
+        embedded = Embedded(parts.method, parts.task.sentences("dev"))
+        scores.append(parts.task.evaluate(parts.method, embedded, "dev").metrics["spearman"])
+    assert scores[0] == scores[1] == plain[STS][0]
+    assert scores[2] != scores[0], "with dropout it would be another score"
+
+
+def test_with_dropout_a_pair_of_a_sentence_with_itself_is_apart(with_and_without: tuple[Values, Values]) -> None:
+    noisy, plain = with_and_without
+    assert noisy.keys() == plain.keys()
+    assert set(plain["diag/held_out/alignment"].values()) == {0.0}
+    assert list(noisy["diag/held_out/alignment"]) == [0, 2, 4, 6]
+    assert min(noisy["diag/held_out/alignment"].values()) > 0.01
+    for key in ("diag/eval/alignment", "diag/held_out/uniformity", "diag/eval/uniformity"):
+        assert all(noisy[key][step] != value for step, value in plain[key].items()), key
+    steps = (2, 4, 6)
+    for values in (noisy, plain):
+        differences = [values["diag/held_out/alignment"][k] - values["diag/eval/alignment"][k] for k in steps]
+        assert values["diag/rfd_alignment"][6] == pytest.approx(sum(differences) / len(steps))
+
+
+class Modes(pl.Callback):
+    """Puts one part in evaluation mode, and notes the modes at every batch and at every pass that embeds."""
+
+    def __init__(self) -> None:
+        self.at_batches: list[set[str]] = []
+        self.at_passes: list[set[bool]] = []
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        assert isinstance(pl_module, UnsupervisedSimCSE)
+        pl_module.encoder.backbone.embeddings.eval()
+        pl_module.encoder.register_forward_pre_hook(
+            lambda encoder, _: (
+                None if torch.is_grad_enabled() else self.at_passes.append({p.training for p in encoder.modules()})
+            )
+        )
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any) -> None:
+        self.at_batches.append({name for name, part in pl_module.named_modules() if not part.training})
+
+
+@pytest.mark.parametrize(("dropout", "passes"), [(True, [{False}, {True}, {True}]), (False, [{False}])])
+def test_parts_change_their_mode_for_a_pass_only(dropout: bool, passes: list[set[bool]], tmp_path: Path) -> None:
+    modes, parts = Modes(), Parts()
+    parts.fit(tmp_path, modes, dropout=dropout)
+    assert modes.at_passes == passes * 4, "tasks; then the diagnostics, first and second sentences"
+    embeddings = {name for name, _ in parts.method.named_modules() if ".embeddings" in name}
+    assert modes.at_batches == [embeddings] * STEPS
+    assert "encoder.backbone.embeddings.dropout" in embeddings
+
+
+def test_without_diagnostics_tasks_are_all_there_is(tmp_path: Path) -> None:
+    parts = Parts()
+    parts.diagnostics = None
+    assert set(parts.fit(tmp_path, dropout=True)) == {STS}
+
+
+@pytest.mark.parametrize(
+    ("every", "least", "steps", "want"),
+    [
+        (125, 1, 6, [0, 6]),
+        (125, 3, 6, [0, 2, 4, 6]),
+        (125, 3, 7, [0, 2, 4, 6, 7]),
+        (125, 100, 4, [0, 1, 2, 3, 4]),
+        (2, 2, 6, [0, 2, 4, 6]),  # more often than at least is asked for
+        (4, 1, 6, [0, 4, 6]),
+    ],
+)
+def test_a_short_run_is_evaluated_more_often(
+    every: int, least: int, steps: int, want: list[int], tmp_path: Path
+) -> None:
+    parts = Parts()
+    parts.diagnostics = None
+    found = list(parts.fit(tmp_path, every=every, least=least, steps=steps)[STS])
+    assert found == want
+    assert len(found) - 1 >= min(least, steps)

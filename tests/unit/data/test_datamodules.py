@@ -1,0 +1,331 @@
+"""The data module: an account that adds up, rows drawn once for all, and no evaluated pair among those trained on."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import logging
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lightning_cse.data import (
+    ContrastiveData,
+    INLIQuadruples,
+    INLITriplets,
+    NLITriplets,
+    Rows,
+    Sentences,
+    read_corpus,
+    sample_dir,
+)
+from lightning_cse.data.roles import RoleRows
+from lightning_cse.errors import ConfigError, DataError
+
+NLI = ("simcse_nli/train", "snli/train", "mnli_nyu/train")
+EVALUATED = ("snli/dev", "snli/test", "mnli_nyu/dev_matched", "sick/test")
+SEEDS = range(3)
+
+
+class Words:
+    """A tokenize function whose tokens are words."""
+
+    digest = "words"
+
+    def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
+        return [[zlib.crc32(word.encode()) >> 1 for word in sentence.split()] for sentence in sentences]
+
+
+def make(rows: RoleRows, train: Sequence[str], **options: Any) -> ContrastiveData:
+    given: dict[str, Any] = {"batch_size": 8, "drop_last": False, "seed": 0, "data_dir": str(sample_dir())}
+    return ContrastiveData(train=train, rows=rows, tokenize=Words(), **(given | options))
+
+
+def inli(rows: RoleRows, **options: Any) -> ContrastiveData:
+    held_out = {} if "held_out_share" in options else {"held_out": ["inli/val"]}
+    return make(rows, ["inli/train"], **(held_out | options))
+
+
+def nli(rows: RoleRows | None = None, **options: Any) -> ContrastiveData:
+    held_out = {} if "held_out_share" in options else {"held_out": ["snli/dev"]}
+    return make(rows or NLITriplets(), NLI, **(held_out | options))
+
+
+def places(rows: Rows) -> list[str]:
+    """Return the line of a corpus that each row comes from; those made of one line have it twice."""
+    return [rows.where(row) for row in range(len(rows))]
+
+
+def trained_on(data: ContrastiveData) -> dict[str, list[list[int]]]:
+    """Return the tokens of the training rows by role, as the batches of an epoch have them, row by row."""
+    data.setup()
+    sentences: dict[str, dict[int, list[int]]] = {}
+    for batch in data.train_dataloader():
+        for role, tokens in batch["roles"].items():
+            for row, ids, mask in zip(batch["index"].tolist(), tokens.ids, tokens.mask, strict=True):
+                sentences.setdefault(role, {})[row] = ids[mask].tolist()
+    return {role: [ids for _, ids in sorted(rows.items())] for role, rows in sentences.items()}
+
+
+# The account
+
+
+@pytest.mark.parametrize(
+    ("rows", "train", "options"),
+    [
+        (INLIQuadruples(), ["inli/train"], {"held_out": ["inli/val"]}),
+        (INLIQuadruples(), ["inli/train", "inli/val"], {"held_out": ["inli/val"], "excluded": ["inli/val"]}),
+        (INLITriplets("implied"), ["inli/train"], {"held_out_share": 0.1, "train_rows": 50}),
+        (NLITriplets(), NLI, {"held_out": ["snli/dev"], "excluded": EVALUATED}),
+        (NLITriplets(), [*NLI, "snli/test"], {"held_out_share": 0.2, "train_rows": 20, "excluded": EVALUATED}),
+        (NLITriplets("product"), NLI, {"held_out_share": 0.2, "train_rows": 30}),
+        (NLITriplets("cycle", contradiction=False), NLI, {"held_out_share": 0.2, "train_rows": 20}),
+        (Sentences(), ["wiki1m/train", "wikitext2/valid"], {"held_out_share": 0.1, "train_rows": 40}),
+        (Sentences(), ["wiki1m/train"], {"held_out": ["wikitext2/valid"]}),
+    ],
+)
+def test_every_row_that_was_read_is_used_or_dropped_for_a_reason(
+    rows: RoleRows, train: list[str], options: dict[str, Any]
+) -> None:
+    data = make(rows, train, **options)
+    counts = dict(data.counts)
+    assert counts.pop("training_rows") == len(data.train)
+    assert counts["read"] == sum(read_corpus(*source.split("/"), sample_dir()).counts["read"] for source in train)
+    read, used = counts.pop("read"), counts.pop("used")
+    assert all(key.startswith("dropped: ") for key in counts), counts
+    assert read == used + sum(counts.values())
+    assert used >= len(set(places(data.train))) > 0
+
+
+def test_the_account_of_triplets_that_come_two_a_premise() -> None:
+    data = inli(INLITriplets("both"), held_out_share=0.2, train_rows=50)
+    dropped = {"dropped: held out": 119, "dropped: data.train_rows": 426}
+    assert data.counts == {"read": 595, **dropped, "used": 50, "training_rows": 100}
+    assert len(data.held_out) == 2 * 119
+
+
+# Rows that are drawn
+
+
+@pytest.mark.parametrize("options", [{}, {"held_out_share": 0.1}])
+def test_fewer_rows_are_the_same_premises_for_every_seed_and_for_triplets_alike(options: dict[str, Any]) -> None:
+    want = inli(INLIQuadruples(), train_rows=40, **options).train.column("premise")
+    assert len(set(want)) == 40
+    for seed in SEEDS:
+        assert inli(INLIQuadruples(), train_rows=40, seed=seed, **options).train.column("premise") == want
+        both = inli(INLITriplets("both"), train_rows=40, seed=seed, **options).train
+        assert both.column("premise") == [premise for premise in want for _ in range(2)]
+    assert inli(INLITriplets("explicit"), train_rows=40, **options).train.column("premise") == want
+    whole = inli(INLIQuadruples(), **options).train.column("premise")
+    assert [premise for premise in whole if premise in set(want)] == want, "in the order of the corpus"
+    assert want != whole[:40], "drawn, not the first"
+
+
+def test_more_rows_than_there_are_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        data = inli(INLITriplets("both"), train_rows=596)
+    assert caplog.messages == ["data.train_rows=596, but there are only 595 rows; all are used"]
+    assert data.counts == {"read": 595, "used": 595, "training_rows": 2 * 595}
+
+
+@pytest.mark.parametrize(
+    ("make_rows", "apart"), [(INLIQuadruples, 60), (INLITriplets, 60), (NLITriplets, 9), (Sentences, 6)]
+)
+def test_a_share_held_out_is_apart_from_training_and_the_same_for_every_seed(
+    make_rows: type[RoleRows], apart: int
+) -> None:
+    def build(**options: Any) -> ContrastiveData:
+        rows = make_rows()
+        if isinstance(rows, Sentences):
+            return make(rows, ["wiki1m/train"], held_out_share=0.1, **options)
+        return (nli if isinstance(rows, NLITriplets) else inli)(rows, held_out_share=0.1, **options)
+
+    data = build()
+    held_out, train = places(data.held_out), places(data.train)
+    assert len(set(held_out)) == apart
+    assert not set(held_out) & set(train)
+    if make_rows is not Sentences:
+        assert not set(data.held_out.column("premise")) & set(data.train.column("premise"))
+    for seed in SEEDS:
+        assert places(build(seed=seed).held_out) == held_out
+        assert places(build(seed=seed).train) == train
+    fewer = build(train_rows=apart, held_out_rows=3)
+    assert places(fewer.held_out) == held_out[:3]
+    assert set(places(fewer.train)) < set(train)
+
+
+@pytest.mark.parametrize(("share", "rows"), [(0.0001, 2), (0.5, 30), (58 / 60, 58)])
+def test_both_sides_of_a_share_have_two_rows_at_least(share: float, rows: int) -> None:
+    data = make(Sentences(), ["wiki1m/train"], held_out_share=share)
+    assert (len(data.held_out), len(data.train)) == (rows, 60 - rows)
+
+
+def test_a_share_that_leaves_nothing_to_train_on_is_told() -> None:
+    with pytest.raises(DataError, match=r"data\.held_out_share: 0\.98 of 60 rows"):
+        make(Sentences(), ["wiki1m/train"], held_out_share=0.98)
+
+
+@pytest.mark.parametrize("options", [{}, {"held_out": ["inli/val"], "held_out_share": 0.1}])
+def test_what_is_held_out_is_said_once(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"data\.held_out: give splits, or data\.held_out_share, and not both"):
+        make(INLIQuadruples(), ["inli/train"], **options)
+
+
+@pytest.mark.parametrize("key", ["train", "held_out", "excluded"])
+def test_a_wrong_name_of_a_split_is_told_with_the_key_it_stands_at(key: str) -> None:
+    given = {"train": ["inli/train"], "held_out": ["inli/val"]} | {key: ["inli-test"]}
+    with pytest.raises(ConfigError, match=rf"data\.{key}: 'inli-test' is not of the form corpus/split"):
+        make(INLIQuadruples(), **given)
+
+
+# Roles
+
+
+def test_the_names_of_contrastive_learning_give_the_tokens_of_those_of_nli() -> None:
+    first, second = nli(), nli()
+    ours, theirs = ("premise", "entailment", "contradiction"), ("anchor", "positive", "negative")
+    first.use(ours)
+    second.use(theirs)
+    want, found = trained_on(first), trained_on(second)
+    assert (tuple(want), tuple(found)) == (ours, theirs)
+    assert list(want.values()) == list(found.values())
+    assert want == {role: Words()(first.train.column(role)) for role in ours}
+
+
+def test_only_the_roles_in_use_are_in_batches_also_when_they_change() -> None:
+    data = inli(INLIQuadruples(), train_rows=16)
+    assert tuple(trained_on(data)) == data.roles
+    assert data.sentences == 4 * 16
+    data.use(("premise", "contradiction"))
+    assert trained_on(data) == {role: Words()(data.train.column(role)) for role in ("premise", "contradiction")}
+    assert data.sentences == 2 * 16
+
+
+@pytest.mark.parametrize(
+    ("data", "roles"),
+    [
+        (lambda: nli(NLITriplets(contradiction=False)), ("anchor", "positive", "negative")),
+        (lambda: nli(NLITriplets(contradiction=False)), ("premise", "entailment", "contradiction")),
+        (lambda: inli(INLIQuadruples()), ("anchor", "positive", "negative")),
+        (lambda: make(Sentences(), ["wiki1m/train"], held_out_share=0.1), ("premise",)),
+    ],
+)
+def test_a_role_that_the_rows_lack_is_told_with_those_they_have(data: Any, roles: tuple[str, ...]) -> None:
+    built = data()
+    with pytest.raises(ConfigError) as caught:
+        built.use(roles)
+    assert f"the method trains on the roles {roles}, but the rows of this data have {built.roles}" in str(caught.value)
+
+
+# Long sentences
+
+
+def test_training_sentences_are_cut_and_counted() -> None:
+    whole, cut = nli(), nli(max_tokens=6)
+    lengths = [len(ids) for role in trained_on(whole).values() for ids in role]
+    assert trained_on(cut) == {role: [ids[:6] for ids in found] for role, found in trained_on(whole).items()}
+    assert max(lengths) > 9
+    for limit in (4, 6, 9, 1000):
+        assert whole.longer_than(limit) == sum(length > limit for length in lengths)
+        assert cut.longer_than(limit) == sum(length > min(limit, 6) for length in lengths)
+    assert 0 < cut.longer_than(1000) < len(lengths) == cut.sentences
+    assert cut.held_out.column("premise") == whole.held_out.column("premise")
+
+
+def test_a_batch_is_no_wider_than_the_cut() -> None:
+    data = nli(max_tokens=5)
+    data.setup()
+    batch = data.collate(torch.tensor([3, 1]))
+    for tokens in batch["roles"].values():
+        assert tokens.ids.shape[1] <= 5
+    assert batch["index"].tolist() == [3, 1]
+
+
+# Pairs that are evaluated
+
+RAIN, SNOW, WIND = "It rains in the valley.", "Snow lies on the hill.", "The wind shakes a door."
+
+
+def put_snli(folder: Path, split: str, rows: list[tuple[str, str, str]]) -> None:
+    path = folder / f"SNLI/snli_1.0/snli_1.0_{split}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    cells = [dict(zip(("sentence1", "sentence2", "gold_label"), row, strict=True)) for row in rows]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in cells), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def leaking(tmp_path: Path) -> Path:
+    """Two training sets in their official layouts, of which a test set has some pairs, word for word or nearly."""
+    training = []
+    for premise in (RAIN, SNOW, WIND):
+        training += [(premise, f"{premise[:-1]} now.", "entailment"), (premise, "Nothing happens.", "contradiction")]
+    put_snli(tmp_path, "train", training)
+    put_snli(tmp_path, "dev", [("A boat sails.", "It moves.", "entailment"), ("A boat sails.", "No.", "contradiction")])
+    put_snli(
+        tmp_path,
+        "test",
+        [
+            (RAIN, "Nothing happens.", "contradiction"),
+            ("snow lies on the hill now", SNOW, "neutral"),  # turned round, other case and punctuation
+            ("Bees hum .", "Bees are silent .", "contradiction"),  # of a triplet, tokenised
+            (WIND, "A door is shaken by the wind.", "entailment"),  # a premise alone is no pair
+        ],
+    )
+    ready = tmp_path / "simcse/nli_for_simcse.csv"
+    ready.parent.mkdir()
+    with ready.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(
+            [
+                ("sent0", "sent1", "hard_neg"),
+                ("Bees hum.", "Insects make a sound.", "Bees are silent."),
+                ("Bees hum.", "Insects hum.", "Bees sleep."),
+            ]
+        )
+    return tmp_path
+
+
+def build(folder: Path, excluded: Sequence[str]) -> ContrastiveData:
+    options = {"held_out": ["snli/dev"], "excluded": excluded, "data_dir": str(folder)}
+    return make(NLITriplets(), ["simcse_nli/train", "snli/train"], **options)
+
+
+def test_pairs_that_are_evaluated_never_reach_training(leaking: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        data = build(leaking, ["snli/dev", "snli/test"])
+    assert data.train.column("premise") == ["Bees hum.", WIND]
+    assert data.train.column("entailment") == ["Insects hum.", f"{WIND[:-1]} now."]
+    assert data.counts == {
+        "read": 8,
+        "dropped: pair of a dev or test set": 3,
+        "dropped: premise without a contradiction": 1,
+        "dropped: premise without an entailment": 1,
+        "used": 3,
+        "training_rows": 2,
+    }
+    assert caplog.messages == ["3 training rows have a sentence pair of snli/dev, snli/test and are left out"]
+    seen = [ids for role in trained_on(data).values() for ids in role]
+    for sentence in ("Bees are silent.", f"{SNOW[:-1]} now.", RAIN):
+        assert Words()([sentence])[0] not in seen
+    assert len(build(leaking, []).train) == 5, "without it they do"
+
+
+def test_digests_hold_every_file_that_decided_the_rows(leaking: Path) -> None:
+    names = {split: f"SNLI/snli_1.0/snli_1.0_{split}.jsonl" for split in ("train", "dev", "test")}
+    simcse = "simcse/nli_for_simcse.csv"
+
+    def sha256(*found: str) -> dict[str, str]:
+        return {name: hashlib.sha256((leaking / name).read_bytes()).hexdigest() for name in found}
+
+    assert build(leaking, ["snli/test"]).digests == sha256(simcse, *names.values())
+    assert build(leaking, []).digests == sha256(simcse, names["train"], names["dev"])
+
+
+def test_a_training_set_that_is_evaluated_whole_is_told(leaking: Path) -> None:
+    with pytest.raises(DataError, match=r"simcse/nli_for_simcse\.csv.*: no premise has both"):
+        build(leaking, ["snli/train", "simcse_nli/train"])
