@@ -230,7 +230,7 @@ class _MeanOfSims(torch.autograd.Function):
             r, q = memory[:, : i.stop - i.start, : j.stop - j.start]
             torch.sub(a_mean[i, None], b_mean[j], out=r)
             torch.addcmul(a_variance[i, None], r, r, out=r)
-            # 1 comes last: between equal Gaussians, everything before it cancels to the last bit or the last but one.
+            # Log from log before 1 is added: between equal Gaussians q is then 2 to the last bit.
             torch.sub(b_log[j], a_log[i, None], out=q)
             q.addcmul_(r, b_precision[j]).add_(1).reciprocal_()
             torch.sum(q, dim=-1, out=similarity[i, j])

@@ -25,16 +25,17 @@ COUNTS = {
     "": 1,
     "baselines": 2,
     "callbacks": 1,
-    "data": 2,
+    "corpora": 3,
+    "data": 4,
     "debug": 2,
     "encoder": 6,
-    "experiment": 9,
+    "experiment": 15,
     "logger": 2,
-    "method": 4,
+    "method": 6,
     "paths": 1,
     "profile": 3,
-    "suite": 1,
-    "sweep": 3,
+    "suite": 3,
+    "sweep": 5,
     "trainer": 1,
 }
 
@@ -140,7 +141,7 @@ def test_dualcse_is_the_paper_s(
         "contradiction": contradiction,
         "intra_sentence": intra_sentence,
     }
-    assert (cfg.data.corpus, cfg.data.train_rows, cfg.monitor) == ("inli", None, "val/rte/accuracy_all")
+    assert (cfg.data.train, cfg.data.train_rows, cfg.monitor) == (["inli/train"], None, "val/rte/accuracy_all")
 
 
 def test_simcse_on_inli_is_supervised_simcse(compose: Compose) -> None:
@@ -149,6 +150,77 @@ def test_simcse_on_inli_is_supervised_simcse(compose: Compose) -> None:
     assert (cfg.method.optimizer.lr, cfg.method.loss.temperature, cfg.trainer.max_epochs) == (5e-5, 0.05, 3)
     assert (cfg.method.schedule.name, cfg.method.schedule.warmup, cfg.method.optimizer.weight_decay) == ("linear", 0, 0)
     assert cfg.eval_every == 125
+
+
+@pytest.mark.parametrize(
+    ("experiment", "sets"),
+    [
+        ("gausscse_ent", ["ent"]),
+        ("gausscse_ent_con", ["ent", "con"]),
+        ("gausscse_ent_rev", ["ent", "rev"]),
+        ("gausscse", ["ent", "con", "rev"]),
+    ],
+)
+@pytest.mark.parametrize(
+    ("encoder", "lr"), [("bert_base", 5e-5), ("bert_large", 3e-5), ("roberta_base", 5e-5), ("roberta_large", 3e-5)]
+)
+def test_gausscse_is_the_paper_s(experiment: str, sets: list[str], encoder: str, lr: float, compose: Compose) -> None:
+    cfg = compose(f"+experiment={experiment}", f"encoder={encoder}")
+    assert (cfg.method.optimizer.lr, cfg.data.batch_size) == (lr, 16)
+    assert cfg.method.loss == {
+        "_target_": "lightning_cse.losses.GaussianContrastive",
+        "temperature": 0.05,
+        "sets": sets,
+        "reduce": "mean_of_sims",
+    }
+    assert (cfg.method.optimizer.weight_decay, cfg.method.schedule.warmup, cfg.data.drop_last) == (0.01, 0.1, True)
+    assert (cfg.trainer.max_epochs, cfg.eval_every, cfg.monitor) == (3, 100, "val/snli/auprc")
+    assert (cfg.encoder.max_length, cfg.trainer.precision, cfg.method.simcse) == (64, "bf16-mixed", None)
+    assert cfg.data.train == ["simcse_nli/train"]
+    tasks = {f"{task}{part}" for task in ("snli", "mnli", "sick") for part in ("", "_direction")}
+    assert {"stsb", *tasks} == set(cfg.suite)
+    assert all(cfg.suite[task].dev == "snli/dev" for task in tasks), "one threshold, tuned on SNLI dev"
+    assert [cfg.suite[task].test for task in ("snli", "mnli", "sick")] == [
+        "snli/test",
+        "mnli/dev_mismatched",
+        "sick/test",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("experiment", "encoder", "lr", "batch_size"),
+    [
+        ("simcse_unsup", "bert_base", 3e-5, 64),
+        ("simcse_unsup", "bert_large", 1e-5, 64),
+        ("simcse_unsup", "roberta_base", 1e-5, 512),
+        ("simcse_unsup", "roberta_large", 3e-5, 512),
+        ("simcse_sup", "bert_base", 5e-5, 512),
+        ("simcse_sup", "bert_large", 1e-5, 512),
+        ("simcse_sup", "roberta_base", 5e-5, 512),
+        ("simcse_sup", "roberta_large", 1e-5, 512),
+    ],
+)
+def test_simcse_is_the_paper_s(experiment: str, encoder: str, lr: float, batch_size: int, compose: Compose) -> None:
+    cfg = compose(f"+experiment={experiment}", f"encoder={encoder}")
+    assert (cfg.method.optimizer.lr, cfg.data.batch_size) == (lr, batch_size)
+    assert (cfg.method.loss.temperature, cfg.method.loss.hard_negative_weight) == (0.05, 0.0)
+    assert (cfg.method.optimizer.weight_decay, cfg.method.schedule.warmup, cfg.data.drop_last) == (0.0, 0.0, False)
+    assert (cfg.data.max_tokens, cfg.eval_every, cfg.monitor) == (30, 125, "val/stsb/spearman")
+    unsupervised = experiment == "simcse_unsup"
+    assert cfg.trainer.max_epochs == (1 if unsupervised else 3)
+    assert cfg.data.train == (["wiki1m/train"] if unsupervised else ["simcse_nli/train"])
+    assert cfg.diag.dropout is unsupervised
+
+
+def test_a_profile_takes_the_corpora_that_are_there(compose: Compose) -> None:
+    small = compose("+experiment=gausscse", "+profile=small")
+    assert small.suite.snli.dev == small.data.held_out[0] == "snli_senteval/dev"
+    assert small.suite.mnli.test == "mnli_nyu/dev_matched"
+    assert "snli_counterfactual/original_dev" not in small.data.train
+    for settings in SETTINGS.values():
+        cfg = compose("+experiment=gausscse", *settings)
+        evaluated = {cfg.suite[task].test for task in ("snli", "mnli", "sick")} | {cfg.suite.snli.dev}
+        assert evaluated == set(cfg.data.excluded)
 
 
 def test_an_encoder_brings_its_own_numbers(compose: Compose) -> None:
@@ -169,7 +241,7 @@ def test_every_number_of_an_experiment_names_its_source() -> None:
             if re.search(r":\s*[\[{]?.*(?<![\w.])[-+]?\d", value):
                 numbers += 1
                 assert SOURCE.search(comment), f"{path.name}, line {place}: whose number is it? {line}"
-    assert numbers == 9  # recipes for two encoders and the epochs, in three experiments
+    assert numbers == 31
 
 
 # Order
@@ -188,7 +260,7 @@ def test_debug_wins_over_sweep_over_profile_over_experiment(compose: Compose) ->
     tiny, laptop = compose("+debug=tiny", CROSS), compose("+profile=laptop", CROSS)
     assert cfg.encoder == tiny.encoder
     assert (laptop.encoder.name, laptop.encoder.max_length) == ("minilm_l6", 96)
-    assert (laptop.data.batch_size, laptop.eval_every, laptop.trainer.precision) == (16, 7, "auto")
+    assert (laptop.data.batch_size, laptop.least_evaluations, laptop.trainer.precision) == (16, 10, "auto")
     assert (cfg.data.batch_size, cfg.eval_every, cfg.trainer.precision) == (8, 4, "32-true")
     assert (laptop.logger._target_, cfg.logger) == ("lightning_cse.loggers.WandbView", {})
     assert str(cfg.hydra.mode) == "RunMode.MULTIRUN"
@@ -217,6 +289,8 @@ def test_the_sample_corpus_is_used_where_it_is_asked_for_and_nowhere_else(settin
         ("seeds", {"seed": 5}),
         ("dualcse_grid", {"data.batch_size": 4, "method.optimizer.lr": 3}),
         ("dualcse_ablations_five_seeds", {"+experiment": 8, "seed": 5}),
+        ("gausscse_grid", {"data.batch_size": 4, "method.optimizer.lr": 3}),
+        ("gausscse_losses_five_seeds", {"+experiment": 4, "seed": 5}),
     ],
 )
 def test_a_sweep_has_the_points_it_names(sweep: str, points: dict[str, int], compose: Compose) -> None:
@@ -227,4 +301,4 @@ def test_a_sweep_has_the_points_it_names(sweep: str, points: dict[str, int], com
     swept = {override.get_key_element(): list(override.sweep_string_iterator()) for override in parsed}
     assert {key: len(values) for key, values in swept.items()} == points
     assert set(swept.get("+experiment", [])) <= set(EXPERIMENTS)
-    assert len(options("sweep")) == 3  # all of which stand above
+    assert len(options("sweep")) == 5  # all of which stand above

@@ -277,24 +277,26 @@ def test_a_second_derivative_is_refused():
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize(("n", "d"), [(16, 384), (200, 1)])
 @both
-def test_a_gaussian_is_like_itself(reduce, scale):
-    x = gaussians(16, 384, dtype=torch.float32, log_variance=scale)
+def test_a_gaussian_is_like_itself(reduce, n, d, scale):
+    x = gaussians(n, d, dtype=torch.float32, log_variance=scale)
     x = GaussianEmbedding(x.mean, x.log_variance.clamp(-12, 12))
-    assert torch.equal(gaussian_similarity_matrix(x, x, reduce).diagonal(), torch.ones(16))
+    assert torch.equal(gaussian_similarity_matrix(x, x, reduce).diagonal(), torch.ones(n))
     for function in ROWS:
-        assert torch.equal(function(x, x, reduce), torch.ones(16))
+        assert torch.equal(function(x, x, reduce), torch.ones(n))
     double = x.to(torch.float64)
     atol = 0 if reduce == "mean_of_sims" else 1e-8  # products: what cancels is 1e16 times as large
     own = gaussian_similarity_matrix(double, double, reduce).diagonal()
-    torch.testing.assert_close(own, torch.ones(16, dtype=torch.float64), rtol=0, atol=atol)
+    torch.testing.assert_close(own, torch.ones(n, dtype=torch.float64), rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize("apart", [0.0, 1e-8, 1e-6, 1e-4, 1e-2])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("n", "d"), [(24, 48), (200, 1)])
 @both
-def test_no_similarity_exceeds_one(reduce, dtype, apart):
-    a, other = gaussians(24, 48, dtype=dtype, log_variance=3), gaussians(24, 48, dtype=dtype, seed=1)
+def test_no_similarity_exceeds_one(reduce, n, d, dtype, apart):
+    a, other = gaussians(n, d, dtype=dtype, log_variance=3), gaussians(n, d, dtype=dtype, seed=1)
     b = GaussianEmbedding(a.mean + apart * other.mean, a.log_variance + apart * other.log_variance)
     for function in (gaussian_similarity_matrix, *ROWS):
         assert function(a, b, reduce).max() <= 1

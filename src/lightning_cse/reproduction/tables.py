@@ -24,6 +24,15 @@ _BLOCKS: Final[tuple[dict[str, str], ...]] = (
         "test/rte/accuracy_all": "RTE\nAll",
     },
     {"test/eis/accuracy": "\nEIS"},
+    *(
+        {f"test/{key}/accuracy": f"{title}\nacc", f"test/{key}/auprc": f"{title}\nAUPRC"}
+        for key, title in {"snli": "SNLI", "mnli": "MNLI", "mnli_matched": "MNLI-m", "sick": "SICK"}.items()
+    ),
+    *(
+        {f"test/{key}_direction/accuracy": f"{title}\ndirection"}
+        for key, title in {"snli": "SNLI", "mnli": "MNLI", "mnli_matched": "MNLI-m", "sick": "SICK"}.items()
+    ),
+    {"test/stsb/spearman": "STS-B\nSpearman"},
 )
 _BASELINES: Final = {"untrained": "untrained encoder", "length": "LENGTH"}
 _MISSING: Final = "-"
@@ -112,5 +121,7 @@ def _facts(record: Mapping[str, Any]) -> list[Text]:
     if seconds:
         told = ", ".join(f"{what} {value:.1f} s" for what, value in seconds.items() if isinstance(value, int | float))
         where = ", ".join(str(record[key]) for key in ("device", "precision") if record.get(key))
-        lines.append(Text(f"time: {told}" + (f" ({where})" if where else "")))
+        share = record.get("evaluation_share")
+        part = f"; evaluation is {share:.0%} of a training" if isinstance(share, float) else ""
+        lines.append(Text(f"time: {told}" + (f" ({where})" if where else "") + part))
     return lines

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from lightning_cse.reproduction.collect import COLUMNS, markdown, measured_rows, published_rows, read_records
+from lightning_cse.reproduction.collect import (
+    DIRECTION,
+    NLI,
+    RTE_AND_EIS,
+    effect,
+    markdown,
+    measured_rows,
+    published_rows,
+    read_records,
+)
 
 ROOT = Path(__file__).parents[3]
 
@@ -30,16 +39,33 @@ def record(seed: int, score: float) -> dict:
 
 
 def test_seeds_of_one_point_share_a_row_with_mean_and_deviation() -> None:
-    point, *baselines = measured_rows([record(0, 0.74), record(1, 0.76)])
+    point, *baselines = measured_rows([record(0, 0.74), record(1, 0.76)], RTE_AND_EIS)
     assert point.cell("RTE all") == "75.00 ± 1.41"
     assert point.note == "minilm_l6, 2 epochs, batch 64, lr 0.0002, bf16-mixed"
     assert {row.label: row.cell("EIS") for row in baselines} == {"LENGTH": "99.90", "untrained minilm_l6": ""}
 
 
 def test_the_markdown_has_a_line_a_row_and_a_cell_a_column() -> None:
-    lines = markdown(measured_rows([record(0, 0.74)]), title="measured").splitlines()
+    rows = measured_rows([record(0, 0.74)], RTE_AND_EIS)
+    lines = markdown(rows, RTE_AND_EIS, title="measured").splitlines()
     assert len(lines) == 2 + 3
-    assert {line.count("|") for line in lines} == {len(COLUMNS) + 4}
+    assert lines[0] == "| measured | seeds | RTE all | EIS | settings |", "empty columns are left out"
+    assert {line.count("|") for line in lines} == {6}
+
+
+def test_an_effect_is_paired_by_seed_with_students_interval() -> None:
+    better = [record(seed, score) for seed, score in enumerate((0.74, 0.76, 0.75, 0.9))]
+    worse = [record(seed, score) for seed, score in enumerate((0.70, 0.73, 0.74))]
+    found = effect(better, worse, "test/rte/accuracy_all")
+    assert found is not None
+    # Differences 4, 3 and 1: mean 8/3, s.d. sqrt(7/3); t(0.975, 2) = 4.302653.
+    half = 4.302653 * (7 / 3) ** 0.5 / 3**0.5
+    assert (found.mean, found.seeds) == (pytest.approx(8 / 3), 3)
+    assert (found.low, found.high) == (pytest.approx(8 / 3 - half, abs=1e-5), pytest.approx(8 / 3 + half, abs=1e-5))
+    assert str(found) == f"+2.67 [{8 / 3 - half:+.2f}, {8 / 3 + half:+.2f}]"
+    assert str(effect(better[:1], worse[:1], "test/rte/accuracy_all")) == "+4.00"
+    assert effect(better[3:], worse, "test/rte/accuracy_all") is None
+    assert effect(better, worse, "test/other") is None
 
 
 def test_the_published_numbers_are_the_papers() -> None:
@@ -53,17 +79,39 @@ def test_the_published_numbers_are_the_papers() -> None:
             assert sum(parts) / 4 == pytest.approx(row.values["RTE all"][0], abs=0.011), row.label
 
 
-@pytest.mark.parametrize("part", ["inli", "sample"])
+def test_gausscse_published_numbers_are_the_papers() -> None:
+    rows = {row.label: row for row in published_rows(ROOT / "experiments" / "gausscse" / "published.csv")}
+    full = rows["GaussCSE ent+con+rev, bert-base"]
+    assert [full.cell(column) for column in ("SNLI acc", "SICK acc", "SNLI", "SICK")] == [
+        "76.64",
+        "83.15",
+        "97.38",
+        "86.22",
+    ]
+    assert rows["LENGTH"].cell("SICK") == "69.14"
+    assert rows["SimCSE (sup), bert-base"].cell("SNLI AUPRC") == "66.76"
+    assert len(rows) == 1 + 1 + 4 * 4
+
+
+PARTS = {
+    "dualcse/inli": {"measured here": RTE_AND_EIS},
+    "dualcse/sample": {"measured here": RTE_AND_EIS},
+    "gausscse/nli": {"NLI, two-way": NLI, "direction of entailment": DIRECTION},
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
 def test_the_committed_tables_are_those_of_the_records(part: str) -> None:
-    folder = ROOT / "experiments" / "dualcse" / part
+    folder = ROOT / "experiments" / part
     records = read_records(sorted(folder.glob("*.json")))
     assert records
     assert not [record["identity"] for record in records if str(record["environment"]["commit"]).endswith("-dirty")]
-    table = markdown(measured_rows(records), title="measured here")
-    assert table in (folder / "results.md").read_text(encoding="utf-8")
+    for title, columns in PARTS[part].items():
+        table = markdown(measured_rows(records, columns), columns, title=title)
+        assert table in (folder / "results.md").read_text(encoding="utf-8")
 
 
 def test_the_readme_shows_the_table_of_the_records() -> None:
     folder = ROOT / "experiments" / "dualcse" / "inli"
-    table = markdown(measured_rows(read_records(sorted(folder.glob("*.json")))), title="measured here")
-    assert table in (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = measured_rows(read_records(sorted(folder.glob("*.json"))), RTE_AND_EIS)
+    assert markdown(rows, RTE_AND_EIS, title="measured here") in (ROOT / "README.md").read_text(encoding="utf-8")

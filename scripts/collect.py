@@ -1,0 +1,162 @@
+"""Copy the records of runs into ``experiments/<paper>/<part>`` and write their tables, beside the paper's.
+
+For example:
+
+    python scripts/collect.py dualcse/inli runs/dualcse_cross/*-s0 runs/dualcse_bi/*-s0 runs/simcse_inli/*-s0
+    python scripts/collect.py gausscse/nli runs/gausscse*/*-s[012] runs/simcse_sup/*-s0
+    python scripts/collect.py gausscse/nli              # the tables again, from what is there
+
+With run folders of several points, McNemar's tests between all of them are written too (``mcnemar.md``), from the
+predictions, which are not copied.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lightning_cse.compare import as_markdown
+from lightning_cse.reproduction.collect import (
+    DIRECTION,
+    NLI,
+    RTE_AND_EIS,
+    Columns,
+    effect,
+    markdown,
+    measured_rows,
+    published_rows,
+    read_records,
+)
+from lightning_cse.reproduction.significance import compare, points, read_run
+
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one table of measurements is made of."""
+
+    about: str
+    tables: Mapping[str, Columns]
+    published: str | None = None  # the file, and what to call its tables
+    effects: bool = False
+    tests: bool = False
+
+
+GAUSSCSE = {"NLI, two-way": NLI, "direction of entailment": DIRECTION}
+PARTS = {
+    "dualcse/inli": Part(
+        "Accuracies on the test split of INLI (1,000 premises), in percent; threshold tuned on dev, best checkpoint by "
+        "dev RTE.",
+        {"measured here": RTE_AND_EIS},
+        "published (DualCSE, Tables 7 and 8)",
+    ),
+    "dualcse/sample": Part(
+        "Accuracies on the test split of the embedded sample corpus (180 premises), in percent; threshold tuned on "
+        "dev, best checkpoint by dev RTE.",
+        {"measured here": RTE_AND_EIS},
+    ),
+    "gausscse/nli": Part(
+        "Trained on the 2,566 triplets of the partial NLI corpora (`corpora=partial`), tested on SNLI test, half of "
+        "MNLI's matched dev and SICK test, in percent; one threshold, tuned on SNLI dev; best checkpoint by AUPRC on "
+        "the first 1,000 pairs of SNLI dev.",
+        GAUSSCSE,
+        "published (GaussCSE, Tables 3 and 4)",
+        effects=True,
+        tests=True,
+    ),
+}
+
+
+def main(name: str, folders: Sequence[Path]) -> None:
+    """Copy the records, and write ``results.md``."""
+    part, there = PARTS[name], EXPERIMENTS / name
+    there.mkdir(exist_ok=True, parents=True)
+    for folder in folders:
+        record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+        copy = f"{record['name']}-{record['identity']}-s{record['seed']}.json"
+        (there / copy).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    records = read_records(sorted(there.glob("*.json")))
+    parts = [f"<!-- Written by scripts/collect.py from the records beside it; do not edit. -->\n{part.about}"]
+    parts += [markdown(measured_rows(records, columns), columns, title=title) for title, columns in part.tables.items()]
+    if part.effects:
+        parts.append(_effects(records, part.tables))
+    if part.tests and len(folders) > 1:
+        given = points([read_run(folder) for folder in folders])
+        (there / "mcnemar.md").write_text(as_markdown(given, compare(given), 0.05).rstrip() + "\n", "utf-8")
+    parts.append(_machine(records))
+    if part.published:
+        rows = published_rows(there.parent / "published.csv")
+        titles = [part.published] if len(part.tables) == 1 else [f"{part.published}: {title}" for title in part.tables]
+        tables = zip(titles, part.tables.values(), strict=True)
+        parts += [markdown(rows, columns, title=title) for title, columns in tables]
+    (there / "results.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def _effects(records: Sequence[Mapping[str, Any]], tables: Mapping[str, Columns]) -> str:
+    """Return every difference of two points that were trained on the same rows in the same way."""
+    seeds_of: dict[str, list[Mapping[str, Any]]] = {}
+    for record in records:
+        seeds_of.setdefault(record["identity"], []).append(record)
+    shown = {heading: key for columns in tables.values() for heading, key in columns.items()}
+    shown = {h: key for h, key in shown.items() if any(key in r["metrics"] for r in records) and "det" not in h}
+    lines = [f"| effect | seeds | {' | '.join(shown)} |", f"|---|{'---:|' * (len(shown) + 1)}"]
+    for a, b in itertools.permutations(seeds_of.values(), 2):
+        if len(_sets(a)) <= len(_sets(b)) and _reduce(a) <= _reduce(b):
+            continue  # the other way round says the same
+        if _reduce(a) != _reduce(b) and _sets(a) != _sets(b):
+            continue  # two things at once
+        found = {heading: effect(a, b, key) for heading, key in shown.items()}
+        seeds = max((one.seeds for one in found.values() if one), default=0)
+        if seeds:
+            lines.append(
+                f"| {_label(a)} - {_label(b)} | {seeds} | {' | '.join(str(e or '') for e in found.values())} |"
+            )
+    told = "Differences in percentage points, with the 95 % interval of Student's t over the seeds."
+    return f"{told}\n\n" + "\n".join(lines)
+
+
+def _loss(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    loss: Mapping[str, Any] = records[0]["identity_document"]["config"]["method"]["loss"]
+    return loss
+
+
+def _sets(records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    return tuple(_loss(records).get("sets", ()))
+
+
+def _reduce(records: Sequence[Mapping[str, Any]]) -> str:
+    return str(_loss(records).get("reduce", ""))
+
+
+def _label(records: Sequence[Mapping[str, Any]]) -> str:
+    return " ".join(part for part in ("+".join(_sets(records)) or records[0]["name"], _reduce(records)) if part)
+
+
+def _machine(records: Sequence[Mapping[str, Any]]) -> str:
+    machines = {f"{r['environment']['machine']['cpu']}, {r['environment']['threads']} thread(s) a run" for r in records}
+    commits = {_short(str(record["environment"]["commit"])) for record in records}
+    minutes = sum(sum(record["seconds"].values()) for record in records) / 60
+    devices = sorted({record["device"] for record in records})
+    return (
+        f"Device: {'; '.join(devices)} ({'; '.join(sorted(machines))}); all runs together\n"
+        f"{minutes:.0f} minutes. Commits: {', '.join(sorted(commits))}. Versions, digests and unrounded numbers: the "
+        "records."
+    )
+
+
+def _short(commit: str) -> str:
+    """Shorten the hash, never the mark of a dirty tree."""
+    digits, dash, mark = commit.partition("-")
+    return digits[:10] + dash + mark
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1] not in PARTS:
+        sys.exit(__doc__)
+    main(sys.argv[1], [Path(argument) for argument in sys.argv[2:]])
