@@ -290,7 +290,7 @@ def test_the_sample_corpus_is_used_where_it_is_asked_for_and_nowhere_else(settin
         ("dualcse_grid", {"data.batch_size": 4, "method.optimizer.lr": 3}),
         ("dualcse_ablations_five_seeds", {"+experiment": 8, "seed": 5}),
         ("gausscse_grid", {"data.batch_size": 4, "method.optimizer.lr": 3}),
-        ("gausscse_losses_five_seeds", {"+experiment": 4, "seed": 5}),
+        ("gausscse_losses_five_seeds", {"method.loss.sets": 4, "seed": 5}),
     ],
 )
 def test_a_sweep_has_the_points_it_names(sweep: str, points: dict[str, int], compose: Compose) -> None:

@@ -14,25 +14,28 @@ from rich.text import Text
 
 __all__ = ["print_run", "run_table"]
 
-# Column by metric key, in blocks that are shown as a whole: the order and the names of the paper's tables.
-_BLOCKS: Final[tuple[dict[str, str], ...]] = (
-    {
-        "test/rte/accuracy_explicit": "RTE\nexplicit",
-        "test/rte/accuracy_implied": "RTE\nimplied",
-        "test/rte/accuracy_neutral": "RTE\nneutral",
-        "test/rte/accuracy_contradiction": "RTE\ncontradiction",
-        "test/rte/accuracy_all": "RTE\nAll",
-    },
-    {"test/eis/accuracy": "\nEIS"},
-    *(
-        {f"test/{key}/accuracy": f"{title}\nacc", f"test/{key}/auprc": f"{title}\nAUPRC"}
-        for key, title in {"snli": "SNLI", "mnli": "MNLI", "mnli_matched": "MNLI-m", "sick": "SICK"}.items()
+_NLI_SETS: Final = {"snli": "SNLI", "mnli": "MNLI", "mnli_matched": "MNLI-m", "sick": "SICK"}
+
+# Tables of blocks that are shown as a whole, a column by metric key: the order and the names of the papers' tables.
+_TABLES: Final[tuple[tuple[dict[str, str], ...], ...]] = (
+    (
+        {
+            "test/rte/accuracy_explicit": "RTE\nexplicit",
+            "test/rte/accuracy_implied": "RTE\nimplied",
+            "test/rte/accuracy_neutral": "RTE\nneutral",
+            "test/rte/accuracy_contradiction": "RTE\ncontradiction",
+            "test/rte/accuracy_all": "RTE\nAll",
+        },
+        {"test/eis/accuracy": "\nEIS"},
     ),
-    *(
-        {f"test/{key}_direction/accuracy": f"{title}\ndirection"}
-        for key, title in {"snli": "SNLI", "mnli": "MNLI", "mnli_matched": "MNLI-m", "sick": "SICK"}.items()
+    tuple(
+        {f"test/{key}/accuracy": f"{title}\naccuracy", f"test/{key}/auprc": f"{title}\nAUPRC"}
+        for key, title in _NLI_SETS.items()
     ),
-    {"test/stsb/spearman": "STS-B\nSpearman"},
+    (
+        *({f"test/{key}_direction/accuracy": f"{title}\ndirection"} for key, title in _NLI_SETS.items()),
+        {"test/stsb/spearman": "STS-B\nSpearman"},
+    ),
 )
 _BASELINES: Final = {"untrained": "untrained encoder", "length": "LENGTH"}
 _MISSING: Final = "-"
@@ -52,11 +55,14 @@ def run_table(record: Mapping[str, Any]) -> RenderableType:
     for name, metrics in (record.get("baselines") or {}).items():
         rows[_BASELINES.get(name, name)] = _metrics(metrics)
     present = {key for metrics in rows.values() for key in metrics if key.startswith("test/")}
-    columns = {key: title for block in _BLOCKS if present & block.keys() for key, title in block.items()}
     parts: list[RenderableType] = []
-    if columns:
-        parts += [_known(rows, columns), ""]
-    rest = sorted(present - columns.keys())
+    shown: set[str] = set()
+    for blocks in _TABLES:
+        columns = {key: title for block in blocks if present & block.keys() for key, title in block.items()}
+        if columns:
+            parts += [_known(rows, columns), ""]
+            shown |= columns.keys()
+    rest = sorted(present - shown)
     if rest:
         parts += [_others(rows, rest), ""]
     parts.extend(_facts(record))
