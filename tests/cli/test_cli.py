@@ -29,7 +29,7 @@ SMALL = (
     "data.held_out_rows=8",
     "diag.sentences=16",
     "eval_every=2",
-    *(f"suite.{task}.{split}_rows=6" for task in ("rte", "eis") for split in ("dev", "test")),
+    *(f"limits.{split}_{what}=6" for split in ("dev", "test") for what in ("rows", "pairs")),
 )
 
 

@@ -38,9 +38,20 @@ SMALL = (
     "data.held_out_rows=8",
     "diag.sentences=16",
     "eval_every=2",
-    *(f"suite.{task}.{split}_rows=6" for task in ("rte", "eis") for split in ("dev", "test")),
+    *(f"limits.{split}_{what}=6" for split in ("dev", "test") for what in ("rows", "pairs")),
 )
 STEPS = 6
+
+# What a record says of the machine, the command and the time, which differ between two runs of one point.
+COSTS = (
+    "seconds",
+    "evaluation_share",
+    "sentences_per_second",
+    "peak_memory_mib",
+    "environment",
+    "overrides",
+    "figures",
+)
 
 
 class Killed(BaseException):
@@ -56,7 +67,7 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 def outcome(folder: RunFolder) -> dict[str, Any]:
     """Everything a run leaves but what it took: parameters, optimizer, random states, curves, predictions, record."""
     record = folder.read()
-    for apart in ("seconds", "sentences_per_second", "peak_memory_mib", "environment", "overrides", "figures"):
+    for apart in COSTS:
         del record[apart]
     last = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)
     for state in last["callbacks"].values():
@@ -197,6 +208,13 @@ VARIANTS = {
     "by steps": (("trainer.max_epochs=-1", "trainer.max_steps=5"), 5),
     "bfloat16": (("trainer.precision=bf16-mixed",), 6),
     "never better than at first": (("method.optimizer.lr=0.0",), 6),
+    # Two heads, warm-up and weight decay, and an accuracy of the determinant beside each direction's.
+    "GaussCSE": (("method=gausscse", "data=nli_triplets", "suite=nli", "monitor=val/snli/auprc"), 6),
+    # Two passes with dropout a step, and evaluations that draw dropout masks of their own between the steps.
+    "unsupervised SimCSE": (
+        ("method=simcse_unsup", "data=wiki_sentences", "suite=stsb", "monitor=val/stsb/spearman", "diag.dropout=true"),
+        6,
+    ),
 }
 
 

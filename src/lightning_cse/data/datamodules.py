@@ -91,7 +91,7 @@ class ContrastiveData(pl.LightningDataModule):
         if held_out is not None:
             self.held_out = rows(read_sources(held_out, self.data_dir, key="data.held_out")).rows[:held_out_rows]
         else:
-            built, apart = _hold_out(built, held_out_share or 0.0)
+            built, apart = _hold_out(built, held_out_share or 0.0, of=rows.roles[0])
             self.held_out = apart.rows[:held_out_rows]
         used = built if train_rows is None else _subset(built, train_rows)
         self.train = used.rows
@@ -188,15 +188,21 @@ def _subset(built: TrainingRows, count: int) -> TrainingRows:
     return built.select(row for unit in sorted(order.tolist()) for row in units[unit])
 
 
-def _hold_out(built: TrainingRows, share: float) -> tuple[TrainingRows, TrainingRows]:
-    """Return what is left to train on, and a share of the rows (at least two), both in the order of the corpus."""
-    units = built.units
+def _hold_out(built: TrainingRows, share: float, *, of: str) -> tuple[TrainingRows, TrainingRows]:
+    """Return what is left to train on, and a share of the sentences of a role (at least two) with all their rows.
+
+    Rows that share a sentence, several triplets of a premise say, are on one side. Both keep the order of the corpus.
+    """
+    together: dict[str, list[int]] = {}
+    for row, sentence in enumerate(built.rows.column(of)):
+        together.setdefault(sentence, []).append(row)
+    units = list(together.values())
     number = max(2, round(share * len(units)))
     if number > len(units) - 2:
-        raise DataError(f"data.held_out_share: {share} of {len(units)} rows leaves too few rows on one side")
+        raise DataError(f"data.held_out_share: {share} of {len(units)} rows leaves too few on one side")
     order = torch.randperm(len(units), generator=torch.Generator().manual_seed(HELD_OUT_SEED)).tolist()
-    apart, left = sorted(order[:number]), sorted(order[number:])
-    kept = built.select(row for unit in left for row in units[unit])
+    apart, left = (sorted(row for unit in part for row in units[unit]) for part in (order[:number], order[number:]))
+    kept = built.select(left)
     lost = {"dropped: held out": built.used - kept.used}
     rows = kept.rows.recounted({**kept.rows.counts, **lost})
-    return TrainingRows(rows, kept.sources), built.select(row for unit in apart for row in units[unit])
+    return TrainingRows(rows, kept.sources), built.select(apart)

@@ -24,7 +24,8 @@ from lightning_cse.data import (
     read_corpus,
     sample_dir,
 )
-from lightning_cse.data.roles import RoleRows
+from lightning_cse.data.datamodules import _hold_out
+from lightning_cse.data.roles import RoleRows, TrainingRows
 from lightning_cse.errors import ConfigError, DataError
 
 NLI = ("simcse_nli/train", "snli/train", "mnli_nyu/train")
@@ -329,3 +330,12 @@ def test_digests_hold_every_file_that_decided_the_rows(leaking: Path) -> None:
 def test_a_training_set_that_is_evaluated_whole_is_told(leaking: Path) -> None:
     with pytest.raises(DataError, match=r"simcse/nli_for_simcse\.csv.*: no premise has both"):
         build(leaking, ["snli/train", "simcse_nli/train"])
+
+
+def test_rows_that_share_a_sentence_are_held_out_together() -> None:
+    rows = Rows({"premise": list("aabbccddee"), "hypothesis": list("0123456789")})
+    built = TrainingRows(rows, [(row,) for row in range(10)])
+    left, apart = _hold_out(built, 0.4, of="premise")
+    assert len(apart.rows) == 4
+    assert not set(left.rows.column("premise")) & set(apart.rows.column("premise"))
+    assert left.rows.counts == {"read": 10, "dropped: held out": 4}
