@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse import records, training
 from lightning_cse.evaluation import run_tasks
+from lightning_cse.metrics import auprc, spearman
 from lightning_cse.records import RunFolder
 
 Compose = Callable[..., DictConfig]
@@ -25,11 +26,72 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").rglob("*.yaml"))
 CROSS = "+experiment=dualcse_cross"
 SIDES, MEASURES = ("held_out", "eval"), ("alignment", "uniformity")
-RTE = {f"accuracy_{kind}" for kind in ("explicit", "implied", "neutral", "contradiction", "all")} | {"threshold"}
 
-# What the sample corpus and +debug=tiny make of each experiment: rows, optimizer steps, views.
-DUAL = {"rows": 40, "steps": 10, "prefixes": ("diag/", "diag/implicit/")}
-EXPECTED: dict[str, dict[str, Any]] = {
+# The tasks and what they measure. A point has no direction, so only GaussCSE is asked for its determinant.
+RTE = {f"accuracy_{kind}" for kind in ("explicit", "implied", "neutral", "contradiction", "all")} | {"threshold"}
+EIS, NLI, STSB, DIRECTION = {"accuracy"}, {"accuracy", "auprc", "threshold"}, {"spearman"}, {"accuracy"}
+CORPORA = ("snli", "mnli", "sick")
+LENGTHS = {f"{corpus}_direction": DIRECTION for corpus in CORPORA}
+OF_POINTS = {"stsb": STSB} | dict.fromkeys(CORPORA, NLI) | LENGTHS
+OF_GAUSSIANS = OF_POINTS | {task: DIRECTION | {"accuracy_determinant"} for task in LENGTHS}
+
+STSB_DEV = "STS/STSBenchmark/sts-dev.csv"
+INLI_FILES = {f"INLI/{split}.csv" for split in ("train", "val", "test")} | {STSB_DEV}
+NLI_FILES = {
+    "SNLI/snli_1.0/snli_1.0_dev.jsonl",
+    "SNLI/snli_1.0/snli_1.0_test.jsonl",
+    "MNLI/multinli_1.0/multinli_1.0_dev_mismatched.jsonl",
+    "SICK/SICK.txt",
+    "STS/STSBenchmark/sts-test.csv",
+    STSB_DEV,
+}
+TRIPLETS, SENTENCES = "simcse/nli_for_simcse.csv", "simcse/wiki1m_for_simcse.txt"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the sample corpus and ``+debug=tiny`` make of an experiment."""
+
+    monitor: str
+    files: set[str]
+    read: int  # rows of the corpus
+    tasks: Mapping[str, set[str]]  # that the method is tested on, with their metrics
+    untrained: Mapping[str, set[str]]
+    length: Mapping[str, set[str]]
+    watched: set[str]  # tasks that are evaluated while training
+    rows: int = 40  # training rows; several may be made of one of the 40 rows in use
+    steps: int = 10
+    warm: int = 0  # steps of warm-up
+    cut: int = 0  # training sentences beyond data.max_tokens
+    prefixes: tuple[str, ...] = ("diag/",)
+
+    @property
+    def evaluated_at(self) -> list[int]:
+        """The steps of the evaluations: every fourth, and the last."""
+        return sorted({*range(0, self.steps, 4), self.steps})
+
+
+ON_INLI = Expected(
+    monitor="val/rte/accuracy_all",
+    files=INLI_FILES,
+    read=595,
+    tasks={"rte": RTE, "eis": EIS},
+    untrained={"rte": RTE},
+    length={"eis": EIS},
+    watched={"rte", "eis"},
+)
+ON_NLI = Expected(
+    monitor="val/stsb/spearman",
+    files={*NLI_FILES, TRIPLETS},
+    read=60,
+    tasks=OF_POINTS,
+    untrained=OF_POINTS,
+    length=LENGTHS,
+    watched={"snli", "snli_direction", "stsb"},
+)
+DUAL = replace(ON_INLI, prefixes=("diag/", "diag/implicit/"))
+GAUSS = replace(ON_NLI, monitor="val/snli/auprc", tasks=OF_GAUSSIANS, warm=1)
+EXPECTED: dict[str, Expected] = {
     "dualcse_bi": DUAL,
     "dualcse_bi_no_both": DUAL,
     "dualcse_bi_no_contradiction": DUAL,
@@ -38,7 +100,13 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "dualcse_cross_no_both": DUAL,
     "dualcse_cross_no_contradiction": DUAL,
     "dualcse_cross_no_intra": DUAL,
-    "simcse_inli": {"rows": 80, "steps": 20, "prefixes": ("diag/",)},
+    "gausscse": GAUSS,
+    "gausscse_ent": GAUSS,
+    "gausscse_ent_con": GAUSS,
+    "gausscse_ent_rev": GAUSS,
+    "simcse_inli": replace(ON_INLI, tasks={"rte": RTE}, watched={"rte"}, rows=80, steps=20),
+    "simcse_sup": replace(ON_NLI, cut=6),
+    "simcse_unsup": replace(ON_NLI, files={*NLI_FILES, SENTENCES}, cut=25),
 }
 
 
@@ -65,9 +133,21 @@ def curves(folder: RunFolder) -> dict[str, dict[int, float]]:
     return {key: dict(points) for key, points in records.Curves(folder.curves).read().items()}
 
 
+def keys(tasks: Mapping[str, set[str]], split: str = "test") -> set[str]:
+    return {f"{split}/{task}/{metric}" for task, metrics in tasks.items() for metric in metrics}
+
+
+def account(record: dict[str, Any]) -> dict[str, int]:
+    """The corpus rows that were dropped, by reason; with those in use they are all that were read."""
+    rows = record["rows"]
+    dropped = {reason: count for reason, count in rows.items() if reason.startswith("dropped: ")}
+    assert rows["read"] == rows["used"] + sum(dropped.values())
+    return dropped
+
+
 def test_every_experiment_is_expected() -> None:
     assert set(EXPERIMENTS) == set(EXPECTED)
-    assert len(EXPERIMENTS) == 9
+    assert len(EXPERIMENTS) == 15
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
@@ -76,35 +156,34 @@ def test_an_experiment_leaves_a_complete_record(experiment: str, run: Callable[[
     record = folder.read()
     assert folder.state == "finished"
     assert folder.path == place / "runs" / experiment / f"{record['identity']}-s0"
-    assert (record["name"], record["seed"], record["steps"]) == (experiment, 0, expected["steps"])
+    assert (record["name"], record["seed"], record["steps"]) == (experiment, 0, expected.steps)
     assert isinstance(record["overrides"], list)  # filled where Hydra starts the run: tests/cli
     assert (record["device"], record["precision"], record["environment"]["threads"]) == ("cpu", "32-true", 1)
     assert record["environment"]["commit"] is None or len(record["environment"]["commit"].removesuffix("-dirty")) == 40
     assert record["environment"]["versions"]["torch"] == torch.__version__
     assert {"platform", "cpu", "cores", "memory_gib"} <= record["environment"]["machine"].keys()
-    assert record["rows"]["used"] == 40
-    assert record["rows"]["read"] == record["rows"]["used"] + record["rows"]["dropped: data.train_rows"]
-    assert record["rows"]["training_rows"] == expected["rows"]
-    assert record["rows"]["sentences_cut"] == 0
-    assert all(seconds > 0 for seconds in record["seconds"].values())
-    assert {"training", "evaluation", "test"} == record["seconds"].keys()
+    assert (record["rows"]["read"], record["rows"]["used"]) == (expected.read, 40)
+    held_out = {"dropped: held out": 2} if experiment == "simcse_unsup" else {}  # Wikipedia has no dev split
+    assert account(record) == {"dropped: data.train_rows": expected.read - 40 - sum(held_out.values()), **held_out}
+    assert record["rows"]["training_rows"] == expected.rows
+    assert (record["rows"]["sentences_cut"], record["rows"]["evaluation_sentences_cut"]) == (expected.cut, 0)
+    seconds = record["seconds"]
+    assert {"training", "evaluation", "test"} == seconds.keys()
+    assert all(value > 0 for value in seconds.values())
+    both = seconds["evaluation"] + seconds["training"]
+    assert record["evaluation_share"] == pytest.approx(seconds["evaluation"] / both, rel=1e-9)
     assert record["peak_memory_mib"] > 0
     assert record["sentences_per_second"] > 0
-    assert set(record["data"]) == {
-        "INLI/train.csv",
-        "INLI/val.csv",
-        "INLI/test.csv",
-        "STS/STSBenchmark/sts-dev.csv",
-    }
+    assert set(record["data"]) == expected.files
     assert set(record["encoder"]) == {"name", "weights", "tokenizer"}
-    assert "seed" not in json.dumps(record["identity_document"]["config"]["data"])
+    document = record["identity_document"]["config"]
+    assert "seed" not in document.keys() | document["data"].keys()  # the triplets' own, in data.rows, is another
 
-    tasks = {"rte"} if experiment == "simcse_inli" else {"rte", "eis"}
-    wanted = {f"test/rte/{metric}" for metric in RTE} | ({"test/eis/accuracy"} if "eis" in tasks else set())
-    assert set(record["metrics"]) == wanted
-    assert set(record["baselines"]) == {"untrained", "length"}
-    assert set(record["baselines"]["length"]) == {"test/eis/accuracy"}
-    assert set(record["baselines"]["untrained"]) == {f"test/rte/{metric}" for metric in RTE}
+    assert set(record["metrics"]) == keys(expected.tasks)
+    assert {name: set(metrics) for name, metrics in record["baselines"].items()} == {
+        "untrained": keys(expected.untrained),
+        "length": keys(expected.length),
+    }
 
     config = OmegaConf.load(folder.config_path)
     assert (config.name, config.encoder.name, config.method.optimizer.lr) == (
@@ -122,9 +201,8 @@ def test_an_experiment_is_evaluated_at_the_start_on_the_way_and_at_the_end(
     experiment: str, run: Callable[[str], RunFolder]
 ) -> None:
     folder, expected = run(experiment), EXPECTED[experiment]
-    values, steps = curves(folder), list(range(0, expected["steps"], 4))
-    steps += [] if steps[-1] == expected["steps"] else [expected["steps"]]
-    for prefix in expected["prefixes"]:
+    values, steps = curves(folder), expected.evaluated_at
+    for prefix in expected.prefixes:
         for measure in MEASURES:
             for side in SIDES:
                 assert list(values[f"{prefix}{side}/{measure}"]) == steps
@@ -134,52 +212,81 @@ def test_an_experiment_is_evaluated_at_the_start_on_the_way_and_at_the_end(
                 held_out, other = ([values[f"{prefix}{side}/{measure}"][step] for step in past] for side in SIDES)
                 difference = math.fsum(a - b for a, b in zip(held_out, other, strict=True)) / len(past)
                 assert values[f"{prefix}rfd_{measure}"][until] == pytest.approx(difference, abs=1e-12)
-    diagnosed = len(expected["prefixes"]) * len(MEASURES) * (len(SIDES) + 1)
+    diagnosed = len(expected.prefixes) * len(MEASURES) * (len(SIDES) + 1)
     assert sum(key.startswith("diag/") for key in values) == diagnosed
-    assert list(values["val/rte/accuracy_all"]) == steps
-    assert list(values["train/loss"]) == list(range(1, expected["steps"] + 1))
+    # Above 0 also for unsupervised SimCSE, whose pairs are one sentence each, under two dropout masks.
+    assert min(values["diag/held_out/alignment"].values()) > 0
+    watched = keys({task: expected.tasks[task] for task in expected.watched}, "val")
+    assert {key for key in values if key.startswith("val/")} == watched
+    assert all(list(values[key]) == steps for key in watched)
+    assert list(values["train/loss"]) == list(range(1, expected.steps + 1))
     assert all(math.isfinite(value) for curve in values.values() for value in curve.values())
-    rates = values["train/learning_rate"]
-    lr = OmegaConf.load(folder.config_path).method.optimizer.lr
-    assert [rates[step] for step in rates] == pytest.approx(
-        [lr * (1 - (step - 1) / expected["steps"]) for step in rates]
-    )
+    lr, warm, total = OmegaConf.load(folder.config_path).method.optimizer.lr, expected.warm, expected.steps
+    factors = [
+        step / (warm + 1) if step <= warm else (total + 1 - step) / (total - warm) for step in values["train/loss"]
+    ]
+    assert list(values["train/learning_rate"].values()) == pytest.approx([lr * factor for factor in factors])
     with folder.curves.open(newline="") as file:  # one row a value: nothing is logged twice
         rows = [(row["step"], row["key"]) for row in csv.DictReader(file)]
     assert len(rows) == len(set(rows)) == sum(len(curve) for curve in values.values())
 
-    record, score = folder.read(), values["val/rte/accuracy_all"]
+    record, score = folder.read(), values[expected.monitor]
     best = max(steps[1:], key=lambda step: (score[step], -step))
-    assert record["best"] == {"step": best, "score": score[best], "monitor": "val/rte/accuracy_all"}
+    assert record["best"] == {"step": best, "score": score[best], "monitor": expected.monitor}
     assert record["final"] == {key: curve[steps[-1]] for key, curve in values.items() if not key.startswith("train/")}
+
+
+def fraction(right: Sequence[bool]) -> float:
+    return sum(right) / len(right)
+
+
+def recomputed(table: Mapping[str, list[Any]], threshold: float) -> dict[str, float]:
+    """The metrics that follow from what a task wrote down for every example, each checked against its scores."""
+    if "gold" in table:
+        return {"spearman": spearman(table["gold"], table["score"])}
+    if "lead" in table:
+        assert [lead > 0 for lead in table["lead"]] == table["correct"]
+        determinant = (
+            {"accuracy_determinant": fraction(table["correct_determinant"])} if "correct_determinant" in table else {}
+        )
+        return {"accuracy": fraction(table["correct"]), **determinant}
+    if "correct" in table:
+        return {"accuracy": fraction(table["correct"])}
+    right = [prediction == label for prediction, label in zip(table["prediction"], table["label"], strict=True)]
+    if "type" not in table:
+        assert [score >= threshold for score in table["score"]] == table["prediction"]
+        return {"accuracy": fraction(right), "auprc": auprc(table["label"], table["score"])}
+    assert [score > threshold for score in table["score"]] == table["prediction"]
+    of_kind = {
+        f"accuracy_{kind}": fraction([one for one, of in zip(right, table["type"], strict=True) if of == kind])
+        for kind in ("explicit", "implied", "neutral", "contradiction")
+    }
+    return of_kind | {"accuracy_all": sum(of_kind.values()) / len(of_kind)}
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_an_experiment_leaves_its_predictions_and_figures(experiment: str, run: Callable[[str], RunFolder]) -> None:
-    folder = run(experiment)
+    folder, expected = run(experiment), EXPECTED[experiment]
     record = folder.read()
-    tasks = ["length-eis", "rte", "untrained-rte"] + ([] if experiment == "simcse_inli" else ["eis"])
-    assert sorted(path.name for path in folder.predictions.iterdir()) == sorted(f"{task}.parquet" for task in tasks)
-    rte = pq.read_table(folder.predictions / "rte.parquet").to_pydict()
-    assert len(rte["row"]) == 16 * 4
-    for kind in ("explicit", "implied", "neutral", "contradiction"):
-        right = [
-            prediction == label
-            for prediction, label, of in zip(rte["prediction"], rte["label"], rte["type"], strict=True)
-            if of == kind
-        ]
-        assert sum(right) / len(right) == record["metrics"][f"test/rte/accuracy_{kind}"]
-    threshold = record["metrics"]["test/rte/threshold"]
-    assert [score >= threshold for score in rte["score"]] == rte["prediction"]
-    eis = pq.read_table(folder.predictions / "length-eis.parquet").to_pydict()
-    assert sum(eis["correct"]) / len(eis["correct"]) == record["baselines"]["length"]["test/eis/accuracy"]
+    told = {f"{task}.parquet": record["metrics"] for task in expected.tasks}
+    for baseline in ("untrained", "length"):
+        tasks = getattr(expected, baseline)
+        told |= {f"{baseline}-{task}.parquet": record["baselines"][baseline] for task in tasks}
+    assert {path.name for path in folder.predictions.iterdir()} == told.keys()
+    for name, metrics in told.items():
+        task = name.removesuffix(".parquet").rpartition("-")[2]
+        said = {key.rpartition("/")[2]: value for key, value in metrics.items() if key.startswith(f"test/{task}/")}
+        table = pq.read_table(folder.predictions / name).to_pydict()
+        assert recomputed(table, said.pop("threshold", 0.0)) == pytest.approx(said, abs=1e-12), name
+        if task not in LENGTHS:  # which asks of entailed pairs alone
+            assert len(table["row"]) == (16 * 4 if expected.files == INLI_FILES else 30)
     assert record["figures"] == sorted((path.name for path in folder.figures.iterdir()), key=record["figures"].index)
     assert len(record["figures"]) == 3
     for name in record["figures"]:
         assert (folder.figures / name).read_bytes().startswith(b"\x89PNG\r\n")
 
 
-@pytest.mark.parametrize("experiment", ["dualcse_bi", "dualcse_cross", "simcse_inli"])
+@pytest.mark.parametrize("experiment", ["dualcse_bi", "dualcse_cross", "gausscse", "simcse_inli", "simcse_unsup"])
 def test_the_best_checkpoint_alone_gives_the_recorded_test_scores(
     experiment: str, run: Callable[[str], RunFolder], place: Path, compose: Compose, one_thread: None
 ) -> None:
@@ -203,9 +310,21 @@ def test_the_best_checkpoint_alone_gives_the_recorded_test_scores(
 def test_ablations_are_other_points(run: Callable[[str], RunFolder]) -> None:
     read = [run(experiment).read() for experiment in EXPERIMENTS]
     assert len({record["identity"] for record in read}) == len(EXPERIMENTS)
-    for architecture in ("cross", "bi"):
-        losses = {name: curves(run(name))["train/loss"] for name in EXPERIMENTS if f"dualcse_{architecture}" in name}
-        assert len({loss[1] for loss in losses.values()}) == 4  # the same batch, another loss
+    for family in ("dualcse_cross", "dualcse_bi", "gausscse"):
+        losses = [curves(run(name))["train/loss"][1] for name in EXPERIMENTS if name.startswith(family)]
+        assert len(set(losses)) == len(losses) == 4  # the same batch, another loss
+
+
+def test_the_matched_dev_set_of_mnli_is_named_in_the_keys(run_tiny: RunTiny, place: Path) -> None:
+    folder = run_tiny(place, "+experiment=gausscse", "corpora=partial", "data.train_rows=null", "baselines=none")
+    record = folder.read()
+    renamed = {task.replace("mnli", "mnli_matched"): metrics for task, metrics in OF_GAUSSIANS.items()}
+    assert set(record["metrics"]) == keys(renamed)
+    assert {path.stem for path in folder.predictions.iterdir()} == set(renamed)
+    assert {"SNLI/senteval/labels.test", "MNLI/nyu_hw2/mnli_val.tsv", "SICK/SICK.txt"} <= set(record["data"])
+    # Six corpora of labelled pairs: neutral ones, premises that lack a role, and pairs of a test set are left out.
+    assert {"dropped: label neutral", "dropped: premise without a contradiction"} <= account(record).keys()
+    assert 0 < record["rows"]["training_rows"] < record["rows"]["used"]
 
 
 def test_a_finished_run_asked_for_again_is_not_trained_again(

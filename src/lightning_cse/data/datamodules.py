@@ -153,6 +153,12 @@ class ContrastiveData(pl.LightningDataModule):
 
     def train_dataloader(self) -> BatchLoader:
         """Return the loader of training batches, at the position of the checkpoint that was loaded, if one was."""
+        if len(self.train) < self.batch_size:
+            log.warning(
+                "data.batch_size=%d, but there are only %d training rows: all are one batch",
+                self.batch_size,
+                len(self.train),
+            )
         self._loader = BatchLoader(
             len(self.train), self.collate, batch_size=self.batch_size, drop_last=self.drop_last, seed=self.seed
         )

@@ -18,8 +18,8 @@ class BatchLoader:
     """Yield the batches of one epoch after another; each pass over it is one epoch.
 
     The order of epoch e is a permutation drawn from (seed, e) alone, so nothing else that draws random numbers changes
-    it. The trailing batch is dropped or kept (``drop_last``; papers differ); kept, and of one row only, it joins the
-    batch before, because a row alone has no negatives.
+    it. The trailing batch is dropped or kept (``drop_last``; papers differ), the only one is always kept; kept, and of
+    one row only, it joins the batch before, because a row alone has no negatives.
 
     ``state_dict`` is epoch, position and permutation; the data module carries it through checkpoints.
 
@@ -32,17 +32,18 @@ class BatchLoader:
     ) -> None:
         if batch_size < 2:
             raise DataError(f"data.batch_size: {batch_size} leaves no negatives in a batch; at least 2 is needed")
-        if rows < (batch_size if drop_last else 2):
-            raise DataError(f"{rows} training rows do not make a batch of {batch_size} (drop_last={drop_last})")
+        if rows < 2:
+            raise DataError(f"{rows} training rows do not make a batch: a row alone has no negatives")
         self.rows = rows
         self.collate = collate
         self.seed = seed
         self.ends = list(range(batch_size, rows + 1, batch_size))
-        if not drop_last and rows % batch_size:
-            if rows % batch_size == 1 and self.ends:
-                self.ends[-1] = rows
-            else:
-                self.ends.append(rows)
+        if not self.ends:
+            self.ends.append(rows)
+        elif not drop_last and rows % batch_size == 1:
+            self.ends[-1] = rows
+        elif not drop_last and rows % batch_size:
+            self.ends.append(rows)
         self.epoch = 0
         self.position = 0
         self._permutation: Tensor | None = None

@@ -145,4 +145,23 @@ def test_wrong_shapes_are_refused(shapes, got):
 def test_unknown_options_are_refused():
     with pytest.raises(TypeError, match="temprature"):
         InfoNCE(temprature=0.05)
-    assert repr(InfoNCE(temperature=0.1)) == "InfoNCE(temperature=0.1)"
+    assert repr(InfoNCE(temperature=0.1)) == "InfoNCE(temperature=0.1, hard_negative_weight=0.0)"
+
+
+@pytest.mark.parametrize("weight", [-1.5, 0.7, 3.0])
+def test_the_weight_is_added_to_the_own_hard_negatives_logit_alone(weight: float) -> None:
+    anchor, positive, negative = (normal(4, 3, seed=seed) for seed in range(3))
+    total = 0.0
+    for i in range(4):
+        positives = [cos(anchor[i], positive[j]) / 0.05 for j in range(4)]
+        negatives = [cos(anchor[i], negative[j]) / 0.05 + weight * (i == j) for j in range(4)]
+        total -= positives[i] - math.log(sum(map(math.exp, positives + negatives)))
+    loss = InfoNCE(hard_negative_weight=weight)(anchor, positive, negative)
+    assert loss.item() == pytest.approx(total / 4, rel=1e-12)
+
+
+def test_a_weight_needs_a_hard_negative_and_a_finite_value() -> None:
+    with pytest.raises(ValueError, match=r"hard_negative_weight is 0\.5, but there is no hard negative"):
+        InfoNCE(hard_negative_weight=0.5)(torch.eye(3), torch.eye(3))
+    with pytest.raises(ValueError, match="must be finite, got nan"):
+        InfoNCE(hard_negative_weight=math.nan)
