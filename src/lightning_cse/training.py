@@ -324,7 +324,7 @@ def _fit(trainer: pl.Trainer, parts: Parts, last: Path | None) -> None:
 
 
 def _tell_truncation(parts: Parts) -> dict[str, int]:
-    """Count the sentences that ``encoder.max_length`` cuts, in training and in evaluation, and say so once."""
+    """Count the sentences that are cut, in training and in evaluation, and say once how many and by which limit."""
     longest = parts.encoder.max_length - max(len(template) for template in parts.method.templates)
     splits: tuple[Split, ...] = ("dev", "test")
     evaluated = {s for task in parts.tasks.values() for split in splits for s in task.sentences(split)}
@@ -333,16 +333,16 @@ def _tell_truncation(parts: Parts) -> dict[str, int]:
         "sentences_cut": parts.data.longer_than(longest),
         "evaluation_sentences_cut": sum(len(ids) > longest for ids in parts.encoder.tokenizer(sorted(evaluated))),
     }
-    if any(cut.values()):
-        log.warning(
-            "%d of %d training sentences and %d of %d evaluation sentences are longer than encoder.max_length=%d "
-            "and are cut",
-            cut["sentences_cut"],
-            parts.data.sentences,
-            cut["evaluation_sentences_cut"],
-            len(evaluated),
-            parts.encoder.max_length,
-        )
+    training = f"{cut['sentences_cut']} of {parts.data.sentences} training sentences"
+    evaluation = f"{cut['evaluation_sentences_cut']} of {len(evaluated)} evaluation sentences"
+    length, most = f"encoder.max_length={parts.encoder.max_length}", parts.data.max_tokens
+    if most is None or most >= longest:
+        told = [f"{training} and {evaluation} are longer than {length}"] if any(cut.values()) else []
+    else:
+        told = [f"{training} are longer than data.max_tokens={most}"] if cut["sentences_cut"] else []
+        told += [f"{evaluation} are longer than {length}"] if cut["evaluation_sentences_cut"] else []
+    if told:
+        log.warning("%s and are cut", "; ".join(told))
     return cut
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -109,6 +111,7 @@ def test_all_faults_of_a_command_line_are_told_at_once(command: Command, tmp_pat
         "sede=1": "unknown key 'sede' - did you mean 'seed'?",
         "+seeed=1": "unknown key 'seeed' - did you mean 'seed'?",
         "trainer.max_epoch=1": "unknown key 'trainer.max_epoch' - did you mean 'trainer.max_epochs'?",
+        "corpora.nli_trian=[snli/train]": "unknown key 'corpora.nli_trian' - did you mean 'corpora.nli_train'?",
         "temperature=0.1": "unknown key 'temperature' - did you mean 'method.loss.temperature'?",
         "data.batch_size=8,16": "several values need -m, which runs one after the other",
     }
@@ -157,6 +160,34 @@ def test_in_a_multirun_a_missing_corpus_fails_its_point_and_no_other(
     assert f"record: {folder.record_path}" in done.stdout
 
 
+def test_splits_that_cannot_be_read_are_one_clear_error_each(
+    command: Command, tmp_path: Path, repository: Path
+) -> None:
+    sample, data = repository / "src" / "lightning_cse" / "data" / "sample", tmp_path / "data"
+    shutil.copytree(sample, data, ignore=shutil.ignore_patterns("nli_for_simcse.csv"))
+    faults = {
+        "[simcse_nly/train]": "error: unknown corpus 'simcse_nly' - did you mean 'simcse_nli'?",
+        "[snli/trian]": "error: corpus 'snli' has no split 'trian' - did you mean 'train'?",
+        "[snli]": "error: 1 fault in the config:\n  data.train: 'snli' is not of the form corpus/split",
+        "snli/train": "error: 1 fault in the config:\n  data.train: 'snli/train' is one name, and a list of names",
+        "[simcse_nli/train]": (
+            "error: corpus 'simcse_nli', split 'train' is not there\n"
+            f"  looked for: {data / 'simcse' / 'nli_for_simcse.csv'} and nli_for_simcse.csv.gz beside it\n"
+        ),
+    }
+    swept = f"corpora.nli_train={','.join(faults)}"
+    done = command("-m", "+experiment=gausscse", "+debug=tiny", f"paths.data_dir={data}", swept, *SMALL)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stdout + done.stderr
+    told = done.stderr.split("failed, the others go on\n")[1:]
+    assert len(told) == len(faults)
+    for message, answer in zip(faults.values(), told, strict=True):
+        assert answer.startswith(message)
+        assert answer.count("error: ") == 1 + (answer is told[-1])  # the last line counts the points
+    assert done.stderr.splitlines()[-1].startswith("error: 5 of 5 points failed: ")
+    assert not (tmp_path / "runs" / "gausscse").exists()
+
+
 # Several points in one process
 
 
@@ -196,3 +227,16 @@ def test_a_sweep_runs_every_point_once_whatever_the_order_of_the_command_line(co
     assert {folder.path: folder.record_path.stat().st_mtime_ns for folder in again.values()} == stamps
     assert done.stdout.count("is finished; force=true runs it again") == 5
     assert len(re.findall(r"^record: ", done.stdout, re.MULTILINE)) == 5  # the table is printed all the same
+
+
+def test_a_sweep_over_losses_makes_a_point_of_each(command: Command, tmp_path: Path) -> None:
+    done = command("+experiment=gausscse", "+sweep=gausscse_losses_five_seeds", "+debug=tiny", "seed=0", *SMALL)
+    assert done.returncode == 0, done.stderr
+    records = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "gausscse").glob("*-s0/record.json")]
+    assert len({record["identity"] for record in records}) == len(records) == 4
+    sets = [tuple(record["identity_document"]["config"]["method"]["loss"]["sets"]) for record in records]
+    assert set(sets) == {("ent",), ("ent", "con"), ("ent", "rev"), ("ent", "con", "rev")}
+    for record, chosen in zip(records, sets, strict=True):
+        assert {"seed=0", f"method.loss.sets=[{','.join(chosen)}]"} <= set(record["overrides"])
+        assert record["best"]["monitor"] == "val/snli/auprc"
+    assert len({record["final"]["diag/held_out/alignment"] for record in records}) == 4

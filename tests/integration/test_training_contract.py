@@ -7,9 +7,10 @@ import logging
 import re
 import shutil
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 from lightning_cse import records, training
 from lightning_cse.callbacks import Evaluation
+from lightning_cse.data import sample_dir
 from lightning_cse.data.loader import BatchLoader
 from lightning_cse.data.token_cache import tokenise
 from lightning_cse.encoders import tiny_encoder
@@ -31,8 +33,7 @@ from lightning_cse.records import RunFolder
 Compose = Callable[..., DictConfig]
 RunTiny = Callable[..., RunFolder]
 
-SMALL = (
-    "+experiment=dualcse_cross",
+LITTLE = (
     "baselines=none",
     "encoder.layers=1",
     "data.train_rows=20",
@@ -41,6 +42,10 @@ SMALL = (
     "eval_every=2",
     *(f"limits.{split}_{what}=6" for split in ("dev", "test") for what in ("rows", "pairs")),
 )
+SMALL = ("+experiment=dualcse_cross", *LITTLE)
+# Methods in the place of DualCSE, watched by the same tasks of INLI.
+GAUSSCSE = ("method=gausscse", "data=nli_triplets")
+UNSUPERVISED = ("method=simcse_unsup", "data=wiki_sentences")
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +85,7 @@ WATCHED = {
     "without evaluation side": ("diag.evaluation=none",),
     "with dropout": ("diag.dropout=true",),
     "without EIS": ("~suite.eis",),
-    "more sentences": ("diag.sentences=50", "data.held_out_rows=30", "suite.rte.dev_rows=30"),
+    "more sentences": ("diag.sentences=50", "data.held_out_rows=30", "limits.dev_rows=30"),
 }
 
 
@@ -156,19 +161,10 @@ def test_dualcse_without_dropout_warns_once_and_goes_on(run_tiny: RunTiny, tmp_p
     assert folder.state == "finished"
 
 
-class DropoutPairs(DualCSE):
-    """A method whose positive is a dropout pair."""
-
-    needs_dropout: ClassVar[bool] = True
-
-
-def test_a_method_of_dropout_pairs_refuses_to_train_without(
-    run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lightning_cse.methods.DropoutPairs", DropoutPairs, raising=False)
-    pairs = (*SMALL, "method._target_=lightning_cse.methods.DropoutPairs")
+def test_a_method_of_dropout_pairs_refuses_to_train_without(run_tiny: RunTiny, tmp_path: Path) -> None:
+    pairs = (*SMALL, *UNSUPERVISED, "diag.dropout=true")
     with pytest.raises(
-        EncoderError, match=r"DropoutPairs .* the encoder tiny has no dropout: set encoder\.dropout=0\.1"
+        EncoderError, match=r"UnsupervisedSimCSE .* the encoder tiny has no dropout: set encoder\.dropout=0\.1"
     ):
         run_tiny(tmp_path, *pairs, "encoder.dropout=0.0")
     assert run_tiny(tmp_path, *pairs, "encoder.dropout=0.2").state == "finished"
@@ -258,7 +254,10 @@ def test_values_that_make_no_run_are_told_together_before_anything_is_loaded(
         "data.train_rows": "-5",
         "data.held_out_rows": "0",
         "diag.sentences": "1",
-        "suite.rte.dev_rows": "0",
+        "data.max_tokens": "0",
+        "least_evaluations": "0",
+        "limits.dev_rows": "0",
+        "limits.test_pairs": "-3",
         "suite.eis.test_rows": "-1",
         "trainer.max_epochs": "0",
         "encoder.dropout": "2",
@@ -283,7 +282,20 @@ def test_values_that_make_no_run_are_told_together_before_anything_is_loaded(
         (["trainer.max_steps=-5"], r"trainer: `max_steps` must be .*-5"),
         (["method.optimizer.betas=[1,2]"], r"method\.optimizer: Invalid beta parameter at index 0: 1"),
         (["monitor=val/rte/acuracy_all"], r"monitor: 'val/rte/acuracy_all' .* did you mean 'val/rte/accuracy_all'"),
-        (["data=inli_triplets"], r"data: .*DualCSE trains on the roles .*'premise'.* the data has .*'anchor'"),
+        (
+            ["data=inli_triplets"],
+            r"data: the method trains on the roles \(.*'implied_entailment', 'contradiction'\), "
+            r"but the rows of this data have \('premise', 'entailment', 'contradiction'\)",
+        ),
+        (
+            [*GAUSSCSE, "method.loss.sets=[ent,con]", "data.rows.contradiction=false"],
+            r"data: the method trains on the roles \('premise', 'entailment', 'contradiction'\), "
+            r"but the rows of this data have \('premise', 'entailment'\)$",
+        ),
+        ([*GAUSSCSE, "method.loss.sets=[ent,cont]"], r"method\.loss: sets has no 'cont' - did you mean 'con'\?"),
+        ([*GAUSSCSE, "method.loss.sets=[con,rev]"], r"method\.loss: sets must have 'ent'.* got \['con', 'rev'\]"),
+        ([*GAUSSCSE, "suite=nli"], r"monitor: 'val/rte/accuracy_all' is no dev score .*val/snli/auprc"),
+        ([*UNSUPERVISED], r"diag\.dropout: the pairs of UnsupervisedSimCSE are dropout passes"),
         (["diag.evaluation=stsb"], r"diag\.evaluation: 'stsb' .* did you mean 'stsb_dev'"),
         (["diag.evaluation=corpus_dev"], r"corpus_dev is already the held-out side"),
         (["diag.positive_score=9"], r"diag\.positive_score: 9 is more than any pair of STS-B dev has \(5\.0\)"),
@@ -377,7 +389,7 @@ def test_the_order_of_a_run_is_its_seed_s(run_tiny: RunTiny, tmp_path: Path, mon
 # Losses
 
 
-@pytest.mark.parametrize("experiment", ["dualcse_cross", "dualcse_bi", "simcse_inli"])
+@pytest.mark.parametrize("experiment", ["dualcse_cross", "dualcse_bi", "gausscse", "simcse_inli"])
 def test_the_order_of_rows_within_a_batch_does_not_matter(experiment: str, compose: Compose, one_thread: None) -> None:
     parts = training.build(compose(f"+experiment={experiment}", "+debug=tiny", "paths.cache_dir=null"))
     parts.data.setup()
@@ -395,14 +407,21 @@ def test_the_order_of_rows_within_a_batch_does_not_matter(experiment: str, compo
     assert np.isfinite(losses[0])
 
 
-@pytest.mark.parametrize("experiment", ["dualcse_cross", "dualcse_bi", "simcse_inli"])
-def test_twenty_steps_lower_the_loss(experiment: str, run_tiny: RunTiny, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "method",
+    [
+        ("method=dualcse_cross",),
+        ("method=dualcse_bi",),
+        ("method=simcse", "data=inli_triplets"),
+        *((*GAUSSCSE, f"method.loss.sets={sets}") for sets in ("[ent]", "[ent,con,rev]")),
+    ],
+)
+def test_twenty_steps_lower_the_loss(method: tuple[str, ...], run_tiny: RunTiny, tmp_path: Path) -> None:
     overfit = ("data.train_rows=16", "trainer.max_epochs=-1", "trainer.max_steps=20", "eval_every=20")
     rate = ("method.optimizer.lr=5e-3", "method.schedule.name=constant", "encoder.dropout=0.0")
-    data = ("method=simcse", "data=inli_triplets") if experiment == "simcse_inli" else (f"method={experiment}",)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*has no dropout")
-        losses = list(curve(run_tiny(tmp_path, *SMALL, *overfit, *rate, *data), "train/loss").values())
+        losses = list(curve(run_tiny(tmp_path, *SMALL, *overfit, *rate, *method), "train/loss").values())
     assert len(losses) == 20
     assert np.mean(losses[-4:]) < 0.7 * np.mean(losses[:4])
 
@@ -456,6 +475,60 @@ def test_sentences_that_are_too_long_are_counted_and_told_once(
     (told,) = [record.getMessage() for record in caplog.records if "longer" in record.getMessage()]
     assert told.startswith(f"{long} of {len(sentences)} training sentences and {rows['evaluation_sentences_cut']} of ")
     assert told.endswith("are longer than encoder.max_length=20 and are cut")
+
+
+def test_sentences_cut_in_training_alone_are_told_by_their_own_limit(
+    run_tiny: RunTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        folder = run_tiny(tmp_path, *SMALL, "data.max_tokens=12")
+    rows = folder.read()["rows"]
+    assert rows["sentences_cut"] > 0
+    assert rows["evaluation_sentences_cut"] == 0
+    (told,) = [record.getMessage() for record in caplog.records if "longer" in record.getMessage()]
+    assert told == f"{rows['sentences_cut']} of 80 training sentences are longer than data.max_tokens=12 and are cut"
+
+
+# Roles and corpora
+
+
+def test_gausscse_trains_on_entailed_pairs_alone(run_tiny: RunTiny, tmp_path: Path) -> None:
+    pairs = ("data.rows.contradiction=false", "corpora.nli_train=[snli/train]", "data.train_rows=null")
+    folder = run_tiny(tmp_path, "+experiment=gausscse_ent_rev", *LITTLE, *pairs)
+    lines = (sample_dir() / "SNLI" / "snli_1.0" / "snli_1.0_train.jsonl").read_text(encoding="utf-8").splitlines()
+    labels = Counter(json.loads(line)["gold_label"] for line in lines)
+    rows = folder.read()["rows"]
+    assert rows["used"] == rows["training_rows"] == labels["entailment"] > 2
+    assert rows["dropped: label neutral"] == labels["neutral"]
+    assert rows["dropped: label contradiction"] == labels["contradiction"]
+    assert rows["read"] == len(lines) == labels.total()
+    assert all(np.isfinite(value) for value in curve(folder, "train/loss").values())
+
+
+@pytest.mark.parametrize("experiment", ["gausscse", "simcse_sup"])
+def test_methods_of_triplets_train_on_inli_too(experiment: str, run_tiny: RunTiny, tmp_path: Path) -> None:
+    folder = run_tiny(tmp_path, f"+experiment={experiment}", *LITTLE, "data=inli_triplets")
+    record = folder.read()
+    assert (record["rows"]["used"], record["rows"]["training_rows"]) == (20, 40)
+    assert {"INLI/train.csv", "INLI/val.csv", "INLI/test.csv", "SNLI/snli_1.0/snli_1.0_test.jsonl"} <= set(
+        record["data"]
+    )
+    assert "simcse/nli_for_simcse.csv" not in record["data"]
+    assert {"test/snli/auprc", "test/stsb/spearman", "test/sick_direction/accuracy"} <= set(record["metrics"])
+
+
+def test_a_sweeper_gets_the_best_dev_score(
+    compose: Compose, tmp_path: Path, capsys: pytest.CaptureFixture[str], one_thread: None
+) -> None:
+    cfg = compose("+debug=tiny", "paths.cache_dir=null", "+experiment=gausscse", *LITTLE)
+    cfg.paths.runs_dir = str(tmp_path)
+    score = training.run(cfg)
+    (path,) = tmp_path.rglob("record.json")
+    best = json.loads(path.read_text())["best"]
+    curves = records.Curves(path.parent / "curves.csv").read()["val/snli/auprc"]
+    assert best == {"monitor": "val/snli/auprc", "score": score, "step": best["step"]}
+    assert score == max(value for step, value in curves if step > 0) == dict(curves)[best["step"]]
+    assert str(path) in capsys.readouterr().out.replace("\n", "")
 
 
 # The token cache

@@ -24,7 +24,7 @@ class PlainEncoder:
     @torch.no_grad()
     def embed(self, sentences: Sequence[str]) -> Embedding:
         """Embed sentences without dropout."""
-        return embed(sentences, self.encoder.tokenizer, self._encode, next(self.encoder.parameters()).device)
+        return embed(sentences, self.encoder, self._encode, next(self.encoder.parameters()).device)
 
     def _encode(self, tokens: Tokens) -> list[Embedding]:
         return [PointEmbedding(vector) for vector in self.encoder([(tokens, self.template)], most=EVALUATION_TOKENS)]

@@ -105,9 +105,9 @@ class ContrastiveData(pl.LightningDataModule):
     def _read(
         self, train: Sequence[str], excluded: Sequence[str], rows: RoleRows
     ) -> tuple[TrainingRows, tuple[SourceFile, ...]]:
+        read = read_sources(train, self.data_dir, key="data.train")
         evaluated = read_sources(excluded, self.data_dir, key="data.excluded")
         pairs = all_pairs(evaluated)
-        read = read_sources(train, self.data_dir, key="data.train")
         clean = [without_pairs(table, pairs) for table in read]
         leaks = sum(map(len, read)) - sum(map(len, clean))
         if leaks:

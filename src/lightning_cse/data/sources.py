@@ -34,9 +34,11 @@ def read_sources(sources: Iterable[str], data_dir: Path, *, key: str) -> list[Ro
         key: The config key the names come from, for the error.
 
     Raises:
-        ConfigError: If a name is not of that form.
+        ConfigError: If there is one name in place of a list, or a name is not of that form.
         DataError: As `read_corpus`.
     """
+    if isinstance(sources, str):
+        raise ConfigError([f"{key}: {sources!r} is one name, and a list of names is needed: [{sources}]"])
     names = [str(source).split("/") for source in sources]
     wrong = ["/".join(name) for name in names if len(name) != 2 or not all(name)]
     if wrong:

@@ -19,7 +19,7 @@ from lightning_cse.embeddings import Embedding
 from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.errors import ConfigError, EncoderError, TrainingError
 from lightning_cse.methods.schedules import Schedule
-from lightning_cse.tokens import Tokenize, Tokens
+from lightning_cse.tokens import Tokens
 
 EVALUATION_TOKENS = 16_384
 """Padded tokens through the encoder at once when nothing is learned; bounds memory, changes no value."""
@@ -31,12 +31,13 @@ MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 
 def embed(
     sentences: Sequence[str],
-    tokenize: Tokenize,
+    encoder: SentenceEncoder,
     encode: Callable[[Tokens], Sequence[Embedding]],
     device: torch.device,
 ) -> Embedding:
     """Return the float32 embeddings of sentences in main memory, encoded a bounded number at once."""
-    ids = tokenize(sentences)
+    # No more tokens than the encoder reads: one broken row of 14,000 tokens would pad all others to its length.
+    ids = [sentence[: encoder.max_length] for sentence in encoder.tokenizer(sentences)]
     parts = []
     for start in range(0, len(ids), SENTENCES_AT_ONCE):
         (embedding,) = encode(Tokens.pad(ids[start : start + SENTENCES_AT_ONCE]).to(device))
@@ -103,7 +104,7 @@ class Method(pl.LightningModule, ABC):
     @torch.no_grad()
     def embed(self, sentences: Sequence[str]) -> Embedding:
         """Embed sentences in the module's present mode (call ``eval()`` first unless dropout is wanted)."""
-        return embed(sentences, self.encoder.tokenizer, self.encode, self.device)
+        return embed(sentences, self.encoder, self.encode, self.device)
 
     # Training -------------------------------------------------------------------------------------------------------
 
