@@ -87,7 +87,7 @@ MNLI_GLUE = Corpus(
 
 MNLI_NYU = Corpus(
     name="mnli_nyu",
-    # Three premises (train line 13816, dev_matched lines 2922 and 4379) have swallowed the lines after them at the source.
+    # Three premises (train line 13816, dev_matched lines 2922 and 4379) swallowed the lines behind them, at the source.
     title="MNLI, tokenised: 5 % of train and half of dev_matched, from an exercise of New York University",
     files=(
         CorpusFile(
