@@ -32,7 +32,7 @@ from lightning_cse.reproduction.collect import (
     published_rows,
     read_records,
 )
-from lightning_cse.reproduction.significance import compare, points, read_run
+from lightning_cse.reproduction.significance import baseline_points, compare, points, read_run
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
@@ -45,7 +45,8 @@ class Part:
     tables: Mapping[str, Columns]
     published: str | None = None  # the file, and what to call its tables
     effects: bool = False
-    tests: bool = False
+    tests: bool = False  # McNemar's, between all points and these baselines
+    baselines: tuple[str, ...] = ()
 
 
 GAUSSCSE = {"NLI, two-way": NLI, "direction of entailment": DIRECTION}
@@ -62,13 +63,14 @@ PARTS = {
         {"measured here": RTE_AND_EIS},
     ),
     "gausscse/nli": Part(
-        "Trained on the 2,566 triplets of the partial NLI corpora (`corpora=partial`), tested on SNLI test, half of "
-        "MNLI's matched dev and SICK test, in percent; one threshold, tuned on SNLI dev; best checkpoint by AUPRC on "
-        "the first 1,000 pairs of SNLI dev.",
+        "Trained on the triplets of the partial NLI corpora (`corpora=partial`), tested on SNLI test, half of MNLI's "
+        "matched dev and SICK test, in percent; one threshold, tuned on SNLI dev; best checkpoint by AUPRC on SNLI dev "
+        "(SimCSE: by Spearman on STS-B dev). Which differences hold: the effects below, and [mcnemar.md](mcnemar.md).",
         GAUSSCSE,
         "published (GaussCSE, Tables 3 and 4)",
         effects=True,
         tests=True,
+        baselines=("length",),
     ),
 }
 
@@ -86,9 +88,12 @@ def main(name: str, folders: Sequence[Path]) -> None:
     parts += [markdown(measured_rows(records, columns), columns, title=title) for title, columns in part.tables.items()]
     if part.effects:
         parts.append(_effects(records, part.tables))
-    if part.tests and len(folders) > 1:
-        given = points([read_run(folder) for folder in folders])
-        (there / "mcnemar.md").write_text(as_markdown(given, compare(given), 0.05).rstrip() + "\n", "utf-8")
+    if part.tests and folders:
+        runs = [read_run(folder) for folder in folders]
+        given = points(runs)
+        beside = [run for run in runs if run.record["baselines"]]
+        given += [point for baseline in part.baselines for point in baseline_points(baseline, beside)]
+        (there / "mcnemar.md").write_text(as_markdown(given, compare(given), 0.05).rstrip() + "\n", encoding="utf-8")
     parts.append(_machine(records))
     if part.published:
         rows = published_rows(there.parent / "published.csv")
@@ -99,18 +104,17 @@ def main(name: str, folders: Sequence[Path]) -> None:
 
 
 def _effects(records: Sequence[Mapping[str, Any]], tables: Mapping[str, Columns]) -> str:
-    """Return every difference of two points that were trained on the same rows in the same way."""
+    """Return the differences of points that differ in one thing: the sets of the loss, its formula, or the method."""
     seeds_of: dict[str, list[Mapping[str, Any]]] = {}
     for record in records:
         seeds_of.setdefault(record["identity"], []).append(record)
-    shown = {heading: key for columns in tables.values() for heading, key in columns.items()}
-    shown = {h: key for h, key in shown.items() if any(key in r["metrics"] for r in records) and "det" not in h}
+    headed = {h if " " in h else f"{h} direction": key for columns in tables.values() for h, key in columns.items()}
+    shown = {h: key for h, key in headed.items() if any(key in r["metrics"] for r in records) and "det" not in h}
     lines = [f"| effect | seeds | {' | '.join(shown)} |", f"|---|{'---:|' * (len(shown) + 1)}"]
-    for a, b in itertools.permutations(seeds_of.values(), 2):
-        if len(_sets(a)) <= len(_sets(b)) and _reduce(a) <= _reduce(b):
-            continue  # the other way round says the same
-        if _reduce(a) != _reduce(b) and _sets(a) != _sets(b):
-            continue  # two things at once
+    by_sets = sorted(seeds_of.values(), key=lambda point: (ORDER.index("+".join(_sets(point))), _reduce(point)))
+    for b, a in itertools.combinations(by_sets, 2):
+        if _training(a) != _training(b) or (_reduce(a) != _reduce(b) and _sets(a) != _sets(b) and _sets(b)):
+            continue
         found = {heading: effect(a, b, key) for heading, key in shown.items()}
         seeds = max((one.seeds for one in found.values() if one), default=0)
         if seeds:
@@ -121,9 +125,20 @@ def _effects(records: Sequence[Mapping[str, Any]], tables: Mapping[str, Columns]
     return f"{told}\n\n" + "\n".join(lines)
 
 
-def _loss(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    loss: Mapping[str, Any] = records[0]["identity_document"]["config"]["method"]["loss"]
-    return loss
+ORDER = ("", "ent", "ent+con", "ent+rev", "ent+con+rev")
+"""SimCSE, which has no sets, and the settings of GaussCSE: an effect is the later minus the earlier."""
+
+
+def _training(records: Sequence[Mapping[str, Any]]) -> Any:
+    """Return what two points must share for their difference to be an effect: rows, steps and encoder."""
+    record = records[0]
+    config = record["identity_document"]["config"]
+    return (
+        record["rows"]["training_rows"],
+        record["encoder"],
+        config["trainer"]["max_epochs"],
+        config["data"]["batch_size"],
+    )
 
 
 def _sets(records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -132,6 +147,11 @@ def _sets(records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 def _reduce(records: Sequence[Mapping[str, Any]]) -> str:
     return str(_loss(records).get("reduce", ""))
+
+
+def _loss(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    loss: Mapping[str, Any] = records[0]["identity_document"]["config"]["method"]["loss"]
+    return loss
 
 
 def _label(records: Sequence[Mapping[str, Any]]) -> str:

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import math
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -55,7 +56,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    sys.stdout.write(FORMATS[arguments.format](given, comparisons, arguments.alpha))
+    try:
+        sys.stdout.write(FORMATS[arguments.format](given, comparisons, arguments.alpha))
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

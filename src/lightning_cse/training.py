@@ -289,6 +289,7 @@ def _fit_and_test(
         "steps": trainer.global_step,
         "rows": parts.data.counts | truncated,
         "data": _digests(parts),
+        "task_data": {name: task.digests for name, task in parts.tasks.items()},
         "encoder": {"name": parts.encoder.name, **parts.encoder.digests},
         "device": _device(trainer),
         "precision": str(trainer.precision),

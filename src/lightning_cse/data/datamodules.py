@@ -45,10 +45,11 @@ class ContrastiveData(pl.LightningDataModule):
         data_dir: where the corpora are.
         cache_dir: where token ids are kept; nowhere if None.
         held_out: the splits that are watched and never trained on.
-        held_out_share: in place of ``held_out``, a share of the training rows, drawn once for all methods and seeds.
+        held_out_share: in place of ``held_out``, a share of the sentences of the first role, drawn once for all methods
+            and seeds; they are held out with all their rows.
         excluded: splits whose sentence pairs must not be trained on; rows that have one are dropped and counted.
-        train_rows: train on so many rows only, drawn once for all methods and seeds (rows that come from one corpus row
-            are drawn together and count as one).
+        train_rows: train on so many rows only, drawn once for all methods and seeds (rows made of the same corpus rows,
+            as two triplets of one INLI premise, are drawn together and count as one).
         held_out_rows: watch only the first so many held-out rows.
         max_tokens: cut training sentences to so many tokens, special ones not counted.
 
@@ -199,13 +200,15 @@ def _hold_out(built: TrainingRows, share: float, *, of: str) -> tuple[TrainingRo
 
     Rows that share a sentence, several triplets of a premise say, are on one side. Both keep the order of the corpus.
     """
+    if not 0 < share < 1:
+        raise ConfigError([f"data.held_out_share: {share} is no share in (0, 1)"])
     together: dict[str, list[int]] = {}
     for row, sentence in enumerate(built.rows.column(of)):
         together.setdefault(sentence, []).append(row)
     units = list(together.values())
     number = max(2, round(share * len(units)))
     if number > len(units) - 2:
-        raise DataError(f"data.held_out_share: {share} of {len(units)} rows leaves too few on one side")
+        raise DataError(f"data.held_out_share: {share} of {len(units)} sentences leaves too few on one side")
     order = torch.randperm(len(units), generator=torch.Generator().manual_seed(HELD_OUT_SEED)).tolist()
     apart, left = (sorted(row for unit in part for row in units[unit]) for part in (order[:number], order[number:]))
     kept = built.select(left)

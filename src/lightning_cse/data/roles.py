@@ -49,7 +49,7 @@ class RoleRows(Protocol):
         ...
 
     def __call__(self, tables: Sequence[Rows]) -> TrainingRows:
-        """Return the training rows of several corpora; the rows of the second are counted on from the first."""
+        """Return the training rows of several corpora; no two corpus rows have one number."""
         ...
 
 

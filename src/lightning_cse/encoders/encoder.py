@@ -52,7 +52,7 @@ class SentenceEncoder(nn.Module):
     r"""Sentences to vectors: template, transformer, pooling.
 
     All sentences of a step go through in one call. They are sorted by length, run, and put back in order: on a CPU
-    end to end without any padding (BERT and RoBERTa; `encoders.attention`), elsewhere cut into the groups that waste
+    packed into windows (BERT and RoBERTa; `encoders.attention`), elsewhere cut into the groups that waste
     the fewest padded tokens (`cut_by_length`):
 
     .. math:: x_i = \text{pool}(\text{backbone}(\text{template}(s_i)))
@@ -138,7 +138,7 @@ class SentenceEncoder(nn.Module):
         order = torch.argsort(sequences.lengths, stable=True)
         lengths = sequences.lengths[order].cpu().numpy()
         if self._windows and order.device.type == "cpu":
-            vectors = self._encode_unpadded(sequences, order, lengths, most)
+            vectors = self._encode_packed(sequences, order, lengths, most)
         else:
             vectors = self._encode_padded(sequences, order, lengths, most)
         back = torch.empty_like(order)
@@ -161,7 +161,7 @@ class SentenceEncoder(nn.Module):
             yield self._pool(self.backbone(**inputs).last_hidden_state, mask)
             start = end
 
-    def _encode_unpadded(
+    def _encode_packed(
         self, sequences: Sequences, order: Tensor, lengths: np.ndarray, most: int | None
     ) -> Iterator[Tensor]:
         """Run the tokens of all sequences in one row, some thousands at once; see `encoders.attention`."""

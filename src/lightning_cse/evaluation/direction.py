@@ -31,13 +31,17 @@ class Direction(PairTask, Task):
 
     @cached_property
     def dev(self) -> Rows:
-        """The entailed rows of dev."""
-        return _one_way(self._read("dev"))
+        """The entailed rows among the first of dev."""
+        return _one_way(self._read("dev")[: self.limits["dev"]])
 
     @cached_property
     def test(self) -> Rows:
-        """The entailed rows of test."""
-        return _one_way(self._read("test"))
+        """The entailed rows among the first of test."""
+        return _one_way(self._read("test")[: self.limits["test"]])
+
+    def rows(self, split: Split) -> Rows:
+        """Return the entailed rows of a split."""
+        return self.dev if split == "dev" else self.test
 
     def suits(self, answers: object) -> bool:
         """Whether the method scores entailment, or gives its direction outright."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from lightning_cse.data import Rows
 from lightning_cse.data.sources import read_sources
+from lightning_cse.errors import DataError
 from lightning_cse.evaluation.task import Answers, Embedded, Split, Task, TaskResult
 from lightning_cse.metrics import auprc, best_threshold, threshold_accuracy
 
@@ -86,6 +87,20 @@ class NLI(PairTask, Task):
     name = "nli"
     needs = ("entailment_score",)
     metrics = ("accuracy", "auprc", "threshold")
+
+    def rows(self, split: Split) -> Rows:
+        """Return the rows that a split is evaluated on.
+
+        Raises:
+            DataError: if none of them is entailed, so that there is no precision-recall curve.
+        """
+        rows = super().rows(split)
+        if not any(_entailed(rows)):
+            raise DataError(
+                f"{rows.files[0].path}: none of the {len(rows)} pairs that are used is an entailment; "
+                f"raise limits.{split}_pairs"
+            )
+        return rows
 
     def sentences(self, split: Split) -> list[str]:
         """Return the sentences of the split; for test also those of dev, which the threshold is tuned on."""

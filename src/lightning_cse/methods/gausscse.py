@@ -31,7 +31,7 @@ class GaussCSE(Method):
 
     Source: GaussCSE (Yoda et al. 2024), sections 2 and 3, and the authors' code.  Differs from the paper, as the code
     does: the tanh on the mean, and a second head that gives the log variance.  Differs from the code: a contradiction
-    that the loss does not use is not encoded, which changes no value.
+    that the loss does not use is not encoded (which changes nothing but the draws of dropout).
 
     Args:
         encoder: sentences to vectors.
@@ -43,7 +43,7 @@ class GaussCSE(Method):
         simcse: if given, this loss on the means is added (authors' code, off there too).
 
     Raises:
-        ConfigError: for any other ``sts_similarity``, or a SimCSE loss without contradictions to train on.
+        ConfigError: for any other ``sts_similarity``.
     """
 
     pairs: ClassVar = {"mean": ("premise", "entailment")}

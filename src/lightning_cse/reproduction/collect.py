@@ -94,7 +94,9 @@ def settings(record: Mapping[str, Any]) -> str:
     """Return in a few words how a run was trained."""
     options = record["identity_document"]["config"]
     loss = options["method"].get("loss", {})
-    parts = [record["encoder"]["name"], *([loss["reduce"]] if "reduce" in loss else [])]
+    parts = [record["encoder"]["name"]]
+    if "sets" in loss:
+        parts += ["+".join(loss["sets"]), loss["reduce"]]
     parts.append(f"{options['trainer']['max_epochs']} epochs")
     parts.append(f"batch {options['data']['batch_size']}, lr {options['method']['optimizer']['lr']:g}")
     return ", ".join([*parts, record["precision"]])

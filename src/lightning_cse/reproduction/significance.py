@@ -306,7 +306,7 @@ def _on_task(task: str, given: Sequence[Point]) -> list[Comparison]:
     first = given[0]
     for point in given:
         for run, outcome in zip(point.runs, outcomes[point.label], strict=True):
-            _check_same_files(first.runs[0], run)
+            _check_same_files(first.runs[0], run, task)
             _check_same_examples(outcomes[first.label][0], outcome)
     votes = {label: majority_vote([outcome.correct for outcome in of]) for label, of in outcomes.items()}
     accuracies = {label: float(np.mean([outcome.correct.mean() for outcome in of])) for label, of in outcomes.items()}
@@ -354,15 +354,15 @@ def _columns(path: Path) -> list[str]:
         raise DataError(f"{path} cannot be read ({' '.join(str(error).split())[:200]}): redo the run") from None
 
 
-def _check_same_files(first: Run, other: Run) -> None:
-    """Refuse runs whose dev or test files differ: rows of the same number are other sentences then."""
-    ours, theirs = (run.record.get("data") or {} for run in (first, other))
-    for name in sorted(ours.keys() & theirs.keys()):
-        if ours[name] != theirs[name] and "train" not in name:
-            raise DataError(
-                f"{first.path} and {other.path} were evaluated on different files: their digests of {name} differ; "
-                "compare runs with the same data directory"
-            )
+def _check_same_files(first: Run, other: Run, task: str) -> None:
+    """Refuse runs whose task read different files: rows of the same number are other sentences then."""
+    ours, theirs = ((run.record.get("task_data") or {}).get(task, {}) for run in (first, other))
+    differing = sorted(dict(ours.items() ^ theirs.items())) if ours and theirs else []
+    if differing:
+        raise DataError(
+            f"{first.path} and {other.path} were evaluated on different files for {task}: {', '.join(differing)}; "
+            "compare runs with the same data directory and corpora"
+        )
 
 
 def _check_same_examples(first: Outcome, other: Outcome) -> None:

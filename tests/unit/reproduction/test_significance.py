@@ -160,13 +160,14 @@ class TestCompare:
             compared(*a, b)
 
     def test_the_same_rows_of_other_files_are_refused(self, make_run: MakeRun) -> None:
-        digests = {"INLI/train.csv": "1", "INLI/test.csv": "2"}
-        a = make_run("a", "01", 0, {"eis": eis([True])}, data=digests)
-        trained_on_other_rows = make_run("b", "01", 0, {"eis": eis([True])}, data=digests | {"INLI/train.csv": "3"})
-        assert len(compared(a, trained_on_other_rows)) == 1
-        c = make_run("c", "01", 0, {"eis": eis([True])}, data=digests | {"INLI/test.csv": "3"})
-        with pytest.raises(DataError, match=r"a/01-s0 and .*c/01-s0 .*digests of INLI/test\.csv differ"):
-            compared(a, c)
+        files = {"INLI/test.csv": "2"}
+        a = make_run("a", "01", 0, {"eis": eis([True])}, task_data={"eis": files, "rte": {"x": "1"}})
+        only_another_task = make_run("b", "01", 0, {"eis": eis([True])}, task_data={"eis": files, "rte": {"x": "2"}})
+        assert len(compared(a, only_another_task)) == 1
+        for name, digests in (("c", {"INLI/test.csv": "3"}), ("d", {"INLI/other.csv": "2"})):
+            other = make_run(name, "01", 0, {"eis": eis([True])}, task_data={"eis": digests})
+            with pytest.raises(DataError, match=rf"a/01-s0 and .*{name}/01-s0 .* for eis: .*INLI/"):
+                compared(a, other)
 
     def test_a_missing_task_is_told_with_those_there(self, make_run: MakeRun) -> None:
         a = make_run("a", "01", 0, {"eis": eis([True]), "rte": rte([True])})
