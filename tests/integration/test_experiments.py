@@ -175,6 +175,8 @@ def test_an_experiment_leaves_a_complete_record(experiment: str, run: Callable[[
     assert record["peak_memory_mib"] > 0
     assert record["sentences_per_second"] > 0
     assert set(record["data"]) == expected.files
+    assert record["task_data"].keys() == expected.tasks.keys() | expected.length.keys()  # all of the suite
+    assert all(digests.items() <= record["data"].items() for digests in record["task_data"].values())
     assert set(record["encoder"]) == {"name", "weights", "tokenizer"}
     document = record["identity_document"]["config"]
     assert "seed" not in document.keys() | document["data"].keys()  # the triplets' own, in data.rows, is another

@@ -115,12 +115,13 @@ def test_every_part_is_left_in_its_own_mode(run_tiny: RunTiny, tmp_path: Path, m
     original = Evaluation.on_train_start
     monkeypatch.setattr(Evaluation, "on_train_start", frozen)
     during: list[bool] = []
-    measure = Evaluation._measure
-    monkeypatch.setattr(
-        Evaluation,
-        "_measure",
-        lambda self, method: during.append(any(part.training for part in method.modules())) or measure(self, method),
-    )
+    embed = Evaluation._embed
+
+    def noting(self: Evaluation, method: DualCSE, sentences: list[str]) -> Any:
+        during.append(any(part.training for part in method.modules()))
+        return embed(self, method, sentences)
+
+    monkeypatch.setattr(Evaluation, "_embed", noting)
     watch = Watch(monkeypatch, lambda method: {name: part.training for name, part in method.named_modules()})
     run_tiny(tmp_path, *SMALL, "eval_every=1")
     assert during == [False] * 7
@@ -139,9 +140,9 @@ def test_dropout_is_active_while_training_and_at_no_other_time(
             first, second = method.embed(["She left early."]), method.embed(["She left early."])
         return [torch.equal(first.explicit, second.explicit), torch.equal(first.implicit, second.implicit)]
 
-    measure, equal = Evaluation._measure, []
+    embed, equal = Evaluation._embed, []
     monkeypatch.setattr(
-        Evaluation, "_measure", lambda self, method: equal.append(twice(method)) or measure(self, method)
+        Evaluation, "_embed", lambda self, method, some: equal.append(twice(method)) or embed(self, method, some)
     )
     watch = Watch(monkeypatch, twice)
     run_tiny(tmp_path, *SMALL, f"method=dualcse_{architecture}")
@@ -334,6 +335,7 @@ def order(rows: int, seed: int, epochs: int, *, size: int = 8, drop_last: bool =
         (2, False, [2]),
         (17, True, [8, 8]),
         (23, True, [8, 8]),
+        (7, True, [7]),  # the only batch is never dropped
     ],
 )
 def test_a_trailing_row_joins_the_batch_before(rows: int, drop_last: bool, sizes: list[int]) -> None:
@@ -358,18 +360,18 @@ def test_the_order_is_decided_by_seed_and_epoch_alone() -> None:
     assert [row for batch in order(20, 3, 2, size=5)[1] for row in batch] == flat  # the batch size cuts it, no more
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (
-            ["data.batch_size=32", "data.drop_last=true"],
-            r"20 training rows do not make a batch of 32 \(drop_last=True\)",
-        ),
-    ],
-)
-def test_too_few_rows_are_told(overrides: list[str], message: str, run_tiny: RunTiny, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=message):
-        run_tiny(tmp_path, *SMALL, *overrides)
+def test_a_row_alone_makes_no_batch() -> None:
+    with pytest.raises(DataError, match="1 training rows do not make a batch"):
+        order(1, 0, 1)
+
+
+def test_a_batch_that_is_larger_than_the_data_is_all_of_it_and_told(
+    run_tiny: RunTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        folder = run_tiny(tmp_path, *SMALL, "data.batch_size=32", "data.drop_last=true")
+    assert folder.read()["steps"] == 2  # one an epoch
+    assert "data.batch_size=32, but there are only 20 training rows: all are one batch" in caplog.text
 
 
 def test_the_order_of_a_run_is_its_seed_s(run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

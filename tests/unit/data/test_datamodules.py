@@ -167,8 +167,14 @@ def test_both_sides_of_a_share_have_two_rows_at_least(share: float, rows: int) -
 
 
 def test_a_share_that_leaves_nothing_to_train_on_is_told() -> None:
-    with pytest.raises(DataError, match=r"data\.held_out_share: 0\.98 of 60 rows"):
+    with pytest.raises(DataError, match=r"data\.held_out_share: 0\.98 of 60 sentences"):
         make(Sentences(), ["wiki1m/train"], held_out_share=0.98)
+
+
+@pytest.mark.parametrize("share", [0.0, -0.5, 1.0])
+def test_what_is_no_share_is_told(share: float) -> None:
+    with pytest.raises(ConfigError, match=rf"data\.held_out_share: {share} is no share in \(0, 1\)"):
+        make(Sentences(), ["wiki1m/train"], held_out_share=share)
 
 
 @pytest.mark.parametrize("options", [{}, {"held_out": ["inli/val"], "held_out_share": 0.1}])

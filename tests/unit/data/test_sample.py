@@ -108,7 +108,8 @@ def test_every_split_to_train_on_is_known_as_one() -> None:
 
 @pytest.mark.parametrize("mixture", MIXTURES)
 def test_a_mixture_names_splits_that_are_there(mixture: str, compose: Callable[..., DictConfig]) -> None:
-    corpora = OmegaConf.to_container(compose("+experiment=gausscse", f"corpora={mixture}").corpora)
+    cfg = compose("+experiment=gausscse", f"corpora={mixture}")
+    corpora = OmegaConf.to_container(cfg, resolve=True)["corpora"]  # type: ignore[call-overload, index]
     assert isinstance(corpora, dict)
     named = {key: [value] if isinstance(value, str) else value for key, value in corpora.items()}
     assert set(named) == {"nli_train", "snli_dev", "snli_test", "mnli_test", "sick_test", "evaluated", "wiki"}
