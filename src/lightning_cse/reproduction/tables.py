@@ -127,7 +127,8 @@ def _facts(record: Mapping[str, Any]) -> list[Text]:
     if seconds:
         told = ", ".join(f"{what} {value:.1f} s" for what, value in seconds.items() if isinstance(value, int | float))
         where = ", ".join(str(record[key]) for key in ("device", "precision") if record.get(key))
-        share = record.get("evaluation_share")
-        part = f"; evaluation is {share:.0%} of a training" if isinstance(share, float) else ""
-        lines.append(Text(f"time: {told}" + (f" ({where})" if where else "") + part))
+        lines.append(Text(f"time: {told}" + (f" ({where})" if where else "")))
+    share = record.get("evaluation_share")
+    if isinstance(share, float):
+        lines.append(Text(f"evaluation's share of the training: {share:.0%}"))
     return lines
