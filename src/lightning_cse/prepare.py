@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 4
 FIRST_PAUSE = 0.5  # seconds before the second attempt; doubled each time
 TIMEOUT = 30.0  # seconds without a byte
+MANY = 4  # files of one folder that are still told by name
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -107,7 +108,7 @@ def list_corpora(folder: Path) -> None:
             state = "is missing" if len(missing) == len(found) else "is in part" if missing else "is there  "
             names = _braces([name if path is None else str(path.relative_to(folder)) for name, path in found.items()])
             lacking = f", {_braces(missing)} is missing" if 0 < len(missing) < len(found) else ""
-            _echo(f"  {split:<{width}}  {files[0].rows:>7} rows  {state}  {names}{lacking}")
+            _echo(f"  {split:<{width}}  {corpus.rows(split):>7} rows  {state}  {names}{lacking}")
 
 
 def check(corpus: Corpus, folder: Path) -> None:
@@ -211,20 +212,23 @@ def _rows(files: Sequence[CorpusFile]) -> str:
 
 
 def _braces(paths: Sequence[str]) -> str:
-    """Write several paths as a shell would, those of one folder as ``folder/{one,other}``."""
+    """Write several paths as a shell would, those of one folder as ``folder/{one,other}``, many as ``folder/*``."""
     folders: dict[str, list[str]] = {}
     for path in paths:
         folder, slash, name = path.rpartition("/")
         folders.setdefault(folder + slash, []).append(name)
-    joined = (names[0] if len(names) == 1 else f"{{{','.join(names)}}}" for names in folders.values())
+    joined = (
+        names[0] if len(names) == 1 else f"{{{','.join(names)}}}" if len(names) <= MANY else f"* ({len(names)} files)"
+        for names in folders.values()
+    )
     return ", ".join(folder + names for folder, names in zip(folders, joined, strict=True))
 
 
 def _fault(corpus: Corpus, files: Sequence[CorpusFile], path: Path, *, name: str | None = None) -> str | None:
     """Say what is wrong with a file, which may hold several splits, or return ``None``.
 
-    The digest decides where it is known. Only a corpus without a plain official address may have another digest, as
-    its hub copy lacks some columns: its rows are counted.
+    The digest decides where it is known. Only a corpus whose one address is the hub may have another digest, as the
+    hub's copy lacks some columns: its rows are counted.
     """
     official = files[0].sha256
     try:
@@ -232,7 +236,7 @@ def _fault(corpus: Corpus, files: Sequence[CorpusFile], path: Path, *, name: str
         digest = hashlib.sha256(data).hexdigest()
         if digest == official:
             return None
-        if corpus.sources and official is not None:
+        if official is not None and (corpus.sources or corpus.hub is None):
             return (
                 f"{name or path}: not the official file ({len(data)} bytes{_looks(data)}): "
                 f"its sha256 is {digest}, expected {official}"
@@ -256,6 +260,8 @@ def _fetch(
 ) -> str:
     """Write one file, unchecked, to ``part`` and return where it came from."""
     if source is None and not corpus.sources:
+        if corpus.hub is None:
+            raise DataError(f"{file.path}: {corpus.prepare}\n{_by_hand(corpus, file, folder)}")
         try:
             data, origin = fetch_hub(corpus, file)
         except HubError as error:

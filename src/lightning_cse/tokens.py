@@ -22,6 +22,10 @@ class Tokenize(Protocol):
         """Return the bare token ids of each sentence."""
         ...
 
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Return the text of each list of ids."""
+        ...
+
 
 @dataclass(frozen=True)
 class Tokens:
@@ -46,7 +50,11 @@ class Tokens:
         mask = torch.arange(width) < lengths[:, None]
         ids = torch.zeros(mask.shape, dtype=torch.long)
         ids[mask] = torch.tensor([token for sentence in sentences for token in sentence], dtype=torch.long)
-        return cls(ids, mask, torch.arange(len(sentences)) if rows is None else torch.as_tensor(rows))
+        return cls(ids, mask, torch.arange(len(sentences)) if rows is None else torch.tensor(rows, dtype=torch.long))
+
+    def select(self, chosen: Tensor) -> Tokens:
+        """Return the sentences chosen by a boolean mask or by numbers, with their rows."""
+        return Tokens(self.ids[chosen], self.mask[chosen], self.rows[chosen])
 
     def to(self, device: torch.device | str) -> Tokens:
         """Return the same tokens on another device."""

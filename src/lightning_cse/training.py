@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import pickle
 import re
@@ -44,6 +45,7 @@ from lightning_cse.errors import ConfigError, TrainingError, did_you_mean
 from lightning_cse.evaluation import Split, Task, TaskResult, run_tasks
 from lightning_cse.loggers import CurvesLogger, WandbView
 from lightning_cse.methods import Method
+from lightning_cse.reproduction.curves import summarise
 from lightning_cse.reproduction.figures import run_figures
 from lightning_cse.reproduction.tables import print_run
 
@@ -286,6 +288,7 @@ def _fit_and_test(
         "baselines": baselines,
         "best": {"step": evaluation.best_step, "score": evaluation.best_score, "monitor": cfg.monitor},
         "final": evaluation.latest,
+        "summary": dataclasses.asdict(summarise(curves.read(), cfg.monitor)),
         "steps": trainer.global_step,
         "rows": parts.data.counts | truncated,
         "data": _digests(parts),
@@ -300,7 +303,7 @@ def _fit_and_test(
             "test": time.perf_counter() - start,
         },
         "evaluation_share": evaluation.seconds / max(evaluation.seconds + steps.seconds, 1e-9),
-        "sentences_per_second": steps.rows * len(parts.method.roles) / max(steps.seconds, 1e-9),
+        "sentences_per_second": steps.sentences / max(steps.seconds, 1e-9),
         "peak_memory_mib": _peak_memory(),
         "figures": [path.name for path in run_figures(curves.read(), folder.figures, cfg.monitor)],
     }

@@ -26,16 +26,16 @@ COUNTS = {
     "baselines": 2,
     "callbacks": 1,
     "corpora": 3,
-    "data": 4,
+    "data": 15,
     "debug": 2,
     "encoder": 6,
-    "experiment": 15,
+    "experiment": 30,
     "logger": 2,
-    "method": 6,
+    "method": 7,
     "paths": 1,
     "profile": 3,
     "suite": 3,
-    "sweep": 5,
+    "sweep": 10,
     "trainer": 1,
 }
 
@@ -84,13 +84,19 @@ def test_every_config_composes_and_validates(name: str, compose: Compose) -> Non
         assert cfg.name == option
 
 
-# Recipes x profiles x encoders: ablations change a flag of the loss, so they stand for themselves with one encoder.
+def is_variant(experiment: str) -> bool:
+    """Whether an experiment has another one in its defaults list: it changes a flag or the data, not the recipe."""
+    text = (CONF / "experiment" / f"{experiment}.yaml").read_text()
+    return any(re.search(rf"^ *- {other}$", text, re.MULTILINE) for other in EXPERIMENTS)
+
+
+# Recipes x profiles x encoders: variants of another experiment stand for themselves with one encoder.
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_experiment_validates_in_every_setting_with_every_encoder(
     experiment: str, setting: str, compose: Compose
 ) -> None:
-    chosen = [None, *ENCODERS] if "_no_" not in experiment else [None]
+    chosen = [None] if is_variant(experiment) else [None, *ENCODERS]
     for encoder in chosen:
         cfg = valid(
             compose(f"+experiment={experiment}", *SETTINGS[setting], *([f"encoder={encoder}"] if encoder else []))
@@ -102,13 +108,13 @@ def test_every_experiment_validates_in_every_setting_with_every_encoder(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("experiment", [name for name in EXPERIMENTS if "_no_" in name])
-def test_every_ablation_validates_in_every_setting_with_every_encoder(experiment: str, compose: Compose) -> None:
+@pytest.mark.parametrize("experiment", [name for name in EXPERIMENTS if is_variant(name)])
+def test_every_variant_validates_in_every_setting_with_every_encoder(experiment: str, compose: Compose) -> None:
     for overrides, encoder in itertools.product(SETTINGS.values(), ENCODERS):
         assert valid(compose(f"+experiment={experiment}", *overrides, f"encoder={encoder}")).encoder.name == encoder
 
 
-# What the papers say (shared/FACTS.md, sections 1.3 and 2)
+# What the papers say
 
 
 @pytest.mark.parametrize(
@@ -212,6 +218,54 @@ def test_simcse_is_the_paper_s(experiment: str, encoder: str, lr: float, batch_s
     assert cfg.diag.dropout is unsupervised
 
 
+ROLES = ["anchor", "positive", "intermediate", "negative"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "roles", "contrastive", "together"),
+    [
+        ("wiki_dropout", 1, "single_positive", None),
+        ("wiki_token_shuffle", 2, "single_positive", None),
+        ("wiki_token_cutoff", 2, "single_positive", None),
+        ("wiki_nli", 3, "single_positive", 48),
+        ("wiki_sts", 4, "single_positive", 16),
+        ("wiki_sts_ht", 4, "hierarchical_triplet", 16),
+        ("wiki_sts_ht_final", 4, "hierarchical_triplet", 48),
+        ("nli_dropout", 1, "single_positive", None),
+        ("nli_token_shuffle", 2, "single_positive", None),
+        ("nli_token_cutoff", 2, "single_positive", None),
+        ("nli_sup", 3, "single_positive", None),
+        ("nli_nli", 3, "single_positive", 48),
+        ("nli_sts", 4, "single_positive", 48),
+        ("nli_sts_ht", 4, "hierarchical_triplet", 48),
+        ("nli_sts_ht_final", 4, "hierarchical_triplet", 48),
+    ],
+)
+@pytest.mark.parametrize("encoder", ["bert_base", "roberta_base"])
+def test_ngcse_is_the_paper_s(
+    setting: str, roles: int, contrastive: str, together: int | None, encoder: str, compose: Compose
+) -> None:
+    domain, final = setting.partition("_")[0], setting.endswith("_final")
+    cfg = compose(f"+experiment=ngcse_{setting}", f"encoder={encoder}")
+    assert (cfg.encoder.name, cfg.encoder.pooling) == (encoder, "prompt" if final else "cls")
+    assert (cfg.method.optimizer.lr, cfg.data.batch_size, cfg.data.max_tokens) == (1e-5 if final else 3e-5, 256, 30)
+    assert (cfg.trainer.max_epochs, cfg.trainer.precision) == (1 if domain == "wiki" else 3, "32-true")
+    assert (cfg.method.optimizer.weight_decay, cfg.method.schedule.warmup, cfg.data.drop_last) == (0.0, 0.0, False)
+    assert (cfg.eval_every, cfg.monitor, cfg.encoder.freeze_embeddings) == (125, "val/stsb/spearman", True)
+    expected = ROLES[:roles] if roles != 3 else ["anchor", "positive", "negative"]
+    assert (cfg.method.roles, cfg.method.contrastive, cfg.method.llm_positive) == (expected, contrastive, "intermediate")
+    far = {"wiki": 5e-2, "nli": 1e-1}[domain] if final else 1e-2
+    margins = cfg.method.hierarchical_triplet
+    assert (margins.margin_positive, margins.margin_negative, cfg.method.beta) == (5e-3, far, 1.0)
+    assert (cfg.method.loss.temperature, cfg.data.llm_rows_together) == (0.05, together)
+    assert (cfg.data.held_out_share, cfg.data.held_out_rows) == (0.01 if final else 0.1, 1000)
+    assert cfg.data.train == {"wiki": ["wiki1m/train"], "nli": ["simcse_nli/train"]}[domain]
+    assert (cfg.diag.dropout, cfg.diag.positive_score, cfg.diag.sentences) == (True, 4.0, 1000)
+    pattern = setting.split("_")[1]
+    if together is not None:
+        assert (cfg.data.rows.llm, cfg.data.rows.pattern) == ([f"ngcse/{domain}_{pattern}"], pattern)
+
+
 def test_a_profile_takes_the_corpora_that_are_there(compose: Compose) -> None:
     small = compose("+experiment=gausscse", "+profile=small")
     assert small.suite.snli.dev == small.data.held_out[0] == "snli_senteval/dev"
@@ -284,6 +338,9 @@ def test_the_sample_corpus_is_used_where_it_is_asked_for_and_nowhere_else(settin
 
 # Sweeps
 
+MARGINS = "method.hierarchical_triplet.margin_"
+HIERARCHICAL_TRIPLET = (f"{MARGINS}positive", f"{MARGINS}negative", "method.beta")
+
 
 @pytest.mark.parametrize(
     ("sweep", "points"),
@@ -293,6 +350,11 @@ def test_the_sample_corpus_is_used_where_it_is_asked_for_and_nowhere_else(settin
         ("dualcse_ablations_five_seeds", {"+experiment": 8, "seed": 5}),
         ("gausscse_grid", {"data.batch_size": 4, "method.optimizer.lr": 3}),
         ("gausscse_losses_five_seeds", {"method.loss.sets": 4, "seed": 5}),
+        ("ngcse_settings", {"+experiment": 13, "seed": 3}),
+        ("ngcse_final_three_seeds", {"+experiment": 2, "encoder": 2, "seed": 3}),
+        ("ngcse_ht_grid", dict.fromkeys(("method.optimizer.lr", *HIERARCHICAL_TRIPLET), 3)),
+        ("ngcse_llm_rows", {"data.rows.llm_rows": 11, "seed": 3}),
+        ("ngcse_margins", {"method.hierarchical_triplet": 15}),
     ],
 )
 def test_a_sweep_has_the_points_it_names(sweep: str, points: dict[str, int], compose: Compose) -> None:
@@ -303,4 +365,4 @@ def test_a_sweep_has_the_points_it_names(sweep: str, points: dict[str, int], com
     swept = {override.get_key_element(): list(override.sweep_string_iterator()) for override in parsed}
     assert {key: len(values) for key, values in swept.items()} == points
     assert set(swept.get("+experiment", [])) <= set(EXPERIMENTS)
-    assert len(options("sweep")) == 5  # all of which stand above
+    assert len(options("sweep")) == 10  # all of which stand above

@@ -577,8 +577,50 @@ def test_all_files_of_a_split_are_fetched(mirror: Mirror, monkeypatch: pytest.Mo
     assert len(read_corpus("snli_senteval", "dev", tmp_path)) == 58
 
 
+def test_many_files_of_a_folder_are_told_by_their_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert prepare.main(["--data-dir", str(sample_dir())]) == 0
+    listed = capsys.readouterr().out
+    assert "  test      3108 rows  is there    STS/STS12-en-test/* (10 files)\n" in listed
+    assert "  all    10662 rows  is there    transfer/MR/{rt-polarity.pos,rt-polarity.neg}\n" in listed
+    assert prepare.main(["--data-dir", str(tmp_path)]) == 0
+    assert "  test     1186 rows  is missing  STS/STS16-en-test/* (10 files)\n" in capsys.readouterr().out
+    pairs = "STS/STS13-en-test/STS.input.OnWN.txt"
+    (tmp_path / pairs).parent.mkdir(parents=True)
+    (tmp_path / pairs).write_bytes((sample_dir() / pairs).read_bytes())
+    assert prepare.main(["--data-dir", str(tmp_path)]) == 0
+    told = "  test     1500 rows  is in part  STS/STS13-en-test/* (6 files), STS/STS13-en-test/* (5 files) is missing\n"
+    assert told in capsys.readouterr().out
+
+
+def test_what_cannot_be_fetched_is_told_with_where_to_get_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = refused(capsys, "sts12", "--data-dir", str(tmp_path))
+    assert message.startswith("error: STS/STS12-en-train/STS.input.MSRpar.txt: fetches nothing: unpack SemEval's")
+    assert f"put the file at {tmp_path}/STS/STS12-en-train/STS.input.MSRpar.txt\n" in message
+    assert "lightning_cse.prepare sts12 --source URL-or-folder" in message
+    message = refused(capsys, "ngcse", "--data-dir", str(tmp_path))
+    assert "python -m lightning_cse.generate" in message
+    assert there(tmp_path) == set()
+
+
+def test_the_digest_decides_also_where_nothing_can_be_fetched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = "STS/STS12-en-train/STS.input.MSRvid.txt"
+    (tmp_path / pairs).parent.mkdir(parents=True)
+    (tmp_path / pairs).write_bytes(b"A plane .\tPlanes .\n" * 750)  # as many rows, another text
+    message = refused(capsys, "sts12", "--data-dir", str(tmp_path), "--check")
+    assert f"{tmp_path}/{pairs}: not the official file" in message
+    assert f"{tmp_path}/STS/STS12-en-train/STS.gs.MSRvid.txt: missing" in message
+    assert "16 of 16 files are not right" in message
+
+
 @pytest.mark.skipif(not REAL_DATA, reason="LIGHTNING_CSE_DATA is not set: no real corpora")
 def test_real_corpora_are_right() -> None:
     found = [name for name, corpus in CORPORA.items() if any(find_file(Path(REAL_DATA), file) for file in corpus.files)]
+    assert {"sts12", "sts13", "sts14", "sts15", "sts16", "mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc"} <= set(
+        found
+    )
     assert {"inli", "stsb", "snli_senteval", "snli_partial", "snli_sample", "snli_counterfactual"} <= set(found)
     assert prepare.main([*found, "--check", "--data-dir", REAL_DATA]) == 0

@@ -2,5 +2,6 @@
 
 from lightning_cse.baselines.length import Length
 from lightning_cse.baselines.plain import PlainEncoder
+from lightning_cse.baselines.whitening import Whitening
 
-__all__ = ["Length", "PlainEncoder"]
+__all__ = ["Length", "PlainEncoder", "Whitening"]

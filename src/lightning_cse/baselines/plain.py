@@ -29,6 +29,10 @@ class PlainEncoder:
     def _encode(self, tokens: Tokens) -> list[Embedding]:
         return [PointEmbedding(vector) for vector in self.encoder([(tokens, self.template)], most=EVALUATION_TOKENS)]
 
+    def features(self, embedding: PointEmbedding) -> Tensor:
+        """Return what a classifier is fitted on, the vectors as they are: (n, d)."""
+        return embedding.vector
+
     def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
         """Return the cosine row by row."""
         return cosine(a.vector, b.vector)

@@ -15,7 +15,8 @@ def build_diagnostics(method: Method, data: ContrastiveData, options: Mapping[st
     """Return the diagnostics of a method on its data, as the config's ``diag`` asks.
 
     The held-out side is the data's held-out rows: for each view the pair of roles that the method names, and the
-    sentences of all roles, row by row, cut to the first ``options["sentences"]``.
+    sentences of the roles it spreads (all of the data, if it names none), row by row, cut to the first
+    ``options["sentences"]``.
 
     Raises:
         ConfigError: if the evaluation side asked for is the held-out side already.
@@ -27,8 +28,10 @@ def build_diagnostics(method: Method, data: ContrastiveData, options: Mapping[st
                 "dropout their alignment would be 0 by construction; set diag.dropout=true"
             ]
         )
-    pairs = {view: (data.held_out.column(a), data.held_out.column(b)) for view, (a, b) in method.pairs.items()}
-    held_out = Side(pairs, _flat(data.held_out, data.roles)[: options["sentences"]])
+    spread = method.spread or data.roles
+    watched = data.watched(list(dict.fromkeys([*spread, *(role for pair in method.pairs.values() for role in pair)])))
+    pairs = {view: (watched.column(a), watched.column(b)) for view, (a, b) in method.pairs.items()}
+    held_out = Side(pairs, _flat(watched, spread)[: options["sentences"]])
     choice = options["evaluation"]
     if choice == "none":
         return Diagnostics(held_out, None)

@@ -17,12 +17,16 @@ log = logging.getLogger(__name__)
 
 
 class StepLog(Callback):
-    """Log ``train/loss`` and ``train/learning_rate`` of every optimizer step, and measure the time training takes."""
+    """Log loss and learning rate of every optimizer step, and measure the time training takes.
+
+    Keys: ``train/loss``, ``train/learning_rate``, and ``train/<part>`` where a loss has several terms: the mean over
+    the batches of a step that have it.
+    """
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.rows = 0
-        self._losses: list[float] = []  # of the batches since the last step
+        self.sentences = 0
+        self._losses: dict[str, list[float]] = {}  # of the batches since the last step
         self._step = 0
         self._start = 0.0
         self._learning_rate = 0.0
@@ -39,24 +43,26 @@ class StepLog(Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Stop the clock and log the step."""
-        self._losses.append(batch_loss(trainer, outputs))  # before the clock: on a GPU this waits for the step
+        losses = {"loss": batch_loss(trainer, outputs)}  # before the clock: on a GPU this waits for the step
+        losses |= {name: part.item() for name, part in outputs["parts"].items()}
+        for name, value in losses.items():
+            self._losses.setdefault(name, []).append(value)
         self.seconds += time.perf_counter() - self._start
-        self.rows += len(outputs["index"])
+        self.sentences += outputs["sentences"]
         if trainer.global_step == self._step:
             return  # gradients are being accumulated
-        loss, self._losses = sum(self._losses) / len(self._losses), []
+        means = {f"train/{name}": sum(values) / len(values) for name, values in self._losses.items()}
+        self._losses = {}
         for logger in trainer.loggers:
-            logger.log_metrics(
-                {"train/loss": loss, "train/learning_rate": self._learning_rate}, step=trainer.global_step
-            )
+            logger.log_metrics(means | {"train/learning_rate": self._learning_rate}, step=trainer.global_step)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the account so far."""
-        return {"seconds": self.seconds, "rows": self.rows}
+        return {"seconds": self.seconds, "sentences": self.sentences}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on with the account of another run."""
-        self.seconds, self.rows = state_dict["seconds"], state_dict["rows"]
+        self.seconds, self.sentences = state_dict["seconds"], state_dict["sentences"]
 
 
 def batch_loss(trainer: pl.Trainer, outputs: Any) -> float:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from lightning_cse.config.validate import validate
@@ -19,17 +19,26 @@ EVALUATION_SIDES = ("stsb_dev", "corpus_dev", "none")
 SHORT_PRECISIONS = {"32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed", "64": "64-true"}
 """Lightning's short names: one spelling each, so that one point has one identity."""
 
+EVALUATION_PRECISIONS = ("32-true", "bf16-mixed")
+"""What a model can be evaluated in."""
 
-def resolve_automatic(cfg: DictConfig) -> dict[str, Any]:
-    """Replace ``auto`` choices in the config by what they become on this machine, and return what decides a result."""
-    if cfg.trainer.accelerator == "auto":
-        cfg.trainer.accelerator = "gpu" if torch.cuda.is_available() else "cpu"
-    if cfg.trainer.precision == "auto":
-        on_gpu = cfg.trainer.accelerator in ("gpu", "cuda")
+
+def resolve_automatic(cfg: DictConfig, *, under: str = "trainer") -> dict[str, Any]:
+    """Replace ``auto`` choices in the config by what they become on this machine, and return what decides a result.
+
+    Args:
+        cfg: the composed config.
+        under: the node that has ``accelerator`` and ``precision``; an empty string for the top.
+    """
+    node = cfg[under] if under else cfg
+    if node.accelerator == "auto":
+        node.accelerator = "gpu" if torch.cuda.is_available() else "cpu"
+    if node.precision == "auto":
+        on_gpu = node.accelerator in ("gpu", "cuda")
         fast = torch.cuda.is_bf16_supported() if on_gpu else _fast_bfloat16_on_cpu()
-        cfg.trainer.precision = "bf16-mixed" if fast else "32-true"
-    cfg.trainer.precision = SHORT_PRECISIONS.get(str(cfg.trainer.precision), cfg.trainer.precision)
-    return {"trainer.accelerator": cfg.trainer.accelerator, "trainer.precision": cfg.trainer.precision}
+        node.precision = "bf16-mixed" if fast else "32-true"
+    node.precision = SHORT_PRECISIONS.get(str(node.precision), node.precision)
+    return {".".join(filter(None, (under, key))): node[key] for key in ("accelerator", "precision")}
 
 
 def check(cfg: DictConfig, given: Mapping[str, Collection[str]]) -> None:
@@ -50,6 +59,30 @@ def check(cfg: DictConfig, given: Mapping[str, Collection[str]]) -> None:
     faults += _impossible(cfg)
     if faults:
         raise ConfigError(faults)
+
+
+def check_evaluation(cfg: DictConfig, found: Iterable[str]) -> None:
+    """Refuse a config that cannot be evaluated, with all its faults at once, before anything is loaded.
+
+    Args:
+        cfg: the composed config.
+        found: faults that the caller knows of.
+
+    Raises:
+        ConfigError: for those, for what `validate` finds, and for values of the right type that make no evaluation.
+    """
+    faults = list(found)
+    try:
+        validate(cfg)
+    except ConfigError as error:
+        faults += error.faults
+    faults += [*_wrong_counts(cfg), *_wrong_accelerator("accelerator", str(cfg.accelerator))]
+    if cfg.precision not in EVALUATION_PRECISIONS:
+        near = did_you_mean(str(cfg.precision), EVALUATION_PRECISIONS)
+        yes = ", ".join(EVALUATION_PRECISIONS)
+        faults.append(f"precision: {cfg.precision!r} is not one of {yes} and auto{near}")
+    if faults:
+        raise ConfigError(dict.fromkeys(faults))
 
 
 LEAST = {
@@ -78,21 +111,29 @@ def _impossible(cfg: DictConfig) -> Iterator[str]:
     if cfg.diag.evaluation not in EVALUATION_SIDES:
         near = did_you_mean(str(cfg.diag.evaluation), EVALUATION_SIDES)
         yield f"diag.evaluation: {cfg.diag.evaluation!r} is not one of {', '.join(EVALUATION_SIDES)}{near}"
+    for key, node in (cfg.suite or {}).items():
+        if isinstance(node, ListConfig):
+            yield f"suite.{key}: names of tasks of another library; they are for lightning_cse.evaluate"
     if not cfg.suite:
         yield "suite: there is no task to choose the best checkpoint by"
 
 
-def _wrong_numbers(cfg: DictConfig) -> Iterator[str]:
+def _wrong_counts(cfg: DictConfig) -> Iterator[str]:
     suite = {
         f"suite.{task}.{key}": 1
-        for task, node in (cfg.suite or {}).items()
-        for key in node
+        for task, node in (_value(cfg, "suite") or {}).items()
+        if isinstance(node, DictConfig)
+        for key in map(str, node)
         if key.endswith("_rows") and not OmegaConf.is_interpolation(node, key)  # a limit, checked by its own name
     }
     for key, least in (LEAST | suite).items():
         value = _value(cfg, key)
         if value is not None and (not isinstance(value, int) or value < least):
             yield f"{key}: {value!r} is no whole number of at least {least}"
+
+
+def _wrong_numbers(cfg: DictConfig) -> Iterator[str]:
+    yield from _wrong_counts(cfg)
     if isinstance(cfg.seed, int) and cfg.seed >= 2**32:
         yield f"seed: {cfg.seed} is too large; NumPy takes seeds below 2**32"
     rate = _value(cfg, "method.optimizer.lr")
@@ -121,14 +162,17 @@ def _wrong_devices(cfg: DictConfig) -> Iterator[str]:
             f"trainer.devices: {cfg.trainer.devices}, but negatives come from one device and are not gathered "
             "over several; use one device a run, and one run a device"
         )
+    yield from _wrong_accelerator("trainer.accelerator", str(cfg.trainer.accelerator))
+
+
+def _wrong_accelerator(key: str, accelerator: str) -> Iterator[str]:
     cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
     accelerators = {"cpu": True, "gpu": cuda or mps, "cuda": cuda, "mps": mps}
-    accelerator = str(cfg.trainer.accelerator)
     if accelerator not in accelerators:
         near = did_you_mean(accelerator, accelerators)
-        yield f"trainer.accelerator: {accelerator!r} is not one of {', '.join(accelerators)} and auto{near}"
+        yield f"{key}: {accelerator!r} is not one of {', '.join(accelerators)} and auto{near}"
     elif not accelerators[accelerator]:
-        yield f"trainer.accelerator: torch finds no {accelerator} on this machine; auto takes what there is"
+        yield f"{key}: torch finds no {accelerator} on this machine; auto takes what there is"
 
 
 def _value(cfg: DictConfig, key: str) -> Any:

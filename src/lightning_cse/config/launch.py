@@ -13,7 +13,7 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from lightning_cse.config.causes import user_error
-from lightning_cse.config.overrides import check_overrides, flags_last, order_overrides
+from lightning_cse.config.overrides import check_overrides, flags_last, order_overrides, quote_free_text
 from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.resolvers import register
 from lightning_cse.errors import LightningCSEError
@@ -36,7 +36,14 @@ EXIT_INTERRUPTED = 130
 _BASIC_LAUNCHER = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 
 
-def launch(task: Task | str, config_name: str, *, config_dir: Path | None = None) -> None:
+def launch(
+    task: Task | str,
+    config_name: str,
+    *,
+    config_dir: Path | None = None,
+    free_text: Sequence[str] = (),
+    goes_on: str = "from the last checkpoint",
+) -> None:
     """Read the command line, check it, and run ``task`` with the composed config, once or once a point of a sweep.
 
     The process ends with 0 when all went well, with 2 for an error that is the user's to mend (one message on stderr,
@@ -48,28 +55,32 @@ def launch(task: Task | str, config_name: str, *, config_dir: Path | None = None
             sweeper (the best dev score, say).
         config_name: the primary config, ``train`` for ``conf/train.yaml``; it also names the job in Hydra's log.
         config_dir: where the configs are; the project's own ``conf/`` by default.
+        free_text: keys whose value is text as it stands (a path, a sentence), whatever Hydra's grammar makes of it.
+        goes_on: from where the same command continues after an interrupt.
 
     Raises:
         SystemExit: with the code above, unless it is 0.
     """
     runner = _Runner(task, config_name)
     try:
-        code = _run(runner, config_name, config_dir)
+        code = _run(runner, config_name, config_dir, free_text)
     except KeyboardInterrupt:
-        code = _interrupted()
+        code = EXIT_INTERRUPTED
     except SystemExit:
         runner.summarise()
         raise
+    if code == EXIT_INTERRUPTED:
+        sys.stderr.write(f"interrupted; the same command continues {goes_on}\n")
     code = max(code, runner.summarise())
     if code:
         sys.exit(code)
 
 
-def _run(runner: _Runner, config_name: str, config_dir: Path | None) -> int:
+def _run(runner: _Runner, config_name: str, config_dir: Path | None, free_text: Sequence[str]) -> int:
     _prepare_process()
     try:
         folder = config_dir or conf_dir()
-        sys.argv[1:] = flags_last(order_overrides(sys.argv[1:]))
+        sys.argv[1:] = flags_last(order_overrides(quote_free_text(sys.argv[1:], free_text)))
         check_overrides(sys.argv[1:], folder, config_name)
     except LightningCSEError as error:
         return _tell(error)
@@ -78,7 +89,7 @@ def _run(runner: _Runner, config_name: str, config_dir: Path | None) -> int:
     except SystemExit as ending:
         # Lightning answers Ctrl-C with sys.exit(1), and so does Hydra to an exception: what led there tells them apart.
         if isinstance(ending.__context__, KeyboardInterrupt):
-            return _interrupted()
+            return EXIT_INTERRUPTED
         if ending.code == EXIT_BUG and (mistake := user_error(ending.__context__)) is not None:
             return _tell(mistake)  # raised in a worker of another launcher
         raise
@@ -159,8 +170,3 @@ def _tell(error: LightningCSEError) -> int:
         traceback.print_exception(error)
     sys.stderr.write(f"error: {error}\n")
     return EXIT_USER
-
-
-def _interrupted() -> int:
-    sys.stderr.write("interrupted; the same command continues from the last checkpoint\n")
-    return EXIT_INTERRUPTED

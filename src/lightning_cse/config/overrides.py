@@ -81,6 +81,32 @@ def order_overrides(args: Sequence[str]) -> list[str]:
     return [arg if is_flag else next(overrides) for arg, is_flag in zip(args, flags, strict=True)]
 
 
+def quote_free_text(args: Sequence[str], keys: Sequence[str]) -> list[str]:
+    r"""Quote for Hydra the values of some keys, so that blanks, commas, quotes, brackets and ``=`` in them survive.
+
+    Left as they are: what stands in one pair of quotes already, and everything in a multirun, where a comma separates
+    values.
+
+    Example:
+        >>> quote_free_text(["model=it's in a, b=c", "seed=1"], ["model"])
+        ['model="it\'s in a, b=c"', 'seed=1']
+    """
+    if {"-m", "--multirun"} & set(args):
+        return list(args)
+    free = re.compile(rf"^(?P<key>\+{{0,2}}({'|'.join(map(re.escape, keys))}))=(?P<value>.*)$", re.DOTALL)
+    matches = [free.match(arg) if keys else None for arg in args]
+    return [f"{m['key']}={_quoted(m['value'])}" if m else arg for arg, m in zip(args, matches, strict=True)]
+
+
+def _quoted(text: str) -> str:
+    if re.fullmatch(r"""(?s)(["'])((?!\1)[^\\]|\\.)*\1|null""", text):
+        return text
+    # Hydra takes a backslash for itself, unless a quote or the end follows the backslashes.
+    text = re.sub(r'(\\*)"', lambda found: rf"{found[1] * 2}\"", text)
+    text = re.sub(r"\\+$", lambda found: found[0] * 2, text)
+    return f'"{text}"'
+
+
 def flags_last(args: Sequence[str]) -> list[str]:
     """Put flags (and their values) behind the overrides: Hydra refuses a flag that stands between two overrides.
 
@@ -197,7 +223,7 @@ class _Check:
         self.values: list[_Value] = []
         self.left_to_hydra: list[str] = []
         self.listed: set[str] = set()  # groups of the defaults list, without a plus
-        self.experiment_known = True
+        self.unknown: set[str] = set()  # groups whose choice is needed and is not known
 
     def fault(self, text: str) -> None:
         if text not in self.faults:
@@ -303,8 +329,8 @@ class _Check:
         if kept:
             options = [f"[{','.join(kept)}]"] if isinstance(override.value(), list) else list(dict.fromkeys(kept))
             self.choices.append(_Choice(override.get_key_element(), group, options))
-        elif group in APPENDED:
-            self.experiment_known = False
+        elif group in APPENDED or group == "suite":
+            self.unknown.add(group)
 
     def _no_option(self, group: str, option: str) -> str:
         if plugin := _PLUGINS.get(group, {}).get(option):
@@ -340,10 +366,13 @@ class _Check:
         except CompositionError as error:
             self.fault(self._does_not_compose(error))
             return
-        if self._lacks_name(base):
+        if self._lacks(base, "name", by="experiment"):
             self.fault(self._name_an_experiment())
-            self.experiment_known = False
-        self._check_values(point, [base] if self.experiment_known else self._guesses(point))
+            self.unknown.add("experiment")
+        if self._lacks(base, "suite", by="suite"):
+            self.fault(self._choose("suite", "suite: not set, since no suite was chosen - add +suite=<one of these>:"))
+            self.unknown.add("suite")
+        self._check_values(point, self._guesses(point) if self.unknown else [base])
         if not self.faults:
             self._check_whole(point)
 
@@ -357,27 +386,31 @@ class _Check:
         broken = self.tree.unreadable() if isinstance(error.__cause__, GrammarParseError) else []
         return "; ".join(broken) or one_line(error)
 
-    def _lacks_name(self, cfg: DictConfig) -> bool:
-        if self.only_shown or not self.experiment_known or not OmegaConf.is_missing(cfg, "name"):
+    def _lacks(self, cfg: DictConfig, key: str, *, by: str) -> bool:
+        """Whether a key is ``???`` in the config, and neither a value nor a choice of the group ``by`` sets it."""
+        if self.only_shown or by in self.unknown or not OmegaConf.is_missing(cfg, key):
             return False
-        named = any(value.override.key_or_group == "name" for value in self.values)
-        return not named and not any(choice.group == "experiment" for choice in self.choices)
+        given = any(value.override.key_or_group == key for value in self.values)
+        return not given and not any(choice.group == by for choice in self.choices)
 
     def _name_an_experiment(self) -> str:
-        options = self.tree.options("experiment")
-        if not options:
+        if not self.tree.options("experiment"):
             return "name: not set, and there is no experiment that would set it - write name=<a name>"
+        why = "name: not set, since no experiment was chosen - add +experiment=<one of these>:"
+        return self._choose("experiment", why)
+
+    def _choose(self, group: str, why: str) -> str:
+        options = self.tree.options(group)
         width = max(map(len, options))
-        rows = [
-            f"\n    {option:<{width}}  {self.tree.description('experiment', option)}".rstrip() for option in options
-        ]
-        return f"name: not set, since no experiment was chosen - add +experiment=<one of these>:{''.join(rows)}"
+        rows = [f"\n    {option:<{width}}  {self.tree.description(group, option)}".rstrip() for option in options]
+        return f"{why}{''.join(rows)}"
 
     def _guesses(self, point: Sequence[str]) -> Iterator[DictConfig]:
-        """The configs that some experiment would give; a key that none of them has is surely unknown."""
-        for option in self.tree.options("experiment")[:_MOST_GUESSES]:
+        """The configs that some experiment or suite would give; a key that none of them has is surely unknown."""
+        group = "suite" if "suite" in self.unknown else "experiment"
+        for option in self.tree.options(group)[:_MOST_GUESSES]:
             try:
-                yield self.tree.compose([f"+experiment={option}", *point])
+                yield self.tree.compose([f"+{group}={option}", *point])
             except CompositionError:
                 continue
 

@@ -12,19 +12,24 @@ from lightning_cse.data.readers import read_corpus, sample_dir
 from lightning_cse.data.rows import Rows, SourceFile
 
 if TYPE_CHECKING:
+    from lightning_cse.data.augment import TokenCutoff, TokenShuffle
     from lightning_cse.data.datamodules import ContrastiveData
+    from lightning_cse.data.hybrid import Hybrid
     from lightning_cse.data.loader import BatchLoader
     from lightning_cse.data.roles import INLIQuadruples, INLITriplets, NLITriplets, Sentences
 
 __all__ = [
     "BatchLoader",
     "ContrastiveData",
+    "Hybrid",
     "INLIQuadruples",
     "INLITriplets",
     "NLITriplets",
     "Rows",
     "Sentences",
     "SourceFile",
+    "TokenCutoff",
+    "TokenShuffle",
     "read_corpus",
     "sample_dir",
 ]
@@ -32,10 +37,13 @@ __all__ = [
 _LAZY = {
     "BatchLoader": "loader",
     "ContrastiveData": "datamodules",
+    "Hybrid": "hybrid",
     "INLIQuadruples": "roles",
     "INLITriplets": "roles",
     "NLITriplets": "roles",
     "Sentences": "roles",
+    "TokenCutoff": "augment",
+    "TokenShuffle": "augment",
 }
 
 

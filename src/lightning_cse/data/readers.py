@@ -6,17 +6,26 @@ import gzip
 import hashlib
 import importlib
 import io
+import logging
 import os
 import shlex
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from lightning_cse.data.corpora import Corpus, CorpusFile, get_corpus
+from lightning_cse.data.corpora.ngcse import parse_rows
+from lightning_cse.data.corpora.sentences import parse_sentences
+from lightning_cse.data.corpora.spec import Parse, Table
 from lightning_cse.data.rows import Rows, SourceFile
 from lightning_cse.errors import DataError
 
 DATA_DIR_VARIABLE = "LIGHTNING_CSE_DATA"
 OFFLINE_VARIABLES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
+OWN: dict[str, Parse] = {".txt": parse_sentences, ".jsonl": parse_rows}
+"""What a user's own file ends in, plain or with ``.gz`` behind, and how it is read."""
+
+log = logging.getLogger(__name__)
 
 
 class HubError(DataError):
@@ -40,7 +49,9 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> Rows:
         name: Name of the corpus, one of `corpora.CORPORA`. Columns by kind of corpus: ``premise``, ``hypothesis`` and
             ``label`` (``entailment``, ``neutral``, ``contradiction``, or ``-`` where annotators did not agree) for
             sentence pairs of NLI; ``premise`` and its hypotheses by role for INLI and ready-made triplets;
-            ``sentence1``, ``sentence2``, ``score`` for STS; ``sentence`` for plain text.
+            ``sentence1``, ``sentence2``, ``score`` for STS, and ``subset`` where a split has several; ``sentence`` for
+            plain text, with ``label`` for transfer tasks; ``anchor``, ``positive``, ``negative`` and, for STS patterns,
+            ``intermediate`` for LLM rows.
         split: One of the corpus's splits, as ``python -m lightning_cse.prepare`` lists them.
         data_dir: The folder that holds the official files; each is looked for plain and with ``.gz``. Only where
             there is neither is the Hugging Face hub asked, if it has the corpus and is not switched off.
@@ -54,17 +65,24 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> Rows:
     corpus = get_corpus(name)
     files = corpus.split_files(split)
     folder = Path(data_dir).expanduser().absolute()
-    parts = []
+    parts: dict[str | None, list[tuple[Table, SourceFile]]] = {}
     for file in files:
         path = find_file(folder, file)
         if path is not None:
-            parts.append(read_file(corpus, file, path))
+            parts.setdefault(file.part, []).append(_parse(corpus, file, read_bytes(path), str(path)))
             continue
         try:
-            parts.append(_parse(corpus, file, *fetch_hub(corpus, file)))
+            parts.setdefault(file.part, []).append(_parse(corpus, file, *fetch_hub(corpus, file)))
         except HubError as error:
             raise DataError(_missing(corpus, file, folder, str(error))) from None
-    return parts[0] if len(parts) == 1 else _side_by_side(parts)
+    tables = []
+    for part, beside in parts.items():
+        rows = _side_by_side(beside)
+        if part is not None:
+            columns = {name: rows.column(name) for name in rows.names} | {corpus.part_column: [part] * len(rows)}
+            rows = rows.with_columns(**columns)
+        tables.append(rows)
+    return tables[0] if len(tables) == 1 else Rows.cat(tables)
 
 
 def find_file(folder: Path, file: CorpusFile) -> Path | None:
@@ -86,7 +104,28 @@ def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> Rows:
     Raises:
         DataError: If the file cannot be read or has a bad row, with file and line.
     """
-    return _parse(corpus, file, read_bytes(path), str(path))
+    return _side_by_side([_parse(corpus, file, read_bytes(path), str(path))])
+
+
+def is_own(name: str) -> bool:
+    """Return whether a name is the path of a user's own file, which its ending tells."""
+    return name.removesuffix(".gz").endswith(tuple(OWN))
+
+
+def read_own(name: str) -> Rows:
+    """Read a user's own file: ``.txt`` has a sentence a line, ``.jsonl`` LLM rows; both may be compressed (``.gz``).
+
+    Raises:
+        DataError: If there is no such file, it cannot be read or has a bad row, with file and line.
+    """
+    path = Path(name).expanduser().absolute()
+    if not path.exists():
+        raise DataError(f"{path}: there is no such file; relative paths start at the working directory, {Path.cwd()}")
+    plain = name.removesuffix(".gz")
+    data = read_bytes(path)
+    parse = next(parse for ending, parse in OWN.items() if plain.endswith(ending))
+    table = parse(_decoded(data, str(path)), str(path))
+    return _side_by_side([(table, SourceFile(plain, str(path), hashlib.sha256(data).hexdigest()))])
 
 
 def read_bytes(path: Path) -> bytes:
@@ -144,7 +183,20 @@ def _candidates(folder: Path, file: CorpusFile) -> tuple[Path, Path]:
     return folder / file.path, folder / f"{file.path}.gz"
 
 
-def _parse(corpus: Corpus, file: CorpusFile, data: bytes, path: str) -> Rows:
+def _parse(corpus: Corpus, file: CorpusFile, data: bytes, path: str) -> tuple[Table, SourceFile]:
+    table = (file.parse or corpus.parse)(_decoded(data, path, corpus.encoding), path)
+    source = SourceFile(file.path, path, hashlib.sha256(data).hexdigest())
+    if file.only is None:
+        return table, source
+    column, value = file.only
+    chosen = [row for row, found in enumerate(table.columns[column]) if found == value]
+    if not chosen:
+        raise DataError(f"{path}: no row of the split {file.split!r}: none has {column} = {value}")
+    return _chosen(table, chosen), source
+
+
+def _decoded(data: bytes, path: str, encoding: str | None = None) -> str:
+    """Return the text of a file, which is UTF-8 or else of the other encoding, if there is one."""
     if not data:
         raise DataError(f"{path}: the file is empty (0 bytes)")
     try:
@@ -152,32 +204,42 @@ def _parse(corpus: Corpus, file: CorpusFile, data: bytes, path: str) -> Rows:
     except UnicodeDecodeError as error:
         start = error.start + (3 if data.startswith(b"\xef\xbb\xbf") else 0)  # positions are told without the mark
         line = data.count(b"\n", 0, start) + 1
-        raise DataError(
-            f"{path}:{line}: not UTF-8 text: byte 0x{data[start]:02x} at position {start}; save the file as UTF-8"
-        ) from None
+        fault = f"{path}:{line}: not UTF-8 text: byte 0x{data[start]:02x} at position {start}"
+        if encoding is None:
+            raise DataError(f"{fault}; save the file as UTF-8") from None
+        log.warning("%s; the file is read as %s", fault, encoding)
+        text = data.decode(encoding)
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise DataError(f"{path}:{line}: a zero byte; save the file as UTF-8 text")
-    columns, lines, dropped = (file.parse or corpus.parse)(text, path)
-    counts = {"read": len(lines) + sum(dropped.values())} | {f"dropped: {why}": n for why, n in dropped.items()}
-    source = SourceFile(file.path, path, hashlib.sha256(data).hexdigest())
-    rows = Rows(columns, files=[source], origins=[(0, line) for line in lines], counts=counts)
-    if file.only is None:
-        return rows
-    column, value = file.only
-    chosen = rows.select(row for row, found in enumerate(rows.column(column)) if found == value)
-    if not chosen:
-        raise DataError(f"{path}: no row of the split {file.split!r}: none has {column} = {value}")
-    return chosen.recounted()
+    return text
 
 
-def _side_by_side(parts: list[Rows]) -> Rows:
-    """Return the rows of several files that hold one row a line each, as one."""
-    lengths = {part.files[0].path: len(part) for part in parts}
+def _chosen(table: Table, rows: Sequence[int]) -> Table:
+    """Return some rows of a table, as if it had no others."""
+    columns = {name: [values[row] for row in rows] for name, values in table.columns.items()}
+    return Table(dict(columns), [table.lines[row] for row in rows])  # type: ignore[arg-type]
+
+
+def _side_by_side(parts: Sequence[tuple[Table, SourceFile]]) -> Rows:
+    """Return the rows of files that hold one row a line each, as one: those of the lines that none of them leaves out.
+
+    Rows are told by the line of the first file.
+    """
+    lengths = {source.path: len(table.lines) + sum(table.dropped.values()) for table, source in parts}
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{path}: {length} rows" for path, length in lengths.items())
         raise DataError(f"files that belong together differ in length: {told}")
-    return parts[0].beside(*parts[1:])
+    lines = parts[0][0].lines
+    counts = {"read": max(lengths.values())}
+    counts |= {f"dropped: {why}": count for table, _ in parts for why, count in table.dropped.items()}
+    columns = dict(parts[0][0].columns)
+    if len(parts) > 1:
+        kept = set(lines).intersection(*(table.lines for table, _ in parts))
+        tables = [_chosen(table, [row for row, line in enumerate(table.lines) if line in kept]) for table, _ in parts]
+        columns = {name: values for table in tables for name, values in table.columns.items()}
+        lines = tables[0].lines
+    return Rows(columns, files=[source for _, source in parts], origins=[(0, line) for line in lines], counts=counts)
 
 
 def _missing(corpus: Corpus, file: CorpusFile, folder: Path, hub: str) -> str:

@@ -16,10 +16,15 @@ TRIPLET = ("premise", "entailment", "contradiction")
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Training rows, and for each the numbers of the corpus rows it is made of."""
+    """Training rows, and for each the numbers of the corpus rows it is made of.
+
+    ``own`` counts the leading rows whose first sentence the corpus has; None: all. Others were added to it, and what is
+    drawn of the corpus, a hold-out say, must not depend on them.
+    """
 
     rows: Rows
     sources: list[tuple[int, ...]]
+    own: int | None = None
 
     def select(self, indices: Iterable[int]) -> TrainingRows:
         """Return the training rows of these numbers, in this order."""

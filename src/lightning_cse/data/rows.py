@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from lightning_cse.errors import DataError, did_you_mean
 
-Row = dict[str, str | float]
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Rows(Sequence[Row]):
 
     def __init__(
         self,
-        columns: Mapping[str, Sequence[str | float]],
+        columns: Mapping[str, Sequence[str | float | None]],
         *,
         files: Iterable[SourceFile] = (),
         origins: Iterable[tuple[int, int]] | None = None,
@@ -114,26 +114,17 @@ class Rows(Sequence[Row]):
             counts=counts,
         )
 
-    def with_columns(self, **columns: Sequence[str | float]) -> Rows:
-        """Return the same rows with these columns in place of the old ones; files, lines and account stay."""
+    def with_columns(self, **columns: Sequence[str | float | None]) -> Rows:
+        """Return the same rows with these columns in place of the old ones; files, lines and account stay.
+
+        None stands for a sentence that a row does not have.
+        """
         origins = self._origins if self.files else None
         return Rows(columns, files=self.files, origins=origins, counts=self.counts)
 
     def recounted(self, counts: Mapping[str, int] | None = None) -> Rows:
         """Return the same rows with another account; by default all that there are were read and none was dropped."""
         return Rows(self._columns, files=self.files, origins=self._origins if self.files else None, counts=counts)
-
-    def beside(self, *others: Rows) -> Rows:
-        """Return these rows with the columns of others at their side; row i is line by line the i-th of each.
-
-        Raises:
-            ValueError: If the others have another number of rows.
-        """
-        columns = dict(self._columns)
-        for other in others:
-            columns |= other._columns
-        files = [*self.files, *(file for other in others for file in other.files)]
-        return Rows(columns, files=files, origins=self._origins if self.files else None, counts=self.counts)
 
     @classmethod
     def cat(cls, parts: Sequence[Rows]) -> Rows:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from lightning_cse.data.readers import read_corpus
+from lightning_cse.data.readers import OWN, is_own, read_corpus, read_own
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import ConfigError
 
@@ -20,32 +20,37 @@ HYPOTHESES = (
 )
 """Columns that make a sentence pair together with ``premise``."""
 
+LLM_SENTENCES = ("positive", "intermediate", "negative")
+"""Columns that make a sentence pair together with ``anchor``."""
+
 LEAK = "pair of a dev or test set"
 
 _NO_LETTER = re.compile(r"[\W_]+")
 
 
 def read_sources(sources: Iterable[str], data_dir: Path, *, key: str) -> list[Rows]:
-    """Read several splits, each named ``corpus/split``.
+    """Read several splits, each named ``corpus/split``, and files of the user's own.
 
     Args:
-        sources: Names such as ``snli/train``.
+        sources: Names such as ``snli/train``, or paths such as ``my/sentences.txt`` (a sentence a line) and
+            ``my/rows.jsonl`` (LLM rows), also with ``.gz`` behind; relative ones start at the working directory.
         data_dir: Where the corpora are.
         key: The config key the names come from, for the error.
 
     Raises:
         ConfigError: If there is one name in place of a list, or a name is not of that form.
-        DataError: As `read_corpus`.
+        DataError: As `read_corpus` and `read_own`.
     """
     if isinstance(sources, str):
         raise ConfigError([f"{key}: {sources!r} is one name, and a list of names is needed: [{sources}]"])
-    names = [str(source).split("/") for source in sources]
-    wrong = ["/".join(name) for name in names if len(name) != 2 or not all(name)]
+    names = [str(source) for source in sources]
+    wrong = [name for name in names if not is_own(name) and not all(_parts(name))]
     if wrong:
+        own = f"a file of your own ends in {' or '.join(OWN)}, or one of them and .gz"
         raise ConfigError(
-            [f"{key}: {source!r} is not of the form corpus/split, such as snli/train" for source in wrong]
+            [f"{key}: {name!r} is not of the form corpus/split, such as snli/train; {own}" for name in wrong]
         )
-    return [read_corpus(corpus, split, data_dir) for corpus, split in names]
+    return [read_own(name) if is_own(name) else read_corpus(*_parts(name), data_dir) for name in names]
 
 
 def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
@@ -58,6 +63,8 @@ def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
         first, others = "premise", [name for name in HYPOTHESES if name in rows.names]
     elif "sentence1" in rows.names:
         first, others = "sentence1", ["sentence2"]
+    elif "anchor" in rows.names:
+        first, others = "anchor", [name for name in LLM_SENTENCES if name in rows.names]
     else:
         return [()] * len(rows)
     pairs = [_keys(rows.column(first), rows.column(name)) for name in others]
@@ -75,6 +82,12 @@ def without_pairs(rows: Rows, excluded: set[str]) -> Rows:
 def all_pairs(tables: Sequence[Rows]) -> set[str]:
     """Return the keys of all sentence pairs of several tables."""
     return {key for rows in tables for keys in pair_keys(rows) for key in keys}
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """Return the corpus and the split that a name is made of; the split is empty if it would be a file's name."""
+    corpus, _, split = name.partition("/")
+    return corpus, "" if {"/", "."} & set(split) else split
 
 
 def _keys(first: Sequence[str], second: Sequence[str]) -> Iterator[str]:

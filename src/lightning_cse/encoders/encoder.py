@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from lightning_cse.encoders.attention import Windows, use_window_attention
+from lightning_cse.encoders.attention import MODEL_TYPES, Windows, use_window_attention
 from lightning_cse.encoders.batching import cut_by_length
 from lightning_cse.encoders.dropout import make_dropout_fast
-from lightning_cse.encoders.pooling import POOLINGS
+from lightning_cse.encoders.pooling import EARLIER_STATES, POOLINGS
+from lightning_cse.encoders.saved import read_max_length, read_pooling
 from lightning_cse.encoders.sources import find_encoder, tokenizer_digest, weights_digest
-from lightning_cse.encoders.templates import Sequences, Template
+from lightning_cse.encoders.templates import PROMPTS, Sequences, Template
 from lightning_cse.errors import EncoderError, did_you_mean
 from lightning_cse.tokens import Tokens
 
@@ -40,12 +41,18 @@ class Tokenizer:
 
     def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the bare ids of each sentence: no special tokens, nothing truncated."""
+        if not sentences:  # of which transformers makes an IndexError
+            return []
         # verbose=False: a sentence over the model's maximum is counted and told by the data module, not here.
         encoded = self.tokenizer(
             list(sentences), add_special_tokens=False, return_attention_mask=False, truncation=False, verbose=False
         )
         ids: list[list[int]] = encoded["input_ids"]
         return ids
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Return the text of each list of ids, as the tokenizer joins word pieces."""
+        return [str(text) for text in self.tokenizer.batch_decode([list(sentence) for sentence in ids])]
 
 
 class SentenceEncoder(nn.Module):
@@ -57,18 +64,30 @@ class SentenceEncoder(nn.Module):
 
     .. math:: x_i = \text{pool}(\text{backbone}(\text{template}(s_i)))
 
+    With ``denoise``, what the template alone gives is taken away: the mask's vector without the sentence, the suffix at
+    the positions it has behind a sentence of that length. Each length of a step is encoded once for all its sentences,
+    with one dropout mask, and gradients flow through both.
+
+    .. math:: x_i = h_{\text{[MASK]}}(\text{template}(s_i)) - h_{\text{[MASK]}}(\text{template}_{|s_i|})
+
+    Source (denoising): PromptBERT (Jiang et al. 2022), section 3.3.  Differs: only lengths that occur are encoded.
+
     Args:
         backbone: a Hugging Face encoder without a pooler.
         tokenizer: its tokenizer.
         name: short name, for records and recipes.
-        pooling: ``cls`` (first token) or ``mean`` (all real tokens).
+        pooling: ``cls`` (first token), ``mean`` (all real tokens), ``prompt`` (the mask of a prompt around the
+            sentence), or ``first_last`` or ``embedding_last`` (all real tokens of two layers; see `encoders.pooling`).
         max_length: tokens a sequence may have, template included; longer sentences are cut.
         digests: sha256 of the weights and of the tokenizer's files.
         dropout: if given, replaces every dropout probability of the backbone.
+        prompts: with ``pooling=prompt`` the prompts, one template each (`Template.from_prompt`); None for NGCSE's two.
+        denoise: with ``pooling=prompt``, whether the template's own vector is subtracted.
+        freeze_embeddings: whether the word, position and type embeddings and their layer norm stay as they are.
 
     Raises:
-        EncoderError: for an unknown pooling, a ``max_length`` the backbone has no positions for, or a tokenizer
-            without a padding token.
+        EncoderError: for an unknown pooling, a ``max_length`` the backbone has no positions for, a tokenizer without a
+            padding token, prompts that are none or are not pooled, or a backbone that cannot denoise or freeze.
     """
 
     def __init__(
@@ -81,6 +100,9 @@ class SentenceEncoder(nn.Module):
         max_length: int,
         digests: dict[str, str],
         dropout: float | None = None,
+        prompts: Sequence[str] | None = None,
+        denoise: bool = False,
+        freeze_embeddings: bool = False,
     ) -> None:
         super().__init__()
         if pooling not in POOLINGS:
@@ -89,11 +111,9 @@ class SentenceEncoder(nn.Module):
             )
         if tokenizer.pad_token_id is None:
             raise EncoderError(f"encoder {name}: its tokenizer has no padding token")
-        # RoBERTa's positions start behind the padding id, so two of its 514 are never used.
-        offset = backbone.config.pad_token_id + 1 if "roberta" in backbone.config.model_type else 0
-        positions = getattr(backbone.config, "max_position_embeddings", None)
-        if positions is not None and max_length > positions - offset:
-            raise EncoderError(f"encoder.max_length: {max_length} is more than the {positions - offset} of {name}")
+        positions = _positions(backbone)
+        if positions is not None and max_length > positions:
+            raise EncoderError(f"encoder.max_length: {max_length} is more than the {positions} of {name}")
         self.backbone = backbone
         self.tokenizer = Tokenizer(tokenizer, digests["tokenizer"])
         self.name = name
@@ -107,9 +127,32 @@ class SentenceEncoder(nn.Module):
                 elif isinstance(getattr(module, "dropout_prob", None), float):  # functional dropout in attention
                     module.dropout_prob = dropout  # type: ignore[assignment]
         make_dropout_fast(self.backbone)
+        if freeze_embeddings:
+            _freeze_embeddings(self.backbone, name)
         self._windows = use_window_attention(self.backbone)
-        self._first_position = offset
+        self._first_position = _first_position(backbone)
         self._has_types = getattr(backbone.config, "type_vocab_size", 0) > 1
+        self.denoise = denoise
+        self._prompts = self._checked_prompts(prompts)
+
+    def _checked_prompts(self, prompts: Sequence[str] | None) -> tuple[Template, ...]:
+        """Return a template a prompt; none where another token or all of them are pooled."""
+        if self.pooling != "prompt":
+            for key, value in (("prompts", prompts), ("denoise", self.denoise)):
+                if value:
+                    raise EncoderError(
+                        f"encoder.{key}: needs encoder.pooling=prompt, and it is {self.pooling}; change one of the two"
+                    )
+            return ()
+        if self.denoise and not self._windows:
+            known = ", ".join(MODEL_TYPES)
+            raise EncoderError(
+                f"encoder.denoise: the positions of {self.name}, a {self.backbone.config.model_type}, cannot be set; "
+                f"those of {known} can"
+            )
+        if isinstance(prompts, str) or (prompts is not None and len(prompts) == 0):
+            raise EncoderError(f"encoder.prompts: {prompts!r} is no list of prompts; null stands for {list(PROMPTS)}")
+        return tuple(Template.from_prompt(self.tokenizer.tokenizer, prompt) for prompt in prompts or PROMPTS)
 
     @property
     def width(self) -> int:
@@ -121,11 +164,30 @@ class SentenceEncoder(nn.Module):
         """Whether two passes over a sentence differ in training mode."""
         return any(isinstance(module, nn.Dropout) and module.p > 0 for module in self.backbone.modules())
 
+    @property
+    def templates(self) -> tuple[Template, ...]:
+        """The templates of a single sentence: one for each prompt, else one."""
+        return tuple(self._with_room(template) for template in self._prompts) or (self.template(),)
+
     def template(self, second: str | None = None) -> Template:
-        """Return the template of a single sentence, or of a pair with the word ``second`` behind it."""
-        template = Template.from_tokenizer(self.tokenizer.tokenizer, second)
+        """Return the first template of a single sentence, or that of a pair with the word ``second`` behind it.
+
+        Raises:
+            EncoderError: if it leaves no room for a sentence, or a prompt is to have a second segment.
+        """
+        if self._prompts and second is not None:
+            raise EncoderError(
+                f"encoder.pooling: a prompt takes no second segment, and this method puts {second!r} there; "
+                "choose cls or mean"
+            )
+        return self._with_room(
+            self._prompts[0] if self._prompts else Template.from_tokenizer(self.tokenizer.tokenizer, second)
+        )
+
+    def _with_room(self, template: Template) -> Template:
         if len(template) >= self.max_length:
-            raise EncoderError(f"encoder.max_length: {self.max_length} leaves no room beside {len(template)} specials")
+            what = "specials" if template.pooled is None else "of specials and prompt"
+            raise EncoderError(f"encoder.max_length: {self.max_length} leaves no room beside {len(template)} {what}")
         return template
 
     def forward(self, requests: Sequence[tuple[Tokens, Template]], *, most: int | None = None) -> list[Tensor]:
@@ -134,7 +196,26 @@ class SentenceEncoder(nn.Module):
         ``most`` bounds the padded tokens that go through the backbone at once (memory, in evaluation).
         """
         parts = [template.apply(tokens, self.max_length) for tokens, template in requests]
-        sequences = Sequences.cat(parts, pad_id=requests[0][1].pad_id)
+        templates = [template for _, template in requests]
+        if not self.denoise:
+            return self._encode(parts, most)
+        distinct = {
+            template: torch.cat(
+                [p.lengths for p, own in zip(parts, templates, strict=True) if own == template]
+            ).unique()
+            for template in templates
+        }
+        alone = [template.alone(lengths - len(template)) for template, lengths in distinct.items()]
+        vectors = self._encode([*parts, *alone], most)
+        biases = dict(zip(distinct, vectors[len(parts) :], strict=True))
+        return [
+            vector - biases[template][torch.searchsorted(distinct[template], part.lengths)]
+            for vector, part, template in zip(vectors, parts, templates, strict=False)
+        ]
+
+    def _encode(self, parts: Sequence[Sequences], most: int | None) -> list[Tensor]:
+        """Return the vectors of each part: (n, d) float32."""
+        sequences = Sequences.cat(parts, pad_id=self.tokenizer.pad_id)
         order = torch.argsort(sequences.lengths, stable=True)
         lengths = sequences.lengths[order].cpu().numpy()
         if self._windows and order.device.type == "cpu":
@@ -158,7 +239,9 @@ class SentenceEncoder(nn.Module):
                 inputs["attention_mask"] = mask.long()
             if self._has_types:
                 inputs["token_type_ids"] = sequences.type_ids[chosen, :width]
-            yield self._pool(self.backbone(**inputs).last_hidden_state, mask)
+            if self.denoise:
+                inputs["position_ids"] = sequences.positions[chosen, :width] + self._first_position
+            yield self._pool(self._states(**inputs), mask, sequences.pooled[chosen])
             start = end
 
     def _encode_packed(
@@ -175,10 +258,11 @@ class SentenceEncoder(nn.Module):
         # Looked up for all pieces at once, since each look-up's gradient is as large as the whole table.
         sizes = [len(part) for part in ids]
         embedded = table(torch.cat(ids)).split(sizes) if torch.is_grad_enabled() else map(table, ids)
-        for inputs_embeds, (columns, windows, places, mask) in zip(embedded, rows, strict=True):
+        pooled = sequences.pooled[order].split([len(mask) for *_, mask in rows])
+        for inputs_embeds, (columns, windows, places, mask), place in zip(embedded, rows, pooled, strict=True):
             row = {name: column[None] for name, column in columns.items()}
-            hidden = self.backbone(inputs_embeds=inputs_embeds[None], **row, windows=windows).last_hidden_state[0]
-            yield self._pool(hidden.index_select(0, places.flatten()).unflatten(0, places.shape), mask)
+            hidden = self._states(inputs_embeds=inputs_embeds[None], **row, windows=windows)[0]
+            yield self._pool(hidden.index_select(0, places.flatten()).unflatten(0, places.shape), mask, place)
 
     def _row(
         self, sequences: Sequences, chosen: Tensor, lengths: np.ndarray
@@ -196,15 +280,34 @@ class SentenceEncoder(nn.Module):
 
         columns = {
             "input_ids": laid_out(sequences.ids[chosen, :width], self.tokenizer.pad_id),
-            "position_ids": laid_out(position + self._first_position, self._first_position),
+            "position_ids": laid_out(sequences.positions[chosen, :width] + self._first_position, self._first_position),
         }
         if self._has_types:
             columns["token_type_ids"] = laid_out(sequences.type_ids[chosen, :width], 0)
         return columns, windows, places.where(mask, 0), mask
 
-    def _pool(self, hidden: Tensor, mask: Tensor) -> Tensor:
+    def _states(self, **inputs: Any) -> Tensor:
+        """Return the states that are pooled, of every token: the last layer's, or their average with earlier ones."""
+        earlier = EARLIER_STATES.get(self.pooling)
+        if earlier is None:
+            last: Tensor = self.backbone(**inputs).last_hidden_state
+            return last
+        states: tuple[Tensor, ...] = self.backbone(**inputs, output_hidden_states=True).hidden_states
+        return (states[earlier].float() + states[-1].float()) / 2
+
+    def _pool(self, hidden: Tensor, mask: Tensor, pooled: Tensor) -> Tensor:
         # Pooled in float32: a mean of bfloat16 vectors, stored in bfloat16, makes ties between scores.
-        return POOLINGS[self.pooling](hidden.float(), mask)
+        return POOLINGS[self.pooling](hidden.float(), mask, pooled)
+
+
+def _freeze_embeddings(backbone: PreTrainedModel, name: str) -> None:
+    embeddings = getattr(backbone, "embeddings", None)
+    if not isinstance(embeddings, nn.Module):
+        raise EncoderError(
+            f"encoder.freeze_embeddings: {name}, a {backbone.config.model_type}, keeps its embeddings in no module of "
+            "that name; set it to false"
+        )
+    embeddings.requires_grad_(False)
 
 
 def load_encoder(
@@ -213,17 +316,25 @@ def load_encoder(
     source: str,
     package: str | None = None,
     pooling: str = "cls",
-    max_length: int = 128,
+    max_length: int | Literal["auto"] = 128,
     dropout: float | None = None,
+    prompts: Sequence[str] | None = None,
+    denoise: bool = False,
+    freeze_embeddings: bool = False,
 ) -> SentenceEncoder:
     """Load an encoder in float32 from a folder, a Python package that carries it, or the hub.
 
-    Only safetensors weights are read and no code of a model's repository is ever run.
+    Only safetensors weights are read and no code of a model's repository is ever run. ``pooling="auto"`` and
+    ``max_length="auto"`` take what a sentence-transformers folder says; where it names no length, the most that both
+    the tokenizer and the backbone allow, as sentence-transformers does.
 
     Raises:
-        EncoderError: if it is not in reach or its files cannot be read; the message says what was tried.
+        EncoderError: if it is not in reach or its files cannot be read; the message says what was tried. For ``auto``,
+            if the folder does not say, or says what cannot be done here.
     """
     folder = find_encoder(source, package)
+    if pooling == "auto":
+        pooling = _own_pooling(folder)
     try:
         config = AutoConfig.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True)
@@ -232,8 +343,49 @@ def load_encoder(
         raise EncoderError(f"the encoder in {folder} cannot be loaded: {' '.join(str(error).split())}") from error
     digests = {"weights": weights_digest(folder), "tokenizer": tokenizer_digest(folder)}
     return SentenceEncoder(
-        backbone, tokenizer, name=name, pooling=pooling, max_length=max_length, digests=digests, dropout=dropout
+        backbone,
+        tokenizer,
+        name=name,
+        pooling=pooling,
+        max_length=_own_max_length(folder, backbone, tokenizer) if max_length == "auto" else max_length,
+        digests=digests,
+        dropout=dropout,
+        prompts=prompts,
+        denoise=denoise,
+        freeze_embeddings=freeze_embeddings,
     )
+
+
+def _own_pooling(folder: Path) -> str:
+    pooling = read_pooling(folder)
+    if pooling is None:
+        raise EncoderError(
+            f"encoder.pooling: {folder} has no modules.json and does not say how it pools; choose one of "
+            f"{sorted(POOLINGS)} in place of auto"
+        )
+    return pooling
+
+
+def _own_max_length(folder: Path, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    said = read_max_length(folder)
+    if said is not None:
+        return said
+    # A tokenizer that knows no limit gives 1e30.
+    known = [limit for limit in (_positions(backbone), int(tokenizer.model_max_length)) if limit and limit < 10**9]
+    if not known:
+        raise EncoderError(f"encoder.max_length: nothing in {folder} says how long a sequence may be; set a number")
+    return min(known)
+
+
+def _first_position(backbone: PreTrainedModel) -> int:
+    # RoBERTa's positions start behind the padding id, so two of its 514 are never used.
+    return int(backbone.config.pad_token_id) + 1 if "roberta" in backbone.config.model_type else 0
+
+
+def _positions(backbone: PreTrainedModel) -> int | None:
+    """Return how many tokens the backbone has positions for; None if there is no such limit."""
+    positions: int | None = getattr(backbone.config, "max_position_embeddings", None)
+    return None if positions is None else positions - _first_position(backbone)
 
 
 def _backbone(folder: Path, config: Any) -> PreTrainedModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from importlib.resources import as_file, files
 
 import torch
@@ -19,6 +20,9 @@ def tiny_encoder(
     width: int = 32,
     layers: int = 2,
     dropout: float | None = None,
+    prompts: Sequence[str] | None = None,
+    denoise: bool = False,
+    freeze_embeddings: bool = False,
     seed: int = 0,
 ) -> SentenceEncoder:
     """Build a random BERT of a few thousand parameters over the word pieces of the sample corpus.
@@ -45,5 +49,14 @@ def tiny_encoder(
         "tokenizer": hashlib.sha256(vocabulary).hexdigest(),
     }
     return SentenceEncoder(
-        backbone, tokenizer, name=name, pooling=pooling, max_length=max_length, digests=digests, dropout=dropout
+        backbone,
+        tokenizer,
+        name=name,
+        pooling=pooling,
+        max_length=max_length,
+        digests=digests,
+        dropout=dropout,
+        prompts=prompts,
+        denoise=denoise,
+        freeze_embeddings=freeze_embeddings,
     )

@@ -1,10 +1,40 @@
 """Evaluation tasks, one a file: they ask a method a few questions and know nothing else of it."""
 
+from lightning_cse.evaluation.average import Average
 from lightning_cse.evaluation.direction import Direction
 from lightning_cse.evaluation.eis import EIS
 from lightning_cse.evaluation.nli import NLI
 from lightning_cse.evaluation.rte import RTE
-from lightning_cse.evaluation.sts import STSB
-from lightning_cse.evaluation.task import Answers, Embedded, Split, Task, TaskResult, run_tasks
+from lightning_cse.evaluation.sts import STS, STSB
+from lightning_cse.evaluation.task import (
+    Answers,
+    Embedded,
+    Split,
+    Summary,
+    Task,
+    TaskResult,
+    check_parts,
+    run_tasks,
+    summarize_tasks,
+)
+from lightning_cse.evaluation.transfer import Transfer
 
-__all__ = ["EIS", "NLI", "RTE", "STSB", "Answers", "Direction", "Embedded", "Split", "Task", "TaskResult", "run_tasks"]
+__all__ = [
+    "EIS",
+    "NLI",
+    "RTE",
+    "STS",
+    "STSB",
+    "Answers",
+    "Average",
+    "Direction",
+    "Embedded",
+    "Split",
+    "Summary",
+    "Task",
+    "TaskResult",
+    "Transfer",
+    "check_parts",
+    "run_tasks",
+    "summarize_tasks",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
@@ -10,13 +11,14 @@ from typing import Any, ClassVar, Literal, Protocol
 import torch
 from torch import Tensor
 
+from lightning_cse.data import Rows
 from lightning_cse.embeddings import Embedding
-from lightning_cse.errors import TaskError
+from lightning_cse.errors import ConfigError, TaskError, did_you_mean
 
 Split = Literal["dev", "test"]
 
 
-QUESTIONS = ("similarity", "entailment_score", "direction", "implicitness", "log_determinant")
+QUESTIONS = ("similarity", "entailment_score", "direction", "implicitness", "log_determinant", "features")
 """What a method can be asked about embeddings."""
 
 
@@ -66,9 +68,13 @@ class Task(ABC):
 
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]]
-    metrics: ClassVar[tuple[str, ...]]
     splits: tuple[Split, ...] = ("dev", "test")
     suffix: str = ""
+
+    @property
+    @abstractmethod
+    def metrics(self) -> tuple[str, ...]:
+        """The names of what it measures."""
 
     @abstractmethod
     def sentences(self, split: Split) -> list[str]:
@@ -103,10 +109,108 @@ class Task(ABC):
         return scores
 
 
+def first_of_each(rows: Rows, column: str, limit: int) -> Rows:
+    """Return the first so many rows of each value of a column, in the order they stand in.
+
+    Example:
+        >>> rows = Rows({"label": ["a", "a", "b", "a", "b"], "sentence": list("vwxyz")})
+        >>> first_of_each(rows, "label", 1).column("sentence")
+        ['v', 'x']
+    """
+    seen: Counter[str] = Counter()
+    chosen = []
+    for row, value in enumerate(rows.column(column)):
+        seen[value] += 1
+        if seen[value] <= limit:
+            chosen.append(row)
+    return rows.select(chosen)
+
+
+class Summary(Task):
+    """A value of a whole suite: made of other tasks' metrics, not of sentences.
+
+    ``parts`` names them: ``<task>/<metric>``, the task by its name in the suite.
+    """
+
+    needs = ()
+    parts: tuple[str, ...]
+
+    @abstractmethod
+    def summarize(self, values: Sequence[float]) -> TaskResult:
+        """Return its metrics from the values of its parts, in their order."""
+
+    def sentences(self, split: Split) -> list[str]:
+        """Return nothing."""
+        return []
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """No file is read."""
+        return {}
+
+    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+        """Refuse: it has no embeddings to look at.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"{type(self).__name__} is made of results: call summarize_tasks when its parts are there")
+
+
+def check_parts(tasks: Mapping[str, Task]) -> None:
+    """Check that every part of every summary is a metric of the suite.
+
+    Raises:
+        ConfigError: if one is not, with all that are not.
+    """
+    known = [f"{name}/{metric}" for name, task in tasks.items() for metric in task.metrics]
+    faults = [
+        f"suite.{name}.of: {part!r} is no metric of this suite{did_you_mean(part, known)} (there are: {', '.join(known)})"
+        for name, task in tasks.items()
+        if isinstance(task, Summary)
+        for part in task.parts
+        if part not in known
+    ]
+    if faults:
+        raise ConfigError(faults)
+
+
+def summarize_tasks(
+    tasks: Mapping[str, Task], metrics: Mapping[str, Mapping[str, float]], split: Split
+) -> dict[str, TaskResult]:
+    """Return the summaries of a suite that have the split and all their parts.
+
+    Args:
+        tasks: the whole suite.
+        metrics: what its tasks gave on the split, by task and metric; a part that is not there leaves its summary out.
+        split: the split they were evaluated on.
+
+    Raises:
+        ConfigError: as `check_parts`.
+    """
+    check_parts(tasks)
+    values = {f"{name}/{metric}": value for name, found in metrics.items() for metric, value in found.items()}
+    return {
+        name: task.summarize([values[part] for part in task.parts])
+        for name, task in tasks.items()
+        if isinstance(task, Summary) and split in task.splits and all(part in values for part in task.parts)
+    }
+
+
 def run_tasks(tasks: Mapping[str, Task], answers: Answers, split: Split) -> dict[str, TaskResult]:
-    """Run every task that has the split and suits the method, with one pass over all their sentences."""
-    suiting = {name: task for name, task in tasks.items() if split in task.splits and task.suits(answers)}
+    """Run every task that has the split and suits the method, with one pass over all their sentences.
+
+    Raises:
+        ConfigError: as `check_parts`, before anything is run.
+    """
+    check_parts(tasks)
+    suiting = {
+        name: task
+        for name, task in tasks.items()
+        if not isinstance(task, Summary) and split in task.splits and task.suits(answers)
+    }
     if not suiting:
         return {}
     embedded = Embedded(answers, (sentence for task in suiting.values() for sentence in task.sentences(split)))
-    return {name: task.evaluate(answers, embedded, split) for name, task in suiting.items()}
+    results = {name: task.evaluate(answers, embedded, split) for name, task in suiting.items()}
+    return results | summarize_tasks(tasks, {name: result.metrics for name, result in results.items()}, split)

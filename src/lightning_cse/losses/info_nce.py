@@ -16,24 +16,27 @@ class InfoNCE(nn.Module):
     r"""In-batch contrastive loss of SimCSE, unsupervised (pairs) or supervised (triplets).
 
     .. math:: \ell_i = -\log \frac{e^{\cos(a_i, p_i)/\tau}}
-              {\sum_{j=1}^{n} \left[ e^{\cos(a_i, p_j)/\tau} + e^{\cos(a_i, g_j)/\tau} \right]}
+              {\sum_{j=1}^{n} e^{\cos(a_i, p_j)/\tau} + \sum_{j=1}^{k} e^{\cos(a_i, g_j)/\tau}}
 
-    with anchors :math:`a`, positives :math:`p` and hard negatives :math:`g`, all of shape ``(n, d)``, and temperature
-    :math:`\tau`; without negatives the second term of the sum is absent. The result is the mean over the ``n`` rows.
-    ``hard_negative_weight`` :math:`w` is added to the logit of a row's own hard negative, which becomes
-    :math:`\cos(a_i, g_i)/\tau + w`.
+    with anchors :math:`a` and positives :math:`p` of shape ``(n, d)``, hard negatives :math:`g` of shape ``(k, d)``,
+    and temperature :math:`\tau`; without negatives the second sum is absent. The result is the mean over the ``n``
+    rows. Hard negatives are shared by all rows and may be fewer or more than they. ``hard_negative_weight`` :math:`w`
+    is added to the logit of a row's own hard negative, which becomes :math:`\cos(a_i, g_i)/\tau + w`; it needs one
+    hard negative a row, in the order of the rows.
 
     Source: Gao et al. 2021 (SimCSE), eq. 1 and 4 (pairs: two dropout passes) and eq. 5 (premise, entailment,
-    contradiction); the weight is the authors' code's, 0 in all published runs.  Differs: nothing. One direction only,
-    as there: anchors choose among positives, never the reverse.
+    contradiction); the weight is the authors' code's, 0 in all published runs; hard negatives of some rows only are
+    NGCSE's (the authors' code).  Differs: nothing. One direction only, as there: anchors choose among positives, never
+    the reverse.
 
     Args:
         temperature: :math:`\tau`, positive and finite.
         hard_negative_weight: :math:`w`, finite.
 
     Raises:
-        ValueError: if the temperature is not positive and finite or the weight not finite, the shapes differ, ``n`` < 2
-            (a batch of one has no negatives), or there is a weight and no hard negative.
+        ValueError: if the temperature is not positive and finite or the weight not finite, the shapes of anchors and
+            positives differ, ``n`` < 2 (a batch of one has no negatives), hard negatives are none or of another width,
+            or there is a weight and not one hard negative a row.
 
     Example:
         >>> sentences = torch.eye(4)
@@ -51,14 +54,19 @@ class InfoNCE(nn.Module):
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor | None = None) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
-        tensors = [anchor, positive] if negative is None else [anchor, positive, negative]
-        if anchor.ndim != 2 or len(anchor) < 2 or any(tensor.shape != anchor.shape for tensor in tensors):
-            got = " and ".join(str(tuple(tensor.shape)) for tensor in tensors)
-            raise ValueError(f"need (n, d) tensors of one shape with n >= 2, got {got}")
-        blocks = [cosine_matrix(anchor, candidates) for candidates in tensors[1:]]
+        if anchor.ndim != 2 or len(anchor) < 2 or positive.shape != anchor.shape:
+            got = f"{tuple(anchor.shape)} and {tuple(positive.shape)}"
+            raise ValueError(f"need anchors and positives of one shape (n, d) with n >= 2, got {got}")
+        blocks = [cosine_matrix(anchor, positive)]
+        if negative is not None:
+            if negative.ndim != 2 or len(negative) < 1 or negative.shape[1] != anchor.shape[1]:
+                got = f"{tuple(negative.shape)} for anchors {tuple(anchor.shape)}"
+                raise ValueError(f"need hard negatives of shape (k, d) with k >= 1 and the anchors' d, got {got}")
+            blocks.append(cosine_matrix(anchor, negative))
         if self.hard_negative_weight:
-            if negative is None:
-                raise ValueError(f"hard_negative_weight is {self.hard_negative_weight}, but there is no hard negative")
+            if negative is None or len(negative) != len(anchor):
+                there = "is no hard negative" if negative is None else f"are {len(negative)} for {len(anchor)} rows"
+                raise ValueError(f"hard_negative_weight is {self.hard_negative_weight}, but there {there}")
             own = torch.eye(len(anchor), dtype=blocks[1].dtype, device=blocks[1].device)
             blocks[1] = blocks[1] + self.hard_negative_weight * self.temperature * own  # divided again below
         return in_batch_cross_entropy(*blocks, temperature=self.temperature)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -53,6 +53,7 @@ class Method(pl.LightningModule, ABC):
 
     - ``roles``: the roles a training batch must have;
     - ``pairs``: for each view of its embeddings, the two roles whose alignment is watched;
+    - ``spread``: the roles whose uniformity is watched, where these are not all that the data have;
     - ``needs_dropout``: whether its positive *is* a dropout pair, so that training without dropout is refused.
 
     Args:
@@ -63,8 +64,8 @@ class Method(pl.LightningModule, ABC):
     """
 
     roles: tuple[str, ...]
-    pairs: ClassVar[dict[str, tuple[str, str]]]
-    needs_dropout: ClassVar[bool] = False
+    spread: tuple[str, ...] = ()
+    needs_dropout: bool = False
 
     def __init__(
         self,
@@ -80,6 +81,11 @@ class Method(pl.LightningModule, ABC):
         self.make_optimizer = optimizer
         self.schedule = schedule
         self._rows: list[Tensor] = []  # of the batches that the next step is made of
+
+    @property
+    @abstractmethod
+    def pairs(self) -> Mapping[str, tuple[str, str]]:
+        """For each view, the primary one first, the two roles whose alignment is watched."""
 
     @property
     @abstractmethod
@@ -101,6 +107,11 @@ class Method(pl.LightningModule, ABC):
     def similarity(self, a: Any, b: Any) -> Tensor:
         """Return how close each row of ``a`` is to the same row of ``b``, symmetric: (n,)."""
 
+    def features(self, embedding: Any) -> Tensor:
+        """Return the vectors of the primary view, for classifiers on top: (n, d)."""
+        vectors: Tensor = next(iter(embedding.views().values()))
+        return vectors
+
     @torch.no_grad()
     def embed(self, sentences: Sequence[str]) -> Embedding:
         """Embed sentences in the module's present mode (call ``eval()`` first unless dropout is wanted)."""
@@ -120,8 +131,13 @@ class Method(pl.LightningModule, ABC):
             )
         rank_zero_warn(f"the encoder {self.encoder.name} has no dropout; set encoder.dropout=0.1 to train with it")
 
-    def output(self, loss: Tensor, index: Tensor, **embeddings: Embedding) -> dict[str, Any]:
-        """Return the step's named outputs: ``loss``, ``index`` (rows of the training set), and the embeddings by role.
+    def output(
+        self, loss: Tensor, index: Tensor, parts: Mapping[str, Tensor] | None = None, /, **embeddings: Embedding
+    ) -> dict[str, Any]:
+        """Return the step's named outputs.
+
+        They are ``loss``, ``index`` (rows of the training set), ``sentences`` (how many were embedded), ``parts`` (the
+        terms of the loss by name, where it has several), and ``embeddings`` by role.
 
         Raises:
             TrainingError: if the loss is not finite; nothing of this step has touched the parameters yet.
@@ -130,7 +146,13 @@ class Method(pl.LightningModule, ABC):
             raise self._not_finite(f"the loss of step {self.global_step + 1} is {loss.item()}", index.tolist())
         self._rows.append(index)
         named = {role: {k: v.detach() for k, v in e.fields().items()} for role, e in embeddings.items()}
-        return {"loss": loss, "index": index, "embeddings": named}
+        return {
+            "loss": loss,
+            "index": index,
+            "sentences": sum(map(len, embeddings.values())),
+            "parts": {name: part.detach() for name, part in (parts or {}).items()},
+            "embeddings": named,
+        }
 
     def configure_gradient_clipping(
         self,

@@ -2,8 +2,9 @@
 
 from lightning_cse.metrics.alignment_uniformity import alignment, uniformity
 from lightning_cse.metrics.correlation import spearman, spearman_all, spearman_mean, spearman_wmean
+from lightning_cse.metrics.edit import match_error_rate, match_error_rates
 from lightning_cse.metrics.precision_recall import auprc
-from lightning_cse.metrics.rfd import relative_fitting_difficulty
+from lightning_cse.metrics.rfd import mean_of_best, relative_fitting_difficulty
 from lightning_cse.metrics.significance import McNemar, holm, majority_vote, mcnemar
 from lightning_cse.metrics.threshold import best_threshold, threshold_accuracy
 
@@ -14,7 +15,10 @@ __all__ = [
     "best_threshold",
     "holm",
     "majority_vote",
+    "match_error_rate",
+    "match_error_rates",
     "mcnemar",
+    "mean_of_best",
     "relative_fitting_difficulty",
     "spearman",
     "spearman_all",

@@ -18,7 +18,7 @@ Subsets: TypeAlias = Iterable[tuple[ArrayLike | Tensor, ArrayLike | Tensor]]
 """``[(gold, scores), ...]``, one entry a subset."""
 
 
-def spearman(gold: ArrayLike | Tensor, scores: ArrayLike | Tensor) -> float:
+def spearman(gold: ArrayLike | Tensor, scores: ArrayLike | Tensor, *, constant: float | None = None) -> float:
     r"""Return the rank correlation of scores with gold values.
 
     .. math:: \rho = \frac{\mathrm{cov}(R(g), R(s))}{\sigma_{R(g)} \, \sigma_{R(s)}}
@@ -27,10 +27,15 @@ def spearman(gold: ArrayLike | Tensor, scores: ArrayLike | Tensor) -> float:
     rank.
 
     Source: Spearman 1904, as `scipy.stats.spearmanr` computes it.  Differs: float64 whatever comes in, and a constant
-    input is an error where scipy warns and gives NaN.
+    input is an error, or what the caller says, where scipy warns and gives NaN.
+
+    Args:
+        gold: gold values.
+        scores: one a gold value.
+        constant: what to return where a side is constant (one pair is); None makes it an error.
 
     Raises:
-        ValueError: if an input is empty, not 1-d, not finite or constant (one pair is), or the lengths differ.
+        ValueError: if an input is empty, not 1-d, not finite or, without ``constant``, constant, or the lengths differ.
 
     Example:
         >>> round(spearman([1, 2, 3, 4], [0.1, 0.2, 0.4, 0.3]), 6)
@@ -39,17 +44,19 @@ def spearman(gold: ArrayLike | Tensor, scores: ArrayLike | Tensor) -> float:
     gold_values, score_values = as_columns(gold, scores, names=("gold", "scores"))
     for name, values in (("gold", gold_values), ("scores", score_values)):
         if np.all(values == values[0]):
+            if constant is not None:
+                return constant
             raise ValueError(f"{name} must vary for a correlation, got {values[0]:g} in all {len(values)} rows")
     return float(stats.spearmanr(gold_values, score_values).statistic)
 
 
-def spearman_all(subsets: Subsets) -> float:
+def spearman_all(subsets: Subsets, *, constant: float | None = None) -> float:
     r"""Return one correlation over all subsets put together ("all"), the setting of SimCSE's tables.
 
     .. math:: \rho ( g^{(1)} \Vert \dots \Vert g^{(K)}, \; s^{(1)} \Vert \dots \Vert s^{(K)} )
 
     with ``subsets = [(gold, scores), ...]`` and :math:`\Vert` concatenation. Scores of different subsets are compared
-    with each other, so this is no mean of any kind.
+    with each other, so this is no mean of any kind. ``constant`` is as in `spearman`.
 
     Source: Gao et al. 2021 (SimCSE), appendix on STS evaluation settings.  Differs: nothing.
 
@@ -62,13 +69,16 @@ def spearman_all(subsets: Subsets) -> float:
         [0.029, 0.0, 0.333]
     """
     columns = _columns(subsets)
-    return spearman(np.concatenate([gold for gold, _ in columns]), np.concatenate([scores for _, scores in columns]))
+    gold, scores = (np.concatenate(side) for side in zip(*columns, strict=True))
+    return spearman(gold, scores, constant=constant)
 
 
-def spearman_mean(subsets: Subsets) -> float:
+def spearman_mean(subsets: Subsets, *, constant: float | None = None) -> float:
     r"""Return the plain mean of the subsets' correlations ("mean").
 
     .. math:: \frac{1}{K} \sum_{k=1}^{K} \rho ( g^{(k)}, s^{(k)} )
+
+    ``constant`` is what a subset with a constant side counts, as in `spearman`.
 
     Source: SentEval, ``all.spearman.mean``.  Differs: nothing.
 
@@ -79,14 +89,16 @@ def spearman_mean(subsets: Subsets) -> float:
         >>> round(spearman_mean([([1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4]), ([1, 2], [0.9, 0.8])]), 6)
         0.0
     """
-    correlations, _ = _correlations_and_sizes(subsets)
+    correlations, _ = _correlations_and_sizes(subsets, constant)
     return float(np.mean(correlations))
 
 
-def spearman_wmean(subsets: Subsets) -> float:
+def spearman_wmean(subsets: Subsets, *, constant: float | None = None) -> float:
     r"""Return the mean of the subsets' correlations, weighted by their numbers of pairs ("wmean").
 
     .. math:: \frac{\sum_k n_k \, \rho ( g^{(k)}, s^{(k)} )}{\sum_k n_k}
+
+    ``constant`` is what a subset with a constant side counts, as in `spearman`.
 
     Source: SentEval, ``all.spearman.wmean``.  Differs: nothing.
 
@@ -97,7 +109,7 @@ def spearman_wmean(subsets: Subsets) -> float:
         >>> round(spearman_wmean([([1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4]), ([1, 2], [0.9, 0.8])]), 6)
         0.333333
     """
-    correlations, sizes = _correlations_and_sizes(subsets)
+    correlations, sizes = _correlations_and_sizes(subsets, constant)
     return float(np.average(correlations, weights=sizes))
 
 
@@ -111,12 +123,12 @@ def _columns(subsets: Subsets) -> list[tuple[NDArray[np.float64], NDArray[np.flo
     return columns
 
 
-def _correlations_and_sizes(subsets: Subsets) -> tuple[list[float], list[int]]:
+def _correlations_and_sizes(subsets: Subsets, constant: float | None) -> tuple[list[float], list[int]]:
     columns = _columns(subsets)
     correlations = []
     for k, (gold, scores) in enumerate(columns):
         try:
-            correlations.append(spearman(gold, scores))
+            correlations.append(spearman(gold, scores, constant=constant))
         except ValueError as error:
             raise ValueError(f"subset {k}: {error}") from error
     return correlations, [len(gold) for gold, _ in columns]

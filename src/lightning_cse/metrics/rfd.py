@@ -1,11 +1,14 @@
-"""Relative fitting difficulty of a training set."""
+"""What the curves of a training run come to: relative fitting difficulty, and the mean of the best evaluations."""
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable
 
-__all__ = ["relative_fitting_difficulty"]
+from lightning_cse.metrics._arrays import as_column
+
+__all__ = ["mean_of_best", "relative_fitting_difficulty"]
 
 
 def relative_fitting_difficulty(held_out: Iterable[float], evaluation: Iterable[float]) -> float:
@@ -35,3 +38,27 @@ def relative_fitting_difficulty(held_out: Iterable[float], evaluation: Iterable[
         )
     differences = [h - e for h, e in zip(held_out_values, evaluation_values, strict=True)]
     return math.fsum(differences) / len(differences)
+
+
+def mean_of_best(values: Iterable[float], count: int = 5) -> float:
+    r"""Return the mean of the highest values, the "final score" of a run's evaluations.
+
+    .. math:: \frac{1}{c} \sum_{k=1}^{c} v_{(k)}
+
+    with the values :math:`v_{(1)} \ge v_{(2)} \ge \dots` in falling order and :math:`c` = ``count``, or the number of
+    values if that is smaller.
+
+    Source: NGCSE, final score of a setting (the five best dev correlations of its run).  Differs: nothing; the nine
+    released curves give the published values.
+
+    Raises:
+        ValueError: if there are no values, one of them is not finite, or ``count`` < 1.
+
+    Example:
+        >>> mean_of_best([0.25, 1.0, 0.5, 0.0], count=2)
+        0.75
+    """
+    if count < 1:
+        raise ValueError(f"count must be at least 1, got {count}")
+    best = heapq.nlargest(count, as_column([float(value) for value in values], "values").tolist())
+    return math.fsum(best) / len(best)

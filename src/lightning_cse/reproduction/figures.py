@@ -1,10 +1,11 @@
-"""The figures of one run, drawn from its curves."""
+"""The figures of one run, drawn from its curves; and the look that all figures share."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,15 +15,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["run_figures"]
+__all__ = ["BLUE", "GREY", "ORANGE", "VERMILION", "blank_figure", "house_style", "run_figures", "save_figures"]
 
 Points = Sequence[tuple[int, float]]
 Curves = Mapping[str, Points]
 
 # Okabe and Ito's palette, told apart by the colour-blind; line styles carry the same difference in print.
-_BLUE, _ORANGE, _GREEN, _PURPLE, _SKY, _VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
-_GREY: Final = "#777777"
-_OTHERS: Final = (_ORANGE, _GREEN, _PURPLE, _SKY, _VERMILION, _GREY)
+BLUE, ORANGE, _GREEN, _PURPLE, _SKY, VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
+GREY: Final = "#777777"
+_OTHERS: Final = (ORANGE, _GREEN, _PURPLE, _SKY, VERMILION, GREY)
 _STYLES: Final = ("-", "--", ":", "-.")
 
 _STYLE: Final[dict[Any, Any]] = {
@@ -63,28 +64,44 @@ def run_figures(curves: dict[str, list[tuple[int, float]]], folder: Path, monito
     Raises:
         LightningCSEError: if the disk is full.
     """
-    import matplotlib as mpl  # slow to load, and not needed where no figure is drawn
-
     ordered = {key: sorted(points, key=lambda point: point[0]) for key, points in curves.items() if points}
-    paths = []
-    with mpl.rc_context():
-        mpl.rcdefaults()  # a figure does not depend on whose machine drew it
-        mpl.rcParams.update(_STYLE)
+    with house_style():
         drawings = {
             "loss.png": _loss(ordered),
             "dev_score.png": _dev_score(ordered, monitor),
             "diagnostics.png": _diagnostics(ordered),
         }
-        for name, figure in drawings.items():
-            if figure is not None:
-                sink = io.BytesIO()
-                figure.savefig(sink, format="png", metadata={"Software": None})
-                write_atomic(folder / name, sink.getvalue())
-                paths.append(folder / name)
+        return save_figures(drawings, folder)
+
+
+@contextlib.contextmanager
+def house_style() -> Iterator[None]:
+    """Draw and save in the look of this project, whatever the machine's settings of matplotlib."""
+    import matplotlib as mpl  # slow to load, and not needed where no figure is drawn
+
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        yield
+
+
+def save_figures(drawings: Mapping[str, Figure | None], folder: Path) -> list[Path]:
+    """Write each figure as a PNG under its name, and return the files; None stands for nothing to draw.
+
+    Raises:
+        LightningCSEError: if the disk is full.
+    """
+    paths = []
+    for name, figure in drawings.items():
+        if figure is not None:
+            sink = io.BytesIO()
+            figure.savefig(sink, format="png", metadata={"Software": None})
+            write_atomic(folder / name, sink.getvalue())
+            paths.append(folder / name)
     return paths
 
 
-def _figure(width: float, height: float) -> Figure:
+def blank_figure(width: float, height: float) -> Figure:
     """Return a figure outside of pyplot, which would keep it, and a display's backend, for the whole process."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -122,15 +139,15 @@ def _loss(curves: Curves) -> Figure | None:
     points = curves.get(_LOSS)
     if not points:
         return None
-    figure = _figure(6.4, 3.6)
+    figure = blank_figure(6.4, 3.6)
     axes = figure.subplots()
     steps, values = _xy(points)
     if len(points) < 20:
-        _line(axes, points, color=_BLUE)
+        _line(axes, points, color=BLUE)
     else:
         span = 2 * max(2, len(points) // 80) + 1
-        axes.plot(steps, values, color=_BLUE, alpha=0.28, linewidth=0.8, label="every logged step")
-        axes.plot(steps, _smooth(values, span), color=_BLUE, label=f"moving average of {span} points")
+        axes.plot(steps, values, color=BLUE, alpha=0.28, linewidth=0.8, label="every logged step")
+        axes.plot(steps, _smooth(values, span), color=BLUE, label=f"moving average of {span} points")
         axes.legend(loc="upper right")
     axes.set_ylabel("training loss")
     _by_step(axes)
@@ -164,7 +181,7 @@ def _dev_score(curves: Curves, monitor: str) -> Figure | None:
     scores = [key for key in others if all(abs(v) <= 1 for _, v in found[key] if math.isfinite(v))]
     rest = [key for key in others if key not in scores]
     panels = [panel for panel in ([monitor, *scores] if monitor in found else scores, rest) if panel]
-    figure = _figure(7.6, 3.8 * len(panels))
+    figure = blank_figure(7.6, 3.8 * len(panels))
     for axes, keys in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
         for index, key in enumerate(key for key in keys if key != monitor):
             style = _STYLES[(index // len(_OTHERS) + index) % len(_STYLES)]
@@ -179,12 +196,12 @@ def _dev_score(curves: Curves, monitor: str) -> Figure | None:
 
 
 def _monitored(axes: Axes, points: Points, name: str) -> None:
-    _line(axes, points, color=_BLUE, linewidth=2.4, markersize=4.5, zorder=3, label=f"{name} (monitor)")
+    _line(axes, points, color=BLUE, linewidth=2.4, markersize=4.5, zorder=3, label=f"{name} (monitor)")
     finite = [(step, value) for step, value in points if math.isfinite(value)]
     if not finite:
         return
     step, value = max(finite, key=lambda point: point[1])
-    axes.axvline(step, color=_BLUE, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
+    axes.axvline(step, color=BLUE, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
     look: dict[str, Any] = {
         "marker": "*",
         "markersize": 13,
@@ -192,7 +209,7 @@ def _monitored(axes: Axes, points: Points, name: str) -> None:
         "markeredgewidth": 0.8,
         "linestyle": "none",
     }
-    axes.plot([step], [value], color=_VERMILION, zorder=4, label=f"best: {value:.4f} at step {step}", **look)
+    axes.plot([step], [value], color=VERMILION, zorder=4, label=f"best: {value:.4f} at step {step}", **look)
 
 
 def _short(key: str) -> str:
@@ -206,7 +223,7 @@ def _diagnostics(curves: Curves) -> Figure | None:
     views = _views(curves)
     if not views:
         return None
-    figure = _figure(10.5, 2.9 * len(views) + 0.5)
+    figure = blank_figure(10.5, 2.9 * len(views) + 0.5)
     grid = figure.subplots(len(views), 3, squeeze=False, sharex=True)
     for row, (view, prefix) in enumerate(views.items()):
         for axes, measure in zip(grid[row], _MEASURES, strict=False):
@@ -250,7 +267,7 @@ def _views(curves: Curves) -> dict[str, str]:
 
 
 def _two_sides(axes: Axes, curves: Curves, prefix: str, measure: str) -> None:
-    sides = (("held_out", "held-out side", _BLUE, "-"), ("eval", "evaluation side", _ORANGE, "--"))
+    sides = (("held_out", "held-out side", BLUE, "-"), ("eval", "evaluation side", ORANGE, "--"))
     for side, label, color, style in sides:
         points = curves.get(f"{prefix}{side}/{measure}")
         if points:
@@ -263,9 +280,9 @@ def _fitting_difficulty(axes: Axes, curves: Curves, prefix: str) -> None:
         points = curves.get(f"{prefix}rfd_{measure}")
         if points:
             _line(axes, points, color=color, linestyle=style, label=f"RFD of {measure}")
-    axes.axhline(0, color=_GREY, linewidth=0.8, zorder=1)
+    axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
     if not axes.get_legend_handles_labels()[1]:
-        axes.text(0.5, 0.56, "not measured", transform=axes.transAxes, ha="center", color=_GREY)
+        axes.text(0.5, 0.56, "not measured", transform=axes.transAxes, ha="center", color=GREY)
     axes.set_ylabel("held-out minus evaluation")
 
 

@@ -14,6 +14,24 @@ from rich.text import Text
 
 __all__ = ["print_run", "run_table"]
 
+_STSB: Final = "test/stsb/spearman"  # in two tables: where there are more STS tasks, among them
+_STS: Final = {
+    **{f"test/sts{year}/spearman_all": f"\nSTS{year}" for year in range(12, 17)},
+    _STSB: "\nSTS-B",
+    "test/sickr/spearman": "\nSICK-R",
+    "test/sts_avg/spearman_all": "\nAvg",
+}
+_TRANSFER_SETS: Final = {
+    "mr": "MR",
+    "cr": "CR",
+    "subj": "SUBJ",
+    "mpqa": "MPQA",
+    "sst2": "SST2",
+    "trec": "TREC",
+    "mrpc": "MRPC",
+    "transfer_avg": "Avg",
+}
+_PROTOCOLS: Final = ("lbfgs", "senteval")
 _NLI_SETS: Final = {"snli": "SNLI", "mnli": "MNLI", "mnli_matched": "MNLI-m", "sick": "SICK"}
 
 # Tables of blocks that are shown as a whole, a column by metric key: the order and the names of the papers' tables.
@@ -34,7 +52,11 @@ _TABLES: Final[tuple[tuple[dict[str, str], ...], ...]] = (
     ),
     (
         *({f"test/{key}_direction/accuracy": f"{title}\ndirection"} for key, title in _NLI_SETS.items()),
-        {"test/stsb/spearman": "STS-B\nSpearman"},
+        {_STSB: "STS-B\nSpearman"},
+    ),
+    *(
+        ({f"test/{key}/accuracy_{protocol}": f"{title}\n{protocol}" for key, title in _TRANSFER_SETS.items()},)
+        for protocol in _PROTOCOLS
     ),
 )
 _BASELINES: Final = {"untrained": "untrained encoder", "length": "LENGTH"}
@@ -57,8 +79,9 @@ def run_table(record: Mapping[str, Any]) -> RenderableType:
     present = {key for metrics in rows.values() for key in metrics if key.startswith("test/")}
     parts: list[RenderableType] = []
     shown: set[str] = set()
-    for blocks in _TABLES:
-        columns = {key: title for block in blocks if present & block.keys() for key, title in block.items()}
+    for blocks in (((_STS,) if present & _STS.keys() - {_STSB} else ()), *_TABLES):
+        left = present - shown
+        columns = {key: title for block in blocks if left & block.keys() for key, title in block.items()}
         if columns:
             parts += [_known(rows, columns), ""]
             shown |= columns.keys()

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from lightning_cse.data.corpora import CORPORA
-from lightning_cse.data.readers import default_data_dir, find_file, read_corpus
+from lightning_cse.data.readers import default_data_dir, find_file, is_own, read_corpus, read_own
 from lightning_cse.errors import DataError
 
 COLUMNS = ["", "dataset", "premise", "implied_entailment", "explicit_entailment", "neutral", "contradiction"]
@@ -385,6 +385,100 @@ def test_the_hub_is_not_asked_where_a_file_is_there(tmp_path: Path, monkeypatch:
     assert asked == []
 
 
+# Splits of parts, files side by side
+
+
+def test_a_line_that_one_file_leaves_out_is_left_out_of_all(tmp_path: Path) -> None:
+    for subset, count in (("FNWN", 3), ("headlines", 1), ("OnWN", 2)):
+        put(
+            tmp_path,
+            f"STS/STS13-en-test/STS.input.{subset}.txt",
+            "".join(f"{subset} {i}.\tTwo {i}.\n" for i in range(count)).encode(),
+        )
+    put(tmp_path, "STS/STS13-en-test/STS.gs.FNWN.txt", b"1\n\n2.5\n")
+    put(tmp_path, "STS/STS13-en-test/STS.gs.headlines.txt", b"0\n")
+    onwn = put(tmp_path, "STS/STS13-en-test/STS.gs.OnWN.txt", b" \n5\n")
+    rows = read_corpus("sts13", "test", tmp_path)
+    assert rows.names == ("sentence1", "sentence2", "score", "subset")
+    assert [tuple(row.values()) for row in rows] == [
+        ("FNWN 0.", "Two 0.", 1.0, "FNWN"),
+        ("FNWN 2.", "Two 2.", 2.5, "FNWN"),
+        ("headlines 0.", "Two 0.", 0.0, "headlines"),
+        ("OnWN 1.", "Two 1.", 5.0, "OnWN"),
+    ]
+    assert rows.counts == {"read": 6, "dropped: no gold score": 2}
+    folder = f"{tmp_path}/STS/STS13-en-test"
+    assert [rows.where(i) for i in range(4)] == [
+        f"{folder}/STS.input.{place}" for place in ("FNWN.txt:1", "FNWN.txt:3", "headlines.txt:1", "OnWN.txt:2")
+    ]
+    assert [file.name.rpartition("/")[2] for file in rows.files] == [
+        f"STS.{kind}.{subset}.txt" for subset in ("FNWN", "headlines", "OnWN") for kind in ("input", "gs")
+    ]
+    onwn.write_bytes(b" \n5\n4\n")
+    with pytest.raises(DataError, match=r"differ in length: .*input\.OnWN\.txt: 2 rows, .*gs\.OnWN\.txt: 3 rows"):
+        read_corpus("sts13", "test", tmp_path)
+    onwn.unlink()
+    with pytest.raises(
+        DataError, match=r"corpus 'sts13', split 'test' is not there\n  looked for: .*gs\.OnWN\.txt and"
+    ):
+        read_corpus("sts13", "test", tmp_path)
+
+
+def test_the_rows_of_a_split_are_those_of_its_parts() -> None:
+    assert CORPORA["sts12"].rows("train") == 750 + 750 + 734
+    assert CORPORA["mr"].rows("all") == 2 * 5331
+    assert CORPORA["snli_senteval"].rows("dev") == 9842
+    assert CORPORA["sick"].rows("dev") == 495
+
+
+# A user's own files
+
+
+@pytest.mark.parametrize("name", ["mine.txt", "mine.txt.gz"])
+def test_own_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    data = b"One.\n\nTwo.\n"
+    path = put(tmp_path, f"my/{name}", gzip.compress(data) if name.endswith(".gz") else data)
+    monkeypatch.chdir(tmp_path)
+    for given in (f"my/{name}", str(path)):
+        assert is_own(given)
+        rows = read_own(given)
+        assert rows.column("sentence") == ["One.", "Two."]
+        assert rows.counts == {"read": 3, "dropped: blank line": 1}
+        assert rows.where(1) == f"{path}:3"
+        assert [(file.name, file.path, file.sha256) for file in rows.files] == [
+            (given.removesuffix(".gz"), str(path), hashlib.sha256(data).hexdigest())
+        ]
+
+
+def test_own_llm_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    put(tmp_path, "rows.jsonl", b'{"anchor": "A.", "positive": "B.", "negative": "C."}\n')
+    assert list(read_own("~/rows.jsonl")) == [{"anchor": "A.", "positive": "B.", "negative": "C."}]
+
+
+def test_what_is_no_own_file() -> None:
+    for name in ("snli/train", "mine.csv", "mine.gz", "txt", "mine.txt.zip"):
+        assert not is_own(name), name
+
+
+def test_faults_of_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = f"{tmp_path}/my/no.txt: there is no such file; relative paths start at the working directory, {tmp_path}"
+    with pytest.raises(DataError, match=f"^{re.escape(told)}$"):
+        read_own("my/no.txt")
+    put(tmp_path, "latin.txt", "Caf\u00e9.\n".encode("latin-1"))
+    with pytest.raises(
+        DataError, match=r"latin\.txt:1: not UTF-8 text: byte 0xe9 at position 3; save the file as UTF-8$"
+    ):
+        read_own("latin.txt")
+    put(tmp_path, "rows.jsonl", b"One.\n")
+    with pytest.raises(DataError, match=r"rows\.jsonl:1: not valid JSON: Expecting value at column 1$"):
+        read_own("rows.jsonl")
+    (tmp_path / "folder.txt").mkdir()
+    with pytest.raises(DataError, match=r"folder\.txt: is a folder, a file is needed$"):
+        read_own("folder.txt")
+
+
 # The real corpora
 
 
@@ -396,7 +490,7 @@ def test_real_files_are_the_official_ones(real_data: Path, name: str, split: str
         pytest.skip(f"not in the folder: {', '.join(absent)}")
     rows = read_corpus(name, split, real_data)
     assert [file.name for file in rows.files] == [file.path for file in files]
-    assert {len(rows)} == {file.rows for file in files}
+    assert len(rows) == CORPORA[name].rows(split)
     for found, file in zip(rows.files, files, strict=True):
         assert file.sha256 in (None, found.sha256), file.path
 

@@ -12,18 +12,30 @@ from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse.config.paths import conf_dir
 from lightning_cse.data.corpora import CORPORA
+from lightning_cse.data.hybrid import as_llm_rows
 from lightning_cse.data.readers import read_corpus, sample_dir
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sources import all_pairs, pair_keys, read_sources
 
 # Rows enough to learn from; the others have 20 to 60 a split.
-SIZES = {"inli": {"train": 595, "val": 120, "test": 180}, "stsb": {"train": 120, "dev": 100, "test": 100}}
+SIZES = {
+    "inli": {"train": 595, "val": 120, "test": 180},
+    "stsb": {"train": 120, "dev": 100, "test": 100},
+    "wiki1m": {"train": 410},
+    "sts12": {"train": 60, "test": 100},
+    "sts13": {"test": 60},
+    "sts14": {"test": 120},
+    "sts15": {"test": 100},
+    "sts16": {"test": 100},
+    "ngcse": {"wiki_sts": 210, "wiki_nli": 60, "nli_sts": 50, "nli_nli": 50},
+}
 SPLITS = [(name, split) for name, corpus in CORPORA.items() for split in corpus.splits]
 PATHS = list(dict.fromkeys(file.path for corpus in CORPORA.values() for file in corpus.files))
-TRAINING = {"train", "extra", "original_train", "revised_train"}
+TRAINING = {"train", "extra", "original_train", "revised_train", *CORPORA["ngcse"].splits}
 """Splits to train on; every other is evaluated on."""
 
 MIXTURES = sorted(path.stem for path in (conf_dir() / "corpora").glob("*.yaml"))
+LLM_ROWS = ("llm_wiki_nli", "llm_wiki_sts", "llm_nli_nli", "llm_nli_sts")
 HYPOTHESES = ("implied_entailment", "explicit_entailment", "neutral", "contradiction")
 
 
@@ -103,7 +115,8 @@ def test_a_leak_is_found_in_another_edition_and_turned_round() -> None:
 
 
 def test_every_split_to_train_on_is_known_as_one() -> None:
-    assert {split for _, split in SPLITS if "train" in split} | {"extra"} == TRAINING
+    named = {split for name, split in SPLITS if "train" in split or name == "ngcse"}
+    assert named | {"extra"} == TRAINING
 
 
 @pytest.mark.parametrize("mixture", MIXTURES)
@@ -112,12 +125,16 @@ def test_a_mixture_names_splits_that_are_there(mixture: str, compose: Callable[.
     corpora = OmegaConf.to_container(cfg, resolve=True)["corpora"]  # type: ignore[call-overload, index]
     assert isinstance(corpora, dict)
     named = {key: [value] if isinstance(value, str) else value for key, value in corpora.items()}
-    assert set(named) == {"nli_train", "snli_dev", "snli_test", "mnli_test", "sick_test", "evaluated", "wiki"}
+    tested = {"snli_dev", "snli_test", "mnli_test", "sick_test", "evaluated"}
+    assert set(named) == {"nli_train", "wiki", "ngcse_wiki", *LLM_ROWS, *tested}
     for key, sources in named.items():
         assert sources
         assert len(set(sources)) == len(sources), key
         for rows in read_sources(sources, sample_dir(), key=f"corpora.{key}"):
-            assert ("sentence" in rows.names) == (key == "wiki")
+            if key in LLM_ROWS:
+                assert len(as_llm_rows(rows, key.rpartition("_")[2])) >= 20
+            else:
+                assert ("sentence" in rows.names) == (key in {"wiki", "ngcse_wiki"})
     tasks = {source for key in ("snli_dev", "snli_test", "mnli_test", "sick_test") for source in named[key]}
     assert tasks | {"stsb/dev", "stsb/test"} == set(named["evaluated"]), (
         "what the tasks read is what must not be trained on"

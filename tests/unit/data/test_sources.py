@@ -41,10 +41,29 @@ def test_sts_pairs_and_plain_sentences() -> None:
     assert pair_keys(Rows({"sentence": ["P"]})) == [()]
 
 
-@pytest.mark.parametrize("name", ["inli", "inli/", "/train", "a/b/c"])
+def test_pairs_of_llm_rows() -> None:
+    rows = Rows({"anchor": ["P"], "positive": ["Q"], "intermediate": ["R"], "negative": ["S"]})
+    assert pair_keys(rows) == [tuple(key for (key,) in pair_keys(pairs(("P", "Q"), ("P", "R"), ("P", "S"))) if key)]
+    without = Rows({"anchor": ["P"], "positive": ["Q"], "negative": ["S"]})
+    assert set(pair_keys(rows)[0]) - set(pair_keys(without)[0]) == set(pair_keys(pairs(("R", "p!")))[0])
+
+
+@pytest.mark.parametrize("name", ["inli", "inli/", "/train", "a/b/c", "my/rows.csv", "rows.gz"])
 def test_a_name_of_another_form_is_told_with_its_key(name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"data\.train: '{name}' is not of the form corpus/split"):
+    with pytest.raises(ConfigError, match=rf"data\.train: '{name}' is not of the form corpus/split") as caught:
         read_sources([name], sample_dir(), key="data.train")
+    assert str(caught.value).endswith("; a file of your own ends in .txt or .jsonl, or one of them and .gz")
+
+
+def test_own_files_beside_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.txt").write_text("One.\nTwo.\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    names = ["mine.txt", "inli/val", f"{tmp_path}/mine.txt"]
+    own, inli, again = read_sources(names, sample_dir(), key="data.train")
+    assert own.column("sentence") == again.column("sentence") == ["One.", "Two."]
+    assert len(inli) == 120
+    with pytest.raises(DataError, match=r"my/no\.jsonl: there is no such file; relative paths start at"):
+        read_sources(["my/no.jsonl"], sample_dir(), key="data.train")
 
 
 def test_unknown_corpora_and_splits_are_told(tmp_path: Path) -> None:

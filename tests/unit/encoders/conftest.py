@@ -52,19 +52,29 @@ def minilm(minilm_folder: Path) -> SentenceEncoder:
 
 
 @pytest.fixture(scope="session")
-def roberta_tokenizer() -> RobertaTokenizer:
+def byte_level() -> Callable[[list[str]], RobertaTokenizer]:
+    """Train a byte-level tokenizer like RoBERTa's on some sentences."""
+
+    def trained(sentences: list[str]) -> RobertaTokenizer:
+        raw = RawTokenizer(models.BPE())
+        raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        trainer = trainers.BpeTrainer(
+            vocab_size=340,
+            special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        raw.train_from_iterator(sentences, trainer)
+        merges = [tuple(pair) for pair in _merges(raw)]
+        return RobertaTokenizer(vocab=raw.get_vocab(), merges=merges)
+
+    return trained
+
+
+@pytest.fixture(scope="session")
+def roberta_tokenizer(byte_level: Callable[[list[str]], RobertaTokenizer]) -> RobertaTokenizer:
     """A byte-level tokenizer like RoBERTa's, trained on the few sentences of this file."""
-    raw = RawTokenizer(models.BPE())
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=340,
-        special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    raw.train_from_iterator([*SENTENCES, "sentence explicit implicit"], trainer)
-    merges = [tuple(pair) for pair in _merges(raw)]
-    return RobertaTokenizer(vocab=raw.get_vocab(), merges=merges)
+    return byte_level([*SENTENCES, "sentence explicit implicit"])
 
 
 def _merges(raw: RawTokenizer) -> list[list[str]]:
@@ -115,6 +125,15 @@ def tokenizers(minilm_folder: Path, roberta_tokenizer: RobertaTokenizer) -> dict
         "tiny": tiny_encoder().tokenizer.tokenizer,
         "roberta": roberta_tokenizer,
     }
+
+
+@pytest.fixture(scope="session")
+def roberta_base_tokenizer() -> PreTrainedTokenizerBase:
+    """RoBERTa's own tokenizer; the test is skipped where it is not in the hub's cache."""
+    try:
+        return AutoTokenizer.from_pretrained("FacebookAI/roberta-base", local_files_only=True)
+    except (OSError, ValueError):
+        pytest.skip("needs the tokenizer of FacebookAI/roberta-base in the cache of the hub")
 
 
 @pytest.fixture

@@ -52,7 +52,8 @@ NAMES = ("dualcse_cross", "dualcse_bi", "simcse", "simcse_unsup", "gausscse", "g
 def test_a_step_gives_a_finite_loss_gradients_and_the_named_outputs(name: str) -> None:
     method = make(name).train()
     outputs = method.training_step(batch(method), 0)
-    assert set(outputs) == {"loss", "index", "embeddings"}
+    assert set(outputs) == {"loss", "index", "sentences", "parts", "embeddings"}
+    assert outputs["sentences"] == sum(len(next(iter(e.values()))) for e in outputs["embeddings"].values())
     positive = {"positive"} if name == "simcse_unsup" else set()  # the anchor once more
     assert set(outputs["embeddings"]) == set(method.roles) | positive
     outputs["loss"].backward()

@@ -1,4 +1,4 @@
-"""Relative fitting difficulty: hand-made cases, and the nine curves the authors of NGCSE released."""
+"""Relative fitting difficulty and final score: hand-made cases, and the curves the authors of NGCSE released."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning_cse.metrics import relative_fitting_difficulty
+from lightning_cse.metrics import mean_of_best, relative_fitting_difficulty
 
 PUBLISHED = {  # setting: RFD of alignment, RFD of uniformity
     "wiki/dropout": (-0.148791, -0.265078),
@@ -23,6 +23,17 @@ PUBLISHED = {  # setting: RFD of alignment, RFD of uniformity
     "nli/nli": (+0.115632, -0.080597),
     "nli/sts": (+0.003588, -0.017041),
     "nli/sup": (+0.074491, +0.209383),
+}
+FINAL_SCORES = {  # setting: mean of the five best correlations on STS-B dev
+    "wiki/dropout": 0.810973,
+    "wiki/token_shuffle": 0.796812,
+    "wiki/sts": 0.813576,
+    "wiki/sts_ht": 0.833379,
+    "nli/dropout": 0.781204,
+    "nli/token_cutoff": 0.795964,
+    "nli/nli": 0.829650,
+    "nli/sts": 0.840972,
+    "nli/sup": 0.855047,
 }
 values = st.floats(-100, 100)
 
@@ -56,9 +67,17 @@ def test_released_curves_give_the_published_values(curves, setting):
     assert got == pytest.approx(PUBLISHED[setting], abs=1e-6)
 
 
+@pytest.mark.parametrize("setting", FINAL_SCORES)
+def test_released_evaluations_give_the_published_final_score(curves, setting):
+    with (curves / setting / "metrics").open(newline="") as file:
+        scores = [float(row["stsb"]) for row in csv.DictReader(file)]
+    assert len(scores) == (28 if setting.startswith("wiki/") else 23)
+    assert mean_of_best(scores) == pytest.approx(FINAL_SCORES[setting], abs=5e-7)
+
+
 def test_every_released_setting_is_checked(curves):
     found = {file.parent.relative_to(curves).as_posix() for file in curves.rglob("train_alignment_and_uniformity")}
-    assert found == PUBLISHED.keys()
+    assert found == PUBLISHED.keys() == FINAL_SCORES.keys()
     assert len(found) == 9
 
 
@@ -86,3 +105,38 @@ def test_tensors_and_generators_are_sequences_too():
 def test_empty_and_unequal_sequences_are_refused(held_out, evaluation, got):
     with pytest.raises(ValueError, match=f"got {got} values"):
         relative_fitting_difficulty(held_out, evaluation)
+
+
+@given(st.lists(values, min_size=1, max_size=12), st.integers(1, 8))
+def test_the_mean_of_the_best_against_loop(scores, count):
+    left, chosen = list(scores), []
+    while left and len(chosen) < count:
+        chosen.append(max(left))
+        left.remove(chosen[-1])
+    assert mean_of_best(scores, count) == pytest.approx(sum(chosen) / len(chosen), abs=1e-9)
+    assert mean_of_best(scores[::-1], count) == mean_of_best(scores, count)
+    assert mean_of_best(scores, 1) == max(scores)
+
+
+def test_the_mean_of_the_best_by_hand():
+    assert mean_of_best([1, 2, 3, 4, 5, 6, 7]) == 5
+    assert mean_of_best([2.0, 4.0]) == 3  # fewer than five
+    assert mean_of_best([-3.0, -1.0, -2.0], count=2) == -1.5
+    assert mean_of_best([1.0, 1.0, 1.0, 0.0], count=3) == 1  # equal values count each
+    got = mean_of_best(torch.tensor([1.0, 2.0, 3.0]), count=2)
+    assert type(got) is float
+    assert got == mean_of_best(iter([1.0, 2.0, 3.0]), count=2) == 2.5
+
+
+@pytest.mark.parametrize(
+    ("scores", "count", "message"),
+    [
+        ([], 5, "values must be a non-empty"),
+        ([0.5, float("nan")], 5, "values must be finite, got nan at row 1"),
+        ([float("inf"), 0.5], 1, "values must be finite, got inf at row 0"),
+        ([0.5], 0, "count must be at least 1, got 0"),
+    ],
+)
+def test_no_best_of_nothing(scores, count, message):
+    with pytest.raises(ValueError, match=message):
+        mean_of_best(scores, count)

@@ -72,12 +72,33 @@ def test_facts_below() -> None:
 
 
 def test_other_tasks() -> None:
-    record = {"name": "simcse", "metrics": {"test/sts12/spearman_all": 0.71234, "val/stsb/spearman": 0.8}}
+    record = {"name": "simcse", "metrics": {"test/sts12/spearman_mean": 0.71234, "val/stsb/spearman": 0.8}}
     shown = text(record)
-    assert cells(shown, "test/sts12/spearman_all") == ["0.7123"]
+    assert cells(shown, "test/sts12/spearman_mean") == ["0.7123"]
     assert "RTE" not in shown
     assert "EIS" not in shown
     assert "val/" not in shown
+
+
+def test_sts_and_transfer_have_tables_of_their_own() -> None:
+    sts = {f"test/sts{year}/spearman_all": year / 100 for year in range(12, 17)}
+    sts |= {"test/stsb/spearman": 0.8203, "test/sickr/spearman": 0.17, "test/sts_avg/spearman_all": 0.2345}
+    transfer = {
+        f"test/{task}/accuracy_senteval": place / 10
+        for place, task in enumerate(("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc", "transfer_avg"), start=1)
+    }
+    shown = text({"name": "simcse", "metrics": sts | transfer | {"test/snli_direction/accuracy": 0.5}})
+    heads = [line.split() for line in shown.splitlines() if line.startswith("test, %")]
+    assert heads[0][2:] == ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg"]
+    assert heads[2][2:] == ["senteval"] * 8
+    assert [line.split()[1:] for line in shown.splitlines() if line.startswith("simcse")] == [
+        ["12.00", "13.00", "14.00", "15.00", "16.00", "82.03", "17.00", "23.45"],
+        ["50.00"],  # STS-B stands once, with its like
+        ["10.00", "20.00", "30.00", "40.00", "50.00", "60.00", "70.00", "80.00"],
+    ]
+    alone = text({"name": "gausscse", "metrics": {"test/stsb/spearman": 0.8, "test/snli_direction/accuracy": 0.5}})
+    assert "STS12" not in alone
+    assert cells(alone, "gausscse") == ["50.00", "80.00"]
 
 
 def test_a_task_alone_shows_its_own_columns_only() -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from lightning_cse.data.corpora.inli import INLI
 from lightning_cse.data.corpora.mnli import MNLI, MNLI_GLUE, MNLI_LLMSKNOW, MNLI_NYU
+from lightning_cse.data.corpora.ngcse import NGCSE
 from lightning_cse.data.corpora.sentences import WIKI1M, WIKI1M_PART, WIKI_SPLIT, WIKITEXT2
 from lightning_cse.data.corpora.sick import SICK, SICK_SEMEVAL
 from lightning_cse.data.corpora.simcse_nli import SIMCSE_NLI, SIMCSE_NLI_HEAD
 from lightning_cse.data.corpora.snli import SNLI, SNLI_COUNTERFACTUAL, SNLI_PARTIAL, SNLI_SAMPLE, SNLI_SENTEVAL
 from lightning_cse.data.corpora.spec import Corpus, CorpusFile, Hub
+from lightning_cse.data.corpora.sts import STS12, STS13, STS14, STS15, STS16
 from lightning_cse.data.corpora.stsb import STSB
+from lightning_cse.data.corpora.transfer import CR, MPQA, MR, MRPC, SST2, SUBJ, TREC
 from lightning_cse.errors import DataError, did_you_mean
 
 __all__ = ["CORPORA", "Corpus", "CorpusFile", "Hub", "get_corpus"]
@@ -29,13 +32,26 @@ CORPORA: dict[str, Corpus] = {
         MNLI_LLMSKNOW,
         SICK,
         SICK_SEMEVAL,
+        STS12,
+        STS13,
+        STS14,
+        STS15,
+        STS16,
         STSB,
+        MR,
+        CR,
+        SUBJ,
+        MPQA,
+        SST2,
+        TREC,
+        MRPC,
         SIMCSE_NLI,
         SIMCSE_NLI_HEAD,
         WIKI1M,
         WIKI1M_PART,
         WIKI_SPLIT,
         WIKITEXT2,
+        NGCSE,
     )
 }
 

@@ -24,17 +24,22 @@ Parse = Callable[[str, str], Table]
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """An official file of one split. Files of one split hold its columns side by side, one row a line in each.
+    """An official file of one split. Files of one split, or of one part, stand side by side, one row a line in each.
+
+    What each of them holds are columns of the same rows. A line that one of them leaves out is left out of all, as a
+    pair without a gold score is; no two of them leave lines out.
 
     Attributes:
         split: Name of the split.
         path: Its place below the data directory, such as ``INLI/train.csv``; a ``.gz`` beside it is read as well.
-        rows: Number of rows of the split.
+        rows: Number of rows of the split, or of the part; lines that are left out do not count.
         sha256: Digest of the official file's uncompressed bytes; ``None`` where it is not known, then rows are counted.
         remote: Its name below a source that is downloaded from: below each of :attr:`Corpus.sources`, or a mirror.
         member: Its name inside ``remote``, where that is a zip archive.
         parse: In place of the corpus's own, for a file that holds some of a split's columns.
         only: A column and its value in the rows of this split, where one file holds several splits.
+        part: Which part of the split the file belongs to, where the split has several: their rows follow one another,
+            and the column :attr:`Corpus.part_column` tells them apart.
     """
 
     split: str
@@ -45,6 +50,7 @@ class CorpusFile:
     member: str | None = None
     parse: Parse | None = None
     only: tuple[str, str] | None = None
+    part: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,8 @@ class Corpus:
             same bytes, or the digest tells. Empty if the corpus has no stable one.
         hub: The data set on the Hugging Face hub, if one is known.
         aliases: Other names of splits.
+        part_column: The column that names the part of a row, where splits have parts.
+        encoding: How files are read that are not UTF-8; ``None`` makes such a file an error.
     """
 
     name: str
@@ -91,11 +99,17 @@ class Corpus:
     sources: tuple[str, ...] = ()
     hub: Hub | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
+    part_column: str = "subset"
+    encoding: str | None = None
 
     @property
     def splits(self) -> tuple[str, ...]:
         """The names of the splits, in order."""
         return tuple(dict.fromkeys(file.split for file in self.files))
+
+    def rows(self, split: str) -> int:
+        """Return the number of rows of a split, those of all its parts together."""
+        return sum({file.part: file.rows for file in self.split_files(split)}.values())
 
     def split_files(self, split: str) -> tuple[CorpusFile, ...]:
         """Return the files of a split, or raise DataError with the splits there are."""

@@ -13,7 +13,7 @@ from lightning_cse.data.readers import read_corpus, sample_dir
 from lightning_cse.errors import DataError
 
 SIZES = {
-    "wiki1m": {"train": 60},
+    "wiki1m": {"train": 410},
     "wiki1m_part": {"train": 30},
     "wiki_split": {"train": 20, "dev": 20, "test": 20},
     "wikitext2": {"valid": 22, "test": 20},
@@ -161,7 +161,7 @@ def test_sample(name: str) -> None:
 def test_no_sentence_of_the_sample_comes_twice() -> None:
     tables = [read_corpus(name, split, sample_dir()) for name, splits in SIZES.items() for split in splits]
     sentences = [sentence for rows in tables for column in rows.names for sentence in rows.column(column)]
-    assert len(sentences) == 60 + 30 + 3 * 60 + 22 + 20
+    assert len(sentences) == 410 + 30 + 3 * 60 + 22 + 20
     assert len(set(sentences)) == len(sentences)
 
 

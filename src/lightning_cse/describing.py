@@ -1,0 +1,424 @@
+"""From a config to the description of its training set: words, shares of roles, match error rates, cosines."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+import torch
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from lightning_cse import records
+from lightning_cse.baselines import PlainEncoder
+from lightning_cse.config.paths import conf_dir
+from lightning_cse.config.tree import ConfigTree
+from lightning_cse.config.validate import validate
+from lightning_cse.data import ContrastiveData, Rows, read_corpus
+from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.errors import ConfigError, EncoderError, did_you_mean
+from lightning_cse.evaluation import Embedded
+from lightning_cse.metrics import match_error_rates
+from lightning_cse.reproduction.histograms import Pairs, PairSet, draw_histograms
+from lightning_cse.training import GIVEN, _built, _plain
+
+__all__ = ["describe", "run"]
+
+log = logging.getLogger(__name__)
+
+Kind = Literal["positive", "negative"]
+
+ROLES: Final[dict[Kind, tuple[str, ...]]] = {
+    "positive": ("positive", "intermediate", "entailment", "explicit_entailment", "implied_entailment"),
+    "negative": ("negative", "contradiction"),
+}
+"""The roles that methods pull to the first one, and those they push away from it."""
+
+SPLITS: Final = ("train", "dev", "test")
+"""What ``beside.split`` can be."""
+
+_BATCHING: Final = ("batch_size", "drop_last", "llm_rows_together")  # what no row, and so no number here, depends on
+_NARROWEST: Final = 110
+
+
+def run(cfg: DictConfig) -> None:
+    """Describe what the command line asks for, and print the tables."""
+    hydra = HydraConfig.get()
+    folder = describe(cfg, str(hydra.runtime.choices["data"]), list(hydra.overrides.task))
+    _print(json.loads((folder / "summary.json").read_text(encoding="utf-8")), folder)
+
+
+def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
+    """Describe a training set and STS-B beside it, and return the folder of ``summary.json`` and the figure.
+
+    Sentences and pairs are those that training would see, held-out rows left out, drawn by ``seed``. Where an
+    augmentation makes the positive from word pieces, the anchor goes through the tokenizer as well, so that case and
+    white space do not count as errors. Cosines are those of the encoder as it was loaded, without dropout; but a
+    sentence beside itself is a dropout pair, and its two passes have dropout.
+
+    Source: NGCSE, figure 7 and its text.  Differs: the paper's numbers of pairs and its split of STS-B are not known.
+
+    Args:
+        cfg: the config of ``describe``.
+        name: what the data set is called.
+        overrides: the command line, for the summary.
+
+    Raises:
+        LightningCSEError: for whatever is the user's to mend.
+    """
+    _check(cfg)
+    encoder: SentenceEncoder = _built(cfg.encoder)
+    data: ContrastiveData = _built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
+    described = [_training_set(cfg, name, data), _stsb(cfg)]
+    measured = _measure(cfg, encoder, described)
+    options = _plain(cfg)
+    decisive: dict[str, Any] = {
+        "data": {file: digest for each in described for file, digest in each.digests.items()},
+        "encoder": {"name": encoder.name, **encoder.digests},
+        "resolved": {},
+    }
+    chosen = {key: options[key] for key in ("encoder", "rows", "positive", "negative", "beside")}
+    chosen["data"] = {key: value for key, value in options["data"].items() if key not in _BATCHING}
+    identity = records.identity({**chosen, "draw": cfg.seed}, **decisive)
+    folder = Path(cfg.paths.runs_dir).expanduser() / "describe" / f"{name.replace('/', '_')}-{identity}"
+    sets = []
+    for each, pairs in zip(described, measured, strict=True):
+        found = [_summary(one, values) for one, values in zip(each.pairs, pairs, strict=True)]
+        sets.append({"name": each.name, "rows": each.count, **_sentences(cfg, encoder, each), "pairs": found})
+    summary = {
+        "name": name,
+        "identity": identity,
+        "seed": cfg.seed,
+        "looked_at": cfg.rows,
+        "encoder": {**decisive["encoder"], "pooling": encoder.pooling, "max_length": encoder.max_length},
+        "sets": sets,
+        "counts": data.counts,
+        "data": decisive["data"],
+        "device": _device().type,
+        "figure": "histograms.png",
+        "environment": records.environment(),
+        "overrides": list(overrides),
+    }
+    draw_histograms(
+        [_drawn(each, pairs) for each, pairs in zip(described, measured, strict=True)], folder / "histograms.png"
+    )
+    records.write_atomic(folder / "config.yaml", OmegaConf.to_yaml(cfg, resolve=True))
+    text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
+    records.write_atomic(folder / "summary.json", text + "\n")
+    return folder
+
+
+def _check(cfg: DictConfig) -> None:
+    """Refuse a config that describes nothing, with all its faults at once, before anything is loaded."""
+    faults = list(_wrong(cfg))
+    try:
+        validate(cfg, given=GIVEN)
+    except ConfigError as error:
+        faults += [fault for fault in error.faults if not fault.startswith("data: not set")]
+    if faults:
+        raise ConfigError(dict.fromkeys(faults))
+
+
+def _wrong(cfg: DictConfig) -> Iterator[str]:
+    if OmegaConf.is_missing(cfg, "data") or "_target_" not in cfg.data:
+        tree = ConfigTree([conf_dir()], "describe")
+        names = tree.options("data")
+        width = max(map(len, names))
+        told = "".join(f"\n    {name:<{width}}  {tree.description('data', name)}".rstrip() for name in names)
+        yield f"data: not set, since no data set was chosen - add data=<one of these>:{told}"
+    for key, least in (("rows", 2), ("seed", 0)):
+        if not isinstance(cfg[key], int) or isinstance(cfg[key], bool) or cfg[key] < least:
+            yield f"{key}: {cfg[key]!r} is no whole number of at least {least}"
+    if cfg.beside.split not in SPLITS:
+        near = did_you_mean(str(cfg.beside.split), SPLITS)
+        yield f"beside.split: {cfg.beside.split!r} is not one of {', '.join(SPLITS)}{near}"
+    for key in ("positive_score", "negative_score"):
+        if not isinstance(cfg.beside[key], int | float):
+            yield f"beside.{key}: {cfg.beside[key]!r} is no number"
+
+
+# ------------------------------------------------------------------------------------------------- what is looked at
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The pairs of one kind that are looked at; ``there`` counts all that there are."""
+
+    kind: Kind
+    label: str
+    first: list[str]
+    second: list[str]
+    there: int
+
+    @property
+    def dropout(self) -> bool:
+        """Whether each sentence stands beside itself."""
+        return self.first == self.second
+
+
+@dataclass(frozen=True)
+class Described:
+    """A data set: how many sentences each role has, those that are looked at, and the pairs.
+
+    ``limit`` is a number of word pieces that sentences are cut to, beside the encoder's own, and ``limited_by`` its key.
+    """
+
+    name: str
+    count: int
+    there: dict[str, int]
+    sentences: dict[str, list[str]]
+    pairs: list[Drawn]
+    digests: dict[str, str]
+    limit: int | None = None
+
+
+def _training_set(cfg: DictConfig, name: str, data: ContrastiveData) -> Described:
+    rows, roles = data.train, data.roles
+    anchor = roles[0]
+    asked: dict[Kind, str | None] = {"positive": cfg.positive, "negative": cfg.negative}
+    faults = []
+    for kind, role in asked.items():
+        if role is not None and (role not in rows.names or (kind == "negative" and role == anchor)):
+            known = [other for other in roles if kind == "positive" or other != anchor]
+            near = did_you_mean(str(role), known)
+            faults.append(f"{kind}: {role!r} is no {kind} that data={name} has{near} (roles: {', '.join(roles)})")
+    if faults:
+        raise ConfigError(faults)
+    columns: dict[str, list[str | None]] = {
+        role: rows.column(role) for role in dict.fromkeys([*roles, *filter(None, asked.values())])
+    }
+    order = _order(len(rows), cfg.seed)
+    if OmegaConf.select(cfg, "data.augmentation") is not None:
+        columns[anchor] = _through_tokenizer(data, columns[anchor], order[: cfg.rows])
+    kinds: list[tuple[Kind, str]] = []
+    for kind, role in asked.items():
+        found = [role] if role is not None else [other for other in roles if other in ROLES[kind]]
+        kinds += [(kind, each) for each in found]
+    if not any(kind == "positive" for kind, _ in kinds):
+        kinds.insert(0, ("positive", anchor))
+    pairs = []
+    for kind, role in kinds:
+        label = f"{anchor} - {role}" if role != anchor else f"{anchor} - {anchor}, dropout"
+        both = [row for row in order if columns[anchor][row] is not None and columns[role][row] is not None]
+        pairs.append(_draw(kind, label, columns[anchor], columns[role], both, cfg.rows))
+    return Described(
+        name,
+        len(rows),
+        {role: sum(sentence is not None for sentence in columns[role]) for role in roles},
+        {role: _first(columns[role], order, cfg.rows) for role in roles},
+        pairs,
+        data.digests,
+        data.max_tokens,
+    )
+
+
+def _through_tokenizer(data: ContrastiveData, column: Sequence[str | None], rows: Sequence[int]) -> list[str | None]:
+    """Return the column with the sentences of these rows as the tokenizer gives them back."""
+    through = list(column)
+    chosen = [row for row in rows if column[row] is not None]
+    for row, text in zip(chosen, data.tokenize.decode(data.tokenize([str(column[r]) for r in chosen])), strict=True):
+        through[row] = text
+    return through
+
+
+def _stsb(cfg: DictConfig) -> Described:
+    split = cfg.beside.split
+    rows = read_corpus("stsb", split, Path(cfg.paths.data_dir))
+    high, low = cfg.beside.positive_score, cfg.beside.negative_score
+    first, second, scores = (rows.column(name) for name in ("sentence1", "sentence2", "score"))
+    order = _order(len(rows), cfg.seed)
+    pairs = [
+        _draw("positive", f"score > {high}", first, second, [row for row in order if scores[row] > high], cfg.rows),
+        _draw("negative", f"score < {low}", first, second, [row for row in order if scores[row] < low], cfg.rows),
+    ]
+    names = ("sentence1", "sentence2")
+    return Described(
+        f"STS-B {split}",
+        len(rows),
+        dict.fromkeys(names, len(rows)),
+        {role: _first(column, order, cfg.rows) for role, column in zip(names, (first, second), strict=True)},
+        pairs,
+        _digests(rows),
+    )
+
+
+def _order(rows: int, seed: int) -> list[int]:
+    order: list[int] = torch.randperm(rows, generator=torch.Generator().manual_seed(seed)).tolist()
+    return order
+
+
+def _first(column: Sequence[str | None], order: Sequence[int], most: int) -> list[str]:
+    return [sentence for row in order if (sentence := column[row]) is not None][:most]
+
+
+def _draw(kind: Kind, label: str, first: Sequence[Any], second: Sequence[Any], rows: Sequence[int], most: int) -> Drawn:
+    chosen = rows[:most]
+    return Drawn(kind, label, [first[row] for row in chosen], [second[row] for row in chosen], len(rows))
+
+
+def _digests(rows: Rows) -> dict[str, str]:
+    return {file.name: file.sha256 for file in rows.files}
+
+
+# ------------------------------------------------------------------------------------------------- what is measured
+
+
+def _device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _measure(cfg: DictConfig, encoder: SentenceEncoder, described: Sequence[Described]) -> list[list[Pairs]]:
+    """Return match error rates and cosines of all pairs, each distinct sentence embedded once."""
+    plain = PlainEncoder(encoder.to(_device()))
+    all_pairs = [pairs for each in described for pairs in each.pairs]
+    sentences = [s for pairs in all_pairs if not pairs.dropout for s in (*pairs.first, *pairs.second)]
+    log.info("%s reads %d sentences without dropout", encoder.name, len(set(sentences)))
+    embedded = Embedded(plain, sentences) if sentences else None
+    measured: list[list[Pairs]] = []
+    for each in described:
+        found = []
+        for pairs in each.pairs:
+            if pairs.dropout or embedded is None:
+                cosine = _dropout_cosine(plain, pairs.first, cfg.seed)
+            else:
+                a, b = embedded[pairs.first], embedded[pairs.second]
+                cosine = plain.similarity(a, b)  # type: ignore[arg-type]  # a plain encoder's embeddings are points
+            if not bool(torch.isfinite(cosine).all()):
+                raise EncoderError(f"some embeddings of {encoder.name} are not finite numbers: its weights are broken")
+            found.append(Pairs(pairs.label, match_error_rates(pairs.first, pairs.second), cosine.tolist()))
+        measured.append(found)
+    return measured
+
+
+def _dropout_cosine(plain: PlainEncoder, sentences: Sequence[str], seed: int) -> torch.Tensor:
+    """Return the cosine of two passes with dropout over each sentence, and leave the random state as it was."""
+    if not sentences:
+        return torch.empty(0)
+    if not plain.encoder.has_dropout:
+        log.warning("the encoder %s has no dropout, so the cosine of its dropout pairs is 1", plain.encoder.name)
+    plain.encoder.train()
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            first, second = plain.embed(sentences), plain.embed(sentences)
+    finally:
+        plain.encoder.eval()
+    return plain.similarity(first, second)  # type: ignore[arg-type]  # a plain encoder's embeddings are points
+
+
+def _drawn(each: Described, measured: Sequence[Pairs]) -> PairSet:
+    by_kind: dict[Kind, list[Pairs]] = {"positive": [], "negative": []}
+    for pairs, values in zip(each.pairs, measured, strict=True):
+        by_kind[pairs.kind].append(values)
+    return PairSet(each.name, by_kind["positive"], by_kind["negative"])
+
+
+def _summary(drawn: Drawn, pairs: Pairs) -> dict[str, Any]:
+    return {
+        "kind": drawn.kind,
+        "label": drawn.label,
+        "dropout": drawn.dropout,
+        "pairs": drawn.there,
+        "looked_at": len(drawn.first),
+        "mer": _spread(pairs.mer),
+        "cosine": _spread(pairs.cosine),
+    }
+
+
+def _spread(values: Sequence[float]) -> dict[str, float] | None:
+    """Return mean, median and quartiles; None where there is no value."""
+    if not values:
+        return None
+    low, middle, high = np.quantile(np.asarray(values, dtype=np.float64), (0.25, 0.5, 0.75)).tolist()
+    mean = float(np.mean(values, dtype=np.float64))
+    return {"mean": mean, "lower_quartile": low, "median": middle, "upper_quartile": high}
+
+
+def _sentences(cfg: DictConfig, encoder: SentenceEncoder, each: Described) -> dict[str, Any]:
+    """Return what is to be said of the sentences of each role: how many, how long, and how many are cut."""
+    room = encoder.max_length - max(len(template) for template in encoder.templates)
+    limit = room if each.limit is None else min(room, each.limit)
+    by = "encoder.max_length" if limit == room else "data.max_tokens"
+    roles = {}
+    for role, sentences in each.sentences.items():
+        words = [len(sentence.split()) for sentence in sentences]
+        cut = sum(len(ids) > limit for ids in encoder.tokenizer(sentences))
+        roles[role] = {
+            "sentences": each.there[role],
+            "share_of_rows": each.there[role] / each.count,
+            "looked_at": len(sentences),
+            "words_mean": float(np.mean(words)) if words else None,
+            "words_95th_percentile": float(np.percentile(words, 95)) if words else None,
+            "share_cut": cut / len(sentences) if sentences else None,
+        }
+    return {"word_pieces": limit, "limited_by": by, "roles": roles}
+
+
+# ------------------------------------------------------------------------------------------------------ what is shown
+
+
+def _print(summary: Mapping[str, Any], folder: Path) -> None:
+    console = Console(highlight=False)
+    if console.width < _NARROWEST:
+        console = Console(highlight=False, width=_NARROWEST)
+    console.print(_sentence_table(summary))
+    console.print()
+    console.print(_pair_table(summary))
+    console.print()
+    seen = dict.fromkeys(f"{each['word_pieces']} word pieces ({each['limited_by']})" for each in summary["sets"])
+    encoder = summary["encoder"]
+    notes = [
+        f"at most {summary['looked_at']} sentences a role and pairs a kind were looked at, drawn by seed {summary['seed']}",
+        f"MER: match error rate of words; cosine: {encoder['name']}, pooling {encoder['pooling']}; cut: longer than "
+        + " and ".join(seen),
+        f"figure: {folder / summary['figure']}",
+        f"summary: {folder / 'summary.json'}",
+    ]
+    for note in notes:
+        console.print(Text(note), soft_wrap=True)
+
+
+def _table(*columns: str, left: int) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number < left else "right", no_wrap=True)
+    return table
+
+
+def _sentence_table(summary: Mapping[str, Any]) -> Table:
+    table = _table("data set", "role", "sentences", "of rows", "words, mean", "95th percentile", "cut", left=2)
+    for each in summary["sets"]:
+        for number, (role, found) in enumerate(each["roles"].items()):
+            name = Text(each["name"] if number == 0 else "")
+            cells = [f"{found['sentences']:,}", f"{100 * found['share_of_rows']:.1f} %"]
+            if found["looked_at"]:
+                cells += [f"{found['words_mean']:.1f}", f"{found['words_95th_percentile']:.0f}"]
+                cells.append(f"{100 * found['share_cut']:.1f} %")
+            table.add_row(name, role, *cells)
+    return table
+
+
+def _pair_table(summary: Mapping[str, Any]) -> Table:
+    table = _table("data set", "pairs", "", "number", "MER", "quartiles", "cosine", "quartiles", left=3)
+    for each in summary["sets"]:
+        for number, found in enumerate(each["pairs"]):
+            cells = [cell for measure in ("mer", "cosine") for cell in _cells(found[measure])]
+            name = Text(each["name"] if number == 0 else "")
+            table.add_row(name, found["kind"], Text(found["label"]), f"{found['pairs']:,}", *cells)
+    return table
+
+
+def _cells(spread: Mapping[str, float] | None) -> tuple[str, str]:
+    if spread is None:
+        return "-", "-"
+    quartiles = " ".join(f"{spread[key]:.2f}" for key in ("lower_quartile", "median", "upper_quartile"))
+    return f"{spread['mean']:.3f}", quartiles

@@ -1,0 +1,19 @@
+"""Evaluate one model on one suite of tasks: ``python -m lightning_cse.evaluate model=minilm_l6 +suite=sts``."""
+
+from __future__ import annotations
+
+from lightning_cse.config.launch import launch
+
+
+def main() -> None:
+    """Read the command line and evaluate; everything heavy is imported only then."""
+    launch(
+        "lightning_cse.evaluating:run",
+        config_name="evaluate",
+        free_text=("model", "prompt"),
+        goes_on="after the last finished task",
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""A model by what its user calls it: a run's folder, an encoder of ``conf/encoder``, a folder, a name on the hub."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from lightning_cse.baselines import PlainEncoder
+from lightning_cse.config.causes import user_error
+from lightning_cse.config.paths import conf_dir
+from lightning_cse.config.tree import ConfigTree
+from lightning_cse.config.validate import validate
+from lightning_cse.encoders import SentenceEncoder, Template
+from lightning_cse.errors import ConfigError, EncoderError, LightningCSEError, did_you_mean
+from lightning_cse.methods import Method
+
+__all__ = ["LoadedModel", "load_model"]
+
+log = logging.getLogger(__name__)
+
+_MOST_SHOWN = 8
+_PLAIN = ("config.json", "modules.json")
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model that answers an evaluation's questions, in evaluation mode, and where it comes from.
+
+    Attributes:
+        answers: the method of a run with its best checkpoint, or the plain encoder.
+        name: what it is called in tables.
+        run: the run's folder; None for a plain encoder.
+        record: the run's record; empty for a plain encoder.
+        digests: sha256 of the weights and of the tokenizer's files.
+    """
+
+    answers: Method | PlainEncoder
+    name: str
+    run: Path | None
+    record: dict[str, Any]
+    digests: dict[str, str]
+
+    @property
+    def encoder(self) -> SentenceEncoder:
+        """The encoder inside."""
+        encoder: SentenceEncoder = self.answers.encoder
+        return encoder
+
+    @property
+    def templates(self) -> tuple[Template, ...]:
+        """What is put around a sentence, for each time it is encoded."""
+        return self.answers.templates if isinstance(self.answers, Method) else (self.answers.template,)
+
+    @property
+    def room(self) -> int:
+        """How many tokens of a sentence are read: the maximum length without the longest template."""
+        return self.encoder.max_length - max(len(template) for template in self.templates)
+
+    def to(self, device: torch.device) -> None:
+        """Move the weights to a device."""
+        (self.answers if isinstance(self.answers, Method) else self.answers.encoder).to(device)
+
+
+def load_model(
+    model: str, *, pooling: str = "auto", prompt: str | None = None, max_length: int | str = "auto"
+) -> LoadedModel:
+    """Load the model of that name, in float32 and in evaluation mode.
+
+    A folder with a run's ``config.yaml`` or ``record.json`` is a run of ours: its method is built from its own config
+    and gets the weights of its best checkpoint, read with ``weights_only=True``. Any other text is the name of an
+    encoder in ``conf/encoder``, the folder of a plain Hugging Face encoder or of a sentence-transformers model, or a
+    name on the hub, tried in this order (so ``./bert_base`` is a folder and ``bert_base`` is not).
+
+    Args:
+        model: as above.
+        pooling: ``auto`` for the model's own; runs have no other.
+        prompt: a template of one's own, which implies ``pooling="prompt"``.
+        max_length: tokens a sequence may have, template included; ``auto`` for the model's own.
+
+    Raises:
+        EncoderError: if there is no such model, or its files are not whole; the message says what was tried.
+        ConfigError: if pooling or prompt are given for a run.
+    """
+    folder = Path(model).expanduser()
+    options: dict[str, Any] = {} if max_length == "auto" else {"max_length": max_length}
+    if prompt is not None:
+        options |= {"pooling": "prompt", "prompts": [prompt]}
+    elif pooling != "auto":
+        options["pooling"] = pooling
+    if folder.is_file():
+        raise EncoderError(f"model: {folder} is a file; give the folder of the run or of the encoder that it lies in")
+    if folder.is_dir() and not any((folder / name).is_file() for name in _PLAIN):
+        if not any((folder / name).is_file() for name in ("record.json", "config.yaml")):
+            raise EncoderError(_no_model_in(folder))
+        if set(options) - {"max_length"}:
+            given = "prompt" if prompt is not None else "pooling"
+            raise ConfigError([f"{given}: a run is evaluated as it was trained, and {folder} is one; leave it out"])
+        return _load_run(folder.resolve(), options)
+    return _load_plain(model, options)
+
+
+def _no_model_in(folder: Path) -> str:
+    runs = sorted(str(record.parent) for record in folder.rglob("record.json") if "evaluate" not in record.parts)
+    if not runs:
+        return f"model: {folder.resolve()} holds neither a run (config.yaml, record.json) nor an encoder (config.json)"
+    more = f"\n  and {len(runs) - _MOST_SHOWN} more" if len(runs) > _MOST_SHOWN else ""
+    lines = "".join(f"\n  model={run}" for run in runs[:_MOST_SHOWN])
+    return f"model: {folder} is not one run but holds several; give one of them:{lines}{more}"
+
+
+# ---------------------------------------------------------------------------------------------------- a run of ours
+
+
+def _load_run(folder: Path, options: dict[str, Any]) -> LoadedModel:
+    record = _read_record(folder)
+    cfg = _read_config(folder, options)
+    built = OmegaConf.create({"encoder": cfg.encoder, "method": cfg.method})
+    try:
+        validate(built, given={"method": {"encoder"}})
+    except ConfigError as error:
+        raise ConfigError([f"{folder / 'config.yaml'}: {fault}" for fault in error.faults]) from error
+    encoder: SentenceEncoder = instantiate(built.encoder)
+    if encoder.digests["tokenizer"] != record["encoder"]["tokenizer"]:
+        raise EncoderError(
+            f"{folder} was trained with another tokenizer than the encoder {encoder.name} has now, so its weights "
+            "would read other word pieces: bring back the files it was trained from"
+        )
+    method: Method = instantiate(built.method, encoder=encoder)
+    best = folder / "checkpoints" / "best.ckpt"
+    try:
+        method.load_state_dict(torch.load(best, map_location="cpu", weights_only=True)["state_dict"])
+    except FileNotFoundError:
+        raise EncoderError(
+            f"{best} is not there: copy the checkpoint of the run to it, or train again with force=true"
+        ) from None
+    except (OSError, RuntimeError, KeyError, EOFError, pickle.UnpicklingError) as error:
+        what = " ".join(str(error).split())[:200] or type(error).__name__
+        raise EncoderError(f"{best} does not fit the run's config.yaml, or is damaged ({what})") from error
+    method.eval()
+    log.info("%s: %s trained from %s, best checkpoint of %s", record["name"], type(method).__name__, encoder.name, best)
+    with best.open("rb") as file:
+        weights = hashlib.file_digest(file, "sha256").hexdigest()
+    digests = {"weights": weights, "tokenizer": encoder.digests["tokenizer"]}
+    return LoadedModel(method, str(record["name"]), folder, record, digests)
+
+
+def _read_record(folder: Path) -> dict[str, Any]:
+    path = folder / "record.json"
+    if not path.is_file():
+        failed = folder / "failed.json"
+        why = f"it failed, see {failed}" if failed.is_file() else "it was interrupted"
+        raise EncoderError(
+            f"model: the run {folder} has no record.json ({why}): finish it with the command that trained it"
+        )
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if not {"name", "identity", "seed"} <= record.keys() or "tokenizer" not in record["encoder"]:
+            raise ValueError("name, identity, seed or encoder is missing")
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
+        raise EncoderError(f"{path} is no record of a run ({error})") from error
+    return record
+
+
+def _read_config(folder: Path, options: dict[str, Any]) -> DictConfig:
+    path = folder / "config.yaml"
+    try:
+        cfg = OmegaConf.load(path)
+    except FileNotFoundError:
+        raise EncoderError(f"{path} is not there, which says what the run's model is built of") from None
+    if not isinstance(cfg, DictConfig) or "encoder" not in cfg or "method" not in cfg:
+        raise EncoderError(f"{path} has no encoder and method: it is not the config of a training run")
+    cfg.encoder.update(options)
+    return cfg
+
+
+# ------------------------------------------------------------------------------------------------- a plain encoder
+
+
+def _load_plain(model: str, options: dict[str, Any]) -> LoadedModel:
+    tree = ConfigTree([conf_dir()], "train")
+    named = tree.options("encoder")
+    folder = Path(model).expanduser()
+    if model in named:
+        name, node = model, dict(tree.compose([f"encoder={model}"]).encoder)
+    else:
+        name = folder.resolve().name if folder.is_dir() else model
+        node = {"_target_": "lightning_cse.encoders.load_encoder", "name": name, "source": model}
+        node |= {"pooling": "auto", "max_length": "auto"}
+    try:
+        encoder: SentenceEncoder = instantiate(node | options)
+    except Exception as error:
+        mistake = user_error(error)
+        if not isinstance(mistake, EncoderError):
+            raise
+        raise EncoderError(_in_other_words(mistake, model, named)) from error
+    log.info("%s: pooling %s, sentences of at most %d tokens", name, encoder.pooling, encoder.max_length)
+    return LoadedModel(PlainEncoder(encoder), name, None, {}, dict(encoder.digests))
+
+
+def _in_other_words(error: LightningCSEError, model: str, named: list[str]) -> str:
+    """Say ``model=`` and ``pooling`` where an encoder speaks of training's ``encoder=`` and ``encoder.pooling``."""
+    told = str(error).replace("encoder.source=", "model=").replace("encoder.source", "model")
+    told = told.replace("encoder=", "model=").replace("encoder.", "")
+    if not told.startswith("no encoder"):
+        return told
+    near = did_you_mean(model, named)
+    return f"{told}\nmodel= also takes the folder of a run, and: {', '.join(named)}{near}"

@@ -1,0 +1,190 @@
+"""NGCSE: contrastive learning on a corpus, for some sentences of which an LLM has written others, near to far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lightning_cse.embeddings import PointEmbedding
+from lightning_cse.encoders import SentenceEncoder, Template
+from lightning_cse.errors import ConfigError, EncoderError, did_you_mean
+from lightning_cse.methods.base import MakeOptimizer, Method
+from lightning_cse.methods.schedules import Schedule
+from lightning_cse.similarity import cosine
+from lightning_cse.tokens import Tokens
+
+ROLES = ("anchor", "positive", "intermediate", "negative")
+PATTERNS = (ROLES[:1], ROLES[:2], ("anchor", "positive", "negative"), ROLES)
+"""The roles that a data set's rows may have: alone; augmented; labelled or of the NLI pattern; of the STS pattern."""
+
+CONTRASTIVE = ("hierarchical_triplet", "single_positive", "multiple_positive")
+LLM_POSITIVES = ("intermediate", "positive")
+HEAD_SCALE = 0.006
+
+
+class NGCSE(Method):
+    r"""NGCSE: InfoNCE on every row, and a hierarchical triplet loss on those that an LLM has written.
+
+    .. math:: L = L_C + \beta L_{HT}
+
+    A row is an anchor, which is its own positive through another dropout mask (and, with prompts, through the second
+    template); or an anchor with a positive (augmented, or a label's); or one with a negative too; or, from an LLM, one
+    with positive, intermediate and negative. :math:`L_C` is InfoNCE over all rows of the batch, where the negatives
+    that some rows bring are negatives for all. ``contrastive`` says what LLM rows do:
+
+    - ``hierarchical_triplet``: the row's contrastive positive is ``llm_positive``; its negative stays out of
+      :math:`L_C`, and :math:`L_{HT}` is added on these rows alone (`losses.HierarchicalTriplet`);
+    - ``single_positive``: the positive is ``llm_positive``, the negative is a hard negative, and there is no
+      :math:`L_{HT}`;
+    - ``multiple_positive``: the same with the mean of two losses, one with the positive and one with the intermediate.
+
+    The vector of a sentence is the pooled one; a linear map without activation, whose weight and bias start at
+    :math:`N(0, 0.006^2)`, is put on it in training only.
+
+    Source: NGCSE, eq. 1 and 6 and Table 3, and the authors' code.  Differs: the paper's contrastive positive of an LLM
+    row is its positive; the code's is the intermediate, as here by default. No code is known for ``multiple_positive``;
+    it is the branch of theirs that fits the name.
+
+    Args:
+        encoder: sentences to vectors; its word embeddings are frozen in the authors' code (``freeze_embeddings``).
+        loss: :math:`L_C`.
+        hierarchical_triplet: :math:`L_{HT}`.
+        beta: its weight; 0 leaves it out.
+        roles: the roles a row may have, of `ROLES`, the anchor first.
+        contrastive: see above; without LLM rows nothing but ``single_positive`` makes sense, and all are the same.
+        llm_positive: ``intermediate`` or ``positive``.
+
+    Raises:
+        ConfigError: for roles, a ``contrastive`` or an ``llm_positive`` that there are not, or that do not fit.
+    """
+
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        loss: nn.Module,
+        hierarchical_triplet: nn.Module,
+        *,
+        beta: float,
+        roles: Sequence[str],
+        contrastive: str,
+        llm_positive: str,
+        optimizer: MakeOptimizer,
+        schedule: Schedule,
+    ) -> None:
+        super().__init__(encoder, loss, optimizer=optimizer, schedule=schedule)
+        _check(roles, contrastive, llm_positive, beta)
+        written = "intermediate" in roles
+        self.hierarchical_triplet = hierarchical_triplet
+        self.beta = beta
+        self.has_triplet = written and contrastive == "hierarchical_triplet"
+        self.has_negative = "negative" in roles and not self.has_triplet
+        if not written:
+            self.positives = tuple(role for role in roles if role == "positive")
+        else:
+            self.positives = ROLES[1:3] if contrastive == "multiple_positive" else (llm_positive,)
+        used = {"anchor", *self.positives}  # what is not used is not encoded
+        used |= {"negative"} if self.has_negative else set(ROLES) if self.has_triplet and beta else set()
+        self.roles = tuple(role for role in ROLES if role in used)
+        # A positive without a negative beside it is a second view of its anchor, and has the second template as such.
+        self.second_template = 0 if "negative" in roles else -1
+        # With the triplet loss the authors align the contrastive positive, else the first role behind the anchor.
+        self.aligned = self.positives[0] if self.has_triplet else "positive" if "positive" in roles else "anchor"
+        spread = tuple(role for role in roles if role != "intermediate" or self.has_triplet)
+        self.spread = spread if "negative" in roles else ("anchor",)
+        self.needs_dropout = tuple(roles) == ("anchor",) and len(encoder.templates) == 1
+        self.head = nn.Linear(encoder.width, encoder.width)
+        for parameter in self.head.parameters():
+            nn.init.normal_(parameter, std=HEAD_SCALE)
+
+    @property
+    def pairs(self) -> dict[str, tuple[str, str]]:
+        """The anchor and its positive, or the anchor twice where it is its own."""
+        return {"primary": ("anchor", self.aligned)}
+
+    @property
+    def templates(self) -> tuple[Template, ...]:
+        """The encoder's, of which a sentence alone has the first."""
+        return self.encoder.templates
+
+    def encode(self, *roles: Tokens) -> list[PointEmbedding]:
+        """Embed every role's sentences in one pass, without the head and with the first template."""
+        requests = [(tokens, self.templates[0]) for tokens in roles]
+        return [PointEmbedding(vector) for vector in self.encoder(requests, most=self.tokens_at_once)]
+
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+        """Embed what the rows of a batch have, and compare."""
+        tokens: dict[str, Tokens] = batch["roles"]
+        again = self._without_positive(tokens)
+        vectors = self._project({**tokens, "again": again})
+        anchor, negative = vectors["anchor"], vectors.get("negative") if self.has_negative else None
+
+        seconds = [{"again": again} | ({role: tokens[role]} if role else {}) for role in self.positives or (None,)]
+        contrastive = torch.stack([self.loss(anchor, _rows(vectors, second), negative) for second in seconds]).mean()
+        parts = {"contrastive": contrastive}
+        if self.has_triplet and self.beta and "intermediate" in vectors:
+            written = anchor[tokens["intermediate"].rows]
+            parts["hierarchical_triplet"] = self.hierarchical_triplet(written, *(vectors[role] for role in ROLES[1:]))
+        loss = contrastive + self.beta * parts.get("hierarchical_triplet", 0.0)
+        named = {role: PointEmbedding(vector) for role, vector in vectors.items()}
+        return self.output(loss, batch["index"], parts, **named)
+
+    def _without_positive(self, tokens: Mapping[str, Tokens]) -> Tokens:
+        """Return the anchors whose positive is the anchor itself, seen through another dropout mask or template."""
+        anchor = tokens["anchor"]
+        alone = torch.ones(len(anchor), dtype=torch.bool, device=anchor.rows.device)
+        for role in self.positives:
+            alone[tokens[role].rows] = False
+        if bool(alone.any()) and not self.encoder.has_dropout and len(self.templates) == 1:
+            raise EncoderError(
+                f"{int(alone.sum())} of {len(alone)} rows of this batch are their own positive through another dropout "
+                f"mask, but the encoder {self.encoder.name} has no dropout: set encoder.dropout=0.1"
+            )
+        return anchor.select(alone)
+
+    def _project(self, tokens: Mapping[str, Tokens]) -> dict[str, Tensor]:
+        """Return the vectors of every role that has sentences, through encoder and head."""
+        place = {"again": -1, "positive": self.second_template}
+        requests = {role: (some, self.templates[place.get(role, 0)]) for role, some in tokens.items() if len(some)}
+        pooled = self.encoder(list(requests.values()), most=self.tokens_at_once)
+        # In float32 also under autocast: a vector rounded to bfloat16 makes ties between scores.
+        with torch.autocast(self.device.type, enabled=False):
+            return {role: self.head(vector) for role, vector in zip(requests, pooled, strict=True)}
+
+    def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
+        """Return the cosine row by row."""
+        return cosine(a.vector, b.vector)
+
+    def entailment_score(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
+        """Return the cosine row by row: a point has no direction."""
+        return cosine(premise.vector, hypothesis.vector)
+
+
+def _rows(vectors: Mapping[str, Tensor], parts: Mapping[str, Tokens]) -> Tensor:
+    """Return one vector a row of the batch, put together from roles that each cover some of the rows."""
+    there = {role: tokens for role, tokens in parts.items() if len(tokens)}
+    order = torch.cat([tokens.rows for tokens in there.values()])
+    return torch.cat([vectors[role] for role in there])[torch.argsort(order)]
+
+
+def _check(roles: Sequence[str], contrastive: str, llm_positive: str, beta: float) -> None:
+    faults = []
+    if tuple(roles) not in PATTERNS:
+        known = "; ".join(", ".join(pattern) for pattern in PATTERNS)
+        faults.append(f"method.roles: {', '.join(roles)} is none of the kinds of rows: {known}")
+    for key, value, options in (
+        ("contrastive", contrastive, CONTRASTIVE),
+        ("llm_positive", llm_positive, LLM_POSITIVES),
+    ):
+        if value not in options:
+            near = did_you_mean(value, options)
+            faults.append(f"method.{key}: {value!r} is not one of {', '.join(options)}{near}")
+    if "intermediate" not in roles and contrastive != "single_positive":
+        faults.append(f"method.contrastive: {contrastive} needs rows with an intermediate, and method.roles has none")
+    if not 0 <= beta < math.inf:
+        faults.append(f"method.beta: {beta} is no weight")
+    if faults:
+        raise ConfigError(faults)

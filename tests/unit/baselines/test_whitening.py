@@ -1,0 +1,189 @@
+"""Whitening makes the fitted vectors uncorrelated, and both baselines answer by cosine."""
+
+from __future__ import annotations
+
+import logging
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lightning_cse.baselines import PlainEncoder, Whitening
+from lightning_cse.baselines import whitening as whitening_module
+from lightning_cse.data.readers import sample_dir
+from lightning_cse.embeddings import PointEmbedding
+from lightning_cse.encoders import SentenceEncoder, tiny_encoder
+from lightning_cse.errors import ConfigError, DataError
+
+WORDS = ["the", "dog", "cat", "yard", "rain", "child", "coat", "door", "party", "warm", "night", "road", "sat", "ran"]
+
+
+def made_up(count: int) -> list[str]:
+    draw = random.Random(0)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(3, 9))) for _ in range(count)]
+
+
+SENTENCES = made_up(300)
+
+
+@pytest.fixture(scope="module")
+def encoder() -> SentenceEncoder:
+    return tiny_encoder(width=16, pooling="mean")
+
+
+def vectors(model: PlainEncoder, sentences: list[str]) -> np.ndarray:
+    embedding = model.embed(sentences)
+    assert isinstance(embedding, PointEmbedding)
+    assert embedding.vector.dtype == torch.float32
+    return embedding.vector.double().numpy()
+
+
+# The formula ---------------------------------------------------------------------------------------------------------
+
+
+def test_fitted_vectors_have_zero_mean_and_identity_covariance(
+    encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whitening_module, "SENTENCES_AT_ONCE", 70)  # several parts, the last one smaller
+    whitening = Whitening(encoder, sentences=SENTENCES)
+    white = vectors(whitening, SENTENCES)
+    # A LayerNorm whose gain is one leaves vectors that sum to zero: one of 16 directions is flat.
+    assert white.shape == (300, 15)
+    np.testing.assert_allclose(white.mean(0), 0, atol=1e-4)
+    np.testing.assert_allclose(np.cov(white.T), np.eye(15), atol=1e-3)
+
+
+@pytest.mark.parametrize("k", [1, 5, 15])
+def test_against_numpy_svd(encoder: SentenceEncoder, k: int) -> None:
+    whitening = Whitening(encoder, sentences=SENTENCES, dimensions=k)
+    plain = vectors(PlainEncoder(encoder), SENTENCES)
+    mean = plain.mean(0)
+    u, s, _ = np.linalg.svd(np.cov(plain.T))
+    assert whitening.mean.dtype == whitening.kernel.dtype == torch.float64
+    assert whitening.kernel.shape == (16, k)
+    np.testing.assert_allclose(whitening.mean.numpy(), mean, atol=1e-10)
+    want = (plain - mean) @ (u / np.sqrt(s))[:, :k]
+    got = vectors(whitening, SENTENCES)
+    signs = np.sign((got * want).sum(0))  # an eigenvector is one in both directions
+    np.testing.assert_allclose(got * signs, want, atol=1e-4)
+
+
+def test_new_sentences_are_shifted_by_the_fitted_mean(encoder: SentenceEncoder) -> None:
+    whitening = Whitening(encoder, sentences=SENTENCES)
+    new = ["a sentence of another kind", "and one more"]
+    plain = vectors(PlainEncoder(encoder), new)
+    want = (plain - whitening.mean.numpy()) @ whitening.kernel.numpy()
+    np.testing.assert_allclose(vectors(whitening, new), want, rtol=1e-5, atol=1e-5)
+
+
+def test_similarities_do_not_depend_on_the_units_of_a_direction(encoder: SentenceEncoder) -> None:
+    # The last norm's gain scales each dimension: cosines of plain vectors change with it, those of whitened ones do not.
+    scaled = tiny_encoder(width=16, pooling="mean")
+    with torch.no_grad():
+        scaled.backbone.encoder.layer[-1].output.LayerNorm.weight.mul_(torch.linspace(0.5, 3, 16))
+
+    def cosines(model: PlainEncoder) -> torch.Tensor:
+        return model.similarity(model.embed(SENTENCES[:50]), model.embed(SENTENCES[50:100]))
+
+    got = [cosines(Whitening(e, sentences=SENTENCES)) for e in (encoder, scaled)]
+    torch.testing.assert_close(got[0], got[1], atol=1e-3, rtol=1e-3)
+    plain = [cosines(PlainEncoder(e)) for e in (encoder, scaled)]
+    assert (plain[0] - plain[1]).abs().max() > 0.05
+
+
+# Few or equal sentences ----------------------------------------------------------------------------------------------
+
+
+def test_fewer_sentences_than_dimensions(encoder: SentenceEncoder, caplog: pytest.LogCaptureFixture) -> None:
+    few = SENTENCES[:6]
+    whitening = Whitening(encoder, sentences=few)
+    with caplog.at_level(logging.WARNING, "lightning_cse"):
+        white = vectors(whitening, few)
+    assert "the 6 sentences of the list given span 5 of 16 directions; the others are left out" in caplog.text
+    assert white.shape == (6, 5)
+    np.testing.assert_allclose(np.cov(white.T), np.eye(5), atol=1e-4)
+    assert np.isfinite(vectors(whitening, SENTENCES)).all()
+
+
+def test_more_dimensions_than_there_are_directions(encoder: SentenceEncoder) -> None:
+    whitening = Whitening(encoder, sentences=SENTENCES[:6], dimensions=6)
+    with pytest.raises(DataError, match=r"6 sentences of the list given span 5 directions, and 6 are needed; fit on"):
+        whitening.embed(["Hi"])
+
+
+def test_equal_sentences(encoder: SentenceEncoder) -> None:
+    with pytest.raises(DataError, match="span 0 directions, and 1 are needed"):
+        Whitening(encoder, sentences=["Hi there"] * 400).embed(["Hi"])
+
+
+# What it is fitted on ------------------------------------------------------------------------------------------------
+
+
+def test_a_text_file(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    path = tmp_path / "sentences.txt"
+    path.write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
+    from_file = Whitening(encoder, sources=[str(path)], data_dir=tmp_path)
+    assert list(from_file.sentences) == SENTENCES
+    want = Whitening(encoder, sentences=SENTENCES)
+    assert torch.equal(from_file.kernel, want.kernel)
+
+
+def test_both_sentences_of_pairs(encoder: SentenceEncoder) -> None:
+    from lightning_cse.data.readers import read_corpus
+
+    rows = read_corpus("stsb", "dev", sample_dir())
+    whitening = Whitening(encoder, sources=["stsb/dev"], data_dir=sample_dir())
+    assert list(whitening.sentences) == [*rows.column("sentence1"), *rows.column("sentence2")]
+    assert whitening.fitted_on == "stsb/dev"
+
+
+def test_a_corpus_without_such_columns(encoder: SentenceEncoder) -> None:
+    with pytest.raises(DataError, match=r"whitening\.sources: snli/train has no column sentence, .* it has premise"):
+        Whitening(encoder, sources=["snli/train"], data_dir=sample_dir())
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "needs sources or sentences to be fitted on, got neither"),
+        ({"sentences": SENTENCES, "sources": ["stsb/dev"]}, "got both"),
+        ({"sources": ["stsb/dev"]}, r"whitening\.data_dir: says where the corpora"),
+        ({"sources": "stsb/dev", "data_dir": "."}, "is one name, and a list of names is needed"),
+        ({"sentences": SENTENCES, "dimensions": 17}, r"dimensions: 17 is not between 1 and the 16 there are"),
+        ({"sentences": SENTENCES, "dimensions": 0}, r"dimensions: 0 is not between 1"),
+    ],
+)
+def test_options_that_do_not_fit(encoder: SentenceEncoder, options: dict[str, object], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        Whitening(encoder, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("sentences", "count"), [([], 0), (["Hi"], 1)])
+def test_too_few_sentences(encoder: SentenceEncoder, sentences: list[str], count: int) -> None:
+    with pytest.raises(DataError, match=f"the list given has {count} sentences, and at least 2 are needed"):
+        Whitening(encoder, sentences=sentences)
+
+
+# Answers -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [PlainEncoder, Whitening])
+def test_answers_are_cosines_and_features_the_vectors(encoder: SentenceEncoder, kind: type[PlainEncoder]) -> None:
+    model = Whitening(encoder, sentences=SENTENCES) if kind is Whitening else PlainEncoder(encoder)
+    a, b = model.embed(SENTENCES[:20]), model.embed(SENTENCES[20:40])
+    assert isinstance(a, PointEmbedding)
+    assert isinstance(b, PointEmbedding)
+    x, y = a.vector.double(), b.vector.double()
+    want = (x * y).sum(1) / x.norm(dim=1) / y.norm(dim=1)
+    torch.testing.assert_close(model.similarity(a, b).double(), want, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(model.entailment_score(a, b).double(), want, atol=1e-5, rtol=1e-5)
+    assert torch.equal(model.features(a), a.vector)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "first_last", "embedding_last", "prompt"])
+def test_every_pooling_is_a_baseline(pooling: str) -> None:
+    model = PlainEncoder(tiny_encoder(pooling=pooling).train())
+    assert torch.equal(model.features(model.embed(SENTENCES[:4])), model.features(model.embed(SENTENCES[:4])))
+    assert model.features(model.embed(SENTENCES[:4])).shape == (4, 32)
