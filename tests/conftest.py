@@ -92,7 +92,7 @@ def run_tiny(compose: Compose) -> RunTiny:
     """Train a point under ``+debug=tiny`` in this process, with one thread; the runs lie in ``<folder>/runs``."""
     import torch
 
-    from lightning_cse.training import train
+    from lightning_cse.running.training import train
 
     def run(folder: Path, *overrides: str) -> RunFolder:
         cfg = compose("+debug=tiny", "paths.cache_dir=null", *overrides)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,12 @@ import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from lightning_cse import records, training
+from lightning_cse import records
+from lightning_cse.data.corpora import CORPORA as CORPORA_THERE
 from lightning_cse.evaluation import run_tasks
 from lightning_cse.metrics import auprc, spearman
 from lightning_cse.records import RunFolder
+from lightning_cse.running import training
 
 Compose = Callable[..., DictConfig]
 RunTiny = Callable[..., RunFolder]
@@ -33,6 +35,9 @@ EIS, NLI, STSB, DIRECTION = {"accuracy"}, {"accuracy", "auprc", "threshold"}, {"
 CORPORA = ("snli", "mnli", "sick")
 LENGTHS = {f"{corpus}_direction": DIRECTION for corpus in CORPORA}
 OF_POINTS = {"stsb": STSB} | dict.fromkeys(CORPORA, NLI) | LENGTHS
+BY_SUBSET = {"spearman_all", "spearman_mean", "spearman_wmean"}
+STS = {"stsb": STSB, "sickr": STSB} | {f"sts{year}": BY_SUBSET for year in range(12, 17)}
+STS_AVERAGE = {"sts_avg": {"spearman_all"}}
 OF_GAUSSIANS = OF_POINTS | {task: DIRECTION | {"accuracy_determinant"} for task in LENGTHS}
 
 STSB_DEV = "STS/STSBenchmark/sts-dev.csv"
@@ -42,6 +47,12 @@ NLI_FILES = {
     "SNLI/snli_1.0/snli_1.0_test.jsonl",
     "MNLI/multinli_1.0/multinli_1.0_dev_mismatched.jsonl",
     "SICK/SICK.txt",
+    "STS/STSBenchmark/sts-test.csv",
+    STSB_DEV,
+}
+STS_FILES = {file.path for year in range(12, 17) for file in CORPORA_THERE[f"sts{year}"].split_files("test")} | {
+    "SICK/SICK_trial.txt",
+    "SICK/SICK_test_annotated.txt",
     "STS/STSBenchmark/sts-test.csv",
     STSB_DEV,
 }
@@ -64,6 +75,8 @@ class Expected:
     warm: int = 0  # steps of warm-up
     cut: int = 0  # training sentences beyond data.max_tokens
     prefixes: tuple[str, ...] = ("diag/",)
+    dropped: Mapping[str, int] = field(default_factory=dict)  # for another reason than data.train_rows
+    parts: set[str] = field(default_factory=set)  # the terms of the loss, where there are several
 
     @property
     def evaluated_at(self) -> list[int]:
@@ -91,7 +104,52 @@ ON_NLI = Expected(
 )
 DUAL = replace(ON_INLI, prefixes=("diag/", "diag/implicit/"))
 GAUSS = replace(ON_NLI, monitor="val/snli/auprc", tasks=OF_GAUSSIANS, warm=1)
-EXPECTED: dict[str, Expected] = {
+ON_STS = replace(
+    ON_NLI,
+    files=STS_FILES,
+    tasks=STS | STS_AVERAGE,
+    untrained=STS | STS_AVERAGE,
+    length={},
+    watched={"stsb", "sickr"},
+    parts={"contrastive"},
+)
+HELD_OUT, REPLACED = "held out", "an LLM row stands for it"
+WIKI = replace(ON_STS, files={*STS_FILES, SENTENCES}, read=410, dropped={HELD_OUT: 41})
+NLI_DOMAIN = replace(ON_STS, files={*STS_FILES, *NLI_FILES, TRIPLETS}, dropped={HELD_OUT: 6})
+
+
+def hybrid(domain: Expected, name: str, llm_rows: int, **changed: Any) -> Expected:
+    """What LLM rows make of a domain: they are read too, and a sentence of the corpus is dropped for each."""
+    given = {"files": {*domain.files, f"ngcse/{name}.jsonl"}, "read": domain.read + llm_rows} | changed
+    return replace(domain, dropped={HELD_OUT: domain.dropped[HELD_OUT], REPLACED: llm_rows}, **given)
+
+
+def final(setting: Expected, held_out: int, cut: int) -> Expected:
+    """The final setting holds out a hundredth."""
+    return replace(setting, dropped={**setting.dropped, HELD_OUT: held_out}, cut=cut)
+
+
+HT = {"contrastive", "hierarchical_triplet"}
+WIKI_STS_HT = hybrid(WIKI, "wiki_sts", 210, cut=44, parts=HT)
+NLI_STS_HT = hybrid(NLI_DOMAIN, "nli_sts", 50, cut=6, parts=HT)
+NGCSE = {
+    "wiki_dropout": replace(WIKI, cut=20),
+    "wiki_token_shuffle": replace(WIKI, cut=44),
+    "wiki_token_cutoff": replace(WIKI, cut=32),
+    "wiki_nli": hybrid(WIKI, "wiki_nli", 60, cut=20),
+    "wiki_sts": hybrid(WIKI, "wiki_sts", 210, cut=27),
+    "wiki_sts_ht": WIKI_STS_HT,
+    "wiki_sts_ht_final": final(WIKI_STS_HT, 4, 40),
+    "nli_dropout": replace(NLI_DOMAIN, cut=4),
+    "nli_token_shuffle": replace(NLI_DOMAIN, cut=9),
+    "nli_token_cutoff": replace(NLI_DOMAIN, cut=6),
+    "nli_sup": replace(NLI_DOMAIN, cut=4),
+    "nli_nli": hybrid(NLI_DOMAIN, "nli_nli", 50, cut=4),
+    "nli_sts": hybrid(NLI_DOMAIN, "nli_sts", 50, cut=4),
+    "nli_sts_ht": NLI_STS_HT,
+    "nli_sts_ht_final": final(NLI_STS_HT, 2, 9),
+}
+EXPECTED: dict[str, Expected] = {f"ngcse_{name}": expected for name, expected in NGCSE.items()} | {
     "dualcse_bi": DUAL,
     "dualcse_bi_no_both": DUAL,
     "dualcse_bi_no_contradiction": DUAL,
@@ -106,7 +164,7 @@ EXPECTED: dict[str, Expected] = {
     "gausscse_ent_rev": GAUSS,
     "simcse_inli": replace(ON_INLI, tasks={"rte": RTE}, watched={"rte"}, rows=80, steps=20),
     "simcse_sup": replace(ON_NLI, cut=6),
-    "simcse_unsup": replace(ON_NLI, files={*NLI_FILES, SENTENCES}, cut=25),
+    "simcse_unsup": replace(ON_NLI, files={*NLI_FILES, SENTENCES}, read=410, cut=20, dropped={HELD_OUT: 4}),
 }
 
 
@@ -147,7 +205,7 @@ def account(record: dict[str, Any]) -> dict[str, int]:
 
 def test_every_experiment_is_expected() -> None:
     assert set(EXPERIMENTS) == set(EXPECTED)
-    assert len(EXPERIMENTS) == 15
+    assert len(EXPERIMENTS) == 30
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
@@ -163,8 +221,8 @@ def test_an_experiment_leaves_a_complete_record(experiment: str, run: Callable[[
     assert record["environment"]["versions"]["torch"] == torch.__version__
     assert {"platform", "cpu", "cores", "memory_gib"} <= record["environment"]["machine"].keys()
     assert (record["rows"]["read"], record["rows"]["used"]) == (expected.read, 40)
-    held_out = {"dropped: held out": 2} if experiment == "simcse_unsup" else {}  # Wikipedia has no dev split
-    assert account(record) == {"dropped: data.train_rows": expected.read - 40 - sum(held_out.values()), **held_out}
+    dropped = {f"dropped: {reason}": count for reason, count in expected.dropped.items()}
+    assert account(record) == {"dropped: data.train_rows": expected.read - 40 - sum(dropped.values()), **dropped}
     assert record["rows"]["training_rows"] == expected.rows
     assert (record["rows"]["sentences_cut"], record["rows"]["evaluation_sentences_cut"]) == (expected.cut, 0)
     seconds = record["seconds"]
@@ -222,6 +280,9 @@ def test_an_experiment_is_evaluated_at_the_start_on_the_way_and_at_the_end(
     assert {key for key in values if key.startswith("val/")} == watched
     assert all(list(values[key]) == steps for key in watched)
     assert list(values["train/loss"]) == list(range(1, expected.steps + 1))
+    assert {key for key in values if key.startswith("train/")} == {
+        f"train/{name}" for name in {"loss", "learning_rate", *expected.parts}
+    }
     assert all(math.isfinite(value) for curve in values.values() for value in curve.values())
     lr, warm, total = OmegaConf.load(folder.config_path).method.optimizer.lr, expected.warm, expected.steps
     factors = [
@@ -235,6 +296,13 @@ def test_an_experiment_is_evaluated_at_the_start_on_the_way_and_at_the_end(
     record, score = folder.read(), values[expected.monitor]
     best = max(steps[1:], key=lambda step: (score[step], -step))
     assert record["best"] == {"step": best, "score": score[best], "monitor": expected.monitor}
+    summary = record["summary"]
+    five = sorted((score[step] for step in steps[1:]), reverse=True)[:5]
+    assert summary["final_score"] == pytest.approx(math.fsum(five) / len(five), rel=1e-12)
+    assert (summary["best_score"], summary["best_step"]) == (score[best], best)
+    for measure in MEASURES:
+        assert summary[f"rfd_{measure}"] == pytest.approx(values[f"diag/rfd_{measure}"][steps[-1]], abs=1e-12)
+        assert summary[f"eval_{measure}_at_best"] == values[f"diag/eval/{measure}"][best]
     assert record["final"] == {key: curve[steps[-1]] for key, curve in values.items() if not key.startswith("train/")}
 
 

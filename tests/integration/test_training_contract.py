@@ -19,7 +19,7 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from lightning_cse import records, training
+from lightning_cse import records
 from lightning_cse.callbacks import Evaluation
 from lightning_cse.data import sample_dir
 from lightning_cse.data.loader import BatchLoader
@@ -29,6 +29,7 @@ from lightning_cse.errors import ConfigError, DataError, EncoderError, TrainingE
 from lightning_cse.losses import DualContrastive
 from lightning_cse.methods import DualCSE
 from lightning_cse.records import RunFolder
+from lightning_cse.running import training
 
 Compose = Callable[..., DictConfig]
 RunTiny = Callable[..., RunFolder]

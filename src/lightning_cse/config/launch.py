@@ -1,7 +1,7 @@
 """From a command line to a task: one way in for every Hydra entry point, and one way to fail.
 
     if __name__ == "__main__":
-        launch("lightning_cse.training:run", config_name="train")
+        launch("lightning_cse.running.training:run", config_name="train")
 
 Nothing heavy is imported until the task itself runs, so ``--help`` answers at once.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -69,7 +69,7 @@ def fit_lbfgs(
     fits: Sequence[Fit],
     tell: Callable[[int], None] = lambda _: None,
     *,
-    tolerance: float = 1e-11,
+    tolerance: float = 1e-9,
     max_iterations: int = 1000,
 ) -> Linear:
     r"""Fit multinomial logistic regressions to their optimum.
@@ -79,18 +79,21 @@ def fit_lbfgs(
 
     with features :math:`x` ``(n, d)``, labels :math:`y` ``(n,)``, one row of :math:`W` a class (also for two classes)
     and :math:`\lambda` = ``l2``, which is what a weight decay of :math:`\lambda` adds to the gradient; the bias is not
-    held down. Float64; ``dev`` is not looked at.
+    held down. Float64, until about ``tolerance`` is left to be gained; ``dev`` is not looked at.
 
     All fits go through L-BFGS together, each with its own history and step, so that an iteration is two matrix products
     for all of them. Along the features' principal axes the Hessian at :math:`W = 0` is nearly diagonal, and its inverse
     there is the first guess of every iteration's. It takes tens of iterations in place of hundreds.
 
     Source: Nocedal and Wright, algorithms 7.4 and 7.5.  Differs: nothing; scikit-learn's optimum, which for two classes
-    is that of ``LogisticRegression(C=2 / (n * l2))``, because it has one weight vector where softmax has two.
+    is that of ``LogisticRegression(C=2 / (n * l2))``, because it has one weight vector where softmax has two (else
+    ``C=1 / (n * l2)``).
     """
     rows = features.double()
     mean = rows.mean(dim=0)
     variances, axes = torch.linalg.eigh((rows - mean).T @ (rows - mean) / len(rows))
+    told = variances > variances[-1] * 1e-14  # along the others all features are alike, and weights are zero
+    variances, axes = variances[told], axes[:, told]
     rotated = (rows - mean) @ axes
     classes = int(labels.max()) + 1
     weights, biases = [], []
@@ -100,7 +103,7 @@ def fit_lbfgs(
         objective = _Objective(rotated, labels, some, classes)
         # The Hessian at zero: variances / classes for softmax, variances for the halved margin of two classes.
         scale = 1 if classes == 2 else classes
-        curvature = variances.clamp(min=0) / scale + objective.l2[:, :, 0]
+        curvature = variances / scale + objective.l2[:, :, 0]
         curvature = torch.cat([curvature, torch.full_like(curvature[:, :1], 1 / scale)], dim=1).clamp(min=1e-12)
         inverse = (1 / curvature).repeat(1, objective.points)
         found = _minimize(objective, inverse, tolerance, max_iterations, tell).view(len(some), objective.points, -1)
@@ -114,7 +117,7 @@ def fit_lbfgs(
 class _Objective:
     """Value and gradient of several fits at points (fits, classes * (d + 1)): for each class its weights and bias.
 
-    Of two classes only the second's weights are points, and the first's are their negatives, as they are at the optimum.
+    Of two classes only the second's weights are points; the first's are their negatives, as they are at the optimum.
     """
 
     def __init__(self, rows: Tensor, labels: Tensor, fits: Sequence[Fit], classes: int) -> None:
@@ -160,7 +163,7 @@ def _minimize(
 
     A fit is done when half of gradient * inverse * gradient, about what is left to be gained, is at most ``tolerance``.
     """
-    memory = 10
+    memory = 20
     solution = torch.zeros_like(inverse)
     active = torch.arange(len(inverse))
     point = torch.zeros_like(inverse)
@@ -246,82 +249,93 @@ def fit_senteval(
     classes = int(labels.max()) + 1
     weight = torch.empty(len(fits), classes, rows.shape[1])
     bias = torch.empty(len(fits), classes)
-    split = [fit if fit.dev is not None else _set_apart(fit) for fit in fits]
-    draws = [(len(fit.train), fit.dev is None) for fit in fits]  # what decides the random numbers of a fit
-    for total, apart in sorted(set(draws)):
-        together = [number for number, drawn in enumerate(draws) if drawn == (total, apart)]
-        chosen = [split[number] for number in together]
-        size = len(chosen[0].train)
-        adam = _Adam(rows, labels, chosen, classes, learning_rate)
+    sets: dict[bytes, list[int]] = {}
+    for number, fit in enumerate(fits):
+        sets.setdefault(fit.train.tobytes(), []).append(number)
+    # What must be equal for fits to go together: the random numbers they get, and how many share their training rows.
+    kinds = {key: (len(fits[n[0]].train), fits[n[0]].dev is None, len(n)) for key, n in sets.items()}
+    for kind in sorted(set(kinds.values())):
+        total, apart, _ = kind
+        numbers = np.array([sets[key] for key in sets if kinds[key] == kind])
+        adam = _Adam(rows, labels, [[_with_dev(fits[n]) for n in some] for some in numbers], classes, learning_rate)
         random = np.random.RandomState(SEED)
         if apart:
             random.permutation(total)  # SentEval draws what it sets apart from the same stream
-        best = torch.full((len(chosen),), -1.0)
-        looks = torch.zeros(len(chosen), dtype=torch.long)
+        best = torch.full(numbers.shape, -1.0, dtype=torch.float64)
+        looks = torch.zeros(numbers.shape, dtype=torch.long)
+        going = torch.ones(numbers.shape, dtype=torch.bool)
         for _ in range(max_epoch // epoch_size + 1):
             for _ in range(epoch_size):
-                permutation = torch.from_numpy(random.permutation(size))
+                permutation = torch.from_numpy(random.permutation(adam.trained.shape[1]))
                 for batch in permutation.split(batch_size):
                     adam.step(batch)
             accuracy = adam.accuracy()
-            better = accuracy > best[adam.fits]
-            for place in torch.nonzero(better).flatten().tolist():
-                number = int(adam.fits[place])
-                best[number] = accuracy[place]
-                weight[together[number]], bias[together[number]] = adam.weight[place], adam.bias[place]
-            stopped = ~better & (looks[adam.fits] >= tenacity)
-            looks[adam.fits[~better]] += 1
+            better = going & (accuracy > best)
+            best[better] = accuracy[better]
+            found = torch.from_numpy(numbers)[better]
+            weight[found], bias[found] = adam.weight[better], adam.bias[better]
+            stopped = going & ~better & (looks >= tenacity)
+            looks += ~better
+            going &= ~stopped
             tell(int(stopped.sum()))
-            adam.keep(~stopped)
-            if not len(adam.fits):
+            some = going.any(dim=1)
+            if not some.any():
                 break
-        tell(len(adam.fits))
+            best, looks, going, numbers = best[some], looks[some], going[some], numbers[some.numpy()]
+            adam.keep(some)
+        tell(int(going.sum()))
     return Linear(weight, bias)
 
 
-def _set_apart(fit: Fit) -> Fit:
-    """Return a fit with SentEval's 5 % of its rows as dev."""
+def _with_dev(fit: Fit) -> Fit:
+    """Return a fit that has a dev side: SentEval's 5 % of its rows where it was given none."""
+    if fit.dev is not None:
+        return fit
     permutation = np.random.RandomState(SEED).permutation(len(fit.train))
     count = max(1, int(0.05 * len(fit.train)))  # SentEval cannot do with fewer than 20 rows
     return Fit(fit.train[permutation[count:]], fit.l2, fit.train[permutation[:count]])
 
 
 class _Adam:
-    """The classifiers of several fits with equally many rows, and their Adam steps on the same batch numbers."""
+    """Classifiers, and their Adam steps on the same batch numbers: sets of equally many fits with one set's rows.
 
-    def __init__(self, rows: Tensor, labels: Tensor, fits: Sequence[Fit], classes: int, learning_rate: float) -> None:
+    Fits that differ in L2 alone share their training rows, and a batch of them is looked up once for all.
+    """
+
+    def __init__(self, rows: Tensor, labels: Tensor, sets: list[list[Fit]], classes: int, learning_rate: float) -> None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
             start = nn.Linear(rows.shape[1], classes)
-        self.rows, self.labels, self.classes = rows, labels, classes
+        self.rows, self.labels = rows, labels
+        self.truth = nn.functional.one_hot(labels, classes).float()
         self.learning_rate = learning_rate
-        self.fits = torch.arange(len(fits))
-        self.trained = torch.stack([torch.from_numpy(fit.train) for fit in fits])
-        self.dev = [torch.from_numpy(fit.dev) for fit in fits if fit.dev is not None]
-        self.l2 = torch.tensor([fit.l2 for fit in fits])[:, None, None]
+        self.trained = torch.stack([torch.from_numpy(fits[0].train) for fits in sets])
+        self.dev = [[torch.from_numpy(fit.dev) for fit in fits if fit.dev is not None] for fits in sets]
+        self.l2 = torch.tensor([[fit.l2 for fit in fits] for fits in sets])[:, :, None, None]
         both = torch.cat([start.weight.detach(), start.bias.detach()[:, None]], dim=1)
-        self.both = both.expand(len(fits), -1, -1).clone()
+        self.both = both.expand(*self.l2.shape[:2], -1, -1).clone()
         self.first, self.second = torch.zeros_like(self.both), torch.zeros_like(self.both)
         self.steps = 0
 
     @property
     def weight(self) -> Tensor:
-        """(fits, classes, d)."""
-        return self.both[:, :, :-1]
+        """(sets, fits, classes, d)."""
+        return self.both[..., :-1]
 
     @property
     def bias(self) -> Tensor:
-        """(fits, classes)."""
-        return self.both[:, :, -1]
+        """(sets, fits, classes)."""
+        return self.both[..., -1]
 
     def step(self, batch: Tensor) -> None:
         """Make one step of every fit, on the rows that have these numbers in it."""
         chosen = self.trained[:, batch]
         rows = self.rows[chosen]
-        error = torch.baddbmm(self.bias[:, None], rows, self.weight.transpose(1, 2)).softmax(dim=2)
-        error.scatter_add_(2, self.labels[chosen][:, :, None], torch.full((*chosen.shape, 1), -1.0))
-        error /= len(batch)
-        gradient = torch.cat([error.transpose(1, 2) @ rows, error.sum(dim=1)[:, :, None]], dim=2)
+        flat = self.both.flatten(1, 2)
+        scores = torch.baddbmm(flat[:, None, :, -1], rows, flat[:, :, :-1].transpose(1, 2))
+        error = scores.unflatten(2, self.both.shape[1:3]).softmax(dim=3)
+        error = error.sub_(self.truth[chosen][:, :, None]).div_(len(batch)).flatten(2, 3)
+        gradient = torch.cat([error.transpose(1, 2) @ rows, error.sum(dim=1)[:, :, None]], dim=2).view_as(self.both)
         gradient.addcmul_(self.both, self.l2)
         self.steps += 1
         self.first.lerp_(gradient, 0.1)
@@ -331,15 +345,20 @@ class _Adam:
         self.both.addcdiv_(self.first, root, value=-size)
 
     def accuracy(self) -> Tensor:
-        """Return the share of its dev rows that each fit gets right: (fits,)."""
-        shares = []
-        for place, number in enumerate(self.fits.tolist()):
-            dev = self.dev[number]
-            predicted = torch.addmm(self.bias[place], self.rows[dev], self.weight[place].T).argmax(dim=1)
-            shares.append((predicted == self.labels[dev]).double().mean())
-        return torch.stack(shares).float()
+        """Return the share of its dev rows that each fit gets right: (sets, fits)."""
+        return torch.tensor(
+            [
+                [
+                    (torch.addmm(bias, self.rows[dev], weight.T).argmax(dim=1) == self.labels[dev]).double().mean()
+                    for weight, bias, dev in zip(weights, biases, devs, strict=True)
+                ]
+                for weights, biases, devs in zip(self.weight, self.bias, self.dev, strict=True)
+            ],
+            dtype=torch.float64,
+        )
 
-    def keep(self, going: Tensor) -> None:
-        """Go on with some of the fits."""
-        self.fits, self.trained, self.l2 = self.fits[going], self.trained[going], self.l2[going]
-        self.both, self.first, self.second = self.both[going], self.first[going], self.second[going]
+    def keep(self, sets: Tensor) -> None:
+        """Go on with some of the sets."""
+        self.dev = [dev for dev, kept in zip(self.dev, sets.tolist(), strict=True) if kept]
+        self.trained, self.l2 = self.trained[sets], self.l2[sets]
+        self.both, self.first, self.second = self.both[sets], self.first[sets], self.second[sets]

@@ -26,9 +26,9 @@ class STS(Task):
     Where one side is constant the correlation is undefined and `metrics.spearman` raises ValueError; here it is 0 then:
     the scores of a collapsed model order nothing, training must outlive them, and a record holds no NaN.
 
-    Source: Agirre et al. 2012 to 2016, Cer et al. 2017, Marelli et al. 2014; that tables show ``spearman_all``, and that
-    no regressor is trained on STS-B and SICK-R: SimCSE, appendix B and its SentEval; the means: SentEval.  Differs: 0
-    where scipy gives NaN.
+    Source: Agirre et al. 2012 to 2016, Cer et al. 2017, Marelli et al. 2014; tables show ``spearman_all``, and no
+    regressor is trained on STS-B and SICK-R: SimCSE, its edition of SentEval; the means: SentEval.  Differs: 0 where
+    scipy gives NaN.
 
     Args:
         data_dir: where the corpora are.

@@ -164,8 +164,9 @@ def check_parts(tasks: Mapping[str, Task]) -> None:
         ConfigError: if one is not, with all that are not.
     """
     known = [f"{name}/{metric}" for name, task in tasks.items() for metric in task.metrics]
+    there = f"(there are: {', '.join(known)})"
     faults = [
-        f"suite.{name}.of: {part!r} is no metric of this suite{did_you_mean(part, known)} (there are: {', '.join(known)})"
+        f"suite.{name}.of: {part!r} is no metric of this suite{did_you_mean(part, known)} {there}"
         for name, task in tasks.items()
         if isinstance(task, Summary)
         for part in task.parts

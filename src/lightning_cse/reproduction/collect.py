@@ -48,6 +48,14 @@ DIRECTION: Columns = {
 }
 """GaussCSE, Tables 2 and 4; det: told by the wider Gaussian."""
 
+STS: Columns = {
+    **{f"STS{year}": f"test/sts{year}/spearman_all" for year in range(12, 17)},
+    "STS-B": "test/stsb/spearman",
+    "SICK-R": "test/sickr/spearman",
+    "STS Avg": "test/sts_avg/spearman_all",
+}
+"""NGCSE, Tables 1 and 2: Spearman, all subsets of a year together."""
+
 CONFIDENCE = 0.95
 
 

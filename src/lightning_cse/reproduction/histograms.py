@@ -80,8 +80,7 @@ def _histograms(sets: Sequence[PairSet]) -> Figure:
     figure = blank_figure(11.0, 0.5 + 2.1 * len(sets))
     grid = figure.subplots(len(sets), 4, squeeze=False, sharex="col")
     lowest = _lowest([value for each in sets for pairs in (*each.positive, *each.negative) for value in pairs.cosine])
-    # Floating-point ends would leave a value at an end of the axis outside the outermost bars.
-    cosine_bins = np.linspace(lowest, 1.0, round((1.0 - lowest) / _LOWEST_COSINE * _BINS) + 1)
+    cosine_bins = np.linspace(lowest, 1.0, max(_BINS, round((1.0 - lowest) * _BINS)) + 1)
     mer_bins = np.linspace(0.0, 1.0, _BINS + 1)
     for row, each in zip(grid, sets, strict=True):
         for column, axes in enumerate(row):
@@ -108,17 +107,21 @@ def _panel(axes: Axes, kinds: Sequence[Pairs], measure: str, bins: np.ndarray, c
     from matplotlib.ticker import MaxNLocator
 
     shown = [pairs for pairs in kinds if len(pairs.mer)]
+    room = 0.05 + 0.28 * len(shown)  # for the legend, above the highest bar as a share of it
     for number, pairs in enumerate(shown):
         values = np.clip(getattr(pairs, measure), bins[0], bins[-1])  # a cosine of 1 may be rounded up
         color = colors[number % len(colors)]
         look: dict[str, Any] = {"alpha": 0.55} if number == 0 else {"histtype": "step", "linewidth": 1.6}
         label = f"{pairs.label}\nmean {values.mean():.2f}, n = {len(values)}"
-        axes.hist(values, bins=bins, weights=np.full(len(values), 1 / len(values)), color=color, label=label, **look)
-        axes.axvline(float(values.mean()), color=color, linewidth=1.1, linestyle="-" if number == 0 else "--")
+        axes.hist(
+            values, bins=bins.tolist(), weights=np.full(len(values), 1 / len(values)), color=color, label=label, **look
+        )
+        style = "-" if number == 0 else "--"
+        axes.axvline(float(values.mean()), ymax=1 / (1 + room), color=color, linewidth=1.1, linestyle=style)
     axes.set_xlim(float(bins[0]), float(bins[-1]))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=4))
     if shown:
-        axes.margins(y=0.05 + 0.28 * len(shown))  # room for the legend above the bars
+        axes.margins(y=room)
         axes.legend(loc="upper center", fontsize=7, handlelength=1.2)
     else:
         axes.text(0.5, 0.5, "no such pairs", transform=axes.transAxes, ha="center", va="center", color=GREY)

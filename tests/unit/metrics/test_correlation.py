@@ -91,3 +91,14 @@ def test_a_constant_subset_stops_means_but_not_all():
         with pytest.raises(ValueError, match="subset 2: gold must vary"):
             aggregation(subsets)
     assert math.isfinite(spearman_all(subsets))
+
+
+def test_a_constant_side_counts_what_the_caller_says():
+    subsets = [*HAND_MADE, ([3, 3], [0.5, 0.6])]
+    assert spearman([1, 1], [0.1, 0.2], constant=0.0) == spearman([1, 2], [0.5, 0.5], constant=0.0) == 0
+    assert spearman([1, 2], [0.1, 0.2], constant=0.0) == pytest.approx(1)
+    assert spearman_mean(subsets, constant=0.0) == pytest.approx((1 - 1 + 0) / 3)
+    assert spearman_wmean(subsets, constant=0.25) == pytest.approx((4 - 2 + 2 * 0.25) / 8)
+    assert spearman_all([([1, 1], [1, 2]), ([1], [3])], constant=0.0) == 0
+    with pytest.raises(ValueError, match="finite"):
+        spearman([1, 1], [0.1, float("nan")], constant=0.0)

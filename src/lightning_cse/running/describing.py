@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -29,7 +29,7 @@ from lightning_cse.errors import ConfigError, EncoderError, did_you_mean
 from lightning_cse.evaluation import Embedded
 from lightning_cse.metrics import match_error_rates
 from lightning_cse.reproduction.histograms import Pairs, PairSet, draw_histograms
-from lightning_cse.training import GIVEN, _built, _plain
+from lightning_cse.running.building import GIVEN, built, plain
 
 __all__ = ["describe", "run"]
 
@@ -47,7 +47,7 @@ SPLITS: Final = ("train", "dev", "test")
 """What ``beside.split`` can be."""
 
 _BATCHING: Final = ("batch_size", "drop_last", "llm_rows_together")  # what no row, and so no number here, depends on
-_NARROWEST: Final = 110
+_WIDEST: Final = 1000
 
 
 def run(cfg: DictConfig) -> None:
@@ -76,11 +76,11 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
         LightningCSEError: for whatever is the user's to mend.
     """
     _check(cfg)
-    encoder: SentenceEncoder = _built(cfg.encoder)
-    data: ContrastiveData = _built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
+    encoder: SentenceEncoder = built(cfg.encoder)
+    data: ContrastiveData = built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
     described = [_training_set(cfg, name, data), _stsb(cfg)]
     measured = _measure(cfg, encoder, described)
-    options = _plain(cfg)
+    options = plain(cfg)
     decisive: dict[str, Any] = {
         "data": {file: digest for each in described for file, digest in each.digests.items()},
         "encoder": {"name": encoder.name, **encoder.digests},
@@ -151,25 +151,21 @@ def _wrong(cfg: DictConfig) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Drawn:
-    """The pairs of one kind that are looked at; ``there`` counts all that there are."""
+    """The pairs of one kind that are looked at; ``there`` counts all, ``dropout`` says that they are two passes."""
 
     kind: Kind
     label: str
     first: list[str]
     second: list[str]
     there: int
-
-    @property
-    def dropout(self) -> bool:
-        """Whether each sentence stands beside itself."""
-        return self.first == self.second
+    dropout: bool = False
 
 
 @dataclass(frozen=True)
 class Described:
     """A data set: how many sentences each role has, those that are looked at, and the pairs.
 
-    ``limit`` is a number of word pieces that sentences are cut to, beside the encoder's own, and ``limited_by`` its key.
+    ``limit`` is ``data.max_tokens``, the number of word pieces that its sentences are cut to.
     """
 
     name: str
@@ -207,9 +203,9 @@ def _training_set(cfg: DictConfig, name: str, data: ContrastiveData) -> Describe
         kinds.insert(0, ("positive", anchor))
     pairs = []
     for kind, role in kinds:
-        label = f"{anchor} - {role}" if role != anchor else f"{anchor} - {anchor}, dropout"
         both = [row for row in order if columns[anchor][row] is not None and columns[role][row] is not None]
-        pairs.append(_draw(kind, label, columns[anchor], columns[role], both, cfg.rows))
+        drawn = _draw(kind, f"{anchor} - {role}", columns[anchor], columns[role], both, cfg.rows)
+        pairs.append(replace(drawn, label=f"{anchor}, two dropout passes", dropout=True) if role == anchor else drawn)
     return Described(
         name,
         len(rows),
@@ -367,17 +363,17 @@ def _sentences(cfg: DictConfig, encoder: SentenceEncoder, each: Described) -> di
 
 
 def _print(summary: Mapping[str, Any], folder: Path) -> None:
+    tables = _sentence_table(summary), _pair_table(summary)
     console = Console(highlight=False)
-    if console.width < _NARROWEST:
-        console = Console(highlight=False, width=_NARROWEST)
-    console.print(_sentence_table(summary))
-    console.print()
-    console.print(_pair_table(summary))
-    console.print()
+    needed = max(console.measure(table, options=console.options.update(width=_WIDEST)).maximum for table in tables)
+    console = Console(highlight=False, width=max(console.width, needed))  # in a pipe too, no number is cut
+    for table in tables:
+        console.print(table)
+        console.print()
     seen = dict.fromkeys(f"{each['word_pieces']} word pieces ({each['limited_by']})" for each in summary["sets"])
     encoder = summary["encoder"]
     notes = [
-        f"at most {summary['looked_at']} sentences a role and pairs a kind were looked at, drawn by seed {summary['seed']}",
+        f"looked at: {summary['looked_at']} sentences a role and pairs a kind or all there are, seed {summary['seed']}",
         f"MER: match error rate of words; cosine: {encoder['name']}, pooling {encoder['pooling']}; cut: longer than "
         + " and ".join(seen),
         f"figure: {folder / summary['figure']}",

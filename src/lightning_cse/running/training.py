@@ -5,49 +5,38 @@ from __future__ import annotations
 import dataclasses
 import logging
 import pickle
-import re
-import resource
 import signal
-import sys
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.loggers import Logger
-from pytorch_lightning.utilities.exceptions import (  # type: ignore[attr-defined]  # the first is not theirs to export
-    MisconfigurationException,
-    SIGTERMException,
-)
+from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from lightning_cse import records
 from lightning_cse.callbacks import (
     BestAndLast,
-    Diagnostics,
     Evaluation,
     RandomState,
     StepLog,
-    build_diagnostics,
     progress,
 )
 from lightning_cse.config.check import check, resolve_automatic
-from lightning_cse.data import ContrastiveData
-from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.errors import ConfigError, TrainingError, did_you_mean
-from lightning_cse.evaluation import Split, Task, TaskResult, run_tasks
+from lightning_cse.errors import ConfigError, TrainingError
+from lightning_cse.evaluation import Split, TaskResult, run_tasks
 from lightning_cse.loggers import CurvesLogger, WandbView
-from lightning_cse.methods import Method
 from lightning_cse.reproduction.curves import summarise
 from lightning_cse.reproduction.figures import run_figures
 from lightning_cse.reproduction.tables import print_run
+from lightning_cse.running.building import GIVEN, Parts, build, built, plain
+from lightning_cse.running.machine import device_name, peak_memory
 
 log = logging.getLogger(__name__)
 
@@ -59,17 +48,6 @@ def run(cfg: DictConfig) -> float:
     print_run(record, folder.record_path)
     score: float = record["best"]["score"]
     return score
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What a run is built of."""
-
-    encoder: SentenceEncoder
-    data: ContrastiveData
-    tasks: dict[str, Task]
-    diagnostics: Diagnostics
-    method: Method
 
 
 def train(cfg: DictConfig) -> records.RunFolder:
@@ -88,11 +66,11 @@ def train(cfg: DictConfig) -> records.RunFolder:
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     parts = build(cfg)
     decisive: dict[str, Any] = {
-        "data": _digests(parts),
+        "data": parts.digests,
         "encoder": {"name": parts.encoder.name, **parts.encoder.digests},
         "resolved": resolved,
     }
-    identity = records.identity(_plain(cfg), **decisive)
+    identity = records.identity(plain(cfg), **decisive)
     try:
         folder = records.RunFolder(Path(cfg.paths.runs_dir).expanduser(), cfg.name, identity, cfg.seed)
     except ValueError as error:
@@ -118,7 +96,7 @@ def train(cfg: DictConfig) -> records.RunFolder:
     try:
         record = _fit_and_test(cfg, parts, folder, loggers, resume=resume)
         record |= {"name": cfg.name, "identity": identity, "seed": cfg.seed, "overrides": _overrides()}
-        record |= {"identity_document": records.identity_document(_plain(cfg), **decisive)}
+        record |= {"identity_document": records.identity_document(plain(cfg), **decisive)}
         folder.finish(record)
         status = "success"
     except SIGTERMException as ending:
@@ -139,78 +117,6 @@ def train(cfg: DictConfig) -> records.RunFolder:
 TERMINATED = 128 + signal.SIGTERM
 """The exit code of a process that SIGTERM ended, by the shell's rule."""
 
-GIVEN = {
-    "method": {"encoder"},
-    "data": {"tokenize", "seed"},
-    "logger": {"identity", "name", "seed", "group", "settings", "folder", "resume"},
-}
-"""Arguments that are not in the config but added where a node is built, by the node's key."""
-
-
-def build(cfg: DictConfig) -> Parts:
-    """Build encoder, data, tasks, diagnostics and method of a config."""
-    encoder: SentenceEncoder = _built(cfg.encoder)
-    data: ContrastiveData = _built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
-    tasks = _tasks(cfg.suite)
-    method: Method = _built(cfg.method, encoder=encoder)
-    data.use(method.roles)
-    _check_monitor(cfg.monitor, tasks, method)
-    diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
-    return Parts(encoder, data, tasks, diagnostics, method)
-
-
-def _tasks(suite: DictConfig) -> dict[str, Task]:
-    """Build the tasks of a suite, each by the name its metrics go by."""
-    tasks: dict[str, Task] = {}
-    for name, node in suite.items():
-        task: Task = _built(node)
-        corpus, line, rest = str(name).partition("_")
-        tasks[corpus + task.suffix + line + rest] = task
-    return tasks
-
-
-def _check_monitor(monitor: str, tasks: Mapping[str, Task], method: Method) -> None:
-    suiting = {name: task for name, task in tasks.items() if task.suits(method)}
-    for name in sorted(tasks.keys() - suiting.keys()):
-        needs = " and ".join(tasks[name].needs)
-        log.info("the task %s is left out: it needs %s, which %s does not give", name, needs, type(method).__name__)
-    watched = {name: task for name, task in suiting.items() if "dev" in task.splits}
-    known = [f"val/{name}/{metric}" for name, task in watched.items() for metric in task.metrics]
-    if monitor not in known:
-        raise ConfigError(
-            [f"monitor: {monitor!r} is no dev score{did_you_mean(monitor, known)} (there are: {', '.join(known)})"]
-        )
-
-
-def _built(node: DictConfig, **given: Any) -> Any:
-    """Build a node of the config; an argument that its class refuses is the user's mistake, and told by its key.
-
-    Raises:
-        ConfigError: if the class, or one below it, says that a value is wrong.
-    """
-    try:
-        return instantiate(node, **given)
-    except InstantiationException as error:
-        cause = error.__cause__ or error.__context__
-        if not isinstance(cause, ValueError | MisconfigurationException):
-            raise  # a bug, or an error that says itself what to do
-        key = re.search(r"^full_key: (.+)$", str(error), re.MULTILINE)
-        raise ConfigError([f"{key[1] if key else node._get_full_key(None)}: {cause}"]) from error
-
-
-def _digests(parts: Parts) -> dict[str, str]:
-    digests = dict(parts.data.digests)
-    for task in parts.tasks.values():
-        digests |= task.digests
-    for side in parts.diagnostics.sides.values():
-        digests |= side.digests
-    return digests
-
-
-def _plain(cfg: DictConfig) -> dict[str, Any]:
-    plain: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]  # a DictConfig's is
-    return plain
-
 
 def _loggers(cfg: DictConfig, folder: records.RunFolder, identity: str, *, resume: bool) -> list[Logger]:
     loggers: list[Logger] = [CurvesLogger(records.Curves(folder.curves))]
@@ -223,7 +129,7 @@ def _loggers(cfg: DictConfig, folder: records.RunFolder, identity: str, *, resum
                 name=cfg.name,
                 seed=cfg.seed,
                 group=_group(cfg),
-                settings=_plain(cfg),
+                settings=plain(cfg),
                 folder=folder.path,
                 resume=resume,
             )
@@ -255,7 +161,7 @@ def _fit_and_test(
     )
     steps = StepLog()
     checkpoints = BestAndLast(folder.checkpoints, evaluation)
-    trainer: pl.Trainer = _built(
+    trainer: pl.Trainer = built(
         cfg.trainer,
         logger=loggers,
         callbacks=[RandomState(), steps, evaluation, progress(evaluation), checkpoints],
@@ -291,10 +197,10 @@ def _fit_and_test(
         "summary": dataclasses.asdict(summarise(curves.read(), cfg.monitor)),
         "steps": trainer.global_step,
         "rows": parts.data.counts | truncated,
-        "data": _digests(parts),
+        "data": parts.digests,
         "task_data": {name: task.digests for name, task in parts.tasks.items()},
         "encoder": {"name": parts.encoder.name, **parts.encoder.digests},
-        "device": _device(trainer),
+        "device": device_name(trainer),
         "precision": str(trainer.precision),
         "environment": records.environment(),
         "seconds": {
@@ -304,7 +210,7 @@ def _fit_and_test(
         },
         "evaluation_share": evaluation.seconds / max(evaluation.seconds + steps.seconds, 1e-9),
         "sentences_per_second": steps.sentences / max(steps.seconds, 1e-9),
-        "peak_memory_mib": _peak_memory(),
+        "peak_memory_mib": peak_memory(),
         "figures": [path.name for path in run_figures(curves.read(), folder.figures, cfg.monitor)],
     }
 
@@ -362,7 +268,7 @@ def _test(
         _save_predictions(folder, results)
         baselines = {}
         for name, node in cfg.baselines.items():
-            answers = _built(node)
+            answers = built(node)
             if hasattr(answers, "encoder"):
                 answers.encoder.to(device)
             outcome = run_tasks(parts.tasks, answers, "test")
@@ -374,15 +280,3 @@ def _test(
 def _save_predictions(folder: records.RunFolder, results: Mapping[str, TaskResult], prefix: str = "") -> None:
     for task, result in results.items():
         records.write_predictions(folder.predictions, f"{prefix}{task}", result.predictions)
-
-
-def _device(trainer: pl.Trainer) -> str:
-    device = trainer.strategy.root_device
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
-def _peak_memory() -> float:
-    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
-        return torch.cuda.max_memory_allocated() / 2**20
-    unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes there, in KiB elsewhere
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20

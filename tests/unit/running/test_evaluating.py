@@ -27,11 +27,11 @@ from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.resolvers import register
 from lightning_cse.encoders import load_encoder, tiny_encoder
 from lightning_cse.errors import ConfigError, EncoderError, LightningCSEError, TaskError
-from lightning_cse.evaluating import EvaluationFolder, evaluate
 from lightning_cse.evaluation import NLI, STSB, run_tasks
-from lightning_cse.loading import load_model
-from lightning_cse.mteb_suite import MTEBModel, MTEBTask
 from lightning_cse.records import RunFolder
+from lightning_cse.running.evaluating import EvaluationFolder, evaluate
+from lightning_cse.running.loading import load_model
+from lightning_cse.running.mteb_suite import MTEBModel, MTEBTask
 
 Evaluate = Callable[..., EvaluationFolder]
 
@@ -195,6 +195,27 @@ def test_a_task_that_the_model_cannot_answer_is_named_and_left_out(
     assert run(f"model={dual}", "+suite=inli", *LIMITS).read()["left_out"] == {}
     with pytest.raises(TaskError, match=r"no task of the suite suits .*PlainEncoder"):
         run(f"model={tiny}", "pooling=cls", "max_length=64", "+suite=inli", "~suite.rte")
+
+
+def test_a_mean_stands_behind_its_parts(gauss: Path, run: Evaluate) -> None:
+    options = (f"model={gauss}", "+suite=sts", "limits.test_pairs=4")
+    metrics = run(*options).read()["metrics"]
+    parts = [f"test/sts{year}/spearman_all" for year in range(12, 17)] + ["test/stsb/spearman", "test/sickr/spearman"]
+    assert metrics["test/sts_avg/spearman_all"] == pytest.approx(sum(map(metrics.__getitem__, parts)) / 7, abs=1e-12)
+    assert list(metrics)[-1] == "test/sts_avg/spearman_all"
+    stated = run(*options).read()["identity_document"]["config"]["suite"]
+    assert sorted(stated) == ["sickr", "sts12", "sts13", "sts14", "sts15", "sts16", "sts_avg", "stsb"]
+
+
+def test_a_mean_of_what_the_model_cannot_answer_is_left_out(tiny: Path, run: Evaluate) -> None:
+    mean = (
+        "+suite.mean._target_=lightning_cse.evaluation.Average",
+        "+suite.mean.of=[rte/accuracy_all,eis/accuracy]",
+        "+suite.mean.metric=accuracy",
+    )
+    record = run(f"model={tiny}", "pooling=cls", "max_length=64", "+suite=inli", *LIMITS, *mean).read()
+    assert record["left_out"] == {"eis": ["implicitness"], "mean": ["rte/accuracy_all", "eis/accuracy"]}
+    assert not any("mean" in key for key in record["metrics"])
 
 
 # Resuming
@@ -490,7 +511,7 @@ def test_names_that_mteb_does_not_know_and_data_out_of_reach(tmp_path: Path) -> 
 
 def test_training_refuses_a_suite_of_another_library(compose: Callable[..., DictConfig]) -> None:
     from lightning_cse.config.check import check
-    from lightning_cse.training import GIVEN
+    from lightning_cse.running.training import GIVEN
 
     cfg = copy.deepcopy(compose("+experiment=gausscse", "+debug=tiny", "suite=mteb"))
     with pytest.raises(ConfigError, match=r"suite\.tasks: names of tasks of another library"):

@@ -23,12 +23,12 @@ from lightning_cse.config.check import check_evaluation, resolve_automatic
 from lightning_cse.embeddings import Embedding
 from lightning_cse.encoders.pooling import POOLINGS
 from lightning_cse.errors import TaskError, did_you_mean
-from lightning_cse.evaluation import Embedded, Task
-from lightning_cse.evaluation.task import Summary, check_parts, summarize_tasks
-from lightning_cse.loading import LoadedModel, load_model
-from lightning_cse.mteb_suite import MTEBTask
+from lightning_cse.evaluation import Embedded, Summary, Task, check_parts, summarize_tasks
 from lightning_cse.reproduction.tables import print_run
-from lightning_cse.training import _peak_memory, _plain, _tasks
+from lightning_cse.running.building import build_tasks, plain
+from lightning_cse.running.loading import LoadedModel, load_model
+from lightning_cse.running.machine import peak_memory
+from lightning_cse.running.mteb_suite import MTEBTask
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
         "encoder": {"name": model.encoder.name, **model.digests},
         "resolved": resolved,
     }
-    options = {"suite": _plain(cfg.suite), "model": session.options()}
+    options = {"suite": plain(cfg.suite), "model": session.options()}
     identity = records.identity(options, **decisive)
     folder = _folder(cfg, model, suite, identity)
     if folder.state == "finished" and not cfg.force:
@@ -89,6 +89,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
             raise
     metrics = {name: outcome.metrics for name, outcome in outcomes.items()}
     metrics |= {name: result.metrics for name, result in summarize_tasks(summaries, metrics, "test").items()}
+    left_out |= _without_parts(summaries, metrics)
     run_of = {key: model.record[key] for key in ("name", "identity", "seed")} if model.run else None
     folder.finish(
         {
@@ -110,7 +111,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
             "environment": records.environment(),
             "seconds": {"evaluation": sum(outcome.seconds for outcome in outcomes.values())},
             "task_seconds": {name: outcome.seconds for name, outcome in outcomes.items()},
-            "peak_memory_mib": _peak_memory(),
+            "peak_memory_mib": peak_memory(),
             "overrides": list(overrides),
             "identity_document": records.identity_document(options, **decisive),
         }
@@ -177,10 +178,10 @@ Step = Task | MTEBTask
 def _build(
     suite: DictConfig, model: LoadedModel
 ) -> tuple[dict[str, Step], dict[str, Task], dict[str, tuple[str, ...]]]:
-    """Build a suite: the tasks that the model can answer, all for their summaries, and what the others need."""
+    """Build a suite: the tasks that the model can answer, the suite as a whole, and what the tasks left out need."""
     if any(isinstance(node, ListConfig) for node in suite.values()):
         return {name: MTEBTask(name) for name in suite.tasks}, {}, {}
-    suite_tasks = {name: task for name, task in _tasks(suite).items() if "test" in task.splits}
+    suite_tasks = {name: task for name, task in build_tasks(suite).items() if "test" in task.splits}
     check_parts(suite_tasks)
     kind = type(model.answers).__name__
     left_out = {name: task.needs for name, task in suite_tasks.items() if not task.suits(model.answers)}
@@ -192,6 +193,14 @@ def _build(
     if not tasks:
         raise TaskError(f"no task of the suite suits {model.name}: {kind} does not answer what they ask")
     return tasks, suite_tasks, left_out
+
+
+def _without_parts(tasks: Mapping[str, Task], metrics: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Name the summaries that are not among the results, with the parts they need."""
+    missing = {name: t.parts for name, t in tasks.items() if isinstance(t, Summary) and name not in metrics}
+    for name, parts in missing.items():
+        log.info("%s is left out: not all of its parts are there (%s)", name, ", ".join(parts))
+    return missing
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,109 @@
+"""From the nodes of a config to the objects of a run."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.utilities.exceptions import MisconfigurationException  # type: ignore[attr-defined]  # not theirs
+
+from lightning_cse.callbacks import Diagnostics, build_diagnostics
+from lightning_cse.data import ContrastiveData
+from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.errors import ConfigError, did_you_mean
+from lightning_cse.evaluation import Task
+from lightning_cse.methods import Method
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a run is built of."""
+
+    encoder: SentenceEncoder
+    data: ContrastiveData
+    tasks: dict[str, Task]
+    diagnostics: Diagnostics
+    method: Method
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The sha256 of every file that decides the result, by its name in the official layout."""
+        digests = dict(self.data.digests)
+        for task in self.tasks.values():
+            digests |= task.digests
+        for side in self.diagnostics.sides.values():
+            digests |= side.digests
+        return digests
+
+
+GIVEN = {
+    "method": {"encoder"},
+    "data": {"tokenize", "seed"},
+    "logger": {"identity", "name", "seed", "group", "settings", "folder", "resume"},
+}
+"""Arguments that are not in the config but added where a node is built, by the node's key."""
+
+
+def build(cfg: DictConfig) -> Parts:
+    """Build encoder, data, tasks, diagnostics and method of a config."""
+    encoder: SentenceEncoder = built(cfg.encoder)
+    data: ContrastiveData = built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
+    tasks = build_tasks(cfg.suite)
+    method: Method = built(cfg.method, encoder=encoder)
+    data.use(method.roles)
+    _check_monitor(cfg.monitor, tasks, method)
+    diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
+    return Parts(encoder, data, tasks, diagnostics, method)
+
+
+def build_tasks(suite: DictConfig) -> dict[str, Task]:
+    """Build the tasks of a suite, each by the name its metrics go by."""
+    tasks: dict[str, Task] = {}
+    for name, node in suite.items():
+        task: Task = built(node)
+        corpus, line, rest = str(name).partition("_")
+        tasks[corpus + task.suffix + line + rest] = task
+    return tasks
+
+
+def _check_monitor(monitor: str, tasks: Mapping[str, Task], method: Method) -> None:
+    suiting = {name: task for name, task in tasks.items() if task.suits(method)}
+    for name in sorted(tasks.keys() - suiting.keys()):
+        needs = " and ".join(tasks[name].needs)
+        log.info("the task %s is left out: it needs %s, which %s does not give", name, needs, type(method).__name__)
+    watched = {name: task for name, task in suiting.items() if "dev" in task.splits}
+    known = [f"val/{name}/{metric}" for name, task in watched.items() for metric in task.metrics]
+    if monitor not in known:
+        raise ConfigError(
+            [f"monitor: {monitor!r} is no dev score{did_you_mean(monitor, known)} (there are: {', '.join(known)})"]
+        )
+
+
+def built(node: DictConfig, **given: Any) -> Any:
+    """Build a node of the config; an argument that its class refuses is the user's mistake, and told by its key.
+
+    Raises:
+        ConfigError: if the class, or one below it, says that a value is wrong.
+    """
+    try:
+        return instantiate(node, **given)
+    except InstantiationException as error:
+        cause = error.__cause__ or error.__context__
+        if not isinstance(cause, ValueError | MisconfigurationException):
+            raise  # a bug, or an error that says itself what to do
+        key = re.search(r"^full_key: (.+)$", str(error), re.MULTILINE)
+        raise ConfigError([f"{key[1] if key else node._get_full_key(None)}: {cause}"]) from error
+
+
+def plain(cfg: DictConfig) -> dict[str, Any]:
+    """Return a config as plain values, resolved."""
+    plain: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]  # a DictConfig's is
+    return plain

@@ -1,0 +1,102 @@
+"""Averages of a suite: by hand, where parts are missing, and names that are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from lightning_cse.embeddings import PointEmbedding
+from lightning_cse.errors import ConfigError
+from lightning_cse.evaluation import (
+    Answers,
+    Average,
+    Embedded,
+    Split,
+    Task,
+    TaskResult,
+    check_parts,
+    run_tasks,
+    summarize_tasks,
+)
+
+
+class Fixed(Task):
+    """Always measures the same."""
+
+    name = "fixed"
+    metrics = ("value",)
+
+    def __init__(self, value: float, needs: tuple[str, ...] = ()) -> None:
+        self.value = value
+        self.needs = needs  # type: ignore[misc]
+
+    @property
+    def digests(self) -> dict[str, str]:
+        return {}
+
+    def sentences(self, split: Split) -> list[str]:
+        return ["a"]
+
+    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+        return TaskResult({"value": self.value})
+
+
+class Any:
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def embed(self, sentences: Sequence[str]) -> PointEmbedding:
+        self.calls += 1
+        return PointEmbedding(torch.zeros(len(sentences), 1))
+
+
+def suite(**others: Task) -> dict[str, Task]:
+    average = Average(of=["a/value", "b/value", "c/value"], metric="mean")
+    # The average stands first: it is computed last all the same.
+    return {"avg": average, "a": Fixed(0.12345), "b": Fixed(0.5), "c": Fixed(-0.2)} | others
+
+
+def test_the_mean_is_of_unrounded_values() -> None:
+    result = run_tasks(suite(), Any(), "test")["avg"]
+    assert result.metrics == {"mean": pytest.approx((0.12345 + 0.5 - 0.2) / 3, abs=1e-15)}
+    assert result.predictions == {}
+
+
+def test_it_has_no_part_in_dev_reads_nothing_and_measures_under_its_own_name() -> None:
+    average = suite()["avg"]
+    assert set(run_tasks(suite(), Any(), "dev")) == {"a", "b", "c"}
+    assert (average.sentences("test"), average.digests, average.metrics) == ([], {}, ("mean",))
+    with pytest.raises(TypeError, match="Average is made of results: call summarize_tasks"):
+        average.evaluate(Any(), Embedded(Any(), []), "test")
+
+
+def test_where_a_part_does_not_suit_the_method_there_is_no_mean() -> None:
+    assert set(run_tasks(suite(b=Fixed(0.5, needs=("telepathy",))), Any(), "test")) == {"a", "c"}
+
+
+def test_from_metrics_that_were_computed_one_by_one() -> None:
+    metrics = {"a": {"value": 1.0}, "b": {"value": 2.0}}
+    assert summarize_tasks(suite(), metrics, "test") == {}
+    done = summarize_tasks(suite(), metrics | {"c": {"value": 6.0}}, "test")
+    assert {name: result.metrics for name, result in done.items()} == {"avg": {"mean": 3.0}}
+    assert summarize_tasks(suite(), metrics | {"c": {"value": 6.0}}, "dev") == {}
+
+
+def test_every_wrong_part_is_told_before_anything_is_embedded() -> None:
+    tasks = suite(avg=Average(of=["a/valeu", "d/value", "b/value"], metric="mean"))
+    answers = Any()
+    with pytest.raises(ConfigError) as told:
+        run_tasks(tasks, answers, "test")
+    assert answers.calls == 0
+    assert "suite.avg.of: 'a/valeu' is no metric of this suite - did you mean 'a/value'?" in str(told.value)
+    assert "suite.avg.of: 'd/value' is no metric" in str(told.value)
+    assert len(told.value.faults) == 2
+    check_parts(suite())
+
+
+@pytest.mark.parametrize("of", [[], ["a/value", "a/value"]])
+def test_nothing_to_average_or_something_twice_is_refused(of: list[str]) -> None:
+    with pytest.raises(ValueError, match="of: a mean needs at least one part and each once, got"):
+        Average(of=of, metric="mean")
