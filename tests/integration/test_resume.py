@@ -41,6 +41,7 @@ SMALL = (
     *(f"limits.{split}_{what}=6" for split in ("dev", "test") for what in ("rows", "pairs")),
 )
 STEPS = 6
+ROLES = "[anchor,positive,intermediate,negative]"
 
 # What a record says of the machine, the command and the time, which differ between two runs of one point.
 COSTS = (
@@ -210,6 +211,14 @@ VARIANTS = {
     "never better than at first": (("method.optimizer.lr=0.0",), 6),
     # Two heads, warm-up and weight decay, and an accuracy of the determinant beside each direction's.
     "GaussCSE": (("method=gausscse", "data=nli_triplets", "suite=nli", "monitor=val/snli/auprc"), 6),
+    # LLM rows that wait when the run is killed, over the end of an epoch too.
+    "NGCSE": (
+        (
+            *("method=ngcse", "method.contrastive=hierarchical_triplet", f"method.roles={ROLES}", "diag.dropout=true"),
+            *("data=ngcse_wiki_sts", "data.llm_rows_together=6", "suite=stsb", "monitor=val/stsb/spearman"),
+        ),
+        6,
+    ),
     # Two passes with dropout a step, and evaluations that draw dropout masks of their own between the steps.
     "unsupervised SimCSE": (
         ("method=simcse_unsup", "data=wiki_sentences", "suite=stsb", "monitor=val/stsb/spearman", "diag.dropout=true"),
