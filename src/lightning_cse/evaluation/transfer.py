@@ -69,7 +69,7 @@ class Transfer(Task):
     class has fewer rows than there are folds, there are as many folds as that (never so in the official corpora).
 
     ``protocol`` is how a classifier is fitted, and part of the metric's name: ``accuracy_lbfgs`` to the optimum
-    (`fit_lbfgs`: no seed decides the number, and some ten times faster), ``accuracy_senteval`` by Adam with early
+    (`fit_lbfgs`: no seed decides the fit), ``accuracy_senteval`` by Adam with early
     stopping (`fit_senteval`), which the numbers of papers are made with.
 
     Source: Conneau and Kiela 2018 and SentEval's code, with the settings of SimCSE's full mode.  Differs: ``lbfgs`` is
@@ -217,7 +217,7 @@ def _numbers(rows: Rows, classes: list[str]) -> logistic.Rows:
 
 def _senteval_order(rows: Rows, classes: list[str]) -> logistic.Rows:
     """Return row numbers by numbers of words, then class, as SentEval sorts before it draws folds."""
-    words = [[len(sentence.split()) for sentence in rows.column(column)] for column in _sides(rows)]
+    words = [np.array([len(sentence.split()) for sentence in rows.column(column)]) for column in _sides(rows)]
     return np.lexsort([_numbers(rows, classes), *reversed(words)])
 
 

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lightning_cse import records
+from lightning_cse.baselines import Whitening
 from lightning_cse.config.check import check_evaluation, resolve_automatic
 from lightning_cse.embeddings import Embedding
 from lightning_cse.encoders.pooling import POOLINGS
@@ -62,6 +63,8 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
     resolved = resolve_automatic(cfg, under="")
     check_evaluation(cfg, _wrong_model(cfg))
     model = load_model(cfg.model, pooling=cfg.pooling, prompt=cfg.prompt, max_length=cfg.max_length)
+    if cfg.whitening:
+        model = model.whitened(cfg.whitening, cfg.paths.data_dir)
     model.to(_device(cfg.accelerator))
     session = _Session(model, cfg.precision, cfg.accelerator)
     tasks, summaries, left_out = _build(cfg.suite, model)
@@ -274,12 +277,13 @@ class _Session:
 
     def options(self) -> dict[str, Any]:
         """Return how the model is read: part of what decides a result."""
-        encoder = self.model.encoder
+        encoder, answers = self.model.encoder, self.model.answers
         return {
-            "method": type(self.model.answers).__name__,
+            "method": type(answers).__name__,
             "pooling": encoder.pooling,
             "templates": [[template.prefix, template.suffix] for template in self.model.templates],
             "max_length": encoder.max_length,
+            **({"whitening": answers.fitted_on} if isinstance(answers, Whitening) else {}),
         }
 
     def embed(self, sentences: Sequence[str]) -> Embedding:

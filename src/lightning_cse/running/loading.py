@@ -6,7 +6,8 @@ import hashlib
 import json
 import logging
 import pickle
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from lightning_cse.baselines import PlainEncoder
+from lightning_cse.baselines import PlainEncoder, Whitening
 from lightning_cse.config.causes import user_error
 from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.tree import ConfigTree
@@ -64,6 +65,21 @@ class LoadedModel:
     def room(self) -> int:
         """How many tokens of a sentence are read: the maximum length without the longest template."""
         return self.encoder.max_length - max(len(template) for template in self.templates)
+
+    def whitened(self, sources: Sequence[str], data_dir: str) -> LoadedModel:
+        """Return the plain encoder with its vectors whitened, by those of other sentences.
+
+        Raises:
+            ConfigError: if this is a run, which is evaluated as it was trained, or as `Whitening`.
+            DataError: as `Whitening`.
+        """
+        if isinstance(self.answers, Method):
+            raise ConfigError(
+                [f"whitening: a run is evaluated as it was trained, and {self.name} is one; leave it out"]
+            )
+        answers = Whitening(self.answers.encoder, sources=sources, data_dir=data_dir)
+        fitted_on = hashlib.sha256("\n".join(answers.sentences).encode()).hexdigest()
+        return replace(self, answers=answers, digests={**self.digests, "whitening": fitted_on})
 
     def to(self, device: torch.device) -> None:
         """Move the weights to a device."""

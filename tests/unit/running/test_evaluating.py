@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
 
-from lightning_cse.baselines import PlainEncoder
+from lightning_cse.baselines import PlainEncoder, Whitening
 from lightning_cse.config.overrides import quote_free_text
 from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.resolvers import register
@@ -35,7 +35,7 @@ from lightning_cse.running.mteb_suite import MTEBModel, MTEBTask
 
 Evaluate = Callable[..., EvaluationFolder]
 
-SAMPLE = Path(__file__).resolve().parents[2] / "src" / "lightning_cse" / "data" / "sample"
+SAMPLE = Path(__file__).resolve().parents[3] / "src" / "lightning_cse" / "data" / "sample"
 LIMITS = tuple(f"limits.{split}_{what}=16" for split in ("dev", "test") for what in ("rows", "pairs"))
 SMALL = ("baselines=none", "data.train_rows=20", "diag.sentences=16", *LIMITS)
 
@@ -182,6 +182,19 @@ def test_a_prompt_of_one_s_own(tiny: Path, run: Evaluate) -> None:
     assert own["model"]["prompt"] == 'The sentence "{}", that\'s {mask} = it'
     assert own["identity"] != default["identity"]
     assert own["metrics"] != default["metrics"]
+
+
+def test_a_plain_encoder_can_be_whitened(tiny: Path, gauss: Path, run: Evaluate, tmp_path: Path) -> None:
+    plain = (f"model={tiny}", "+suite=stsb", "pooling=mean", "max_length=64")
+    done = [run(*plain, *more).read() for more in ((), ("whitening=[stsb/train]",), ("whitening=[stsb/dev]",))]
+    assert len({record["identity"] for record in done}) == len({str(record["metrics"]) for record in done}) == 3
+    answers = Whitening(
+        load_encoder(name="x", source=str(tiny), pooling="mean", max_length=64), sources=["stsb/dev"], data_dir=SAMPLE
+    )
+    want = run_tasks({"stsb": STSB(data_dir=str(SAMPLE))}, answers, "test")["stsb"].metrics["spearman"]
+    assert done[2]["metrics"]["test/stsb/spearman"] == pytest.approx(want, abs=1e-6)
+    with pytest.raises(ConfigError, match=r"whitening: a run is evaluated as it was trained, and gausscse is one"):
+        run(f"model={gauss}", "+suite=stsb", "whitening=[stsb/dev]")
 
 
 def test_a_task_that_the_model_cannot_answer_is_named_and_left_out(

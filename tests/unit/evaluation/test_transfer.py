@@ -1,0 +1,237 @@
+"""Transfer: the protocols by a loop over scikit-learn, what is looked at when, limits, order and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from lightning_cse.data import Rows, sample_dir
+from lightning_cse.embeddings import PointEmbedding
+from lightning_cse.errors import DataError, TaskError
+from lightning_cse.evaluation import Embedded, TaskResult, Transfer, run_tasks
+from lightning_cse.evaluation import transfer as module
+
+CORPORA = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
+WIDTH = 4
+
+
+class Words:
+    """A sentence's features stand in it: ``word word 0.5 -1 ...``, the last numbers of it."""
+
+    def embed(self, sentences: Sequence[str]) -> PointEmbedding:
+        return PointEmbedding(torch.tensor([[float(word) for word in s.split()[-WIDTH:]] for s in sentences]))
+
+    def features(self, embedding: PointEmbedding) -> Tensor:
+        return embedding.vector
+
+
+class Hashed:
+    """Random features, the same for the same sentence."""
+
+    def embed(self, sentences: Sequence[str]) -> PointEmbedding:
+        seeds = [sum(map(ord, sentence)) for sentence in sentences]
+        return PointEmbedding(torch.tensor(np.array([np.random.RandomState(s).randn(6) for s in seeds])).float())
+
+    def features(self, embedding: PointEmbedding) -> Tensor:
+        return embedding.vector
+
+
+def table(rows: int, classes: Sequence[str], seed: int, *, pairs: bool = False, skill: float = 1.0) -> Rows:
+    """Return sentences of one to five words and ``WIDTH`` numbers, with labels that depend on them."""
+    random = np.random.RandomState(seed)
+    columns: dict[str, list[str]] = {"label": []} | {name: [] for name in _columns(pairs)}
+    for _ in range(rows):
+        numbers = random.randn(len(_columns(pairs)), WIDTH).round(3)
+        told = np.abs(numbers[0] - numbers[1]).sum() - 4 if pairs else numbers[0].sum()
+        noisy = skill * told + random.randn()
+        columns["label"].append(classes[int(np.clip(np.floor(noisy / 1.5 + len(classes) / 2), 0, len(classes) - 1))])
+        for name, side in zip(_columns(pairs), numbers, strict=True):
+            columns[name].append(" ".join(["w"] * random.randint(1, 6) + [str(number) for number in side]))
+    return Rows(columns)
+
+
+def _columns(pairs: bool) -> tuple[str, ...]:
+    return ("sentence1", "sentence2") if pairs else ("sentence",)
+
+
+def evaluated(monkeypatch: pytest.MonkeyPatch, corpus: str, tables: dict[str, Rows], **options: object) -> TaskResult:
+    monkeypatch.setattr(module, "read_corpus", lambda name, split, folder: tables[split])
+    task = Transfer(data_dir="", corpus=corpus, **options)  # type: ignore[arg-type]
+    return run_tasks({corpus: task}, Words(), "test")[corpus]
+
+
+def senteval_order(rows: Rows, classes: Sequence[str]) -> list[int]:
+    sides = [name for name in ("sentence", "sentence1", "sentence2") if name in rows.names]
+    return sorted(
+        range(len(rows)),
+        key=lambda r: (*(len(str(rows[r][s]).split()) for s in sides), classes.index(rows[r]["label"])),
+    )
+
+
+def numbers(rows: Rows, classes: Sequence[str], order: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Return features and labels in an order."""
+    sides = [
+        np.array([[float(x) for x in s.split()[-WIDTH:]] for s in rows.column(n)]) for n in rows.names if n != "label"
+    ]
+    features = sides[0] if len(sides) == 1 else np.concatenate([abs(sides[0] - sides[1]), sides[0] * sides[1]], axis=1)
+    return features[order].astype(np.float32).astype(float), np.array([classes.index(x) for x in rows.column("label")])[
+        order
+    ]
+
+
+def chosen(x: np.ndarray, y: np.ndarray, folds: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
+    scores = [np.mean([(fitted(x[a], y[a], l2).predict(x[b]) == y[b]).mean() for a, b in folds]) for l2 in module.L2]
+    return module.L2[int(np.argmax(np.round(100 * np.array(scores), 2)))]
+
+
+def fitted(x: np.ndarray, y: np.ndarray, l2: float):  # type: ignore[no-untyped-def]
+    from sklearn.linear_model import LogisticRegression
+
+    c = (2 if len(set(y)) == 2 else 1) / (len(x) * l2)
+    return LogisticRegression(C=c, tol=1e-8, max_iter=10_000).fit(x, y)
+
+
+def stratified(y: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    from sklearn.model_selection import StratifiedKFold
+
+    return list(StratifiedKFold(10, shuffle=True, random_state=1111).split(np.zeros(len(y)), y))
+
+
+@pytest.mark.parametrize(
+    ("corpus", "classes"), [("mr", ("negative", "positive")), ("subj", ("subjective", "objective"))]
+)
+def test_nested_folds_against_a_loop(monkeypatch: pytest.MonkeyPatch, corpus: str, classes: tuple[str, str]) -> None:
+    rows = table(80, classes, seed=1)
+    order = senteval_order(rows, classes)
+    x, y = numbers(rows, classes, order)
+    accuracies, predicted = [], np.zeros(len(y), dtype=int)
+    for train, test in stratified(y):
+        l2 = chosen(x[train], y[train], stratified(y[train]))
+        predicted[test] = fitted(x[train], y[train], l2).predict(x[test])
+        accuracies.append((predicted[test] == y[test]).mean())
+    result = evaluated(monkeypatch, corpus, {"all": rows})
+    assert result.metrics == {"accuracy_lbfgs": pytest.approx(np.mean(accuracies))}
+    assert 0.6 < np.mean(accuracies) < 1
+    by_row = {row: classes[k] for row, k in zip(order, predicted, strict=True)}
+    assert result.predictions == {
+        "row": list(range(80)),
+        "label": rows.column("label"),
+        "prediction": [by_row[row] for row in range(80)],
+    }
+
+
+@pytest.mark.parametrize(
+    ("corpus", "classes", "pairs"), [("trec", ("ABBR", "DESC", "LOC"), False), ("mrpc", ("other", "paraphrase"), True)]
+)
+def test_folds_of_train_against_a_loop(
+    monkeypatch: pytest.MonkeyPatch, corpus: str, classes: tuple[str, ...], pairs: bool
+) -> None:
+    tables = {"train": table(120, classes, 2, pairs=pairs), "test": table(50, classes, 3, pairs=pairs)}
+    x, y = numbers(tables["train"], classes, senteval_order(tables["train"], classes))
+    model = fitted(x, y, chosen(x, y, stratified(y)))
+    x, y = numbers(tables["test"], classes, list(range(50)))
+    result = evaluated(monkeypatch, corpus, tables)
+    assert result.metrics == {"accuracy_lbfgs": pytest.approx((model.predict(x) == y).mean())}
+    assert result.predictions["prediction"] == [classes[k] for k in model.predict(x)]
+    assert result.predictions["label"] == tables["test"].column("label")
+
+
+def test_a_given_dev_split_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    classes = ("negative", "positive")
+    tables = {"train": table(60, classes, 4), "dev": table(40, classes, 5), "test": table(50, classes, 6)}
+    sides = {name: numbers(rows, classes, list(range(len(rows)))) for name, rows in tables.items()}
+    both = [np.concatenate([sides["train"][k], sides["dev"][k]]) for k in (0, 1)]
+    l2 = chosen(both[0], both[1], [(np.arange(60), np.arange(60, 100))])
+    predicted = fitted(*sides["train"], l2).predict(sides["test"][0])
+    result = evaluated(monkeypatch, "sst2", tables)
+    assert result.metrics == {"accuracy_lbfgs": pytest.approx((predicted == sides["test"][1]).mean())}
+
+
+def test_the_protocol_is_in_the_key_and_both_see_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = {name: table(rows, ("ABBR", "DESC"), rows, skill=3) for name, rows in (("train", 1000), ("test", 400))}
+    accuracy = {}
+    for protocol in ("lbfgs", "senteval"):
+        (key, value), *none = evaluated(monkeypatch, "trec", tables, protocol=protocol).metrics.items()
+        assert (key, none) == (f"accuracy_{protocol}", [])
+        accuracy[protocol] = value
+    # SentEval stops short of the optimum on so few rows.
+    assert accuracy["lbfgs"] == pytest.approx(accuracy["senteval"], abs=0.06)
+    assert min(accuracy.values()) > 0.88
+
+
+@pytest.mark.parametrize("protocol", ["lbfgs", "senteval"])
+def test_what_is_predicted_for_a_row_never_sees_its_label(monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
+    tables = {name: table(40, ("ABBR", "DESC"), seed) for name, seed in (("train", 8), ("test", 9))}
+    before = evaluated(monkeypatch, "trec", tables, protocol=protocol).predictions["prediction"]
+    flipped = ["ABBR" if label == "DESC" else "DESC" for label in tables["test"].column("label")]
+    tables["test"] = Rows({"label": flipped, "sentence": tables["test"].column("sentence")})
+    after = evaluated(monkeypatch, "trec", tables, protocol=protocol)
+    assert after.predictions["prediction"] == before
+    assert after.predictions["label"] == flipped
+
+
+def test_rows_limits_every_class_of_every_split() -> None:
+    task = Transfer(data_dir=str(sample_dir()), corpus="trec", rows=3)
+    for rows in task.tables.values():
+        labels = rows.column("label")
+        assert {labels.count(label) for label in set(labels)} == {3}
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_the_sample_of_every_corpus_is_read_and_classified(corpus: str) -> None:
+    task = Transfer(data_dir=str(sample_dir()), corpus=corpus, rows=12)
+    assert (task.splits, task.sentences("dev"), task.metrics) == (("test",), [], ("accuracy_lbfgs",))
+    result = run_tasks({corpus: task}, Hashed(), "test")[corpus]
+    assert 0 <= result.metrics["accuracy_lbfgs"] <= 1
+    assert len(result.predictions["row"]) == len(list(task.tables.values())[-1])
+    assert task.digests
+
+
+def test_a_class_of_too_few_rows_is_told() -> None:
+    task = Transfer(data_dir=str(sample_dir()), corpus="mr", rows=2)
+    with pytest.raises(DataError, match=r"rt-polarity\.pos: a class has one row left .* raise limits\.test_pairs"):
+        run_tasks({"mr": task}, Hashed(), "test")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"corpus": "sst"}, r"corpus: 'sst' is not one of mr, cr, .* - did you mean 'sst2'\?"),
+        ({"corpus": "mr", "protocol": "sentevl"}, r"protocol: 'sentevl' is not one .* did you mean 'senteval'\?"),
+    ],
+)
+def test_names_that_are_not_known_are_told(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Transfer(data_dir="", **options)  # type: ignore[arg-type]
+
+
+def test_a_method_without_features_is_left_out_or_told() -> None:
+    class NoFeatures:
+        def embed(self, sentences: Sequence[str]) -> PointEmbedding:
+            return Hashed().embed(sentences)
+
+    task = Transfer(data_dir=str(sample_dir()), corpus="mr", rows=12)
+    assert run_tasks({"mr": task}, NoFeatures(), "test") == {}
+    with pytest.raises(TaskError, match="the task transfer needs 'features', which NoFeatures does not answer"):
+        task.evaluate(NoFeatures(), Embedded(NoFeatures(), task.sentences("test")), "test")
+
+
+def test_the_real_corpora_have_sentevals_sizes_but_for_blank_lines(real_data: Path) -> None:
+    sizes = {
+        corpus: [len(rows) for rows in Transfer(data_dir=str(real_data), corpus=corpus).tables.values()]
+        for corpus in CORPORA
+    }
+    assert sizes == {
+        "mr": [10662],
+        "cr": [3771],  # of 3,775 lines
+        "subj": [10000],
+        "mpqa": [10603],  # of 10,606
+        "sst2": [67349, 872, 1821],
+        "trec": [5452, 500],
+        "mrpc": [4076, 1725],
+    }
