@@ -39,6 +39,8 @@ class Diagnostics:
     ``diag/rfd_alignment`` for the primary view; other views insert their name: ``diag/implicit/rfd_alignment``.
 
     Source: NGCSE, section on relative fitting difficulty, and the authors' plotting code (which sides, step 0).
+    Differs: the last step counts as an evaluation even where it is no multiple of ``eval_every``; the authors stop at
+    the last multiple.
 
     Attributes:
         held_out: rows of the training distribution that are never trained on.

@@ -98,6 +98,8 @@ LEAST = {
     "data.batch_size": 2,
     "data.train_rows": 2,
     "data.held_out_rows": 1,
+    "data.llm_rows": 0,
+    "data.llm_rows_together": 1,
     "diag.sentences": 2,
 }
 """The smallest whole number that makes a run, by key; null, where a key may be null, is no number."""

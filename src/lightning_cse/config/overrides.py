@@ -408,7 +408,9 @@ class _Check:
     def _guesses(self, point: Sequence[str]) -> Iterator[DictConfig]:
         """The configs that some experiment or suite would give; a key that none of them has is surely unknown."""
         group = "suite" if "suite" in self.unknown else "experiment"
-        for option in self.tree.options(group)[:_MOST_GUESSES]:
+        options = self.tree.options(group)
+        step = -(-len(options) // _MOST_GUESSES)  # neighbours in the alphabet are of one family, and much alike
+        for option in options[::step]:
             try:
                 yield self.tree.compose([f"+{group}={option}", *point])
             except CompositionError:

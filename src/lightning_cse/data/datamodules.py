@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,22 +14,16 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from lightning_cse.data.drawing import fewer_llm_rows, hold_out, subset, with_another_anchor
 from lightning_cse.data.loader import Batch, BatchLoader
-from lightning_cse.data.roles import RoleRows, TrainingRows
-from lightning_cse.data.rows import Rows, SourceFile
-from lightning_cse.data.sources import all_pairs, read_sources, without_pairs
+from lightning_cse.data.roles import RoleRows
+from lightning_cse.data.rows import Rows
+from lightning_cse.data.sources import LEAK, all_pairs, read_sources, without_pairs
 from lightning_cse.data.token_cache import TokenisedSentences, tokenise
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.tokens import Tokenize, Tokens
 
 log = logging.getLogger(__name__)
-
-SUBSET_SEED = 0
-"""Draws the rows of a smaller training set: the same ones for every method and seed."""
-
-HELD_OUT_SEED = 0
-"""Draws the rows that are held out of a corpus without a dev split: the same ones for every method and seed."""
-
 
 ANCHORS = ("anchor", "sentence", "premise")
 """What the first sentence of a row is called, by corpus."""
@@ -70,6 +65,8 @@ class ContrastiveData(pl.LightningDataModule):
         max_tokens: cut training sentences to so many tokens, special ones not counted.
         augmentation: makes the role ``positive`` from each anchor's tokens, once; the tokens become text, and are made
             anew from it, as any corpus's.
+        llm_rows: train on so many LLM rows only, those that have every role, drawn once for all methods and seeds; of
+            the others the anchor stays.
         watched_in: watch only held-out rows whose anchor is one in each of these sources too, so that all settings of a
             domain are watched on the same sentences: those that have LLM rows.
         llm_rows_together: LLM rows, those that have every role, wait until so many have come, see `BatchLoader`; None:
@@ -99,6 +96,7 @@ class ContrastiveData(pl.LightningDataModule):
         held_out_rows: int | None = None,
         max_tokens: int | None = None,
         augmentation: Augmentation | None = None,
+        llm_rows: int | None = None,
         watched_in: Sequence[str] = (),
         llm_rows_together: int | None = None,
     ) -> None:
@@ -115,35 +113,36 @@ class ContrastiveData(pl.LightningDataModule):
         self.max_tokens = max_tokens
         self.held_out_rows = held_out_rows
         self.llm_rows_together = llm_rows_together
-        self._watched_in = tuple(watched_in)
-        built, self._excluded_files = self._read(train, excluded, rows)
+        self._excluded, self._watched = (
+            read_sources(sources, self.data_dir, key=key, may_be_empty=True)
+            for sources, key in ((excluded, "data.excluded"), (watched_in, "data.watched_in"))
+        )
+        pairs = all_pairs(self._excluded)
+        read = read_sources(train, self.data_dir, key="data.train")
+        built = rows([without_pairs(table, pairs) for table in read])
         if held_out is not None:
-            self.held_out = rows(read_sources(held_out, self.data_dir, key="data.held_out")).rows
+            apart = rows(read_sources(held_out, self.data_dir, key="data.held_out"))
         else:
-            built, apart = _hold_out(built, held_out_share or 0.0, of=rows.roles[0])
-            self.held_out = apart.rows
-        used = built if train_rows is None else _subset(built, train_rows)
-        self.train = used.rows
+            built, apart = hold_out(built, held_out_share or 0.0, of=rows.roles[0])
+        built, apart = (with_another_anchor(part) for part in (built, apart))
+        built = built.without(pairs)
+        leaks = built.rows.counts.get(f"dropped: {LEAK}", 0)
+        if leaks:
+            log.info("%d training rows have a sentence pair of %s and are left out", leaks, ", ".join(excluded))
+        if llm_rows is not None:
+            built = fewer_llm_rows(built, llm_rows, self.roles)
+        if train_rows is not None:
+            built = subset(built, train_rows)
+        self.train, self.held_out = built.rows, apart.rows
         if augmentation is not None:
             self._augment(augmentation)
-        lost = {"dropped: data.train_rows": built.used - used.used} if len(used.rows) < len(built.rows) else {}
-        self.counts = {**built.rows.counts, **lost, "used": used.used, "training_rows": len(used.rows)}
+        self.counts = {**built.rows.counts, "used": built.used, "training_rows": len(built.rows)}
+        if self.has_llm_rows:
+            self.counts["llm_rows"] = int(self._complete.sum())
         self._roles = self.roles
         self._tokens: dict[str, RoleTokens] = {}
         self._loader: BatchLoader | None = None
         self._position: dict[str, Any] | None = None
-
-    def _read(
-        self, train: Sequence[str], excluded: Sequence[str], rows: RoleRows
-    ) -> tuple[TrainingRows, tuple[SourceFile, ...]]:
-        read = read_sources(train, self.data_dir, key="data.train")
-        evaluated = read_sources(excluded, self.data_dir, key="data.excluded")
-        pairs = all_pairs(evaluated)
-        clean = [without_pairs(table, pairs) for table in read]
-        leaks = sum(map(len, read)) - sum(map(len, clean))
-        if leaks:
-            log.info("%d training rows have a sentence pair of %s and are left out", leaks, ", ".join(excluded))
-        return rows(clean), tuple(file for table in evaluated for file in table.files)
 
     def _augment(self, augmentation: Augmentation) -> None:
         """Give every row, trained on or held out, an augmented anchor as its positive."""
@@ -164,10 +163,7 @@ class ContrastiveData(pl.LightningDataModule):
             DataError: if there are fewer than two.
         """
         columns = [self.held_out.column(role) for role in roles]
-        among = [
-            set(rows.column(next(name for name in ANCHORS if name in rows.names)))
-            for rows in read_sources(self._watched_in, self.data_dir, key="data.watched_in")
-        ]
+        among = [set(rows.column(next(name for name in ANCHORS if name in rows.names))) for rows in self._watched]
         anchors = self.held_out.column("anchor") if among else []
         chosen = [
             row
@@ -199,7 +195,8 @@ class ContrastiveData(pl.LightningDataModule):
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of every file that rows came from, by its name in the official layout."""
-        files = (*self.train.files, *self.held_out.files, *self._excluded_files)
+        others = (file for rows in (*self._excluded, *self._watched) for file in rows.files)
+        files = (*self.train.files, *self.held_out.files, *others)
         return {file.name: file.sha256 for file in files}
 
     def setup(self, stage: str | None = None) -> None:
@@ -233,17 +230,23 @@ class ContrastiveData(pl.LightningDataModule):
             batch_size=self.batch_size,
             drop_last=self.drop_last,
             seed=self.seed,
-            gathered=self._complete() if self.llm_rows_together is not None else None,
-            together=self.llm_rows_together or 1,
+            gathered=None if self.llm_rows_together is None or not self.has_llm_rows else self._complete,
+            together=1 if self.llm_rows_together is None else self.llm_rows_together,
         )
         if self._position is not None:
             self._loader.load_state_dict(self._position)
         return self._loader
 
-    def _complete(self) -> Tensor | None:
-        """Return which rows have every role that the rows have, where not all do: (rows,)."""
-        complete = np.all([[s is not None for s in self.train.column(role)] for role in self.roles], axis=0)
-        return None if complete.all() or not complete.any() else torch.from_numpy(complete)
+    @property
+    def has_llm_rows(self) -> bool:
+        """Whether some rows have every role, and others do not."""
+        return bool(self._complete.any()) and not bool(self._complete.all())
+
+    @cached_property
+    def _complete(self) -> Tensor:
+        """Whether each training row has every role: (rows,)."""
+        columns = [self.train.column(role) for role in self.roles]
+        return torch.tensor([None not in sentences for sentences in zip(*columns, strict=True)])
 
     def state_dict(self) -> dict[str, Any]:
         """Return the loader's position, for the checkpoint.
@@ -285,47 +288,3 @@ class RoleTokens:
         places = self.place[rows]
         own = np.flatnonzero(places >= 0)
         return Tokens.pad([self.sentences[place][:most] for place in places[own]], rows=own.tolist())
-
-
-def _subset(built: TrainingRows, count: int) -> TrainingRows:
-    units = built.units
-    if count > len(units):
-        log.warning("data.train_rows=%d, but there are only %d rows; all are used", count, len(units))
-    order = torch.randperm(len(units), generator=torch.Generator().manual_seed(SUBSET_SEED))[:count]
-    return built.select(row for unit in sorted(order.tolist()) for row in units[unit])
-
-
-def _hold_out(built: TrainingRows, share: float, *, of: str) -> tuple[TrainingRows, TrainingRows]:
-    """Return what is left to train on, and a share of the sentences of a role (at least two) with all their rows.
-
-    Rows that share a sentence, several triplets of a premise say, are on one side. Both keep the order of the corpus.
-    The same share of the rows that were added to a corpus is held out too, by a draw of its own.
-    """
-    if not 0 < share < 1:
-        raise ConfigError([f"data.held_out_share: {share} is no share in (0, 1)"])
-    sentences = built.rows.column(of)
-    own = len(sentences) if built.own is None else built.own
-    units = _together(sentences, range(own))
-    number = max(2, round(share * len(units)))
-    if number > len(units) - 2:
-        raise DataError(f"data.held_out_share: {share} of {len(units)} sentences leaves too few on one side")
-    apart = _drawn(units, number)
-    added = _together(sentences, range(own, len(sentences)))
-    apart |= _drawn(added, round(share * len(added)))
-    kept = built.select(row for row in range(len(sentences)) if row not in apart)
-    lost = {"dropped: held out": built.used - kept.used}
-    rows = kept.rows.recounted({**kept.rows.counts, **lost})
-    return TrainingRows(rows, kept.sources), built.select(sorted(apart))
-
-
-def _together(sentences: Sequence[str], rows: Iterable[int]) -> list[list[int]]:
-    """Return the rows of each distinct sentence."""
-    together: dict[str, list[int]] = {}
-    for row in rows:
-        together.setdefault(sentences[row], []).append(row)
-    return list(together.values())
-
-
-def _drawn(units: Sequence[Sequence[int]], number: int) -> set[int]:
-    order = torch.randperm(len(units), generator=torch.Generator().manual_seed(HELD_OUT_SEED)).tolist()
-    return {row for unit in order[:number] for row in units[unit]}

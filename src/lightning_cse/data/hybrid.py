@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lightning_cse.data.roles import RoleRows, TrainingRows
+from lightning_cse.data.corpora.ngcse import NLI, STS
+from lightning_cse.data.roles import ANOTHER_ANCHOR, RoleRows, TrainingRows
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sources import read_sources
 from lightning_cse.errors import ConfigError, DataError, did_you_mean
 
 log = logging.getLogger(__name__)
 
-PATTERNS = {
-    "sts": ("anchor", "positive", "intermediate", "negative"),
-    "nli": ("anchor", "positive", "negative"),
-}
+PATTERNS = {"sts": STS, "nli": NLI}
 """The roles of an LLM row, by the similarity pattern that the LLM was shown."""
-
-DRAW_SEED = 0
-"""Draws which LLM rows are used where fewer are asked for, and the negatives of stand-ins."""
 
 
 @dataclass(frozen=True)
 class Hybrid:
     r"""A corpus in which LLM rows stand in place of the sentences that they were made from.
 
-    All other sentences of the corpus stay rows of one sentence, whose positive is another dropout pass. An LLM row has
-    the place of its sentence, so that anchors, and what is drawn of them, are those of the plain corpus; repeats of the
-    sentence are dropped. LLM rows whose anchor the corpus lacks are added behind it, and told.
+    All other rows of the corpus, repeats of such a sentence included, stay rows of one sentence, whose positive is
+    another dropout pass. An LLM row has the place of its sentence, so that anchors, and what is drawn of them, are
+    those of the plain corpus. LLM rows whose anchor the corpus lacks are added behind it, and told.
 
     Sources with other columns than an LLM row's are taken as stand-ins, so that a method can be tried without an LLM:
 
-    - WikiSplit for ``sts``: a sentence; its two simpler sentences; the first of them; another sentence of the file.
+    - WikiSplit for ``sts``: a sentence; its two simpler sentences; the first of them; another row's sentence, drawn
+      once it is known which rows are held out.
     - NLI triplets for ``nli``: premise, entailment (INLI's explicit one), contradiction.
 
     Source: NGCSE, hybrid data: 20,000 sentences of each corpus are replaced.
@@ -45,7 +40,6 @@ class Hybrid:
         llm: the sources of the LLM rows, ``corpus/split`` or JSON-lines files.
         pattern: ``sts`` or ``nli``.
         data_dir: where the corpora are.
-        llm_rows: use so many LLM rows only, drawn once for all runs; the other sentences stay as they are.
 
     Raises:
         ConfigError: for another pattern.
@@ -55,7 +49,6 @@ class Hybrid:
     llm: Sequence[str]
     pattern: str
     data_dir: str
-    llm_rows: int | None = None
 
     def __post_init__(self) -> None:
         if self.pattern not in PATTERNS:
@@ -81,16 +74,15 @@ class Hybrid:
         order: list[int] = []
         placed: set[str] = set()
         for row, anchor in enumerate(anchors):
-            if anchor not in generated:
-                order.append(row)
-            elif anchor not in placed:
+            replaces = anchor in generated and anchor not in placed
+            order.append(generated[anchor] if replaces else row)
+            if replaces:
                 placed.add(anchor)
-                order.append(generated[anchor])
         added = [row for anchor, row in generated.items() if anchor not in placed]
         if added:
             log.warning(
-                "%d of %d LLM rows were made from sentences that the corpus does not have (the first: %s); "
-                "they are added to it",
+                "%d of %d LLM rows were made from sentences that the corpus does not have (the first: %s): they "
+                "replace none and are added, and a share of them is held out beside the corpus's own",
                 len(added),
                 len(llm),
                 llm.where(added[0] - count),
@@ -102,7 +94,7 @@ class Hybrid:
         sources = [*corpus.sources, *((first + row,) for row in range(len(llm)))]
         kept = set(order)
         replaced = {number for row in range(count) if row not in kept for number in corpus.sources[row]}
-        counts = {**stacked.counts, "dropped: an LLM row stands for it": len(replaced), "llm_rows": len(llm)}
+        counts = {**stacked.counts, "dropped: an LLM row stands for it": len(replaced)}
         return TrainingRows(stacked.recounted(counts), [sources[row] for row in (*order, *added)], own=len(order))
 
     def _llm(self) -> Rows:
@@ -118,13 +110,7 @@ class Hybrid:
                     f"{rows.where(row)}: a second LLM row for one anchor, which {rows.where(seen[anchor])} has too"
                 )
             seen[anchor] = row
-        if self.llm_rows is None:
-            return rows
-        if self.llm_rows > len(rows):
-            log.warning("data.rows.llm_rows=%d, but there are only %d LLM rows; all are used", self.llm_rows, len(rows))
-        order = list(range(len(rows)))
-        random.Random(DRAW_SEED).shuffle(order)  # noqa: S311 - a choice of rows, not a secret
-        return rows.select(sorted(order[: self.llm_rows]), reason="data.rows.llm_rows")
+        return rows
 
 
 def as_llm_rows(rows: Rows, pattern: str) -> Rows:
@@ -152,17 +138,14 @@ def as_llm_rows(rows: Rows, pattern: str) -> Rows:
 
 
 def _wiki_split(rows: Rows) -> Rows | None:
-    if "simple1" not in rows.names or len(rows) < 2:
+    if "simple1" not in rows.names:
         return None
     sentences, simple1, simple2 = (rows.column(name) for name in ("sentence", "simple1", "simple2"))
-    order = list(range(len(rows)))
-    random.Random(DRAW_SEED).shuffle(order)  # noqa: S311 - a choice of rows, not a secret
-    another = dict(zip(order, [*order[1:], order[0]], strict=True))
     return rows.with_columns(
         anchor=sentences,
         positive=[f"{a} {b}" for a, b in zip(simple1, simple2, strict=True)],
         intermediate=simple1,
-        negative=[sentences[another[row]] for row in range(len(rows))],
+        negative=[ANOTHER_ANCHOR] * len(rows),
     )
 
 

@@ -121,4 +121,4 @@ class BatchLoader:
                 "start anew with force=true"
             )
         self.epoch, self.position, self._permutation = state["epoch"], state["position"], state["permutation"]
-        self._waiting = state.get("waiting", self._waiting)  # checkpoints of before there was gathering have none
+        self._waiting = state["waiting"]

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from lightning_cse.data.rows import Rows
+from lightning_cse.data.sources import LEAK, leaking
 from lightning_cse.errors import ConfigError, DataError, did_you_mean
+
+ANOTHER_ANCHOR = "\0another anchor"
+"""Stands where a row waits for the anchor of another one, which is drawn once it is known who is held out."""
 
 TRIPLET = ("premise", "entailment", "contradiction")
 
@@ -27,17 +31,24 @@ class TrainingRows:
     own: int | None = None
 
     def select(self, indices: Iterable[int]) -> TrainingRows:
-        """Return the training rows of these numbers, in this order."""
+        """Return the training rows of these numbers, which rise."""
         chosen = list(indices)
-        return TrainingRows(self.rows.select(chosen), [self.sources[index] for index in chosen])
+        own = None if self.own is None else sum(index < self.own for index in chosen)
+        return TrainingRows(self.rows.select(chosen), [self.sources[index] for index in chosen], own)
 
-    @property
-    def units(self) -> list[list[int]]:
-        """The training rows, those made of the same corpus rows together, which are drawn or left out as one."""
-        units: dict[tuple[int, ...], list[int]] = {}
-        for row, source in enumerate(self.sources):
-            units.setdefault(source, []).append(row)
-        return list(units.values())
+    def without(self, pairs: set[str]) -> TrainingRows:
+        """Return the training rows that have none of these sentence pairs; the account says how many were dropped."""
+        leaks = leaking(self.rows, pairs)
+        kept = self.select(row for row in range(len(self.rows)) if row not in leaks)
+        return kept.counted(LEAK, self.used - kept.used)
+
+    def counted(self, reason: str, dropped: int) -> TrainingRows:
+        """Return the same rows with more corpus rows dropped in their account."""
+        if not dropped:
+            return self
+        key = f"dropped: {reason}"
+        counts = {**self.rows.counts, key: self.rows.counts.get(key, 0) + dropped}
+        return TrainingRows(self.rows.recounted(counts), self.sources, self.own)
 
     @property
     def used(self) -> int:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from lightning_cse.data.corpora.ngcse import STS
 from lightning_cse.data.readers import OWN, is_own, read_corpus, read_own
 from lightning_cse.data.rows import Rows
-from lightning_cse.errors import ConfigError
+from lightning_cse.errors import ConfigError, DataError
 
 HYPOTHESES = (
     "hypothesis",
@@ -20,7 +21,7 @@ HYPOTHESES = (
 )
 """Columns that make a sentence pair together with ``premise``."""
 
-LLM_SENTENCES = ("positive", "intermediate", "negative")
+LLM_SENTENCES = STS[1:]
 """Columns that make a sentence pair together with ``anchor``."""
 
 LEAK = "pair of a dev or test set"
@@ -28,7 +29,7 @@ LEAK = "pair of a dev or test set"
 _NO_LETTER = re.compile(r"[\W_]+")
 
 
-def read_sources(sources: Iterable[str], data_dir: Path, *, key: str) -> list[Rows]:
+def read_sources(sources: Iterable[str], data_dir: Path, *, key: str, may_be_empty: bool = False) -> list[Rows]:
     """Read several splits, each named ``corpus/split``, and files of the user's own.
 
     Args:
@@ -36,21 +37,31 @@ def read_sources(sources: Iterable[str], data_dir: Path, *, key: str) -> list[Ro
             ``my/rows.jsonl`` (LLM rows), also with ``.gz`` behind; relative ones start at the working directory.
         data_dir: Where the corpora are.
         key: The config key the names come from, for the error.
+        may_be_empty: Whether there may be no name at all.
 
     Raises:
-        ConfigError: If there is one name in place of a list, or a name is not of that form.
+        ConfigError: If there is one name in place of a list, a name is not of that form, or there is none.
         DataError: As `read_corpus` and `read_own`.
     """
     if isinstance(sources, str):
         raise ConfigError([f"{key}: {sources!r} is one name, and a list of names is needed: [{sources}]"])
     names = [str(source) for source in sources]
+    if not names and not may_be_empty:
+        raise ConfigError([f"{key}: names no source; give corpus/split, such as snli/train, or a file of your own"])
     wrong = [name for name in names if not is_own(name) and not all(_parts(name))]
     if wrong:
         own = f"a file of your own ends in {' or '.join(OWN)}, or one of them and .gz"
         raise ConfigError(
             [f"{key}: {name!r} is not of the form corpus/split, such as snli/train; {own}" for name in wrong]
         )
-    return [read_own(name) if is_own(name) else read_corpus(*_parts(name), data_dir) for name in names]
+    return [_read_own(name, key) if is_own(name) else read_corpus(*_parts(name), data_dir) for name in names]
+
+
+def _read_own(name: str, key: str) -> Rows:
+    try:
+        return read_own(name)
+    except DataError as error:
+        raise DataError(f"{key}: {error}") from None
 
 
 def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
@@ -75,8 +86,15 @@ def without_pairs(rows: Rows, excluded: set[str]) -> Rows:
     """Return the rows that have none of these pairs; the account says how many were dropped."""
     if not excluded:
         return rows
-    clean = [row for row, keys in enumerate(pair_keys(rows)) if excluded.isdisjoint(keys)]
-    return rows if len(clean) == len(rows) else rows.select(clean, reason=LEAK)
+    leaks = leaking(rows, excluded)
+    return rows.select((row for row in range(len(rows)) if row not in leaks), reason=LEAK) if leaks else rows
+
+
+def leaking(rows: Rows, excluded: set[str]) -> set[int]:
+    """Return the numbers of the rows that have one of these pairs."""
+    if not excluded:
+        return set()
+    return {row for row, keys in enumerate(pair_keys(rows)) if not excluded.isdisjoint(keys)}
 
 
 def all_pairs(tables: Sequence[Rows]) -> set[str]:
@@ -90,9 +108,9 @@ def _parts(name: str) -> tuple[str, str]:
     return corpus, "" if {"/", "."} & set(split) else split
 
 
-def _keys(first: Sequence[str], second: Sequence[str]) -> Iterator[str]:
+def _keys(first: Sequence[str], second: Sequence[str | None]) -> Iterator[str]:
     for a, b in zip(first, second, strict=True):
-        yield "\0".join(sorted((_letters(a), _letters(b))))
+        yield "" if b is None else "\0".join(sorted((_letters(a), _letters(b))))
 
 
 def _letters(sentence: str) -> str:

@@ -224,9 +224,12 @@ def _senteval_order(rows: Rows, classes: list[str]) -> logistic.Rows:
 @contextmanager
 def _bar(name: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show how many of the fits are done, in a terminal."""
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("fits"))
-    with Progress(*columns, TimeElapsedColumn(), transient=True, disable=not sys.stdout.isatty()) as progress:
+    console = Console(stderr=True)
+    shown = sys.stderr.isatty()
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=not shown) as progress:
         bar = progress.add_task(name, total=total)
         yield lambda done: progress.advance(bar, done)

@@ -18,7 +18,7 @@ from lightning_cse.similarity import cosine
 from lightning_cse.tokens import Tokens
 
 ROLES = ("anchor", "positive", "intermediate", "negative")
-PATTERNS = (ROLES[:1], ROLES[:2], ("anchor", "positive", "negative"), ROLES)
+ROW_KINDS = (ROLES[:1], ROLES[:2], ("anchor", "positive", "negative"), ROLES)
 """The roles that a data set's rows may have: alone; augmented; labelled or of the NLI pattern; of the STS pattern."""
 
 CONTRASTIVE = ("hierarchical_triplet", "single_positive", "multiple_positive")
@@ -96,6 +96,8 @@ class NGCSE(Method):
         spread = tuple(role for role in roles if role != "intermediate" or self.has_triplet)
         self.spread = spread if "negative" in roles else ("anchor",)
         self.needs_dropout = tuple(roles) == ("anchor",) and len(encoder.templates) == 1
+        self._templates = encoder.templates
+        self._views_are_the_same = not encoder.has_dropout and len(self._templates) == 1
         self.head = nn.Linear(encoder.width, encoder.width)
         for parameter in self.head.parameters():
             nn.init.normal_(parameter, std=HEAD_SCALE)
@@ -108,7 +110,7 @@ class NGCSE(Method):
     @property
     def templates(self) -> tuple[Template, ...]:
         """The encoder's, of which a sentence alone has the first."""
-        return self.encoder.templates
+        return self._templates
 
     def encode(self, *roles: Tokens) -> list[PointEmbedding]:
         """Embed every role's sentences in one pass, without the head and with the first template."""
@@ -138,7 +140,7 @@ class NGCSE(Method):
         alone = torch.ones(len(anchor), dtype=torch.bool, device=anchor.rows.device)
         for role in self.positives:
             alone[tokens[role].rows] = False
-        if bool(alone.any()) and not self.encoder.has_dropout and len(self.templates) == 1:
+        if self._views_are_the_same and bool(alone.any()):
             raise EncoderError(
                 f"{int(alone.sum())} of {len(alone)} rows of this batch are their own positive through another dropout "
                 f"mask, but the encoder {self.encoder.name} has no dropout: set encoder.dropout=0.1"
@@ -172,8 +174,8 @@ def _rows(vectors: Mapping[str, Tensor], parts: Mapping[str, Tokens]) -> Tensor:
 
 def _check(roles: Sequence[str], contrastive: str, llm_positive: str, beta: float) -> None:
     faults = []
-    if tuple(roles) not in PATTERNS:
-        known = "; ".join(", ".join(pattern) for pattern in PATTERNS)
+    if tuple(roles) not in ROW_KINDS:
+        known = "; ".join(", ".join(pattern) for pattern in ROW_KINDS)
         faults.append(f"method.roles: {', '.join(roles)} is none of the kinds of rows: {known}")
     for key, value, options in (
         ("contrastive", contrastive, CONTRASTIVE),

@@ -55,8 +55,9 @@ def summarise(curves: Curves, monitor: str = "val/stsb/spearman") -> CurveSummar
     twice: the later value counts.
 
     Source: NGCSE, section on relative fitting difficulty, and the authors' plotting code (five best, step 0).
-    Differs: alignment and uniformity are those of the step with the best score; the authors' plot takes its score one
-    evaluation late.
+    Differs: the last step counts as an evaluation even where it is no multiple of ``eval_every`` (the authors stop at
+    the last multiple); alignment and uniformity are those of the step with the best score (the authors' plot takes its
+    score one evaluation late).
 
     Args:
         curves: Points by key.

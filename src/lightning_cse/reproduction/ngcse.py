@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import json
+import logging
 import math
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -52,6 +54,8 @@ __all__ = [
     "settings_table",
     "study_of_records",
 ]
+
+log = logging.getLogger(__name__)
 
 Study = Mapping[float, Sequence[float]]
 """Scores in percent, one a run, by the value of the option that was varied."""
@@ -241,27 +245,85 @@ def read_study(path: Path) -> dict[float, list[float]]:
 def study_of_records(records: Iterable[Mapping[str, Any]], option: str, metric: str) -> dict[float, list[float]]:
     """Return a metric of finished runs, in percent, by the value of an option that was varied between them.
 
+    Only runs whose identities are alike but for the option (and the seed, which is no part of one) are put together. Of
+    several such families the one with the most values of the option is kept, then the one with the most runs; what is
+    left out is logged.
+
     Args:
         records: The records.
         option: The dotted key of the option in the config.
         metric: The metric's key.
 
     Raises:
-        DataError: if a record has no such option or metric, or the option is no number there.
+        DataError: if a record has no such option or a kept one no such metric, the option is no number there, no two
+            runs differ in the option alone, or two families have as many values and runs.
     """
-    study: dict[float, list[float]] = {}
+    families: dict[frozenset[tuple[str, str]], list[_Run]] = {}
     for record in records:
-        where = f"{record.get('name')} {record.get('identity')}, seed {record.get('seed')}"
-        value: Any = record["identity_document"]["config"]
-        for part in option.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
+        decisive = dict(_leaves(record["identity_document"]))
+        value = decisive.pop(f"config.{option}", None)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise DataError(f"{where}: {option} is {value!r}, which is no number; name the option that was varied")
-        if metric not in record["metrics"]:
-            there = ", ".join(sorted(record["metrics"])) or "none"
-            raise DataError(f"{where} has no metric {metric}; metrics there: {there}")
-        study.setdefault(float(value), []).append(100 * record["metrics"][metric])
+            raise DataError(
+                f"{_told(record)}: {option} is {value!r}, which is no number; name the option that was varied"
+            )
+        rest = {key: json.dumps(other) for key, other in decisive.items()}
+        families.setdefault(frozenset(rest.items()), []).append(_Run(float(value), rest, record))
+    if not families:
+        return {}
+    kept, *others = sorted(families.values(), key=_size, reverse=True)
+    if others and (_size(kept) == _size(others[0]) or _size(kept)[0] == 1):
+        one, other = kept[0], others[0][0]
+        raise DataError(
+            f"which runs make the study of {option} is not clear, since some differ in more: {_told(one.record)} and "
+            f"{_told(other.record)} first in {_difference(one, other)}; give the runs of one of the two only"
+        )
+    for family in others:
+        log.warning(
+            "the study of %s leaves out %s: unlike the %d runs that it keeps in %s",
+            option,
+            "; ".join(_told(run.record) for run in family),
+            len(kept),
+            _difference(kept[0], family[0]),
+        )
+    study: dict[float, list[float]] = {}
+    for run in kept:
+        if metric not in run.record["metrics"]:
+            there = ", ".join(sorted(run.record["metrics"])) or "none"
+            raise DataError(f"{_told(run.record)} has no metric {metric}; metrics there: {there}")
+        study.setdefault(run.value, []).append(100 * run.record["metrics"][metric])
     return dict(sorted(study.items()))
+
+
+class _Run(NamedTuple):
+    """A run of a study: the option's value, the rest of its identity as JSON by dotted key, and its record."""
+
+    value: float
+    rest: dict[str, str]
+    record: Mapping[str, Any]
+
+
+def _leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield what is no mapping, or an empty one, by dotted key."""
+    for key, value in node.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _size(family: Sequence[_Run]) -> tuple[int, int]:
+    return len({run.value for run in family}), len(family)
+
+
+def _told(record: Mapping[str, Any]) -> str:
+    return f"{record.get('name')} {record.get('identity')}, seed {record.get('seed')}"
+
+
+def _difference(one: _Run, other: _Run) -> str:
+    """Name the first key in which two runs of different families differ, with both values."""
+    keys = sorted(one.rest.keys() | other.rest.keys())
+    key = next(key for key in keys if one.rest.get(key) != other.rest.get(key))
+    return f"{key.removeprefix('config.')} ({' and '.join(run.rest.get(key, 'not there') for run in (one, other))})"
 
 
 def _curve_files(path: Path) -> list[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 __all__ = ["print_run", "run_table"]
+
+Rows = Mapping[str, Mapping[str, float]]
+"""Values by key, by what a row is called; the method's come first."""
 
 _STSB: Final = "test/stsb/spearman"  # in two tables: where there are more STS tasks, among them
 _STS: Final = {
@@ -59,6 +62,8 @@ _TABLES: Final[tuple[tuple[dict[str, str], ...], ...]] = (
         for protocol in _PROTOCOLS
     ),
 )
+_SUBSETS: Final = {f"test/sts{year}/spearman": f"STS{year}" for year in range(12, 17)}  # and below, of their subsets
+_AGGREGATES: Final = ("mean", "wmean")
 _BASELINES: Final = {"untrained": "untrained encoder", "length": "LENGTH"}
 _MISSING: Final = "-"
 _NARROWEST: Final = 100
@@ -67,8 +72,8 @@ _NARROWEST: Final = 100
 def run_table(record: Mapping[str, Any]) -> RenderableType:
     """Return the final table of a run: the method and its baselines, then every other test metric, then a few facts.
 
-    Accuracies of the known columns are percentages, rounded here and nowhere before; all else is shown as it was
-    measured, with four decimals.
+    Accuracies and correlations of the known columns are percentages, rounded here and nowhere before; all else is shown
+    as it was measured, with four decimals. A baseline that has no value in a table is not in it.
 
     Args:
         record: A run's record; ``metrics`` holds the method's values by key, ``baselines`` those of each baseline.
@@ -83,11 +88,15 @@ def run_table(record: Mapping[str, Any]) -> RenderableType:
         left = present - shown
         columns = {key: title for block in blocks if left & block.keys() for key, title in block.items()}
         if columns:
-            parts += [_known(rows, columns), ""]
+            parts += [_known(_of(rows, columns), columns), ""]
             shown |= columns.keys()
+    aggregated = {f"{stem}_{aggregate}" for stem in _SUBSETS for aggregate in _AGGREGATES} & present
+    if aggregated:
+        parts += [_aggregations(_of(rows, aggregated), aggregated), ""]
+        shown |= aggregated
     rest = sorted(present - shown)
     if rest:
-        parts += [_others(rows, rest), ""]
+        parts += [_others(_of(rows, rest), rest), ""]
     parts.extend(_facts(record))
     return Group(*parts)
 
@@ -112,11 +121,17 @@ def _metrics(metrics: Mapping[str, Any] | None) -> dict[str, float]:
     return {key: float(v) for key, v in found if isinstance(v, int | float) and math.isfinite(v)}
 
 
+def _of(rows: Rows, keys: Iterable[str]) -> Rows:
+    """Return the method's row, and those of the baselines that have one of some values."""
+    wanted = set(keys)
+    return {name: row for place, (name, row) in enumerate(rows.items()) if place == 0 or wanted & row.keys()}
+
+
 def _table() -> Table:
     return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
 
 
-def _known(rows: Mapping[str, Mapping[str, float]], columns: Mapping[str, str]) -> Table:
+def _known(rows: Rows, columns: Mapping[str, str]) -> Table:
     table = _table()
     table.add_column("\ntest, %", overflow="fold")
     for title in columns.values():
@@ -127,7 +142,24 @@ def _known(rows: Mapping[str, Mapping[str, float]], columns: Mapping[str, str]) 
     return table
 
 
-def _others(rows: Mapping[str, Mapping[str, float]], keys: list[str]) -> Table:
+def _aggregations(rows: Rows, keys: Collection[str]) -> Table:
+    """Return the correlations that were not taken over all subsets put together: a row a model and aggregate."""
+    stems = {stem: title for stem, title in _SUBSETS.items() if any(f"{stem}_{a}" in keys for a in _AGGREGATES)}
+    table = _table()
+    table.add_column("other aggregations, %", overflow="fold")
+    table.add_column("of subsets")
+    for title in stems.values():
+        table.add_column(title, justify="right", no_wrap=True)
+    for name, metrics in rows.items():
+        for aggregate in _AGGREGATES:
+            values = [metrics.get(f"{stem}_{aggregate}") for stem in stems]
+            if any(value is not None for value in values):
+                cells = [_MISSING if value is None else f"{100 * value:.2f}" for value in values]
+                table.add_row(Text(name), aggregate, *cells)
+    return table
+
+
+def _others(rows: Rows, keys: list[str]) -> Table:
     table = _table()
     table.add_column("other test values", overflow="fold")
     for name in rows:
@@ -146,6 +178,11 @@ def _facts(record: Mapping[str, Any]) -> list[Text]:
         told = f", {best.get('monitor', 'dev score')} {score:.4f}" if isinstance(score, int | float) else ""
         of = f" of {record['steps']}" if record.get("steps") is not None else ""
         lines.append(Text(f"best checkpoint: step {best['step']}{of}{told}"))
+    summary = record.get("summary") or {}
+    final = summary.get("final_score")
+    # Of one evaluation it is the best score, told already.
+    if isinstance(final, int | float) and final != summary.get("best_score"):
+        lines.append(Text(f"final score (mean of the five best dev scores): {final:.4f}"))
     seconds = record.get("seconds") or {}
     if seconds:
         told = ", ".join(f"{what} {value:.1f} s" for what, value in seconds.items() if isinstance(value, int | float))

@@ -64,6 +64,12 @@ def build(cfg: DictConfig) -> Parts:
     return Parts(encoder, data, tasks, diagnostics, method)
 
 
+def automatic_reading(cfg: DictConfig, encoder: SentenceEncoder) -> dict[str, Any]:
+    """Return what the ``auto`` choices of how an encoder reads became, by dotted key, since they decide the result."""
+    became = {"encoder.pooling": encoder.pooling, "encoder.max_length": encoder.max_length}
+    return {key: value for key, value in became.items() if OmegaConf.select(cfg, key) == "auto"}
+
+
 def build_tasks(suite: DictConfig) -> dict[str, Task]:
     """Build the tasks of a suite, each by the name its metrics go by."""
     tasks: dict[str, Task] = {}

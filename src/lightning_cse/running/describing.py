@@ -29,7 +29,8 @@ from lightning_cse.errors import ConfigError, EncoderError, did_you_mean
 from lightning_cse.evaluation import Embedded
 from lightning_cse.metrics import match_error_rates
 from lightning_cse.reproduction.histograms import Pairs, PairSet, draw_histograms
-from lightning_cse.running.building import GIVEN, built, plain
+from lightning_cse.running.building import GIVEN, automatic_reading, built, plain
+from lightning_cse.running.machine import device_of
 
 __all__ = ["describe", "run"]
 
@@ -84,7 +85,7 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
     decisive: dict[str, Any] = {
         "data": {file: digest for each in described for file, digest in each.digests.items()},
         "encoder": {"name": encoder.name, **encoder.digests},
-        "resolved": {},
+        "resolved": automatic_reading(cfg, encoder),
     }
     chosen = {key: options[key] for key in ("encoder", "rows", "positive", "negative", "beside")}
     chosen["data"] = {key: value for key, value in options["data"].items() if key not in _BATCHING}
@@ -103,7 +104,7 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
         "sets": sets,
         "counts": data.counts,
         "data": decisive["data"],
-        "device": _device().type,
+        "device": device_of().type,
         "figure": "histograms.png",
         "environment": records.environment(),
         "overrides": list(overrides),
@@ -268,13 +269,9 @@ def _digests(rows: Rows) -> dict[str, str]:
 # ------------------------------------------------------------------------------------------------- what is measured
 
 
-def _device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
 def _measure(cfg: DictConfig, encoder: SentenceEncoder, described: Sequence[Described]) -> list[list[Pairs]]:
     """Return match error rates and cosines of all pairs, each distinct sentence embedded once."""
-    plain = PlainEncoder(encoder.to(_device()))
+    plain = PlainEncoder(encoder.to(device_of()))
     all_pairs = [pairs for each in described for pairs in each.pairs]
     sentences = [s for pairs in all_pairs if not pairs.dropout for s in (*pairs.first, *pairs.second)]
     log.info("%s reads %d sentences without dropout", encoder.name, len(set(sentences)))

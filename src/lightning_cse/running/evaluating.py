@@ -28,7 +28,7 @@ from lightning_cse.evaluation import Embedded, Summary, Task, check_parts, summa
 from lightning_cse.reproduction.tables import print_run
 from lightning_cse.running.building import build_tasks, plain
 from lightning_cse.running.loading import LoadedModel, load_model
-from lightning_cse.running.machine import peak_memory
+from lightning_cse.running.machine import device_name, device_of, peak_memory
 from lightning_cse.running.mteb_suite import MTEBTask
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
     model = load_model(cfg.model, pooling=cfg.pooling, prompt=cfg.prompt, max_length=cfg.max_length)
     if cfg.whitening:
         model = model.whitened(cfg.whitening, cfg.paths.data_dir)
-    model.to(_device(cfg.accelerator))
+    model.to(device_of(cfg.accelerator))
     session = _Session(model, cfg.precision, cfg.accelerator)
     tasks, summaries, left_out = _build(cfg.suite, model)
     decisive: dict[str, Any] = {
@@ -266,14 +266,14 @@ class _Session:
     def __init__(self, model: LoadedModel, precision: str, accelerator: str) -> None:
         self.model = model
         self.precision = precision
-        self.device = _device(accelerator)
+        self.device = device_of(accelerator)
         self.now = ""
         self._count = self._cut = 0
 
     @property
     def device_name(self) -> str:
         """What the embeddings are computed on."""
-        return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
+        return device_name(self.device)
 
     def options(self) -> dict[str, Any]:
         """Return how the model is read: part of what decides a result."""
@@ -308,11 +308,6 @@ class _Session:
         """Return how many sentences were embedded, and how many of them cut, since the last account."""
         account, self._count, self._cut = (self._count, self._cut), 0, 0
         return account
-
-
-def _device(accelerator: str) -> torch.device:
-    gpu = "cuda" if torch.cuda.is_available() else "mps"
-    return torch.device(gpu if accelerator == "gpu" else accelerator)
 
 
 @contextmanager

@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 _MOST_SHOWN = 8
 _PLAIN = ("config.json", "modules.json")
+_LOADER = "lightning_cse.encoders.load_encoder"
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,8 @@ def load_model(
         model: as above.
         pooling: ``auto`` for the model's own; runs have no other.
         prompt: a template of one's own, which implies ``pooling="prompt"``.
-        max_length: tokens a sequence may have, template included; ``auto`` for the model's own.
+        max_length: tokens a sequence may have, template included; ``auto`` for the model's own: of a run what it was
+            trained with, of an encoder, those of ``conf/encoder`` too, as much as it can read.
 
     Raises:
         EncoderError: if there is no such model, or its files are not whole; the message says what was tried.
@@ -209,8 +211,9 @@ def _load_plain(model: str, options: dict[str, Any]) -> LoadedModel:
         name, node = model, dict(tree.compose([f"encoder={model}"]).encoder)
     else:
         name = folder.resolve().name if folder.is_dir() else model
-        node = {"_target_": "lightning_cse.encoders.load_encoder", "name": name, "source": model}
-        node |= {"pooling": "auto", "max_length": "auto"}
+        node = {"_target_": _LOADER, "name": name, "source": model, "pooling": "auto"}
+    if node["_target_"] == _LOADER:
+        node["max_length"] = "auto"  # what conf/encoder has is for training; published protocols cut nothing
     try:
         encoder: SentenceEncoder = instantiate(node | options)
     except Exception as error:

@@ -1,17 +1,22 @@
-"""What a run cost the machine it ran on."""
+"""The machine a run is on: which device, and what the run cost it."""
 
 from __future__ import annotations
 
 import resource
 import sys
 
-import pytorch_lightning as pl
 import torch
 
 
-def device_name(trainer: pl.Trainer) -> str:
+def device_of(accelerator: str = "auto") -> torch.device:
+    """Return the device of an accelerator: ``gpu`` is CUDA or else Apple's MPS, ``auto`` CUDA or else the CPU."""
+    cuda = torch.cuda.is_available()
+    devices = {"gpu": "cuda" if cuda else "mps", "auto": "cuda" if cuda else "cpu"}
+    return torch.device(devices.get(accelerator, accelerator))
+
+
+def device_name(device: torch.device) -> str:
     """Return what a run was computed on: the name of the GPU, or ``cpu``."""
-    device = trainer.strategy.root_device
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 

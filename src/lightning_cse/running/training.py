@@ -35,7 +35,7 @@ from lightning_cse.loggers import CurvesLogger, WandbView
 from lightning_cse.reproduction.curves import summarise
 from lightning_cse.reproduction.figures import run_figures
 from lightning_cse.reproduction.tables import print_run
-from lightning_cse.running.building import GIVEN, Parts, build, built, plain
+from lightning_cse.running.building import GIVEN, Parts, automatic_reading, build, built, plain
 from lightning_cse.running.machine import device_name, peak_memory
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def train(cfg: DictConfig) -> records.RunFolder:
     decisive: dict[str, Any] = {
         "data": parts.digests,
         "encoder": {"name": parts.encoder.name, **parts.encoder.digests},
-        "resolved": resolved,
+        "resolved": resolved | automatic_reading(cfg, parts.encoder),
     }
     identity = records.identity(plain(cfg), **decisive)
     try:
@@ -77,6 +77,7 @@ def train(cfg: DictConfig) -> records.RunFolder:
         raise ConfigError([f"name: {error}"]) from error
     if folder.state == "finished" and not cfg.force:
         log.info("%s is finished; force=true runs it again", folder.path)
+        _tell_lacking_baselines(cfg, folder)
         return folder
     if cfg.force:
         folder.clear()
@@ -112,6 +113,25 @@ def train(cfg: DictConfig) -> records.RunFolder:
             else:
                 logger.finalize(status)
     return folder
+
+
+def _tell_lacking_baselines(cfg: DictConfig, folder: records.RunFolder) -> None:
+    """Say which baselines a finished run was asked for and has not: they are no part of its identity."""
+    lacking = [str(name) for name in cfg.baselines if name not in (folder.read().get("baselines") or {})]
+    if not lacking:
+        return
+    alone = ""
+    if "whitening" in lacking:
+        alone = (
+            f", or see lightning_cse.evaluate model={cfg.encoder.name} +suite=... whitening=[...] for whitening alone"
+        )
+    log.warning(
+        "%s has no values of the baselines %s, which were not asked for when it ran: force=true runs it again with "
+        "them%s",
+        folder.record_path,
+        ", ".join(lacking),
+        alone,
+    )
 
 
 TERMINATED = 128 + signal.SIGTERM
@@ -200,7 +220,7 @@ def _fit_and_test(
         "data": parts.digests,
         "task_data": {name: task.digests for name, task in parts.tasks.items()},
         "encoder": {"name": parts.encoder.name, **parts.encoder.digests},
-        "device": device_name(trainer),
+        "device": device_name(trainer.strategy.root_device),
         "precision": str(trainer.precision),
         "environment": records.environment(),
         "seconds": {

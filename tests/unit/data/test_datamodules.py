@@ -24,7 +24,7 @@ from lightning_cse.data import (
     read_corpus,
     sample_dir,
 )
-from lightning_cse.data.datamodules import _hold_out
+from lightning_cse.data.drawing import hold_out
 from lightning_cse.data.roles import RoleRows, TrainingRows
 from lightning_cse.errors import ConfigError, DataError
 
@@ -342,7 +342,7 @@ def test_a_training_set_that_is_evaluated_whole_is_told(leaking: Path) -> None:
 def test_rows_that_share_a_sentence_are_held_out_together() -> None:
     rows = Rows({"premise": list("aabbccddee"), "hypothesis": list("0123456789")})
     built = TrainingRows(rows, [(row,) for row in range(10)])
-    left, apart = _hold_out(built, 0.4, of="premise")
+    left, apart = hold_out(built, 0.4, of="premise")
     assert len(apart.rows) == 4
     assert not set(left.rows.column("premise")) & set(apart.rows.column("premise"))
     assert left.rows.counts == {"read": 10, "dropped: held out": 4}

@@ -16,6 +16,7 @@ import torch
 from lightning_cse.data import ContrastiveData, Hybrid, NLITriplets, Rows, Sentences, SourceFile, TokenShuffle
 from lightning_cse.data.hybrid import PATTERNS, as_llm_rows
 from lightning_cse.data.loader import BatchLoader
+from lightning_cse.data.roles import ANOTHER_ANCHOR
 from lightning_cse.errors import ConfigError, DataError
 
 STS = PATTERNS["sts"]
@@ -48,6 +49,7 @@ def written(anchor: str, pattern: str) -> dict[str, str]:
 def folder(tmp_path: Path) -> Path:
     """A corpus of 60 sentences, one of them twice, of which an LLM has extended 24, and two that are not in it."""
     (tmp_path / "corpus.txt").write_text("\n".join([*sentences(60), "sentence number 4"]) + "\n")
+    (tmp_path / "few.txt").write_text("sentence number 1\n")
     anchors = [*sentences(60)[4:52:2], "a stranger", "another stranger"]
     for pattern in PATTERNS:
         lines = [json.dumps(written(anchor, pattern)) for anchor in anchors]
@@ -71,17 +73,18 @@ def test_llm_rows_stand_where_their_sentences_stood(folder: Path, pattern: str, 
 
     with caplog.at_level(logging.WARNING):
         built = hybrid(folder, pattern)(read_sources([str(folder / "corpus.txt")], folder, key="data.train"))
-    assert built.rows.column("anchor") == [*sentences(60), "a stranger", "another stranger"]
-    assert built.own == 60
-    for row in built.rows:
+    assert built.rows.column("anchor") == [*sentences(60), "sentence number 4", "a stranger", "another stranger"]
+    assert built.own == 61
+    assert built.rows[60] == {role: "sentence number 4" if role == "anchor" else None for role in PATTERNS[pattern]}
+    for row in [*built.rows[:60], *built.rows[61:]]:
         number = int(row["anchor"].split()[-1]) if "number" in row["anchor"] else 4
         if 4 <= number < 52 and number % 2 == 0:
             assert row == written(row["anchor"], pattern)
         else:
             assert row == {role: row["anchor"] if role == "anchor" else None for role in PATTERNS[pattern]}
-    # 61 sentences and 26 LLM rows; the 24 that are replaced, one of them with its repeat, are gone.
-    assert built.rows.counts == {"read": 87, "dropped: an LLM row stands for it": 25, "llm_rows": 26}
-    assert built.used == 62
+    # 61 sentences, one of them twice, and 26 LLM rows; the 24 rows that are replaced are gone.
+    assert built.rows.counts == {"read": 87, "dropped: an LLM row stands for it": 24}
+    assert built.used == 63
     assert "2 of 26 LLM rows" in caplog.text
     assert f"{pattern}.jsonl:25" in caplog.text
     place = built.rows.column("anchor").index("sentence number 6")
@@ -94,7 +97,7 @@ def test_the_hold_out_is_one_for_all_settings_of_a_domain(folder: Path) -> None:
         data(folder, Sentences(), augmentation=TokenShuffle()),
         data(folder, hybrid(folder, "sts")),
         data(folder, hybrid(folder, "nli"), seed=3),
-        data(folder, hybrid(folder, "sts", llm_rows=5)),
+        data(folder, hybrid(folder, "sts"), llm_rows=5),
     ]
     held_out = [[a for a in setting.held_out.column("anchor") if "stranger" not in a] for setting in settings]
     distinct = [list(dict.fromkeys(anchors)) for anchors in held_out]
@@ -121,24 +124,72 @@ def test_a_setting_of_llm_rows_is_watched_on_llm_rows(folder: Path) -> None:
 
 
 def test_too_few_rows_to_watch_are_told(folder: Path) -> None:
-    setting = data(folder, hybrid(folder, llm_rows=0))
-    with pytest.raises(DataError, match=r"0 of 12 held-out rows have the roles anchor, .*raise data.held_out_share"):
+    setting = data(folder, hybrid(folder), watched_in=[str(folder / "few.txt")])
+    with pytest.raises(DataError, match=r"0 of 1\d held-out rows have the roles anchor, .*raise data.held_out_share"):
         setting.watched(STS)
 
 
-def test_fewer_llm_rows_are_a_draw_and_the_others_stay_sentences(folder: Path) -> None:
-    few, more = (data(folder, hybrid(folder, llm_rows=count)) for count in (6, 12))
-    chosen = [{r["anchor"] for part in (d.train, d.held_out) for r in part if r["negative"]} for d in (few, more)]
-    assert [len(rows) for rows in chosen] == [6, 12]
-    assert chosen[0] < chosen[1]
-    assert few.counts["llm_rows"] == 6
-    assert few.counts["dropped: data.rows.llm_rows"] == 20
+def llm_anchors(rows: Rows) -> set[str]:
+    return {row["anchor"] for row in rows if row["negative"] is not None}
+
+
+def test_fewer_llm_rows_are_a_draw_of_those_to_train_on_and_the_others_stay_sentences(folder: Path) -> None:
+    whole, none, few, more = (data(folder, hybrid(folder), llm_rows=count) for count in (None, 0, 6, 12))
+    assert [len(llm_anchors(setting.train)) for setting in (none, few, more)] == [0, 6, 12]
+    assert [setting.counts.get("llm_rows") for setting in (none, few, more)] == [None, 6, 12]
+    assert llm_anchors(few.train) < llm_anchors(more.train) < llm_anchors(whole.train)
+    own = [a for a in whole.train.column("anchor") if "stranger" not in a]
+    for setting in (none, few, more):
+        assert setting.held_out.column("anchor") == whole.held_out.column("anchor"), "what is watched is the same"
+        assert list(setting.watched(STS)) == list(whole.watched(STS))
+        assert [a for a in setting.train.column("anchor") if "stranger" not in a] == own
+        added = [row for row in setting.train if "stranger" in row["anchor"]]
+        assert all(row["negative"] is not None for row in added), "what only an LLM row brought is gone with it"
+        counts = setting.counts
+        assert counts["read"] == counts["used"] + sum(n for key, n in counts.items() if key.startswith("dropped: "))
 
 
 def test_more_llm_rows_than_there_are_is_told(folder: Path, caplog: Any) -> None:
     with caplog.at_level(logging.WARNING):
-        data(folder, hybrid(folder, llm_rows=100))
-    assert "data.rows.llm_rows=100, but there are only 26" in caplog.text
+        data(folder, hybrid(folder), llm_rows=100)
+    assert "data.llm_rows=100, but there are only" in caplog.text
+
+
+def test_fewer_rows_are_the_same_sentences_of_the_corpus_for_all_settings(folder: Path) -> None:
+    plain, sts = (data(folder, rows, train_rows=20) for rows in (Sentences(), hybrid(folder)))
+    assert len(plain.train) == len(sts.train) == 20
+    own = [anchor for anchor in sts.train.column("anchor") if "stranger" not in anchor]
+    assert len(own) == 19
+    assert Counter(own) < Counter(plain.train.column("anchor"))
+    strangers = [json.dumps(written(f"stranger {k}", "sts")) for k in range(60)]
+    (folder / "sts.jsonl").write_text("\n".join(strangers) + "\n")
+    mixed = data(folder, hybrid(folder), train_rows=20)
+    own = [anchor for anchor in mixed.train.column("anchor") if "stranger" not in anchor]
+    assert len(own) == 10
+    assert set(own) < set(plain.train.column("anchor"))
+
+
+def test_what_is_evaluated_is_no_llm_row_to_train_on(folder: Path) -> None:
+    before = data(folder, hybrid(folder))
+    leak = next(row for row in before.train if row["negative"] is not None)
+    (folder / "leak.jsonl").write_text(json.dumps({role: leak[role] for role in STS}) + "\n")
+    after = data(folder, hybrid(folder), excluded=[str(folder / "leak.jsonl")])
+    assert leak not in list(after.train)
+    assert len(after.train) == len(before.train) - 1
+    assert after.counts["dropped: pair of a dev or test set"] == 1
+    assert list(after.held_out) == list(before.held_out)
+    assert f"{folder / 'leak.jsonl'}" in after.digests
+
+
+def test_what_is_watched_decides_and_so_do_its_files(folder: Path) -> None:
+    assert str(folder / "nli.jsonl") in data(folder, Sentences(), watched_in=[str(folder / "nli.jsonl")]).digests
+
+
+def test_no_source_of_llm_rows_is_told_with_its_key(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"data\.rows\.llm: names no source"):
+        data(folder, Hybrid(Sentences(), [], "sts", str(folder)))
+    with pytest.raises(DataError, match=r"data\.rows\.llm: .*nowhere\.jsonl"):
+        data(folder, Hybrid(Sentences(), [str(folder / "nowhere.jsonl")], "sts", str(folder)))
 
 
 def test_a_batch_says_which_of_its_rows_have_a_role(folder: Path) -> None:
@@ -161,7 +212,7 @@ def test_a_batch_says_which_of_its_rows_have_a_role(folder: Path) -> None:
 
 
 def test_without_llm_rows_their_roles_are_empty(folder: Path) -> None:
-    setting = data(folder, hybrid(folder, llm_rows=0), llm_rows_together=4)
+    setting = data(folder, hybrid(folder), llm_rows=0, llm_rows_together=4)
     setting.use(STS)
     setting.setup()
     for batch in setting.train_dataloader():
@@ -215,8 +266,7 @@ def test_corpora_stand_in_for_llm_rows() -> None:
     for row in rows:
         assert row["positive"] == row["anchor"]
         assert row["intermediate"] == row["anchor"][0]
-        assert row["negative"] in set(split.column("sentence")) - {row["anchor"]}
-    assert len(set(rows.column("negative"))) == 3
+        assert row["negative"] == ANOTHER_ANCHOR
     triplets = table(
         premise=["p", "q", "p"],
         explicit_entailment=["e", "f", "g"],
@@ -231,6 +281,19 @@ def test_corpora_stand_in_for_llm_rows() -> None:
     assert rows.counts == {"read": 3, "dropped: repeated anchor": 1}
     with pytest.raises(DataError, match="pattern 'nli'"):
         as_llm_rows(split, "nli")
+
+
+def test_a_stand_in_takes_its_negative_from_its_own_side_of_the_hold_out(tmp_path: Path) -> None:
+    lines = [f"sentence {k} of two\tsentence {k} . <::::> of two ." for k in range(40)]
+    for split in ("tune", "validation", "test"):
+        (tmp_path / "text" / "wiki-split").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "text" / "wiki-split" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "corpus.txt").write_text("\n".join(f"sentence {k} of two" for k in range(40)) + "\n")
+    setting = data(tmp_path, Hybrid(Sentences(), ["wiki_split/train"], "sts", str(tmp_path)))
+    for side in (setting.train, setting.held_out):
+        anchors, negatives = side.column("anchor"), side.column("negative")
+        assert sorted(anchors) == sorted(negatives)
+        assert all(a != b for a, b in zip(anchors, negatives, strict=True))
 
 
 def test_premises_of_triplets_are_the_corpus_of_the_nli_domain(folder: Path) -> None:

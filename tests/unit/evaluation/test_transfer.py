@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -235,3 +237,23 @@ def test_the_real_corpora_have_sentevals_sizes_but_for_blank_lines(real_data: Pa
         "trec": [5452, 500],
         "mrpc": [4076, 1725],
     }
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_bar_is_shown_on_stderr_and_only_in_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with module._bar("mr", 3) as tell:
+        tell(3)
+    assert capsys.readouterr() == ("", "")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with module._bar("mr", 3) as tell:
+        tell(3)
+    assert "3/3" in terminal.getvalue()
+    assert capsys.readouterr().out == ""

@@ -15,10 +15,10 @@ from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import ConfigError, EncoderError
 from lightning_cse.losses import HierarchicalTriplet, InfoNCE
 from lightning_cse.methods import NGCSE, Schedule
-from lightning_cse.methods.ngcse import PATTERNS
+from lightning_cse.methods.ngcse import ROW_KINDS
 from lightning_cse.tokens import Tokens
 
-ALONE, AUGMENTED, LABELLED, STS = PATTERNS
+ALONE, AUGMENTED, LABELLED, STS = ROW_KINDS
 ANCHORS = [
     "The ferry leaves at noon.",
     "Moss covers the old wall.",

@@ -111,7 +111,7 @@ def test_the_committed_tables_are_those_of_the_records(part: str) -> None:
         assert table in (folder / "results.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("part", ["dualcse/inli", "gausscse/nli"])
+@pytest.mark.parametrize("part", ["dualcse/inli"])
 def test_the_readme_shows_the_tables_of_the_records(part: str) -> None:
     records = read_records(sorted((ROOT / "experiments" / part).glob("*.json")))
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

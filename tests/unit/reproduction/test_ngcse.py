@@ -19,7 +19,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 from lightning_cse.errors import DataError
-from lightning_cse.records import Curves
+from lightning_cse.records import Curves, identity_document
 from lightning_cse.reproduction.collect import published_rows
 from lightning_cse.reproduction.curves import CurveSummary, summarise
 from lightning_cse.reproduction.ngcse import (
@@ -156,11 +156,69 @@ def test_a_study_of_records_is_by_option() -> None:
         return {"name": "x", "identity": "0", "seed": 1, "identity_document": document, "metrics": {"test/a": score}}
 
     records = [record(20, 0.75), record(0, 0.5), record(20, 0.25)]
+    assert study_of_records([], "data.llm_rows", "test/a") == {}
     assert study_of_records(records, "data.llm_rows", "test/a") == {0: [50], 20: [75, 25]}
     with pytest.raises(DataError, match=r"x 0, seed 1: data\.rows is None, which is no number"):
         study_of_records(records, "data.rows", "test/a")
     with pytest.raises(DataError, match=r"no metric test/b; metrics there: test/a"):
         study_of_records(records, "data.llm_rows", "test/b")
+
+
+POSITIVE, NEGATIVE = "method.hierarchical_triplet.margin_positive", "method.hierarchical_triplet.margin_negative"
+
+
+def margin_run(
+    positive: float, negative: float, seed: int = 0, *, contrastive: str = "multiple_positive", weights: str = "a"
+) -> dict[str, Any]:
+    """The record of a run whose score tells which one it is."""
+    config = {
+        "name": "x",
+        "method": {
+            "contrastive": contrastive,
+            "hierarchical_triplet": {"margin_positive": positive, "margin_negative": negative},
+        },
+    }
+    return {
+        "name": "x",
+        "identity": f"{positive:g}-{negative:g}",
+        "seed": seed,
+        "identity_document": identity_document(config, data={}, encoder={"weights": weights}, resolved={}),
+        "metrics": {"test/a": positive + 10 * negative + seed},
+    }
+
+
+def test_a_study_keeps_the_runs_that_differ_in_its_option_alone(caplog: pytest.LogCaptureFixture) -> None:
+    across = [margin_run(positive, 0.05, seed) for positive in (5e-3, 0.05, 0.1) for seed in range(3)]
+    along = [margin_run(5e-3, negative, seed) for negative in (1e-3, 4e-2) for seed in range(3)]
+    alien = margin_run(0.05, 0.05, contrastive="single_positive")
+    records = [alien, *along, *across]
+    with caplog.at_level("WARNING"):
+        study = study_of_records(records, POSITIVE, "test/a")
+    want = {positive: [100 * (positive + 0.5 + seed) for seed in range(3)] for positive in (5e-3, 0.05, 0.1)}
+    assert {value: pytest.approx(scores) for value, scores in study.items()} == want
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 3
+    assert (
+        "leaves out x 0.05-0.05, seed 0: unlike the 9 runs that it keeps in method.contrastive "
+        '("multiple_positive" and "single_positive")'
+    ) in "".join(told)
+    assert f"x 0.005-0.04, seed 2: unlike the 9 runs that it keeps in {NEGATIVE} (0.05 and 0.04)" in "".join(told)
+    other = study_of_records(records, NEGATIVE, "test/a")
+    assert {value: len(scores) for value, scores in other.items()} == {1e-3: 3, 4e-2: 3, 0.05: 3}
+    assert other[0.05] == pytest.approx([100 * (5e-3 + 0.5 + seed) for seed in range(3)])
+
+
+def test_a_study_that_is_not_clear_names_what_differs() -> None:
+    one, other = ([margin_run(positive, 0.05, weights=w) for positive in (0.1, 0.2)] for w in "ab")
+    with pytest.raises(DataError, match=r'first in encoder\.weights \("a" and "b"\); give the runs of one'):
+        study_of_records([*one, *other], POSITIVE, "test/a")
+    assert list(study_of_records([*one, *other, margin_run(0.3, 0.05)], POSITIVE, "test/a")) == [0.1, 0.2, 0.3]
+    with pytest.raises(DataError, match=r"margin_negative \(0\.05 and 0\.04\)"):
+        study_of_records([margin_run(0.1, 0.05), margin_run(0.1, 0.05, 1), margin_run(0.2, 0.04)], POSITIVE, "test/a")
+    bare = margin_run(0.1, 0.05, contrastive="single_positive")
+    del bare["identity_document"]["config"]["method"]["hierarchical_triplet"]
+    with pytest.raises(DataError, match=r"x 0\.1-0\.05, seed 0: .*margin_positive is None, which is no number"):
+        study_of_records([*one, bare], POSITIVE, "test/a")
 
 
 # --------------------------------------------------------------------------------------------------------- published

@@ -61,8 +61,17 @@ def test_rows_are_the_method_and_its_baselines() -> None:
 
 def test_what_has_no_column_is_listed_below() -> None:
     shown = text(RECORD)
-    assert cells(shown, "test/rte/threshold") == ["0.5312", "-", "-"]
+    assert cells(shown, "test/rte/threshold") == ["0.5312"]
     assert shown.index("threshold") > shown.index("LENGTH")
+
+
+def test_a_baseline_without_a_value_has_no_row_and_no_column() -> None:
+    sts = {"test/sts12/spearman_all": 0.5, "test/sts12/spearman_mean": 0.4, "test/other/value": 0.3}
+    baselines = {"untrained": sts, "length": {"test/sts12/spearman_all": None}}
+    shown = text({"name": "simcse", "metrics": sts, "baselines": baselines})
+    assert "LENGTH" not in shown
+    assert shown.count("untrained encoder") == 3
+    assert cells(text({"name": "simcse", "baselines": baselines}), "simcse") == ["-"] * 8  # the method's row stays
 
 
 def test_facts_below() -> None:
@@ -72,9 +81,9 @@ def test_facts_below() -> None:
 
 
 def test_other_tasks() -> None:
-    record = {"name": "simcse", "metrics": {"test/sts12/spearman_mean": 0.71234, "val/stsb/spearman": 0.8}}
+    record = {"name": "simcse", "metrics": {"test/new/value": 0.71234, "val/stsb/spearman": 0.8}}
     shown = text(record)
-    assert cells(shown, "test/sts12/spearman_mean") == ["0.7123"]
+    assert cells(shown, "test/new/value") == ["0.7123"]
     assert "RTE" not in shown
     assert "EIS" not in shown
     assert "val/" not in shown
@@ -99,6 +108,41 @@ def test_sts_and_transfer_have_tables_of_their_own() -> None:
     alone = text({"name": "gausscse", "metrics": {"test/stsb/spearman": 0.8, "test/snli_direction/accuracy": 0.5}})
     assert "STS12" not in alone
     assert cells(alone, "gausscse") == ["50.00", "80.00"]
+
+
+def test_other_aggregations_of_sts_are_one_table() -> None:
+    values = {"all": 0.1, "mean": 0.2, "wmean": 0.3}
+    sts = {
+        f"test/sts{year}/spearman_{aggregate}": value + year / 1000
+        for year in range(12, 17)
+        for aggregate, value in values.items()
+    }
+    baselines = {"untrained": dict.fromkeys(sts, 0.5), "length": {"test/snli_direction/accuracy": 0.5}}
+    shown = text({"name": "ngcse_wiki_sts_ht_final", "metrics": sts, "baselines": baselines})
+    lines = [line.split() for line in shown.splitlines()]
+    assert ["other", "aggregations,", "%", "of", "subsets", "STS12", "STS13", "STS14", "STS15", "STS16"] in lines
+    assert ["ngcse_wiki_sts_ht_final", "mean", "21.20", "21.30", "21.40", "21.50", "21.60"] in lines
+    assert ["ngcse_wiki_sts_ht_final", "wmean", "31.20", "31.30", "31.40", "31.50", "31.60"] in lines
+    assert ["untrained", "encoder", "mean", *["50.00"] * 5] in lines
+    assert "spearman" not in shown
+    assert all(len(line) <= 100 for line in shown.splitlines())
+    some = text({"name": "x", "metrics": {"test/sts14/spearman_wmean": 0.25}})
+    assert cells(some, "x") == ["wmean", "25.00"]
+    assert "STS12" not in some
+
+
+def test_the_final_score_is_told_where_it_is_not_the_best() -> None:
+    told = "final score (mean of the five best dev scores): 0.7312"
+    for summary, shown in (
+        ({"final_score": 0.73124, "best_score": 0.7426}, True),
+        ({"final_score": 0.7426, "best_score": 0.7426}, False),
+        ({"final_score": None, "best_score": None}, False),
+    ):
+        lines = text(RECORD | {"summary": summary}).splitlines()
+        assert (told in lines) == shown
+        assert any(line.startswith("final score") for line in lines) == shown
+    lines = text(RECORD | {"summary": {"final_score": 0.73124, "best_score": 0.7426}}).splitlines()
+    assert lines[lines.index(told) - 1].startswith("best checkpoint: ")
 
 
 def test_a_task_alone_shows_its_own_columns_only() -> None:

