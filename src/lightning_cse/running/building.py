@@ -17,7 +17,7 @@ from lightning_cse.callbacks import Diagnostics, build_diagnostics
 from lightning_cse.data import ContrastiveData
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import ConfigError, did_you_mean
-from lightning_cse.evaluation import Task
+from lightning_cse.evaluation import Task, check_parts
 from lightning_cse.methods import Method
 
 log = logging.getLogger(__name__)
@@ -57,6 +57,7 @@ def build(cfg: DictConfig) -> Parts:
     encoder: SentenceEncoder = built(cfg.encoder)
     data: ContrastiveData = built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
     tasks = build_tasks(cfg.suite)
+    check_parts(tasks)
     method: Method = built(cfg.method, encoder=encoder)
     data.use(method.roles)
     _check_monitor(cfg.monitor, tasks, method)

@@ -299,4 +299,5 @@ def _test(
 
 def _save_predictions(folder: records.RunFolder, results: Mapping[str, TaskResult], prefix: str = "") -> None:
     for task, result in results.items():
-        records.write_predictions(folder.predictions, f"{prefix}{task}", result.predictions)
+        if result.predictions:  # a mean of other tasks has none
+            records.write_predictions(folder.predictions, f"{prefix}{task}", result.predictions)

@@ -91,6 +91,18 @@ def test_a_hybrid_s_roles_pairs_and_match_error_rates(described: Describe, own: 
     assert OmegaConf.load(folder / "config.yaml").rows == 1000
 
 
+def test_what_auto_became_is_part_of_the_identity(described: Describe, own: list[str], speaking_encoder: Path) -> None:
+    def identity(pooling: str, max_length: str) -> str:
+        source = ("encoder=minilm_l6", "encoder.package=null", f"encoder.source={speaking_encoder}")
+        reads = (f"encoder.pooling={pooling}", f"encoder.max_length={max_length}")
+        return str(described("ngcse_wiki", *own, *source, *reads, "rows=10")[0]["identity"])
+
+    first = identity("auto", "auto")
+    assert identity("mean", "32") == first
+    (speaking_encoder / "sentence_bert_config.json").write_text('{"max_seq_length": 48}')
+    assert identity("auto", "auto") != first
+
+
 def test_stsb_s_pairs_by_score_and_their_cosines_by_a_loop(described: Describe, own: list[str]) -> None:
     summary, _ = described("ngcse_wiki", *own, "beside.split=train")
     rows = list(read_corpus("stsb", "train", sample_dir()))

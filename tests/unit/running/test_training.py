@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from lightning_cse.encoders import tiny_encoder
 from lightning_cse.records import RunFolder
 
 RunTiny = Callable[..., RunFolder]
@@ -24,34 +22,16 @@ SMALL = (
 )
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """The tiny encoder as a sentence-transformers model that pools by the mean and reads 32 tokens."""
-    folder = tmp_path / "encoder"
-    encoder = tiny_encoder()
-    encoder.backbone.save_pretrained(folder)
-    encoder.tokenizer.tokenizer.save_pretrained(folder)
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
-    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 32}')
-    modules = [
-        {"type": f"sentence_transformers.models.{kind}", "path": path}
-        for kind, path in (("Transformer", ""), ("Pooling", "1_Pooling"))
-    ]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    return folder
-
-
-def test_what_auto_became_is_part_of_the_identity(folder: Path, run_tiny: RunTiny, tmp_path: Path) -> None:
+def test_what_auto_became_is_part_of_the_identity(speaking_encoder: Path, run_tiny: RunTiny, tmp_path: Path) -> None:
     def run(pooling: str, max_length: str) -> RunFolder:
-        source = ("encoder=minilm_l6", "encoder.package=null", f"encoder.source={folder}")
+        source = ("encoder=minilm_l6", "encoder.package=null", f"encoder.source={speaking_encoder}")
         return run_tiny(tmp_path, *SMALL, *source, f"encoder.pooling={pooling}", f"encoder.max_length={max_length}")
 
     auto = run("auto", "auto")
     reads = auto.read()["identity_document"]["config"]["encoder"]
     assert (reads["pooling"], reads["max_length"]) == ("mean", 32)
     assert run("mean", "32").path == auto.path  # one point, in whichever way it is said
-    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 48}')
+    (speaking_encoder / "sentence_bert_config.json").write_text('{"max_seq_length": 48}')
     longer = run("auto", "auto")
     assert longer.path != auto.path
     assert longer.read()["identity_document"]["config"]["encoder"]["max_length"] == 48

@@ -1,0 +1,28 @@
+"""Models on the disk for the tests of this folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lightning_cse.encoders import tiny_encoder
+
+
+@pytest.fixture
+def speaking_encoder(tmp_path: Path) -> Path:
+    """The tiny encoder as a sentence-transformers model, which says that it pools by the mean and reads 32 tokens."""
+    folder = tmp_path / "encoder"
+    encoder = tiny_encoder()
+    encoder.backbone.save_pretrained(folder)
+    encoder.tokenizer.tokenizer.save_pretrained(folder)
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 32}')
+    modules = [
+        {"type": f"sentence_transformers.models.{kind}", "path": path}
+        for kind, path in (("Transformer", ""), ("Pooling", "1_Pooling"))
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    return folder
