@@ -75,8 +75,9 @@ PARTS = {
         baselines=("length",),
     ),
     "ngcse/settings": Part(
-        "Spearman on the test splits, times 100, of the checkpoint with the best STS-B dev. Trained on a part of the corpora, "
-        "with stand-ins for LLM rows: see the README beside this folder, which also has the fitting difficulties.",
+        "Spearman on the test splits, times 100, of the checkpoint with the best STS-B dev. Trained on a part of the "
+        "corpora, with stand-ins for LLM rows: see [the README above](../README.md), which also has the fitting "
+        "difficulties.",
         {"STS": STS},
         "published (NGCSE, Tables 1 and 2)",
     ),

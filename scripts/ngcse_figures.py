@@ -4,7 +4,7 @@ For example:
 
     python scripts/ngcse_figures.py --released <folder above wiki/dropout> --out figures
     python scripts/ngcse_figures.py --records runs/ngcse_*/*-s? --out figures --keep experiments/ngcse/curves
-    python scripts/ngcse_figures.py --records experiments/ngcse/curves --out figures
+    python scripts/ngcse_figures.py --records experiments/ngcse/curves --out figures --table fitting.md
     python scripts/ngcse_figures.py --records runs/ngcse_wiki_sts_ht_final/*-s? --out figures \
         --study llm_rows=<dotted option> --metric <key of the test score>
 
@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lightning_cse.errors import LightningCSEError
+from lightning_cse.records import write_atomic
 from lightning_cse.reproduction.ngcse import (
     PRETRAINED,
     correlation_table,
@@ -37,6 +38,7 @@ from lightning_cse.reproduction.significance import read_run
 
 PUBLISHED = Path(__file__).parents[1] / "experiments" / "ngcse" / "published_rfd.csv"
 STUDIES = {"llm_rows": "rows", "margin_positive": "margin_positive", "margin_negative": "margin_negative"}
+WRITTEN = "<!-- Written by scripts/ngcse_figures.py from the curves beside it; do not edit. -->"
 RELEASED = {"rows": "number_multiple.csv", "margin_positive": "m1.csv", "margin_negative": "m2.csv"}
 
 
@@ -60,9 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         studies = {name: read_study(path) for name, path in further.items() if path.is_file()}
         paths += draw_studies(options.out, **studies)
     if not options.study:
-        print(f"{settings_table(settings, published)}\n\n{correlation_table(settings)}\n")
-    if options.records and not options.study:
-        print(f"The same of the authors' settings:\n\n{correlation_table(list(published.values()))}\n")
+        tables = [settings_table(settings, published), correlation_table(settings)]
+        if options.records:
+            tables += ["The same of the authors' settings:", correlation_table(list(published.values()))]
+        print("\n\n".join(tables), end="\n\n")
+        if options.table:
+            write_atomic(options.table, "\n\n".join([WRITTEN, *tables]) + "\n")
     print(*(f"figure: {path}" for path in paths), sep="\n")
 
 
@@ -72,6 +77,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     source.add_argument("--released", type=Path, help="the folder of the authors' curves")
     source.add_argument("--records", type=Path, nargs="+", help="run folders, or files <name>-s<seed>.csv of --keep")
     parser.add_argument("--out", type=Path, required=True, help="where the figures go")
+    parser.add_argument("--table", type=Path, help="write the tables there, as Markdown")
     parser.add_argument("--keep", type=Path, help="copy the curves of the run folders there")
     parser.add_argument("--monitor", default="val/stsb/spearman", help="the dev score of files (a record says its own)")
     parser.add_argument("--study", type=_study, action="append", metavar="STUDY=OPTION", help="see above")

@@ -161,7 +161,7 @@ def test_an_augmented_sentence_is_compared_word_piece_by_word_piece(described: D
 
 
 def test_sentences_that_are_cut(described: Describe, own: list[str]) -> None:
-    whole = described("ngcse_wiki", *own)[0]["sets"][0]
+    whole = described("ngcse_wiki", *own, "data.max_tokens=null")[0]["sets"][0]
     cut = described("ngcse_wiki", *own, "data.max_tokens=3")[0]["sets"]
     assert (whole["limited_by"], whole["word_pieces"]) == ("encoder.max_length", 126)
     assert whole["roles"]["anchor"]["share_cut"] == 0
