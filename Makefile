@@ -14,8 +14,12 @@ READY_RUN ?= $(VENV)/.ready-run
 READY_DEV ?= $(VENV)/.ready-dev
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-# Nothing in the tests may ask a server, and W&B uploads nothing. Two threads: the tests' models are too small for more.
+# Nothing in the tests may ask a server, and W&B uploads nothing. The tests' models are too small for more than two threads.
 OFFLINE := HF_HUB_OFFLINE=1 WANDB_MODE=offline TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2}
+# Two processes with one thread each, a file of tests to each in turn. WORKERS=0 runs all in one, for a debugger say.
+WORKERS ?= 2
+PYTEST := HF_HUB_OFFLINE=1 WANDB_MODE=offline TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 \
+  $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -28,10 +32,10 @@ run: $(READY_RUN) ## Train DualCSE on the sample corpus: no network after the in
 	$(BIN)/python -m lightning_cse.train +experiment=dualcse_cross +profile=laptop $(ARGS)
 
 test: lint type imports ## Check style, types and imports, then run all tests but the slow ones
-	$(OFFLINE) $(BIN)/python -m pytest -m "not slow and not docs"
+	$(PYTEST) -m "not slow and not docs"
 
 test-all: lint type imports ## The same with the slow tests
-	$(OFFLINE) $(BIN)/python -m pytest -m "not docs"
+	$(PYTEST) -m "not docs"
 
 lint: $(READY_DEV) ## Check format and style (ruff)
 	$(BIN)/ruff format --check .

@@ -18,11 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from lightning_cse.records import RunFolder
+
+# The same examples every time, and no limit in milliseconds: a busy machine is no failure.
+settings.register_profile("project", deadline=None, derandomize=True)
+settings.load_profile("project")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

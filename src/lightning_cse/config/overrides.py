@@ -409,7 +409,7 @@ class _Check:
         """The configs that some experiment or suite would give; a key that none of them has is surely unknown."""
         group = "suite" if "suite" in self.unknown else "experiment"
         options = self.tree.options(group)
-        step = -(-len(options) // _MOST_GUESSES)  # neighbours in the alphabet are of one family, and much alike
+        step = max(1, -(-len(options) // _MOST_GUESSES))  # neighbours in the alphabet are of one family, and much alike
         for option in options[::step]:
             try:
                 yield self.tree.compose([f"+{group}={option}", *point])

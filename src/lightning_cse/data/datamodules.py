@@ -113,12 +113,12 @@ class ContrastiveData(pl.LightningDataModule):
         self.max_tokens = max_tokens
         self.held_out_rows = held_out_rows
         self.llm_rows_together = llm_rows_together
+        read = read_sources(train, self.data_dir, key="data.train")
         self._excluded, self._watched = (
             read_sources(sources, self.data_dir, key=key, may_be_empty=True)
             for sources, key in ((excluded, "data.excluded"), (watched_in, "data.watched_in"))
         )
         pairs = all_pairs(self._excluded)
-        read = read_sources(train, self.data_dir, key="data.train")
         built = rows([without_pairs(table, pairs) for table in read])
         if held_out is not None:
             apart = rows(read_sources(held_out, self.data_dir, key="data.held_out"))

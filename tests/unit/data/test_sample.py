@@ -126,19 +126,22 @@ def test_a_mixture_names_splits_that_are_there(mixture: str, compose: Callable[.
     assert isinstance(corpora, dict)
     named = {key: [value] if isinstance(value, str) else value for key, value in corpora.items()}
     tested = {"snli_dev", "snli_test", "mnli_test", "sick_test", "evaluated"}
-    assert set(named) == {"nli_train", "wiki", "ngcse_wiki", *LLM_ROWS, *tested}
+    assert set(named) == {"nli_train", "wiki", "ngcse_wiki", "watched_wiki", "evaluated_sts", *LLM_ROWS, *tested}
     for key, sources in named.items():
-        assert sources
+        assert sources or key == "watched_wiki"
         assert len(set(sources)) == len(sources), key
-        for rows in read_sources(sources, sample_dir(), key=f"corpora.{key}"):
+        for rows in read_sources(sources, sample_dir(), key=f"corpora.{key}", may_be_empty=True):
             if key in LLM_ROWS:
                 assert len(as_llm_rows(rows, key.rpartition("_")[2])) >= 20
             else:
-                assert ("sentence" in rows.names) == (key in {"wiki", "ngcse_wiki"})
+                assert ("sentence" in rows.names) == (key in {"wiki", "ngcse_wiki", "watched_wiki"})
     tasks = {source for key in ("snli_dev", "snli_test", "mnli_test", "sick_test") for source in named[key]}
     assert tasks | {"stsb/dev", "stsb/test"} == set(named["evaluated"]), (
         "what the tasks read is what must not be trained on"
     )
+    suite = compose("+experiment=ngcse_wiki_sts", f"corpora={mixture}").suite
+    of_sts = {task[split] for task in suite.values() for split in ("dev", "test") if split in task}
+    assert of_sts | {"stsb/dev", "stsb/test"} == set(named["evaluated_sts"])
     assert {source.split("/")[1] for key in ("nli_train", "wiki") for source in named[key]} <= TRAINING
 
 
