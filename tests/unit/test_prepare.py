@@ -600,7 +600,7 @@ def test_what_cannot_be_fetched_is_told_with_where_to_get_it(
     assert f"put the file at {tmp_path}/STS/STS12-en-train/STS.input.MSRpar.txt\n" in message
     assert "lightning_cse.prepare sts12 --source URL-or-folder" in message
     message = refused(capsys, "ngcse", "--data-dir", str(tmp_path))
-    assert "python -m lightning_cse.generate" in message
+    assert "put the rows there, a JSON object a line" in message
     assert there(tmp_path) == set()
 
 

@@ -110,5 +110,6 @@ NGCSE = Corpus(
     ),
     parse=parse_rows,
     licence="that of the sentences, and the terms of the language model",
-    prepare="fetches nothing: made with `python -m lightning_cse.generate`; the authors' data are read as they are",
+    prepare="fetches nothing: put the rows there, a JSON object a line (anchor, positive, intermediate, negative), or "
+    "the authors' files as they are",
 )
