@@ -10,11 +10,19 @@ from lightning_cse.reproduction.collect import (
     DIRECTION,
     NLI,
     RTE_AND_EIS,
+    STS,
     effect,
     markdown,
     measured_rows,
     published_rows,
     read_records,
+)
+from lightning_cse.reproduction.ngcse import (
+    correlation_table,
+    read_published,
+    read_settings,
+    setting_name,
+    settings_table,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -97,6 +105,7 @@ PARTS = {
     "dualcse/inli": {"measured here": RTE_AND_EIS},
     "dualcse/sample": {"measured here": RTE_AND_EIS},
     "gausscse/nli": {"NLI, two-way": NLI, "direction of entailment": DIRECTION},
+    "ngcse/settings": {"STS": STS},
 }
 
 
@@ -109,6 +118,22 @@ def test_the_committed_tables_are_those_of_the_records(part: str) -> None:
     for title, columns in PARTS[part].items():
         table = markdown(measured_rows(records, columns), columns, title=title)
         assert table in (folder / "results.md").read_text(encoding="utf-8")
+
+
+def test_the_committed_fitting_difficulties_are_those_of_the_curves() -> None:
+    folder = ROOT / "experiments" / "ngcse"
+    settings = read_settings(sorted((folder / "curves").glob("*.csv")))
+    text = (folder / "fitting.md").read_text(encoding="utf-8")
+    assert settings_table(settings, read_published(folder / "published_rfd.csv")) in text
+    assert correlation_table(settings) in text
+    records = {
+        record["name"]: record["summary"] for record in read_records(sorted((folder / "settings").glob("*.json")))
+    }
+    assert len(records) == len(settings) == 13
+    for setting in settings:
+        (name,) = [name for name in records if setting_name(name) == setting.name]
+        assert setting.mean("final_score") == pytest.approx(records[name]["final_score"], abs=1e-12)
+        assert setting.mean("rfd_alignment") == pytest.approx(records[name]["rfd_alignment"], abs=1e-12)
 
 
 @pytest.mark.parametrize("part", ["dualcse/inli"])
