@@ -93,7 +93,7 @@ def with_another_anchor(built: TrainingRows) -> TrainingRows:
     anchors = built.rows.column("anchor")
     if len(waiting) < 2:
         raise DataError("data: one row that stands in for an LLM's has no other to take its negative from")
-    order = _order(len(waiting), ANOTHER_SEED)
+    order = seeded_order(len(waiting), ANOTHER_SEED)
     for place, another in zip(order, [*order[1:], order[0]], strict=True):
         sentences[waiting[place]] = anchors[waiting[another]]
     columns = {name: built.rows.column(name) for name in built.rows.names} | {"negative": sentences}
@@ -124,9 +124,10 @@ def _units(built: TrainingRows, rows: Iterable[int]) -> list[list[int]]:
 
 def _draw(units: Sequence[Sequence[int]], count: int, seed: int = HELD_OUT_SEED) -> list[int]:
     """Return the rows of so many units."""
-    return [row for unit in _order(len(units), seed)[:count] for row in units[unit]]
+    return [row for unit in seeded_order(len(units), seed)[:count] for row in units[unit]]
 
 
-def _order(count: int, seed: int) -> list[int]:
+def seeded_order(count: int, seed: int) -> list[int]:
+    """Return the numbers below ``count`` in an order that the seed alone decides."""
     order: list[int] = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist()
     return order

@@ -24,6 +24,7 @@ from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.tree import ConfigTree
 from lightning_cse.config.validate import validate
 from lightning_cse.data import ContrastiveData, Rows, read_corpus
+from lightning_cse.data.drawing import seeded_order
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import ConfigError, EncoderError, did_you_mean
 from lightning_cse.evaluation import Embedded
@@ -193,7 +194,7 @@ def _training_set(cfg: DictConfig, name: str, data: ContrastiveData) -> Describe
     columns: dict[str, list[str | None]] = {
         role: rows.column(role) for role in dict.fromkeys([*roles, *filter(None, asked.values())])
     }
-    order = _order(len(rows), cfg.seed)
+    order = seeded_order(len(rows), cfg.seed)
     if OmegaConf.select(cfg, "data.augmentation") is not None:
         columns[anchor] = _through_tokenizer(data, columns[anchor], order[: cfg.rows])
     kinds: list[tuple[Kind, str]] = []
@@ -232,7 +233,7 @@ def _stsb(cfg: DictConfig) -> Described:
     rows = read_corpus("stsb", split, Path(cfg.paths.data_dir))
     high, low = cfg.beside.positive_score, cfg.beside.negative_score
     first, second, scores = (rows.column(name) for name in ("sentence1", "sentence2", "score"))
-    order = _order(len(rows), cfg.seed)
+    order = seeded_order(len(rows), cfg.seed)
     pairs = [
         _draw("positive", f"score > {high}", first, second, [row for row in order if scores[row] > high], cfg.rows),
         _draw("negative", f"score < {low}", first, second, [row for row in order if scores[row] < low], cfg.rows),
@@ -246,11 +247,6 @@ def _stsb(cfg: DictConfig) -> Described:
         pairs,
         _digests(rows),
     )
-
-
-def _order(rows: int, seed: int) -> list[int]:
-    order: list[int] = torch.randperm(rows, generator=torch.Generator().manual_seed(seed)).tolist()
-    return order
 
 
 def _first(column: Sequence[str | None], order: Sequence[int], most: int) -> list[str]:

@@ -209,12 +209,13 @@ def _fit_and_test(
         )
     start = time.perf_counter()
     results, baselines = _test(cfg, parts, folder, trainer, checkpoints.best)
+    logged = curves.read()
     return {
         "metrics": {f"test/{task}/{metric}": v for task, r in results.items() for metric, v in r.metrics.items()},
         "baselines": baselines,
         "best": {"step": evaluation.best_step, "score": evaluation.best_score, "monitor": cfg.monitor},
         "final": evaluation.latest,
-        "summary": dataclasses.asdict(summarise(curves.read(), cfg.monitor)),
+        "summary": dataclasses.asdict(summarise(logged, cfg.monitor)),
         "steps": trainer.global_step,
         "rows": parts.data.counts | truncated,
         "data": parts.digests,
@@ -231,7 +232,7 @@ def _fit_and_test(
         "evaluation_share": evaluation.seconds / max(evaluation.seconds + steps.seconds, 1e-9),
         "sentences_per_second": steps.sentences / max(steps.seconds, 1e-9),
         "peak_memory_mib": peak_memory(),
-        "figures": [path.name for path in run_figures(curves.read(), folder.figures, cfg.monitor)],
+        "figures": [path.name for path in run_figures(logged, folder.figures, cfg.monitor)],
     }
 
 

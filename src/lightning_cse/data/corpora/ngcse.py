@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import partial
 
 from lightning_cse.data.corpora.spec import Corpus, CorpusFile, Table
-from lightning_cse.data.corpora.tables import checked_sentence
+from lightning_cse.data.corpora.tables import checked_sentence, parse_object
 from lightning_cse.errors import DataError, did_you_mean
 
 STS = ("anchor", "positive", "intermediate", "negative")
@@ -39,7 +38,7 @@ def parse_rows(text: str, path: str, *, pattern: tuple[str, ...] | None = None) 
     plain = 0
     for line, row in enumerate(text.rstrip("\r\n").split("\n"), start=1):
         where = f"{path}:{line}"
-        cells = _object(row, where)
+        cells = parse_object(row, where)
         if "anchor" not in cells and "sentence" in cells:
             if _split(cells, where) != LLM_SPLIT:
                 plain += 1
@@ -63,16 +62,6 @@ def parse_rows(text: str, path: str, *, pattern: tuple[str, ...] | None = None) 
     if not lines:
         raise DataError(f"{path}: no LLM row, only {plain} plain sentence{'' if plain == 1 else 's'}")
     return Table(dict(columns), lines, {PLAIN: plain} if plain else {})
-
-
-def _object(row: str, where: str) -> dict[str, object]:
-    try:
-        cells = json.loads(row)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{where}: not valid JSON: {error.msg} at column {error.colno}") from None
-    if not isinstance(cells, dict):
-        raise DataError(f"{where}: a JSON object is needed, not {type(cells).__name__}")
-    return cells
 
 
 def _split(cells: Mapping[str, object], where: str) -> object:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from lightning_cse.data.corpora.spec import Table
-from lightning_cse.data.corpora.tables import checked_sentence, parse_tsv
+from lightning_cse.data.corpora.tables import checked_sentence, parse_object, parse_tsv
 from lightning_cse.errors import DataError, did_you_mean
 
 NO_LABEL = "-"
@@ -55,12 +54,7 @@ def parse_jsonl(text: str, path: str) -> Table:
     rows = text.rstrip("\r\n").split("\n")
     for line, row in enumerate(rows, start=1):
         where = f"{path}:{line}"
-        try:
-            cells = json.loads(row)
-        except json.JSONDecodeError as error:
-            raise DataError(f"{where}: not valid JSON: {error.msg} at column {error.colno}") from None
-        if not isinstance(cells, dict):
-            raise DataError(f"{where}: a JSON object is needed, not {type(cells).__name__}")
+        cells = parse_object(row, where)
         absent = [key for key in ("gold_label", "sentence1", "sentence2") if key not in cells]
         if absent:
             raise DataError(f"{where}: missing key {absent[0]!r}; keys found: {', '.join(cells)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Mapping, Sequence
 
 from lightning_cse.data.corpora.spec import Table
@@ -84,6 +85,21 @@ def parse_tsv(text: str, path: str, *, sentences: Mapping[str, str], others: Map
         for name, ours in sentences.items():
             columns[ours].append(checked_sentence(cells[place[name]], name, f"{path}:{line}"))
     return Table(dict(columns), list(range(2, len(rows) + 2)))
+
+
+def parse_object(row: str, where: str) -> dict[str, object]:
+    """Return the JSON object that one line of a file is.
+
+    Raises:
+        DataError: If it is not valid JSON, or another value than an object.
+    """
+    try:
+        cells = json.loads(row)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{where}: not valid JSON: {error.msg} at column {error.colno}") from None
+    if not isinstance(cells, dict):
+        raise DataError(f"{where}: a JSON object is needed, not {type(cells).__name__}")
+    return cells
 
 
 def checked_sentence(cell: object, name: str, where: str) -> str:
