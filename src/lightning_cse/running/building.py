@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
@@ -54,7 +55,8 @@ GIVEN = {
 
 def build(cfg: DictConfig) -> Parts:
     """Build encoder, data, tasks, diagnostics and method of a config."""
-    encoder: SentenceEncoder = built(cfg.encoder)
+    with torch.random.fork_rng():  # what loading draws must not decide how a method's own layers begin
+        encoder: SentenceEncoder = built(cfg.encoder)
     data: ContrastiveData = built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
     tasks = build_tasks(cfg.suite)
     check_parts(tasks)
