@@ -112,3 +112,16 @@ def test_pre_commit_calls_make_targets_that_exist(repository: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (repository / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert called
     assert set(called) <= targets
+
+
+TABLE = re.compile(r"<!-- table: (?P<file>\S+) -->\n(?P<shown>.*?)<!-- end of table -->", re.DOTALL)
+
+
+def test_tables_in_the_readme_are_those_of_their_files(repository: Path) -> None:
+    shown = list(TABLE.finditer((repository / "README.md").read_text(encoding="utf-8")))
+    assert shown
+    for match in shown:
+        rows = [line for line in match["shown"].splitlines() if line.startswith("|")]
+        assert len(rows) > 2
+        text = (repository / match["file"]).read_text(encoding="utf-8")
+        assert "\n".join(rows) in text, f"the README's table is not that of {match['file']}"

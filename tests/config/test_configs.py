@@ -31,7 +31,7 @@ COUNTS = {
     "encoder": 6,
     "experiment": 30,
     "limits": 1,
-    "logger": 2,
+    "logger": 3,
     "method": 7,
     "paths": 2,
     "profile": 3,
@@ -366,7 +366,6 @@ HIERARCHICAL_TRIPLET = (f"{MARGINS}positive", f"{MARGINS}negative", "method.beta
         ("ngcse_final_three_seeds", {"+experiment": 2, "encoder": 2, "seed": 3}),
         ("ngcse_ht_grid", dict.fromkeys(("method.optimizer.lr", *HIERARCHICAL_TRIPLET), 3)),
         ("ngcse_llm_rows", {"data.llm_rows": 11, "seed": 3}),
-        ("ngcse_margins", {"method.hierarchical_triplet": 15}),
     ],
 )
 def test_a_sweep_has_the_points_it_names(sweep: str, points: dict[str, int], compose: Compose) -> None:
@@ -377,4 +376,19 @@ def test_a_sweep_has_the_points_it_names(sweep: str, points: dict[str, int], com
     swept = {override.get_key_element(): list(override.sweep_string_iterator()) for override in parsed}
     assert {key: len(values) for key, values in swept.items()} == points
     assert set(swept.get("+experiment", [])) <= set(EXPERIMENTS)
-    assert len(options("sweep")) == 10  # all of which stand above
+    assert len(options("sweep")) == 10  # all of which stand above, but the one below
+
+
+def test_the_margins_are_swept_one_at_a_time(compose: Compose) -> None:
+    sweeper = compose("+sweep=ngcse_margins", with_hydra=True).hydra.sweeper
+    assert sweeper._target_.endswith(".PointsSweeper")
+    base = {key: float(value) for key, value in sweeper.params.items()}
+    assert base == {f"{MARGINS}positive": 5e-3, f"{MARGINS}negative": 5e-2}
+    points = [
+        base | {key: float(value) for key, value in (line.split("=") for line in point)} for point in sweeper.points
+    ]
+    swept = {side: [point[f"{MARGINS}{side}"] for point in points] for side in ("positive", "negative")}
+    assert swept["positive"] == [5e-3, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35] + [5e-3] * 7
+    assert swept["negative"] == [5e-2] * 8 + [4e-2, 3e-2, 2e-2, 1e-2, 5e-3, 2e-3, 1e-3]
+    final = compose("+experiment=ngcse_wiki_sts_ht_final").method.hierarchical_triplet
+    assert (final.margin_positive, final.margin_negative) == (5e-3, 5e-2), "the first point is the final setting"

@@ -24,7 +24,8 @@ from torch.utils.data import DataLoader
 from wandb.proto import wandb_internal_pb2
 
 from lightning_cse import loggers
-from lightning_cse.loggers import CurvesLogger, WandbView
+from lightning_cse.loggers import CurvesLogger, WandbView, wandb_view
+from lightning_cse.loggers.view import final_values
 from lightning_cse.records import Curves
 
 
@@ -179,8 +180,9 @@ class TestOffline:
                 {"train/loss": 0.5 + seed, "trainer/global_step": 20},
                 {"test/rte/accuracy_all": 0.75, "trainer/global_step": 20},
             ]
-            metrics = of_type(found, "metric")
-            assert any(metric.glob_name == "*" and metric.step_metric == "trainer/global_step" for metric in metrics)
+            axes = {metric.name: metric.step_metric for metric in of_type(found, "metric")}
+            step = "trainer/global_step"
+            assert axes == {step: "", "train/loss": step, "test/rte/accuracy_all": step}
             assert [end.exit_code for end in of_type(found, "exit")] == [seed]
             assert not any("hush" in record.SerializeToString().decode("latin-1") for record in found)
             assert not of_type(found, "output_raw")
@@ -222,7 +224,7 @@ class TestOffline:
 
 def run_python(code: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run code in a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(loggers.__file__).parent.parent), **variables}
+    environment = {**os.environ, "PYTHONPATH": str(Path(loggers.__file__).parent.parent.parent), **variables}
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
         env=environment,
@@ -250,9 +252,96 @@ class Broken:
 
         return call
 
+    @property
+    def summary(self) -> dict[str, Any]:
+        self.calls.append("summary")
+        if self.method == "summary":
+            raise ConnectionError("no summary")
+        return {}
+
+
+RECORD: dict[str, Any] = {
+    "metrics": {"test/rte/accuracy_all": 0.75, "test/eis/accuracy": float("nan")},
+    "best": {"step": 20, "score": 0.8, "monitor": "val/rte/accuracy_all"},
+    "summary": {"rfd_alignment": 0.25, "rfd_uniformity": None, "final_score": 0.7, "best_score": 0.8, "best_step": 20},
+    "steps": 20,
+}
+
+
+class TestTable:
+    """What stands in the line of a run in W&B's table."""
+
+    def test_each_family_keeps_what_it_is_read_for(self, tmp_path: Path) -> None:
+        one = view(tmp_path)
+        for step, value in enumerate((1.0, 3.0, 2.0)):
+            keys = (
+                "val/rte/accuracy_all",
+                "val/rte/threshold",
+                "train/loss",
+                "train/learning_rate",
+                "diag/eval/uniformity",
+            )
+            one.log_metrics(dict.fromkeys(keys, value), step=step)
+        one.close()
+        assert summary(written(tmp_path)[1]) == {
+            "val/rte/accuracy_all": {"max": 3.0, "last": 2.0},
+            "val/rte/threshold": 2.0,
+            "train/loss": {"min": 1.0, "last": 2.0},
+            "train/learning_rate": 2.0,
+            "diag/eval/uniformity": 2.0,
+            "trainer/global_step": 2,
+        }
+
+    def test_final_values_are_columns_and_no_curves(self, tmp_path: Path) -> None:
+        one = view(tmp_path)
+        one.log_metrics({"train/loss": 1.0}, step=20)
+        one.conclude(RECORD)
+        one.close()
+        found = written(tmp_path)[1]
+        assert history(found) == [{"train/loss": 1.0, "trainer/global_step": 20}]
+        values = summary(found)
+        assert {key: value for key, value in values.items() if not key.startswith("train")} == {
+            "test/rte/accuracy_all": 0.75,
+            "best/score": 0.8,
+            "best/step": 20,
+            "summary/rfd_alignment": 0.25,
+            "summary/final_score": 0.7,
+        }
+
+    def test_final_values_of_a_record_without_summary(self) -> None:
+        record = {"metrics": {"test/a/b": 1.0}, "best": {"step": 1, "score": float("-inf")}}
+        assert final_values(record) == {"test/a/b": 1.0, "best/step": 1}
+
+    def test_tags_tell_method_encoder_and_profile_once(self, tmp_path: Path) -> None:
+        settings = {"method": {"_target_": "lightning_cse.methods.DualCSE"}, "encoder": {"name": "small"}}
+        one = view(tmp_path, settings=settings, tags=["small", "", "t" * 80])
+        one.log_metrics({"a": 1.0}, step=1)
+        one.close()
+        (start,) = of_type(written(tmp_path)[1], "run")[:1]
+        assert list(start.tags) == ["dualcse", "small", "t" * 64]
+
+    def test_a_record_that_lacks_its_numbers_is_a_warning(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        one = view(tmp_path)
+        one.log_metrics({"a": 1.0}, step=1)
+        one.conclude({"metrics": {}})
+        assert "W&B could not show the result (KeyError: 'best')" in caplog.text
+        assert [end.exit_code for end in of_type(written(tmp_path)[1], "exit")] == [1]  # ended, not left open
+
+
+def summary(found: list[wandb_internal_pb2.Record]) -> dict[str, Any]:
+    """Return what stands in the run's line of the table at the end, without W&B's own values."""
+    values = {
+        item.key or "/".join(item.nested_key): json.loads(item.value_json)
+        for update in of_type(found, "summary")
+        for item in update.update
+    }
+    return {key: value for key, value in values.items() if not key.startswith("_")}
+
 
 class TestHarmless:
-    @pytest.mark.parametrize("method", ["init", "define_metric", "log", "finish"])
+    @pytest.mark.parametrize("method", ["init", "define_metric", "log", "summary", "finish"])
     def test_one_warning_and_then_silence(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, method: str
     ) -> None:
@@ -268,6 +357,7 @@ class TestHarmless:
         with caplog.at_level(logging.WARNING):
             fit(Line(), [one], tmp_path)
             one.log_metrics({"a": 1.0}, step=9)
+            one.conclude(RECORD)
             one.close(0)
             one.close(0)
         mine = [record.message for record in caplog.records if record.name == loggers.__name__]
@@ -381,21 +471,21 @@ class TestMode:
             monkeypatch.setenv("WANDB_MODE", variable)
         if logged_in:
             monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-        assert loggers._mode(offline) == want
+        assert wandb_view._mode(offline) == want
 
     def test_netrc(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         place = tmp_path / "netrc"
         monkeypatch.setenv("NETRC", str(place))
-        assert not loggers._logged_in()
+        assert not wandb_view.is_logged_in()
         place.write_text("machine github.com login user password abc\n")
         place.chmod(0o600)
-        assert not loggers._logged_in()
+        assert not wandb_view.is_logged_in()
         place.write_text("machine api.wandb.ai login user password abc\n")
-        assert loggers._logged_in()
+        assert wandb_view.is_logged_in()
         monkeypatch.setenv("WANDB_BASE_URL", "https://wandb.example.org")
-        assert not loggers._logged_in()
+        assert not wandb_view.is_logged_in()
         place.write_text("machine 'broken\n")
-        assert not loggers._logged_in()
+        assert not wandb_view.is_logged_in()
 
     def test_disabled_does_not_even_load_wandb(self, tmp_path: Path) -> None:
         code = (
@@ -427,24 +517,3 @@ class TestNames:
         assert start.run_id == one.version
         assert len(start.display_name) <= 128
         assert start.display_name.endswith("-s12345")
-
-    def test_secrets(self) -> None:
-        config = {
-            "api_key": "x",
-            "tokens": ["x", "y"],
-            "max_tokens": 5,
-            "hfToken": "x",
-            "Password": "x",
-            "client_secret": "x",
-            "token": {"value": "kept, for its key is another"},
-            "tokenizer": "bert",
-            "rows": [{"key": "x", "n": None}],
-            "path": Path("a"),
-        }
-        assert loggers._without_secrets(config) == {
-            "max_tokens": 5,
-            "token": {"value": "kept, for its key is another"},
-            "tokenizer": "bert",
-            "rows": [{"n": None}],
-            "path": "a",
-        }

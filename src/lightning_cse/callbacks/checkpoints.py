@@ -120,7 +120,8 @@ class RandomState(Callback):
         version, internal, gauss_next = random.getstate()
         return {
             "torch": torch.get_rng_state(),
-            "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+            # Of the run's own GPU: another process, or a sweep, may give it another number when it goes on.
+            "cuda": [torch.cuda.get_rng_state()] if torch.cuda.is_available() else [],
             "numpy": [torch.from_numpy(np.asarray(keys).astype(np.int64)), int(position), int(has_gauss), float(gauss)],
             "python": [version, list(internal), gauss_next],
         }
@@ -138,7 +139,7 @@ class RandomState(Callback):
         version, internal, gauss_next = state["python"]
         torch.set_rng_state(state["torch"])
         if state["cuda"]:
-            torch.cuda.set_rng_state_all(state["cuda"])
+            torch.cuda.set_rng_state(state["cuda"][0])
         numpy_state = ("MT19937", keys.numpy().astype(np.uint32), position, has_gauss, gauss)
         np.random.set_state(numpy_state)  # noqa: NPY002 - the global generator, see above
         random.setstate((version, tuple(internal), gauss_next))

@@ -9,6 +9,7 @@ import torch
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from lightning_cse.config.outcomes import in_sweep
 from lightning_cse.config.validate import validate
 from lightning_cse.errors import ConfigError, did_you_mean
 
@@ -83,6 +84,13 @@ def check_evaluation(cfg: DictConfig, found: Iterable[str]) -> None:
         faults.append(f"precision: {cfg.precision!r} is not one of {yes} and auto{near}")
     if faults:
         raise ConfigError(dict.fromkeys(faults))
+
+
+SWEEP_DEVICES = (
+    ". A sweep does that with hydra/launcher=joblib (a free GPU of this machine for each point), with a Ray launcher "
+    "and num_gpus=1, or with hydra/launcher=submitit_slurm and gpus_per_node=1; else give one command a point"
+)
+"""How the points of a sweep come to a device each. Lightning's own processes would each start the whole sweep anew."""
 
 
 LEAST = {
@@ -162,7 +170,7 @@ def _wrong_devices(cfg: DictConfig) -> Iterator[str]:
     if cfg.trainer.devices not in (1, "1"):
         yield (
             f"trainer.devices: {cfg.trainer.devices}, but negatives come from one device and are not gathered "
-            "over several; use one device a run, and one run a device"
+            "over several; use one device a run, and one run a device" + (SWEEP_DEVICES if in_sweep() else "")
         )
     yield from _wrong_accelerator("trainer.accelerator", str(cfg.trainer.accelerator))
 

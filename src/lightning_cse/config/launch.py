@@ -12,28 +12,31 @@ import importlib
 import math
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import hydra
+from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from lightning_cse.config.causes import user_error
+from lightning_cse.config.gpus import one_gpu
+from lightning_cse.config.outcomes import Kind, Outcome, Sweep, in_sweep, listening, one_line, place, write
 from lightning_cse.config.overrides import check_overrides, flags_last, order_overrides, quote_free_text
 from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.resolvers import register
 from lightning_cse.errors import LightningCSEError
+from lightning_cse.records import Busy, FailedBeforeError
 
 Task = Callable[[DictConfig], "float | None"]
 
 EXIT_BUG = 1
 EXIT_USER = 2
+EXIT_BUSY = 3
 EXIT_INTERRUPTED = 130
-_BASIC_LAUNCHER = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 
 
 def launch(
@@ -47,8 +50,9 @@ def launch(
     """Read the command line, check it, and run ``task`` with the composed config, once or once a point of a sweep.
 
     The process ends with 0 when all went well, with 2 for an error that is the user's to mend (one message on stderr,
-    no traceback unless ``HYDRA_FULL_ERROR=1``), with 1 for any other, and with 130 when interrupted. In a multirun in
-    this process a point that fails is told at once and the others still run; the sweeper gets NaN for it.
+    no traceback unless ``HYDRA_FULL_ERROR=1``), with 3 when nothing is lacking but what somebody else is running, with
+    1 for any other error, and with 130 when interrupted. In a multirun, whatever its launcher, a point that fails is
+    told at once and the others still run; the sweeper gets NaN for it, and a summary at the end names it again.
 
     Args:
         task: what to run, or ``"module:function"``, imported only when the first point starts. Its value goes to the
@@ -61,17 +65,20 @@ def launch(
     Raises:
         SystemExit: with the code above, unless it is 0.
     """
-    runner = _Runner(task, config_name)
+    sweep = Sweep()
     try:
-        code = _run(runner, config_name, config_dir, free_text)
+        with sweep.watching():
+            code = _run(_Runner(task, config_name), config_name, config_dir, free_text)
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
-    except SystemExit:
-        runner.summarise()
+    except BaseException:
+        _summarise(sweep)
         raise
     if code == EXIT_INTERRUPTED:
         sys.stderr.write(f"interrupted; the same command continues {goes_on}\n")
-    code = max(code, runner.summarise())
+    if not code or sweep.began:
+        found = _summarise(sweep)
+        code = code or found
     if code:
         sys.exit(code)
 
@@ -91,17 +98,18 @@ def _run(runner: _Runner, config_name: str, config_dir: Path | None, free_text: 
         if isinstance(ending.__context__, KeyboardInterrupt):
             return EXIT_INTERRUPTED
         if ending.code == EXIT_BUG and (mistake := user_error(ending.__context__)) is not None:
-            return _tell(mistake)  # raised in a worker of another launcher
+            return _tell(mistake)  # raised by a sweeper or a launcher
         raise
     except LightningCSEError as error:  # the same, with HYDRA_FULL_ERROR=1
         return _tell(error)
     return 0
 
 
-@dataclass(frozen=True)
-class _Failure:
-    overrides: str
-    by_user: bool
+def _summarise(sweep: Sweep) -> int:
+    """Say what became of the points of a multirun; return the exit code they ask for."""
+    code = {"good": 0, "user": EXIT_USER, "bug": EXIT_BUG, "busy": EXIT_BUSY}[sweep.verdict()]
+    (sys.stderr if code else sys.stdout).write(sweep.summary())
+    return code
 
 
 class _Runner:
@@ -109,37 +117,48 @@ class _Runner:
 
     def __init__(self, task: Task | str, config_name: str) -> None:
         self._task = task
-        self._points = 0
-        self._failures: list[_Failure] = []
         # Hydra names the job, and its log file, after the last part of the task's module.
         self.__module__ = f"lightning_cse.{config_name}"
 
     def __call__(self, cfg: DictConfig) -> float | None:
         _prepare_process()
-        job = HydraConfig.get()
-        self._points += 1
-        if job.mode != RunMode.MULTIRUN:
-            try:
-                return self._load()(cfg)
-            except Exception as error:
-                if (mistake := user_error(error)) is None:
-                    raise
-                raise SystemExit(_tell(mistake)) from error
-        if job.launcher._target_ != _BASIC_LAUNCHER:
-            return self._load()(cfg)
+        if in_sweep():
+            return self._point(cfg, HydraConfig.get())
         try:
             return self._load()(cfg)
-        except Exception as error:  # noqa: BLE001 - told, and counted; the other points still run
-            self._note(error, " ".join(job.overrides.task))
-            return math.nan
+        except Exception as error:
+            if (mistake := user_error(error)) is None:
+                raise
+            raise SystemExit(_tell(mistake)) from error
 
-    def summarise(self) -> int:
-        """Say which points of a multirun failed; return the exit code they ask for."""
-        if not self._failures:
-            return 0
-        which = "; ".join(failure.overrides for failure in self._failures)
-        sys.stderr.write(f"error: {len(self._failures)} of {self._points} points failed: {which}\n")
-        return EXIT_USER if all(failure.by_user for failure in self._failures) else EXIT_BUG
+    def _point(self, cfg: DictConfig, job: HydraConf) -> float | None:
+        """Run a point of a sweep, which raises nothing: what became of it is told here, and to the driver in a file."""
+        overrides = tuple(map(str, job.overrides.task))
+        start = time.perf_counter()
+        value: float | None = math.nan
+        with listening() as told:
+            kind: Kind
+            reason, by_user = "", False
+            try:
+                with one_gpu(cfg, job):
+                    value = self._load()(cfg)
+                kind = "skipped" if told.skipped else "finished"
+            except Busy as busy:
+                kind, reason = "busy", str(busy.owner)
+                sys.stderr.write(f"{busy}\n")
+            except FailedBeforeError as before:
+                kind, reason = "left", before.reason
+                sys.stderr.write(f"{before}\n")
+            except Exception as error:  # noqa: BLE001 - told, and counted; the other points still run
+                kind, reason, by_user = "failed", *_told_failure(error, " ".join(overrides))
+        folder = None if told.folder is None else str(told.folder)
+        seconds = time.perf_counter() - start
+        outcome = Outcome(overrides, kind, folder, reason, by_user, seconds, None if value is None else float(value))
+        try:
+            write(place(job), outcome)
+        except (OSError, LightningCSEError) as error:
+            sys.stderr.write(f"could not write {place(job)}: {error}\n")
+        return value
 
     def _load(self) -> Task:
         if isinstance(self._task, str):
@@ -148,15 +167,17 @@ class _Runner:
             return task
         return self._task
 
-    def _note(self, error: Exception, overrides: str) -> None:
-        mistake = user_error(error)
-        sys.stderr.write(f"the point {overrides} failed, the others go on\n")
-        if mistake is None:
-            traceback.print_exception(error)
-        else:
-            _tell(mistake)
-        # The exception itself is not kept: its traceback would hold on to the point's model.
-        self._failures.append(_Failure(overrides, by_user=mistake is not None))
+
+def _told_failure(error: Exception, overrides: str) -> tuple[str, bool]:
+    """Tell why a point failed; return the same in one line, and whether it is the user's to mend."""
+    mistake = user_error(error)
+    sys.stderr.write(f"the point {overrides} failed, the others go on\n")
+    if mistake is None:
+        traceback.print_exception(error)
+    else:
+        _tell(mistake)
+    sys.stderr.flush()
+    return one_line(mistake or error), mistake is not None
 
 
 def _prepare_process() -> None:
@@ -169,4 +190,4 @@ def _tell(error: LightningCSEError) -> int:
     if os.environ.get("HYDRA_FULL_ERROR") == "1":
         traceback.print_exception(error)
     sys.stderr.write(f"error: {error}\n")
-    return EXIT_USER
+    return EXIT_BUSY if isinstance(error, Busy) else EXIT_USER

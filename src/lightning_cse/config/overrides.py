@@ -7,6 +7,7 @@ Hydra lets the rightmost override win and takes ``+experimnt=x`` as a new key. H
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import itertools
 import re
 import shlex
@@ -22,7 +23,9 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import GrammarParseError
 
+from lightning_cse.config import spaces
 from lightning_cse.config.keys import at, below_target, exists, is_argument, leaves, plain, suggest_key
+from lightning_cse.config.points import ListedPoint, listed_points, merged, not_of_one_point, params_lines
 from lightning_cse.config.tree import CompositionError, ConfigTree, one_line
 from lightning_cse.errors import ConfigError, did_you_mean
 
@@ -36,25 +39,24 @@ _FLAGS_WITH_VALUE = {
 }
 _INFO_FLAGS = {"--info", "-i"}
 _INFO_CHOICES = {"all", "config", "defaults", "defaults-tree", "plugins", "searchpath"}
+_LAUNCHER, _SWEEPER = "hydra/launcher", "hydra/sweeper"
+# Our extras by what they bring: the option, the extra, and the module without which it is not there.
+_EXTRAS = {
+    (_LAUNCHER, "joblib"): ("joblib", "hydra_plugins.hydra_joblib_launcher"),
+    (_LAUNCHER, "ray"): ("ray", "ray"),
+    (_LAUNCHER, "submitit_local"): ("slurm", "hydra_plugins.hydra_submitit_launcher"),
+    (_LAUNCHER, "submitit_slurm"): ("slurm", "hydra_plugins.hydra_submitit_launcher"),
+    (_SWEEPER, "tpe"): ("optuna", "optuna"),
+}
 _PLUGINS = {
-    "hydra/launcher": {
-        "joblib": "hydra-joblib-launcher",
-        "ray": "hydra-ray-launcher",
-        "ray_aws": "hydra-ray-launcher",
-        "rq": "hydra-rq-launcher",
-        "submitit_local": "hydra-submitit-launcher",
-        "submitit_slurm": "hydra-submitit-launcher",
-    },
-    "hydra/sweeper": {
-        "ax": "hydra-ax-sweeper",
-        "nevergrad": "hydra-nevergrad-sweeper",
-        "optuna": "hydra-optuna-sweeper",
-    },
+    _LAUNCHER: {"ray_aws": "hydra-ray-launcher", "rq": "hydra-rq-launcher"},
+    _SWEEPER: {"ax": "hydra-ax-sweeper", "nevergrad": "hydra-nevergrad-sweeper"},
     "hydra/hydra_logging": {"colorlog": "hydra-colorlog"},
     "hydra/job_logging": {"colorlog": "hydra-colorlog"},
 }
 _MOST_POINTS = 32  # combinations of group options whose keys are looked at: 0.2 s each
 _MOST_GUESSES = 12  # experiments that are tried where none was given
+_MOST_TOLD = 10  # listed points whose faults are told
 
 
 def order_overrides(args: Sequence[str]) -> list[str]:
@@ -211,8 +213,19 @@ class _Value:
         return next(iter(self.override.sweep_string_iterator()), "null")
 
 
+@dataclass(frozen=True)
+class _Sweep:
+    """What runs the points: the options of Hydra's groups by group, and what is set under ``hydra.sweeper``."""
+
+    choices: dict[str, str]
+    settings: dict[Any, Any]
+
+    def chosen(self, group: str) -> str:
+        return self.choices.get(group, "basic")
+
+
 class _Check:
-    """One command line against one tree of configs."""
+    """One command line, or one listed point of it, against one tree of configs."""
 
     def __init__(self, tree: ConfigTree, *, multirun: bool, only_shown: bool) -> None:
         self.tree = tree
@@ -224,6 +237,7 @@ class _Check:
         self.left_to_hydra: list[str] = []
         self.listed: set[str] = set()  # groups of the defaults list, without a plus
         self.unknown: set[str] = set()  # groups whose choice is needed and is not known
+        self.composed: set[tuple[str, ...]] = set()  # what Hydra was seen to compose, by groups and keys
 
     def fault(self, text: str) -> None:
         if text not in self.faults:
@@ -231,7 +245,18 @@ class _Check:
 
     def run(self, lines: Sequence[str]) -> None:
         parsed = [(line, override) for line in lines if (override := self._parse(line)) is not None]
-        parsed = self._with_sweep(parsed)
+        sweep = self._sweep(parsed)
+        if sweep is None:
+            self._check(parsed)
+            return
+        parsed = self._with_params(parsed, sweep)
+        self._check_plugins(sweep, [override for _, override in parsed])
+        if self.multirun and sweep.chosen(_SWEEPER) == "points":
+            self._check_listed(parsed, sweep)
+        else:
+            self._check(parsed)
+
+    def _check(self, parsed: Sequence[tuple[str, Override]]) -> None:
         for line, override in parsed:
             if override.is_sweep_override() and not self.multirun:
                 self.fault(_needs_multirun(line, override))
@@ -240,6 +265,95 @@ class _Check:
         swept = itertools.product(*(choice.lines() for choice in self.choices))
         for point in itertools.islice(swept, _MOST_POINTS):
             self._check_point(point)
+
+    # Sweeps
+
+    def _sweep(self, parsed: Sequence[tuple[str, Override]]) -> _Sweep | None:
+        """Find out whether this is a multirun, and what runs it; None where that does not even compose."""
+        frame, hydras = [], []
+        for line, override in parsed:
+            key = override.key_or_group
+            if key in APPENDED and override.is_add():
+                options = [name for name in _given(override) if name in self.tree.options(key)]
+                frame += [f"{override.get_key_element()}={name}" for name in options[:1]]
+            elif key == "hydra.mode" or key.startswith(("hydra.sweeper.", _SWEEPER, _LAUNCHER)):
+                hydras.append(line)
+        try:
+            cfg = self.tree.compose([*frame, *hydras])
+        except CompositionError:
+            return None  # told when the points are composed
+        self.multirun = self.multirun or cfg.hydra.mode == RunMode.MULTIRUN
+        sweeper = OmegaConf.to_container(cfg.hydra.sweeper, resolve=False)
+        choices = {str(key): str(option) for key, option in cfg.hydra.runtime.choices.items()}
+        return _Sweep(choices, sweeper if isinstance(sweeper, dict) else {})
+
+    def _with_params(self, parsed: list[tuple[str, Override]], sweep: _Sweep) -> list[tuple[str, Override]]:
+        """Put the parameters of the configs' sweep before the rest, which replaces them."""
+        params = sweep.settings.get("params")
+        if not self.multirun or not isinstance(params, dict):
+            return parsed
+        given = {override.get_key_element() for _, override in parsed}
+        swept = []
+        for line in params_lines(params):
+            param = self._parse(line)
+            if param is not None and param.get_key_element() not in given:
+                swept.append((f"hydra.sweeper.params: {line}", param))
+        return swept + parsed
+
+    def _check_plugins(self, sweep: _Sweep, overrides: Sequence[Override]) -> None:
+        """Tell what is not installed, what needs a multirun, and what the sweeper cannot run."""
+        sweeper = sweep.chosen(_SWEEPER)
+        for group in (_SWEEPER, _LAUNCHER):
+            if lacking := _lacking_extra(group, sweep.chosen(group)):
+                self.fault(lacking)
+        if sweeper in ("points", "tpe") and not self.multirun:
+            self.fault(f"{_SWEEPER}={sweeper}: a sweep needs -m")
+        elif sweeper == "tpe":
+            try:
+                spaces.split(override for override in overrides if not override.is_hydra_override())
+            except ConfigError as error:
+                for fault in error.faults:
+                    self.fault(fault)
+        elif sweeper in ("basic", "points") and self.multirun:
+            for override in overrides:
+                if override.is_interval_sweep():
+                    self.fault(
+                        f"{override.input_line}: an interval is for {_SWEEPER}=tpe; a grid takes values: 1e-5,3e-5"
+                    )
+
+    def _check_listed(self, parsed: Sequence[tuple[str, Override]], sweep: _Sweep) -> None:
+        """Check every listed point with what holds for all of them."""
+        try:
+            points = listed_points(sweep.settings.get("file"), sweep.settings.get("points"))
+        except ConfigError as error:
+            for fault in error.faults:
+                self.fault(fault)
+            return
+        shared = {id(override): line for line, override in parsed}
+        wrong = 0
+        for point in points:
+            faults = self._faults_of(point, parsed, shared)
+            wrong += bool(faults)
+            for fault in faults if wrong <= _MOST_TOLD else []:
+                self.fault(fault)
+        if wrong > _MOST_TOLD:
+            self.fault(f"{wrong - _MOST_TOLD} more of the {len(points)} points have faults")
+
+    def _faults_of(
+        self, point: ListedPoint, parsed: Sequence[tuple[str, Override]], shared: dict[int, str]
+    ) -> list[str]:
+        """What is wrong with one listed point: a fault of what all share reads the same for each, and is told once."""
+        check = _Check(self.tree, multirun=True, only_shown=self.only_shown)
+        check.composed = self.composed
+        own = [override for line in point.overrides if (override := check._parse(line)) is not None]
+        for override in own:
+            if why := not_of_one_point(override):
+                check.fault(f"{override.input_line}: {why}")
+        if not check.faults:
+            lines = [(shared.get(id(o), o.input_line or ""), o) for o in merged((o for _, o in parsed), own)]
+            check._check(lines)
+        of_all = tuple(f"{line}: " for line in shared.values())
+        return [fault if fault.startswith(of_all) else f"{point.place}: {fault}" for fault in check.faults]
 
     # Reading the lines
 
@@ -260,31 +374,6 @@ class _Check:
         why = str(error).strip().splitlines()[0]
         detail = "" if why.startswith("LexerNoViableAlt") else f" ({why})"
         return f"{line}: Hydra cannot read this value{detail} - quote it for Hydra and for the shell: {quoted}"
-
-    def _with_sweep(self, parsed: list[tuple[str, Override]]) -> list[tuple[str, Override]]:
-        """Find out whether this is a multirun, and put the parameters of the configs' sweep before the rest."""
-        frame = []
-        for _, override in parsed:
-            if override.key_or_group in APPENDED and override.is_add():
-                options = [name for name in _given(override) if name in self.tree.options(override.key_or_group)]
-                frame += [f"{override.get_key_element()}={name}" for name in options[:1]]
-        hydras = [line for line, override in parsed if override.key_or_group in ("hydra.mode", "hydra.sweeper.params")]
-        try:
-            cfg = self.tree.compose([*frame, *hydras])
-        except CompositionError:
-            return parsed  # told when the points are composed
-        self.multirun = self.multirun or cfg.hydra.mode == RunMode.MULTIRUN
-        params = OmegaConf.select(cfg, "hydra.sweeper.params", default=None)
-        if not self.multirun or not isinstance(params, DictConfig):
-            return parsed
-        given = {override.get_key_element() for _, override in parsed}
-        swept = []
-        for key, value in params.items():
-            line = f"{key!s}={value}"
-            param = self._parse(line)
-            if param is not None and param.get_key_element() not in given:
-                swept.append((f"hydra.sweeper.params: {line}", param))
-        return swept + parsed
 
     def _sort(self, line: str, override: Override) -> None:
         key = override.key_or_group
@@ -333,8 +422,12 @@ class _Check:
             self.unknown.add(group)
 
     def _no_option(self, group: str, option: str) -> str:
+        if (group, option) in _EXTRAS:
+            return f"is not installed - it needs pip install 'lightning_cse[{_EXTRAS[group, option][0]}]'"
         if plugin := _PLUGINS.get(group, {}).get(option):
             return f"the plugin for {group}={option} is not installed - pip install {plugin}"
+        if (group, option) == (_SWEEPER, "optuna"):
+            return f"there is no {group} 'optuna' - {group}=tpe is the one that searches with Optuna"
         known = self.tree.options(group)
         return f"there is no {group} '{option}'{did_you_mean(option, known)} (there are: {', '.join(known) or 'none'})"
 
@@ -474,6 +567,11 @@ class _Check:
     def _check_whole(self, point: Sequence[str]) -> None:
         """Nothing is wrong as far as this module sees: what is left is what Hydra itself refuses."""
         lines = [*(value.first() for value in self.values), *self.left_to_hydra]
+        # The values themselves have no types that Hydra would mind: a hundred seeds of one experiment compose alike.
+        kind = (*point, *sorted(value.override.get_key_element() for value in self.values))
+        if kind in self.composed:
+            return
+        self.composed.add(kind)
         try:
             self.tree.compose([*point, *lines])
         except CompositionError as error:
@@ -484,6 +582,14 @@ class _Check:
                     self.fault(f"{line}: {one_line(its_error)}")
             if not self.faults:
                 self.fault(one_line(error))
+
+
+def _lacking_extra(group: str, option: str) -> str:
+    """What to install for an option whose plugin is there and whose library is not, or an empty string."""
+    extra, module = _EXTRAS.get((group, option), ("", ""))
+    if not module or importlib.util.find_spec(module.partition(".")[0]) is not None:
+        return ""
+    return f"{group}={option}: is not installed - it needs pip install 'lightning_cse[{extra}]'"
 
 
 def _given(override: Override) -> list[str]:

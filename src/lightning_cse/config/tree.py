@@ -45,6 +45,8 @@ class ConfigTree:
         self.loader = ConfigLoaderImpl(search_path)
         self._options: dict[str, list[str]] = {}
         self._composed: dict[tuple[str, ...], DictConfig] = {}
+        self._groups: dict[str, bool] = {}
+        self._listed: dict[tuple[str, ...], frozenset[str]] = {}
 
     def parse(self, line: str) -> Override:
         """Parse one override, or raise Hydra's `OverrideParseException`."""
@@ -60,12 +62,17 @@ class ConfigTree:
 
     def listed_groups(self, overrides: Sequence[str]) -> set[str]:
         """The groups of the defaults list with ``overrides`` appended, as ``group`` or ``group@package``."""
-        defaults = self.loader.compute_defaults_list(self.name, list(overrides), RunMode.MULTIRUN)
-        return set(defaults.overrides.known_choices)
+        key = tuple(overrides)
+        if key not in self._listed:
+            defaults = self.loader.compute_defaults_list(self.name, list(key), RunMode.MULTIRUN)
+            self._listed[key] = frozenset(defaults.overrides.known_choices)
+        return set(self._listed[key])
 
     def is_group(self, name: str) -> bool:
         """Whether a key names a group: a folder of configs."""
-        return "." not in name and bool(self.loader.get_group_options(name, None))
+        if name not in self._groups:
+            self._groups[name] = "." not in name and bool(self.loader.get_group_options(name, None))
+        return self._groups[name]
 
     def options(self, group: str) -> list[str]:
         """The options of a group, those in its folders as ``folder/option``, without parts (``_name``) of others."""

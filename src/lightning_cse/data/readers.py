@@ -10,7 +10,8 @@ import logging
 import os
 import shlex
 import zlib
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lightning_cse.data.corpora import Corpus, CorpusFile, get_corpus
@@ -65,6 +66,19 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> Rows:
     corpus = get_corpus(name)
     files = corpus.split_files(split)
     folder = Path(data_dir).expanduser().absolute()
+    paths = [find_file(folder, file) for file in files]
+    if None in paths:
+        return _read_split(corpus, files, folder)
+    key = (name, split, tuple(_state(path) for path in paths if path is not None))
+    rows = _KEPT.get(key)
+    if rows is None:
+        rows = _read_split(corpus, files, folder)
+        if key[2] == tuple(_state(path) for path in paths if path is not None):  # not written to in the meantime
+            _KEPT.put(key, rows)
+    return rows.recounted(rows.counts)
+
+
+def _read_split(corpus: Corpus, files: Sequence[CorpusFile], folder: Path) -> Rows:
     parts: dict[str | None, list[tuple[Table, SourceFile]]] = {}
     for file in files:
         path = find_file(folder, file)
@@ -83,6 +97,43 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> Rows:
             rows = rows.with_columns(**columns)
         tables.append(rows)
     return tables[0] if len(tables) == 1 else Rows.cat(tables)
+
+
+@dataclass
+class _Kept:
+    """The splits read last, so that the points of a sweep read each once; as many as have so many values together."""
+
+    most: int
+    tables: dict[Hashable, Rows] = field(default_factory=dict)
+
+    def get(self, key: Hashable) -> Rows | None:
+        """Return the rows under a key, which become the last to be dropped."""
+        rows = self.tables.pop(key, None)
+        if rows is not None:
+            self.tables[key] = rows
+        return rows
+
+    def put(self, key: Hashable, rows: Rows) -> None:
+        """Keep rows, and drop those that have not been asked for longest."""
+        if _size(rows) > self.most:
+            return
+        self.tables[key] = rows
+        while sum(map(_size, self.tables.values())) > self.most:
+            self.tables.pop(next(iter(self.tables)))
+
+
+_KEPT = _Kept(most=1_000_000)
+"""Some 150 MB of sentences at most; a corpus larger than that is read anew, which its training outlasts by far."""
+
+
+def _size(rows: Rows) -> int:
+    return len(rows) * len(rows.names)
+
+
+def _state(path: Path) -> tuple[str, int, int, int, int]:
+    """Return what changes when a file is replaced or written to."""
+    state = path.stat()
+    return str(path), state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
 
 
 def find_file(folder: Path, file: CorpusFile) -> Path | None:

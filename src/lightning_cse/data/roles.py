@@ -221,7 +221,8 @@ class NLITriplets:
             else:
                 lacks = "a contradiction" if entailments else "an entailment"
                 drop(f"premise without {lacks}", len(entailments) + len(contradictions))
-        hypotheses = [[rows.column("hypothesis")[row] for row in role] for role in zip(*sources, strict=True)]
+        hypothesis = rows.column("hypothesis")
+        hypotheses = [[hypothesis[row] for row in role] for role in zip(*sources, strict=True)]
         first = rows.select(source[0] for source in sources).recounted(counts)
         triplets = _triplets(first, first.column("premise"), *(hypotheses or [[]] * (len(self.roles) - 1)))
         return TrainingRows(triplets, [tuple(start + row for row in source) for source in sources])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -113,5 +114,6 @@ def _keys(first: Sequence[str], second: Sequence[str | None]) -> Iterator[str]:
         yield "" if b is None else "\0".join(sorted((_letters(a), _letters(b))))
 
 
+@functools.lru_cache(maxsize=1 << 18)  # premises stand in several pairs, and points of a sweep read the same corpora
 def _letters(sentence: str) -> str:
     return _NO_LETTER.sub("", sentence).casefold()

@@ -41,14 +41,22 @@ class TokenisedSentences:
         return np.diff(self.offsets)
 
 
-def tokenise(sentences: Sequence[str], tokenize: Tokenize, cache_dir: Path | None) -> TokenisedSentences:
+def tokenise(
+    sentences: Sequence[str], tokenize: Tokenize, cache_dir: Path | None, *, may_be_empty: bool = False
+) -> TokenisedSentences:
     """Return the bare ids of sentences, from the cache where it has them.
 
     The key is a digest of the sentences (and so of the file's content), the tokenizer's digest and this layout's
     version. A cache that cannot be read or written costs time, never the run.
 
+    Args:
+        sentences: in the order in which their ids are wanted.
+        tokenize: sentences to bare token ids.
+        cache_dir: where token ids are kept; nowhere if None.
+        may_be_empty: whether a sentence may have no token at all.
+
     Raises:
-        DataError: if a sentence has no token at all, such as one of control characters only.
+        DataError: if a sentence that may not has no token at all, such as one of control characters only.
     """
     key = hashlib.sha256(f"{VERSION}\0{tokenize.digest}\0{len(sentences)}".encode())
     for sentence in sentences:
@@ -56,18 +64,21 @@ def tokenise(sentences: Sequence[str], tokenize: Tokenize, cache_dir: Path | Non
     path = None if cache_dir is None else cache_dir / "tokens" / f"{key.hexdigest()[:32]}.npz"
     if path is not None and path.is_file():
         try:
-            return _load(path, len(sentences))
+            return _checked(_load(path, len(sentences)), sentences, may_be_empty)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             log.warning("the token cache %s cannot be read (%s); it is made again", path, error)
     ragged = tokenize(sentences)
-    for sentence, ids in zip(sentences, ragged, strict=True):
-        if not ids:
-            raise DataError(f"the sentence {sentence!r} has no tokens in this encoder's vocabulary")
     flat = np.fromiter((token for ids in ragged for token in ids), dtype=np.int32)
-    made = TokenisedSentences(flat, np.cumsum([0, *(len(ids) for ids in ragged)]))
+    made = _checked(TokenisedSentences(flat, np.cumsum([0, *map(len, ragged)])), sentences, may_be_empty)
     if path is not None:
         _save(path, made)
     return made
+
+
+def _checked(tokens: TokenisedSentences, sentences: Sequence[str], may_be_empty: bool) -> TokenisedSentences:
+    if not may_be_empty and (empty := np.flatnonzero(tokens.lengths == 0)).size:
+        raise DataError(f"the sentence {sentences[int(empty[0])]!r} has no tokens in this encoder's vocabulary")
+    return tokens
 
 
 def _load(path: Path, count: int) -> TokenisedSentences:

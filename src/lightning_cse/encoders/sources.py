@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import os
@@ -114,9 +115,16 @@ def digest_of(folder: Path, names: tuple[str, ...]) -> str:
         path = folder / name
         if path.is_file():
             digest.update(name.encode())
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
+            state = path.stat()
+            digest.update(_file_digest(path, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns))
     return digest.hexdigest()
+
+
+@functools.lru_cache(maxsize=256)  # points of a sweep start from the same weights, of gigabytes
+def _file_digest(path: Path, *_: int) -> bytes:
+    """Return the sha256 of a file in the state that the other arguments tell: a file that has changed has another."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def weights_digest(folder: Path) -> str:

@@ -111,11 +111,12 @@ def settings(record: Mapping[str, Any]) -> str:
 
 
 def published_rows(path: Path) -> list[Row]:
-    """Return the rows of ``published.csv``: label, column, value in percent."""
+    """Return the rows of all tables of ``published.csv``, a row and encoder once: column, value as printed."""
     rows: dict[str, Row] = {}
     with path.open(encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file):
-            rows.setdefault(line["label"], Row(line["label"])).values[line["column"]] = [float(line["value"])]
+            label = ", ".join(part for part in (line["row"], line["encoder"]) if part)
+            rows.setdefault(label, Row(label)).values[line["column"]] = [float(line["value"])]
     return list(rows.values())
 
 

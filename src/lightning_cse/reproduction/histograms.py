@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["PairSet", "Pairs", "draw_histograms"]
+__all__ = ["PairSet", "Pairs", "draw_histograms", "histograms_figure"]
 
 _BINS: Final = 25
 _LOWEST_COSINE: Final = 0.5
@@ -58,25 +58,31 @@ class PairSet:
 
 
 def draw_histograms(sets: Sequence[PairSet], path: Path) -> Path:
-    """Draw a row a data set: match error rates of positive and negative pairs, then their cosines; return the file.
-
-    Bars are shares of the pairs, so that data sets of all sizes compare, and one line marks the mean. The axis of the
-    match error rate goes from 0 to 1, that of the cosine from 0.5 to 1, or from the tenth below the lowest value.
-
-    Source: NGCSE, figure 7.  Differs: data sets have a row each, and the axis of the cosine leaves no pair out.
+    """Draw what `histograms_figure` does, and return the file.
 
     Raises:
         ValueError: if there is no data set.
         LightningCSEError: if the disk is full.
     """
-    if not sets:
-        raise ValueError("need at least one data set")
     with house_style():
-        save_figures({path.name: _histograms(sets)}, path.parent)
+        save_figures({path.name: histograms_figure(sets)}, path.parent)
     return path
 
 
-def _histograms(sets: Sequence[PairSet]) -> Figure:
+def histograms_figure(sets: Sequence[PairSet]) -> Figure:
+    """Draw a row a data set: match error rates of positive and negative pairs, then their cosines.
+
+    Bars are shares of the pairs, so that data sets of all sizes compare, and one line marks the mean. The axis of the
+    match error rate goes from 0 to 1, that of the cosine from 0.5 to 1, or from the tenth below the lowest value. To be
+    called, and the figure to be saved, in the house style.
+
+    Source: NGCSE, figure 7.  Differs: data sets have a row each, and the axis of the cosine leaves no pair out.
+
+    Raises:
+        ValueError: if there is no data set.
+    """
+    if not sets:
+        raise ValueError("need at least one data set")
     figure = blank_figure(11.0, 0.5 + 2.1 * len(sets))
     grid = figure.subplots(len(sets), 4, squeeze=False, sharex="col")
     lowest = _lowest([value for each in sets for pairs in (*each.positive, *each.negative) for value in pairs.cosine])

@@ -38,20 +38,29 @@ if TYPE_CHECKING:
     from matplotlib.transforms import Bbox
 
 __all__ = [
+    "Association",
     "Correlation",
     "Setting",
     "Study",
+    "best_step_figure",
     "correlation_table",
     "correlation_with_interval",
+    "correlations",
     "draw_settings",
     "draw_studies",
+    "fitting_difficulty_figure",
     "keep_curves",
+    "process_figure",
+    "process_figures",
     "read_published",
     "read_release",
     "read_settings",
     "read_study",
     "setting_name",
+    "setting_of_runs",
     "settings_table",
+    "studies_figure",
+    "study_among",
     "study_of_records",
 ]
 
@@ -62,6 +71,11 @@ Study = Mapping[float, Sequence[float]]
 
 PRETRAINED: Final = "pretrained"
 """The name of the encoder before training, in figures and in the published summaries."""
+
+ROWS_STUDIED: Final = "number of LLM rows"
+POSITIVE_STUDIED: Final = "margin $m_1$"
+NEGATIVE_STUDIED: Final = "margin $m_2$"
+"""What the studies of the paper's Figure 5 vary, as their figures say it."""
 
 _MONITOR: Final = "val/stsb/spearman"
 _DOMAINS: Final = {"wiki": "Wiki", "nli": "NLI"}
@@ -74,6 +88,8 @@ _CONFIDENCE: Final = 0.95
 _SIDES: Final = (("held_out", "held-out side", BLUE, "-"), ("eval", "evaluation side", ORANGE, "--"))
 
 _ROUNDS: Final = 4
+_CROSSED: Final = 0.25  # what crossing a thin line costs a label, by what covering another label does
+_FAR: Final = 18.0  # points between a label and its marker from which a line ties them
 # Where a label may stand: right, left, above, below and between, first near and then farther off.
 _PLACES: Final = tuple(
     (across, up, distance)
@@ -183,6 +199,26 @@ def read_settings(paths: Iterable[Path], monitor: str = _MONITOR) -> list[Settin
     )
 
 
+def setting_of_runs(name: str, runs: Iterable[tuple[Mapping[str, Any], Path | None]]) -> Setting:
+    """Return a setting made of runs: of each its record, and its curves where they were kept.
+
+    A run without curves counts with the summary in its record, and is missing where a figure draws curves.
+
+    Args:
+        name: The setting's name.
+        runs: Records, each with the file of its curves or None.
+    """
+    summaries, curves = [], []
+    for record, path in runs:
+        if path is not None and path.is_file():
+            curves.append(CurvesFile(path).read())
+            summaries.append(summarise(curves[-1], str((record.get("best") or {}).get("monitor", _MONITOR))))
+        else:
+            kept = record.get("summary") or {}
+            summaries.append(CurveSummary(**{one.name: kept.get(one.name) for one in fields(CurveSummary)}))
+    return Setting(name, tuple(summaries), tuple(curves))
+
+
 def keep_curves(run_folders: Iterable[Path], folder: Path) -> list[Path]:
     """Copy the dev scores and diagnostics of finished runs to ``<folder>/<name>-s<seed>.csv``, and return the files.
 
@@ -258,19 +294,10 @@ def study_of_records(records: Iterable[Mapping[str, Any]], option: str, metric: 
         DataError: if a record has no such option or a kept one no such metric, the option is no number there, no two
             runs differ in the option alone, or two families have as many values and runs.
     """
-    families: dict[frozenset[tuple[str, str]], list[_Run]] = {}
-    for record in records:
-        decisive = dict(_leaves(record["identity_document"]))
-        value = decisive.pop(f"config.{option}", None)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise DataError(
-                f"{_told(record)}: {option} is {value!r}, which is no number; name the option that was varied"
-            )
-        rest = {key: json.dumps(other) for key, other in decisive.items()}
-        families.setdefault(frozenset(rest.items()), []).append(_Run(float(value), rest, record))
+    families = _families(records, option)
     if not families:
         return {}
-    kept, *others = sorted(families.values(), key=_size, reverse=True)
+    kept, *others = families
     if others and (_size(kept) == _size(others[0]) or _size(kept)[0] == 1):
         one, other = kept[0], others[0][0]
         raise DataError(
@@ -292,6 +319,42 @@ def study_of_records(records: Iterable[Mapping[str, Any]], option: str, metric: 
             raise DataError(f"{_told(run.record)} has no metric {metric}; metrics there: {there}")
         study.setdefault(run.value, []).append(100 * run.record["metrics"][metric])
     return dict(sorted(study.items()))
+
+
+def study_among(records: Iterable[Mapping[str, Any]], option: str, metric: str) -> dict[float, list[float]]:
+    """Return the study of an option as `study_of_records` does, of those of many runs that are part of one.
+
+    Runs without the metric, or whose option is no number, are no part of it; there is none, so the result is empty,
+    where no two runs differ in the option alone.
+
+    Raises:
+        DataError: if two families of runs have as many values and runs.
+    """
+    fit = []
+    for record in records:
+        value = dict(_leaves(record["identity_document"])).get(f"config.{option}")
+        if isinstance(value, int | float) and not isinstance(value, bool) and metric in record["metrics"]:
+            fit.append(record)
+    families = _families(fit, option)
+    if not families or _size(families[0])[0] == 1:
+        return {}
+    clear = len(families) == 1 or _size(families[0]) > _size(families[1])
+    return study_of_records([run.record for run in families[0]] if clear else fit, option, metric)
+
+
+def _families(records: Iterable[Mapping[str, Any]], option: str) -> list[list[_Run]]:
+    """Return the runs in groups alike but for the option, that with the most values and then the most runs first."""
+    families: dict[frozenset[tuple[str, str]], list[_Run]] = {}
+    for record in records:
+        decisive = dict(_leaves(record["identity_document"]))
+        value = decisive.pop(f"config.{option}", None)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise DataError(
+                f"{_told(record)}: {option} is {value!r}, which is no number; name the option that was varied"
+            )
+        rest = {key: json.dumps(other) for key, other in decisive.items()}
+        families.setdefault(frozenset(rest.items()), []).append(_Run(float(value), rest, record))
+    return sorted(families.values(), key=_size, reverse=True)
 
 
 class _Run(NamedTuple):
@@ -420,21 +483,47 @@ def correlation_with_interval(x: ArrayLike, y: ArrayLike, *, ranks: bool = False
 _RFD: Final = {"rfd_alignment": "RFD_a", "rfd_uniformity": "RFD_u", "rfd": "RFD_a + RFD_u"}
 
 
-def correlation_table(settings: Sequence[Setting]) -> str:
-    """Return a Markdown table: how each RFD, and their sum, goes with the final score, over all and within a domain.
+class Association(NamedTuple):
+    """How an RFD goes with the final score over some settings; None where fewer than three have both, or one is alike.
 
-    A point is a setting, the mean of its runs, since the runs of one setting do not stand for several settings. A cell
-    stays empty where fewer than three settings have both, or one of them does not vary.
+    Args:
+        measure: ``RFD_a``, ``RFD_u`` or their sum.
+        scope: A domain, or ``all``.
+        settings: How many settings have both.
+        pearson: The correlation.
+        spearman: That of ranks.
+    """
+
+    measure: str
+    scope: str
+    settings: int
+    pearson: Correlation | None
+    spearman: Correlation | None
+
+
+def correlations(settings: Sequence[Setting]) -> list[Association]:
+    """Return how each RFD, and their sum, goes with the final score, over all settings and within a domain.
+
+    A point is a setting, the mean of its runs, since the runs of one setting do not stand for several settings.
     """
     domains = dict.fromkeys(setting.domain for setting in _ordered(settings) if setting.domain)
-    lines = ["| correlation with the final score | settings | Pearson | Spearman |", "|---|---:|---:|---:|"]
+    found = []
     for scope in ("", *domains):
         for measure, heading in _RFD.items():
             x, y = _columns([s for s in settings if scope in {"", s.domain}], measure, "final_score")
-            told = ["", ""]
+            both: list[Correlation | None] = [None, None]
             if len(x) >= 3 and len(set(x)) > 1 and len(set(y)) > 1:
-                told = [str(correlation_with_interval(x, y, ranks=ranks)) for ranks in (False, True)]
-            lines.append(f"| {heading}, {scope or 'all'} | {len(x)} | {' | '.join(told)} |")
+                both = [correlation_with_interval(x, y, ranks=ranks) for ranks in (False, True)]
+            found.append(Association(heading, scope or "all", len(x), *both))
+    return found
+
+
+def correlation_table(settings: Sequence[Setting]) -> str:
+    """Return what `correlations` does as a Markdown table; a cell stays empty where there is no correlation."""
+    lines = ["| correlation with the final score | settings | Pearson | Spearman |", "|---|---:|---:|---:|"]
+    for each in correlations(settings):
+        told = ["" if found is None else str(found) for found in (each.pearson, each.spearman)]
+        lines.append(f"| {each.measure}, {each.scope} | {each.settings} | {' | '.join(told)} |")
     return "\n".join(lines)
 
 
@@ -488,15 +577,13 @@ def draw_settings(settings: Sequence[Setting], folder: Path, pretrained_score: f
     """
     with house_style():
         drawings = {
-            "fitting_difficulty.png": _fitting_difficulty(settings),
-            "best_step.png": _best_step(settings, pretrained_score),
+            "fitting_difficulty.png": fitting_difficulty_figure(settings),
+            "best_step.png": best_step_figure(settings, pretrained_score),
         }
         chosen = {setting.name: setting for setting in settings}
         if chosen.keys() >= set(_FIGURE_3):
-            drawings["process.png"] = _process([chosen[name] for name in _FIGURE_3])
-        for domain in dict.fromkeys(setting.domain for setting in settings):
-            name = f"process_{domain.lower()}.png" if domain else "process_other.png"
-            drawings[name] = _process([setting for setting in settings if setting.domain == domain])
+            drawings["process.png"] = process_figure([chosen[name] for name in _FIGURE_3])
+        drawings |= {f"{name}.png": figure for name, figure in process_figures(settings).items()}
         return save_figures(drawings, folder)
 
 
@@ -508,9 +595,6 @@ def draw_studies(
     margin_negative: Study | None = None,
 ) -> list[Path]:
     """Draw the paper's Figure 5, ``llm_rows.png`` and ``margins.png``, each only where its study is given.
-
-    The band is the 95 % interval of each mean, by Student's t with one standard deviation pooled over all numbers (two
-    or three runs a number say little about their spread); without repeated runs there is none.
 
     Args:
         folder: Where the figures go; made if need be.
@@ -524,16 +608,25 @@ def draw_studies(
     Raises:
         LightningCSEError: if the disk is full.
     """
-    margins = {"margin $m_1$": margin_positive, "margin $m_2$": margin_negative}
+    margins = {POSITIVE_STUDIED: margin_positive, NEGATIVE_STUDIED: margin_negative}
     with house_style():
         drawings = {
-            "llm_rows.png": _studies({"number of LLM rows": rows} if rows else {}),
-            "margins.png": _studies({label: study for label, study in margins.items() if study}),
+            "llm_rows.png": studies_figure({ROWS_STUDIED: rows} if rows else {}),
+            "margins.png": studies_figure({label: study for label, study in margins.items() if study}),
         }
         return save_figures(drawings, folder)
 
 
-def _fitting_difficulty(settings: Sequence[Setting]) -> Figure | None:
+# What returns a figure is to be called, and the figure to be saved, in the house style.
+
+
+def fitting_difficulty_figure(settings: Sequence[Setting]) -> Figure | None:
+    """Draw RFD of uniformity and of alignment, coloured by the final score, with a spoke to each of several runs.
+
+    None where no setting has all three; settings that have not are left out.
+
+    Source: NGCSE, figure 1.  Differs: no marker is moved.
+    """
     from matplotlib.collections import LineCollection
 
     measures = ("rfd_uniformity", "rfd_alignment", "final_score")
@@ -545,12 +638,14 @@ def _fitting_difficulty(settings: Sequence[Setting]) -> Figure | None:
     axes = figure.subplots()
     axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
     axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
+    dots: list[Sequence[float]] = []
     for setting, *mean in zip(shown, x, y, strict=True):
         both = [Setting(setting.name, (summary,)) for summary in setting.summaries]
         runs = list(zip(*_columns(both, *measures[:2]), strict=True))
         if len(runs) > 1:  # a spoke a run, from the setting's mean
             axes.add_collection(LineCollection([[mean, run] for run in runs], color=GREY, linewidth=0.7, zorder=2))
             axes.scatter([run[0] for run in runs], [run[1] for run in runs], s=7, color=GREY, zorder=2)
+            dots += runs
     _scatter(
         figure,
         axes,
@@ -566,11 +661,22 @@ def _fitting_difficulty(settings: Sequence[Setting]) -> Figure | None:
         axes,
         list(zip(x, y, strict=True)),
         [f"{s.name} ({100 * v:.1f})" for s, v in zip(shown, score, strict=True)],
+        dots,
     )
     return figure
 
 
-def _best_step(settings: Sequence[Setting], pretrained_score: float | None) -> Figure | None:
+def best_step_figure(settings: Sequence[Setting], pretrained_score: float | None = None) -> Figure | None:
+    """Draw uniformity and alignment of the evaluation side at the best step, coloured by the dev score there.
+
+    The encoder before training is the diamond, where the curves hold a step 0. None where no setting has all three.
+
+    Source: NGCSE, figure 2.  Differs: no marker is moved, and the score is that of the same step.
+
+    Args:
+        settings: The settings.
+        pretrained_score: The dev score before training, where the curves do not hold it.
+    """
     measures = ("eval_uniformity_at_best", "eval_alignment_at_best", "best_score")
     shown = [setting for setting in settings if _columns([setting], *measures)[0]]
     if not shown:
@@ -631,8 +737,18 @@ def _scatter(
     axes.margins(0.14)
 
 
-def _label(figure: Figure, axes: Axes, points: Sequence[tuple[float, float]], labels: Sequence[str]) -> None:
-    """Write a label at each point, where it covers the least of the other labels and markers."""
+def _label(
+    figure: Figure,
+    axes: Axes,
+    points: Sequence[tuple[float, float]],
+    labels: Sequence[str],
+    dots: Sequence[Sequence[float]] = (),
+) -> None:
+    """Write a label at each point, where it covers the least of the other labels, markers and dots.
+
+    A label that found its place only farther off is tied to its point by a line.
+    """
+    from matplotlib.collections import LineCollection
     from matplotlib.patheffects import withStroke
     from matplotlib.transforms import Bbox
 
@@ -641,30 +757,39 @@ def _label(figure: Figure, axes: Axes, points: Sequence[tuple[float, float]], la
     pixels = [axes.transData.transform(point) for point in points]
     unit = figure.dpi / 72  # pixels a point
     taken = [Bbox.from_extents(x - 5 * unit, y - 5 * unit, x + 5 * unit, y + 5 * unit) for x, y in pixels]
-    taken += [line.get_window_extent().padded(unit) for line in axes.lines]
+    small = [axes.transData.transform(dot) for dot in dots]
+    taken += [Bbox.from_extents(x - 2 * unit, y - 2 * unit, x + 2 * unit, y + 2 * unit) for x, y in small]
+    thin = [line.get_window_extent().padded(unit) for line in axes.lines]
     legend = axes.get_legend()
     if legend:
         taken.append(legend.get_window_extent())
     frame = axes.get_window_extent()
     look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "zorder": 5}
     texts = [axes.annotate(label, point, (0, 0), **look) for label, point in zip(labels, points, strict=True)]
-    boxes: dict[int, Bbox] = {}
+    boxes: dict[int, tuple[Bbox, float]] = {}
     for _ in range(_ROUNDS):  # from the second on, with regard to those that came later
         for k, (text, (x, y)) in enumerate(zip(texts, pixels, strict=True)):
             width, height = text.get_window_extent().size
-            others = [*taken, *(box for other, box in boxes.items() if other != k)]
-            costs: dict[float, Bbox] = {}
+            others = [*taken, *(box for other, (box, _) in boxes.items() if other != k)]
+            costs: dict[float, tuple[Bbox, float]] = {}
             for across, up, distance in _PLACES:
                 left = x + across * distance * unit - width * (1 - across) / 2
                 low = y + up * distance * unit - height * (1 - up) / 2
                 box = Bbox.from_bounds(left, low, width, height)
                 outside = width * height - _overlap(box, frame)
-                cost = sum(_overlap(box, other) for other in others) + 5 * outside + distance
-                costs.setdefault(cost, box)
+                over = sum(_overlap(box, other) for other in others) + _CROSSED * sum(_overlap(box, t) for t in thin)
+                costs.setdefault(over + 5 * outside + distance, (box, distance))
             boxes[k] = costs[min(costs)]
+    ties = []
     for k, (text, (x, y)) in enumerate(zip(texts, pixels, strict=True)):
-        text.set_position(((boxes[k].x0 - x) / unit, (boxes[k].y0 - y) / unit))
+        box, distance = boxes[k]
+        text.set_position(((box.x0 - x) / unit, (box.y0 - y) / unit))
         text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
+        if distance >= _FAR:
+            ties.append([(x, y), (min(max(x, box.x0), box.x1), min(max(y, box.y0), box.y1))])
+    if ties:  # in data coordinates, since pixels are others where the figure is saved
+        segments = [axes.transData.inverted().transform(tie) for tie in ties]
+        axes.add_collection(LineCollection(segments, color=GREY, linewidth=0.6, zorder=2), autolim=False)
 
 
 def _overlap(a: Bbox, b: Bbox) -> float:
@@ -673,8 +798,21 @@ def _overlap(a: Bbox, b: Bbox) -> float:
     return max(float(width), 0.0) * max(float(height), 0.0)
 
 
-def _process(settings: Sequence[Setting]) -> Figure | None:
-    """Draw alignment above uniformity by step, one column a setting, one line a run and side."""
+def process_figures(settings: Sequence[Setting]) -> dict[str, Figure]:
+    """Draw the process of all settings, a figure a domain: ``process_wiki``, ``process_nli``, ``process_other``."""
+    drawn = {}
+    for domain in dict.fromkeys(setting.domain for setting in settings):
+        figure = process_figure([setting for setting in settings if setting.domain == domain])
+        if figure is not None:
+            drawn[f"process_{domain.lower() or 'other'}"] = figure
+    return drawn
+
+
+def process_figure(settings: Sequence[Setting]) -> Figure | None:
+    """Draw alignment above uniformity by step, one column a setting, one line a run and side; None without curves.
+
+    Source: NGCSE, figures 3 and 6.  Differs: the axes span what was measured.
+    """
     keys = [f"diag/{side}/{measure}" for side, *_ in _SIDES for measure in ("alignment", "uniformity")]
     shown = [s for s in settings if any(curves.get(key) for curves in s.curves for key in keys)]
     if not shown:
@@ -698,11 +836,23 @@ def _process(settings: Sequence[Setting]) -> Figure | None:
     return figure
 
 
-def _studies(studies: Mapping[str, Study]) -> Figure | None:
-    """Draw studies side by side, the mean as a line, every run as a dot, the best mean as a star."""
+def studies_figure(
+    studies: Mapping[str, Study], printed: Mapping[str, Mapping[float, float]] | None = None
+) -> Figure | None:
+    """Draw studies side by side, the mean as a line, every run as a dot, the best mean as a star.
+
+    The band is the 95 % interval of each mean, by Student's t with one standard deviation pooled over all numbers (two
+    or three runs a number say little about their spread); without repeated runs there is none.
+
+    Source: NGCSE, figure 5.  Differs: the paper does not say what its band is.
+
+    Args:
+        studies: By what they vary, as the axis is to say it.
+        printed: The paper's scores of the same studies, by number; drawn beside, where there are some.
+    """
     if not studies:
         return None
-    figure = blank_figure(1.0 + 4.2 * len(studies), 3.4)
+    figure = blank_figure(1.0 + 4.2 * len(studies), 3.8)
     row = figure.subplots(1, len(studies), squeeze=False, sharey=True)[0]
     for axes, (varied, study) in zip(row, studies.items(), strict=True):
         ordered = dict(sorted(study.items()))
@@ -716,6 +866,16 @@ def _studies(studies: Mapping[str, Study]) -> Figure | None:
             axes.fill_between(numbers, low, high, color=BLUE, alpha=0.15, linewidth=0, label="95 % interval")
             runs = [(number, score) for number, scores in ordered.items() for score in scores]
             axes.scatter(*zip(*runs, strict=True), s=9, color=GREY, linewidth=0, zorder=2, label="one run")
+        paper = sorted((printed or {}).get(varied, {}).items())
+        if paper:
+            look: dict[str, Any] = {
+                "color": ORANGE,
+                "linestyle": "--",
+                "linewidth": 1.2,
+                "marker": "s",
+                "markersize": 3,
+            }
+            axes.plot(*zip(*paper, strict=True), **look, zorder=2, label="the paper")
         best = max(range(len(means)), key=means.__getitem__)
         axes.plot(
             numbers[best : best + 1],
@@ -731,7 +891,7 @@ def _studies(studies: Mapping[str, Study]) -> Figure | None:
         )
         axes.set_xlabel(varied)
         axes.margins(x=0.04, y=0.1)
-        axes.legend(loc="best")
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)  # above the axes, where it covers no run
     row[0].set_ylabel("score, ×100")
     return figure
 

@@ -1,27 +1,44 @@
-"""Whether runs differ: McNemar's tests from the predictions that finished runs left."""
+"""Whether runs differ: McNemar's tests and paired bootstraps from the predictions that finished runs left."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import statistics
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lightning_cse.errors import DataError, did_you_mean
-from lightning_cse.metrics import McNemar, holm, majority_vote, mcnemar
+from lightning_cse.metrics import McNemar, PairedBootstrap, bootstrap_statistics, holm, majority_vote, mcnemar, spearman
 
-__all__ = ["Comparison", "Outcome", "Point", "Run", "baseline_points", "compare", "points", "read_outcome", "read_run"]
+__all__ = [
+    "Comparison",
+    "Correlations",
+    "Outcome",
+    "Point",
+    "Run",
+    "Scores",
+    "baseline_points",
+    "compare",
+    "compare_accuracy",
+    "points",
+    "read_outcome",
+    "read_run",
+    "read_scores",
+]
 
 _EXAMPLE: Final = ("row", "type", "label")
 """The columns of predictions that say which example a line is, as far as they are there."""
+_PAIR: Final = ("subset", "row", "gold")
+"""The same for pairs of sentences with a gold score."""
 _SHORTEST: Final = 4  # digits of an identity
 
 
@@ -111,6 +128,32 @@ class Outcome:
     path: Path
     examples: Mapping[str, list[Any]] = field(repr=False)
     correct: NDArray[np.bool_] = field(repr=False)
+
+    def __len__(self) -> int:
+        """The number of examples."""
+        return len(self.correct)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores ``(n,)`` a run gave to pairs of sentences, their gold scores, and which pairs these were."""
+
+    path: Path
+    examples: Mapping[str, list[Any]] = field(repr=False)
+    gold: NDArray[np.float64] = field(repr=False)
+    scores: NDArray[np.float64] = field(repr=False)
+
+    def __len__(self) -> int:
+        """The number of pairs."""
+        return len(self.scores)
+
+
+class _Examples(Protocol):
+    @property
+    def path(self) -> Path: ...
+    @property
+    def examples(self) -> Mapping[str, list[Any]]: ...
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -232,21 +275,23 @@ def baseline_points(baseline: str, runs: Sequence[Run]) -> list[Point]:
     ]
 
 
-def read_outcome(path: Path) -> Outcome:
+def read_outcome(path: Path, metric: str = "accuracy") -> Outcome:
     """Read predictions: right is what the column ``correct`` says, or else where ``prediction`` is ``label``.
+
+    Args:
+        path: the predictions.
+        metric: ``accuracy_NAME`` is of the column ``correct_NAME`` or of the examples of the type NAME, where there
+            are such; every other accuracy is of all examples.
 
     Raises:
         DataError: if the file cannot be read, says neither, leaves an answer open, or does not say which examples it
             is about.
     """
-    import pyarrow as pa  # heavy, and not needed to be told of a missing folder
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path} cannot be read ({' '.join(str(error).split())[:200]}): redo the run") from None
+    table = _table(path)
     names = ", ".join(table.column_names)
+    variant = metric.partition("_")[2]
+    if variant and "type" in table.column_names and variant in (types := table.column("type").to_pylist()):
+        table = table.filter([kind == variant for kind in types])
     if not _has_answers(table.column_names):
         raise DataError(
             f"{path}: nothing tells right from wrong; needs the column correct, or label and prediction, has: {names}"
@@ -255,6 +300,8 @@ def read_outcome(path: Path) -> Outcome:
     if not examples:
         raise DataError(f"{path}: nothing says which examples these are; needs {' or '.join(_EXAMPLE)}, has: {names}")
     answers = ["correct"] if "correct" in table.column_names else ["label", "prediction"]
+    if f"correct_{variant}" in table.column_names:
+        answers = [f"correct_{variant}"]
     columns = [table.column(name).to_pylist() for name in answers]
     for name, column in zip(answers, columns, strict=True):
         if None in column:
@@ -263,6 +310,26 @@ def read_outcome(path: Path) -> Outcome:
         raise DataError(f"{path} holds no example")
     right = columns[0] if len(columns) == 1 else [a == b for a, b in zip(*columns, strict=True)]
     return Outcome(path, examples, np.asarray(right, dtype=np.bool_))
+
+
+def read_scores(path: Path) -> Scores:
+    """Read predictions of similarity.
+
+    Raises:
+        DataError: if the file cannot be read, lacks a column, holds no pair, or a number in it is not finite.
+    """
+    table = _table(path)
+    absent = [name for name in ("row", "gold", "score") if name not in table.column_names]
+    if absent:
+        raise DataError(f"{path}: no scores of pairs; needs {', '.join(absent)}, has: {', '.join(table.column_names)}")
+    examples = {name: table.column(name).to_pylist() for name in _PAIR if name in table.column_names}
+    gold, scores = (np.array(table.column(name).to_pylist(), dtype=np.float64) for name in ("gold", "score"))
+    if not len(gold):
+        raise DataError(f"{path} holds no example")
+    faulty = np.flatnonzero(~np.isfinite(gold + scores))
+    if faulty.size:
+        raise DataError(f"{path}: gold or score is no finite number at row {faulty[0]}: redo the run with force=true")
+    return Scores(path, examples, gold, scores)
 
 
 def compare(given: Sequence[Point], tasks: Sequence[str] = ()) -> list[Comparison]:
@@ -301,13 +368,93 @@ def compare(given: Sequence[Point], tasks: Sequence[str] = ()) -> list[Compariso
     return [replace(comparison, pvalue_holm=float(p)) for comparison, p in zip(found, adjusted, strict=True)]
 
 
+def compare_accuracy(a: Point, b: Point, metric: str) -> McNemar:
+    """Return McNemar's test of two points' majority votes over their seeds.
+
+    Args:
+        a: a point.
+        b: another.
+        metric: ``test/<task>/<accuracy>``, see `read_outcome` for the examples it is of.
+
+    Raises:
+        DataError: if predictions are missing or are not right or wrong, or the two have not been evaluated on the same
+            examples.
+    """
+    _, task, name = metric.split("/")
+    outcomes = _outcomes(task, (a, b), name)
+    return mcnemar(*(majority_vote([outcome.correct for outcome in of]) for of in outcomes))
+
+
+class Correlations:
+    """Paired bootstraps of rank correlations; what a point comes to in each draw is computed once and kept.
+
+    The pairs of a task are drawn from all its subsets together, as ``spearman_all`` puts them together. The tasks of a
+    mean are drawn independently of each other.
+
+    Args:
+        draws: how often the pairs are drawn.
+        seed: of the draws.
+    """
+
+    def __init__(self, draws: int = 10_000, seed: int = 0) -> None:
+        self.draws = draws
+        self.seed = seed
+        self._read: dict[tuple[Path, str], Scores] = {}
+        self._drawn: dict[tuple[tuple[Path, ...], str], tuple[float, NDArray[np.float64]]] = {}
+
+    def compare(self, a: Point, b: Point, metrics: Sequence[str]) -> PairedBootstrap:
+        """Return the paired bootstrap of two points in a metric, or in the mean of several.
+
+        Args:
+            a: a point.
+            b: another.
+            metrics: ``test/<task>/spearman`` or ``test/<task>/spearman_all`` each.
+
+        Raises:
+            DataError: if predictions are missing or are no scores of pairs, or the two have not been evaluated on the
+                same pairs.
+        """
+        differences = []
+        for metric in metrics:
+            task = metric.split("/")[1]
+            first = a.runs[0]
+            for point in (a, b):
+                for run, path in zip(point.runs, point.files(task), strict=True):
+                    _check_same_files(first, run, task)
+                    _check_same_examples(self._scores(a.files(task)[0], task), self._scores(path, task))
+            (mean_a, drawn_a), (mean_b, drawn_b) = (self._of(point.files(task), task) for point in (a, b))
+            differences.append((mean_a - mean_b, drawn_a - drawn_b))
+        observed, drawn = zip(*differences, strict=True)
+        return PairedBootstrap.of_draws(float(np.mean(observed)), np.mean(drawn, axis=0))
+
+    def _of(self, files: Sequence[Path], task: str) -> tuple[float, NDArray[np.float64]]:
+        key = (tuple(files), task)
+        if key not in self._drawn:
+            read = [self._scores(path, task) for path in files]
+            gold, scores = read[0].gold, [one.scores for one in read]
+            observed = float(np.mean([spearman(gold, one, constant=0.0) for one in scores]))
+            seed = self.seed + zlib.crc32(task.encode())
+            self._drawn[key] = observed, bootstrap_statistics(gold, scores, draws=self.draws, seed=seed)
+        return self._drawn[key]
+
+    def _scores(self, path: Path, task: str) -> Scores:
+        if (path, task) not in self._read:
+            self._read[path, task] = read_scores(path)
+        return self._read[path, task]
+
+
+def _outcomes(task: str, given: Sequence[Point], metric: str = "accuracy") -> list[list[Outcome]]:
+    """Return what each run of each point got right, once it is certain that all had the same examples."""
+    outcomes = [[read_outcome(path, metric) for path in point.files(task)] for point in given]
+    for point, of in zip(given, outcomes, strict=True):
+        for run, outcome in zip(point.runs, of, strict=True):
+            _check_same_files(given[0].runs[0], run, task)
+            _check_same_examples(outcomes[0][0], outcome)
+    return outcomes
+
+
 def _on_task(task: str, given: Sequence[Point]) -> list[Comparison]:
-    outcomes = {point.label: [read_outcome(path) for path in point.files(task)] for point in given}
-    first = given[0]
-    for point in given:
-        for run, outcome in zip(point.runs, outcomes[point.label], strict=True):
-            _check_same_files(first.runs[0], run, task)
-            _check_same_examples(outcomes[first.label][0], outcome)
+    outcomes = dict(zip((point.label for point in given), _outcomes(task, given), strict=True))
     votes = {label: majority_vote([outcome.correct for outcome in of]) for label, of in outcomes.items()}
     accuracies = {label: float(np.mean([outcome.correct.mean() for outcome in of])) for label, of in outcomes.items()}
     found = []
@@ -344,6 +491,16 @@ def _has_answers(columns: Sequence[str]) -> bool:
     return "correct" in columns or {"label", "prediction"} <= set(columns)
 
 
+def _table(path: Path) -> Any:
+    import pyarrow as pa  # heavy, and not needed to be told of a missing folder
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path} cannot be read ({' '.join(str(error).split())[:200]}): redo the run") from None
+
+
 def _columns(path: Path) -> list[str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -365,12 +522,12 @@ def _check_same_files(first: Run, other: Run, task: str) -> None:
         )
 
 
-def _check_same_examples(first: Outcome, other: Outcome) -> None:
+def _check_same_examples(first: _Examples, other: _Examples) -> None:
     fault = None
     if first.examples.keys() != other.examples.keys():
         fault = f"the columns {', '.join(first.examples)} and {', '.join(other.examples)}"
-    elif len(first.correct) != len(other.correct):
-        fault = f"{len(first.correct)} and {len(other.correct)} examples"
+    elif len(first) != len(other):
+        fault = f"{len(first)} and {len(other)} examples"
     else:
         for name, column in first.examples.items():
             if column != other.examples[name]:

@@ -33,7 +33,7 @@ from lightning_cse.reproduction.histograms import Pairs, PairSet, draw_histogram
 from lightning_cse.running.building import GIVEN, automatic_reading, built, plain
 from lightning_cse.running.machine import device_of
 
-__all__ = ["describe", "run"]
+__all__ = ["describe", "pair_sets", "run"]
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +117,29 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
     text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
     records.write_atomic(folder / "summary.json", text + "\n")
     return folder
+
+
+def pair_sets(configs: Mapping[str, DictConfig]) -> list[PairSet]:
+    """Return the pairs of several training sets as `describe` looks at them, and those of STS-B after them.
+
+    The encoder, the seed and STS-B are those of the first config.
+
+    Args:
+        configs: configs of ``describe`` by what their data sets are called; at least one.
+
+    Raises:
+        LightningCSEError: for whatever is the user's to mend.
+    """
+    for cfg in configs.values():
+        _check(cfg)
+    first = next(iter(configs.values()))
+    encoder: SentenceEncoder = built(first.encoder)
+    described = []
+    for name, cfg in configs.items():
+        data: ContrastiveData = built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
+        described.append(_training_set(cfg, name, data))
+    described.append(_stsb(first))
+    return [_drawn(each, pairs) for each, pairs in zip(described, _measure(first, encoder, described), strict=True)]
 
 
 def _check(cfg: DictConfig) -> None:

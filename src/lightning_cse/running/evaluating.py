@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from lightning_cse import records
 from lightning_cse.baselines import Whitening
+from lightning_cse.config import outcomes
 from lightning_cse.config.check import check_evaluation, resolve_automatic
 from lightning_cse.embeddings import Embedding
 from lightning_cse.encoders.pooling import POOLINGS
@@ -49,7 +50,8 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
     """Evaluate a model on a suite, unless its record is there, and return the evaluation's folder.
 
     Tasks are done one at a time, and what a task gave is on the disk before the next begins: an evaluation that was
-    stopped goes on with the first task that is missing (``force=true`` starts anew).
+    stopped goes on with the first task that is missing (``force=true`` starts anew). In a multirun, one that failed is
+    left alone unless ``retry_failed=true``. Meanwhile this process holds the folder's lock.
 
     Args:
         cfg: the config of ``evaluate``, with a suite in it.
@@ -57,6 +59,8 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
         overrides: the command line, for the record.
 
     Raises:
+        Busy: if another process is at this very evaluation.
+        FailedBeforeError: in a multirun, if it failed before and is not to be tried again.
         LightningCSEError: for whatever is the user's to mend; once there is a folder, its ``failed.json`` tells the
             same.
     """
@@ -76,50 +80,59 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
     options = {"suite": plain(cfg.suite), "model": session.options()}
     identity = records.identity(options, **decisive)
     folder = _folder(cfg, model, suite, identity)
-    if folder.state == "finished" and not cfg.force:
-        log.info("%s is finished; force=true evaluates it again", folder.path)
+    outcomes.tell(folder.path)
+    if _finished(cfg, folder):
         return folder
-    if cfg.force:
-        folder.clear()
-    folder.start(OmegaConf.to_yaml(cfg, resolve=True))
-    log.info("%s: %d tasks, %s, %s; everything goes to %s", model.name, len(tasks), *resolved.values(), folder.path)
-    outcomes: dict[str, _Outcome] = {}
-    for number, (name, task) in enumerate(tasks.items(), start=1):
-        try:
-            outcomes[name] = _once(folder, name, task, session, f"{number}/{len(tasks)}")
-        except Exception as error:
-            folder.fail(error, stage=name)
-            raise
-    metrics = {name: outcome.metrics for name, outcome in outcomes.items()}
-    metrics |= {name: result.metrics for name, result in summarize_tasks(summaries, metrics, "test").items()}
-    left_out |= _without_parts(summaries, metrics)
-    run_of = {key: model.record[key] for key in ("name", "identity", "seed")} if model.run else None
-    folder.finish(
-        {
-            "name": model.name,
-            "suite": suite,
-            "identity": identity,
-            "seed": folder.seed,
-            "model": {"given": cfg.model, "run": run_of, "prompt": cfg.prompt, **session.options()},
-            "metrics": {f"test/{name}/{metric}": v for name, found in metrics.items() for metric, v in found.items()},
-            "baselines": {},
-            "left_out": left_out,
-            "sentences": {name: outcome.sentences for name, outcome in outcomes.items()},
-            "sentences_cut": {name: outcome.cut for name, outcome in outcomes.items()},
-            "data": decisive["data"],
-            "task_data": {name: task.digests for name, task in tasks.items()},
-            "encoder": decisive["encoder"],
-            "device": session.device_name,
-            "precision": cfg.precision,
-            "environment": records.environment(),
-            "seconds": {"evaluation": sum(outcome.seconds for outcome in outcomes.values())},
-            "task_seconds": {name: outcome.seconds for name, outcome in outcomes.items()},
-            "peak_memory_mib": peak_memory(),
-            "overrides": list(overrides),
-            "identity_document": records.identity_document(options, **decisive),
-        }
-    )
+    with folder.lock() as lock:
+        if _finished(cfg, folder):  # by somebody who held the lock until now
+            return folder
+        outcomes.leave_failed(cfg, folder)
+        if cfg.force:
+            folder.clear()
+        folder.start(OmegaConf.to_yaml(cfg, resolve=True))
+        log.info("%s: %d tasks, %s, %s; everything goes to %s", model.name, len(tasks), *resolved.values(), folder.path)
+        results = _run_all(folder, tasks, session)
+        metrics = {name: result.metrics for name, result in results.items()}
+        metrics |= {name: whole.metrics for name, whole in summarize_tasks(summaries, metrics, "test").items()}
+        left_out |= _without_parts(summaries, metrics)
+        run_of = {key: model.record[key] for key in ("name", "identity", "seed")} if model.run else None
+        lock.check()
+        folder.finish(
+            {
+                "name": model.name,
+                "suite": suite,
+                "identity": identity,
+                "seed": folder.seed,
+                "model": {"given": cfg.model, "run": run_of, "prompt": cfg.prompt, **session.options()},
+                "metrics": {
+                    f"test/{name}/{metric}": v for name, found in metrics.items() for metric, v in found.items()
+                },
+                "baselines": {},
+                "left_out": left_out,
+                "sentences": {name: result.sentences for name, result in results.items()},
+                "sentences_cut": {name: result.cut for name, result in results.items()},
+                "data": decisive["data"],
+                "task_data": {name: task.digests for name, task in tasks.items()},
+                "encoder": decisive["encoder"],
+                "device": session.device_name,
+                "precision": cfg.precision,
+                "environment": records.environment(),
+                "seconds": {"evaluation": sum(result.seconds for result in results.values())},
+                "task_seconds": {name: result.seconds for name, result in results.items()},
+                "peak_memory_mib": peak_memory(),
+                "overrides": list(overrides),
+                "identity_document": records.identity_document(options, **decisive),
+            }
+        )
     return folder
+
+
+def _finished(cfg: DictConfig, folder: EvaluationFolder) -> bool:
+    if cfg.force or folder.state != "finished":
+        return False
+    log.info("%s is finished; force=true evaluates it again", folder.path)
+    outcomes.tell(folder.path, skipped=True)
+    return True
 
 
 def _wrong_model(cfg: DictConfig) -> Iterator[str]:
@@ -251,6 +264,17 @@ def _once(folder: EvaluationFolder, name: str, task: Step, session: _Session, pl
         log.warning("%s: %d of %d sentences are longer than %d word pieces and are cut", name, cut, count, longest)
     log.info("%s %s: %s (%.1f s)", place, name, _told(result.metrics), outcome.seconds)
     return outcome
+
+
+def _run_all(folder: EvaluationFolder, tasks: Mapping[str, Step], session: _Session) -> dict[str, _Outcome]:
+    results = {}
+    for number, (name, task) in enumerate(tasks.items(), start=1):
+        try:
+            results[name] = _once(folder, name, task, session, f"{number}/{len(tasks)}")
+        except Exception as error:
+            folder.fail(error, stage=name)
+            raise
+    return results
 
 
 def _told(metrics: Mapping[str, float]) -> str:

@@ -28,10 +28,12 @@ from lightning_cse.callbacks import (
     StepLog,
     progress,
 )
+from lightning_cse.config import outcomes
 from lightning_cse.config.check import check, resolve_automatic
+from lightning_cse.data.token_cache import tokenise
 from lightning_cse.errors import ConfigError, TrainingError
 from lightning_cse.evaluation import Split, TaskResult, run_tasks
-from lightning_cse.loggers import CurvesLogger, WandbView
+from lightning_cse.loggers import CurvesLogger, RunView
 from lightning_cse.reproduction.curves import summarise
 from lightning_cse.reproduction.figures import run_figures
 from lightning_cse.reproduction.tables import print_run
@@ -54,9 +56,12 @@ def train(cfg: DictConfig) -> records.RunFolder:
     """Train the method that a config describes, unless its record is there, and return the run's folder.
 
     A folder with a record is finished and left as it is (``force=true`` starts anew); one with a last checkpoint and no
-    record, interrupted or failed, is resumed, to the same numbers as a run that was never stopped.
+    record, interrupted or failed, is resumed, to the same numbers as a run that was never stopped. In a multirun, one
+    that failed is left alone unless ``retry_failed=true``. While it runs, this process holds the folder's lock.
 
     Raises:
+        Busy: if another process is running this very point.
+        FailedBeforeError: in a multirun, if the point failed before and is not to be tried again.
         LightningCSEError: for whatever is the user's to mend; once the run has a folder, its ``failed.json`` tells the
             same.
     """
@@ -75,12 +80,36 @@ def train(cfg: DictConfig) -> records.RunFolder:
         folder = records.RunFolder(Path(cfg.paths.runs_dir).expanduser(), cfg.name, identity, cfg.seed)
     except ValueError as error:
         raise ConfigError([f"name: {error}"]) from error
-    if folder.state == "finished" and not cfg.force:
-        log.info("%s is finished; force=true runs it again", folder.path)
-        _tell_lacking_baselines(cfg, folder)
+    outcomes.tell(folder.path)
+    if _finished(cfg, folder):
         return folder
-    if cfg.force:
-        folder.clear()
+    with folder.lock() as lock:
+        if _finished(cfg, folder):  # by somebody who held the lock until now
+            return folder
+        outcomes.leave_failed(cfg, folder)
+        if cfg.force:
+            folder.clear()
+        _train(cfg, parts, folder, identity, decisive, lock)
+    return folder
+
+
+def _finished(cfg: DictConfig, folder: records.RunFolder) -> bool:
+    if cfg.force or folder.state != "finished":
+        return False
+    log.info("%s is finished; force=true runs it again", folder.path)
+    outcomes.tell(folder.path, skipped=True)
+    _tell_lacking_baselines(cfg, folder)
+    return True
+
+
+def _train(
+    cfg: DictConfig,
+    parts: Parts,
+    folder: records.RunFolder,
+    identity: str,
+    decisive: dict[str, Any],
+    lock: records.Lock,
+) -> None:
     resume = (folder.checkpoints / "last.ckpt").is_file()  # of an interrupted run, or of a failed one
     folder.start(OmegaConf.to_yaml(cfg, resolve=True))
     log.info(
@@ -98,21 +127,26 @@ def train(cfg: DictConfig) -> records.RunFolder:
         record = _fit_and_test(cfg, parts, folder, loggers, resume=resume)
         record |= {"name": cfg.name, "identity": identity, "seed": cfg.seed, "overrides": _overrides()}
         record |= {"identity_document": records.identity_document(plain(cfg), **decisive)}
+        lock.check()
         folder.finish(record)
         status = "success"
+        for view in loggers:
+            if isinstance(view, RunView):
+                view.conclude(record)
     except SIGTERMException as ending:
         log.warning("ended by SIGTERM; the same command continues from the last checkpoint")
         raise SystemExit(TERMINATED) from ending  # Lightning's own exit code would be 0, as if all had gone well
+    except records.Busy:
+        raise  # another machine thought this one dead, and the folder is its own now
     except Exception as error:
         folder.fail(error, stage="training")
         raise
     finally:
         for logger in loggers:
-            if isinstance(logger, WandbView):
+            if isinstance(logger, RunView):
                 logger.close(exit_code=0 if status == "success" else 1)
             else:
                 logger.finalize(status)
-    return folder
 
 
 def _tell_lacking_baselines(cfg: DictConfig, folder: records.RunFolder) -> None:
@@ -152,9 +186,16 @@ def _loggers(cfg: DictConfig, folder: records.RunFolder, identity: str, *, resum
                 settings=plain(cfg),
                 folder=folder.path,
                 resume=resume,
+                tags=_tags(),
             )
         )
     return loggers
+
+
+def _tags() -> list[str]:
+    """Return the profile and the debugging aid of the command line: how much of a paper's recipe a run is."""
+    choices = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
+    return [str(choices[group]) for group in ("profile", "debug") if choices.get(group)]
 
 
 def _group(cfg: DictConfig) -> str:
@@ -185,6 +226,7 @@ def _fit_and_test(
         cfg.trainer,
         logger=loggers,
         callbacks=[RandomState(), steps, evaluation, progress(evaluation), checkpoints],
+        devices=_devices(cfg),
         default_root_dir=str(folder.path),
         _convert_="all",
     )
@@ -236,6 +278,12 @@ def _fit_and_test(
     }
 
 
+def _devices(cfg: DictConfig) -> Any:
+    """Return the GPU that ``cuda`` means in this process, which Lightning would not ask; else what the config says."""
+    on_cuda = cfg.trainer.accelerator in ("gpu", "cuda") and torch.cuda.is_available()
+    return [torch.cuda.current_device()] if on_cuda else cfg.trainer.devices
+
+
 def _step_of(checkpoint: Path) -> int:
     try:
         return int(torch.load(checkpoint, map_location="cpu", weights_only=True)["global_step"])
@@ -260,9 +308,10 @@ def _tell_truncation(parts: Parts) -> dict[str, int]:
     splits: tuple[Split, ...] = ("dev", "test")
     evaluated = {s for task in parts.tasks.values() for split in splits for s in task.sentences(split)}
     evaluated.update(parts.diagnostics.sentences())
+    tokens = tokenise(sorted(evaluated), parts.encoder.tokenizer, parts.data.cache_dir, may_be_empty=True)
     cut = {
         "sentences_cut": parts.data.longer_than(longest),
-        "evaluation_sentences_cut": sum(len(ids) > longest for ids in parts.encoder.tokenizer(sorted(evaluated))),
+        "evaluation_sentences_cut": int((tokens.lengths > longest).sum()),
     }
     training = f"{cut['sentences_cut']} of {parts.data.sentences} training sentences"
     evaluation = f"{cut['evaluation_sentences_cut']} of {len(evaluated)} evaluation sentences"

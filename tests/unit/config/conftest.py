@@ -118,16 +118,30 @@ def add(conf: Path) -> Callable[[dict[str, str]], None]:
 
 _PROGRAM = """
 import math, os, sys
+from datetime import UTC, datetime
 from pathlib import Path
+from lightning_cse.config import outcomes
 from lightning_cse.config.launch import launch
 from lightning_cse.errors import ConfigError, DataError, TrainingError
+from lightning_cse.records import Busy, FailedBeforeError, Owner
 from omegaconf import DictConfig
 
 def run(cfg: DictConfig) -> float:
     sys.stdout.write(f"running {cfg.name} seed={cfg.seed} order={cfg.order} encoder={cfg.encoder.name}\\n")
     sys.stdout.flush()
-    what = cfg.what if cfg.what != "odd" or cfg.seed % 2 else "ok"
-    if what in ("user", "odd"):
+    what = cfg.what
+    if what.endswith("odd"):
+        what = (what.removesuffix("odd").rstrip("_") or "user") if cfg.seed % 2 else "ok"
+    if what == "before" and cfg.seed == 2:
+        outcomes.tell(Path("x"), skipped=True)
+    if what == "busy":
+        now = datetime.now(UTC)
+        raise Busy("the run", Owner("elsewhere", 7, now, now))
+    if what == "left":
+        raise FailedBeforeError(Path("runs/x"), "ValueError: no")
+    if what == "kill":
+        os.kill(os.getpid(), 9)
+    if what == "user":
         raise DataError(f"train.tsv, line {40 + cfg.seed}: no premise")
     if what == "bug":
         raise ValueError(f"a bug at seed {cfg.seed}")

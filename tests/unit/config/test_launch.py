@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import re
 import subprocess
 import time
@@ -35,6 +37,107 @@ def test_a_sweep_runs_every_point_whatever_the_order(program: Program, args: lis
     assert re.findall(r"^running.*$", done.stdout, re.MULTILINE) == [
         f"running dualcse_cross seed={seed} order=debug encoder=tiny" for seed in range(3)
     ]
+
+
+def test_a_sweep_that_goes_well_says_so_in_one_line(program: Program) -> None:
+    done = program("-m", CROSS, "seed=0,1,2", "what=before")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "3 points: 2 done now, 1 done before"
+
+
+def test_every_point_leaves_its_word(program: Program, tmp_path: Path) -> None:
+    assert program("-m", CROSS, "seed=0,1", "what=odd").returncode == 2
+    words = [json.loads((tmp_path / "runs" / "sweep" / str(n) / "outcome.json").read_text()) for n in (0, 1)]
+    assert [word.pop("seconds") >= 0 for word in words] == [True, True]
+    common = {"folder": None, "overrides": [CROSS]}
+    assert words == [
+        common
+        | {"overrides": [CROSS, "seed=0", "what=odd"], "outcome": "finished", "reason": "", "by_user": False}
+        | {"score": 0.0},
+        common
+        | {"overrides": [CROSS, "seed=1", "what=odd"], "outcome": "failed", "by_user": True}
+        | {"reason": "DataError: train.tsv, line 41: no premise", "score": None},
+    ]
+
+
+def test_points_that_others_run_or_that_failed_before_are_listed(program: Program, tmp_path: Path) -> None:
+    done = program("-m", CROSS, "what=ok,busy")
+    assert done.returncode == 3
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("the run is being run by pid 7 on elsewhere, since ")
+    assert lines[1] == "2 points: 1 done now, 1 being run by somebody else"
+    assert lines[2].startswith(f"  being run by somebody else: {CROSS} what=busy: pid 7 on elsewhere, since ")
+    assert lines[3] == "the same command, given when the others are through, finds what they ran"
+    assert len(lines) == 4
+    done = program("-m", CROSS, "what=ok,busy,left")
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert lines[1] == "runs/x failed before (ValueError: no) and is left alone: retry_failed=true tries it again"
+    assert lines[2] == "error: 3 points: 1 done now, 1 failed before, left alone, 1 being run by somebody else"
+    assert lines[3] == f"  failed before, left alone: {CROSS} what=left: ValueError: no"
+
+
+def test_a_single_run_that_somebody_else_runs_ends_with_3(program: Program) -> None:
+    done = program(CROSS, "what=busy")
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: the run is being run by pid 7 on elsewhere, since ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_point_that_ends_the_process_is_missed(program: Program) -> None:
+    done = program("-m", CROSS, "seed=0,1,2", "what=exit_odd")
+    assert done.returncode == 7
+    assert done.stderr == (
+        "error: 3 points: 1 done now, 2 left no word\n"
+        f"  left no word: {CROSS} seed=1 what=exit_odd\n  left no word: {CROSS} seed=2 what=exit_odd\n"
+        "a point that left no word was killed, or not reached; the same command goes on with it\n"
+    )
+
+
+def test_words_of_an_earlier_sweep_in_the_same_folder_do_not_count(program: Program) -> None:
+    assert program("-m", CROSS, "seed=0,1").returncode == 0
+    done = program("-m", CROSS, "seed=4,5", "what=exit_odd")
+    assert done.returncode == 7
+    assert done.stderr.startswith("error: 2 points: 1 done now, 1 left no word\n")
+
+
+def test_an_interrupted_sweep_says_how_far_it_came(program: Program) -> None:
+    done = program("-m", CROSS, "seed=0,1,2", "what=interrupt_odd")
+    assert done.returncode == 130
+    lines = done.stderr.splitlines()
+    assert lines[:2] == [
+        "interrupted; the same command continues from the last checkpoint",
+        "error: 3 points: 1 done now, 2 left no word",
+    ]
+
+
+needs_joblib = pytest.mark.skipif(
+    importlib.util.find_spec("hydra_plugins.hydra_joblib_launcher") is None, reason="joblib"
+)
+
+
+@needs_joblib
+def test_under_joblib_it_is_the_same(program: Program) -> None:
+    line = ("-m", CROSS, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    done = program(*line, "what=ok,user,bug,busy", "hydra.launcher.batch_size=1")
+    assert done.returncode == 1
+    summary = done.stderr[done.stderr.index("error: 4 points") :].splitlines()
+    assert summary[0] == "error: 4 points: 1 done now, 2 failed, 1 being run by somebody else"
+    assert summary[1:3] == [
+        f"  failed: {CROSS} what=user: DataError: train.tsv, line 40: no premise",
+        f"  failed: {CROSS} what=bug: ValueError: a bug at seed 0",
+    ]
+
+
+@needs_joblib
+def test_a_killed_worker_is_one_line_and_its_points_are_missed(program: Program) -> None:
+    line = ("-m", CROSS, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    done = program(*line, "what=ok,kill")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert f"  left no word: {CROSS} what=kill\n" in done.stderr
+    assert "\nthe launcher broke down: TerminatedWorkerError: A worker process" in done.stderr
+    assert "run fewer at once with hydra.launcher.n_jobs" in done.stderr
 
 
 def test_a_flag_may_stand_anywhere(program: Program) -> None:
@@ -117,7 +220,10 @@ def test_in_a_sweep_a_failing_point_is_told_and_the_others_run(program: Program)
     assert done.stderr == (
         f"the point {points[0]} failed, the others go on\nerror: train.tsv, line 41: no premise\n"
         f"the point {points[1]} failed, the others go on\nerror: train.tsv, line 43: no premise\n"
-        f"error: 2 of 4 points failed: {points[0]}; {points[1]}\n"
+        "error: 4 points: 2 done now, 2 failed\n"
+        f"  failed: {points[0]}: DataError: train.tsv, line 41: no premise\n"
+        f"  failed: {points[1]}: DataError: train.tsv, line 43: no premise\n"
+        "retry_failed=true tries the failed ones again, force=true starts everything anew\n"
     )
 
 
@@ -126,7 +232,8 @@ def test_in_a_sweep_a_bug_gives_a_traceback_and_exit_code_1(program: Program) ->
     assert done.returncode == 1
     assert done.stderr.count("Traceback") == 1
     assert "ValueError: a bug at seed 0" in done.stderr
-    assert done.stderr.endswith(f"error: 2 of 3 points failed: {CROSS} what=user; {CROSS} what=bug\n")
+    assert "\nerror: 3 points: 1 done now, 2 failed\n" in done.stderr
+    assert f"\n  failed: {CROSS} what=bug: ValueError: a bug at seed 0\n" in done.stderr
     assert done.stdout.count("running") == 3
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 from lightning_cse.config.overrides import check_overrides
+from lightning_cse.config.tree import ConfigTree
 from lightning_cse.errors import ConfigError
 
 Faults = Callable[..., list[str]]
@@ -137,11 +139,14 @@ def test_what_means_something_passes(faults: Faults, args: list[str]) -> None:
         ([CROSS, "seed=range(3)"], "seed=range(3): a sweep needs -m, which runs one value after the other"),
         # Hydra's own
         (
-            [CROSS, "hydra/launcher=joblib"],
-            "hydra/launcher=joblib: the plugin for hydra/launcher=joblib is not installed"
-            " - pip install hydra-joblib-launcher",
+            [CROSS, "hydra/launcher=rq"],
+            "hydra/launcher=rq: the plugin for hydra/launcher=rq is not installed - pip install hydra-rq-launcher",
         ),
-        ([CROSS, "hydra/launcher=basc"], "hydra/launcher=basc: there is no hydra/launcher 'basc' - did you mean 'basic'? (there are: basic)"),
+        (
+            [CROSS, "hydra/sweeper=optuna"],
+            "hydra/sweeper=optuna: there is no hydra/sweeper 'optuna' - hydra/sweeper=tpe is the one that searches with Optuna",
+        ),
+        ([CROSS, "hydra/sweeper=tpee"], "hydra/sweeper=tpee: there is no hydra/sweeper 'tpee' - did you mean 'tpe'? (there are: basic, points, tpe)"),
         ([CROSS, "hydra/launchr=basic"], "hydra/launchr=basic: there is no group 'hydra/launchr' - did you mean 'hydra/launcher'?"),
     ],
 )  # fmt: skip
@@ -165,18 +170,18 @@ def test_a_key_of_hydra_is_checked_as_hydra_does(faults: Faults) -> None:
 def test_all_faults_are_told_at_once(faults: Faults) -> None:
     found = faults(
         "+experiment=dualcse_cros", "encoder=bert_bse", "+experimnt=x", "method.los.temperature=1", "seed", "sede=1",
-        "hydra/launcher=ray",
+        "hydra/launcher=rq",
     )  # fmt: skip
     assert [fault.partition(":")[0] for fault in found] == [
         "seed",
         "+experiment=dualcse_cros",
         "encoder=bert_bse",
-        "hydra/launcher=ray",
+        "hydra/launcher=rq",
         "+experimnt=x",
         "method.los.temperature=1",
         "sede=1",
     ]
-    assert "pip install hydra-ray-launcher" in found[3]
+    assert "pip install hydra-rq-launcher" in found[3]
     assert "'method.loss.temperature'" in found[5]
 
 
@@ -235,11 +240,125 @@ def test_an_experiment_that_names_a_missing_option_is_told_with_its_file(faults:
 
 
 def test_a_sweep_that_needs_a_launcher_says_what_to_install(faults: Faults, add: Add) -> None:
-    add(
-        {"sweep/far.yaml": "# @package _global_\ndefaults: [override /hydra/launcher: joblib]\nhydra: {mode: MULTIRUN}"}
-    )
+    add({"sweep/far.yaml": "# @package _global_\ndefaults: [override /hydra/launcher: rq]\nhydra: {mode: MULTIRUN}"})
     (fault,) = faults(CROSS, "+sweep=far")
-    assert fault.endswith("is not installed - pip install hydra-joblib-launcher")
+    assert fault.endswith("is not installed - pip install hydra-rq-launcher")
+
+
+@pytest.mark.parametrize(
+    ("choice", "extra"),
+    [
+        ("hydra/launcher=joblib", "joblib"),
+        ("hydra/launcher=submitit_local", "slurm"),
+        ("hydra/launcher=submitit_slurm", "slurm"),
+        ("hydra/launcher=ray", "ray"),
+        ("hydra/sweeper=tpe", "optuna"),
+    ],
+)
+def test_what_an_extra_brings_names_the_extra(
+    faults: Faults, monkeypatch: pytest.MonkeyPatch, choice: str, extra: str
+) -> None:
+    group, _, option = choice.partition("=")
+    options, find_spec = ConfigTree.options, importlib.util.find_spec
+
+    def without_plugin(tree: ConfigTree, name: str) -> list[str]:
+        ours = option in ("ray", "tpe")  # whose plugins are part of the package, and whose libraries are not
+        return [other for other in options(tree, name) if ours or (name, other) != (group, option)]
+
+    def without_library(name: str) -> object:
+        return None if name in ("ray", "optuna") else find_spec(name)
+
+    monkeypatch.setattr(ConfigTree, "options", without_plugin)
+    monkeypatch.setattr(importlib.util, "find_spec", without_library)
+    (fault,) = faults("-m", CROSS, "monitor=a,b", choice)
+    assert fault == f"{choice}: is not installed - it needs pip install 'lightning_cse[{extra}]'"
+
+
+# Listed points and searches
+
+
+@pytest.fixture
+def listed(tmp_path: Path) -> Callable[[str], list[str]]:
+    def arguments(text: str) -> list[str]:
+        path = tmp_path / "points.yaml"
+        path.write_text(text, encoding="utf-8")
+        return ["hydra/sweeper=points", f"hydra.sweeper.file={path}"]
+
+    return arguments
+
+
+Listed = Callable[[str], list[str]]
+POINTS = "- [+experiment=dualcse_cross, seed=0]\n- [+experiment=simcse, method.loss.hard_weight=2]\n"
+
+
+def test_listed_points_pass_with_what_holds_for_all(faults: Faults, listed: Listed) -> None:
+    assert faults("-m", *listed(POINTS), "+debug=tiny", "seed=0,1", "method.loss.temperature=1") == []
+    assert faults("hydra.mode=MULTIRUN", *listed(POINTS)) == []
+
+
+def test_every_listed_point_is_checked_and_named(faults: Faults, listed: Listed) -> None:
+    wrong = (
+        "- [+experiment=simcse, method.loss.hard_weigth=2]\n- [+experiment=simcs]\n- [encoder=tiny, name=x]\n- [seed=1]\n"
+        "- [+experiment=simcse, 'seed=1,2']\n- [+experiment=simcse, hydra.job.chdir=true]\n- ['seed=(']\n"
+    )
+    found = [fault.partition("points.yaml, ")[2] for fault in faults("-m", *listed(POINTS + wrong))]
+    assert [fault.partition("\n")[0][:75] for fault in found] == [
+        "point 2: method.loss.hard_weigth=2: unknown key 'method.loss.hard_weigth' -",
+        "point 3: +experiment=simcs: there is no experiment 'simcs' - did you mean '",
+        "point 5: name: not set, since no experiment was chosen - add +experiment=<o",
+        "point 6: seed=1,2: a point has one value a key: write a point for each, or ",
+        "point 7: hydra.job.chdir=true: settings of Hydra hold for the whole sweep a",
+        "point 8: seed=(: Hydra cannot read this value - quote it for Hydra and for ",
+    ]
+
+
+def test_what_is_wrong_for_all_listed_points_is_told_once(faults: Faults, listed: Listed) -> None:
+    (fault,) = faults("-m", *listed(POINTS), "sede=3")
+    assert fault == "sede=3: unknown key 'sede' - did you mean 'seed'?"
+
+
+def test_of_many_wrong_points_ten_are_told(faults: Faults, listed: Listed) -> None:
+    found = faults("-m", *listed("".join(f"- [+experiment=simcse, sede={n}]\n" for n in range(14))))
+    assert len(found) == 11
+    assert found[-1] == "4 more of the 14 points have faults"
+
+
+def test_a_file_of_points_that_is_none_is_one_fault(faults: Faults, listed: Listed) -> None:
+    (fault,) = faults("-m", *listed("- seed=0\n"))
+    assert "points.yaml, point 0: 'seed=0' is no list of overrides" in fault
+
+
+def test_a_sweep_in_a_config_may_list_its_points(faults: Faults, add: Add) -> None:
+    add(
+        {
+            "sweep/listed.yaml": """
+                # @package _global_
+                defaults: [override /hydra/sweeper: points]
+                hydra: {mode: MULTIRUN, sweeper: {points: [[seed=0], [sede=1]]}}
+                """
+        }
+    )
+    (fault,) = faults("+sweep=listed", CROSS)
+    assert fault == "hydra.sweeper.points, point 1: sede=1: unknown key 'sede' - did you mean 'seed'?"
+
+
+@pytest.mark.parametrize("sweeper", ["points", "tpe"])
+def test_a_sweeper_needs_a_multirun(faults: Faults, sweeper: str) -> None:
+    assert faults(CROSS, f"hydra/sweeper={sweeper}") == [f"hydra/sweeper={sweeper}: a sweep needs -m"]
+
+
+def test_a_grid_is_a_space_and_a_seed_is_none(faults: Faults) -> None:
+    search = "hydra/sweeper=tpe"
+    assert faults(CROSS, "+sweep=seeds", search) == [
+        "seed: the luckiest seed is no setting; search with one, seed=0, and repeat the best point"
+    ]
+    assert faults(CROSS, "+sweep=seeds", search, "seed=0", "method.loss.temperature=tag(log,interval(0.01,1))") == []
+    assert faults(CROSS, "-m", search) == [
+        "hydra/sweeper=tpe: nothing to search; give several values: data.batch_size=16,32,64"
+    ]
+    assert faults(CROSS, "-m", "method.loss.temperature=interval(0.01,1)") == [
+        "method.loss.temperature=interval(0.01,1): an interval is for hydra/sweeper=tpe; a grid takes values: 1e-5,3e-5"
+    ]
 
 
 @pytest.mark.parametrize("text", ["x: ${oc.env:HOME,~/y}", "x: [1, 2", "x: 1\nx: 2"])

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from lightning_cse.data import readers
 from lightning_cse.data.corpora import CORPORA
 from lightning_cse.data.readers import default_data_dir, find_file, is_own, read_corpus, read_own
 from lightning_cse.errors import DataError
@@ -506,3 +507,82 @@ def test_real_stsb_dev_has_the_published_score_counts(real_data: Path) -> None:
     assert sum(score > 4 for score in scores) == 208
     assert sum(score <= 1 for score in scores) == 389
     assert sum(score < 1 for score in scores) == 344
+
+
+class TestReadOnce:
+    """A split that was read before is not read again, as long as its files are as they were."""
+
+    @pytest.fixture(autouse=True)
+    def reads(self, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+        """Start with nothing kept, and note each file that is opened."""
+        opened: list[Path] = []
+
+        def noting(path: Path, real: Any = readers.read_bytes) -> bytes:
+            opened.append(path)
+            data: bytes = real(path)
+            return data
+
+        monkeypatch.setattr(readers, "read_bytes", noting)
+        monkeypatch.setattr(readers, "_KEPT", readers._Kept(most=1_000_000))
+        return opened
+
+    def test_the_second_time_gives_the_same_without_opening_the_file(self, tmp_path: Path, reads: list[Path]) -> None:
+        put(tmp_path, "INLI/train.csv", as_csv([ROW, ROW]))
+        first, second = (read_corpus("inli", "train", tmp_path) for _ in range(2))
+        assert len(reads) == 1
+        assert list(first) == list(second)
+        assert (first.files, first.counts, first.where(1)) == (second.files, second.counts, second.where(1))
+
+    def test_whoever_gets_rows_cannot_change_those_of_others(self, tmp_path: Path) -> None:
+        put(tmp_path, "INLI/train.csv", as_csv([ROW, ROW]))
+        first = read_corpus("inli", "train", tmp_path)
+        first.counts["read"] = 0
+        first.column("premise").clear()
+        first[0]["premise"] = "another"
+        second = read_corpus("inli", "train", tmp_path)
+        assert second.counts["read"] == 2
+        assert second.column("premise") == [ROW[2], ROW[2]]
+
+    def test_a_file_that_changed_is_read_again_though_size_and_time_are_the_same(
+        self, tmp_path: Path, reads: list[Path]
+    ) -> None:
+        path = put(tmp_path, "INLI/train.csv", as_csv([ROW]))
+        read_corpus("inli", "train", tmp_path)
+        before = path.stat()
+        path.write_bytes(path.read_bytes().replace(b"No tea.", b"My tea."))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert read_corpus("inli", "train", tmp_path).column("implied_entailment") == ["My tea."]
+        assert len(reads) == 2
+
+    def test_a_file_that_comes_later_is_seen(self, tmp_path: Path) -> None:
+        put(tmp_path, "INLI/train.csv.gz", gzip.compress(as_csv([ROW])))
+        assert len(read_corpus("inli", "train", tmp_path)) == 1
+        put(tmp_path, "INLI/train.csv", as_csv([ROW, ROW]))  # plain goes before .gz
+        assert len(read_corpus("inli", "train", tmp_path)) == 2
+
+    def test_a_bad_file_is_told_every_time(self, tmp_path: Path) -> None:
+        for _ in range(2):
+            assert inli_fault(tmp_path, b"")
+
+    def test_only_so_much_is_kept_and_what_was_asked_for_last(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: list[Path]
+    ) -> None:
+        for folder in "abc":
+            put(tmp_path, f"{folder}/INLI/train.csv", as_csv([ROW]))
+        columns = len(read_corpus("inli", "train", tmp_path / "a").names)
+        monkeypatch.setattr(readers, "_KEPT", readers._Kept(most=2 * columns))
+        reads.clear()
+        for folder in "abacab":  # c takes the place of b, since a was asked for in between
+            read_corpus("inli", "train", tmp_path / folder)
+        assert [path.parent.parent.name for path in reads] == ["a", "b", "c", "b"]
+        assert sum(map(len, readers._KEPT.tables.values())) == 2
+
+    def test_what_is_too_large_alone_is_not_kept(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: list[Path]
+    ) -> None:
+        monkeypatch.setattr(readers, "_KEPT", readers._Kept(most=1))
+        put(tmp_path, "INLI/train.csv", as_csv([ROW]))
+        for _ in range(2):
+            read_corpus("inli", "train", tmp_path)
+        assert len(reads) == 2
+        assert not readers._KEPT.tables

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -171,3 +173,20 @@ def test_sentences_keep_repeats() -> None:
     built = Sentences()([Rows({"sentence": ["a", "b"]}), Rows({"sentence": ["a"]})])
     assert built.rows.column("anchor") == ["a", "b", "a"]
     assert len(subset(built, 2).rows) == 2
+
+
+def test_columns_are_copied_a_few_times_and_not_once_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[str] = []
+
+    def noting(rows: Rows, name: str, real: Callable[[Rows, str], list[Any]] = Rows.column) -> list[Any]:
+        copied.append(name)
+        return real(rows, name)
+
+    monkeypatch.setattr(Rows, "column", noting)
+    many = [
+        (f"{word} {k}.", f"{label} {k}.", label)
+        for k in range(50)
+        for word, label in (("It rains", "entailment"), ("It rains", "contradiction"))
+    ]
+    assert len(NLITriplets()([pairs(many)]).rows) == 50
+    assert copied.count("hypothesis") < 5

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 import torch
@@ -330,3 +331,26 @@ def test_from_the_hub_and_then_from_its_cache(hub: Hub, bert_folder: Path, tmp_p
     cached, unknown = ask(NOWHERE, tmp_path, NAME, "some/other")
     assert cached == weights_digest(bert_folder)
     assert "the Hugging Face hub (" in unknown
+
+
+# Digests -------------------------------------------------------------------------------------------------------------
+
+
+def test_weights_are_digested_once_and_again_when_they_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digested: list[str] = []
+
+    def noting(file: BinaryIO, kind: str, real: Any = hashlib.file_digest) -> Any:
+        digested.append(Path(file.name).name)
+        return real(file, kind)
+
+    monkeypatch.setattr(hashlib, "file_digest", noting)
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_text("some text")
+    first = weights_digest(tmp_path)
+    assert weights_digest(tmp_path) == first
+    assert digested == ["config.json", "model.safetensors"]
+    before = (tmp_path / "model.safetensors").stat()
+    (tmp_path / "model.safetensors").write_text("more text")  # as long as before
+    os.utime(tmp_path / "model.safetensors", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert weights_digest(tmp_path) != first
+    assert digested == ["config.json", "model.safetensors", "model.safetensors"]

@@ -226,8 +226,8 @@ def test_a_study_that_is_not_clear_names_what_differs() -> None:
 
 def test_the_published_tables_average_as_printed() -> None:
     rows = {row.label: row for row in published_rows(EXPERIMENTS / "published.csv")}
-    assert rows["Wiki.STS_HT, bert-base"].cell("STS Avg") == "79.79"
-    assert rows["CL.multiple_positive, bert-base"].cell("STS Avg") == "79.14"
+    assert rows["Wiki.STS_HT, bert_base"].cell("STS Avg") == "79.79"
+    assert rows["CL.multiple_positive, bert_base"].cell("STS Avg") == "79.14"
     sts = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
     transfer = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
     differ = {}
@@ -237,14 +237,15 @@ def test_the_published_tables_average_as_printed() -> None:
                 off = statistics.fmean(row.values[part][0] for part in parts) - row.values[average][0]
                 if abs(off) > 0.0051:
                     differ[label, average] = round(off, 2)
-    assert len(rows) == 28
+    averaged = [row for row in rows.values() if row.values.keys() & {"STS Avg", "transfer Avg"}]
+    assert len(averaged) == 28 + 27, "Tables 1 to 4, and Figure 5's"
     # As printed; the first was misprinted before, in the paper it was taken from.
     assert differ == {
-        ("RoBERTa-whitening (unsup), roberta-base", "STS Avg"): 1.54,
-        ("SBERT (sup), bert-base", "STS Avg"): -0.03,
-        ("PromptBERT (unsup), bert-base", "STS Avg"): -0.02,
-        ("NLI.STS_HT, bert-base", "STS Avg"): 0.02,
-        ("BERT-avg (unsup), bert-base", "transfer Avg"): 0.01,
+        ("RoBERTa-whitening (unsup), roberta_base", "STS Avg"): 1.54,
+        ("SBERT (sup), bert_base", "STS Avg"): -0.03,
+        ("PromptBERT (unsup), bert_base", "STS Avg"): -0.02,
+        ("NLI.STS_HT, bert_base", "STS Avg"): 0.02,
+        ("BERT-avg (unsup), bert_base", "transfer Avg"): 0.01,
     }
 
 

@@ -13,15 +13,19 @@ import pytest
 from scipy.stats import binomtest
 
 from lightning_cse.errors import DataError
+from lightning_cse.metrics import paired_bootstrap, spearman, spearman_all
 from lightning_cse.records import RunFolder, write_predictions
 from lightning_cse.reproduction.significance import (
     Comparison,
+    Correlations,
     Point,
     baseline_points,
     compare,
+    compare_accuracy,
     points,
     read_outcome,
     read_run,
+    read_scores,
 )
 
 MakeRun = Callable[..., Path]
@@ -339,3 +343,104 @@ class TestReading:
         run = read_run(make_run("a", "01", 0, {"rte": rte([True]), "eis": eis([True]), "length-eis": eis([True])}))
         assert Point("a", (run,)).tasks == ("eis", "rte")
         assert Point("length", (run,), "length").tasks == ("eis",)
+
+
+class TestCompareAccuracy:
+    def test_of_all_examples_it_is_what_compare_says(self, make_run: MakeRun) -> None:
+        folders = [make_run(n, "01", s, {"eis": eis(answers(f"{n}{s}", 0.7))}) for n in "ab" for s in range(3)]
+        a, b = points(map(read_run, folders))
+        (found,) = compare([a, b])
+        for accuracy in ("accuracy", "accuracy_all", "accuracy_senteval"):
+            assert compare_accuracy(a, b, f"test/eis/{accuracy}") == found.test
+
+    def test_of_a_type_it_is_of_the_examples_of_this_type(self, make_run: MakeRun) -> None:
+        columns = {"row": [0, 1, 0, 1], "type": ["implied", "implied", "neutral", "neutral"]}
+        a = make_run("a", "01", 0, {"rte": columns | {"correct": [True, True, False, False]}})
+        b = make_run("b", "01", 0, {"rte": columns | {"correct": [False, True, True, True]}})
+        given = points(map(read_run, (a, b)))
+        found = {t: compare_accuracy(*given, f"test/rte/accuracy_{t}") for t in ("implied", "neutral", "all")}
+        assert [(t.only_a, t.only_b, t.both) for t in found.values()] == [(1, 0, 1), (0, 2, 0), (1, 2, 1)]
+
+    def test_an_answer_told_another_way_has_its_own_column(self, make_run: MakeRun) -> None:
+        columns = {"row": [0, 1], "correct": [True, True], "correct_determinant": [False, True]}
+        outcome = read_outcome(
+            read_run(make_run("a", "01", 0, {"d": columns})).predictions("d"), "accuracy_determinant"
+        )
+        assert outcome.correct.tolist() == [False, True]
+
+    def test_other_examples_are_refused(self, make_run: MakeRun) -> None:
+        a, b = (make_run(n, "01", 0, {"eis": eis([True] * k)}) for n, k in (("a", 3), ("b", 4)))
+        with pytest.raises(DataError, match="3 and 4 examples"):
+            compare_accuracy(*points(map(read_run, (a, b))), "test/eis/accuracy")
+
+
+def pairs(seed: str, noise: float, subsets: tuple[str, ...] = (), n: int = 40) -> dict[str, list[Any]]:
+    """Scores of pairs, the gold scores of which are the same whatever the seed."""
+    generator = random.Random(seed)
+    gold = [float(row % 6) for row in range(n)]
+    columns = {"row": list(range(n)), "gold": gold, "score": [g + generator.gauss(0, noise) for g in gold]}
+    return ({"subset": [subsets[row % len(subsets)] for row in range(n)]} if subsets else {}) | columns
+
+
+class TestCorrelations:
+    def test_one_task_against_the_bare_bootstrap(self, make_run: MakeRun) -> None:
+        stored = {(n, s): pairs(f"{n}{s}", noise, ("x", "y")) for n, noise in (("a", 1), ("b", 3)) for s in range(2)}
+        a, b = points(read_run(make_run(n, "01", s, {"sts12": of})) for (n, s), of in stored.items())
+        found = Correlations(200).compare(a, b, ["test/sts12/spearman_all"])
+        gold = stored["a", 0]["gold"]
+        scores = {n: [stored[n, s]["score"] for s in range(2)] for n in "ab"}
+        of_seeds = {n: statistics.fmean(spearman_all([(gold, one)]) for one in of) for n, of in scores.items()}
+        bare = paired_bootstrap(gold, scores["a"], scores["b"], draws=2000)
+        assert found.difference == pytest.approx(of_seeds["a"] - of_seeds["b"])
+        assert (found.draws, found.pvalue) == (200, pytest.approx(2 / 201))
+        assert (found.low, found.high) == pytest.approx((bare.low, bare.high), abs=0.06)
+
+    def test_what_is_kept_changes_nothing(self, make_run: MakeRun) -> None:
+        given = points(read_run(make_run(n, "01", 0, {"sts": pairs(n, 2)})) for n in "abc")
+        together = Correlations(50)
+        for a, b in ((0, 1), (2, 1), (0, 2)):
+            metrics = ["test/sts/spearman"]
+            alone = Correlations(50).compare(given[a], given[b], metrics)
+            assert together.compare(given[a], given[b], metrics) == alone
+
+    def test_a_mean_of_tasks(self, make_run: MakeRun) -> None:
+        stored = {n: {t: pairs(f"{n}{t}", noise) for t in ("s", "t")} for n, noise in (("a", 2.0), ("b", 2.5))}
+        a, b = points(read_run(make_run(n, "01", 0, of)) for n, of in stored.items())
+        correlations = Correlations(400)
+        metrics = ["test/s/spearman", "test/t/spearman"]
+        single = [correlations.compare(a, b, [metric]) for metric in metrics]
+        mean = correlations.compare(a, b, metrics)
+        assert mean.difference == pytest.approx(sum(one.difference for one in single) / 2)
+        widths = [one.high - one.low for one in single]
+        independent = sum(width**2 for width in widths) ** 0.5 / 2
+        assert mean.high - mean.low == pytest.approx(independent, rel=0.15), "the tasks are drawn independently"
+
+    def test_constant_scores_count_as_no_correlation(self, make_run: MakeRun) -> None:
+        flat, good = pairs("a", 0) | {"score": [0.5] * 40}, pairs("b", 1)
+        a, b = points(read_run(make_run(n, "01", 0, {"sts": of})) for n, of in (("a", flat), ("b", good)))
+        test = Correlations(50).compare(a, b, ["test/sts/spearman"])
+        assert test.difference == pytest.approx(-spearman(good["gold"], good["score"]))
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"gold": [1.0] * 40}, r"gold 0\.0 and 1\.0 in row 0"),
+            ({"subset": ["x"] * 40}, "the columns row, gold and subset, row, gold"),
+            ({"score": [0.5, float("nan")] * 20}, r"sts\.parquet: gold or score is no finite number at row 1"),
+        ],
+    )
+    def test_other_pairs_are_refused(self, make_run: MakeRun, change: dict[str, Any], message: str) -> None:
+        stored = {"a": pairs("a", 1), "b": pairs("b", 1) | change}
+        a, b = points(read_run(make_run(n, "01", 0, {"sts": of})) for n, of in stored.items())
+        with pytest.raises(DataError, match=message):
+            Correlations(50).compare(a, b, ["test/sts/spearman"])
+
+    def test_what_are_no_scores_of_pairs_is_told(self, make_run: MakeRun, tmp_path: Path) -> None:
+        run = read_run(make_run("a", "01", 0, {"eis": eis([True]), "empty": {"row": [], "gold": [], "score": []}}))
+        with pytest.raises(DataError, match=r"eis\.parquet: no scores of pairs; needs gold, score, has: row, type"):
+            read_scores(run.predictions("eis"))
+        with pytest.raises(DataError, match=r"empty\.parquet holds no example"):
+            read_scores(run.predictions("empty"))
+        (tmp_path / "x.parquet").write_text("no parquet")
+        with pytest.raises(DataError, match=r"x\.parquet cannot be read"):
+            read_scores(tmp_path / "x.parquet")

@@ -27,6 +27,7 @@ from lightning_cse.records import (
     Curves,
     RunFolder,
     environment,
+    environments,
     identity,
     identity_document,
     write_atomic,
@@ -99,6 +100,7 @@ class TestIdentity:
         [
             ("seed", 7),
             ("force", True),
+            ("retry_failed", True),
             ("baselines", {}),
             ("recipe.default.lr", 1),
             ("hydra.mode", "MULTIRUN"),
@@ -362,7 +364,7 @@ class TestAtomicWriting:
             "os.replace = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
             "RunFolder(Path(sys.argv[1]), 'x', '01', 0).finish({'old': False})"
         )
-        source = str(Path(records.__file__).parent.parent)
+        source = str(Path(records.__file__).parent.parent.parent)
         done = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path)], env={**os.environ, "PYTHONPATH": source}, check=False
         )
@@ -601,9 +603,9 @@ class TestEnvironment:
             monkeypatch.delenv(variable)
         package = tmp_path / "src"
         package.mkdir()
-        module = package / "records.py"
+        module = package / "environments.py"
         module.write_text("x = 1\n")
-        monkeypatch.setattr(records, "__file__", str(module))
+        monkeypatch.setattr(environments, "__file__", str(module))
         monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
         assert environment()["commit"] is None
         git(tmp_path, "init", "-q")
@@ -627,7 +629,7 @@ class TestEnvironment:
             "heavy = {'torch', 'pytorch_lightning', 'pyarrow', 'numpy', 'wandb'} & set(sys.modules)\n"
             "assert not heavy, heavy"
         )
-        source = str(Path(records.__file__).parent.parent)
+        source = str(Path(records.__file__).parent.parent.parent)
         done = subprocess.run(
             [sys.executable, "-c", code],
             env={**os.environ, "PYTHONPATH": source},

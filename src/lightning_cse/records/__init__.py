@@ -1,0 +1,23 @@
+"""What a run leaves on disk: its identity, its folder, its curves, its predictions and the record that closes it."""
+
+from lightning_cse.records.curves import Curves
+from lightning_cse.records.environments import environment
+from lightning_cse.records.folder import FailedBeforeError, RunFolder, RunState
+from lightning_cse.records.identities import identity, identity_document
+from lightning_cse.records.lock import Busy, Lock, Owner
+from lightning_cse.records.writing import write_atomic, write_predictions
+
+__all__ = [
+    "Busy",
+    "Curves",
+    "FailedBeforeError",
+    "Lock",
+    "Owner",
+    "RunFolder",
+    "RunState",
+    "environment",
+    "identity",
+    "identity_document",
+    "write_atomic",
+    "write_predictions",
+]

@@ -1,0 +1,187 @@
+"""Writes a paper or a sweep as one HTML file: ``python -m lightning_cse.report dualcse --to report.html``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean
+
+if TYPE_CHECKING:
+    from lightning_cse.reproduction.artefacts import Artefact
+    from lightning_cse.reproduction.report import Section
+    from lightning_cse.reproduction.run_report import ShownRun
+
+PROFILES: Final = ("laptop", "small", "gpu", "tiny")
+EVERYTHING: Final = "all"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code: 0, or 2 for what the user can mend."""
+    arguments = _parser().parse_args(argv)
+    try:
+        page = make_report(arguments)
+        from lightning_cse.records import write_atomic
+
+        write_atomic(arguments.to, page)
+    except LightningCSEError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    except OSError as error:
+        sys.stderr.write(f"error: {arguments.to}: {error.strerror}; give another place with --to\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    sys.stdout.write(f"written: {arguments.to} ({len(page.encode()) / 2**20:.1f} MiB)\n")
+    return 0
+
+
+def make_report(arguments: argparse.Namespace) -> str:
+    """Return the page that a command line asks for.
+
+    Raises:
+        ConfigError: if something named is neither an artefact, nor a paper, nor a path.
+        LightningCSEError: as reading runs and making artefacts do.
+    """
+    from lightning_cse.config.paths import experiments_dir
+    from lightning_cse.reproduction.artefacts import find_artefacts
+    from lightning_cse.reproduction.report import build_report
+    from lightning_cse.reproduction.run_report import read_runs, run_facts, run_sections
+
+    experiments = experiments_dir()
+    artefacts = find_artefacts(experiments)
+    chosen, paths = _sorted_out(arguments.what, artefacts)
+    sections: list[Section] = []
+    shown: list[ShownRun] = []
+    for paper, group in _by_paper(chosen).items():
+        more, runs = _paper(paper, group, arguments, experiments)
+        sections += more
+        shown += runs
+    if paths:
+        runs = read_runs(paths)
+        sections += run_sections(runs, part="Runs" if chosen else "")
+        shown += runs
+    papers = list(_by_paper(chosen))
+    title = arguments.title or (", ".join(papers) + " made again" if papers else f"Runs: {_called(shown)}")
+    profile = {"profile": arguments.profile} if arguments.profile and chosen else {}
+    return build_report(title, sections, facts={**profile, **run_facts(shown)})
+
+
+def _sorted_out(what: Sequence[str], artefacts: Mapping[str, Artefact]) -> tuple[list[Artefact], list[Path]]:
+    """Return the artefacts and the paths that are named; an artefact or a paper wins over a path."""
+    from lightning_cse.running.reproducing import check_keys
+
+    papers = dict.fromkeys(artefact.paper for artefact in artefacts.values())
+    keys = list(papers) if EVERYTHING in what else [one for one in what if one in artefacts or one in papers]
+    rest = [one for one in what if one not in (*keys, *papers, EVERYTHING)]
+    paths = [Path(one).expanduser() for one in rest]
+    faults = [
+        f"{one}: neither a path nor an artefact{did_you_mean(one, [*artefacts, *papers])} "
+        f"(papers: {', '.join(papers)}, {EVERYTHING})"
+        for one, path in zip(rest, paths, strict=True)
+        if not path.exists()
+    ]
+    if faults:
+        raise ConfigError(faults)
+    return check_keys(keys, artefacts), paths
+
+
+def _by_paper(artefacts: Iterable[Artefact]) -> dict[str, list[Artefact]]:
+    """Return artefacts by the name that their sources give the paper."""
+    papers: dict[str, list[Artefact]] = {}
+    for artefact in artefacts:
+        papers.setdefault(artefact.source.partition(",")[0], []).append(artefact)
+    return papers
+
+
+def _paper(
+    paper: str, artefacts: Sequence[Artefact], arguments: argparse.Namespace, experiments: Path
+) -> tuple[list[Section], list[ShownRun]]:
+    """Return the sections of a paper's artefacts and of the runs that they are made of, and these runs."""
+    from lightning_cse.reproduction.artefacts import Request
+    from lightning_cse.reproduction.points import RunsIndex
+    from lightning_cse.reproduction.report import artefact_section, slug
+    from lightning_cse.reproduction.run_report import found_runs, run_sections
+    from lightning_cse.running.reproducing import Plan, kept_records, reproduce
+
+    kept = [*arguments.records, *(kept_records(experiments) if arguments.kept else [])]
+    index = RunsIndex(arguments.runs_dir, kept)
+    request = Request(profile=arguments.profile, encoder=arguments.encoder)
+    sections, found = [], []
+    for artefact in artefacts:
+        plan = Plan(artefact, request, index)
+        tests = experiments / artefact.paper / "results" / f"{plan.stem}.tests.csv"
+        made = reproduce(plan, _data_dir(arguments.profile), kept_tests=tests if tests.is_file() else None)
+        parts = made.made
+        sections.append(
+            artefact_section(
+                artefact,
+                made.table,
+                figures=parts.figures if parts else None,
+                text=parts.text if parts else "",
+                rows=parts.tables if parts else None,
+                part=paper,
+            )
+        )
+        found += [run for line in plan.lines for run in plan.found(line)]
+    runs = [run for run in found_runs(found) if "steps" in run.record]  # trainings; an evaluation has no curves
+    return [*sections, *run_sections(runs, name=f"{slug(paper)}-sweep", part=paper)], runs
+
+
+def _data_dir(profile: str | None) -> Path:
+    """Return where the corpora are that a profile reads: inside the package for those that need no network."""
+    from lightning_cse.data import sample_dir
+    from lightning_cse.data.readers import default_data_dir
+
+    return sample_dir() if profile in ("laptop", "tiny") else default_data_dir()
+
+
+def _called(runs: Iterable[ShownRun]) -> str:
+    """Return the names of runs, the first three of them."""
+    names = list(dict.fromkeys(str(run.record["name"]) for run in runs))
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m lightning_cse.report",
+        description="Write tables, charts and curves as one HTML file that opens from disk and needs no network. "
+        "Nothing is trained; what is missing stays visibly empty. It quotes a corpus where an artefact does.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="Examples:\n"
+        "  python -m lightning_cse.report dualcse --profile small --to dualcse.html\n"
+        "  python -m lightning_cse.report runs/dualcse_* --to sweep.html\n",
+    )
+    add = parser.add_argument
+    add(
+        "what",
+        nargs="+",
+        metavar="WHAT",
+        help="papers, artefacts such as dualcse/table5, or all; folders of runs; records kept as files",
+    )
+    add("--to", type=_folder, default=Path("report.html"), metavar="FILE", help="default: report.html")
+    add("--title", help="the heading of the page")
+    add("--profile", choices=PROFILES, help="of the runs that fill a paper's tables")
+    add("--encoder", metavar="NAME", help="of conf/encoder, instead of the paper's")
+    add("--records", type=_folder, action="extend", nargs="+", default=[], metavar="DIR", help="records, as files")
+    add("--kept", action="store_true", help="count the records that are kept in experiments/ as there")
+    add(
+        "--runs-dir",
+        type=_folder,
+        default=_folder(os.environ.get("LIGHTNING_CSE_RUNS") or "runs"),
+        metavar="DIR",
+        help="the folder of all runs; default: LIGHTNING_CSE_RUNS, else runs",
+    )
+    return parser
+
+
+def _folder(text: str) -> Path:
+    return Path(text).expanduser()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""A table from the command to the file, with real runs of the tiny encoder; then what a second look at it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lightning_cse.config.paths import experiments_dir
+from lightning_cse.reproduce import main
+from lightning_cse.reproduction.artefacts import find_artefacts
+
+ROWS = ["DualCSE-Cross", "DualCSE-Cross w/o both"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("reproduce") / "runs"
+
+
+@pytest.fixture(scope="module")
+def done(runs: Path) -> subprocess.CompletedProcess[str]:
+    """Two rows of DualCSE's Table 5, as a user asks for them."""
+    command = [sys.executable, "-m", "lightning_cse.reproduce", "dualcse/table5", "--profile", "tiny"]
+    environment = {**os.environ, "LIGHTNING_CSE_RUNS": str(runs), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [*command, "--only", *ROWS], env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
+
+
+def records_of(runs: Path) -> dict[Path, float]:
+    return {path: path.stat().st_mtime for path in runs.glob("dualcse*/*/record.json")}
+
+
+def test_what_is_missing_is_run_and_the_table_printed(done: subprocess.CompletedProcess[str], runs: Path) -> None:
+    assert done.returncode == 0, done.stderr
+    assert "0 of 2 runs are there, 2 are missing" in done.stdout
+    assert len(records_of(runs)) == 2
+    table = done.stdout[done.stdout.rindex("DualCSE, Table 5") :]
+    for shown in (*ROWS, "80.18", "64.68", "tiny in place of roberta_base"):
+        assert shown in " ".join(table.split())
+    measured = {json.loads(path.read_text())["metrics"]["test/rte/accuracy_all"] for path in records_of(runs)}
+    for value in measured:
+        assert f"{100 * value:.2f}" in table
+    for ending in ("md", "csv", "tex"):
+        assert (runs / "reproduce" / "dualcse" / f"table5.tiny.{ending}").is_file()
+
+
+def test_asked_again_nothing_is_run(
+    done: subprocess.CompletedProcess[str], runs: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = records_of(runs)
+    code = main(["dualcse/table5", "--profile", "tiny", "--only", *ROWS, "--runs-dir", str(runs)])
+    assert code == 0
+    assert records_of(runs) == before
+    shown = capfd.readouterr().out
+    assert "missing" not in shown.split("DualCSE, Table 5")[0]
+
+
+def test_rows_without_a_run_stay_empty(
+    done: subprocess.CompletedProcess[str], runs: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["dualcse/table5", "--profile", "tiny", "--no-run", "--runs-dir", str(runs), "--format", "csv"]
+    assert main(arguments) == 0
+    lines = capfd.readouterr().out.splitlines()
+    (empty,) = [line for line in lines if line.startswith("DualCSE-Cross w/o contradiction,") and ",RTE all," in line]
+    assert ",0," in empty  # n
+    assert "64.57" in empty
+
+
+def test_the_status_counts(
+    done: subprocess.CompletedProcess[str], runs: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["dualcse/table5", "--profile", "tiny", "--status", "--runs-dir", str(runs)]) == 0
+    assert "4 runs: 2 done, 2 missing" in capfd.readouterr().out
+
+
+def test_the_map_names_every_artefact(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--all", "--dry-run", "--profile", "tiny", "--runs-dir", str(tmp_path)]) == 0
+    shown = capfd.readouterr().out
+    for key in find_artefacts(experiments_dir()):
+        assert key in shown
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["dualcse/tabel5"], "did you mean 'dualcse/table5'"),
+        (["dualcse/table5", "--only", "DualCSE-Bros"], "did you mean 'DualCSE-Cross'"),
+        (["dualcse/table5", "--encoder", "robert_base"], "did you mean 'roberta_base'"),
+        (["dualcse/table5", "--set", "method.los.temperature=1"], "temperature"),
+        (["dualcse/table5", "--set", "seed=3"], "seeds"),
+    ],
+)
+def test_mistakes_are_told_in_one_message(
+    arguments: list[str], told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments, "--dry-run", "--runs-dir", str(tmp_path)]) == 2
+    shown = capfd.readouterr()
+    assert told in shown.err
+    assert "Traceback" not in shown.err
+
+
+def test_without_an_artefact_all_are_listed(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    shown = capfd.readouterr().out
+    assert "gausscse/table3" in shown
+    assert shown.index("dualcse/table2") < shown.index("gausscse/table1") < shown.index("ngcse/figure1")
