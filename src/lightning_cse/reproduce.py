@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
     0: all that was asked for is there; 2: something is the user's to mend; 1: a run failed; 3: another process is
-    still running what is missing; 130: interrupted.
+    still running what is missing (with --status: something is still missing); 130: interrupted.
     """
     arguments = _parser().parse_args(argv)
     try:
@@ -127,45 +127,54 @@ def _status(console: Console, plans: Sequence[Plan], likely: RunsIndex) -> int:
     now = standing(plans)
     if len(now.of("finished")) == now.total:
         return 0
-    if now.of("failed"):
-        return 1
-    return BUSY if now.of("running") else 0
+    return 1 if now.of("failed") else BUSY
 
 
 def _reproduce(
     console: Console, plans: Sequence[Plan], likely: RunsIndex, arguments: argparse.Namespace, experiments: Path
 ) -> int:
-    from lightning_cse.running.reproducing import Launch, reproduce, run_missing, standing
+    """Run what is missing, then make everything of what is there; return the exit code."""
+    from lightning_cse.running.reproducing import BUSY, Launch, run_missing, standing
     from lightning_cse.running.standing import map_of, plan_of, status_of
 
-    runs_dir: Path = arguments.runs_dir
-    folder = arguments.out or runs_dir / "reproduce"
+    folder: Path = arguments.out or arguments.runs_dir / "reproduce"
     code = 0
     if not arguments.no_run and standing(plans).of("missing", "interrupted", "failed"):
         console.print(plan_of(plans[0], likely) if len(plans) == 1 else map_of(plans, likely, plans[0].request))
         console.print()
         hydra = tuple(setting for setting in arguments.set if _is_hydra(setting))
-        launch = Launch(runs_dir, arguments.launcher, arguments.retry_failed, hydra)
+        launch = Launch(arguments.runs_dir, arguments.launcher, arguments.retry_failed, hydra)
         code = run_missing(plans, launch, folder / "points")
-    for plan in plans:
-        plan.index.refresh()
-    data_dir = _data_dir(arguments.profile)
-    for plan in plans:
-        made = reproduce(plan, data_dir, kept_tests=_kept_tests(plan, folder, experiments))
-        _show(console, made, arguments.format)
-        files = made.write(folder / plan.artefact.paper)
-        if arguments.keep:
-            from lightning_cse.running.reproducing import keep
-
-            files += keep(made, experiments)
-        for file in files:
-            console.print(f"written: {file}", soft_wrap=True, style="dim")
+    plans[0].index.refresh()
+    keep_in = experiments if arguments.keep else None
+    unmade = [not _make(console, plan, arguments, folder, experiments, keep_in) for plan in plans]
     now = standing(plans)
     if not arguments.no_run and len(now.of("finished")) < now.total:
         console.print()
         console.print(status_of(plans, likely))
-        code = code or 1
-    return code
+        others_alone = now.of("running") and not now.of("missing", "interrupted", "failed")
+        code = code or (BUSY if others_alone else 1)
+    return code or (2 if any(unmade) else 0)
+
+
+def _make(
+    console: Console, plan: Plan, arguments: argparse.Namespace, folder: Path, experiments: Path, keep_in: Path | None
+) -> bool:
+    """Make, print and write one artefact; tell whether it could be made, since the others need not suffer for it."""
+    from lightning_cse.running.reproducing import keep, reproduce
+
+    try:
+        made = reproduce(plan, _data_dir(arguments.profile), kept_tests=_kept_tests(plan, folder, experiments))
+    except LightningCSEError as error:
+        sys.stderr.write(f"error: {plan.artefact.key}: {error}\n")
+        return False
+    _show(console, made, arguments.format)
+    files = made.write(folder / plan.artefact.paper)
+    if keep_in is not None:
+        files += keep(made, keep_in)
+    for file in files:
+        console.print(f"written: {file}", soft_wrap=True, style="dim")
+    return True
 
 
 def _kept_tests(plan: Plan, folder: Path, experiments: Path) -> Path | None:

@@ -319,7 +319,10 @@ def test_the_order_on_the_command_line_does_not_matter(compose: Compose) -> None
     given = [CROSS, "+profile=laptop", "+sweep=seeds", "+debug=tiny"]
     orders = {tuple(order_overrides([*shuffled, "seed=3"])) for shuffled in itertools.permutations(given)}
     assert len(orders) == 1
-    first, last = compose(*given, with_hydra=True), compose(*reversed(given), with_hydra=True)
+    # Unresolved: the folders of the two name the moment at which they are asked.
+    first, last = (
+        OmegaConf.to_container(compose(*line, with_hydra=True), resolve=False) for line in (given, given[::-1])
+    )
     assert first == last
 
 

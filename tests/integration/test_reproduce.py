@@ -46,8 +46,8 @@ def test_what_is_missing_is_run_and_the_table_printed(done: subprocess.Completed
     measured = {json.loads(path.read_text())["metrics"]["test/rte/accuracy_all"] for path in records_of(runs)}
     for value in measured:
         assert f"{100 * value:.2f}" in table
-    for ending in ("md", "csv", "tex"):
-        assert (runs / "reproduce" / "dualcse" / f"table5.tiny.{ending}").is_file()
+    written = {path.suffix for path in (runs / "reproduce" / "dualcse").glob("table5.tiny.*")}
+    assert written >= {".md", ".csv", ".tex"}
 
 
 def test_asked_again_nothing_is_run(
@@ -75,7 +75,7 @@ def test_rows_without_a_run_stay_empty(
 def test_the_status_counts(
     done: subprocess.CompletedProcess[str], runs: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["dualcse/table5", "--profile", "tiny", "--status", "--runs-dir", str(runs)]) == 0
+    assert main(["dualcse/table5", "--profile", "tiny", "--status", "--runs-dir", str(runs)]) == 3
     assert "4 runs: 2 done, 2 missing" in capfd.readouterr().out
 
 

@@ -41,7 +41,7 @@ def _commit() -> str | None:
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(package), *arguments]
-        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=20, check=True)
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=True)
         return done.stdout.strip()
 
     try:

@@ -394,7 +394,7 @@ class _Assembly:
         if unknown:
             yield (
                 f"Whether the loss was changed since is not known of {len(unknown)} of {len(self.used)} records: "
-                "their commit is not in the history at hand."
+                "they name no commit, or one that is not in the history at hand."
             )
         if any(cell.n < cell.asked for line in lines for cell in line.cells):
             yield "n: seeds that are measured / seeds asked for."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -13,11 +14,21 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import yaml
 
-from lightning_cse.errors import ConfigError
+from lightning_cse.errors import LightningCSEError, did_you_mean
 from lightning_cse.records import write_atomic
 from lightning_cse.reproduction.artefacts import Artefact, Baseline, Chosen, Column, Line, Request
 from lightning_cse.reproduction.cells import Measured, Table, assemble
-from lightning_cse.reproduction.points import Found, Point, RunsIndex, State, composed, points_of, value_at, winner
+from lightning_cse.reproduction.points import (
+    Found,
+    Point,
+    RunsIndex,
+    State,
+    composed,
+    point_key,
+    points_of,
+    value_at,
+    winner,
+)
 from lightning_cse.reproduction.render import write
 from lightning_cse.reproduction.staleness import change_of
 
@@ -28,6 +39,7 @@ __all__ = ["Job", "Launch", "Plan", "Reproduction", "kept_records", "run_missing
 
 ALL_THERE: Final = 0
 BUSY: Final = 3
+_SIGNALLED: Final = 128  # by the shell's rule, the exit code of what a signal ended is this and the signal's number
 _ENTRIES: Final = ("train", "evaluate")  # in this order: what is trained is evaluated after
 
 
@@ -91,7 +103,10 @@ class Plan:
         """The name of the artefact's files: its own, with what was asked for, so that no part overwrites the whole."""
         request = self.request
         parts = [self.artefact.name, request.profile, request.encoder]
-        parts += ["set" if request.settings else None, "only" if request.only else None]
+        if request.seeds is not None:
+            parts.append(f"seeds{'-'.join(map(str, request.seeds))}")
+        if request.settings or request.only:
+            parts.append(hashlib.sha256(repr((request.settings, request.only)).encode()).hexdigest()[:6])
         return ".".join(part for part in parts if part)
 
     @property
@@ -201,14 +216,15 @@ class Standing:
 
 
 def standing(plans: Iterable[Plan]) -> Standing:
-    """Return the state of every run that some artefacts need, each run once."""
+    """Return the state of every run that some artefacts need, each run once, however its overrides are written."""
     result = Standing()
-    seen: set[Job] = set()
+    seen: set[tuple[str, int]] = set()
     for plan in plans:
         for line in plan.lines:
             for job in plan.jobs(line):
-                if job not in seen:
-                    seen.add(job)
+                key = (point_key(job.point), job.seed)
+                if key not in seen:
+                    seen.add(key)
                     result.by_state.setdefault(plan.index.state(job.point, job.seed), []).append(job)
     return result
 
@@ -258,7 +274,8 @@ def _run(entry: str, jobs: Sequence[Job], launch: Launch, folder: Path, index: R
     environment = {**os.environ, "LIGHTNING_CSE_RUNS": str(launch.runs_dir)}
     process = subprocess.Popen(launch.command(entry, points), env=environment)
     try:
-        return process.wait()
+        code = process.wait()
+        return _SIGNALLED - code if code < 0 else code
     except KeyboardInterrupt:
         # The terminal sent it to the command as well, which saves what it has and ends.
         process.wait()
@@ -401,10 +418,8 @@ def check_keys(keys: Sequence[str], artefacts: Mapping[str, Artefact]) -> list[A
     """Return the artefacts that a command line names: by key, or all of a paper by the paper's name.
 
     Raises:
-        ConfigError: if a name is neither.
+        LightningCSEError: if a name is neither.
     """
-    from lightning_cse.errors import did_you_mean
-
     papers = dict.fromkeys(artefact.paper for artefact in artefacts.values())
     chosen: dict[str, Artefact] = {}
     faults = []
@@ -415,7 +430,7 @@ def check_keys(keys: Sequence[str], artefacts: Mapping[str, Artefact]) -> list[A
             chosen |= {name: artefact for name, artefact in artefacts.items() if artefact.paper == key}
         else:
             near = did_you_mean(key, [*artefacts, *papers])
-            faults.append(f"{key}: no artefact{near} (there are: {', '.join(artefacts)})")
+            faults.append(f"there is no artefact {key!r}{near}")
     if faults:
-        raise ConfigError(faults)
+        raise LightningCSEError("; ".join(faults) + " (without a name, all of them are listed)")
     return list(chosen.values())

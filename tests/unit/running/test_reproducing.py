@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from lightning_cse import records
-from lightning_cse.errors import ConfigError
+from lightning_cse.errors import LightningCSEError
 from lightning_cse.reproduction.artefacts import Artefact, Request, read_artefact
 from lightning_cse.reproduction.points import Found, Point, RunsIndex, composed
 from lightning_cse.running import reproducing
@@ -138,6 +138,33 @@ def test_runs_that_two_artefacts_need_are_counted_once(tmp_path: Path) -> None:
     one = Plan(an_artefact(tmp_path, TABLE), TINY, index)
     other = Plan(an_artefact(tmp_path, TABLE, "table2"), TINY, index)
     assert standing([one, other]).total == standing([one]).total
+
+
+def test_one_run_written_in_two_ways_is_counted_once(tmp_path: Path) -> None:
+    rows = """
+  as it is: {experiment: dualcse_cross}
+  spelt out: {experiment: dualcse_cross, overrides: [method.loss.temperature=0.05]}
+"""
+    artefact = an_artefact(tmp_path, TABLE[: TABLE.index("  LENGTH")] + rows.strip("\n") + "\n")
+    plan = Plan(artefact, Request(profile="tiny", seeds=(0,)), RunsIndex(tmp_path / "runs"))
+    assert sum(len(plan.jobs(line)) for line in plan.lines) == 2
+    assert standing([plan]).total == 1
+
+
+def test_a_part_of_a_table_never_takes_the_name_of_the_whole(tmp_path: Path) -> None:
+    index = RunsIndex(tmp_path / "runs")
+    artefact = an_artefact(tmp_path, TABLE)
+    requests = [
+        Request(profile="tiny"),
+        Request(profile="tiny", seeds=(0,)),
+        Request(profile="tiny", only=("whole",)),
+        Request(profile="tiny", only=("without",)),
+        Request(profile="tiny", settings=("trainer.max_epochs=1",)),
+    ]
+    stems = [Plan(artefact, request, index).stem for request in requests]
+    assert stems[0] == "table1.tiny"
+    assert stems[1] == "table1.tiny.seeds0"
+    assert len(set(stems)) == len(stems)
 
 
 def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(tmp_path: Path) -> None:
@@ -284,7 +311,7 @@ def test_a_reproduction_is_written_and_kept_with_its_records(tmp_path: Path) -> 
     plan.index.refresh()
     made = reproduce(plan, None)
     files = {path.name for path in made.write(tmp_path / "out")}
-    assert {"table1.tiny.md", "table1.tiny.csv", "table1.tiny.tex"} <= files
+    assert {f"{plan.stem}.{ending}" for ending in ("md", "csv", "tex")} <= files
     keep(made, tmp_path)
     kept = tmp_path / "paper" / "results" / "records"
     assert len(list(kept.glob("*.json"))) == 2
@@ -365,7 +392,7 @@ def test_names_that_are_no_artefact_are_refused_with_the_nearest(tmp_path: Path)
     artefacts = {"paper/table1": an_artefact(tmp_path, TABLE)}
     assert [a.key for a in check_keys(["paper"], artefacts)] == ["paper/table1"]
     assert [a.key for a in check_keys(["paper/table1", "paper"], artefacts)] == ["paper/table1"]
-    with pytest.raises(ConfigError, match="did you mean 'paper/table1'"):
+    with pytest.raises(LightningCSEError, match="did you mean 'paper/table1'"):
         check_keys(["paper/tabel1"], artefacts)
 
 
