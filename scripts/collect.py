@@ -4,7 +4,6 @@ For example:
 
     python scripts/collect.py dualcse/inli runs/dualcse_cross/*-s0 runs/dualcse_bi/*-s0 runs/simcse_inli/*-s0
     python scripts/collect.py gausscse/nli runs/gausscse*/*-s[012] runs/simcse_sup/*-s0
-    python scripts/collect.py ngcse/settings runs/ngcse_*/*-s?
     python scripts/collect.py gausscse/nli              # the tables again, from what is there
 
 With run folders of several points, McNemar's tests between all of them are written too (``mcnemar.md``), from the
@@ -26,7 +25,6 @@ from lightning_cse.reproduction.collect import (
     DIRECTION,
     NLI,
     RTE_AND_EIS,
-    STS,
     Columns,
     effect,
     markdown,
@@ -73,13 +71,6 @@ PARTS = {
         effects=True,
         tests=True,
         baselines=("length",),
-    ),
-    "ngcse/settings": Part(
-        "Spearman on the test splits, times 100, of the checkpoint with the best STS-B dev. Trained on a part of the "
-        "corpora, with stand-ins for LLM rows: see [the README above](../README.md), which also has the fitting "
-        "difficulties.",
-        {"STS": STS},
-        "published (NGCSE, Tables 1 and 2)",
     ),
 }
 

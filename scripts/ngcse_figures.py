@@ -3,8 +3,8 @@
 For example:
 
     python scripts/ngcse_figures.py --released <folder above wiki/dropout> --out figures
-    python scripts/ngcse_figures.py --records runs/ngcse_*/*-s? --out figures --keep experiments/ngcse/curves
-    python scripts/ngcse_figures.py --records experiments/ngcse/curves --out figures --table fitting.md
+    python scripts/ngcse_figures.py --records runs/ngcse_*/*-s? --out figures --keep curves
+    python scripts/ngcse_figures.py --records curves --out figures --table fitting.md
     python scripts/ngcse_figures.py --records runs/ngcse_wiki_sts_ht_final/*-s? --out figures \
         --study llm_rows=<dotted option> --metric <key of the test score>
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean
+from lightning_cse.running import arguments as shared
 
 if TYPE_CHECKING:
     from lightning_cse.reproduction.artefacts import Artefact
     from lightning_cse.reproduction.report import Section
     from lightning_cse.reproduction.run_report import ShownRun
+    from lightning_cse.running.reproducing import Plan, Reproduction
 
-PROFILES: Final = ("laptop", "small", "gpu", "tiny")
 EVERYTHING: Final = "all"
 
 
@@ -25,14 +25,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         page = make_report(arguments)
-        from lightning_cse.records import write_atomic
-
-        write_atomic(arguments.to, page)
+        _write(page, arguments.to)
     except LightningCSEError as error:
         sys.stderr.write(f"error: {error}\n")
-        return 2
-    except OSError as error:
-        sys.stderr.write(f"error: {arguments.to}: {error.strerror}; give another place with --to\n")
         return 2
     except KeyboardInterrupt:
         return 130
@@ -90,6 +85,15 @@ def _sorted_out(what: Sequence[str], artefacts: Mapping[str, Artefact]) -> tuple
     return check_keys(keys, artefacts), paths
 
 
+def _write(page: str, target: Path) -> None:
+    from lightning_cse.records import write_atomic
+
+    try:
+        write_atomic(target, page)
+    except OSError as error:
+        raise LightningCSEError(f"{target}: {error.strerror}; give another place with --to") from error
+
+
 def _by_paper(artefacts: Iterable[Artefact]) -> dict[str, list[Artefact]]:
     """Return artefacts by the name that their sources give the paper."""
     papers: dict[str, list[Artefact]] = {}
@@ -106,7 +110,7 @@ def _paper(
     from lightning_cse.reproduction.points import RunsIndex
     from lightning_cse.reproduction.report import artefact_section, slug
     from lightning_cse.reproduction.run_report import found_runs, run_sections
-    from lightning_cse.running.reproducing import Plan, kept_records, reproduce
+    from lightning_cse.running.reproducing import Plan, kept_records
 
     kept = [*arguments.records, *(kept_records(experiments) if arguments.kept else [])]
     index = RunsIndex(arguments.runs_dir, kept)
@@ -115,7 +119,7 @@ def _paper(
     for artefact in artefacts:
         plan = Plan(artefact, request, index)
         tests = experiments / artefact.paper / "results" / f"{plan.stem}.tests.csv"
-        made = reproduce(plan, _data_dir(arguments.profile), kept_tests=tests if tests.is_file() else None)
+        made = _made(plan, tests if tests.is_file() else None)
         parts = made.made
         sections.append(
             artefact_section(
@@ -132,12 +136,16 @@ def _paper(
     return [*sections, *run_sections(runs, name=f"{slug(paper)}-sweep", part=paper)], runs
 
 
-def _data_dir(profile: str | None) -> Path:
-    """Return where the corpora are that a profile reads: inside the package for those that need no network."""
-    from lightning_cse.data import sample_dir
-    from lightning_cse.data.readers import default_data_dir
+def _made(plan: Plan, kept_tests: Path | None) -> Reproduction:
+    """Make one artefact; one that cannot be made says why in its place, since the others need not suffer for it."""
+    from lightning_cse.running.makers import Made
+    from lightning_cse.running.reproducing import Reproduction, reproduce
 
-    return sample_dir() if profile in ("laptop", "tiny") else default_data_dir()
+    try:
+        return reproduce(plan, kept_tests=kept_tests)
+    except LightningCSEError as error:
+        sys.stderr.write(f"warning: {plan.artefact.key} is left empty: {error}\n")
+        return Reproduction(plan, None, Made(text=f"Not made: {error}\n"))
 
 
 def _called(runs: Iterable[ShownRun]) -> str:
@@ -163,24 +171,10 @@ def _parser() -> argparse.ArgumentParser:
         metavar="WHAT",
         help="papers, artefacts such as dualcse/table5, or all; folders of runs; records kept as files",
     )
-    add("--to", type=_folder, default=Path("report.html"), metavar="FILE", help="default: report.html")
+    add("--to", type=shared.path, default=Path("report.html"), metavar="FILE", help="default: report.html")
     add("--title", help="the heading of the page")
-    add("--profile", choices=PROFILES, help="of the runs that fill a paper's tables")
-    add("--encoder", metavar="NAME", help="of conf/encoder, instead of the paper's")
-    add("--records", type=_folder, action="extend", nargs="+", default=[], metavar="DIR", help="records, as files")
-    add("--kept", action="store_true", help="count the records that are kept in experiments/ as there")
-    add(
-        "--runs-dir",
-        type=_folder,
-        default=_folder(os.environ.get("LIGHTNING_CSE_RUNS") or "runs"),
-        metavar="DIR",
-        help="the folder of all runs; default: LIGHTNING_CSE_RUNS, else runs",
-    )
+    shared.add_runs(parser)
     return parser
-
-
-def _folder(text: str) -> Path:
-    return Path(text).expanduser()
 
 
 if __name__ == "__main__":

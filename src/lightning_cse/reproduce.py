@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from lightning_cse.errors import LightningCSEError
+from lightning_cse.running import arguments as shared
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 Form = Literal["terminal", "markdown", "csv", "latex"]
 
-PROFILES: Final = ("laptop", "small", "gpu", "tiny")
 FORMS: Final = get_args(Form)
 REFRESH: Final = 5.0  # seconds between two looks at the runs, while their status is shown
 _NARROWEST: Final = 100
@@ -164,7 +164,7 @@ def _make(
     from lightning_cse.running.reproducing import keep, reproduce
 
     try:
-        made = reproduce(plan, _data_dir(arguments.profile), kept_tests=_kept_tests(plan, folder, experiments))
+        made = reproduce(plan, kept_tests=_kept_tests(plan, folder, experiments))
     except LightningCSEError as error:
         sys.stderr.write(f"error: {plan.artefact.key}: {error}\n")
         return False
@@ -202,14 +202,6 @@ def _show(console: Console, made: Reproduction, form: Form) -> None:
             sys.stdout.write(f"{made.made.text.rstrip()}\n")
 
 
-def _data_dir(profile: str | None) -> Path:
-    """Return where the corpora are that a profile reads: inside the package for those that need no network."""
-    from lightning_cse.data import sample_dir
-    from lightning_cse.data.readers import default_data_dir
-
-    return sample_dir() if profile in ("laptop", "tiny") else default_data_dir()
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m lightning_cse.reproduce",
@@ -228,8 +220,7 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--dry-run", action="store_true", help="say what is there and what is missing, run nothing")
     what.add_argument("--status", action="store_true", help="done, running, failed, and the time that remains")
     what.add_argument("--no-run", action="store_true", help="make the tables of what is there, run nothing")
-    add("--profile", choices=PROFILES, help="smaller than the paper; the cells are marked")
-    add("--encoder", metavar="NAME", help="of conf/encoder, instead of the paper's; the cells are marked")
+    shared.add_runs(parser)
     add("--seeds", type=_seeds, metavar="0,1,2", help="instead of the artefact's")
     add("--only", nargs="+", default=[], metavar="ROW", help="these rows, by their labels")
     add(
@@ -242,23 +233,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--launcher", metavar="NAME", help="joblib, ray, submitit_slurm, ...; default: one run after another")
     add("--retry-failed", action="store_true", help="also run again what failed before")
-    add(
-        "--runs-dir",
-        type=_folder,
-        default=_folder(os.environ.get("LIGHTNING_CSE_RUNS") or "runs"),
-        metavar="DIR",
-        help="the folder of all runs; default: LIGHTNING_CSE_RUNS, else runs",
-    )
-    add("--records", type=_folder, action="append", default=[], metavar="DIR", help="further records, as files")
-    add("--kept", action="store_true", help="count the records that are kept in experiments/ as there")
     add("--keep", action="store_true", help="also write tables, figures and records into experiments/<paper>/results")
-    add("--out", type=_folder, metavar="DIR", help="where tables and figures go; default: <runs>/reproduce")
+    add("--out", type=shared.path, metavar="DIR", help="where tables and figures go; default: <runs>/reproduce")
     add("--format", choices=FORMS, default="terminal", help="of the printed table")
     return parser
-
-
-def _folder(text: str) -> Path:
-    return Path(text).expanduser()
 
 
 def _seeds(text: str) -> tuple[int, ...]:

@@ -53,7 +53,7 @@ class CellView:
         below: what stands small under it, such as the paper's value.
         marks: footnote marks.
         hint: shown when the pointer rests on it, such as the values by seed.
-    order: what the column is sorted by; None: the text.
+        order: what the column is sorted by; None: the text.
         stands_out: whether it is unlike most of its line.
     """
 

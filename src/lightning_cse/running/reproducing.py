@@ -79,7 +79,7 @@ class Launch:
             f"hydra.sweeper.file='{quoted}'",
             *([f"hydra/launcher={self.launcher}"] if self.launcher else []),
             *self.hydra,
-            *(["retry_failed=true"] if self.retry_failed and entry == "train" else []),
+            *(["retry_failed=true"] if self.retry_failed else []),
         ]
 
 
@@ -249,9 +249,15 @@ def run_missing(plans: Sequence[Plan], launch: Launch, folder: Path) -> int:
         waiting = [job for job in now.of(*wanted) if job not in tried]
         entry, ready = _next(waiting, plans[0].index)
         if not ready:
-            return max(code, BUSY) if code in (ALL_THERE, BUSY) and now.of("running") else code
+            return _worse(code, BUSY) if now.of("running") else code
         tried.update(ready)
-        code = max(code, _run(entry, ready, launch, folder, plans[0].index))
+        code = _worse(code, _run(entry, ready, launch, folder, plans[0].index))
+
+
+def _worse(one: int, other: int) -> int:
+    """Return the exit code that says more: others' runs say less than the user's errors, these less than a bug."""
+    order = (ALL_THERE, BUSY, 2, 1)
+    return max(one, other, key=lambda code: (order.index(code) if code in order else len(order), code))
 
 
 def _next(waiting: Iterable[Job], index: RunsIndex) -> tuple[Literal["train", "evaluate"], list[Job]]:
@@ -331,12 +337,12 @@ class Reproduction:
         return files
 
 
-def reproduce(plan: Plan, data_dir: Path | None, kept_tests: Path | None = None) -> Reproduction:
+def reproduce(plan: Plan, data_dir: Path | None = None, kept_tests: Path | None = None) -> Reproduction:
     """Make an artefact of the runs that are there.
 
     Args:
         plan: the artefact as it was asked for.
-        data_dir: the corpora, for what is made of data alone.
+        data_dir: the corpora, for what is made of data alone; None for those that the profile and the settings name.
         kept_tests: the file of significance tests of an earlier table, used where predictions are not there.
     """
     artefact = plan.artefact

@@ -308,7 +308,7 @@ def test_every_listed_point_is_checked_and_named(faults: Faults, listed: Listed)
         "point 5: name: not set, since no experiment was chosen - add +experiment=<o",
         "point 6: seed=1,2: a point has one value a key: write a point for each, or ",
         "point 7: hydra.job.chdir=true: settings of Hydra hold for the whole sweep a",
-        "point 8: seed=(: Hydra cannot read this value - quote it for Hydra and for ",
+        "point 8: seed=(: Hydra cannot read this value (Error parsing override 'seed",
     ]
 
 

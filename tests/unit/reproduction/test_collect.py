@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import pytest
@@ -11,19 +10,11 @@ from lightning_cse.reproduction.collect import (
     DIRECTION,
     NLI,
     RTE_AND_EIS,
-    STS,
     effect,
     markdown,
     measured_rows,
     published_rows,
     read_records,
-)
-from lightning_cse.reproduction.ngcse import (
-    correlation_table,
-    read_published,
-    read_settings,
-    setting_name,
-    settings_table,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -106,7 +97,6 @@ PARTS = {
     "dualcse/inli": {"measured here": RTE_AND_EIS},
     "dualcse/sample": {"measured here": RTE_AND_EIS},
     "gausscse/nli": {"NLI, two-way": NLI, "direction of entailment": DIRECTION},
-    "ngcse/settings": {"STS": STS},
 }
 
 
@@ -119,24 +109,6 @@ def test_the_committed_tables_are_those_of_the_records(part: str) -> None:
     for title, columns in PARTS[part].items():
         table = markdown(measured_rows(records, columns), columns, title=title)
         assert table in (folder / "results.md").read_text(encoding="utf-8")
-
-
-def test_the_committed_fitting_difficulties_are_those_of_the_curves() -> None:
-    folder = ROOT / "experiments" / "ngcse"
-    settings = read_settings(sorted((folder / "curves").glob("*.csv")))
-    text = (folder / "fitting.md").read_text(encoding="utf-8")
-    assert settings_table(settings, read_published(folder / "published_rfd.csv")) in text
-    assert correlation_table(settings) in text
-    records = read_records(sorted((folder / "settings").glob("*.json")))
-    names = sorted({record["name"] for record in records})
-    assert sorted(setting.name for setting in settings) == sorted(map(setting_name, names))
-    assert len(names) == 13
-    for setting in settings:
-        summaries = [record["summary"] for record in records if setting_name(record["name"]) == setting.name]
-        assert len(setting.summaries) == len(summaries)
-        for value in ("final_score", "rfd_alignment", "rfd_uniformity"):
-            mean = math.fsum(summary[value] for summary in summaries) / len(summaries)
-            assert setting.mean(value) == pytest.approx(mean, abs=1e-12)
 
 
 @pytest.mark.parametrize("part", ["dualcse/inli"])

@@ -1,0 +1,38 @@
+"""What the commands about papers ask alike: which runs their tables are made of. Quick to import, for ``--help``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Final
+
+PROFILES: Final = ("laptop", "small", "gpu", "tiny")
+
+
+def path(text: str) -> Path:
+    """Return a path of the command line."""
+    return Path(text).expanduser()
+
+
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say which runs fill a paper's tables, and where they are."""
+    add = parser.add_argument
+    add("--profile", choices=PROFILES, help="smaller than the paper; the cells are marked")
+    add("--encoder", metavar="NAME", help="of conf/encoder, instead of the paper's; the cells are marked")
+    add(
+        "--runs-dir",
+        type=path,
+        default=path(os.environ.get("LIGHTNING_CSE_RUNS") or "runs"),
+        metavar="DIR",
+        help="the folder of all runs; default: LIGHTNING_CSE_RUNS, else runs",
+    )
+    add(
+        "--records",
+        type=path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="further records, as files; may be given again",
+    )
+    add("--kept", action="store_true", help="count the records that are kept in experiments/ as there")
