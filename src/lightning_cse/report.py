@@ -29,6 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LightningCSEError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
+    except OSError as error:
+        sys.stderr.write(f"error: {error.filename}: {error.strerror}; mend it, or leave it out\n")
+        return 2
     except KeyboardInterrupt:
         return 130
     sys.stdout.write(f"written: {arguments.to} ({len(page.encode()) / 2**20:.1f} MiB)\n")

@@ -104,6 +104,7 @@ class Lock:
         self.path = Path(path)
         self.subject = subject
         self._claim: _Claim | None = None
+        self._successor: Owner | None = None
         self._stop = threading.Event()
 
     def __enter__(self) -> Lock:
@@ -111,7 +112,7 @@ class Lock:
         pid = os.getpid()
         claim = _Claim(host, system, pid, _process_start(pid), time.time(), secrets.token_hex(8))
         self._acquire(claim)
-        self._claim, self._stop = claim, threading.Event()
+        self._claim, self._successor, self._stop = claim, None, threading.Event()
         beat = threading.Thread(target=self._beat, args=(claim, self._stop), name=f"lock {self.path}", daemon=True)
         beat.start()
         return self
@@ -139,8 +140,18 @@ class Lock:
         Raises:
             Busy: if another machine took it over, after a silence of more than `SILENCE` seconds.
         """
+        self.check_known()
         if self.held and (found := _read(self.path))[0] != self._claim and (owner := _living(*found)) is not None:
             raise Busy(self.subject, owner)
+
+    def check_known(self) -> None:
+        """As `check`, by what the last sign of life found: free, so that it can stand in a loop.
+
+        Raises:
+            Busy: if another machine took it over.
+        """
+        if self.held and self._successor is not None:
+            raise Busy(self.subject, self._successor)
 
     def owner(self) -> Owner | None:
         """Return who holds the lock, or None where nobody does or the holder is dead."""
@@ -215,8 +226,10 @@ class Lock:
 
     def _beat(self, claim: _Claim, stop: threading.Event) -> None:
         while not stop.wait(HEARTBEAT):
-            found, _ = _read(self.path)
-            if found is not None and found != claim:
+            found, seen = _read(self.path)
+            if found is not None and seen is not None and found != claim:
+                if self._claim is claim:
+                    self._successor = _owner(found, seen)
                 _LOG.warning("%s was taken over by pid %d on %s", self.subject, found.pid, found.host)
                 return
             with contextlib.suppress(OSError):
@@ -263,10 +276,14 @@ def _living(claim: _Claim | None, seen: float | None, clock: Callable[[], float]
         alive = clock() - seen <= SILENCE
     if not alive:
         return None
-    at = datetime.fromtimestamp(seen, UTC)
     if claim is None:
+        at = datetime.fromtimestamp(seen, UTC)
         return Owner("", 0, at, at)
-    return Owner(claim.host, claim.pid, datetime.fromtimestamp(claim.since, UTC), at)
+    return _owner(claim, seen)
+
+
+def _owner(claim: _Claim, seen: float) -> Owner:
+    return Owner(claim.host, claim.pid, datetime.fromtimestamp(claim.since, UTC), datetime.fromtimestamp(seen, UTC))
 
 
 @functools.cache

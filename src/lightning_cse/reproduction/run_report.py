@@ -137,9 +137,13 @@ def _read_folder(path: Path) -> ShownRun:
         return ShownRun(path, _read_record(path / "record.json"), curves)
     identity, _, seed = path.name.rpartition("-s")
     folder = RunFolder(path.parent.parent, path.parent.name, identity, int(seed))
-    config = yaml.safe_load(folder.config_path.read_text(encoding="utf-8"))
+    try:
+        config = yaml.safe_load(folder.config_path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        why = " ".join(str(error).split())
+        raise DataError(f"{folder.config_path} is damaged ({why}): redo the run, or leave it out") from None
     if not isinstance(config, dict):
-        raise DataError(f"{folder.config_path} is no mapping: redo the run")
+        raise DataError(f"{folder.config_path} is no mapping: redo the run, or leave it out")
     encoder = {"name": str((config.get("encoder") or {}).get("name", ""))}
     document = identity_document(config, data={}, encoder=encoder, resolved={})
     name = str(config.get("name", path.parent.name))

@@ -91,7 +91,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
             folder.clear()
         folder.start(OmegaConf.to_yaml(cfg, resolve=True))
         log.info("%s: %d tasks, %s, %s; everything goes to %s", model.name, len(tasks), *resolved.values(), folder.path)
-        results = _run_all(folder, tasks, session)
+        results = _run_all(folder, tasks, session, lock)
         metrics = {name: result.metrics for name, result in results.items()}
         metrics |= {name: whole.metrics for name, whole in summarize_tasks(summaries, metrics, "test").items()}
         left_out |= _without_parts(summaries, metrics)
@@ -266,9 +266,12 @@ def _once(folder: EvaluationFolder, name: str, task: Step, session: _Session, pl
     return outcome
 
 
-def _run_all(folder: EvaluationFolder, tasks: Mapping[str, Step], session: _Session) -> dict[str, _Outcome]:
+def _run_all(
+    folder: EvaluationFolder, tasks: Mapping[str, Step], session: _Session, lock: records.Lock
+) -> dict[str, _Outcome]:
     results = {}
     for number, (name, task) in enumerate(tasks.items(), start=1):
+        lock.check()
         try:
             results[name] = _once(folder, name, task, session, f"{number}/{len(tasks)}")
         except Exception as error:

@@ -124,7 +124,7 @@ def _train(
     loggers = _loggers(cfg, folder, identity, resume=resume)
     status = "failed"
     try:
-        record = _fit_and_test(cfg, parts, folder, loggers, resume=resume)
+        record = _fit_and_test(cfg, parts, folder, loggers, lock, resume=resume)
         record |= {"name": cfg.name, "identity": identity, "seed": cfg.seed, "overrides": _overrides()}
         record |= {"identity_document": records.identity_document(plain(cfg), **decisive)}
         lock.check()
@@ -207,8 +207,25 @@ def _overrides() -> list[str]:
     return list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
 
 
+class _StillOurs(pl.Callback):
+    """Ends a training whose folder another machine has taken over, before both write checkpoints into it for long."""
+
+    def __init__(self, lock: records.Lock) -> None:
+        self._lock = lock
+
+    def on_train_batch_start(self, *args: Any) -> None:
+        """Ask what the lock's last sign of life found."""
+        self._lock.check_known()
+
+
 def _fit_and_test(
-    cfg: DictConfig, parts: Parts, folder: records.RunFolder, loggers: list[Logger], *, resume: bool
+    cfg: DictConfig,
+    parts: Parts,
+    folder: records.RunFolder,
+    loggers: list[Logger],
+    lock: records.Lock,
+    *,
+    resume: bool,
 ) -> dict[str, Any]:
     parts.data.setup()
     truncated = _tell_truncation(parts)
@@ -225,7 +242,7 @@ def _fit_and_test(
     trainer: pl.Trainer = built(
         cfg.trainer,
         logger=loggers,
-        callbacks=[RandomState(), steps, evaluation, progress(evaluation), checkpoints],
+        callbacks=[_StillOurs(lock), RandomState(), steps, evaluation, progress(evaluation), checkpoints],
         devices=_devices(cfg),
         default_root_dir=str(folder.path),
         _convert_="all",
@@ -249,6 +266,7 @@ def _fit_and_test(
         raise TrainingError(
             f"{cfg.monitor} was never a finite number after step 0, so there is no best checkpoint; see {folder.curves}"
         )
+    lock.check()
     start = time.perf_counter()
     results, baselines = _test(cfg, parts, folder, trainer, checkpoints.best)
     logged = curves.read()

@@ -199,6 +199,22 @@ class TestTakingOver:
                 time.sleep(0.01)
         assert json.loads(path.read_text())["pid"] == 7
 
+    def test_a_successor_is_known_without_a_look_at_the_disk_even_when_it_has_ended(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(module, "HEARTBEAT", 0.01)
+        with Lock(path, "it") as lock:
+            lock.check_known()
+            change(path, **ELSEWHERE)
+            deadline = time.monotonic() + 10
+            while "it was taken over by" not in caplog.text:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            path.unlink()
+            for check in (lock.check_known, lock.check):
+                with pytest.raises(Busy, match="pid 7 on elsewhere"):
+                    check()
+
     def test_who_comes_late_to_a_takeover_leaves_the_new_claim(self, path: Path) -> None:
         """Two judge one claim dead; the slower one finds the faster one's claim in its place."""
         left_behind(path)

@@ -601,14 +601,14 @@ def test_records_of_the_ngcse_settings_are_those_of_figure_1() -> None:
     folder = experiments_dir() / "ngcse"
     artefact = read_artefact(folder / "figure1.yaml")
     request = Request(profile="small", seeds=(0, 1))
-    index = RunsIndex(folder / "none", [folder / "settings"])
+    index = RunsIndex(folder / "none", [folder / "results" / "records"])
     found: dict[Line, list[str]] = {}
     for line in artefact.lines(request):
         (point,) = points_of(artefact, line, artefact.columns[0], request)
         sources = [run.source.name for seed in line.seeds if (run := index.find(point, seed)) is not None]
         found[line] = sources
     names = [name for sources in found.values() for name in sources]
-    assert sorted(names) == sorted(path.name for path in (folder / "settings").glob("*.json"))
+    assert sorted(names) == sorted(path.name for path in (folder / "results" / "records").glob("*.json"))
     assert len(names) == 24
     assert all(sources for sources in found.values())
     assert len(found) == 13

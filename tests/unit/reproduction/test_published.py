@@ -207,6 +207,10 @@ def test_every_number_stands_beside_its_cell(artefacts: dict[str, Artefact]) -> 
             assert len(artefacts[f"{paper}/{table}"].published) == count, f"{paper}/{table}"
 
 
+ADDED = {"STS test"}
+"""Columns that no paper prints, of NGCSE's Figure 1."""
+
+
 def test_every_row_and_column_has_a_number(artefacts: dict[str, Artefact]) -> None:
     """Those without: rows of ours, a checkpoint beside its paper's row; and settings that no curve is released of."""
     without = set()
@@ -214,7 +218,7 @@ def test_every_row_and_column_has_a_number(artefacts: dict[str, Artefact]) -> No
         if key not in WITHOUT_NUMBERS:
             numbers = {(value.row, value.column) for value in artefact.published}
             without |= {(key, row.label) for row in artefact.rows if row.name not in {row for row, _ in numbers}}
-            assert {column.title for column in artefact.columns} == {column for _, column in numbers}, key
+            assert {column.title for column in artefact.columns} - ADDED == {column for _, column in numbers}, key
     checkpoint = "SimCSE (SNLI+MNLI), published"
     unreleased = ("Wiki.token_cutoff", "Wiki.NLI", "NLI.token_shuffle", "NLI.STS_HT")
     assert without == {
@@ -305,7 +309,7 @@ def test_the_settings_of_ngcse_are_those_of_its_experiments(artefacts: dict[str,
 def test_the_committed_runs_of_figure_1_are_its_points(
     artefacts: dict[str, Artefact], tmp_path: Path, setting: str
 ) -> None:
-    kept = EXPERIMENTS / "ngcse" / "settings"
+    kept = EXPERIMENTS / "ngcse" / "results" / "records"
     names = (path.name for path in kept.glob("*.json"))
     wanted = {name for name in names if setting_name(name.partition("-")[0]) == setting}
     assert wanted

@@ -542,6 +542,27 @@ def test_a_place_that_cannot_be_written(write: Write, tmp_path: Path, capsys: py
     assert "give another place with --to" in capsys.readouterr().err
 
 
+def test_an_artefact_that_cannot_be_made_leaves_the_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LIGHTNING_CSE_DATA", str(tmp_path / "no corpora"))
+    target = tmp_path / "report.html"
+    what = ["gausscse/figure2", "gausscse/table4", "--runs-dir", str(tmp_path / "runs")]
+    assert entry.main([*what, "--to", str(target)]) == 0
+    assert "gausscse/figure2 is left empty" in capsys.readouterr().err
+    page = target.read_text(encoding="utf-8")
+    assert "Not made:" in page
+    assert 'id="gausscse-table4"' in page
+
+
+def test_a_config_that_is_damaged_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "a" / "0123456789-s0"
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text("a: [", encoding="utf-8")
+    assert entry.main([str(run), "--to", str(tmp_path / "report.html")]) == 2
+    assert "config.yaml is damaged" in capsys.readouterr().err
+
+
 def test_charts_are_dataclasses_of_plain_values() -> None:
     chart = draw_chart(blank_figure(4, 3), "T", "a", caption="C.")
     assert chart == Chart("T", chart.svg, "C.", wide=False)

@@ -281,6 +281,16 @@ def test_failed_runs_are_left_alone_until_they_are_asked_for(tmp_path: Path, mon
     run_missing([plan], Launch(tmp_path / "runs", retry_failed=True), tmp_path / "points")
     assert len(command.calls) == 2
     assert "retry_failed=true" in command.calls[1][0]
+    again = Launch(tmp_path / "runs", retry_failed=True)
+    assert "retry_failed=true" in again.command("evaluate", Path("points.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("codes", "told"),
+    [((0, 3), 3), ((3, 2), 2), ((2, 3), 2), ((2, 1), 1), ((1, 3), 1), ((1, 130), 130), ((0, 0), 0)],
+)
+def test_of_two_exit_codes_the_one_that_says_more_stays(codes: tuple[int, int], told: int) -> None:
+    assert reproducing._worse(*codes) == told
 
 
 def test_runs_of_somebody_else_are_told_by_the_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
