@@ -149,7 +149,8 @@ def sweep(request: pytest.FixtureRequest, tmp_path: Path, repository: Path) -> I
             os.kill(process, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("sweep", ["joblib", pytest.param("ray", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("sweep", ["joblib", "ray"], indirect=True)
 def test_a_sweep_ends_with_every_point_done_once(sweep: Sweep, request: pytest.FixtureRequest) -> None:
     # The driver is killed, when one point has failed and another is done.
     driver, output = sweep.start()

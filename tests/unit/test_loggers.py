@@ -149,6 +149,7 @@ class TestCurvesLogger:
 class TestOffline:
     def test_two_runs_in_one_process_do_not_meet(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("WANDB_MODE", "offline")
+        monkeypatch.setattr(sys, "argv", ["train", "llm.api_key=hush"])
         before = dict(os.environ)
         config = {"method": {"lr": 5e-5, "loss": {"temperature": 0.05}}, "llm": {"api_key": "hush", "model": "m"}}
         for seed in (0, 1):

@@ -21,6 +21,7 @@ from optuna.distributions import (
 from optuna.exceptions import OptunaError
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState, create_trial
+from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from lightning_cse.config import spaces
@@ -161,6 +162,14 @@ def _distribution(axis: spaces.Axis) -> BaseDistribution:
     return IntDistribution(**settings) if isinstance(axis, spaces.Whole) else FloatDistribution(**settings)
 
 
+def _shown(storage: str | None) -> str:
+    """Return a storage for a message, without the password that its URL may hold."""
+    try:
+        return "memory" if storage is None else make_url(storage).render_as_string(hide_password=True)
+    except SQLAlchemyError:
+        return "a storage whose URL cannot be read"
+
+
 def _open(storage: str | None, name: str, content: str, direction: Direction) -> Study:
     if storage is not None and storage.startswith("sqlite:///"):
         Path(storage.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
@@ -170,12 +179,14 @@ def _open(storage: str | None, name: str, content: str, direction: Direction) ->
         if known is None:
             study.set_user_attr(_CONTENT, content)
     except (OptunaError, SQLAlchemyError, ImportError, OSError, ValueError) as error:
-        why = " ".join(str(error).split())[:300]
-        raise ConfigError([f"hydra.sweeper.storage: the study {name} cannot be opened in {storage} ({why})"]) from error
+        why = type(error).__name__  # its text may repeat the URL, and a password in it
+        raise ConfigError(
+            [f"hydra.sweeper.storage: the study {name} cannot be opened in {_shown(storage)} ({why})"]
+        ) from error
     if known not in (None, content):
         raise ConfigError(
             [
-                f"hydra.sweeper.study={name}: this study in {storage} is of another recipe or of another space; name "
+                f"hydra.sweeper.study={name}: this study in {_shown(storage)} is of another recipe or of another space; name "
                 "another, or leave the name out: then each has its own"
             ]
         )

@@ -7,7 +7,6 @@ import dataclasses
 import hashlib
 import json
 import logging
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -151,7 +150,9 @@ class TPESweeper(PointSweeper):
             jobs = [order_overrides([*fixed, *spaces.lines(point.values)]) for point in asked]
             batch = self.launch(jobs)
             for point, result in zip(asked, batch, strict=True):
-                search.tell(point.number, _value(result))
+                value = _value(result)
+                if value is not None:  # else somebody else is running it, and the next start asks again
+                    search.tell(point.number, value)
             results += batch
             left -= len(asked)
         return results
@@ -195,9 +196,9 @@ class TPESweeper(PointSweeper):
         OmegaConf.save(OmegaConf.create(found), folder / "optimization_results.yaml")
 
 
-def _value(result: JobReturn) -> float:
+def _value(result: JobReturn) -> float | None:
     value = result.return_value  # raises what the job raised
-    return math.nan if value is None else float(value)
+    return None if value is None else float(value)
 
 
 def _names(overrides: Sequence[Override]) -> list[str]:

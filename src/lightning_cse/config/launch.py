@@ -52,7 +52,8 @@ def launch(
     The process ends with 0 when all went well, with 2 for an error that is the user's to mend (one message on stderr,
     no traceback unless ``HYDRA_FULL_ERROR=1``), with 3 when nothing is lacking but what somebody else is running, with
     1 for any other error, and with 130 when interrupted. In a multirun, whatever its launcher, a point that fails is
-    told at once and the others still run; the sweeper gets NaN for it, and a summary at the end names it again.
+    told at once and the others still run; the sweeper gets NaN for it (None for one that somebody else is running), and
+    a summary at the end names it again.
 
     Args:
         task: what to run, or ``"module:function"``, imported only when the first point starts. Its value goes to the
@@ -144,7 +145,8 @@ class _Runner:
                     value = self._load()(cfg)
                 kind = "skipped" if told.skipped else "finished"
             except Busy as busy:
-                kind, reason = "busy", str(busy.owner)
+                # None and not NaN: a search must not take it for a failure, since its value is on the way.
+                value, kind, reason = None, "busy", str(busy.owner)
                 sys.stderr.write(f"{busy}\n")
             except FailedBeforeError as before:
                 kind, reason = "left", before.reason

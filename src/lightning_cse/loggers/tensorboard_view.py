@@ -108,4 +108,4 @@ class TensorBoardView(RunView):
         super().finalize(status)
         run = self._run
         if run is not None:
-            self._guarded("write", lambda: run.experiment.flush())
+            self._guarded("write", run.experiment.flush)

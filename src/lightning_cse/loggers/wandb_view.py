@@ -152,6 +152,8 @@ class WandbView(RunView):
                 disable_git=True,
                 disable_code=True,
                 save_code=False,
+                # It holds the command line, secrets and all.
+                x_disable_meta=True,
                 init_timeout=self.INIT_SECONDS,
                 login_timeout=self.INIT_SECONDS,
                 finish_timeout=self.FINISH_SECONDS,

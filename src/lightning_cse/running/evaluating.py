@@ -21,6 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from lightning_cse import records
 from lightning_cse.baselines import Whitening
 from lightning_cse.config import outcomes
+from lightning_cse.config.causes import user_error
 from lightning_cse.config.check import check_evaluation, resolve_automatic
 from lightning_cse.embeddings import Embedding
 from lightning_cse.encoders.pooling import POOLINGS
@@ -275,7 +276,7 @@ def _run_all(
         try:
             results[name] = _once(folder, name, task, session, f"{number}/{len(tasks)}")
         except Exception as error:
-            folder.fail(error, stage=name)
+            folder.fail(user_error(error) or error, stage=name)
             raise
     return results
 

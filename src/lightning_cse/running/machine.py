@@ -20,8 +20,14 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
+def forget_peak_memory() -> None:
+    """Begin a GPU's peak anew, so that a run in a sweep does not take over that of the one before it."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+
+
 def peak_memory() -> float:
-    """Return the most memory this process has held so far, in MiB: the GPU's where one was used."""
+    """Return the most memory held, in MiB: a GPU's since `forget_peak_memory`, else that of the whole process."""
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return torch.cuda.max_memory_allocated() / 2**20
     unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes there, in KiB elsewhere

@@ -29,6 +29,7 @@ from lightning_cse.callbacks import (
     progress,
 )
 from lightning_cse.config import outcomes
+from lightning_cse.config.causes import user_error
 from lightning_cse.config.check import check, resolve_automatic
 from lightning_cse.data.token_cache import tokenise
 from lightning_cse.errors import ConfigError, TrainingError
@@ -38,7 +39,7 @@ from lightning_cse.reproduction.curves import summarise
 from lightning_cse.reproduction.figures import run_figures
 from lightning_cse.reproduction.tables import print_run
 from lightning_cse.running.building import GIVEN, Parts, automatic_reading, build, built, plain
-from lightning_cse.running.machine import device_name, peak_memory
+from lightning_cse.running.machine import device_name, forget_peak_memory, peak_memory
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ def train(cfg: DictConfig) -> records.RunFolder:
     resolved = resolve_automatic(cfg)
     check(cfg, GIVEN)
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
+    forget_peak_memory()
     parts = build(cfg)
     decisive: dict[str, Any] = {
         "data": parts.digests,
@@ -139,7 +141,7 @@ def _train(
     except records.Busy:
         raise  # another machine thought this one dead, and the folder is its own now
     except Exception as error:
-        folder.fail(error, stage="training")
+        folder.fail(user_error(error) or error, stage="training")
         raise
     finally:
         for logger in loggers:
