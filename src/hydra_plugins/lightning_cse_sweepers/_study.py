@@ -186,7 +186,7 @@ def _open(storage: str | None, name: str, content: str, direction: Direction) ->
     if known not in (None, content):
         raise ConfigError(
             [
-                f"hydra.sweeper.study={name}: this study in {_shown(storage)} is of another recipe or of another space; "
+                f"hydra.sweeper.study={name}: this study in {_shown(storage)} is of another recipe or another space; "
                 "name another, or leave the name out: then each has its own"
             ]
         )
