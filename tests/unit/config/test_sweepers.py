@@ -181,7 +181,7 @@ def test_a_failed_point_is_not_drawn_again_unless_it_is_asked_for(search: Callab
 
 def test_a_study_of_something_else_is_refused(search: Callable[..., Any], tmp_path: Path) -> None:
     search(file="study.db")
-    with pytest.raises(ConfigError, match=r"hydra\.sweeper\.study=s: this study .* is of another recipe or of another"):
+    with pytest.raises(ConfigError, match=r"hydra\.sweeper\.study=s: this study .* is of another recipe or another"):
         search(file="study.db", content="other")
     (tmp_path / "text.db").write_text("no database " * 100)
     with pytest.raises(ConfigError, match=r"the study s cannot be opened in sqlite:///.*text\.db"):
