@@ -16,10 +16,11 @@ READY_DEV ?= $(VENV)/.ready-dev
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 # Nothing in the tests may ask a server, and W&B uploads nothing. The tests' models are too small for more than two threads.
 OFFLINE := HF_HUB_OFFLINE=1 WANDB_MODE=offline TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2}
-# Two processes with one thread each, a file of tests to each in turn. WORKERS=0 runs all in one, for a debugger say.
+# Two processes with one thread each, a file of tests to each in turn, those that run commands first: they last longest.
+# WORKERS=0 runs all in one process, for a debugger say.
 WORKERS ?= 2
 PYTEST := HF_HUB_OFFLINE=1 WANDB_MODE=offline TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 \
-  $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+  $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

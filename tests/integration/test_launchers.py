@@ -46,7 +46,7 @@ def sweep(folder: Path, repository: Path, *args: str) -> subprocess.CompletedPro
 
 
 @pytest.mark.parametrize(
-    "launcher", [pytest.param(name, marks=pytest.mark.slow) if name == "ray" else name for name in LAUNCHERS]
+    "launcher", [name if name == "joblib" else pytest.param(name, marks=pytest.mark.slow) for name in LAUNCHERS]
 )
 def test_every_launcher_runs_listed_points(launcher: str, tmp_path: Path, repository: Path) -> None:
     choice, module = LAUNCHERS[launcher]
@@ -64,6 +64,7 @@ def test_every_launcher_runs_listed_points(launcher: str, tmp_path: Path, reposi
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_search_trains_and_goes_on(tmp_path: Path, repository: Path) -> None:
     pytest.importorskip("optuna", reason="needs the extra `optuna`")
     search = ("+experiment=gausscse", "hydra/sweeper=tpe", "method.optimizer.lr=1e-5,3e-5,5e-5", "data.batch_size=8,16")

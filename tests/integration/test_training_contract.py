@@ -619,7 +619,7 @@ def test_a_run_fills_the_cache_and_another_uses_it(
 ) -> None:
     cache = f"paths.cache_dir={tmp_path}/cache"
     first = run_tiny(tmp_path, *SMALL, cache)
-    assert len(list((tmp_path / "cache" / "tokens").glob("*.npz"))) == 4  # a role each
+    assert len(list((tmp_path / "cache" / "tokens").glob("*.npz"))) == 5  # a role each, and what is evaluated
     shutil.rmtree(first.path)
     monkeypatch.setattr("lightning_cse.data.token_cache._save", lambda *args: pytest.fail("it was not used"))
     again = run_tiny(tmp_path, *SMALL, cache)
