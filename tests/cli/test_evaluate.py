@@ -24,6 +24,11 @@ pytestmark = pytest.mark.timeout(900)
 SAMPLE = ("corpora=sample", "paths=sample")
 
 
+def hear_interrupts() -> None:
+    """Undo what a shell does to its background jobs, which inherit that Ctrl-C is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start(tmp_path: Path, repository: Path) -> Start:
     """Start ``lightning_cse.evaluate`` in an empty folder, with runs in it; the hub stays offline."""
@@ -38,7 +43,15 @@ def start(tmp_path: Path, repository: Path) -> Start:
         environment.pop("LIGHTNING_CSE_DATA", None)
         line = [sys.executable, *python, "-m", "lightning_cse.evaluate", *args]
         pipe = subprocess.PIPE
-        return subprocess.Popen(line, cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True)
+        return subprocess.Popen(
+            line,
+            cwd=tmp_path,
+            env=environment,
+            stdout=pipe,
+            stderr=pipe,
+            text=True,
+            preexec_fn=hear_interrupts,  # noqa: PLW1509 - these tests have no threads
+        )
 
     return started
 
