@@ -16,7 +16,7 @@ from lightning_cse.reproduction.artefacts import Published, Request
 from lightning_cse.reproduction.points import RunsIndex, State
 from lightning_cse.running.reproducing import Job, Plan, overrides_of, standing
 
-__all__ = ["Estimate", "estimate", "map_of", "plan_of", "status_of"]
+__all__ = ["Estimate", "map_of", "plan_of", "status_of"]
 
 _STATES: Final[tuple[State, ...]] = ("finished", "running", "interrupted", "failed", "missing")
 _TITLES: Final = {"finished": "done"}
@@ -42,8 +42,8 @@ class Estimate:
     def __str__(self) -> str:
         """Return the time, and how many runs no record speaks of."""
         if self.runs and self.unknown == self.runs:
-            return "as long as it takes: no record speaks of such runs"
-        told = _duration(self.seconds)
+            return "no record says how long such runs take"
+        told = f"about {_duration(self.seconds)}, one after another"
         return f"{told}, and {_runs(self.unknown)} that no record speaks of" if self.unknown else told
 
     @property
@@ -54,11 +54,6 @@ class Estimate:
         hours = self.seconds / _SECONDS_AN_HOUR
         told = f"{hours:.1f}" if hours >= _LEAST_HOURS else "<0.1"
         return f"{told}+" if self.unknown else told
-
-
-def estimate(plans: Iterable[Plan], records: RunsIndex) -> Estimate:
-    """Return how long what is missing of some artefacts will take, one run after another."""
-    return Estimate(standing(plans).of("missing", "interrupted", "failed"), records)
 
 
 def plan_of(plan: Plan, records: RunsIndex) -> RenderableType:
@@ -87,7 +82,7 @@ def plan_of(plan: Plan, records: RunsIndex) -> RenderableType:
     there = len(now.of("finished"))
     told = f"{there} of {now.total} runs {_are(there)} there, {len(missing)} {_are(len(missing))} missing"
     if missing:
-        told += f": about {Estimate(missing, records)}, one after another"
+        told += f": {Estimate(missing, records)}"
     parts.append(Text(told))
     parts.extend(
         Text(f"only the paper's value: {line.label} ({line.way.why})", style="dim")
@@ -122,8 +117,8 @@ def map_of(plans: Sequence[Plan], records: RunsIndex, request: Request) -> Rende
     now = standing(plans)
     told = (
         f"{len(now.of('finished'))} of {now.total} distinct runs are there"
-        f"{_asked(request)}; what is missing takes about "
-        f"{Estimate(now.of('missing', 'interrupted', 'failed'), records)}, one after another"
+        f"{_asked(request)}; what is missing: "
+        f"{Estimate(now.of('missing', 'interrupted', 'failed'), records)}"
     )
     return Group(table, Text(), Text(told), Text("a + stands for runs that no record speaks of", style="dim"))
 
@@ -155,7 +150,7 @@ def status_of(plans: Sequence[Plan], records: RunsIndex) -> RenderableType:
     if left:
         parts += [
             Text(),
-            Text(f"{_runs(len(left))} still to do: about {Estimate(left, records)}, one after another"),
+            Text(f"{_runs(len(left))} still to do: {Estimate(left, records)}"),
         ]
     return Group(*parts)
 

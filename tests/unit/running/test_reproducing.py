@@ -372,7 +372,7 @@ def test_time_is_estimated_from_records_of_such_runs(tmp_path: Path) -> None:
     guess = Estimate([Job(whole, 1), Job(without, 0)], plan.index)
     assert guess.seconds == pytest.approx(36.0)
     assert guess.unknown == 1
-    assert "36 s, and 1 run that no record speaks of" in str(guess)
+    assert str(guess) == "about 36 s, one after another, and 1 run that no record speaks of"
     assert guess.short == "<0.1+"
 
 
