@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from lightning_cse.errors import DataError
 from lightning_cse.reproduction.artefacts import Artefact, Baseline, Column, Line, Published, PublishedValue, Request
+from lightning_cse.reproduction.nested import value_at
 
 if TYPE_CHECKING:
     from lightning_cse.reproduction.points import Found
@@ -305,7 +306,7 @@ class _Assembly:
             metric = there[0] if there else metric
         values, found = {}, {}
         for seed, run in runs.found.items():
-            raw = _metric(run, line, metric) if column.source == "metric" else _dotted(run.record, metric)
+            raw = _metric(run, line, metric) if column.source == "metric" else value_at(run.record, metric)
             value = _number(run, raw, metric)
             if value is not None:
                 values[seed], found[seed] = column.scale * value, run
@@ -323,12 +324,12 @@ class _Assembly:
     def _setting(self, line: Line, column: Column, paper: PublishedValue | None) -> Cell:
         """Return a cell that shows a setting: of the runs, or of the config that they would have."""
         runs = _of(self.measured(line, column)) if not isinstance(line.way, Published) else []
-        given = [_dotted(run.record, f"identity_document.config.{column.keys[0]}") for run in runs]
+        given = [value_at(run.record, f"identity_document.config.{column.keys[0]}") for run in runs]
         known = [value for value in given if value is not None]
         if not known and self.setting_of is not None and not isinstance(line.way, Published):
             known = [value for value in (self.setting_of(line, column),) if value is not None]
         texts = list(dict.fromkeys(_setting_text(value) for value in known))
-        value = known[0] if len(texts) == 1 and _is_number(known[0]) else None
+        value = known[0] if len(texts) == 1 and is_number(known[0]) else None
         return Cell(
             n=len(runs),
             asked=len(runs),
@@ -449,7 +450,7 @@ class _Assembly:
         if reading.metric is None or not reading.found:
             return ()
         _, task, name = reading.metric.split("/")
-        of = _dotted(reading.found[0].record, f"identity_document.config.suite.{task}.of")
+        of = value_at(reading.found[0].record, f"identity_document.config.suite.{task}.of")
         metrics = tuple(f"test/{part}" for part in of) if isinstance(of, list) else (reading.metric,)
         if self.artefact.test == "mcnemar":
             return metrics if of is None and name.partition("_")[0] == "accuracy" else ()
@@ -637,7 +638,7 @@ def read_tests(path: Path | None) -> list[LineTest]:
 
 def short_commit(record: Mapping[str, Any]) -> str:
     """Return the beginning of a record's commit, ``-dirty`` marked, or ``unknown``."""
-    commit = _dotted(record, "environment.commit")
+    commit = value_at(record, "environment.commit")
     if not isinstance(commit, str):
         return "unknown"
     digits, dirty, _ = commit.partition("-dirty")
@@ -646,7 +647,7 @@ def short_commit(record: Mapping[str, Any]) -> str:
 
 def _identity(record: Mapping[str, Any]) -> Any:
     """Return what decided a run's result but for its seed; of an evaluated run that of the run."""
-    return (_dotted(record, "model.run") or record).get("identity")
+    return (value_at(record, "model.run") or record).get("identity")
 
 
 def machine_of(record: Mapping[str, Any]) -> str:
@@ -654,7 +655,7 @@ def machine_of(record: Mapping[str, Any]) -> str:
     device = str(record.get("device") or "unknown")
     if device != "cpu":
         return device
-    machine = _dotted(record, "environment.machine") or {}
+    machine = value_at(record, "environment.machine") or {}
     cpu, cores = machine.get("cpu"), machine.get("cores")
     told = [str(cpu)] if cpu else []
     told += [f"{cores} core{'' if cores == 1 else 's'}"] if cores else []
@@ -719,27 +720,15 @@ def _metric(found: Found, line: Line, key: str) -> Any:
     return (metrics or {}).get(key)
 
 
-def _dotted(record: Mapping[str, Any], path: str) -> Any:
-    """Return what stands at a dotted path, None where nothing does; a key may itself have dots in it."""
-    node: Any = record
-    while path:
-        if not isinstance(node, Mapping):
-            return None
-        if path in node:
-            return node[path]
-        head, _, path = path.partition(".")
-        node = node.get(head)
-    return node
-
-
-def _is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
+    """Tell whether a plain value is a number, which true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _number(found: Found, value: Any, key: str) -> float | None:
     if value is None:
         return None
-    if not _is_number(value) or not math.isfinite(value):
+    if not is_number(value) or not math.isfinite(value):
         raise DataError(
             f"{found.source}: {key} is {value!r}, no number that a table could hold; "
             "name another key in the artefact, or redo the run with force=true"

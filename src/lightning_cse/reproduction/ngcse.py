@@ -8,7 +8,7 @@ import logging
 import math
 import re
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -30,6 +30,7 @@ from lightning_cse.reproduction.figures import (
     house_style,
     save_figures,
 )
+from lightning_cse.reproduction.nested import leaves
 from lightning_cse.reproduction.significance import read_run
 
 if TYPE_CHECKING:
@@ -332,7 +333,7 @@ def study_among(records: Iterable[Mapping[str, Any]], option: str, metric: str) 
     """
     fit = []
     for record in records:
-        value = dict(_leaves(record["identity_document"])).get(f"config.{option}")
+        value = dict(leaves(record["identity_document"])).get(f"config.{option}")
         if isinstance(value, int | float) and not isinstance(value, bool) and metric in record["metrics"]:
             fit.append(record)
     families = _families(fit, option)
@@ -346,7 +347,7 @@ def _families(records: Iterable[Mapping[str, Any]], option: str) -> list[list[_R
     """Return the runs in groups alike but for the option, that with the most values and then the most runs first."""
     families: dict[frozenset[tuple[str, str]], list[_Run]] = {}
     for record in records:
-        decisive = dict(_leaves(record["identity_document"]))
+        decisive = dict(leaves(record["identity_document"]))
         value = decisive.pop(f"config.{option}", None)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise DataError(
@@ -363,15 +364,6 @@ class _Run(NamedTuple):
     value: float
     rest: dict[str, str]
     record: Mapping[str, Any]
-
-
-def _leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield what is no mapping, or an empty one, by dotted key."""
-    for key, value in node.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _size(family: Sequence[_Run]) -> tuple[int, int]:

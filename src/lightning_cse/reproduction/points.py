@@ -39,6 +39,7 @@ from lightning_cse.reproduction.artefacts import (
     profile_override,
     wrong_override,
 )
+from lightning_cse.reproduction.nested import value_at
 
 __all__ = ["Found", "Point", "RunsIndex", "State", "composed", "point_key", "points_of", "value_at", "winner"]
 
@@ -175,6 +176,7 @@ def composed(point: Point) -> dict[str, Any]:
     return _composer(point.command).compose(point.overrides)
 
 
+@functools.cache
 def point_key(point: Point) -> str:
     """Return a text that is equal for two points that are the same runs, however their overrides are written."""
     wanted = _wanted(point)
@@ -713,21 +715,6 @@ def _seconds(record: Mapping[str, Any]) -> float:
 
 
 # --------------------------------------------------------------------------------------------------------- the winner
-
-
-def value_at(record: Mapping[str, Any], dotted: str) -> Any:
-    """Return what stands at a dotted path of a record, None where nothing does.
-
-    Example:
-        >>> value_at({"best": {"score": 0.5}}, "best.score")
-        0.5
-    """
-    node: Any = record
-    for name in dotted.split("."):
-        if not isinstance(node, Mapping) or name not in node:
-            return None
-        node = node[name]
-    return node
 
 
 def winner(index: RunsIndex, points: Sequence[Point], seeds: Sequence[int], by: str) -> Point | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from lightning_cse.reproduction.cells import is_number
 from lightning_cse.reproduction.figures import theme_variable, themed_svg
 
 if TYPE_CHECKING:
@@ -291,17 +292,13 @@ def table_view(table: Table) -> TableView:
 def rows_view(title: str, rows: Sequence[Mapping[str, object]]) -> TableView:
     """Return the rows of a CSV file as a folded table, numbers shortened; the first column names the lines."""
     first, *rest = dict.fromkeys(key for row in rows for key in row)
-    numbers = {key for key in rest if all(_is_number(row.get(key)) or row.get(key) in (None, "") for row in rows)}
+    numbers = {key for key in rest if all(is_number(row.get(key)) or row.get(key) in (None, "") for row in rows)}
     headings = (Heading(first, number=False), *(Heading(key, number=key in numbers) for key in rest))
     lines = [
         LineView(str(row.get(first, "")), tuple(_plain_view(row.get(key), number=key in numbers) for key in rest))
         for row in rows
     ]
     return TableView(title, headings, tuple(lines), folded=True)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _plain_view(value: object, *, number: bool) -> CellView:

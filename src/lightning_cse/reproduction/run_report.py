@@ -19,6 +19,7 @@ from lightning_cse.errors import DataError
 from lightning_cse.records import Curves, RunFolder, identity_document
 from lightning_cse.reproduction.curves import summarise
 from lightning_cse.reproduction.figures import Series, house_style, overlay, series_look
+from lightning_cse.reproduction.nested import leaves
 from lightning_cse.reproduction.ngcse import Setting, fitting_difficulty_figure, setting_name
 from lightning_cse.reproduction.report import (
     CellView,
@@ -525,21 +526,13 @@ def _differences(settings: Sequence[Mapping[str, str]]) -> tuple[tuple[LineView,
 def _settings(record: Mapping[str, Any]) -> dict[str, str]:
     """Return the config that decides a run's result, as text by dotted key."""
     config = without_secrets((record.get("identity_document") or {}).get("config") or {})
-    return {key: _told(value) for key, value in _leaves(config) if key != "name"}
+    return {key: _told(value) for key, value in leaves(config) if key != "name"}
 
 
 def _digests(record: Mapping[str, Any]) -> dict[str, str]:
     document = record.get("identity_document") or {}
     encoder = {f"encoder's {key}": value for key, value in (document.get("encoder") or {}).items() if key != "name"}
     return {key: str(value)[:10] for key, value in {**encoder, **(document.get("data") or {})}.items()}
-
-
-def _leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in node.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _told(value: object) -> str:

@@ -114,14 +114,12 @@ class Plan:
         """The columns; for a figure that has none, one that stands for the runs themselves."""
         return self.artefact.columns or (_WHOLE,)
 
-    def jobs(self, line: Line, column: Column | None = None) -> list[Job]:
-        """Return the runs that a line needs, or one cell of it, as far as they are known.
+    def jobs(self, line: Line) -> list[Job]:
+        """Return the runs that a line needs, as far as they are known.
 
         A grid is run with the first seed; once it is complete, its winner is needed with the other seeds, too.
         """
-        columns = self.columns if column is None else (column,)
-        jobs = [job for one in columns for job in self._jobs(line, one)]
-        return list(dict.fromkeys(jobs))
+        return list(dict.fromkeys(job for column in self.columns for job in self._jobs(line, column)))
 
     def _jobs(self, line: Line, column: Column) -> Iterator[Job]:
         if column.source == "mean" or (column.source == "config" and not isinstance(line.way, Chosen)):
