@@ -1,6 +1,6 @@
-"""What a sentence becomes: one of three small dataclasses of tensors.
+"""What a sentence becomes: a small dataclass of tensors.
 
-Everything downstream (losses, callbacks, evaluation, the index) asks only for these three and for what
+Everything downstream (losses, callbacks, evaluation, the index) asks only for one of these and for what
 `Embedding` offers: a length, rows, concatenation, transport, and the matrices that diagnostics look at.
 A new kind of embedding is a frozen dataclass of ``(n, d)`` tensors that derives from `Embedding`.
 """
@@ -14,7 +14,14 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-__all__ = ["DualEmbedding", "Embedding", "GaussianEmbedding", "PointEmbedding"]
+__all__ = [
+    "DualEmbedding",
+    "DualGaussianEmbedding",
+    "Embedding",
+    "GaussianEmbedding",
+    "PointEmbedding",
+    "PragmaticEmbedding",
+]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -168,3 +175,64 @@ class DualEmbedding(Embedding):
 
     explicit: Tensor
     implicit: Tensor
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class DualGaussianEmbedding(Embedding):
+    """A sentence is two Gaussians with diagonal covariance, one for what it says and one for what it implies.
+
+    ``explicit`` and ``implicit`` are what they are in a `DualEmbedding`, each a `GaussianEmbedding`.
+
+    Attributes:
+        explicit_mean: shape ``(n, d)``.
+        explicit_log_variance: shape ``(n, d)``.
+        implicit_mean: shape ``(n, d)``.
+        implicit_log_variance: shape ``(n, d)``.
+
+    Example:
+        >>> said, implied = (GaussianEmbedding(torch.full((3, 8), m), torch.zeros(3, 8)) for m in (0.0, 1.0))
+        >>> embedding = DualGaussianEmbedding.of(said, implied)
+        >>> embedding.implicit, list(embedding.views())
+        (GaussianEmbedding(mean=(3, 8) float32, log_variance=(3, 8) float32), ['explicit', 'implicit'])
+    """
+
+    explicit_mean: Tensor
+    explicit_log_variance: Tensor
+    implicit_mean: Tensor
+    implicit_log_variance: Tensor
+
+    @classmethod
+    def of(cls, explicit: GaussianEmbedding, implicit: GaussianEmbedding) -> Self:
+        """Put two Gaussians a sentence together."""
+        return cls(explicit.mean, explicit.log_variance, implicit.mean, implicit.log_variance)
+
+    @property
+    def explicit(self) -> GaussianEmbedding:
+        """What the sentences say."""
+        return GaussianEmbedding(self.explicit_mean, self.explicit_log_variance)
+
+    @property
+    def implicit(self) -> GaussianEmbedding:
+        """What the sentences imply."""
+        return GaussianEmbedding(self.implicit_mean, self.implicit_log_variance)
+
+    def views(self) -> dict[str, Tensor]:
+        """Return the two means: a log variance is no point in the space that diagnostics look at."""
+        return {"explicit": self.explicit_mean, "implicit": self.implicit_mean}
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class PragmaticEmbedding(Embedding):
+    """A sentence is its literal meaning and what is meant by it, as in ImpScore.
+
+    Attributes:
+        semantic: shape ``(n, d)``.
+        pragmatic: shape ``(n, d)``; the primary view.
+    """
+
+    semantic: Tensor
+    pragmatic: Tensor
+
+    def views(self) -> dict[str, Tensor]:
+        """Return both, the pragmatic vector first: pairs of sentences are compared by it."""
+        return {"pragmatic": self.pragmatic, "semantic": self.semantic}

@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -17,7 +18,10 @@ from lightning_cse.embeddings import GaussianEmbedding
 from lightning_cse.errors import did_you_mean
 
 __all__ = [
+    "CosineSimilarity",
+    "GaussianSimilarity",
     "Reduce",
+    "Similarity",
     "check_reduce",
     "cosine",
     "cosine_matrix",
@@ -187,6 +191,64 @@ def symmetric_gaussian_similarity(
     a_mean, a_log, b_mean, b_log = _rows(a, b, reduce)
     distance = (a_mean - b_mean).square() * (torch.exp(-a_log) + torch.exp(-b_log))
     return _reduce_rows(torch.sinh((a_log - b_log) / 2).square() + distance / 4, reduce)
+
+
+class Similarity(Protocol):
+    """How near candidates are to anchors, whatever kind of embedding both are; bigger is closer."""
+
+    def matrix(self, anchor: Any, candidate: Any) -> Tensor:
+        """Return every candidate's similarity to every anchor: (n, m) for n anchors and m candidates."""
+        ...
+
+    def rows(self, anchor: Any, candidate: Any) -> Tensor:
+        """Return each candidate's similarity to the anchor of the same row: (n,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class CosineSimilarity:
+    """The cosine of two vectors: `cosine_matrix` and `cosine`; anchor and candidate are alike."""
+
+    def matrix(self, anchor: Tensor, candidate: Tensor) -> Tensor:
+        """Return the cosine of every pair: (n, m)."""
+        return cosine_matrix(anchor, candidate)
+
+    def rows(self, anchor: Tensor, candidate: Tensor) -> Tensor:
+        """Return the cosine row by row: (n,)."""
+        return cosine(anchor, candidate)
+
+
+@dataclass(frozen=True)
+class GaussianSimilarity:
+    r"""The similarity of two Gaussians measured from the candidate: sim(candidate || anchor).
+
+    It is `gaussian_similarity_matrix` and `gaussian_similarity` with the candidate first. An anchor that is wide covers its candidates, as a premise covers what follows from it.
+
+    Source: GaussCSE, which scores a pair by sim(hypothesis || premise).
+
+    Raises:
+        ValueError: if ``reduce`` is none of `Reduce`.
+
+    Example:
+        >>> wide = GaussianEmbedding(torch.zeros(1, 4), torch.full((1, 4), 2.0))
+        >>> narrow = GaussianEmbedding(torch.zeros(1, 4), torch.zeros(1, 4))
+        >>> GaussianSimilarity().rows(wide, narrow), GaussianSimilarity().rows(narrow, wide)
+        (tensor([0.6379]), tensor([0.3130]))
+    """
+
+    reduce: Reduce = "mean_of_sims"
+
+    def __post_init__(self) -> None:
+        """Check the reduction."""
+        check_reduce(self.reduce)
+
+    def matrix(self, anchor: GaussianEmbedding, candidate: GaussianEmbedding) -> Tensor:
+        """Return sim(candidate || anchor) of every pair: (n, m) for n anchors and m candidates."""
+        return gaussian_similarity_matrix(candidate, anchor, self.reduce).T
+
+    def rows(self, anchor: GaussianEmbedding, candidate: GaussianEmbedding) -> Tensor:
+        """Return sim(candidate || anchor) row by row: (n,)."""
+        return gaussian_similarity(candidate, anchor, self.reduce)
 
 
 def check_reduce(reduce: str) -> Reduce:

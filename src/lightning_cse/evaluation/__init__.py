@@ -1,7 +1,7 @@
 """Evaluation tasks, one a file: they ask a method a few questions and know nothing else of it."""
 
 from lightning_cse.evaluation.average import Average
-from lightning_cse.evaluation.direction import Direction
+from lightning_cse.evaluation.direction import Direction, INLIDirection
 from lightning_cse.evaluation.eis import EIS
 from lightning_cse.evaluation.nli import NLI
 from lightning_cse.evaluation.rte import RTE
@@ -29,6 +29,7 @@ __all__ = [
     "Average",
     "Direction",
     "Embedded",
+    "INLIDirection",
     "Split",
     "Summary",
     "Task",

@@ -12,6 +12,7 @@ from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.errors import ConfigError, did_you_mean
 from lightning_cse.losses import GaussianContrastive, InfoNCE
 from lightning_cse.methods.base import MakeOptimizer, Method
+from lightning_cse.methods.heads import GaussianHeads
 from lightning_cse.methods.schedules import Schedule
 from lightning_cse.similarity import cosine, gaussian_similarity, symmetric_gaussian_similarity
 from lightning_cse.tokens import Tokens
@@ -66,8 +67,7 @@ class GaussCSE(Method):
         self.sts_similarity = sts_similarity
         self.simcse = simcse
         self.roles = ("premise", "entailment", "contradiction")[: 3 if "con" in loss.sets or simcse is not None else 2]
-        self.mean = nn.Sequential(nn.Linear(encoder.width, encoder.width), nn.Tanh())
-        self.log_variance = nn.Linear(encoder.width, encoder.width)
+        self.heads = GaussianHeads(encoder.width)
         self.template = encoder.template()
 
     @property
@@ -78,9 +78,7 @@ class GaussCSE(Method):
     def encode(self, *roles: Tokens) -> list[GaussianEmbedding]:
         """Embed every role's sentences in one pass."""
         vectors = self.encoder([(tokens, self.template) for tokens in roles], most=self.tokens_at_once)
-        # In float32 also under autocast: the divergence divides by variances.
-        with torch.autocast(self.device.type, enabled=False):
-            return [GaussianEmbedding(self.mean(vector), self.log_variance(vector)) for vector in vectors]
+        return [self.heads(vector) for vector in vectors]
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the roles of a batch and compare them."""
