@@ -10,6 +10,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "offline"
 os.environ["MPLBACKEND"] = "Agg"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ.pop("OPENAI_API_KEY", None)  # no test asks what costs money
+os.environ.pop("OPENAI_BASE_URL", None)
+os.environ.pop("LIGHTNING_CSE_ASK_LLMS", None)
 # Commands started by tests inherit it. Where a test compares to the last bit, it asks for `one_thread`.
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 

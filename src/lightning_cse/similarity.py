@@ -222,7 +222,8 @@ class CosineSimilarity:
 class GaussianSimilarity:
     r"""The similarity of two Gaussians measured from the candidate: sim(candidate || anchor).
 
-    It is `gaussian_similarity_matrix` and `gaussian_similarity` with the candidate first. An anchor that is wide covers its candidates, as a premise covers what follows from it.
+    It is `gaussian_similarity_matrix` and `gaussian_similarity` with the candidate first. An anchor that is wide covers
+    its candidates, as a premise covers what follows from it.
 
     Source: GaussCSE, which scores a pair by sim(hypothesis || premise).
 

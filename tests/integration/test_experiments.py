@@ -103,6 +103,17 @@ ON_NLI = Expected(
     watched={"snli", "snli_direction", "stsb"},
 )
 DUAL = replace(ON_INLI, prefixes=("diag/", "diag/implicit/"))
+DIRECTIONS = {"inli_direction": {"accuracy", "accuracy_explicit", "accuracy_implied"}} | {
+    f"{corpus}_direction": DIRECTION for corpus in ("snli", "sick")
+}
+DUAL_GAUSS = replace(
+    DUAL,
+    files={*INLI_FILES, *(path for path in NLI_FILES if path.startswith(("SNLI", "SICK")))},
+    tasks=DUAL.tasks | {task: metrics | {"accuracy_determinant"} for task, metrics in DIRECTIONS.items()},
+    untrained=DUAL.untrained | DIRECTIONS,
+    length=DUAL.length | DIRECTIONS,
+    watched={"rte", "eis", "inli_direction"},
+)
 GAUSS = replace(ON_NLI, monitor="val/snli/auprc", tasks=OF_GAUSSIANS, warm=1)
 ON_STS = replace(
     ON_NLI,
@@ -158,6 +169,7 @@ EXPECTED: dict[str, Expected] = {f"ngcse_{name}": expected for name, expected in
     "dualcse_cross_no_both": DUAL,
     "dualcse_cross_no_contradiction": DUAL,
     "dualcse_cross_no_intra": DUAL,
+    "dualgauss": DUAL_GAUSS,
     "gausscse": GAUSS,
     "gausscse_ent": GAUSS,
     "gausscse_ent_con": GAUSS,
@@ -331,7 +343,13 @@ def recomputed(table: Mapping[str, list[Any]], threshold: float) -> dict[str, fl
         determinant = (
             {"accuracy_determinant": fraction(table["correct_determinant"])} if "correct_determinant" in table else {}
         )
-        return {"accuracy": fraction(table["correct"]), **determinant}
+        of_kind = {
+            f"accuracy_{kind}": fraction(
+                [one for one, of in zip(table["correct"], table["type"], strict=True) if of == kind]
+            )
+            for kind in sorted(set(table.get("type", [])))
+        }
+        return {"accuracy": fraction(table["correct"]), **of_kind, **determinant}
     if "correct" in table:
         return {"accuracy": fraction(table["correct"])}
     right = [prediction == label for prediction, label in zip(table["prediction"], table["label"], strict=True)]
@@ -362,7 +380,8 @@ def test_an_experiment_leaves_its_predictions_and_figures(experiment: str, run: 
         assert recomputed(table, said.pop("threshold", 0.0)) == pytest.approx(said, abs=1e-12), name
         if task not in LENGTHS:  # which asks of entailed pairs alone
             of_each = 20 * len(set(table["subset"])) if "subset" in table else 30  # no subset of the sample has more
-            assert len(table["row"]) == (16 * 4 if expected.files == INLI_FILES else of_each)
+            premises = {"rte": 16 * 4, "eis": 16 * 4, "inli_direction": 16 * 2}
+            assert len(table["row"]) == premises.get(task, of_each)
     if "sts_avg" in expected.tasks:
         seven = [
             record["metrics"][f"test/{task}/{'spearman' if STS[task] == STSB else 'spearman_all'}"] for task in STS
@@ -375,7 +394,8 @@ def test_an_experiment_leaves_its_predictions_and_figures(experiment: str, run: 
 
 
 @pytest.mark.parametrize(
-    "experiment", ["dualcse_bi", "dualcse_cross", "gausscse", "ngcse_wiki_sts_ht", "simcse_inli", "simcse_unsup"]
+    "experiment",
+    ["dualcse_bi", "dualcse_cross", "dualgauss", "gausscse", "ngcse_wiki_sts_ht", "simcse_inli", "simcse_unsup"],
 )
 def test_the_best_checkpoint_alone_gives_the_recorded_test_scores(
     experiment: str, run: Callable[[str], RunFolder], place: Path, compose: Compose, one_thread: None

@@ -211,6 +211,8 @@ VARIANTS = {
     "never better than at first": (("method.optimizer.lr=0.0",), 6),
     # Two heads, warm-up and weight decay, and an accuracy of the determinant beside each direction's.
     "GaussCSE": (("method=gausscse", "data=nli_triplets", "suite=nli", "monitor=val/snli/auprc"), 6),
+    # Four terms of Gaussians, and directions of three corpora watched or tested.
+    "DualGauss": (("method=dualgauss", "suite=inli_direction"), 6),
     # LLM rows that wait when the run is killed, over the end of an epoch too.
     "NGCSE": (
         (

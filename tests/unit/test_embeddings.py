@@ -9,9 +9,16 @@ import pickle
 import pytest
 import torch
 
-from lightning_cse.embeddings import DualEmbedding, Embedding, GaussianEmbedding, PointEmbedding
+from lightning_cse.embeddings import (
+    DualEmbedding,
+    DualGaussianEmbedding,
+    Embedding,
+    GaussianEmbedding,
+    PointEmbedding,
+    PragmaticEmbedding,
+)
 
-KINDS = [PointEmbedding, GaussianEmbedding, DualEmbedding]
+KINDS = [PointEmbedding, GaussianEmbedding, DualEmbedding, DualGaussianEmbedding, PragmaticEmbedding]
 
 
 def make(kind: type[Embedding], n: int = 4, d: int = 3, seed: int = 0) -> Embedding:
@@ -36,6 +43,19 @@ def test_views_name_the_primary_matrix_first():
     assert list(point.views().items()) == [("primary", point.vector)]
     assert list(gaussian.views().items()) == [("mean", gaussian.mean)]
     assert list(dual.views().items()) == [("explicit", dual.explicit), ("implicit", dual.implicit)]
+
+
+def test_two_gaussians_a_sentence_are_put_together_and_taken_apart():
+    said, implied = make(GaussianEmbedding, seed=1), make(GaussianEmbedding, seed=2)
+    both = DualGaussianEmbedding.of(said, implied)
+    assert_same(both.explicit, said)
+    assert_same(both.implicit, implied)
+    assert list(both.views().items()) == [("explicit", said.mean), ("implicit", implied.mean)]
+
+
+def test_the_pragmatic_vector_is_the_primary_one():
+    embedding = make(PragmaticEmbedding)
+    assert list(embedding.views().items()) == [("pragmatic", embedding.pragmatic), ("semantic", embedding.semantic)]
 
 
 @pytest.mark.parametrize("kind", KINDS)

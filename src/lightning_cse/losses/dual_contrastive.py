@@ -19,9 +19,9 @@ Dual = DualEmbedding | DualGaussianEmbedding
 class DualContrastive(nn.Module):
     r"""Inter-sentence and intra-sentence contrastive loss of DualCSE.
 
-    With :math:`v(a, b) = e^{s(a, b)/\tau}`, where :math:`s(a, b)` is the similarity of a candidate :math:`b` to an anchor
-    :math:`a`, the cosine, explicit vectors :math:`r` and implicit vectors :math:`u` of the premise
-    (p), the explicit entailment (e), the implied entailment (m) and the contradiction (c), row :math:`i` costs
+    With :math:`v(a, b) = e^{s(a, b)/\tau}`, where :math:`s(a, b)` is the similarity of a candidate :math:`b` to an
+    anchor :math:`a`, the cosine, and with explicit vectors :math:`r` and implicit vectors :math:`u` of the premise (p),
+    the explicit entailment (e), the implied entailment (m) and the contradiction (c), row :math:`i` costs
     :math:`T_1 + T_2 + T_3 + T_4 + T_5`, unweighted, where sums run over :math:`j = 1 \dots n`:
 
     .. math::
@@ -82,7 +82,7 @@ class DualContrastive(nn.Module):
         self.temperature = check_temperature(temperature)
         self.contradiction = contradiction
         self.intra_sentence = intra_sentence
-        self.similarity = CosineSimilarity() if similarity is None else similarity
+        self.similarity: Similarity = CosineSimilarity() if similarity is None else similarity
 
     def forward(
         self,

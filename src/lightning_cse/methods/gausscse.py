@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lightning_cse.embeddings import GaussianEmbedding
 from lightning_cse.encoders import SentenceEncoder, Template

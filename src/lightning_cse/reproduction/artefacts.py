@@ -6,6 +6,7 @@ import csv
 import functools
 import itertools
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -418,7 +419,7 @@ _TOP_KEYS: Final = (
 )
 _COLUMN_SOURCES: Final[tuple[Literal["metric", "field", "config", "mean"], ...]] = ("metric", "field", "config", "mean")
 _COLUMN_KEYS: Final = (*_COLUMN_SOURCES, "instead", "scale", "decimals", "overrides")
-_ROW_COMMON: Final = ("encoders", "seeds", "name")
+_ROW_COMMON: Final = ("encoders", "seeds", "name", "needs")
 _ROW_WAYS: Final = {
     "experiment": ("overrides", "suite", "suite_overrides", "grid", "choose"),
     "evaluate": (),
@@ -624,6 +625,8 @@ class _Reader:
             repeated = own or tuple(encoder for encoder in encoders if encoder in printed) or None
         elif way == "baseline":
             repeated = own
+        elif way == "evaluate" and raw.get("encoders") == []:
+            repeated = None  # a model without an encoder
         else:
             repeated = own or encoders
             if not repeated:
@@ -637,7 +640,19 @@ class _Reader:
             obtained = Baseline(self._text(raw[way], f"{key}.{way}"), self._text(raw.get("of"), f"{key}.of"))
         else:
             obtained = Published(" ".join(self._text(raw[way], f"{key}.{way}").split()))
+        if lacking := self._lacking(raw.get("needs"), f"{key}.needs"):
+            obtained = Published(lacking)
         return Row(label, name, obtained, repeated, self._seeds(raw.get("seeds"), f"{key}.seeds"))
+
+    def _lacking(self, node: Any, key: str) -> str:
+        """Return why a row is not obtained: it needs a variable of the environment that is not set."""
+        if node is None:
+            return ""
+        raw = self._mapping(node, key)
+        self._known(raw, ("variable", "why"), key)
+        variable = self._text(raw.get("variable"), f"{key}.variable")
+        why = " ".join(self._text(raw.get("why"), f"{key}.why").split())
+        return "" if os.environ.get(variable) else f"{why}; {variable}=1 in the environment runs it"
 
     def _trained(self, raw: Mapping[str, Any], key: str) -> Way:
         experiment = self._option("experiment", raw["experiment"], f"{key}.experiment")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lightning_cse.config.overrides import order_overrides
 from lightning_cse.config.tree import CompositionError, one_line
-from lightning_cse.errors import ConfigError
+from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.reproduction.artefacts import Artefact, Line, Request, Train, config_tree, profile_override
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ _STS: Final = "test/sts_avg/spearman_all"
 _LLM_ROWS: Final = "data.llm_rows"
 _MARGINS: Final = "method.hierarchical_triplet"
 _CORPORA: Final = {"SNLI": "snli_test", "MNLI": "mnli_test", "SICK": "sick_test"}
+_PAIRS: Final = {"INLI": "inli", "Wang et al.": "impscore"}
 _SPLITS: Final = {"dev": ("dev", "val")}  # what corpora call the split of a column
 _READ: Final = ("corpora", "data", "encoder", "paths")  # what of a run's settings decides which sentences are read
 _SAMPLE: Final = ("encoder=tiny", "corpora=sample", "paths=sample")
@@ -323,16 +324,19 @@ def length_ratios(material: Material) -> Made:
 def data_statistics(material: Material) -> Made:
     """Make DualCSE's Table 6: the pairs of every corpus whose files are to be had, beside the paper's numbers."""
     from lightning_cse.data import sample_dir
-    from lightning_cse.data.corpora import CORPORA
     from lightning_cse.reproduction.corpus_statistics import pair_counts
 
     cfg = _describing(material)
     titles = [column.title for column in material.artefact.columns]
     printed = {(each.row, each.column): each.value for each in material.artefact.published}
     rows, lines = [], [f"| | {' | '.join(titles)} |", f"|---|{'---:|' * len(titles)}"]
+    lacking = []
     for line in material.lines:
-        name = line.name.lower()
-        counts = pair_counts(name, Path(cfg.paths.data_dir)) if name in CORPORA else {}
+        counts = {}
+        try:
+            counts = pair_counts(_PAIRS[line.name], Path(cfg.paths.data_dir))
+        except DataError as error:
+            lacking.append(f"{line.label} is not counted: {str(error).splitlines()[0]}.")
         cells = []
         for title in titles:
             number = next((counts[split] for split in _SPLITS.get(title, (title,)) if split in counts), None)
@@ -342,7 +346,7 @@ def data_statistics(material: Material) -> Made:
         lines.append(f"| {line.label} | {' | '.join(cells)} |")
     sampled = Path(cfg.paths.data_dir) == sample_dir()
     where = "Counted in the sample corpus, which is a small part." if sampled else "Counted in the official files."
-    return _made({}, ["\n".join(lines), where], {"pairs": rows})
+    return _made({}, ["\n".join(lines), " ".join([where, *lacking])], {"pairs": rows})
 
 
 def _count(number: float | None) -> str:

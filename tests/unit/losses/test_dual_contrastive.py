@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lightning_cse.embeddings import DualEmbedding
+from lightning_cse.embeddings import DualEmbedding, DualGaussianEmbedding, GaussianEmbedding
 from lightning_cse.losses import DualContrastive
+from lightning_cse.similarity import GaussianSimilarity
 
 ABLATIONS = [(True, True), (True, False), (False, True), (False, False)]
 ablations = pytest.mark.parametrize(("contradiction", "intra_sentence"), ABLATIONS)
@@ -215,3 +216,129 @@ def test_options_are_named():
     assert repr(DualContrastive(intra_sentence=False)) == (
         "DualContrastive(temperature=0.05, contradiction=True, intra_sentence=False, similarity=CosineSimilarity())"
     )
+
+
+# Rows that lack a hypothesis ---------------------------------------------------------------------------------------
+
+
+HYPOTHESES = ("explicit_entailment", "implied_entailment", "contradiction")
+
+Rows = dict[str, list[int]]
+
+
+def lacking_loop(
+    p: DualEmbedding, there: dict[str, DualEmbedding], rows: Rows, contradiction: bool, intra_sentence: bool
+) -> float:
+    """The terms that each row has, spelled out; sums over a hypothesis run over the sentences there are."""
+
+    def s(a: Tensor, b: Tensor) -> float:
+        return math.exp((a @ b / (a @ a).sqrt() / (b @ b).sqrt()).item())
+
+    def others(anchor: Tensor, view: Tensor) -> float:
+        negatives = there["contradiction"].explicit if contradiction and "contradiction" in there else ()
+        return sum(s(anchor, c) for c in negatives) + sum(s(anchor, x) for x in (view if intra_sentence else ()))
+
+    total = 0.0
+    for i in range(len(p)):
+        for role in HYPOTHESES:
+            if i not in rows.get(role, []) or (role == "contradiction" and not contradiction):
+                continue
+            k, h = rows[role].index(i), there[role]
+            if role != "contradiction":
+                views = (p.explicit, p.implicit) if role == "explicit_entailment" else (p.implicit, p.explicit)
+                candidates = sum(s(views[0][i], other) for other in h.explicit)
+                total -= math.log(s(views[0][i], h.explicit[k]) / (candidates + others(views[0][i], views[1])))
+            if intra_sentence:
+                total -= math.log(s(h.explicit[k], h.implicit[k]) / sum(s(h.explicit[k], u) for u in h.implicit))
+    return total / len(p)
+
+
+@ablations
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"explicit_entailment": [0, 2, 3], "implied_entailment": [1, 2], "contradiction": [3]},
+        {"explicit_entailment": [3, 1], "contradiction": [0, 1, 2, 3]},
+        {"implied_entailment": [0, 1, 2, 3]},
+        {"explicit_entailment": [2]},
+        {"contradiction": [1, 2]},
+    ],
+    ids=["some of each", "no implied one", "implied alone", "one sentence", "no entailment"],
+)
+def test_rows_that_lack_a_hypothesis_lack_its_terms(rows: Rows, contradiction: bool, intra_sentence: bool) -> None:
+    p, *others = make(4, 5)
+    there = {role: other[: len(rows[role])] for role, other in zip(HYPOTHESES, others, strict=True) if role in rows}
+    loss = DualContrastive(1.0, contradiction=contradiction, intra_sentence=intra_sentence)
+    got = loss(p, **there, rows={role: torch.tensor(places) for role, places in rows.items()})
+    assert got.item() == pytest.approx(lacking_loop(p, there, rows, contradiction, intra_sentence), abs=1e-9)
+
+
+@ablations
+def test_rows_that_have_everything_may_say_so(contradiction, intra_sentence):
+    roles = make(5, 4)
+    loss = DualContrastive(contradiction=contradiction, intra_sentence=intra_sentence)
+    every = {role: torch.arange(5) for role in HYPOTHESES}
+    assert loss(*roles, rows=every).item() == loss(*roles).item()
+    order = torch.tensor([3, 0, 4, 1, 2])
+    turned = {role: other[order] for role, other in zip(HYPOTHESES, roles[1:], strict=True)}
+    assert loss(roles[0], **turned, rows=dict.fromkeys(HYPOTHESES, order)).item() == pytest.approx(loss(*roles).item())
+
+
+def test_a_batch_without_any_term_costs_nothing_and_can_be_learned_from():
+    premise = DualEmbedding(*(tensor.requires_grad_() for tensor in make(3, 4)[0].fields().values()))
+    loss = DualContrastive(intra_sentence=False)(premise, rows={})
+    loss.backward()
+    assert loss.item() == 0
+    assert not premise.explicit.grad.any()
+
+
+@pytest.mark.parametrize(
+    ("rows", "got"),
+    [
+        ({"explicit_entailment": torch.tensor([0, 1])}, r"rows\['explicit_entailment'\]"),
+        ({"explicit_entailment": torch.tensor([0, 0, 1])}, r"rows\['explicit_entailment'\]"),
+    ],
+    ids=["too few", "one row twice"],
+)
+def test_rows_that_do_not_fit_are_refused(rows, got):
+    premise, explicit = make(4, 5)[:2]
+    with pytest.raises(ValueError, match=got):
+        DualContrastive()(premise, explicit[:3], rows=rows)
+
+
+# Gaussians -----------------------------------------------------------------------------------------------------------
+
+
+def gaussians(n: int, d: int) -> list[DualGaussianEmbedding]:
+    generator = torch.Generator().manual_seed(3)
+    draw = torch.randn(16, n, d, generator=generator, dtype=torch.float64)
+    return [DualGaussianEmbedding(*draw[4 * k : 4 * k + 4]) for k in range(4)]
+
+
+@ablations
+@pytest.mark.parametrize("reduce", ["mean_of_sims", "sim_of_sum"])
+def test_gaussians_against_a_loop(contradiction, intra_sentence, reduce):
+    p, e, m, c = gaussians(3, 4)
+
+    def v(candidate: GaussianEmbedding, j: int, anchor: GaussianEmbedding, i: int) -> float:
+        """Return exp of sim(candidate || anchor)."""
+        normal = [
+            torch.distributions.Normal(g.mean[k], torch.exp(g.log_variance[k] / 2))
+            for g, k in ((candidate, j), (anchor, i))
+        ]
+        kl = torch.distributions.kl_divergence(*normal)
+        return math.exp((1 / (1 + kl)).mean() if reduce == "mean_of_sims" else 1 / (1 + kl.sum()))
+
+    total = 0.0
+    for i in range(3):
+        for anchor, other, h in ((p.explicit, p.implicit, e), (p.implicit, p.explicit, m)):
+            below = sum(v(h.explicit, j, anchor, i) for j in range(3))
+            below += sum(v(c.explicit, j, anchor, i) for j in range(3)) if contradiction else 0
+            below += sum(v(other, j, anchor, i) for j in range(3)) if intra_sentence else 0
+            total -= math.log(v(h.explicit, i, anchor, i) / below)
+        for h in ([e, m, c] if contradiction else [e, m]) if intra_sentence else []:
+            total -= math.log(v(h.implicit, i, h.explicit, i) / sum(v(h.implicit, j, h.explicit, i) for j in range(3)))
+    loss = DualContrastive(
+        1.0, contradiction=contradiction, intra_sentence=intra_sentence, similarity=GaussianSimilarity(reduce)
+    )
+    assert loss(p, e, m, c).item() == pytest.approx(total / 3, abs=1e-9)

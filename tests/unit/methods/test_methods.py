@@ -7,12 +7,12 @@ from functools import partial
 import pytest
 import torch
 
-from lightning_cse.embeddings import DualEmbedding, GaussianEmbedding, PointEmbedding
+from lightning_cse.embeddings import DualEmbedding, DualGaussianEmbedding, GaussianEmbedding, PointEmbedding
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import ConfigError
 from lightning_cse.losses import DualContrastive, GaussianContrastive, InfoNCE
-from lightning_cse.methods import DualCSE, GaussCSE, Method, Schedule, SimCSE, UnsupervisedSimCSE
-from lightning_cse.similarity import cosine
+from lightning_cse.methods import DualCSE, DualGauss, GaussCSE, Method, Schedule, SimCSE, UnsupervisedSimCSE
+from lightning_cse.similarity import GaussianSimilarity, cosine, gaussian_similarity
 from lightning_cse.tokens import Tokens
 
 SENTENCES = [
@@ -36,7 +36,11 @@ def make(name: str) -> Method:
         simcse = InfoNCE() if "simcse" in sets else None
         loss = GaussianContrastive(sets=[s for s in sets if s != "simcse"])
         return GaussCSE(tiny_encoder(), loss, simcse=simcse, **common)
-    return DualCSE(tiny_encoder(), DualContrastive(), architecture=name.removeprefix("dualcse_"), **common)
+    kind, _, architecture = name.partition("_")
+    if kind == "dualgauss":
+        loss = DualContrastive(similarity=GaussianSimilarity())
+        return DualGauss(tiny_encoder(), loss, architecture=architecture, **common)
+    return DualCSE(tiny_encoder(), DualContrastive(), architecture=architecture, **common)
 
 
 def batch(method: Method) -> dict:
@@ -45,7 +49,8 @@ def batch(method: Method) -> dict:
     return {"roles": roles, "index": torch.arange(len(SENTENCES))}
 
 
-NAMES = ("dualcse_cross", "dualcse_bi", "simcse", "simcse_unsup", "gausscse", "gausscse_ent", "gausscse_ent_simcse")
+DUAL = ("dualcse_cross", "dualcse_bi", "dualgauss_cross", "dualgauss_bi")
+NAMES = (*DUAL, "simcse", "simcse_unsup", "gausscse", "gausscse_ent", "gausscse_ent_simcse")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -92,6 +97,43 @@ def test_dualcse_scores_are_the_papers() -> None:
     assert torch.equal(method.entailment_score(p, h), want)
     assert torch.equal(method.implicitness(p), 1 - cosine(p.explicit, p.implicit))
     assert torch.equal(method.similarity(p, h), method.similarity(h, p))
+
+
+def test_dualgauss_scores_are_dualcses_with_the_similarity_of_gausscse() -> None:
+    method = make("dualgauss_cross")
+    torch.manual_seed(1)
+    p, h = (DualGaussianEmbedding(*torch.randn(4, 6, 5)) for _ in range(2))
+    want = torch.maximum(gaussian_similarity(h.explicit, p.explicit), gaussian_similarity(h.explicit, p.implicit))
+    assert torch.equal(method.entailment_score(p, h), want)
+    assert not torch.equal(method.entailment_score(h, p), want), "entailment has a direction"
+    assert torch.equal(method.implicitness(p), 1 - gaussian_similarity(p.implicit, p.explicit))
+    assert torch.equal(method.similarity(p, h), method.similarity(h, p))
+    assert torch.equal(method.log_determinant(p), p.explicit_log_variance.sum(1))
+
+
+def test_dualgauss_has_a_pair_of_heads_for_each_encoder() -> None:
+    cross, bi = make("dualgauss_cross"), make("dualgauss_bi")
+    assert cross.implicit_heads is None
+    assert not {id(p) for p in bi.heads.parameters()} & {id(p) for p in bi.implicit_heads.parameters()}
+
+
+@pytest.mark.parametrize("name", DUAL)
+def test_a_step_of_rows_that_lack_roles_is_the_loss_of_those_they_have(name: str) -> None:
+    method = make(name).eval()
+    given = batch(method)
+    own = {"explicit_entailment": [0, 3], "implied_entailment": [], "contradiction": [1, 2, 4]}
+    for role, rows in own.items():
+        tokens = given["roles"][role].select(torch.tensor(rows, dtype=torch.long))
+        given["roles"][role] = tokens
+    outputs = method.training_step(given, 0)
+    assert set(outputs["embeddings"]) == {"premise", "explicit_entailment", "contradiction"}
+    assert outputs["sentences"] == 5 + 2 + 3
+    premise, explicit, contradiction = method.encode(
+        *(given["roles"][role] for role in ("premise", "explicit_entailment", "contradiction"))
+    )
+    rows = {"explicit_entailment": torch.tensor([0, 3]), "contradiction": torch.tensor([1, 2, 4])}
+    want = method.loss(premise, explicit, contradiction=contradiction, rows=rows)
+    assert outputs["loss"].item() == pytest.approx(want.item(), rel=1e-5)
 
 
 def test_cross_reads_the_word_and_bi_has_two_encoders() -> None:
@@ -168,7 +210,7 @@ def test_the_means_of_gausscse_are_bounded_and_its_heads_start_apart() -> None:
     method = make("gausscse").eval()
     embedding = method.embed(SENTENCES)
     assert embedding.mean.abs().max() < 1
-    assert not torch.allclose(method.mean[0].weight, method.log_variance.weight)
+    assert not torch.allclose(method.heads.mean[0].weight, method.heads.log_variance.weight)
 
 
 def test_gausscse_adds_simcse_on_the_means() -> None:

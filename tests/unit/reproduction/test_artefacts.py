@@ -132,6 +132,36 @@ def test_rows_are_repeated_by_encoder(paper: Paper) -> None:
     }
 
 
+def test_a_model_without_an_encoder_is_one_line_under_every_profile(paper: Paper) -> None:
+    artefact = paper.read(
+        TABLE.replace(
+            "  LLM: {published", "  length: {evaluate: {model: length, suite: inli}, encoders: []}\n  LLM: {published"
+        )
+    )
+    way = Evaluate("inli", "length", None, ())
+    for request in ({}, {"profile": "small"}, {"encoder": "bert_large"}):
+        assert lines(artefact, only=("length",), **request) == {("length", None): way}
+
+
+ASKED = """
+  asked:
+    evaluate: {model: llm, suite: inli}
+    encoders: []
+    needs: {variable: CSE_MAY_ASK, why: a paid model is asked}
+"""
+
+
+def test_a_row_that_needs_a_variable_is_only_published_without_it(
+    paper: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = TABLE.replace("\nreference", ASKED + "reference")
+    monkeypatch.delenv("CSE_MAY_ASK", raising=False)
+    (way,) = lines(paper.read(text), only=("asked",)).values()
+    assert way == Published("a paid model is asked; CSE_MAY_ASK=1 in the environment runs it")
+    monkeypatch.setenv("CSE_MAY_ASK", "1")
+    assert lines(paper.read(text), only=("asked",)) == {("asked", None): Evaluate("inli", "llm", None, ())}
+
+
 def test_a_profile_stands_for_all_encoders(paper: Paper) -> None:
     found = paper.read().lines(Request(profile="small"))
     told = {line.label: (line.encoder, line.paper_encoder) for line in found}
