@@ -10,6 +10,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from lightning_cse.config.outcomes import in_sweep
+from lightning_cse.config.secrets import literal_secrets
 from lightning_cse.config.validate import validate
 from lightning_cse.errors import ConfigError, did_you_mean
 
@@ -52,7 +53,7 @@ def check(cfg: DictConfig, given: Mapping[str, Collection[str]]) -> None:
     Raises:
         ConfigError: for what `validate` finds, and for values of the right type that make no run.
     """
-    faults: list[str] = []
+    faults = literal_secrets(OmegaConf.to_container(cfg, resolve=False))
     try:
         validate(cfg, given=given)
     except ConfigError as error:
@@ -72,7 +73,7 @@ def check_evaluation(cfg: DictConfig, found: Iterable[str]) -> None:
     Raises:
         ConfigError: for those, for what `validate` finds, and for values of the right type that make no evaluation.
     """
-    faults = list(found)
+    faults = [*literal_secrets(OmegaConf.to_container(cfg, resolve=False)), *found]
     try:
         validate(cfg)
     except ConfigError as error:

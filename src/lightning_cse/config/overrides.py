@@ -26,6 +26,7 @@ from omegaconf.errors import GrammarParseError
 from lightning_cse.config import spaces
 from lightning_cse.config.keys import at, below_target, exists, is_argument, leaves, plain, suggest_key
 from lightning_cse.config.points import ListedPoint, listed_points, merged, not_of_one_point, params_lines
+from lightning_cse.config.secrets import refusals
 from lightning_cse.config.tree import CompositionError, ConfigTree, one_line
 from lightning_cse.errors import ConfigError, did_you_mean
 
@@ -244,6 +245,9 @@ class _Check:
             self.faults.append(text)
 
     def run(self, lines: Sequence[str]) -> None:
+        if secrets := refusals(lines):
+            self.faults = secrets  # and nothing else, since other faults repeat what was given
+            return
         parsed = [(line, override) for line in lines if (override := self._parse(line)) is not None]
         sweep = self._sweep(parsed)
         if sweep is None:
@@ -345,6 +349,8 @@ class _Check:
         """What is wrong with one listed point: a fault of what all share reads the same for each, and is told once."""
         check = _Check(self.tree, multirun=True, only_shown=self.only_shown)
         check.composed = self.composed
+        if secrets := refusals(point.overrides):
+            return [f"{point.place}: {fault}" for fault in secrets]
         own = [override for line in point.overrides if (override := check._parse(line)) is not None]
         for override in own:
             if why := not_of_one_point(override):

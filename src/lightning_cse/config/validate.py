@@ -15,6 +15,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseException
 
 from lightning_cse.config.causes import user_error
+from lightning_cse.config.secrets import without_secrets
 from lightning_cse.config.tree import one_line
 from lightning_cse.errors import ConfigError, did_you_mean
 
@@ -107,7 +108,9 @@ class _Walk:
             if key in values and not _is_default(values[key], parameter):
                 annotation = _annotation(target, parameter)
                 if not _fits(values[key], annotation):
-                    yield f"{path}.{key}: {name} takes {_name(annotation)}, got {_show(values[key], annotation)}"
+                    told = without_secrets({key: values[key]})  # an environment variable may have given it
+                    got = _show(values[key], annotation) if told else "a text that is not told, by its key a secret"
+                    yield f"{path}.{key}: {name} takes {_name(annotation)}, got {got}"
 
 
 def _unexpected(path: str, name: str, keys: list[str], known: list[str]) -> Iterator[str]:

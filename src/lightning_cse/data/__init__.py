@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lightning_cse.data.augment import TokenCutoff, TokenShuffle
     from lightning_cse.data.datamodules import ContrastiveData
     from lightning_cse.data.hybrid import Hybrid
+    from lightning_cse.data.implicit_pairs import ImplicitPairs, INLIImplicitPairs
     from lightning_cse.data.loader import BatchLoader
     from lightning_cse.data.roles import INLIQuadruples, INLITriplets, NLITriplets, Sentences
 
@@ -22,8 +23,10 @@ __all__ = [
     "BatchLoader",
     "ContrastiveData",
     "Hybrid",
+    "INLIImplicitPairs",
     "INLIQuadruples",
     "INLITriplets",
+    "ImplicitPairs",
     "NLITriplets",
     "Rows",
     "Sentences",
@@ -39,7 +42,9 @@ _LAZY = {
     "ContrastiveData": "datamodules",
     "Hybrid": "hybrid",
     "INLIQuadruples": "roles",
+    "INLIImplicitPairs": "implicit_pairs",
     "INLITriplets": "roles",
+    "ImplicitPairs": "implicit_pairs",
     "NLITriplets": "roles",
     "Sentences": "roles",
     "TokenCutoff": "augment",

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from lightning_cse.data.drawing import fewer_llm_rows, hold_out, subset, with_another_anchor
-from lightning_cse.data.loader import Batch, BatchLoader
-from lightning_cse.data.roles import RoleRows
+from lightning_cse.data.loader import Batch, BatchLoader, Draws
+from lightning_cse.data.roles import SOURCE, RoleRows, with_column
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sources import LEAK, all_pairs, read_sources, without_pairs
 from lightning_cse.data.token_cache import TokenisedSentences, tokenise
@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 
 ANCHORS = ("anchor", "sentence", "premise")
 """What the first sentence of a row is called, by corpus."""
+
+MOST_TIMES = 1000
+"""The largest weight: more would be a mistake, whose epochs would fill the memory."""
 
 
 class Augmentation(Protocol):
@@ -44,7 +47,8 @@ class ContrastiveData(pl.LightningDataModule):
     sentences belong.
 
     ``counts`` is the account of the training rows: corpus rows ``read`` = ``used`` + all that were ``dropped: reason``,
-    and ``training_rows``, which may be made of several corpus rows each.
+    and ``training_rows``, which may be made of several corpus rows each; where rows lack a role, ``rows with <role>``
+    for each; where sources have weights, ``rows an epoch``, of all and of each source.
 
     Args:
         train: the splits that are trained on, ``corpus/split`` each.
@@ -71,11 +75,14 @@ class ContrastiveData(pl.LightningDataModule):
             domain are watched on the same sentences: those that have LLM rows.
         llm_rows_together: LLM rows, those that have every role, wait until so many have come, see `BatchLoader`; None:
             they stay in the batch they are drawn for.
+        weights: how often a row is drawn an epoch, one number a source of ``train``, such as 2 or 0.5, see `Draws`;
+            None: each row once.
 
     Raises:
         ConfigError: if a name of a split is not of the form ``corpus/split``, not exactly one of ``held_out`` and
-            ``held_out_share`` is given, or there is an augmentation beside LLM rows.
-        DataError: as `read_corpus`, or if no row is left.
+            ``held_out_share`` is given, there is an augmentation beside LLM rows, a weight is not in (0, 1000], there
+            are more or fewer of them than sources, or they do not go with the rows.
+        DataError: as `read_corpus` and `Draws`, or if no row is left.
     """
 
     def __init__(
@@ -99,6 +106,7 @@ class ContrastiveData(pl.LightningDataModule):
         llm_rows: int | None = None,
         watched_in: Sequence[str] = (),
         llm_rows_together: int | None = None,
+        weights: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
         if (held_out is None) == (held_out_share is None):
@@ -112,8 +120,12 @@ class ContrastiveData(pl.LightningDataModule):
         self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
         self.max_tokens = max_tokens
         self.held_out_rows = held_out_rows
+        self._by_share = held_out is None
         self.llm_rows_together = llm_rows_together
         read = read_sources(train, self.data_dir, key="data.train")
+        weighted = _checked(weights, train)
+        if weighted is not None:
+            read = [with_column(table, SOURCE, [source] * len(table)) for source, table in enumerate(read)]
         self._excluded, self._watched = (
             read_sources(sources, self.data_dir, key=key, may_be_empty=True)
             for sources, key in ((excluded, "data.excluded"), (watched_in, "data.watched_in"))
@@ -139,10 +151,38 @@ class ContrastiveData(pl.LightningDataModule):
         self.counts = {**built.rows.counts, "used": built.used, "training_rows": len(built.rows)}
         if self.has_llm_rows:
             self.counts["llm_rows"] = int(self._complete.sum())
+        elif not bool(self._complete.all()):
+            there = {role: sum(sentence is not None for sentence in self.train.column(role)) for role in self.roles}
+            self.counts |= {f"rows with {role}": count for role, count in there.items() if count < len(self.train)}
+        self._draws = None if weighted is None else self._weigh(built.rows, weighted, [str(name) for name in train])
         self._roles = self.roles
         self._tokens: dict[str, RoleTokens] = {}
         self._loader: BatchLoader | None = None
         self._position: dict[str, Any] | None = None
+
+    def _weigh(self, rows: Rows, weights: Sequence[float], names: Sequence[str]) -> Draws:
+        """Return how often the rows are drawn; the account and the log say what the weights make of the sources."""
+        faults = []
+        if SOURCE not in rows.names:
+            faults.append(
+                "data.weights: these training rows do not say which source they are from, because some may be made of "
+                "rows of several; use data=quadruples, or weights of null"
+            )
+        if self.llm_rows_together is not None:
+            faults.append("data.weights: not together with data.llm_rows_together, which moves rows between batches")
+        if faults:
+            raise ConfigError(faults)
+        sources = np.array(rows.column(SOURCE), dtype=np.int64)
+        draws = Draws(sources, weights, names, batch_size=self.batch_size, seed=self.seed)
+        counts = {"rows an epoch": len(draws)}
+        parts = []
+        for source, (name, weight, count) in enumerate(zip(names, weights, draws.by_source, strict=True)):
+            key = f"rows an epoch: {name}"
+            counts[key] = counts.get(key, 0) + count
+            parts.append(f"{count} of {name} ({np.count_nonzero(sources == source)} rows of weight {weight:g})")
+        self.counts |= counts
+        log.info("an epoch draws %d rows: %s", len(draws), ", ".join(parts))
+        return draws
 
     def _augment(self, augmentation: Augmentation) -> None:
         """Give every row, trained on or held out, an augmented anchor as its positive."""
@@ -174,7 +214,8 @@ class ContrastiveData(pl.LightningDataModule):
             raise DataError(
                 f"data: {len(chosen)} of {len(self.held_out)} held-out rows have the roles {', '.join(roles)}"
                 + (" and an anchor in data.watched_in" if among else "")
-                + ", and at least 2 are needed: raise data.held_out_share"
+                + ", and at least 2 are needed: "
+                + ("raise data.held_out_share" if self._by_share else "give data.held_out splits that have them")
             )
         return self.held_out.select(chosen[: self.held_out_rows])
 
@@ -183,11 +224,20 @@ class ContrastiveData(pl.LightningDataModule):
 
         Raises:
             ConfigError: if the rows lack one of them.
+            DataError: if they have it, and not one has a sentence there; of a row that an LLM may write the anchor is
+                enough.
         """
         lacking = [role for role in roles if role not in self.train.names]
         if lacking:
             raise ConfigError(
                 [f"data: the method trains on the roles {tuple(roles)}, but the rows of this data have {self.roles}"]
+            )
+        empty = [role for role in roles if not any(sentence is not None for sentence in self.train.column(role))]
+        if empty and len(self.train) and not self._from_llm:
+            files = ", ".join(file.name for file in self.train.files)
+            raise DataError(
+                f"data: the method trains on the roles {tuple(roles)}, and not one of {len(self.train)} training rows "
+                f"({files}) has a sentence of {' or '.join(empty)}: give data.train a source that has some"
             )
         self._roles = tuple(roles)
         self._tokens = {}
@@ -218,11 +268,13 @@ class ContrastiveData(pl.LightningDataModule):
 
     def train_dataloader(self) -> BatchLoader:
         """Return the loader of training batches, at the position of the checkpoint that was loaded, if one was."""
-        if len(self.train) < self.batch_size:
+        drawn = len(self.train) if self._draws is None else len(self._draws)
+        if drawn < self.batch_size:
             log.warning(
-                "data.batch_size=%d, but there are only %d training rows: all are one batch",
+                "data.batch_size=%d, but there are only %d training rows%s: all are one batch",
                 self.batch_size,
-                len(self.train),
+                drawn,
+                "" if self._draws is None else " an epoch",
             )
         self._loader = BatchLoader(
             len(self.train),
@@ -232,6 +284,7 @@ class ContrastiveData(pl.LightningDataModule):
             seed=self.seed,
             gathered=None if self.llm_rows_together is None or not self.has_llm_rows else self._complete,
             together=1 if self.llm_rows_together is None else self.llm_rows_together,
+            draws=self._draws,
         )
         if self._position is not None:
             self._loader.load_state_dict(self._position)
@@ -239,8 +292,13 @@ class ContrastiveData(pl.LightningDataModule):
 
     @property
     def has_llm_rows(self) -> bool:
-        """Whether some rows have every role, and others do not."""
-        return bool(self._complete.any()) and not bool(self._complete.all())
+        """Whether an LLM wrote some rows, which have every role, and not the others."""
+        return self._from_llm and bool(self._complete.any()) and not bool(self._complete.all())
+
+    @property
+    def _from_llm(self) -> bool:
+        """Whether an LLM may write rows of these roles: no other rows have contrastive learning's own negative."""
+        return "negative" in self.roles
 
     @cached_property
     def _complete(self) -> Tensor:
@@ -267,6 +325,26 @@ class ContrastiveData(pl.LightningDataModule):
             "roles": {role: tokens.take(rows, self.max_tokens) for role, tokens in self._tokens.items()},
             "index": index,
         }
+
+
+def _checked(weights: Any, train: Sequence[str]) -> list[float] | None:
+    """Return the weights of the sources as numbers; None where each row is drawn once, by intention or in effect."""
+    if weights is None:
+        return None
+    if isinstance(weights, str) or not isinstance(weights, Sequence):
+        raise ConfigError([f"data.weights: {weights!r} is no list; give one number a source of data.train, or null"])
+    faults = []
+    if len(weights) != len(train):
+        sources = ", ".join(map(str, train))
+        faults.append(f"data.weights: {len(weights)} numbers for the {len(train)} sources of data.train ({sources})")
+    faults += [
+        f"data.weights: {weight!r} is no number above 0 and up to {MOST_TIMES}; leave out sources that are not wanted"
+        for weight in weights
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= MOST_TIMES
+    ]
+    if faults:
+        raise ConfigError(faults)
+    return None if all(weight == 1 for weight in weights) else [float(weight) for weight in weights]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,132 @@ from lightning_cse.errors import DataError
 Batch = dict[str, Any]
 
 
+class Draws:
+    r"""How often each row is drawn an epoch, by the weight of its source, and in which order.
+
+    A row of weight w is drawn :math:`\lfloor w \rfloor` times an epoch, and once more in a share of epochs, the
+    fraction of w. The rows of a source take turns at that in an order that the seed draws, as many an epoch as the
+    fraction of its rows, rounded: so epochs are of one length, and no row waits longer than another.
+
+    The c copies of a row in an epoch get the keys :math:`(k + u)/c` for :math:`k = 0 \dots c - 1`, with u drawn from
+    (seed, epoch) for each row; the order of the keys is the order of the epoch, so that copies are 1/c of it apart.
+    Where two of them still meet in a batch, one is exchanged for a row of the nearest batch that takes it.
+
+    Args:
+        sources: for each row, the number of its source: (rows,).
+        weights: one a source.
+        names: what the sources are called, for errors.
+        batch_size: rows that are drawn a step.
+        seed: draws turns and orders.
+
+    Raises:
+        DataError: if a weight draws no row of its source, or a row so often that two of its copies must meet.
+    """
+
+    def __init__(
+        self, sources: np.ndarray, weights: Sequence[float], names: Sequence[str], *, batch_size: int, seed: int
+    ) -> None:
+        self.seed = seed
+        generator = torch.Generator().manual_seed(_seed_of(seed, 0, 1))  # an epoch's has no third number
+        self._least = np.zeros(len(sources), dtype=np.int64)
+        self._turns: list[tuple[np.ndarray, int]] = []
+        self.by_source: list[int] = []
+        self.most = 0
+        for source, (weight, name) in enumerate(zip(weights, names, strict=True)):
+            rows = np.flatnonzero(sources == source)
+            whole = math.floor(weight)
+            more = math.floor((weight - whole) * len(rows) + 0.5)
+            if len(rows) and not whole and not more:
+                raise DataError(
+                    f"data.weights: {weight:g} of the {len(rows)} training rows of {name} is none: give it a larger "
+                    "weight, or leave it out of data.train"
+                )
+            self._least[rows] = whole
+            self._turns.append((rows[torch.randperm(len(rows), generator=generator).numpy()], more))
+            self.by_source.append(whole * len(rows) + more)
+            times = whole + (more > 0) if len(rows) else 0
+            self.most = max(self.most, times)
+        batches = max(1, len(self) // batch_size)
+        if self.most > batches:
+            raise DataError(
+                f"data.weights: some rows are drawn {self.most} times an epoch, which has {batches} whole batches of "
+                f"data.batch_size={batch_size}, and a batch must not have a row twice: lower the weight or the batches"
+            )
+
+    def __len__(self) -> int:
+        """Rows an epoch, each as often as it is drawn."""
+        return sum(self.by_source)
+
+    def copies(self, epoch: int) -> np.ndarray:
+        """Return how often each row is drawn in an epoch: (rows,)."""
+        copies = self._least.copy()
+        for turn, number in self._turns:
+            if number:
+                copies[turn[(epoch * number + np.arange(number)) % len(turn)]] += 1
+        return copies
+
+    def order(self, epoch: int, ends: Sequence[int]) -> Tensor:
+        """Return the rows of an epoch in order: (rows an epoch,); ``ends`` are the places where its batches end."""
+        copies = self.copies(epoch)
+        generator = torch.Generator().manual_seed(_seed_of(self.seed, epoch))
+        within = torch.rand(len(copies), generator=generator, dtype=torch.float64).numpy()
+        rows = np.repeat(np.arange(len(copies)), copies)
+        copy = np.arange(len(rows)) - np.repeat(np.cumsum(copies) - copies, copies)
+        order = rows[np.argsort((copy + within[rows]) / copies[rows], kind="stable")]
+        _part(order, ends, several=copies > 1)
+        return torch.from_numpy(order)
+
+
+def _seed_of(*numbers: int) -> int:
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _part(order: np.ndarray, ends: Sequence[int], several: np.ndarray) -> None:
+    """Exchange rows between batches, in place, until no batch has one of ``several`` copies twice.
+
+    There is always a next exchange that leaves fewer of them: a row that is drawn no more often than there are whole
+    batches, and twice in one, is not in another; and of the rows of that one, one is either not in the first batch or
+    there twice itself.
+    """
+    batches = [slice(start, end) for start, end in zip((0, *ends), ends, strict=False)]
+    number = np.repeat(np.arange(len(ends)), np.diff([0, *ends]))
+    while True:
+        places = np.flatnonzero(several[order[: ends[-1]]])
+        keys = number[places] * len(several) + order[places]
+        sort = np.argsort(keys, kind="stable")
+        doubled = places[sort[1:][np.diff(keys[sort]) == 0]]
+        if not doubled.size:
+            return
+        for place in doubled.tolist():
+            _exchange(order, place, batches, int(number[place]))
+
+
+def _exchange(order: np.ndarray, place: int, batches: Sequence[slice], own: int) -> None:
+    """Exchange the row at a place for one of the nearest batch that takes it, if its own batch has it twice."""
+    row, here = order[place], order[batches[own]]
+    if np.count_nonzero(here == row) < 2:
+        return
+    for other in sorted(range(len(batches)), key=lambda batch: abs(batch - own)):
+        there = order[batches[other]]
+        if row in there:
+            continue
+        values, where, counts = np.unique(there, return_index=True, return_counts=True)
+        fits = np.flatnonzero(~np.isin(values, here))
+        chosen = fits if fits.size else np.flatnonzero(counts > 1)
+        if chosen.size:
+            nearest = where[chosen].min() if other > own else where[chosen].max()
+            other_place = batches[other].start + int(nearest)
+            order[place], order[other_place] = order[other_place], row
+            return
+
+
 class BatchLoader:
     """Yield the batches of one epoch after another; each pass over it is one epoch.
 
     The order of epoch e is a permutation drawn from (seed, e) alone, so nothing else that draws random numbers changes
-    it. The trailing batch is dropped or kept (``drop_last``; papers differ), the only one is always kept; kept, and of
-    one row only, it joins the batch before, because a row alone has no negatives.
+    it; where sources have weights, a row comes more or less often than once (`Draws`). The trailing batch is dropped or
+    kept (``drop_last``; papers differ), the only one is always kept; kept, and of one row only, it joins the batch
+    before, because a row alone has no negatives.
 
     Some rows may be gathered: those of ``gathered`` leave the batch they were drawn for and wait, over the end of an
     epoch too, until ``together`` of them have come; then all that wait join the step's other rows. So batches differ in
@@ -38,6 +159,7 @@ class BatchLoader:
         seed: draws the order.
         gathered: for each row, whether it is gathered: (rows,); None where no row is.
         together: how many gathered rows make them join; never more than there are.
+        draws: how often each row is drawn an epoch; None: once.
 
     Raises:
         DataError: if there are too few rows for one batch, or a state does not fit the rows.
@@ -53,21 +175,23 @@ class BatchLoader:
         seed: int,
         gathered: Tensor | None = None,
         together: int = 1,
+        draws: Draws | None = None,
     ) -> None:
         if batch_size < 2:
             raise DataError(f"data.batch_size: {batch_size} leaves no negatives in a batch; at least 2 is needed")
-        if rows < 2:
-            raise DataError(f"{rows} training rows do not make a batch: a row alone has no negatives")
-        self.rows = rows
+        self.rows = rows if draws is None else len(draws)
+        if self.rows < 2:
+            raise DataError(f"{self.rows} training rows do not make a batch: a row alone has no negatives")
         self.collate = collate
         self.seed = seed
-        self.ends = list(range(batch_size, rows + 1, batch_size))
+        self._draws = draws
+        self.ends = list(range(batch_size, self.rows + 1, batch_size))
         if not self.ends:
-            self.ends.append(rows)
-        elif not drop_last and rows % batch_size == 1:
-            self.ends[-1] = rows
-        elif not drop_last and rows % batch_size:
-            self.ends.append(rows)
+            self.ends.append(self.rows)
+        elif not drop_last and self.rows % batch_size == 1:
+            self.ends[-1] = self.rows
+        elif not drop_last and self.rows % batch_size:
+            self.ends.append(self.rows)
         self.epoch = 0
         self.position = 0
         self._permutation: Tensor | None = None
@@ -98,10 +222,12 @@ class BatchLoader:
 
     @property
     def permutation(self) -> Tensor:
-        """The order of the rows in this epoch: (rows,)."""
-        if self._permutation is None:
-            seed = int(np.random.SeedSequence([self.seed, self.epoch]).generate_state(1, np.uint64)[0] >> 1)
-            self._permutation = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))
+        """The order of the rows in this epoch: (rows,), and with weights (rows an epoch,)."""
+        if self._permutation is None and self._draws is not None:
+            self._permutation = self._draws.order(self.epoch, self.ends)
+        elif self._permutation is None:
+            generator = torch.Generator().manual_seed(_seed_of(self.seed, self.epoch))
+            self._permutation = torch.randperm(self.rows, generator=generator)
         return self._permutation
 
     def state_dict(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from lightning_cse.data.corpora import Corpus, CorpusFile, get_corpus
 from lightning_cse.data.corpora.ngcse import parse_rows
+from lightning_cse.data.corpora.own import parse_own
 from lightning_cse.data.corpora.sentences import parse_sentences
 from lightning_cse.data.corpora.spec import Parse, Table
 from lightning_cse.data.rows import Rows, SourceFile
@@ -23,7 +24,7 @@ from lightning_cse.errors import DataError
 
 DATA_DIR_VARIABLE = "LIGHTNING_CSE_DATA"
 OFFLINE_VARIABLES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
-OWN: dict[str, Parse] = {".txt": parse_sentences, ".jsonl": parse_rows}
+OWN: dict[str, Parse] = {".txt": parse_sentences, ".jsonl": parse_rows, ".csv": parse_own}
 """What a user's own file ends in, plain or with ``.gz`` behind, and how it is read."""
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,8 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> Rows:
             sentence pairs of NLI; ``premise`` and its hypotheses by role for INLI and ready-made triplets;
             ``sentence1``, ``sentence2``, ``score`` for STS, and ``subset`` where a split has several; ``sentence`` for
             plain text, with ``label`` for transfer tasks; ``anchor``, ``positive``, ``negative`` and, for STS patterns,
-            ``intermediate`` for LLM rows.
+            ``intermediate`` for LLM rows; ``pos_implicit``, ``pos_explicit``, ``neg_implicit``, ``neg_explicit`` for
+            implicit/explicit pairs.
         split: One of the corpus's splits, as ``python -m lightning_cse.prepare`` lists them.
         data_dir: The folder that holds the official files; each is looked for plain and with ``.gz``. Only where
             there is neither is the Hugging Face hub asked, if it has the corpus and is not switched off.
@@ -149,6 +151,20 @@ def find_file(folder: Path, file: CorpusFile) -> Path | None:
     return None
 
 
+def absent(name: str, split: str, data_dir: str | Path) -> str | None:
+    """Return which file of a split is not there and how to get it, or None where all are, or the hub may have them.
+
+    Raises:
+        DataError: If there is no such corpus or split.
+    """
+    corpus = get_corpus(name)
+    folder = Path(data_dir).expanduser().absolute()
+    if corpus.hub is not None:
+        return None
+    gone = next((file for file in corpus.split_files(split) if find_file(folder, file) is None), None)
+    return None if gone is None else f"{folder / gone.path} is not there; prepare {name}: {corpus.prepare}"
+
+
 def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> Rows:
     """Read one file of a corpus, wherever it lies.
 
@@ -164,7 +180,10 @@ def is_own(name: str) -> bool:
 
 
 def read_own(name: str) -> Rows:
-    """Read a user's own file: ``.txt`` has a sentence a line, ``.jsonl`` LLM rows; both may be compressed (``.gz``).
+    """Read a user's own file: ``.txt`` has a sentence a line, ``.jsonl`` LLM rows, ``.csv`` what its header tells.
+
+    A ``.csv`` has quadruples in INLI's layout, of which some sentences may be None, or implicit/explicit pairs. Each
+    kind may be compressed (``.gz``).
 
     Raises:
         DataError: If there is no such file, it cannot be read or has a bad row, with file and line.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -14,6 +14,9 @@ from lightning_cse.errors import ConfigError, DataError, did_you_mean
 
 ANOTHER_ANCHOR = "\0another anchor"
 """Stands where a row waits for the anchor of another one, which is drawn once it is known who is held out."""
+
+SOURCE = "source"
+"""The column that says which source a row is from, by its number; there where sources have weights."""
 
 TRIPLET = ("premise", "entailment", "contradiction")
 
@@ -71,14 +74,30 @@ class RoleRows(Protocol):
 
 @dataclass(frozen=True)
 class INLIQuadruples:
-    """INLI as DualCSE trains on it: premise, explicit and implied entailment, contradiction."""
+    """INLI as DualCSE trains on it: premise, explicit and implied entailment, contradiction.
+
+    Rows of a user's own file may lack some of the three hypotheses, or its table a whole column; such a row is used
+    with None in their place, and dropped and counted if it has none of them.
+    """
 
     roles: ClassVar[tuple[str, ...]] = ("premise", "explicit_entailment", "implied_entailment", "contradiction")
 
     def __call__(self, tables: Sequence[Rows]) -> TrainingRows:
-        """Return the rows as they are: the roles are columns of INLI."""
-        rows = Rows.cat(tables)
-        return TrainingRows(rows, [(row,) for row in range(len(rows))])
+        """Return the rows as they are: the roles are columns of INLI.
+
+        Raises:
+            DataError: if a table has no premises or none of the three columns of hypotheses, or if no row is of use.
+        """
+        rows = _with_roles(tables, self.roles)
+        hypotheses = zip(*(rows.column(role) for role in self.roles[1:]), strict=True)
+        used = [row for row, found in enumerate(hypotheses) if any(sentence is not None for sentence in found)]
+        if len(rows) and not used:
+            raise DataError(
+                f"{_files(rows)}: no row has an entailment or a contradiction, so there is nothing to train on"
+            )
+        if len(used) < len(rows):
+            rows = rows.select(used, reason="no entailment and no contradiction")
+        return TrainingRows(rows, [(row,) for row in used])
 
 
 POSITIVES = {
@@ -91,6 +110,9 @@ POSITIVES = {
 @dataclass(frozen=True)
 class INLITriplets:
     """INLI as triplets: premise, an entailment, contradiction.
+
+    Rows of a user's own file that lack the contradiction, or all entailments that are asked for, make no triplet; they
+    are dropped and counted.
 
     Args:
         positive: ``explicit``, ``implied``, or ``both`` (two triplets a premise). The DualCSE paper does not say which
@@ -109,13 +131,33 @@ class INLITriplets:
             raise ConfigError([f"data.rows.positive: {self.positive!r} is not one of {sorted(POSITIVES)}{near}"])
 
     def __call__(self, tables: Sequence[Rows]) -> TrainingRows:
-        """Return one triplet, or two, a premise."""
+        """Return one triplet, or two, a premise.
+
+        Raises:
+            DataError: if a table has no premises or neither of the other two, or if there is no triplet.
+        """
         columns = POSITIVES[self.positive]
-        rows = Rows.cat(tables)
-        sources = [row for row in range(len(rows)) for _ in columns]
-        repeated = rows.select(sources)
-        entailment = [sentence for row in zip(*(rows.column(c) for c in columns), strict=True) for sentence in row]
+        rows = _with_roles(tables, ("premise", *columns, "contradiction"))
+        entailments = list(zip(*(rows.column(name) for name in columns), strict=True))
+        counts = dict(rows.counts)
+        made: list[tuple[int, str]] = []
+        for row, contradiction in enumerate(rows.column("contradiction")):
+            found = [(row, sentence) for sentence in entailments[row] if sentence is not None]
+            if contradiction is not None and found:
+                made += found
+            else:
+                reason = f"dropped: no {'entailment' if contradiction is not None else 'contradiction'}"
+                counts[reason] = counts.get(reason, 0) + 1
+        if len(rows) and not made:
+            raise DataError(
+                f"{_files(rows)}: no row has a contradiction and {' or '.join(columns)}, so there is no triplet"
+            )
+        sources = [row for row, _ in made]
+        repeated = rows.select(sources).recounted(counts)
+        entailment = [sentence for _, sentence in made]
         triplets = _triplets(repeated, repeated.column("premise"), entailment, repeated.column("contradiction"))
+        if SOURCE in rows.names:
+            triplets = with_column(triplets, SOURCE, repeated.column(SOURCE))
         return TrainingRows(triplets, [(row,) for row in sources])
 
 
@@ -185,8 +227,9 @@ class NLITriplets:
             Rows.cat([part.rows for part in parts]), [source for part in parts for source in part.sources]
         )
         if not built.sources:
-            files = ", ".join(file.name for file in built.rows.files)
-            raise DataError(f"{files}: no premise has both an entailment and a contradiction, so there is no triplet")
+            raise DataError(
+                f"{_files(built.rows)}: no premise has both an entailment and a contradiction, so there is no triplet"
+            )
         return built
 
     def _build(self, rows: Rows, start: int) -> TrainingRows:
@@ -251,6 +294,36 @@ class Sentences:
         """Return one row a sentence, repeated ones included, as the authors of SimCSE have them."""
         rows = Rows.cat(tables)
         return TrainingRows(rows.with_columns(anchor=rows.column("sentence")), [(row,) for row in range(len(rows))])
+
+
+def with_column(rows: Rows, name: str, values: Sequence[str | float | None]) -> Rows:
+    """Return the rows with one more column, or with another one of this name."""
+    return rows.with_columns(**{**{each: rows.column(each) for each in rows.names}, name: values})
+
+
+def _files(rows: Rows) -> str:
+    return ", ".join(file.name for file in rows.files) or "rows"
+
+
+def _with_roles(tables: Sequence[Rows], roles: Collection[str]) -> Rows:
+    """Return the rows of several tables with all of these roles, the premise among them, None where a table has none.
+
+    Raises:
+        DataError: if a table has no premises, or no other of the roles.
+    """
+    whole = []
+    for rows in tables:
+        rows.column("premise")
+        lacking = [role for role in roles if role not in rows.names]
+        if len(lacking) == len(roles) - 1:
+            raise DataError(
+                f"{_files(rows)}: none of the columns {', '.join(lacking)}; there are: {', '.join(rows.names)}. "
+                "Rows in INLI's layout are needed"
+            )
+        for role in lacking:
+            rows = with_column(rows, role, [None] * len(rows))
+        whole.append(rows)
+    return Rows.cat(whole)
 
 
 def _triplets(rows: Rows, premise: list[str], entailment: list[str], contradiction: list[str] | None = None) -> Rows:

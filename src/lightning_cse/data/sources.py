@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from lightning_cse.data.corpora.impscore import SENTENCES
 from lightning_cse.data.corpora.ngcse import STS
-from lightning_cse.data.readers import OWN, is_own, read_corpus, read_own
+from lightning_cse.data.readers import OWN, absent, is_own, read_corpus, read_own
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import ConfigError, DataError
 
@@ -34,8 +35,9 @@ def read_sources(sources: Iterable[str], data_dir: Path, *, key: str, may_be_emp
     """Read several splits, each named ``corpus/split``, and files of the user's own.
 
     Args:
-        sources: Names such as ``snli/train``, or paths such as ``my/sentences.txt`` (a sentence a line) and
-            ``my/rows.jsonl`` (LLM rows), also with ``.gz`` behind; relative ones start at the working directory.
+        sources: Names such as ``snli/train``, or paths such as ``my/sentences.txt`` (a sentence a line),
+            ``my/rows.jsonl`` (LLM rows) and ``my/rows.csv`` (quadruples in INLI's layout, or implicit/explicit pairs),
+            also with ``.gz`` behind; relative ones start at the working directory.
         data_dir: Where the corpora are.
         key: The config key the names come from, for the error.
         may_be_empty: Whether there may be no name at all.
@@ -51,11 +53,25 @@ def read_sources(sources: Iterable[str], data_dir: Path, *, key: str, may_be_emp
         raise ConfigError([f"{key}: names no source; give corpus/split, such as snli/train, or a file of your own"])
     wrong = [name for name in names if not is_own(name) and not all(_parts(name))]
     if wrong:
-        own = f"a file of your own ends in {' or '.join(OWN)}, or one of them and .gz"
+        *first, last = OWN
+        own = f"a file of your own ends in {', '.join(first)} or {last}, or one of them and .gz"
         raise ConfigError(
             [f"{key}: {name!r} is not of the form corpus/split, such as snli/train; {own}" for name in wrong]
         )
     return [_read_own(name, key) if is_own(name) else read_corpus(*_parts(name), data_dir) for name in names]
+
+
+def lacking(source: str, data_dir: Path) -> str | None:
+    """Return why a split or a file of the user's own is not there, or None where it is, or its name is wrong.
+
+    Raises:
+        DataError: If there is no such corpus or split.
+    """
+    if is_own(source):
+        path = Path(source).expanduser().absolute()
+        return None if path.exists() else f"{path} is not there"
+    corpus, split = _parts(source)
+    return absent(corpus, split, data_dir) if split else None
 
 
 def _read_own(name: str, key: str) -> Rows:
@@ -69,18 +85,20 @@ def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
     """Return, for each row, a key for each of its sentence pairs.
 
     Two pairs have one key if they differ only in case, white space, punctuation and order, as a tokenised and a raw
-    edition of one corpus do.
+    edition of one corpus do. A pair of which a row has only one sentence has an empty key.
     """
-    if "premise" in rows.names:
-        first, others = "premise", [name for name in HYPOTHESES if name in rows.names]
-    elif "sentence1" in rows.names:
-        first, others = "sentence1", ["sentence2"]
-    elif "anchor" in rows.names:
-        first, others = "anchor", [name for name in LLM_SENTENCES if name in rows.names]
+    names = rows.names
+    if "premise" in names:
+        pairs = [("premise", name) for name in HYPOTHESES if name in names]
+    elif "sentence1" in names:
+        pairs = [("sentence1", "sentence2")]
+    elif "anchor" in names:
+        pairs = [("anchor", name) for name in LLM_SENTENCES if name in names]
+    elif SENTENCES[0] in names:
+        pairs = [(SENTENCES[0], SENTENCES[1]), (SENTENCES[2], SENTENCES[3])]
     else:
         return [()] * len(rows)
-    pairs = [_keys(rows.column(first), rows.column(name)) for name in others]
-    return list(zip(*pairs, strict=True))
+    return list(zip(*(_keys(rows.column(first), rows.column(second)) for first, second in pairs), strict=True))
 
 
 def without_pairs(rows: Rows, excluded: set[str]) -> Rows:
@@ -100,7 +118,7 @@ def leaking(rows: Rows, excluded: set[str]) -> set[int]:
 
 def all_pairs(tables: Sequence[Rows]) -> set[str]:
     """Return the keys of all sentence pairs of several tables."""
-    return {key for rows in tables for keys in pair_keys(rows) for key in keys}
+    return {key for rows in tables for keys in pair_keys(rows) for key in keys if key}
 
 
 def _parts(name: str) -> tuple[str, str]:

@@ -2,42 +2,114 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+from lightning_cse.data.sources import lacking
+from lightning_cse.evaluation.nli import PairTask
 from lightning_cse.evaluation.rte import HYPOTHESES, INLITask
 from lightning_cse.evaluation.task import Answers, Embedded, Split, Task, TaskResult
 
 
-class EIS(INLITask, Task):
+class ImplicitnessTask(Task):
+    """Is the implicit sentence of a pair told from the explicit one?
+
+    A pair is right iff the implicitness of its first sentence is strictly larger, so ties are wrong. Metric:
+    ``accuracy``, over all pairs of all types.
+
+    ``sides`` is what the predictions call the two sentences.
+    """
+
+    needs = ("implicitness",)
+    metrics: tuple[str, ...] = ("accuracy",)
+    sides: ClassVar[tuple[str, str]]
+
+    @abstractmethod
+    def pairs(self, split: Split) -> Mapping[str, tuple[list[str], list[str]]]:
+        """Return the implicit and the explicit sentences, one a row of the split, by type of pair."""
+
+    def sentences(self, split: Split) -> list[str]:
+        """Return the sentences of the split."""
+        return [sentence for sides in self.pairs(split).values() for side in sides for sentence in side]
+
+    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+        """Compare the two sentences of each pair."""
+        columns = [f"{side}_score" for side in self.sides]
+        predictions: dict[str, list[object]] = {key: [] for key in ("row", "type", *columns, "correct")}
+        for kind, sides in self.pairs(split).items():
+            implicit, explicit = (self.ask(answers, "implicitness", embedded[side]).double() for side in sides)
+            predictions["row"] += range(len(implicit))
+            predictions["type"] += [kind] * len(implicit)
+            predictions[columns[0]] += implicit.tolist()
+            predictions[columns[1]] += explicit.tolist()
+            predictions["correct"] += (implicit > explicit).tolist()
+        correct = predictions["correct"]
+        return TaskResult({"accuracy": sum(map(bool, correct)) / len(correct)}, predictions)
+
+
+class EIS(INLITask, ImplicitnessTask):
     """Implicitness on INLI: a premise should be more implicit than each of its four hypotheses.
 
-    Every (premise, hypothesis) pair counts once, so 1,000 premises make 4,000 pairs; a pair is right iff the premise's
-    implicitness is strictly larger. Metric: ``accuracy``.
+    Every (premise, hypothesis) pair counts once, so 1,000 premises make 4,000 pairs.
 
     Source: DualCSE, EIS experiment; that all four hypotheses count is inferred from the LENGTH baseline, which gives
     the printed 99.90 on INLI test this way.
     """
 
     name = "eis"
-    needs = ("implicitness",)
-    metrics = ("accuracy",)
+    sides = ("premise", "hypothesis")
 
-    def sentences(self, split: Split) -> list[str]:
-        """Return the sentences of the split."""
-        columns = ("premise", *(column for column, _ in HYPOTHESES.values()))
-        return [sentence for column in columns for sentence in self.rows(split).column(column)]
-
-    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
-        """Compare each premise with its four hypotheses."""
+    def pairs(self, split: Split) -> Mapping[str, tuple[list[str], list[str]]]:
+        """Return the premises with the hypotheses of each type."""
         rows = self.rows(split)
-        premise = self.ask(answers, "implicitness", embedded[rows.column("premise")]).double()
-        predictions: dict[str, list[object]] = {
-            key: [] for key in ("row", "type", "premise_score", "hypothesis_score", "correct")
+        return {kind: (rows.column("premise"), rows.column(column)) for kind, (column, _) in HYPOTHESES.items()}
+
+
+class PairEIS(PairTask, ImplicitnessTask):
+    """Implicitness on implicit/explicit pairs: the implicit sentence should be more implicit than the explicit one.
+
+    Both pairs of a row count, ``positive`` (the explicit sentence says what the implicit one implies) and ``negative``
+    (it does not belong to it), so 2,815 rows make 5,630 pairs.
+
+    Source: ImpScore, authors' code; DualCSE, EIS experiment, whose 5,630 test pairs are these.
+
+    Args:
+        data_dir: where the corpora are.
+        dev: ``corpus/split`` or a pair file of one's own that training is watched on.
+        test: the same that is tested on.
+        optional: whether the task is left out, and that is told, where dev or test is not there; else it is an error.
+        dev_rows: use only the first so many dev rows.
+        test_rows: use only the first so many test rows.
+    """
+
+    name = "pair_eis"
+    sides = ("implicit", "explicit")
+
+    def __init__(
+        self,
+        *,
+        data_dir: str,
+        dev: str,
+        test: str,
+        optional: bool = False,
+        dev_rows: int | None = None,
+        test_rows: int | None = None,
+    ) -> None:
+        super().__init__(data_dir=data_dir, dev=dev, test=test, dev_rows=dev_rows, test_rows=test_rows)
+        self.optional = optional
+
+    def lacking(self) -> str | None:
+        """Return which file is not there, if the task may be left out."""
+        if not self.optional:
+            return None
+        reasons = (lacking(source, self.data_dir) for source in self.sources.values())
+        return next((reason for reason in reasons if reason is not None), None)
+
+    def pairs(self, split: Split) -> Mapping[str, tuple[list[str], list[str]]]:
+        """Return the implicit sentences with those that say the same, and with those that do not."""
+        rows = self.rows(split)
+        return {
+            "positive": (rows.column("pos_implicit"), rows.column("pos_explicit")),
+            "negative": (rows.column("neg_implicit"), rows.column("neg_explicit")),
         }
-        for kind, (column, _) in HYPOTHESES.items():
-            hypothesis = self.ask(answers, "implicitness", embedded[rows.column(column)]).double()
-            predictions["row"] += range(len(rows))
-            predictions["type"] += [kind] * len(rows)
-            predictions["premise_score"] += premise.tolist()
-            predictions["hypothesis_score"] += hypothesis.tolist()
-            predictions["correct"] += (premise > hypothesis).tolist()
-        correct = predictions["correct"]
-        return TaskResult({"accuracy": sum(map(bool, correct)) / len(correct)}, predictions)

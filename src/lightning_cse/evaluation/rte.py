@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
+from lightning_cse.baselines import NO_VERDICT
 from lightning_cse.data import Rows, read_corpus
-from lightning_cse.evaluation.task import Answers, Embedded, Split, Task, TaskResult
+from lightning_cse.evaluation.task import Answers, Embedded, Judge, Split, Task, TaskResult
 from lightning_cse.metrics import best_threshold
 
 HYPOTHESES = {
@@ -59,6 +62,10 @@ class RTE(INLITask, Task):
     ``accuracy_explicit``, ``accuracy_implied``, ``accuracy_neutral``, ``accuracy_contradiction``, their mean
     ``accuracy_all``, and ``threshold``.
 
+    A model that reads the pairs themselves gives verdicts, so there is no threshold, and dev is not asked about. A pair
+    without a verdict counts as wrong. Metrics besides the accuracies: ``accuracy_four_way``, the share of pairs that
+    were taken for the type they are, and the shares without a verdict: ``refused``, ``unparsable``, ``failed``.
+
     Source: DualCSE, RTE experiment.  Differs: the paper does not say over which candidates the threshold is searched.
     """
 
@@ -93,6 +100,34 @@ class RTE(INLITask, Task):
         metrics["accuracy_all"] = sum(metrics.values()) / len(metrics)
         metrics["threshold"] = threshold
         return TaskResult(metrics, predictions)
+
+    def judged(self, judge: Judge, split: Split) -> TaskResult:
+        """Count which pairs of the split get the right verdict."""
+        rows = self.rows(split)
+        columns: dict[str, list[Any]] = {key: [] for key in ("row", "type", "label")}
+        hypotheses: list[str] = []
+        for kind, (column, entailed) in HYPOTHESES.items():
+            hypotheses += rows.column(column)
+            columns["row"] += range(len(rows))
+            columns["type"] += [kind] * len(rows)
+            columns["label"] += [entailed] * len(rows)
+        verdicts = judge.judge(rows.column("premise") * len(HYPOTHESES), hypotheses)
+        columns["answer"] = [verdict.answer for verdict in verdicts]
+        columns["prediction"] = [verdict.entailed for verdict in verdicts]
+        # A column of its own, since no verdict is wrong whatever the label.
+        columns["correct"] = [a == b for a, b in zip(columns["prediction"], columns["label"], strict=True)]
+        right = Counter(kind for kind, is_right in zip(columns["type"], columns["correct"], strict=True) if is_right)
+        metrics = {f"accuracy_{kind}": right[kind] / len(rows) for kind in HYPOTHESES}
+        metrics["accuracy_all"] = sum(metrics.values()) / len(metrics)
+        taken = sum(kind == answer for kind, answer in zip(columns["type"], columns["answer"], strict=True))
+        answers = Counter(columns["answer"])
+        metrics["accuracy_four_way"] = taken / len(verdicts)
+        metrics |= {reason: answers[reason] / len(verdicts) for reason in NO_VERDICT}
+        return TaskResult(metrics, columns)
+
+    def suits(self, answers: object) -> bool:
+        """Whether the method scores pairs or gives verdicts on them."""
+        return hasattr(answers, "judge") or super().suits(answers)
 
     def _scores(self, answers: Answers, embedded: Embedded, rows: Rows) -> dict[str, Tensor]:
         premise = embedded[rows.column("premise")]

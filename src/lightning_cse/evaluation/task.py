@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import torch
 from torch import Tensor
 
+from lightning_cse.baselines import Verdict
 from lightning_cse.data import Rows
 from lightning_cse.embeddings import Embedding
 from lightning_cse.errors import ConfigError, TaskError, did_you_mean
@@ -18,8 +19,8 @@ from lightning_cse.errors import ConfigError, TaskError, did_you_mean
 Split = Literal["dev", "test"]
 
 
-QUESTIONS = ("similarity", "entailment_score", "direction", "implicitness", "log_determinant", "features")
-"""What a method can be asked about embeddings."""
+QUESTIONS = ("similarity", "entailment_score", "direction", "implicitness", "log_determinant", "features", "judge")
+"""What a method can be asked: all about embeddings but ``judge``, which is about sentences as they stand."""
 
 
 class Answers(Protocol):
@@ -27,6 +28,14 @@ class Answers(Protocol):
 
     def embed(self, sentences: Sequence[str]) -> Embedding:
         """Embed sentences."""
+        ...
+
+
+class Judge(Protocol):
+    """What evaluation asks of a model that reads sentences and has no embeddings of them."""
+
+    def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
+        """Return a verdict on every pair, in their order."""
         ...
 
 
@@ -84,10 +93,22 @@ class Task(ABC):
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Return metrics and predictions of a method on a split."""
 
+    def judged(self, judge: Judge, split: Split) -> TaskResult:
+        """Return metrics and predictions of a model that has no embeddings, on a split.
+
+        Raises:
+            TaskError: as a rule; a task that verdicts are enough for has a way of its own, and says so in `suits`.
+        """
+        raise TaskError(f"the task {self.name} asks about embeddings, and {type(judge).__name__} has none")
+
     @property
     @abstractmethod
     def digests(self) -> dict[str, str]:
         """The sha256 of every file the task reads."""
+
+    def lacking(self) -> str | None:
+        """Return why the task cannot be done, whatever the method; None where nothing is in its way."""
+        return None
 
     def suits(self, answers: object) -> bool:
         """Whether the method answers all questions of this task."""

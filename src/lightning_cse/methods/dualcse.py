@@ -25,12 +25,13 @@ class DualCSE(Method):
     one for r, one for u.
 
     A row may lack any of the hypotheses, as rows of corpora other than INLI do: the loss then lacks their terms.
+    Contradictions that the loss does not use are not encoded.
 
     Source: DualCSE (arXiv 2510.09293), method.  Differs: nothing known; the paper leaves the pair encoding's details
     (segment ids, final separator) open, and the loss's reduction (mean here).
     """
 
-    roles = ("premise", "explicit_entailment", "implied_entailment", "contradiction")
+    roles: tuple[str, ...] = ("premise", "explicit_entailment", "implied_entailment", "contradiction")
     pairs: ClassVar = {"explicit": ("premise", "explicit_entailment"), "implicit": ("premise", "implied_entailment")}
 
     def __init__(
@@ -43,6 +44,8 @@ class DualCSE(Method):
         architecture: Literal["cross", "bi"] = "cross",
     ) -> None:
         super().__init__(encoder, loss, optimizer=optimizer, schedule=schedule)
+        if not loss.contradiction:
+            self.roles = self.roles[:3]
         self.compare = loss.similarity.rows
         self.implicit_encoder = copy.deepcopy(encoder) if architecture == "bi" else None
         words = (None, None) if architecture == "bi" else ("explicit", "implicit")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.records.lock import Lock, Owner
+from lightning_cse.records.lock import Busy, Lock, Owner
 from lightning_cse.records.writing import write_atomic
 
 RunState = Literal["new", "interrupted", "failed", "running", "finished"]
@@ -230,11 +230,16 @@ class RunFolder:
 
         Raises:
             LightningCSEError: if the folder itself is a link, since what it holds would be elsewhere.
+            Busy: if somebody is at a folder inside, such as an evaluation of this run; nothing is removed then.
         """
         if self.path.is_symlink():
             raise LightningCSEError(f"{self.path} is a link to {self.path.readlink()}: clear that folder yourself.")
         if not self.path.is_dir():
             return
+        for path in self.path.rglob(self.lock_path.name):
+            inner = Lock(path, str(path.parent))
+            if path != self.lock_path and (owner := inner.owner()) is not None:
+                raise Busy(inner.subject, owner, path)
         # The record goes first: a run cleared half-way must not look finished.
         self.record_path.unlink(missing_ok=True)
         for entry in self.path.iterdir():

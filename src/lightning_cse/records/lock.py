@@ -62,15 +62,22 @@ class Owner:
 
 
 class Busy(LightningCSEError):  # noqa: N818 - said of a run, as in `failed` and `finished`; it is no fault
-    """Somebody else is at it; ``owner`` says who."""
+    """Somebody else is at it; ``owner`` says who, and ``lock`` is the file that does."""
 
-    def __init__(self, subject: str, owner: Owner) -> None:
+    def __init__(self, subject: str, owner: Owner, lock: Path | None = None) -> None:
         self.subject = subject
         self.owner = owner
-        super().__init__(f"{subject} is being run by {owner}: wait for it, or stop it")
+        self.lock = lock
+        advice = "wait for it, or stop it"
+        if not owner.host and lock is not None:  # nobody to be asked: only the file itself can be looked at
+            advice = (
+                f"{lock} holds no claim of ours. It counts as left behind {SILENCE:.0f} s after its last change; "
+                "remove it before, if nobody is at it"
+            )
+        super().__init__(f"{subject} is being run by {owner}: {advice}")
 
-    def __reduce__(self) -> tuple[type[Busy], tuple[str, Owner]]:
-        return (type(self), (self.subject, self.owner))
+    def __reduce__(self) -> tuple[type[Busy], tuple[str, Owner, Path | None]]:
+        return (type(self), (self.subject, self.owner, self.lock))
 
 
 @dataclass(frozen=True)
@@ -142,7 +149,7 @@ class Lock:
         """
         self.check_known()
         if self.held and (found := _read(self.path))[0] != self._claim and (owner := _living(*found)) is not None:
-            raise Busy(self.subject, owner)
+            raise Busy(self.subject, owner, self.path)
 
     def check_known(self) -> None:
         """As `check`, by what the last sign of life found: free, so that it can stand in a loop.
@@ -151,7 +158,7 @@ class Lock:
             Busy: if another machine took it over.
         """
         if self.held and self._successor is not None:
-            raise Busy(self.subject, self._successor)
+            raise Busy(self.subject, self._successor, self.path)
 
     def owner(self) -> Owner | None:
         """Return who holds the lock, or None where nobody does or the holder is dead."""
@@ -163,7 +170,7 @@ class Lock:
                 return
             found, seen = _read(self.path)
             if (owner := _living(found, seen, self._now)) is not None:
-                raise Busy(self.subject, owner)
+                raise Busy(self.subject, owner, self.path)
             if seen is not None and self._take_over(found, claim):
                 return
             time.sleep(0.02)  # released in between, or somebody is taking it over

@@ -14,14 +14,14 @@ __all__ = ["count_pairs", "pair_counts"]
 def count_pairs(rows: Rows) -> int:
     """Return the number of sentence pairs: of every premise, as many as it has hypotheses.
 
-    A row of implicit and explicit sentences is one pair, as the paper counts them.
+    A row of implicit and explicit sentences is two pairs, one that matches and one that does not.
 
     Example:
         >>> count_pairs(Rows({"premise": ["a", "b"], "neutral": ["c", "d"], "contradiction": ["e", None]}))
         3
     """
     if "pos_implicit" in rows.names:
-        return len(rows)
+        return 2 * len(rows)
     columns = [rows.column(name) for name in rows.names if name in HYPOTHESES]
     return sum(sentence is not None for column in columns for sentence in column)
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from lightning_cse.config.secrets import without_secrets
+from lightning_cse.config.secrets import told_overrides, without_secrets
 from lightning_cse.errors import DataError
 from lightning_cse.records import Curves, RunFolder, identity_document
+from lightning_cse.reproduction.cells import machine_of, short_commit
 from lightning_cse.reproduction.curves import summarise
 from lightning_cse.reproduction.figures import Series, house_style, overlay, series_look
 from lightning_cse.reproduction.nested import leaves
@@ -227,30 +228,20 @@ _RFD: Final = (
 def run_facts(runs: Sequence[ShownRun]) -> dict[str, str]:
     """Return in a few words what runs these are, and on what they were made."""
     records = [run.record for run in runs]
+    known = [record for record in records if record.get("environment")]
     states = dict.fromkeys(run.state for run in runs)
     counts = [f"{sum(run.state == state for run in runs)} {state}" for state in states]
     facts = {
         "runs": ", ".join(counts) if list(states) != ["finished"] else str(len(runs)),
         "encoder": _distinct((record.get("encoder") or {}).get("name") for record in records),
-        "device": _distinct(record.get("device") for record in records),
-        "machine": _distinct(_machine(record) for record in records),
-        "commit": _distinct(_commit(record) for record in records),
+        "machine": _distinct(machine_of(record) for record in known),
+        "commit": _distinct(short_commit(record) for record in known),
     }
     return {fact: value for fact, value in facts.items() if value}
 
 
 def _distinct(values: Iterable[object]) -> str:
     return ", ".join(dict.fromkeys(str(value) for value in values if value))
-
-
-def _machine(record: Mapping[str, Any]) -> str:
-    machine = (record.get("environment") or {}).get("machine") or {}
-    return f"{machine.get('cpu')}, {machine.get('cores')} cores" if machine.get("cpu") else ""
-
-
-def _commit(record: Mapping[str, Any]) -> str:
-    commit, _, dirty = str((record.get("environment") or {}).get("commit") or "").partition("-")
-    return commit[:10] + ("-dirty" if dirty else "")
 
 
 def _groups(runs: Sequence[ShownRun], name: str) -> list[_Group]:
@@ -434,19 +425,7 @@ def _different_overrides(runs: Sequence[ShownRun]) -> list[str]:
     ]
     finished = [set(one) for one, run in zip(given, runs, strict=True) if run.state == "finished"]
     common = set.intersection(*finished) if finished else set()
-    return ["\n".join(one for one in own if one not in common and _tellable(one)) for own in given]
-
-
-def _tellable(override: str) -> bool:
-    """Tell whether an override sets nothing that looks like a secret."""
-    key, _, text = override.lstrip("+~").partition("=")
-    try:
-        value = yaml.safe_load(re.sub(r":(?=\S)", ": ", text))  # Hydra's grammar needs no space there
-    except yaml.YAMLError:  # of Hydra's grammar, say, which may hold a mapping with any keys
-        return bool(without_secrets({override: text}))
-    for name in reversed(key.split(".")):
-        value = {name: value}
-    return bool(without_secrets(value) == value)
+    return ["\n".join(told_overrides(one for one in own if one not in common)) for own in given]
 
 
 def _other_metrics(groups: Sequence[_Group]) -> tuple[TableView, ...]:

@@ -58,11 +58,12 @@ def build(cfg: DictConfig) -> Parts:
     with torch.random.fork_rng():  # what loading draws must not decide how a method's own layers begin
         encoder: SentenceEncoder = built(cfg.encoder)
     data: ContrastiveData = built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
-    tasks = build_tasks(cfg.suite)
+    left_out: dict[str, str] = {}
+    tasks = build_tasks(cfg.suite, left_out)
     check_parts(tasks)
     method: Method = built(cfg.method, encoder=encoder)
     data.use(method.roles)
-    _check_monitor(cfg.monitor, tasks, method)
+    _check_monitor(cfg.monitor, tasks, method, left_out)
     diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
     return Parts(encoder, data, tasks, diagnostics, method)
 
@@ -73,17 +74,32 @@ def automatic_reading(cfg: DictConfig, encoder: SentenceEncoder) -> dict[str, An
     return {key: value for key, value in became.items() if OmegaConf.select(cfg, key) == "auto"}
 
 
-def build_tasks(suite: DictConfig) -> dict[str, Task]:
-    """Build the tasks of a suite, each by the name its metrics go by."""
+def build_tasks(suite: DictConfig, left_out: dict[str, str] | None = None) -> dict[str, Task]:
+    """Build the tasks of a suite, each by the name its metrics go by; those that cannot be done are left out and told.
+
+    Args:
+        suite: the tasks' nodes.
+        left_out: where to note the tasks that are left out, and why.
+    """
     tasks: dict[str, Task] = {}
-    for name, node in suite.items():
+    for key, node in suite.items():
         task: Task = built(node)
-        corpus, line, rest = str(name).partition("_")
-        tasks[corpus + task.suffix + line + rest] = task
+        corpus, line, rest = str(key).partition("_")
+        name = corpus + task.suffix + line + rest
+        reason = task.lacking()
+        if reason is None:
+            tasks[name] = task
+            continue
+        log.warning("the task %s is left out: %s", name, reason)
+        if left_out is not None:
+            left_out[name] = reason
     return tasks
 
 
-def _check_monitor(monitor: str, tasks: Mapping[str, Task], method: Method) -> None:
+def _check_monitor(monitor: str, tasks: Mapping[str, Task], method: Method, left_out: Mapping[str, str]) -> None:
+    for name, reason in left_out.items():
+        if monitor.startswith(f"val/{name}/"):
+            raise ConfigError([f"monitor: {monitor!r} is of a task that is left out: {reason}"])
     suiting = {name: task for name, task in tasks.items() if task.suits(method)}
     for name in sorted(tasks.keys() - suiting.keys()):
         needs = " and ".join(tasks[name].needs)

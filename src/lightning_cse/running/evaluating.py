@@ -4,39 +4,31 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, ListConfig, OmegaConf
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lightning_cse import records
-from lightning_cse.baselines import Whitening
 from lightning_cse.config import outcomes
 from lightning_cse.config.causes import user_error
 from lightning_cse.config.check import check_evaluation, resolve_automatic
-from lightning_cse.embeddings import Embedding
 from lightning_cse.encoders.pooling import POOLINGS
 from lightning_cse.errors import TaskError, did_you_mean
-from lightning_cse.evaluation import Embedded, Summary, Task, check_parts, summarize_tasks
+from lightning_cse.evaluation import Summary, Task, check_parts, summarize_tasks
 from lightning_cse.reproduction.tables import print_run
 from lightning_cse.running.building import build_tasks, plain
-from lightning_cse.running.loading import LoadedModel, load_model
-from lightning_cse.running.machine import device_name, device_of, peak_memory
+from lightning_cse.running.chatting import ChatSession, wrong_endpoint
+from lightning_cse.running.loading import LENGTH, LLM, WITHOUT_ENCODER, load_model
+from lightning_cse.running.machine import peak_memory
 from lightning_cse.running.mteb_suite import MTEBTask
+from lightning_cse.running.sessions import EncoderSession, LengthSession, Session, Step
 
 log = logging.getLogger(__name__)
-
-SENTENCES_AT_ONCE = 1024
-"""Sentences embedded between two movements of the progress bar."""
 
 
 def run(cfg: DictConfig) -> None:
@@ -65,22 +57,19 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
         LightningCSEError: for whatever is the user's to mend; once there is a folder, its ``failed.json`` tells the
             same.
     """
-    resolved = resolve_automatic(cfg, under="")
-    check_evaluation(cfg, _wrong_model(cfg))
-    model = load_model(cfg.model, pooling=cfg.pooling, prompt=cfg.prompt, max_length=cfg.max_length)
-    if cfg.whitening:
-        model = model.whitened(cfg.whitening, cfg.paths.data_dir)
-    model.to(device_of(cfg.accelerator))
-    session = _Session(model, cfg.precision, cfg.accelerator)
-    tasks, summaries, left_out = _build(cfg.suite, model)
+    resolved = _resolve(cfg)
+    check_evaluation(cfg, _wrong_model(cfg, overrides))
+    session = _open(cfg)
+    tasks, summaries, left_out = _build(cfg.suite, session)
     decisive: dict[str, Any] = {
-        "data": {name: digest for task in tasks.values() for name, digest in task.digests.items()},
-        "encoder": {"name": model.encoder.name, **model.digests},
+        "data": {name: digest for task in tasks.values() for name, digest in task.digests.items()} | session.data,
+        "encoder": session.encoder,
         "resolved": resolved,
     }
     options = {"suite": plain(cfg.suite), "model": session.options()}
     identity = records.identity(options, **decisive)
-    folder = _folder(cfg, model, suite, identity)
+    root = session.root(Path(cfg.paths.runs_dir).expanduser())
+    folder = EvaluationFolder(root, suite, identity, session.seed)
     outcomes.tell(folder.path)
     if _finished(cfg, folder):
         return folder
@@ -90,21 +79,23 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
         outcomes.leave_failed(cfg, folder)
         if cfg.force:
             folder.clear()
-        folder.start(OmegaConf.to_yaml(cfg, resolve=True))
-        log.info("%s: %d tasks, %s, %s; everything goes to %s", model.name, len(tasks), *resolved.values(), folder.path)
+        read = [str(key) for key in cfg if key != "llm" or cfg.model == LLM]
+        folder.start(OmegaConf.to_yaml(OmegaConf.masked_copy(cfg, read), resolve=True))
+        how = ", ".join(map(str, resolved.values())) if session.embeds else session.device_name
+        log.info("%s: %d tasks, %s; everything goes to %s", session.name, len(tasks), how, folder.path)
         results = _run_all(folder, tasks, session, lock)
         metrics = {name: result.metrics for name, result in results.items()}
         metrics |= {name: whole.metrics for name, whole in summarize_tasks(summaries, metrics, "test").items()}
         left_out |= _without_parts(summaries, metrics)
-        run_of = {key: model.record[key] for key in ("name", "identity", "seed")} if model.run else None
+        accounts = {name: result.account for name, result in results.items() if result.account}
         lock.check()
         folder.finish(
             {
-                "name": model.name,
+                "name": session.name,
                 "suite": suite,
                 "identity": identity,
                 "seed": folder.seed,
-                "model": {"given": cfg.model, "run": run_of, "prompt": cfg.prompt, **session.options()},
+                "model": {"given": cfg.model, "run": session.run, "prompt": cfg.prompt, **session.options()},
                 "metrics": {
                     f"test/{name}/{metric}": v for name, found in metrics.items() for metric, v in found.items()
                 },
@@ -116,11 +107,12 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
                 "task_data": {name: task.digests for name, task in tasks.items()},
                 "encoder": decisive["encoder"],
                 "device": session.device_name,
-                "precision": cfg.precision,
+                "precision": cfg.precision if session.embeds else None,
                 "environment": records.environment(),
                 "seconds": {"evaluation": sum(result.seconds for result in results.values())},
                 "task_seconds": {name: result.seconds for name, result in results.items()},
                 "peak_memory_mib": peak_memory(),
+                **({"account": accounts} if accounts else {}),
                 "overrides": list(overrides),
                 "identity_document": records.identity_document(options, **decisive),
             }
@@ -136,10 +128,53 @@ def _finished(cfg: DictConfig, folder: EvaluationFolder) -> bool:
     return True
 
 
-def _wrong_model(cfg: DictConfig) -> Iterator[str]:
+# --------------------------------------------------------------------------------------------------------- the model
+
+
+_READING = {"pooling": "auto", "prompt": None, "max_length": "auto", "whitening": None, "precision": "32-true"}
+"""How an encoder reads, and what stands there where nothing is asked for."""
+
+
+def _resolve(cfg: DictConfig) -> dict[str, Any]:
+    """Replace automatic choices as `resolve_automatic` does; what has no encoder computes nothing on a GPU."""
+    if _is_given(cfg) and cfg.model in WITHOUT_ENCODER:
+        for key, value in (("accelerator", "cpu"), ("precision", _READING["precision"])):
+            if cfg[key] == "auto":
+                cfg[key] = value
+    return resolve_automatic(cfg, under="")
+
+
+def _open(cfg: DictConfig) -> Session:
+    """Load the model that a config names."""
+    if cfg.model == LENGTH:
+        return LengthSession()
+    if cfg.model == LLM:
+        return ChatSession(cfg)
+    model = load_model(cfg.model, pooling=cfg.pooling, prompt=cfg.prompt, max_length=cfg.max_length)
+    if cfg.whitening:
+        model = model.whitened(cfg.whitening, cfg.paths.data_dir)
+    return EncoderSession(model, cfg.precision, cfg.accelerator)
+
+
+def _is_given(cfg: DictConfig) -> bool:
+    return not OmegaConf.is_missing(cfg, "model") and isinstance(cfg.model, str) and bool(cfg.model.strip())
+
+
+def _wrong_model(cfg: DictConfig, overrides: Sequence[str]) -> Iterator[str]:
     """Yield what cannot be a model, or the way it is to be read."""
-    if OmegaConf.is_missing(cfg, "model") or not isinstance(cfg.model, str) or not cfg.model.strip():
+    if not _is_given(cfg):
         yield "model: give the folder of a run, an encoder of conf/encoder, a local folder, or a name on the hub"
+    if _is_given(cfg) and cfg.model in WITHOUT_ENCODER:
+        yield from _wrong_without_encoder(cfg)
+    else:
+        yield from _wrong_reading(cfg)
+    if _is_given(cfg) and cfg.model == LLM:
+        yield from wrong_endpoint(cfg)
+    elif given := _of_llm(cfg, overrides):
+        yield f"{given}: it is for model={LLM}, and the model is {cfg.model if _is_given(cfg) else 'not given'}"
+
+
+def _wrong_reading(cfg: DictConfig) -> Iterator[str]:
     poolings = ("auto", *POOLINGS)
     if cfg.pooling not in poolings:
         near = did_you_mean(str(cfg.pooling), poolings)
@@ -151,6 +186,21 @@ def _wrong_model(cfg: DictConfig) -> Iterator[str]:
             yield f"prompt: pooling={cfg.pooling} reads no prompt; leave it out, or set pooling=prompt"
     if cfg.max_length != "auto" and (not isinstance(cfg.max_length, int) or cfg.max_length < 1):
         yield f"max_length: {cfg.max_length!r} is neither auto nor a whole number of at least 1"
+
+
+def _wrong_without_encoder(cfg: DictConfig) -> Iterator[str]:
+    given = [key for key, unset in _READING.items() if cfg[key] != unset]
+    if cfg.accelerator != "cpu":
+        given.append("accelerator")
+    for key in given:
+        yield f"{key}: model={cfg.model} has no encoder that this could be for; leave it out"
+
+
+def _of_llm(cfg: DictConfig, overrides: Sequence[str]) -> str | None:
+    """Return a key of ``llm`` that somebody has set, if there is one."""
+    keys = (override.lstrip("+").partition("=")[0] for override in overrides)
+    given = next((key for key in keys if key.partition(".")[0] == "llm"), None)
+    return "llm.model" if given is None and cfg.llm.model is not None else given
 
 
 # ------------------------------------------------------------------------------------------------------- the folder
@@ -178,38 +228,29 @@ class EvaluationFolder(records.RunFolder):
         return self.path / "tasks" / f"{task}.json"
 
 
-def _folder(cfg: DictConfig, model: LoadedModel, suite: str, identity: str) -> EvaluationFolder:
-    if model.run is not None:
-        return EvaluationFolder(model.run / "evaluate", suite, identity, int(model.record["seed"]))
-    parts = [part for part in model.name.replace("\\", "/").split("/") if part not in ("", ".", "..", "~")]
-    root = Path(cfg.paths.runs_dir).expanduser() / "evaluate"
-    return EvaluationFolder(root.joinpath(*parts), suite, identity, 0)
-
-
 # -------------------------------------------------------------------------------------------------------- the tasks
 
 
-Step = Task | MTEBTask
-
-
-def _build(
-    suite: DictConfig, model: LoadedModel
-) -> tuple[dict[str, Step], dict[str, Task], dict[str, tuple[str, ...]]]:
+def _build(suite: DictConfig, session: Session) -> tuple[dict[str, Step], dict[str, Task], dict[str, tuple[str, ...]]]:
     """Build a suite: the tasks that the model can answer, the suite as a whole, and what the tasks left out need."""
     if any(isinstance(node, ListConfig) for node in suite.values()):
+        if not session.embeds:
+            raise TaskError(f"the suite is of tasks that need vectors, which {session.name} does not give")
         return {name: MTEBTask(name) for name in suite.tasks}, {}, {}
-    suite_tasks = {name: task for name, task in build_tasks(suite).items() if "test" in task.splits}
+    lacking: dict[str, str] = {}
+    suite_tasks = {name: task for name, task in build_tasks(suite, lacking).items() if "test" in task.splits}
     check_parts(suite_tasks)
-    kind = type(model.answers).__name__
-    left_out = {name: task.needs for name, task in suite_tasks.items() if not task.suits(model.answers)}
+    left_out = {name: task.needs for name, task in suite_tasks.items() if not session.suits(task)}
     for name, needs in left_out.items():
-        log.info("the task %s is left out: it needs %s, which %s does not give", name, " and ".join(needs), kind)
+        log.info(
+            "the task %s is left out: it needs %s, which %s does not give", name, " and ".join(needs), session.kind
+        )
     tasks: dict[str, Step] = {
         name: task for name, task in suite_tasks.items() if name not in left_out and not isinstance(task, Summary)
     }
     if not tasks:
-        raise TaskError(f"no task of the suite suits {model.name}: {kind} does not answer what they ask")
-    return tasks, suite_tasks, left_out
+        raise TaskError(f"no task of the suite suits {session.name}: {session.kind} does not answer what they ask")
+    return tasks, suite_tasks, left_out | {name: (reason,) for name, reason in lacking.items()}
 
 
 def _without_parts(tasks: Mapping[str, Task], metrics: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -228,9 +269,14 @@ class _Outcome:
     sentences: int
     cut: int
     seconds: float
+    account: dict[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as it is written: an account only where there is one."""
+        return {key: value for key, value in asdict(self).items() if key != "account" or value}
 
 
-def _once(folder: EvaluationFolder, name: str, task: Step, session: _Session, place: str) -> _Outcome:
+def _once(folder: EvaluationFolder, name: str, task: Step, session: Session, place: str) -> _Outcome:
     """Return the outcome of a task: the one on the disk, or else a new one, which is then put there."""
     path = folder.outcome(name)
     if path.is_file():
@@ -242,33 +288,27 @@ def _once(folder: EvaluationFolder, name: str, task: Step, session: _Session, pl
         return outcome
     start = time.perf_counter()
     session.now = f"{place} {name}"
-    if isinstance(task, MTEBTask):
-        width, room = session.model.encoder.width, session.model.room
-        cache = folder.path / "mteb"
-        result = task.evaluate(session, session.model.name, folder.identity, cache, width=width, room=room)
-    else:
-        sentences = task.sentences("test")
-        embedded = Embedded(session, sentences)
-        if not embedded.is_finite:
-            raise TaskError(
-                f"the task {name}: some embeddings of {session.model.name} are not finite numbers"
-                + (": use precision=32-true" if session.precision != "32-true" else "")
-            )
-        result = task.evaluate(session.model.answers, embedded, "test")
+    result = session.do(name, task, folder)
     if result.predictions:
         records.write_predictions(folder.predictions, name, result.predictions)
-    count, cut = session.account()
-    outcome = _Outcome(dict(result.metrics), count, cut, time.perf_counter() - start)
-    records.write_atomic(path, json.dumps(asdict(outcome), indent=2, allow_nan=False) + "\n")
-    if cut:
-        longest = session.model.room
-        log.warning("%s: %d of %d sentences are longer than %d word pieces and are cut", name, cut, count, longest)
+    work = session.work()
+    seconds = time.perf_counter() - start
+    outcome = _Outcome(dict(result.metrics), work.sentences, work.cut, seconds, dict(work.account))
+    records.write_atomic(path, json.dumps(outcome.as_dict(), indent=2, allow_nan=False) + "\n")
+    if work.cut:
+        log.warning(
+            "%s: %d of %d sentences are longer than %d word pieces and are cut",
+            name,
+            work.cut,
+            work.sentences,
+            session.room,
+        )
     log.info("%s %s: %s (%.1f s)", place, name, _told(result.metrics), outcome.seconds)
     return outcome
 
 
 def _run_all(
-    folder: EvaluationFolder, tasks: Mapping[str, Step], session: _Session, lock: records.Lock
+    folder: EvaluationFolder, tasks: Mapping[str, Step], session: Session, lock: records.Lock
 ) -> dict[str, _Outcome]:
     results = {}
     for number, (name, task) in enumerate(tasks.items(), start=1):
@@ -283,67 +323,3 @@ def _run_all(
 
 def _told(metrics: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
-
-
-# -------------------------------------------------------------------------------------------------------- the model
-
-
-class _Session:
-    """A model at work: embeds in the precision asked for, shows how far it is, and counts what it has read."""
-
-    def __init__(self, model: LoadedModel, precision: str, accelerator: str) -> None:
-        self.model = model
-        self.precision = precision
-        self.device = device_of(accelerator)
-        self.now = ""
-        self._count = self._cut = 0
-
-    @property
-    def device_name(self) -> str:
-        """What the embeddings are computed on."""
-        return device_name(self.device)
-
-    def options(self) -> dict[str, Any]:
-        """Return how the model is read: part of what decides a result."""
-        encoder, answers = self.model.encoder, self.model.answers
-        return {
-            "method": type(answers).__name__,
-            "pooling": encoder.pooling,
-            "templates": [[template.prefix, template.suffix] for template in self.model.templates],
-            "max_length": encoder.max_length,
-            **({"whitening": answers.fitted_on} if isinstance(answers, Whitening) else {}),
-        }
-
-    def embed(self, sentences: Sequence[str]) -> Embedding:
-        """Embed sentences, some at a time, under a progress bar where there is a terminal."""
-        ids = self.model.encoder.tokenizer(sentences)
-        self._count += len(ids)
-        self._cut += sum(len(sentence) > self.model.room for sentence in ids)
-        parts = []
-        with _progress(self.now, len(sentences)) as advance:
-            for start in range(0, len(sentences), SENTENCES_AT_ONCE):
-                some = sentences[start : start + SENTENCES_AT_ONCE]
-                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16-mixed"):
-                    parts.append(self.model.answers.embed(some))
-                advance(len(some))
-        return Embedding.cat(parts)
-
-    def features(self, embedding: Any) -> torch.Tensor:
-        """Return the vectors of the primary view: (n, d)."""
-        return self.model.answers.features(embedding)
-
-    def account(self) -> tuple[int, int]:
-        """Return how many sentences were embedded, and how many of them cut, since the last account."""
-        account, self._count, self._cut = (self._count, self._cut), 0, 0
-        return account
-
-
-@contextmanager
-def _progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show how many sentences are embedded, in a terminal; give the function that is told of every new batch."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    shown = sys.stderr.isatty()
-    with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
-        task = progress.add_task(f"{label}: sentences", total=total)
-        yield lambda count: progress.advance(task, count)

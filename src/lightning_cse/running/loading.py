@@ -24,9 +24,12 @@ from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.errors import ConfigError, EncoderError, LightningCSEError, did_you_mean
 from lightning_cse.methods import Method
 
-__all__ = ["LoadedModel", "load_model"]
+__all__ = ["LENGTH", "LLM", "WITHOUT_ENCODER", "LoadedModel", "load_model"]
 
 log = logging.getLogger(__name__)
+
+LENGTH, LLM = WITHOUT_ENCODER = ("length", "llm")
+"""Models that an evaluation takes and that have no encoder; these names come before those of encoders."""
 
 _MOST_SHOWN = 8
 _PLAIN = ("config.json", "modules.json")
@@ -105,9 +108,12 @@ def load_model(
             trained with, of an encoder, those of ``conf/encoder`` too, as much as it can read.
 
     Raises:
-        EncoderError: if there is no such model, or its files are not whole; the message says what was tried.
+        EncoderError: if there is no such model, it has no encoder, or its files are not whole; the message says what
+            was tried.
         ConfigError: if pooling or prompt are given for a run.
     """
+    if model in WITHOUT_ENCODER:
+        raise EncoderError(f"model: {model} has no encoder: only lightning_cse.evaluate takes it")
     folder = Path(model).expanduser()
     options: dict[str, Any] = {} if max_length == "auto" else {"max_length": max_length}
     if prompt is not None:
@@ -231,5 +237,5 @@ def _in_other_words(error: LightningCSEError, model: str, named: list[str]) -> s
     told = told.replace("encoder=", "model=").replace("encoder.", "")
     if not told.startswith("no encoder"):
         return told
-    near = did_you_mean(model, named)
-    return f"{told}\nmodel= also takes the folder of a run, and: {', '.join(named)}{near}"
+    known = [*WITHOUT_ENCODER, *named]
+    return f"{told}\nmodel= also takes the folder of a run, and: {', '.join(known)}{did_you_mean(model, known)}"

@@ -7,17 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import torch
-from torch import Tensor
-
 from lightning_cse.data import Rows
 from lightning_cse.data.sources import HYPOTHESES
-from lightning_cse.embeddings import Embedding
-from lightning_cse.errors import DataError, EncoderError
+from lightning_cse.errors import DataError
 from lightning_cse.evaluation.task import Answers
+from lightning_cse.index import Best
+from lightning_cse.running.searching import finite
 from lightning_cse.similarity import cosine_matrix
 
-__all__ = ["Hit", "Passage", "Retrieved", "hypotheses", "nearest", "retrieve"]
+__all__ = ["Hit", "Passage", "Retrieved", "hypotheses", "retrieve"]
 
 log = logging.getLogger(__name__)
 
@@ -87,65 +85,27 @@ def retrieve(answers: Answers, queries: Rows, corpus: Sequence[Passage], count: 
         EncoderError: if an embedding is not finite.
     """
     premises = queries.column("premise")
-    views = _finite(answers.embed(premises)).views()
-    best: dict[str, tuple[Tensor, Tensor]] = {}
+    views = finite(answers.embed(premises)).views()
+    best = {name: Best(count) for name in views}
     for start in range(0, len(corpus), AT_ONCE):
         some = [passage.sentence for passage in corpus[start : start + AT_ONCE]]
         log.info("searched: %d of %d sentences", start + len(some), len(corpus))
-        primary = next(iter(_finite(answers.embed(some)).views().values()))
+        primary = next(iter(finite(answers.embed(some)).views().values()))
         for name, view in views.items():
-            best[name] = _better(best.get(name), nearest(view, primary, count), start, count)
+            best[name].add(cosine_matrix(view, primary))
     return [
         Retrieved(
             Passage(premise, "premise", _place(queries, row)),
             {
                 name: tuple(
                     Hit(corpus[place], cosine)
-                    for place, cosine in zip(places[row].tolist(), cosines[row].tolist(), strict=True)
+                    for place, cosine in zip(found.rows[row].tolist(), found.scores[row].tolist(), strict=True)
                 )
-                for name, (cosines, places) in best.items()
+                for name, found in best.items()
             },
         )
         for row, premise in enumerate(premises)
     ]
-
-
-def nearest(queries: Tensor, corpus: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the cosines and the rows of the nearest vectors of a corpus, best first, both (q, min(count, n)).
-
-    Exact, in float32 or better; of equal cosines the lower row comes first.
-
-    Args:
-        queries: (q, d).
-        corpus: (n, d).
-        count: how many.
-
-    Raises:
-        ValueError: if ``count`` is below 1, or as `lightning_cse.similarity.cosine_matrix`.
-    """
-    if count < 1:
-        raise ValueError(f"need a count of at least 1, got {count}")
-    # A stable sort and not topk, which is free to choose among equals.
-    cosines, rows = cosine_matrix(queries, corpus).sort(dim=1, descending=True, stable=True)
-    return cosines[:, :count], rows[:, :count]
-
-
-def _better(
-    sofar: tuple[Tensor, Tensor] | None, now: tuple[Tensor, Tensor], start: int, count: int
-) -> tuple[Tensor, Tensor]:
-    """Return the best of what was found so far and of a part that begins at a row, which gives way among equals."""
-    cosines, places = now[0], now[1] + start
-    if sofar is None:
-        return cosines, places
-    both = torch.cat([sofar[0], cosines], dim=1).sort(dim=1, descending=True, stable=True)
-    merged = torch.cat([sofar[1], places], dim=1).gather(1, both.indices)
-    return both.values[:, :count], merged[:, :count]
-
-
-def _finite(embedding: Embedding) -> Embedding:
-    if not all(bool(torch.isfinite(view).all()) for view in embedding.views().values()):
-        raise EncoderError("some embeddings are not finite numbers: the weights of the run are broken; train it again")
-    return embedding
 
 
 def _place(rows: Rows, row: int) -> str:

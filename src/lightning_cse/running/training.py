@@ -16,7 +16,7 @@ import pytorch_lightning as pl
 import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
@@ -31,6 +31,7 @@ from lightning_cse.callbacks import (
 from lightning_cse.config import outcomes
 from lightning_cse.config.causes import user_error
 from lightning_cse.config.check import check, resolve_automatic
+from lightning_cse.config.secrets import told_overrides, told_yaml, without_secrets
 from lightning_cse.data.token_cache import tokenise
 from lightning_cse.errors import ConfigError, TrainingError
 from lightning_cse.evaluation import Split, TaskResult, run_tasks
@@ -77,7 +78,7 @@ def train(cfg: DictConfig) -> records.RunFolder:
         "encoder": {"name": parts.encoder.name, **parts.encoder.digests},
         "resolved": resolved | automatic_reading(cfg, parts.encoder),
     }
-    identity = records.identity(plain(cfg), **decisive)
+    identity = records.identity(without_secrets(plain(cfg)), **decisive)
     try:
         folder = records.RunFolder(Path(cfg.paths.runs_dir).expanduser(), cfg.name, identity, cfg.seed)
     except ValueError as error:
@@ -113,7 +114,7 @@ def _train(
     lock: records.Lock,
 ) -> None:
     resume = (folder.checkpoints / "last.ckpt").is_file()  # of an interrupted run, or of a failed one
-    folder.start(OmegaConf.to_yaml(cfg, resolve=True))
+    folder.start(told_yaml(cfg))
     log.info(
         "%s: %s, %d training rows, %s, %s; everything goes to %s",
         cfg.name,
@@ -128,7 +129,7 @@ def _train(
     try:
         record = _fit_and_test(cfg, parts, folder, loggers, lock, resume=resume)
         record |= {"name": cfg.name, "identity": identity, "seed": cfg.seed, "overrides": _overrides()}
-        record |= {"identity_document": records.identity_document(plain(cfg), **decisive)}
+        record |= {"identity_document": records.identity_document(without_secrets(plain(cfg)), **decisive)}
         lock.check()
         folder.finish(record)
         status = "success"
@@ -185,7 +186,7 @@ def _loggers(cfg: DictConfig, folder: records.RunFolder, identity: str, *, resum
                 name=cfg.name,
                 seed=cfg.seed,
                 group=_group(cfg),
-                settings=plain(cfg),
+                settings=without_secrets(plain(cfg)),
                 folder=folder.path,
                 resume=resume,
                 tags=_tags(),
@@ -206,7 +207,7 @@ def _group(cfg: DictConfig) -> str:
 
 
 def _overrides() -> list[str]:
-    return list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
+    return told_overrides(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
 
 
 class _StillOurs(pl.Callback):

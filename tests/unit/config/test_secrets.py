@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lightning_cse.config.secrets import without_secrets
+import pytest
+from omegaconf import OmegaConf
+
+from lightning_cse.config.overrides import check_overrides
+from lightning_cse.config.paths import conf_dir
+from lightning_cse.config.secrets import literal_secrets, refusals, told_overrides, told_yaml, without_secrets
+from lightning_cse.config.validate import validate
+from lightning_cse.errors import ConfigError
+
+LIKE_KEYS = (  # none of them was ever anybody's
+    "sk-" + "proj-" + "a1B2" * 8,
+    "hf" + "_" + "aB3d" * 9,
+    "gh" + "p_" + "aB3d" * 9,
+    "AK" + "IA" + "ABCD1234" * 2,
+)
 
 
 def test_strings_under_keys_that_look_like_secrets_are_left_out() -> None:
@@ -28,3 +42,148 @@ def test_strings_under_keys_that_look_like_secrets_are_left_out() -> None:
         "path": "a",
     }
     assert config["api_key"] == "x"  # the run goes on with its own
+
+
+@pytest.mark.parametrize(
+    "key", ["passwd", "db_password", "passphrase", "credentials", "auth", "basic_auth", "bearer", "Authorization"]
+)
+def test_more_keys_that_look_like_secrets(key: str) -> None:
+    assert without_secrets({"a": {key: "x"}}) == {"a": {}}
+    assert without_secrets({key: 5, "b": 1}) == {key: 5, "b": 1}
+
+
+@pytest.mark.parametrize("key", ["author", "authors", "tokenizer", "tokenisation", "key_variable", "max_tokens"])
+def test_keys_that_only_sound_like_secrets(key: str) -> None:
+    assert without_secrets({key: "x"}) == {key: "x"}
+
+
+@pytest.mark.parametrize("value", LIKE_KEYS)
+def test_texts_that_look_like_keys_are_left_out_wherever_they_stand(value: str) -> None:
+    assert without_secrets({"model": value, "tags": ["a", value], "note": f"with {value} in it"}) == {"tags": ["a"]}
+    assert literal_secrets({"a": {"model": value}, "b": ["x", value], "c": "x"}) == [
+        f"{place}: {literal_secrets({'x': value})[0].partition(': ')[2]}" for place in ("a.model", "b.1")
+    ]
+
+
+@pytest.mark.parametrize(
+    "value", ["hf_internal-testing/tiny", "org/task-sk-learn", "sk-learn", "ghp_short", "http://a.b/c@d", "git@host:x"]
+)
+def test_texts_that_are_no_keys_stay(value: str) -> None:
+    assert without_secrets({"model": value}) == {"model": value}
+    assert literal_secrets({"model": value}) == []
+    assert refusals([f"model={value}"]) == []
+
+
+def test_an_address_loses_user_and_password() -> None:
+    told = without_secrets({"base_url": "https://me:hush@host:80/v1?x=a@b", "other": "https://host:80/v1"})
+    assert told == {"base_url": "https://host:80/v1?x=a@b", "other": "https://host:80/v1"}
+
+
+def test_a_config_is_told_as_it_is_unless_it_has_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLANTED", "hush")
+    cfg = OmegaConf.create({"a": {"rate": 1e-5, "b": "${a.rate}"}, "c": "Äther"})
+    assert told_yaml(cfg) == OmegaConf.to_yaml(cfg, resolve=True)
+    cfg.a.api_key = "${oc.env:PLANTED}"
+    told = told_yaml(cfg)
+    assert "hush" not in told
+    assert OmegaConf.to_container(OmegaConf.create(told)) == {"a": {"rate": 1e-5, "b": 1e-5}, "c": "Äther"}
+
+
+SECRET = (
+    "+llm.api_key=hush",
+    "++llm.api_key='hush'",
+    "llm.api_key=hush,shush",
+    "+llm={model: m, api_key: hush}",
+    "+llm={model:m,api_key:hush}",
+    "llm={secret: hush, broken",
+    "llm={'api_key' : hush, broken",
+    "llm.api_key={hush",
+    "llm.base_url=http://me:hush@host/v1",
+    "llm.base_url='http://me:hush@host/v1'",
+    "+x.headers.Authorization=hush",
+    *(f"model={value}" for value in LIKE_KEYS),
+)
+HARMLESS = (
+    "seed=1,2",
+    "seed=range(0,5)",
+    "data.max_tokens=32,64",
+    "data.max_tokens=null",
+    "+llm.api_key=null",
+    "+x.date=2020-01-01",
+    "+x.nan=.nan",
+    "llm.api_key=${oc.env:KEY}",
+    "llm.api_key='${oc.env:KEY}'",
+    "llm.key_variable=MY_KEY",
+    "llm.base_url=http://host:8000/v1",
+    "encoder.source=/a b/c",
+    "method={a: 1, b: [x, y]}",
+    "~logger",
+    "prompt={the key token of {} is {mask}",
+    "+experiment=dualcse_cross",
+    "prompt='This sentence : \"{}\" means {mask} .'",
+)
+
+
+@pytest.mark.parametrize("override", SECRET)
+def test_overrides_that_set_a_secret(override: str) -> None:
+    assert told_overrides(["seed=1", override]) == ["seed=1"]
+    (fault,) = refusals(["seed=1", override])
+    key = override.lstrip("+").partition("=")[0]
+    assert fault.startswith(f"{key}: keys are read from ")
+    assert not any(value in fault for value in ("hush", *LIKE_KEYS))
+
+
+@pytest.mark.parametrize("override", HARMLESS)
+def test_overrides_that_set_none(override: str) -> None:
+    assert told_overrides([override]) == [override]
+    assert refusals([override]) == []
+
+
+def test_the_message_names_the_variable() -> None:
+    assert "environment variable OPENAI_API_KEY," in refusals(["+llm.api_key=x"])[0]
+    assert "environment variable MY_KEY," in refusals(["+llm.api_key=x", "llm.key_variable=MY_KEY"])[0]
+    assert "environment variable WANDB_API_KEY," in refusals(["+logger.key=x"])[0]
+    assert "read from environment variables," in refusals(["+x.key=x"])[0]
+    unlike = refusals(["llm.base_url=http://a:b@c", "llm.key_variable=" + LIKE_KEYS[0]])
+    assert [fault.partition(":")[0] for fault in unlike] == ["llm.base_url", "llm.key_variable"]
+    assert LIKE_KEYS[0] not in "".join(unlike)
+
+
+@pytest.mark.parametrize("flags", [(), ("-m",)])
+def test_a_command_line_with_a_secret_is_refused_and_never_repeated(flags: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_overrides([*flags, "+experiment=nothing", "+llm.api_key=hush", "seeed=1"], conf_dir(), "train")
+    assert refused.value.faults == refusals(["+llm.api_key=hush"])
+
+
+def test_a_listed_point_with_a_secret_is_refused_and_never_repeated(tmp_path: Path) -> None:
+    points = tmp_path / "points.yaml"
+    points.write_text("- [+experiment=gausscse, seed=1]\n- [+llm.api_key=hush]\n")
+    with pytest.raises(ConfigError) as refused:
+        check_overrides(["-m", "hydra/sweeper=points", f"hydra.sweeper.file={points}"], conf_dir(), "train")
+    assert "hush" not in str(refused.value)
+    assert [fault.partition(": keys are")[0] for fault in refused.value.faults] == [f"{points}, point 1: llm.api_key"]
+
+
+def test_a_value_of_the_wrong_type_is_not_told_where_its_key_is_a_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLANTED", "hush")
+    target = {"_target_": f"{__name__}.keyed", "api_key": "${oc.env:PLANTED}", "count": "${oc.env:PLANTED}"}
+    with pytest.raises(ConfigError) as refused:
+        validate(OmegaConf.create({"node": target}))
+    shown, hidden = sorted(refused.value.faults, key=lambda fault: "api_key" in fault)
+    assert "'hush'" in shown
+    assert hidden == "node.api_key: keyed takes int, got a text that is not told, by its key a secret"
+
+
+def keyed(api_key: int, count: int) -> None:
+    """What the config above builds."""
+
+
+def test_no_config_of_the_project_has_what_looks_like_a_secret() -> None:
+    files = sorted(conf_dir().rglob("*.yaml"))
+    for file in files:
+        config = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
+        # Equal, so that neither an identity nor a record of a run changes by what is left out of them.
+        assert without_secrets(config) == config, file
+        assert literal_secrets(config) == []
+    assert len(files) > 60

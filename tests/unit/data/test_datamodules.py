@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 import logging
+import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -346,3 +347,212 @@ def test_rows_that_share_a_sentence_are_held_out_together() -> None:
     assert len(apart.rows) == 4
     assert not set(left.rows.column("premise")) & set(apart.rows.column("premise"))
     assert left.rows.counts == {"read": 10, "dropped: held out": 4}
+
+
+# Rows of one's own, with holes and weights
+
+HOLES = [
+    ("Ann closed the window.", "Ann shut a window.", "Ann felt cold.", "Ann opened it."),
+    ("Ben looked at his watch again.", "Ben looked at a watch.", "Ben is in a hurry.", ""),
+    ("The kettle whistled for a while.", "", "Nobody was in the kitchen.", "The kettle made no sound."),
+    ("Only the neutral one is here.", "", "", ""),
+    ("Carl left his plate half full.", "Carl had a plate.", "", ""),
+    ("Dora hums whenever it rains.", "", "", "Dora is silent in the rain."),
+]
+HEADER = ("premise", "explicit_entailment", "implied_entailment", "contradiction", "neutral")
+
+
+@pytest.fixture
+def holes(tmp_path: Path) -> str:
+    return put_own(tmp_path / "holes.csv", [(*row, "Something else happened.") for row in HOLES])
+
+
+def put_own(path: Path, rows: Sequence[Sequence[str]]) -> str:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([HEADER, *rows])
+    return str(path)
+
+
+def with_holes(own: str, rows: RoleRows | None = None, **options: Any) -> ContrastiveData:
+    return make(rows or INLIQuadruples(), ["inli/train", own], **({"held_out": ["inli/val"]} | options))
+
+
+def index_of(data: ContrastiveData, epochs: int = 1) -> list[list[int]]:
+    loader = data.train_dataloader()
+    return [batch["index"].tolist() for _ in range(epochs) for batch in loader]
+
+
+def test_rows_with_holes_reach_the_batches_of_the_roles_they_have(holes: str) -> None:
+    data = with_holes(holes)
+    assert data.counts == {
+        "read": 601,
+        "dropped: no entailment and no contradiction": 1,
+        "used": 600,
+        "training_rows": 600,
+        "rows with explicit_entailment": 598,
+        "rows with implied_entailment": 598,
+        "rows with contradiction": 598,
+    }
+    data.setup()
+    assert data.sentences == 600 + 3 * 598
+    batch = data.collate(torch.tensor([599, 0, 596]))["roles"]
+    assert {role: tokens.rows.tolist() for role, tokens in batch.items()} == {
+        "premise": [0, 1, 2],
+        "explicit_entailment": [1, 2],
+        "implied_entailment": [1, 2],
+        "contradiction": [0, 1],
+    }
+    assert batch["contradiction"].ids[0][batch["contradiction"].mask[0]].tolist() == Words()([HOLES[5][3]])[0]
+    none = data.collate(torch.tensor([599, 597]))["roles"]["explicit_entailment"]
+    assert (len(none), none.rows.tolist(), none.ids.shape) == (0, [], (0, 0))
+    assert data.longer_than(4) == sum(
+        len(s.split()) > 4 for role in data.roles for s in data.train.column(role) if s is not None
+    )
+    assert not data.has_llm_rows
+
+
+def test_rows_with_holes_from_the_token_cache_are_the_same(holes: str, tmp_path: Path) -> None:
+    def tokens() -> dict[str, list[list[int]]]:
+        data = with_holes(holes, cache_dir=str(tmp_path))
+        data.setup()
+        roles = data.collate(torch.arange(590, 600))["roles"]
+        return {
+            role: [ids[mask].tolist() for ids, mask in zip(t.ids, t.mask, strict=True)] for role, t in roles.items()
+        }
+
+    made = tokens()
+    assert len(list((tmp_path / "tokens").iterdir())) == 4
+    assert tokens() == made
+
+
+def test_excluded_pairs_of_rows_with_holes(holes: str, tmp_path: Path) -> None:
+    others = put_own(
+        tmp_path / "evaluated.csv",
+        [
+            ("dora hums whenever it rains", "", "", "Dora is silent, in the rain!", ""),
+            ("Ann closed the window.", *"ab", "", ""),
+        ],
+    )
+    data = with_holes(holes, excluded=[others])
+    left = data.train.column("premise")[595:]
+    assert left == [HOLES[row][0] for row in (0, 1, 2, 4)], "what both lack is no pair"
+    assert data.counts["dropped: pair of a dev or test set"] == 1
+
+
+@pytest.mark.parametrize("weights", [None, [1, 0.5]])
+def test_a_share_held_out_and_fewer_rows_of_rows_with_holes(holes: str, weights: list[float] | None) -> None:
+    data = with_holes(holes, held_out=None, held_out_share=0.5, train_rows=200, weights=weights)
+    assert len(data.train) == 200
+    assert not set(data.train.column("premise")) & set(data.held_out.column("premise"))
+    watched = data.watched(data.roles)
+    assert all(None not in watched.column(role) for role in data.roles)
+    counts = data.counts
+    assert counts["read"] == counts["used"] + sum(n for key, n in counts.items() if key.startswith("dropped: "))
+
+
+def test_held_out_rows_that_lack_a_role_are_told_by_the_key_they_come_from(holes: str) -> None:
+    data = with_holes(holes, held_out=[holes])
+    with pytest.raises(
+        DataError, match=r"1 of 5 held-out rows have the roles .*: give data\.held_out splits that have"
+    ):
+        data.watched(data.roles)
+
+
+def test_a_role_that_no_row_has_is_told(tmp_path: Path) -> None:
+    own = put_own(
+        tmp_path / "own.csv", [(f"It is {k}.", f"The number {k} is.", f"Not {k + 1}.", "", "") for k in range(9)]
+    )
+    data = make(INLIQuadruples(), [own], held_out=["inli/val"])
+    with pytest.raises(
+        DataError, match=r"not one of 9 training rows \(.*own\.csv\) has a sentence of contradiction: give"
+    ):
+        data.use(data.roles)
+    data.use(data.roles[:3])
+    assert sorted(trained_on(data)) == sorted(data.roles[:3])
+
+
+def test_weights_of_one_change_nothing(holes: str) -> None:
+    plain, ones = with_holes(holes), with_holes(holes, weights=[1, 1.0])
+    assert index_of(ones, 3) == index_of(plain, 3)
+    assert ones.counts == plain.counts
+    assert ones.train.names == plain.train.names
+
+
+def test_weighted_rows_by_source_and_their_account(holes: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        data = with_holes(holes, weights=[0.5, 3])
+    assert caplog.messages == [
+        f"an epoch draws 313 rows: 298 of inli/train (595 rows of weight 0.5), 15 of {holes} (5 rows of weight 3)"
+    ]
+    assert {key: count for key, count in data.counts.items() if key.startswith("rows an epoch")} == {
+        "rows an epoch": 313,
+        "rows an epoch: inli/train": 298,
+        f"rows an epoch: {holes}": 15,
+    }
+    assert data.counts["training_rows"] == 600
+    data.setup()
+    loader = data.train_dataloader()
+    for _ in range(2):
+        drawn = [row for batch in loader for row in batch["index"].tolist()]
+        assert len(drawn) == 313
+        assert sorted(row for row in drawn if row >= 595) == [row for row in range(595, 600) for _ in range(3)]
+
+
+def test_weights_follow_the_source_of_triplets(holes: str) -> None:
+    data = with_holes(holes, INLITriplets("both"), weights=[1, 2])
+    assert data.counts["rows an epoch"] == 2 * 595 + 2 * 3, "Ann's two and the kettle's one, twice"
+    plain = make(Sentences(), ["wiki1m/train", "wikitext2/valid"], held_out_share=0.1)
+    assert "rows an epoch" not in plain.counts
+
+
+def test_a_weighted_epoch_is_taken_up_in_its_middle(holes: str) -> None:
+    want = index_of(with_holes(holes, weights=[0.5, 3]), 2)
+    first = with_holes(holes, weights=[0.5, 3])
+    batches = iter(first.train_dataloader())
+    found = [next(batches)["index"].tolist() for _ in range(7)]
+    second = with_holes(holes, weights=[0.5, 3])
+    second.load_state_dict(first.state_dict())
+    assert found + index_of(second, 2) == want
+    assert index_of(with_holes(holes, weights=[0.5, 3], seed=1), 2) != want
+
+
+@pytest.mark.parametrize(
+    ("weights", "faults"),
+    [
+        ([1], [r"1 numbers for the 2 sources of data\.train \(inli/train, "]),
+        ([1, 0], ["0 is no number above 0"]),
+        ([1, -0.5], [r"-0\.5 is no number above 0"]),
+        ([float("nan"), float("inf"), 2], ["3 numbers", "nan is no number", "inf is no number"]),
+        ([1, 1e9], ["1000000000.0 is no number above 0 and up to 1000"]),
+        ([True, "2"], ["True is no number", "'2' is no number"]),
+        (0.5, [r"0\.5 is no list"]),
+        ("0.5", [r"'0\.5' is no list"]),
+    ],
+)
+def test_weights_that_make_no_sense_are_told_together(holes: str, weights: Any, faults: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        with_holes(holes, weights=weights)
+    assert len(caught.value.faults) == len(faults)
+    for fault, want in zip(caught.value.faults, faults, strict=True):
+        assert re.match(rf"data\.weights: {want}", fault), fault
+
+
+@pytest.mark.parametrize(
+    ("rows", "train"),
+    [(NLITriplets(), ["simcse_nli/train", "snli/train"]), (Sentences(), ["wiki1m/train", "wikitext2/valid"])],
+)
+def test_rows_that_do_not_know_their_source_are_refused_with_weights(rows: RoleRows, train: list[str]) -> None:
+    with pytest.raises(ConfigError, match=r"data\.weights: these training rows do not say which source they are from"):
+        make(rows, train, held_out_share=0.1, weights=[1, 2])
+
+
+def test_rows_that_move_between_batches_are_refused_with_weights(holes: str) -> None:
+    with pytest.raises(ConfigError, match=r"data\.weights: not together with data\.llm_rows_together"):
+        with_holes(holes, weights=[1, 2], llm_rows_together=4)
+
+
+def test_copies_that_must_meet_are_told_before_anything_is_trained(holes: str) -> None:
+    with pytest.raises(
+        DataError, match=r"data\.weights: some rows are drawn 3 times an epoch, which has 2 whole batches"
+    ):
+        with_holes(holes, weights=[1, 3], batch_size=256)

@@ -430,6 +430,7 @@ def test_the_rows_of_a_split_are_those_of_its_parts() -> None:
     assert CORPORA["mr"].rows("all") == 2 * 5331
     assert CORPORA["snli_senteval"].rows("dev") == 9842
     assert CORPORA["sick"].rows("dev") == 495
+    assert CORPORA["impscore"].rows("test") == 2815
 
 
 # A user's own files
@@ -458,7 +459,7 @@ def test_own_llm_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_no_own_file() -> None:
-    for name in ("snli/train", "mine.csv", "mine.gz", "txt", "mine.txt.zip"):
+    for name in ("snli/train", "mine.tsv", "mine.gz", "txt", "mine.txt.zip"):
         assert not is_own(name), name
 
 

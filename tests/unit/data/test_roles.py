@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lightning_cse.data.drawing import subset
-from lightning_cse.data.roles import PAIRINGS, INLITriplets, NLITriplets, Sentences
+from lightning_cse.data.roles import PAIRINGS, SOURCE, INLIQuadruples, INLITriplets, NLITriplets, Sentences
 from lightning_cse.data.rows import Rows, SourceFile
 from lightning_cse.errors import ConfigError, DataError
 
@@ -190,3 +190,87 @@ def test_columns_are_copied_a_few_times_and_not_once_a_row(monkeypatch: pytest.M
     ]
     assert len(NLITriplets()([pairs(many)]).rows) == 50
     assert copied.count("hypothesis") < 5
+
+
+# Rows that lack a role, as a user's own may
+
+WHOLE = {"premise": ["P"], "explicit_entailment": ["E"], "implied_entailment": ["I"], "contradiction": ["C"]}
+HOLES = {
+    "premise": ["Q", "R", "S", "T"],
+    "explicit_entailment": [None, "F", "G", None],
+    "implied_entailment": ["J", None, "K", None],
+    "contradiction": ["D", "H", None, None],
+}
+
+
+def own(columns: dict[str, list[Any]], name: str = "own.csv") -> Rows:
+    return Rows(columns, files=[SourceFile(name, f"/data/{name}", "")])
+
+
+def test_quadruples_carry_what_rows_lack_and_drop_those_that_have_nothing() -> None:
+    built = INLIQuadruples()([own(WHOLE | {"dataset": ["work"]}, "inli.csv"), own(HOLES)])
+    assert list(built.rows) == [
+        dict(zip(INLIQuadruples.roles, row, strict=True))
+        for row in (("P", "E", "I", "C"), ("Q", None, "J", "D"), ("R", "F", None, "H"), ("S", "G", "K", None))
+    ]
+    assert built.sources == [(0,), (1,), (2,), (3,)]
+    assert built.rows.counts == {"read": 5, "dropped: no entailment and no contradiction": 1}
+    assert adds_up(built.rows.counts, built.used)
+    assert built.rows.where(3) == "/data/own.csv:3"
+
+
+def test_quadruples_of_a_table_without_a_column() -> None:
+    some = {"premise": ["Q"], "implied_entailment": ["J"], "neutral": ["N"]}
+    built = INLIQuadruples()([own(some), own(WHOLE)])
+    assert built.rows.column("explicit_entailment") == [None, "E"]
+    assert built.rows.column("implied_entailment") == ["J", "I"]
+    assert built.rows.column("contradiction") == [None, "C"]
+    assert "neutral" not in built.rows.names
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (
+            {"premise": ["P"], "hypothesis": ["H"]},
+            r"own\.csv: none of the columns explicit_entailment, .*: premise, hyp",
+        ),
+        ({"sentence": ["S"]}, r"own\.csv: no column 'premise'.*there are: sentence"),
+        (
+            {"premise": ["P"], "neutral": ["N"], "contradiction": [None]},
+            r"own\.csv: no row has an entailment or a contradiction",
+        ),
+    ],
+)
+def test_tables_without_quadruples_are_told(columns: dict[str, list[Any]], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        INLIQuadruples()([own(columns)])
+
+
+@pytest.mark.parametrize(
+    ("positive", "want", "dropped"),
+    [
+        ("both", [("Q", "J", "D"), ("R", "F", "H")], {"dropped: no contradiction": 2}),
+        ("explicit", [("R", "F", "H")], {"dropped: no contradiction": 2, "dropped: no entailment": 1}),
+        ("implied", [("Q", "J", "D")], {"dropped: no contradiction": 2, "dropped: no entailment": 1}),
+    ],
+)
+def test_triplets_of_rows_with_holes(positive: str, want: list[tuple[str, str, str]], dropped: dict[str, int]) -> None:
+    built = INLITriplets(positive)([own(HOLES)])
+    assert triplets(built.rows) == want
+    assert built.rows.column("negative") == [c for _, _, c in want]
+    assert built.rows.counts == {"read": 4, **dropped}
+    assert adds_up(built.rows.counts, built.used)
+
+
+def test_no_triplet_of_rows_with_holes_is_told() -> None:
+    with pytest.raises(DataError, match=r"own\.csv: no row has a contradiction and implied_entailment"):
+        INLITriplets("implied")([own({"premise": ["P"], "explicit_entailment": ["E"], "contradiction": ["C"]})])
+
+
+@pytest.mark.parametrize("rule", [INLIQuadruples(), INLITriplets("both"), INLITriplets("explicit")])
+def test_rows_keep_the_source_they_are_from(rule: Any) -> None:
+    tables = [own(WHOLE | {SOURCE: [0]}), own(HOLES | {SOURCE: [1] * 4})]
+    rows = rule(tables).rows
+    assert {(row["premise"], row[SOURCE]) for row in rows} <= {("P", 0), ("Q", 1), ("R", 1), ("S", 1)}
+    assert set(rows.column(SOURCE)) == {0, 1}

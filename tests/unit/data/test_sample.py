@@ -27,6 +27,7 @@ SIZES = {
     "sts14": {"test": 120},
     "sts15": {"test": 100},
     "sts16": {"test": 100},
+    "impscore": {"train": 180, "dev": 10, "test": 10},
     "ngcse": {"wiki_sts": 210, "wiki_nli": 60, "nli_sts": 50, "nli_nli": 50},
 }
 SPLITS = [(name, split) for name, corpus in CORPORA.items() for split in corpus.splits]
@@ -35,6 +36,8 @@ TRAINING = {"train", "extra", "original_train", "revised_train", *CORPORA["ngcse
 """Splits to train on; every other is evaluated on."""
 
 MIXTURES = sorted(path.stem for path in (conf_dir() / "corpora").glob("*.yaml"))
+IMPLICIT_PAIRS = ("implicit_pairs_train", "implicit_pairs_dev", "implicit_pairs_test")
+PAIR = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
 LLM_ROWS = ("llm_wiki_nli", "llm_wiki_sts", "llm_nli_nli", "llm_nli_sts")
 HYPOTHESES = ("implied_entailment", "explicit_entailment", "neutral", "contradiction")
 
@@ -47,6 +50,11 @@ def inli() -> dict[str, Rows]:
 @pytest.fixture(scope="module")
 def stsb() -> dict[str, Rows]:
     return {split: read_corpus("stsb", split, sample_dir()) for split in SIZES["stsb"]}
+
+
+@pytest.fixture(scope="module")
+def pairs() -> dict[str, Rows]:
+    return {split: read_corpus("impscore", split, sample_dir()) for split in SIZES["impscore"]}
 
 
 def words(sentence: object) -> frozenset[str]:
@@ -88,6 +96,48 @@ def test_sick_has_all_its_splits_in_one_file() -> None:
     assert sum(map(len, rows.values())) == 120
 
 
+class TestImplicitPairs:
+    def test_the_drawn_splits_are_always_the_same(self, pairs: dict[str, Rows]) -> None:
+        lines = {split: [int(rows.where(i).rpartition(":")[2]) for i in range(10)] for split, rows in pairs.items()}
+        assert lines["dev"] == [4, 32, 47, 68, 78, 103, 123, 132, 172, 189]
+        assert lines["test"] == [5, 15, 46, 66, 113, 130, 138, 160, 169, 195]
+        assert lines["train"][:4] == [2, 3, 6, 7]
+
+    def test_they_have_each_row_once(self, pairs: dict[str, Rows]) -> None:
+        lines = [int(rows.where(i).rpartition(":")[2]) for rows in pairs.values() for i in range(len(rows))]
+        assert sorted(lines) == list(range(2, 202))
+
+    def test_no_sentence_is_in_two_splits_or_comes_twice(self, pairs: dict[str, Rows]) -> None:
+        sentences = [s for rows in pairs.values() for name in PAIR[:2] for s in rows.column(name)]
+        assert len({s.casefold() for s in sentences}) == len(sentences) == 400
+
+    def test_the_other_explicit_sentence_is_that_of_another_row_of_the_split(self, pairs: dict[str, Rows]) -> None:
+        for rows in pairs.values():
+            assert rows.column("neg_implicit") == rows.column("pos_implicit")
+            assert sorted(rows.column("neg_explicit")) == sorted(rows.column("pos_explicit"))
+            assert all(row["neg_explicit"] != row["pos_explicit"] for row in rows)
+
+    def test_no_two_rows_are_nearly_the_same(self, pairs: dict[str, Rows]) -> None:
+        for name in PAIR[:2]:
+            sentences = [s for rows in pairs.values() for s in rows.column(name)]
+            bags = [words(s) for s in sentences]
+            near = [
+                (sentences[i], sentences[j])
+                for i, j in itertools.combinations(range(len(bags)), 2)
+                if len(bags[i] & bags[j]) > 0.5 * len(bags[i] | bags[j])
+            ]
+            assert near == []
+
+    def test_an_implicit_sentence_is_not_always_the_longer_one(self, pairs: dict[str, Rows]) -> None:
+        rows = Rows.cat(list(pairs.values()))
+        longer = [len(row["pos_implicit"].split()) > len(row["pos_explicit"].split()) for row in rows]
+        assert 0.68 <= sum(longer) / len(rows) <= 0.78, "LENGTH has 0.73 of the real pairs right"
+
+    def test_an_implicit_sentence_shares_few_words_with_its_explicit_one(self, pairs: dict[str, Rows]) -> None:
+        bags = [[words(row[name]) for name in PAIR[:2]] for rows in pairs.values() for row in rows]
+        assert sum(len(a & b) / len(a | b) for a, b in bags) / len(bags) < 0.2
+
+
 def test_nothing_else_lies_in_the_folder() -> None:
     found = {path.relative_to(sample_dir()).as_posix() for path in sample_dir().rglob("*") if path.is_file()}
     assert found == {"LICENSE", *PATHS}
@@ -126,7 +176,8 @@ def test_a_mixture_names_splits_that_are_there(mixture: str, compose: Callable[.
     assert isinstance(corpora, dict)
     named = {key: [value] if isinstance(value, str) else value for key, value in corpora.items()}
     tested = {"snli_dev", "snli_test", "mnli_test", "sick_test", "evaluated"}
-    assert set(named) == {"nli_train", "wiki", "ngcse_wiki", "watched_wiki", "evaluated_sts", *LLM_ROWS, *tested}
+    trained = {"nli_train", "wiki", "ngcse_wiki", "watched_wiki", *LLM_ROWS}
+    assert set(named) == {"evaluated_sts", *trained, *tested, *IMPLICIT_PAIRS}
     for key, sources in named.items():
         assert sources or key == "watched_wiki"
         assert len(set(sources)) == len(sources), key
@@ -135,6 +186,7 @@ def test_a_mixture_names_splits_that_are_there(mixture: str, compose: Callable[.
                 assert len(as_llm_rows(rows, key.rpartition("_")[2])) >= 20
             else:
                 assert ("sentence" in rows.names) == (key in {"wiki", "ngcse_wiki", "watched_wiki"})
+                assert ("pos_implicit" in rows.names) == (key in IMPLICIT_PAIRS)
     tasks = {source for key in ("snli_dev", "snli_test", "mnli_test", "sick_test") for source in named[key]}
     assert tasks | {"stsb/dev", "stsb/test"} == set(named["evaluated"]), (
         "what the tasks read is what must not be trained on"

@@ -8,7 +8,7 @@ import pytest
 
 from lightning_cse.data.readers import sample_dir
 from lightning_cse.data.rows import Rows
-from lightning_cse.data.sources import LEAK, all_pairs, pair_keys, read_sources, without_pairs
+from lightning_cse.data.sources import LEAK, all_pairs, lacking, pair_keys, read_sources, without_pairs
 from lightning_cse.errors import ConfigError, DataError
 
 
@@ -48,11 +48,43 @@ def test_pairs_of_llm_rows() -> None:
     assert set(pair_keys(rows)[0]) - set(pair_keys(without)[0]) == set(pair_keys(pairs(("R", "p!")))[0])
 
 
-@pytest.mark.parametrize("name", ["inli", "inli/", "/train", "a/b/c", "my/rows.csv", "rows.gz"])
+def test_both_pairs_of_implicit_pairs() -> None:
+    rows = Rows({"pos_implicit": ["P"], "pos_explicit": ["Q"], "neg_implicit": ["R"], "neg_explicit": ["S"]})
+    assert pair_keys(rows) == [tuple(key for (key,) in pair_keys(pairs(("P", "Q"), ("s.", "r"))))]
+    assert len(without_pairs(rows, all_pairs([pairs(("S!", "r"))]))) == 0
+    assert len(without_pairs(rows, all_pairs([pairs(("P", "S"))]))) == 1
+
+
+def test_a_pair_that_a_row_lacks_is_no_leak() -> None:
+    lacking_one = Rows({"premise": ["P"], "entailment": ["Q"], "contradiction": [None]})
+    known = all_pairs([lacking_one])
+    assert len(known) == 1
+    other = Rows({"premise": ["A", "p"], "entailment": [None, "q"], "contradiction": ["B", None]})
+    assert without_pairs(other, known).column("premise") == ["A"]
+
+
+def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    assert lacking(str(path), tmp_path) == f"{path} is not there"
+    path.touch()
+    assert lacking(str(path), tmp_path) is None
+    told = lacking("impscore/test", tmp_path)
+    assert told is not None
+    assert told.startswith(
+        f"{tmp_path}/ImpScore/all_data.csv is not there; prepare impscore: fetches nothing: put all_"
+    )
+    assert lacking("impscore/test", sample_dir()) is None
+    assert lacking("stsb/test", tmp_path) is None, "the hub may have it"
+    assert lacking("impscore", tmp_path) is None, "read_sources says that it is no name"
+    with pytest.raises(DataError, match="'impscore' has no split 'val'"):
+        lacking("impscore/val", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["inli", "inli/", "/train", "a/b/c", "my/rows.tsv", "rows.gz"])
 def test_a_name_of_another_form_is_told_with_its_key(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"data\.train: '{name}' is not of the form corpus/split") as caught:
         read_sources([name], sample_dir(), key="data.train")
-    assert str(caught.value).endswith("; a file of your own ends in .txt or .jsonl, or one of them and .gz")
+    assert str(caught.value).endswith("; a file of your own ends in .txt, .jsonl or .csv, or one of them and .gz")
 
 
 def test_own_files_beside_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from lightning_cse.baselines import Length
+from lightning_cse.data.readers import sample_dir
 from lightning_cse.embeddings import PointEmbedding
-from lightning_cse.errors import TaskError
-from lightning_cse.evaluation import EIS, RTE, Embedded, run_tasks
+from lightning_cse.errors import DataError, TaskError
+from lightning_cse.evaluation import EIS, RTE, Embedded, PairEIS, run_tasks
 
 HEADER = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
 
@@ -82,6 +83,78 @@ def test_eis_counts_every_pair_and_ties_are_wrong(data_dir: Path) -> None:
     assert result.metrics == {"accuracy": 5 / 8}
 
 
+@pytest.fixture
+def pair_files(tmp_path: Path) -> dict[str, str]:
+    """Dev and test in one: a loss, a tie and a win in the positive pairs; two wins and a loss in the negative ones."""
+    path = tmp_path / "pairs.csv"
+    path.write_text(
+        "pos_implicit,pos_explicit,neg_implicit,neg_explicit\n"
+        "i 0.2,e 0.3,i 0.2,f 0.1\nj 0.4,g 0.4,j 0.4,h -1\nk 0.9,m 0.8,k 0.9,n 2\n",
+        encoding="utf-8",
+    )
+    return {"data_dir": str(tmp_path), "dev": str(path), "test": str(path)}
+
+
+class TestPairEIS:
+    def test_both_pairs_of_a_row_count_and_ties_are_wrong(self, pair_files: dict[str, str]) -> None:
+        result = run_tasks({"eis_wang": PairEIS(**pair_files)}, ByTable(), "test")["eis_wang"]
+        assert result.metrics == {"accuracy": 3 / 6}
+        assert result.predictions == {
+            "row": [0, 1, 2, 0, 1, 2],
+            "type": ["positive"] * 3 + ["negative"] * 3,
+            "implicit_score": pytest.approx([0.2, 0.4, 0.9, 0.2, 0.4, 0.9]),
+            "explicit_score": pytest.approx([0.3, 0.4, 0.8, 0.1, -1, 2]),
+            "correct": [False, False, True, True, True, False],
+        }
+
+    def test_it_is_a_loop_over_the_pairs(self) -> None:
+        task = PairEIS(data_dir=str(sample_dir()), dev="impscore/dev", test="impscore/test")
+        for split in ("dev", "test"):
+            rows = task.rows(split)
+            pairs = [(row[f"{side}_implicit"], row[f"{side}_explicit"]) for side in ("pos", "neg") for row in rows]
+            right = [len(implicit.split()) > len(explicit.split()) for implicit, explicit in pairs]
+            assert len(right) == 20
+            assert 0 < sum(right) < 20
+            result = run_tasks({"eis_wang": task}, Length(), split)["eis_wang"]
+            assert result.predictions["correct"] == right
+            assert result.metrics["accuracy"] == sum(right) / len(right)
+        assert set(task.digests) == {"ImpScore/all_data.csv"}
+
+    def test_a_limit_is_one_of_rows(self, pair_files: dict[str, str]) -> None:
+        task = PairEIS(**pair_files, dev_rows=1, test_rows=2)
+        assert run_tasks({"p": task}, ByTable(), "dev")["p"].metrics == {"accuracy": 1 / 2}
+        assert len(run_tasks({"p": task}, ByTable(), "test")["p"].predictions["row"]) == 4
+
+    def test_what_is_not_there_is_lacking_only_where_it_may_be(self, tmp_path: Path) -> None:
+        sources = {"data_dir": str(tmp_path), "dev": "impscore/dev", "test": "impscore/test"}
+        assert PairEIS(**sources).lacking() is None
+        with pytest.raises(DataError, match="corpus 'impscore', split 'test' is not there"):
+            PairEIS(**sources).sentences("test")
+        reason = PairEIS(**sources, optional=True).lacking()
+        assert reason is not None
+        assert reason.startswith(f"{tmp_path}/ImpScore/all_data.csv is not there; ")
+        there = {**sources, "data_dir": str(sample_dir())}
+        assert PairEIS(**there, optional=True).lacking() is None
+        half = PairEIS(**{**there, "test": str(tmp_path / "mine.csv")}, optional=True)
+        assert half.lacking() == f"{tmp_path}/mine.csv is not there"
+
+    def test_a_broken_file_is_an_error_also_where_the_task_is_optional(self, pair_files: dict[str, str]) -> None:
+        Path(pair_files["dev"]).write_text("pos_implicit\nx\n", encoding="utf-8")
+        task = PairEIS(**pair_files, optional=True)
+        assert task.lacking() is None
+        with pytest.raises(DataError, match=r"suite: dev: .*pairs\.csv:1: missing columns 'pos_explicit'"):
+            task.sentences("dev")
+
+    def test_rows_of_another_kind_are_told(self) -> None:
+        task = PairEIS(data_dir=str(sample_dir()), dev="inli/dev", test="inli/test")
+        with pytest.raises(DataError, match=r"INLI/val\.csv: no column 'pos_implicit'"):
+            task.sentences("dev")
+
+
+def test_only_what_is_optional_can_be_lacking(tmp_path: Path) -> None:
+    assert EIS(data_dir=str(tmp_path)).lacking() is None
+
+
 def test_a_task_that_needs_what_a_method_lacks_says_so(data_dir: Path) -> None:
     task = RTE(data_dir=str(data_dir))
     assert not task.suits(Length())
@@ -103,3 +176,13 @@ def test_length_gives_the_papers_number_on_inli(real_data: Path) -> None:
     result = run_tasks({"eis": EIS(data_dir=str(real_data))}, Length(), "test")["eis"]
     assert len(result.predictions["correct"]) == 4000
     assert sum(result.predictions["correct"]) == 3996
+
+
+def test_length_gives_the_papers_number_on_implicit_pairs(real_data: Path) -> None:
+    """DualCSE, Table 8: 73.37, which fixes the draw of the test rows as well as words and strictness."""
+    task = PairEIS(data_dir=str(real_data), dev="impscore/dev", test="impscore/test", optional=True)
+    if reason := task.lacking():
+        pytest.skip(reason)
+    result = run_tasks({"eis_wang": task}, Length(), "test")["eis_wang"]
+    assert len(result.predictions["correct"]) == 5630
+    assert 100 * result.metrics["accuracy"] == pytest.approx(73.37, abs=0.01)

@@ -136,6 +136,13 @@ def test_a_step_of_rows_that_lack_roles_is_the_loss_of_those_they_have(name: str
     assert outputs["loss"].item() == pytest.approx(want.item(), rel=1e-5)
 
 
+def test_contradictions_that_the_loss_does_not_use_are_not_asked_for() -> None:
+    common = {"optimizer": partial(torch.optim.AdamW, lr=1e-3), "schedule": Schedule()}
+    method = DualCSE(tiny_encoder(), DualContrastive(contradiction=False), **common)
+    assert method.roles == DualCSE.roles[:3]
+    assert set(method.training_step(batch(method), 0)["embeddings"]) == set(method.roles)
+
+
 def test_cross_reads_the_word_and_bi_has_two_encoders() -> None:
     cross, bi = make("dualcse_cross"), make("dualcse_bi")
     word = cross.encoder.tokenizer(["implicit"])[0]

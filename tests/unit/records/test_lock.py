@@ -178,8 +178,10 @@ class TestTakingOver:
     def test_a_lock_that_cannot_be_read_counts_by_its_age(self, path: Path, text: str) -> None:
         path.parent.mkdir()
         path.write_text(text)
-        with pytest.raises(Busy, match="somebody whose lock cannot be read"), Lock(path, "it"):
+        told = rf"somebody whose lock cannot be read.*: {re.escape(str(path))} holds no claim.* 300 s .*remove it"
+        with pytest.raises(Busy, match=told) as caught, Lock(path, "it"):
             pass
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
         aged(path, module.SILENCE + 60)
         with Lock(path, "it") as lock:
             assert lock.held

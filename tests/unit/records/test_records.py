@@ -8,6 +8,7 @@ import json
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from hypothesis import strategies as st
 from lightning_cse import records
 from lightning_cse.errors import LightningCSEError
 from lightning_cse.records import (
+    Busy,
     Curves,
     RunFolder,
     environment,
@@ -328,6 +330,22 @@ class TestRunFolder:
         assert (outside / "precious").read_text() == "x"
         assert sibling.config_path.is_file()
         assert folder.state == "new"
+
+    def test_clear_leaves_everything_where_somebody_is_at_a_folder_inside(self, folder: RunFolder) -> None:
+        folder.start("")
+        folder.finish({"a": 1})
+        inner = RunFolder(folder.path / "evaluate", "inli", "ab", 0)
+        with inner.lock(), folder.lock():
+            with pytest.raises(Busy, match=rf"^{re.escape(str(inner.path))} is being run by pid {os.getpid()}"):
+                folder.clear()
+            assert folder.read() == {"a": 1}
+            assert inner.lock_path.is_file()
+        inner.lock_path.parent.mkdir(parents=True, exist_ok=True)
+        inner.lock_path.write_text(json.dumps({"pid": 1}))  # left behind, long ago
+        os.utime(inner.lock_path, (0, 0))
+        with folder.lock():
+            folder.clear()
+            assert list(folder.path.iterdir()) == [folder.lock_path]
 
     def test_clear_refuses_a_folder_that_is_a_link(self, folder: RunFolder, tmp_path: Path) -> None:
         outside = tmp_path / "outside"

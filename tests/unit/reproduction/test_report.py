@@ -422,9 +422,8 @@ def test_runs_of_one_point_and_runs_without_curves() -> None:
     assert run_facts(runs) == {
         "runs": "2",
         "encoder": "minilm_l6",
-        "device": "cpu",
-        "machine": "A processor, 2 cores",
-        "commit": "0123456789-dirty",
+        "machine": "cpu, A processor, 2 cores",
+        "commit": "0123456-dirty",
     }
     with pytest.raises(DataError, match="both seed 0 of dualcse_cross"):
         run_sections([ShownRun(Path("/runs/a"), record()), ShownRun(Path("/runs/b"), record())])

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import load_file, save_file
 
 from lightning_cse.data import readers
-from lightning_cse.running.building import Parts, build
+from lightning_cse.data.readers import sample_dir
+from lightning_cse.errors import ConfigError
+from lightning_cse.running.building import Parts, build, build_tasks
 
 Compose = Callable[..., DictConfig]
 
@@ -93,3 +96,50 @@ def test_other_weights_in_the_same_place_are_seen(point: Callable[[int], Parts],
     assert before.encoder.digests["weights"] != after.encoder.digests["weights"]
     states = before.encoder.state_dict(), after.encoder.state_dict()
     assert sum(not torch.equal(states[0][name], states[1][name]) for name in states[0]) == 1
+
+
+def suite(data_dir: Path, **pairs: object) -> DictConfig:
+    """EIS on INLI, and on pairs."""
+    inli = {"_target_": "lightning_cse.evaluation.EIS", "data_dir": str(sample_dir())}
+    eis_wang = {"_target_": "lightning_cse.evaluation.PairEIS", "dev": "impscore/dev", "test": "impscore/test"}
+    return OmegaConf.create({"eis": inli, "eis_wang": {**eis_wang, "data_dir": str(data_dir), **pairs}})
+
+
+def test_an_optional_task_without_its_corpus_is_left_out_and_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    left_out: dict[str, str] = {}
+    with caplog.at_level(logging.WARNING):
+        assert list(build_tasks(suite(tmp_path, optional=True), left_out)) == ["eis"]
+    assert list(left_out) == ["eis_wang"]
+    assert left_out["eis_wang"].startswith(f"{tmp_path}/ImpScore/all_data.csv is not there; ")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the task eis_wang is left out: {left_out['eis_wang']}"
+    ]
+    assert list(build_tasks(suite(tmp_path, optional=True))) == ["eis"]
+
+
+def test_a_task_that_is_not_optional_or_has_its_corpus_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    left_out: dict[str, str] = {}
+    with caplog.at_level(logging.WARNING):
+        for part in (suite(tmp_path), suite(sample_dir(), optional=True)):
+            assert list(build_tasks(part, left_out)) == ["eis", "eis_wang"]
+    assert left_out == {}
+    assert caplog.records == []
+
+
+def test_the_suite_of_implicitness_is_there_on_the_sample_and_optional(compose: Compose) -> None:
+    cfg = compose("+experiment=dualcse_cross", "suite=implicitness", f"paths.data_dir={sample_dir()}")
+    assert cfg.suite.eis_wang.optional is True
+    tasks = build_tasks(cfg.suite)
+    assert list(tasks) == ["rte", "eis", "eis_wang"]
+    assert len(tasks["eis_wang"].sentences("test")) == 40
+
+
+def test_to_watch_a_task_that_is_left_out_is_told_with_the_reason(compose: Compose, tmp_path: Path) -> None:
+    (tmp_path / "INLI").symlink_to(sample_dir() / "INLI")
+    cfg = compose("+experiment=dualcse_cross", "+debug=tiny", "suite=implicitness", "monitor=val/eis_wang/accuracy")
+    cfg.paths.cache_dir = None
+    cfg.paths.data_dir = str(tmp_path)
+    with pytest.raises(ConfigError, match=r"'val/eis_wang/accuracy' is of a task that is left out: .*all_data\.csv is"):
+        build(cfg)

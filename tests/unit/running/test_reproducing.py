@@ -334,6 +334,24 @@ def test_a_reproduction_is_written_and_kept_with_its_records(tmp_path: Path) -> 
     assert len(list(kept.glob("*.json"))) == 2
 
 
+def test_what_is_kept_has_no_secret_of_a_record(tmp_path: Path) -> None:
+    plan = Plan(an_artefact(tmp_path, TABLE), TINY, RunsIndex(tmp_path / "runs"))
+    path = a_run(tmp_path / "runs", points_of(plan, "whole")[0], 0) / "record.json"
+    record = json.loads(path.read_text())
+    record["overrides"] = ["seed=0", "+llm.api_key=hush"]
+    record["identity_document"]["config"]["notes"] = {"url": "http://me:hush@host", "api_key": "hush", "n": 1}
+    record["data"] = {"keys/tokens.txt": "aa"}  # the digest of a file, and no secret
+    path.write_text(json.dumps(record))
+    kept = reproducing._keep_run(Found(record, path.parent, path), tmp_path / "kept")
+    assert [file.suffixes[-1] for file in kept] == [".json", ".csv"]
+    assert not [file for file in kept if "hush" in file.read_text()]
+    told = json.loads(kept[0].read_text())
+    assert told["overrides"] == ["seed=0"]
+    assert told["identity_document"]["config"].pop("notes") == {"url": "http://host", "n": 1}
+    del record["identity_document"]["config"]["notes"]
+    assert told | {"overrides": 0} == record | {"overrides": 0}
+
+
 def test_a_baseline_is_taken_from_any_run_of_its_row(tmp_path: Path) -> None:
     plan = Plan(an_artefact(tmp_path, TABLE), TINY, RunsIndex(tmp_path / "runs"))
     a_run(tmp_path / "runs", points_of(plan, "whole")[0], 1)

@@ -1,4 +1,4 @@
-"""Retrieval: against a full sort, in one part and in many, and with vectors whose order is known."""
+"""Retrieval: in one part and in many, and with vectors whose order is known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lightning_cse.data import Rows, SourceFile, read_corpus, sample_dir
 from lightning_cse.embeddings import DualEmbedding, PointEmbedding
 from lightning_cse.errors import DataError, EncoderError
 from lightning_cse.running import retrieval
-from lightning_cse.running.retrieval import Passage, hypotheses, nearest, retrieve
+from lightning_cse.running.retrieval import Passage, hypotheses, retrieve
 
 
 class Letters:
@@ -31,27 +31,6 @@ def counted(sentences: Sequence[str]) -> Tensor:
 def rows_of(*premises: str) -> Rows:
     file = SourceFile("INLI/val.csv", "/somewhere/INLI/val.csv", "")
     return Rows({"premise": premises}, files=[file], origins=[(0, 2 + row) for row in range(len(premises))])
-
-
-def test_the_nearest_are_those_of_a_full_sort() -> None:
-    generator = torch.Generator().manual_seed(0)
-    queries, corpus = torch.randn(4, 8, generator=generator), torch.randn(50, 8, generator=generator)
-    cosines, rows = nearest(queries, corpus, 5)
-    assert cosines.dtype == torch.float32
-    for query, got, scores in zip(queries.double(), rows.tolist(), cosines.tolist(), strict=True):
-        want = [float(query @ v / query.norm() / v.norm()) for v in corpus.double()]
-        order = sorted(range(50), key=lambda row: -want[row])[:5]
-        assert got == order
-        assert scores == pytest.approx([want[row] for row in order], abs=1e-6)
-
-
-def test_equals_come_in_the_order_of_the_corpus() -> None:
-    corpus = torch.tensor([[0.0, 1.0], [2.0, 0.0], [1.0, 0.0], [3.0, 0.0]])
-    cosines, rows = nearest(torch.tensor([[5.0, 0.0]]), corpus, 9)
-    assert rows.tolist() == [[1, 2, 3, 0]], "no more than there are"
-    assert cosines.tolist() == [[1.0, 1.0, 1.0, 0.0]]
-    with pytest.raises(ValueError, match="count of at least 1, got 0"):
-        nearest(corpus, corpus, 0)
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 1000])

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from hydra.core.hydra_config import HydraConfig
 
+from lightning_cse.errors import LightningCSEError
 from lightning_cse.records import RunFolder
+from lightning_cse.running import training
 
 RunTiny = Callable[..., RunFolder]
 
@@ -65,3 +69,32 @@ def test_a_finished_run_says_which_baselines_it_lacks(
     assert told == ""
     _, told = run("baselines=default")
     assert told == ""
+
+
+def test_no_file_of_a_run_has_a_secret_and_no_identity_depends_on_one(
+    run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(secret: str, **failing: str) -> RunFolder:
+        monkeypatch.setenv("PLANTED", secret)
+        monkeypatch.setenv("PLANTED_URL", f"http://me:{secret}@host/v1")
+        planted = ("+notes.api_key=${oc.env:PLANTED}", "+notes.base_url=${oc.env:PLANTED_URL}", "+notes.auth=[a]")
+        return run_tiny(tmp_path, *SMALL, *planted, *(f"{key}={value}" for key, value in failing.items()))
+
+    folder = run("a-planted-secret")
+    files = [path for path in folder.path.rglob("*") if path.is_file()]
+    assert {"record.json", "config.yaml", "curves.csv", "best.ckpt"} <= {path.name for path in files}
+    assert not [path for path in files if b"planted-secret" in path.read_bytes()]
+    assert folder.read()["identity_document"]["config"]["notes"] == {"base_url": "http://host/v1"}
+    assert "base_url: http://host/v1" in folder.config_path.read_text()
+    assert run("another-planted-secret").path == folder.path
+    with pytest.raises(LightningCSEError):
+        run("a-planted-secret", **{"method.optimizer.lr": "1e30", "seed": "1"})
+    (failed,) = tmp_path.rglob("failed.json")
+    assert not [path for path in failed.parent.rglob("*") if path.is_file() and b"planted-secret" in path.read_bytes()]
+
+
+def test_the_overrides_of_a_record_have_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = SimpleNamespace(overrides=SimpleNamespace(task=["seed=1", "+llm.api_key=hush", "name=x"]))
+    monkeypatch.setattr(HydraConfig, "initialized", lambda: True)
+    monkeypatch.setattr(HydraConfig, "get", lambda: told)
+    assert training._overrides() == ["seed=1", "name=x"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lightning_cse.data.corpora.impscore import IMPSCORE
 from lightning_cse.data.corpora.inli import INLI
 from lightning_cse.data.corpora.mnli import MNLI, MNLI_GLUE, MNLI_LLMSKNOW, MNLI_NYU
 from lightning_cse.data.corpora.ngcse import NGCSE
@@ -52,6 +53,7 @@ CORPORA: dict[str, Corpus] = {
         WIKI_SPLIT,
         WIKITEXT2,
         NGCSE,
+        IMPSCORE,
     )
 }
 

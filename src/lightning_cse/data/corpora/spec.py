@@ -13,7 +13,7 @@ from lightning_cse.errors import DataError, did_you_mean
 class Table(NamedTuple):
     """The columns of one parsed file, the line that each row starts on, and how many lines were left out, by reason."""
 
-    columns: dict[str, list[str] | list[float]]
+    columns: dict[str, list[str] | list[float] | list[str | None]]
     lines: list[int]
     dropped: Mapping[str, int] = MappingProxyType({})
 

@@ -1,0 +1,72 @@
+"""What asking a language model took: calls, tokens, money."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from lightning_cse.llm.requests import Failure, Reply
+
+_MILLION = 1_000_000
+
+
+@dataclass
+class Account:
+    """Counts over all requests that a client was given.
+
+    Attributes:
+        requests: requests that came to an end: ``cached``, ``failed``, or answered now.
+        cached: of these, those that needed no call of their own.
+        failed: of these, those that ended without a reply.
+        retried: calls beyond the first of a request.
+        unmetered: replies now whose endpoint told no tokens, which are in no sum below.
+        prompt_tokens: tokens sent now, of replies that came; what a failed call took, endpoints do not tell.
+        completion_tokens: tokens received now.
+        cached_prompt_tokens: tokens that were sent for cached replies when these were new.
+        cached_completion_tokens: tokens that were received for them.
+    """
+
+    requests: int = 0
+    cached: int = 0
+    failed: int = 0
+    retried: int = 0
+    unmetered: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_prompt_tokens: int = 0
+    cached_completion_tokens: int = 0
+
+    def add(self, outcome: Reply | Failure, retried: int = 0) -> None:
+        """Count one request that came to an end after so many retries."""
+        self.requests += 1
+        self.retried += retried
+        if isinstance(outcome, Failure):
+            self.failed += 1
+            return
+        sent, received = outcome.prompt_tokens or 0, outcome.completion_tokens or 0
+        if outcome.cached:
+            self.cached += 1
+            self.cached_prompt_tokens += sent
+            self.cached_completion_tokens += received
+            return
+        self.unmetered += outcome.prompt_tokens is None or outcome.completion_tokens is None
+        self.prompt_tokens += sent
+        self.completion_tokens += received
+
+    def cost(self, price: Mapping[str, float] | None) -> float | None:
+        """Return what the tokens of now cost in USD; cached replies cost nothing, and ``unmetered`` are not in it.
+
+        Args:
+            price: USD per million tokens, of ``input`` and ``output``; None where it is unknown.
+
+        Returns:
+            The sum, or None where the price is unknown, or where there were replies and none told its tokens.
+        """
+        metered = self.requests - self.cached - self.failed - self.unmetered
+        if price is None or (self.unmetered and not metered):
+            return None
+        return (self.prompt_tokens * price["input"] + self.completion_tokens * price["output"]) / _MILLION
+
+    def as_dict(self) -> dict[str, int]:
+        """Return the counts by name, for a record."""
+        return asdict(self)

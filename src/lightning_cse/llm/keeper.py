@@ -1,0 +1,62 @@
+"""Replies on their way into the cache."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from lightning_cse.llm.cache import Entry, ReplyCache
+from lightning_cse.llm.errors import LLMError
+from lightning_cse.llm.requests import Reply
+
+
+class Keeper:
+    """Puts replies into a cache while calls go on; those that come during one write share the next.
+
+    A write waits for the disk, which can take as long as a call. Lives in one event loop; `close` ends its thread.
+
+    Args:
+        cache: where to; None: replies are kept nowhere.
+    """
+
+    def __init__(self, cache: ReplyCache | None) -> None:
+        self._cache = cache
+        self._waiting: list[tuple[Entry, asyncio.Future[Reply]]] = []
+        self._writer: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="llm cache")
+
+    async def keep(self, entry: Entry) -> Reply:
+        """Return the reply that is kept, when it is on the disk.
+
+        Raises:
+            LLMError: if the cache cannot be written.
+        """
+        if self._cache is None:
+            return entry.reply
+        kept: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting.append((entry, kept))
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write(self._cache))
+        return await kept
+
+    async def close(self) -> None:
+        """Wait until all is written; nothing may be kept any more."""
+        if self._writer is not None:
+            await self._writer
+        self._thread.shutdown()
+
+    async def _write(self, cache: ReplyCache) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            entries = [entry for entry, _ in batch]
+            try:
+                replies = await asyncio.get_running_loop().run_in_executor(self._thread, cache.put_all, entries)
+            except LLMError as error:
+                for _, kept in batch:
+                    if not kept.done():
+                        kept.set_exception(LLMError(str(error)))
+                continue
+            for (_, kept), reply in zip(batch, replies, strict=True):
+                if not kept.done():
+                    kept.set_result(reply)
+        self._writer = None

@@ -1,0 +1,149 @@
+"""``python -m lightning_cse.score`` as a user starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lightning_cse.score import main
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+# A busy machine may take minutes to load torch; pytest's own limit is made for tests that start no process.
+pytestmark = pytest.mark.timeout(900)
+
+
+def hear_interrupts() -> None:
+    """Undo what a shell does to its background jobs, which inherit that Ctrl-C is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.fixture
+def start(tmp_path: Path, repository: Path) -> Start:
+    """Start ``lightning_cse.score`` in an empty folder; the hub stays offline."""
+
+    def started(*args: str, python: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(repository / "src")}
+        line = [sys.executable, *python, "-m", "lightning_cse.score", *args]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            line,
+            cwd=tmp_path,
+            env=environment,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            text=True,
+            preexec_fn=hear_interrupts,  # noqa: PLW1509 - these tests have no threads
+        )
+
+    return started
+
+
+def test_help_imports_nothing_heavy(start: Start) -> None:
+    stdout, stderr = (process := start("--help", python=("-X", "importtime"))).communicate(timeout=60)
+    assert process.returncode == 0
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in stderr.splitlines() if "|" in line}
+    assert "argparse" in imported
+    assert not imported & {"torch", "pytorch_lightning", "transformers", "hydra", "numpy", "rich"}
+    for word in ("--skip-bad", "entailment_reversed", "forward, backward, tie"):
+        assert word in stdout
+    assert max(map(len, stdout.splitlines())) <= 120
+
+
+def test_a_pipe_is_answered_as_it_comes_and_an_interrupt_leaves_whole_lines(start: Start) -> None:
+    process = start("--model", "length", "--input", "-", "--format", "jsonl", "--batch-size", "2")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("a longer sentence\ta sentence\nb\tc\nd\te\n")
+    process.stdin.flush()
+    first = [json.loads(process.stdout.readline()) for _ in range(2)]
+    assert [(row["line"], row["direction"]) for row in first] == [(1, "forward"), (2, "tie")]
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert stdout == ""
+    assert "similarity and no entailment_score: these columns are left out" in stderr
+    assert "interrupted" in stderr
+    assert "Traceback" not in stderr
+
+
+def test_a_reader_that_has_seen_enough_ends_the_command_quietly(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("some words\n" * 200_000)
+    process = start("--model", "length", "--input", "a.txt")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == "line,sentence,implicitness\n"
+    process.stdout.close()
+    assert process.wait(timeout=60) == 0
+    assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--model", "length", "--input", "nothing.txt"), "--input: there is no file "),
+        (("--model", "length", "--input", "."), "--input: . cannot be read: Is a directory"),
+        (("--model", "length", "--input", "a.txt", "--output", "a.txt"), "--output: a.txt is the input itself"),
+        (("--model", "length", "--input", "a.txt", "--output", "no/b.csv"), "--output: no/b.csv cannot be written"),
+        (("--model", "./nowhere", "--input", "a.txt"), "no encoder './nowhere' in reach"),
+        (("--model", "tiny", "--input", "a.txt"), "tiny (PlainEncoder) gives no implicitness of a sentence"),
+        (("--model", "length", "--input", "bad.txt"), "bad.txt:2: is empty; mend it"),
+        (("--model", "length", "--input", "bad.csv", "--skip-bad"), "bad.csv: has no row that can be scored"),
+        pytest.param(
+            ("--model", "length", "--input", "a.txt", "--output", "/dev/full"),
+            "--output: /dev/full cannot be written: No space left",
+            marks=pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full"),
+        ),
+    ],
+)
+def test_one_clear_error(
+    arguments: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in {"a.txt": "a\n", "bad.txt": "a\n\n", "bad.csv": "p,h\n,\n"}.items():
+        (tmp_path / name).write_text(text)
+    assert main(arguments) == 2
+    told = capfd.readouterr().err
+    assert f"error: {message}" in told.replace("error: model: ", "error: ")
+    assert told.count("error: ") == 1
+    assert (tmp_path / "a.txt").read_text() == "a\n"
+
+
+@pytest.mark.parametrize("wrong", [("--columns", "a,b,c"), ("--columns", "a,"), ("--batch-size", "0"), ("-x",)])
+def test_arguments_that_mean_nothing(wrong: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ending:
+        main(["--model", "length", "--input", "-", *wrong])
+    assert ending.value.code == 2
+    assert wrong[-1].lstrip("-") in capsys.readouterr().err
+
+
+def test_an_output_that_was_there_stays_where_nothing_can_be_scored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in {"in.txt": "a\n", "out.csv": "mine\n"}.items():
+        (tmp_path / name).write_text(text)
+    assert main(["--model", "tiny", "--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out.csv")]) == 2
+    assert (tmp_path / "out.csv").read_text() == "mine\n"
+    assert main(["--model", "length", "--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out.csv")]) == 0
+    assert (tmp_path / "out.csv").read_text() == "line,sentence,implicitness\n1,a,1\n"
+    assert capsys.readouterr().out == ""
+
+
+def test_bad_rows_that_are_left_out_are_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in.csv").write_text('p,h,n\na b,c,1\n,d,2\n"e",f\ng,h,3\n')
+    assert main(["--model", "length", "--input", str(tmp_path / "in.csv"), "--skip-bad", "--columns", "h,p"]) == 0
+    out, err = capfd.readouterr()
+    assert [line.split(",")[:3] for line in out.splitlines()[1:]] == [["2", "c", "a b"], ["5", "h", "g"]]
+    assert "2 bad rows were left out" in err

@@ -1,0 +1,228 @@
+"""The few-shot prompt, what is read out of a reply, and what RTE makes of verdicts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from lightning_cse.baselines import FewShot, Verdict
+from lightning_cse.baselines.few_shot import LABELS, read_answer
+from lightning_cse.data import read_corpus
+from lightning_cse.data.readers import sample_dir
+from lightning_cse.errors import DataError, TaskError
+from lightning_cse.evaluation import EIS, RTE
+from lightning_cse.evaluation.rte import HYPOTHESES
+from lightning_cse.llm import Failure, Reply, Request
+from lightning_cse.records import write_predictions
+from lightning_cse.reproduction.significance import read_outcome
+
+DATA = str(sample_dir())
+HEADER = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
+
+
+def reply(text: str, finish_reason: str = "stop", refusal: str | None = None) -> Reply:
+    return Reply(text, finish_reason, refusal, 10, 2)
+
+
+class Backwards:
+    """A client whose replies come in the opposite order of the requests."""
+
+    def __init__(self, answer: Callable[[str], Reply | Failure] | None = None) -> None:
+        self.answer = answer or (lambda _: reply("neutral"))
+        self.asked: list[Request] = []
+
+    def ask(self, requests: Iterable[Request]) -> Iterator[tuple[int, Reply | Failure]]:
+        self.asked = list(requests)
+        for number, request in reversed(list(enumerate(self.asked))):
+            yield number, self.answer(request.messages[-1][1])
+
+
+def few_shot(client: Backwards | None = None, **options: object) -> FewShot:
+    return FewShot(client or Backwards(), **{"data_dir": DATA, **options})  # type: ignore[arg-type]
+
+
+# The prompt
+
+
+def test_labels_and_columns_are_those_of_the_task() -> None:
+    assert {kind: (label.column, label.entailed) for kind, label in LABELS.items()} == HYPOTHESES
+
+
+def test_examples_are_balanced_true_and_of_distinct_premises() -> None:
+    shown = few_shot().examples
+    assert Counter(kind for _, _, kind in shown) == dict.fromkeys(LABELS, 2)
+    assert len({premise for premise, _, _ in shown}) == 8
+    train = read_corpus("inli", "train", DATA)
+    rows = {row["premise"]: row for row in train}
+    assert all(hypothesis == rows[premise][LABELS[kind].column] for premise, hypothesis, kind in shown)
+    assert [kind for _, _, kind in shown] != [kind for kind in LABELS for _ in range(2)], "labels come mixed"
+    kinds = Counter(kind for _, _, kind in few_shot(shots=6).examples)
+    assert sorted(kinds.values()) == [1, 1, 2, 2]
+
+
+def test_examples_are_drawn_by_the_seed_alone() -> None:
+    assert few_shot().examples == few_shot().examples
+    assert few_shot(seed=1).examples != few_shot().examples
+    assert few_shot(seed=1).prompt_digest != few_shot().prompt_digest
+
+
+def test_a_premise_that_train_has_twice_is_one(tmp_path: Path) -> None:
+    (tmp_path / "INLI").mkdir()
+    rows = ["0,x,p,m,e,n,c", "1,x,p,m2,e2,n2,c2", "2,x,q,m3,e3,n3,c3"]
+    (tmp_path / "INLI" / "train.csv").write_text(HEADER + "\n".join(rows) + "\n", encoding="utf-8")
+    for seed in range(8):
+        shown = few_shot(data_dir=str(tmp_path), shots=2, seed=seed).examples
+        assert {premise for premise, _, _ in shown} == {"p", "q"}
+        assert all("2" not in hypothesis for _, hypothesis, _ in shown), "the first row counts"
+    with pytest.raises(DataError, match=r"shots: 3, but INLI train has only 2 premises"):
+        _ = few_shot(data_dir=str(tmp_path), shots=3).examples
+
+
+def test_a_request_is_the_task_then_the_examples_then_the_pair() -> None:
+    client = Backwards()
+    model = few_shot(client, shots=4, max_tokens=9, reasoning_effort="low")
+    model.judge(["It rained.", "It rained."], ["Wet!", "Dry!"])
+    for request, hypothesis in zip(client.asked, ("Wet!", "Dry!"), strict=True):
+        assert [role for role, _ in request.messages] == ["system", *["user", "assistant"] * 4, "user"]
+        assert request.messages[-1][1] == f"Premise: It rained.\nHypothesis: {hypothesis}"
+        assert request.parameters == {"temperature": 0.0, "max_tokens": 9, "reasoning_effort": "low"}
+    system = client.asked[0].messages[0][1]
+    assert all(f"- {label.name}: {label.meaning}" in system for label in LABELS.values())
+    shown = [
+        (u[1], a[1]) for u, a in zip(client.asked[0].messages[1:-1:2], client.asked[0].messages[2::2], strict=True)
+    ]
+    assert shown == [(f"Premise: {p}\nHypothesis: {h}", LABELS[kind].name) for p, h, kind in model.examples]
+
+
+def test_without_examples_no_corpus_is_read(tmp_path: Path) -> None:
+    client = Backwards()
+    model = few_shot(client, data_dir=str(tmp_path), shots=0, temperature=None, max_tokens=None)
+    assert model.judge(["a"], ["b"]) == [Verdict(False, "neutral")]
+    assert [role for role, _ in client.asked[0].messages] == ["system", "user"]
+    assert client.asked[0].parameters == {}
+    assert model.digests == {}
+    assert few_shot().digests.keys() == {"INLI/train.csv"}
+
+
+@pytest.mark.parametrize("wrong", [{"shots": -1}, {"seed": -1}, {"max_tokens": 0}, {"max_completion_tokens": 0}])
+def test_numbers_that_make_no_prompt(wrong: dict[str, int]) -> None:
+    ((name, value),) = wrong.items()
+    with pytest.raises(ValueError, match=rf"^{name}: {value} is no whole number of at least [01]$"):
+        few_shot(**wrong)
+
+
+# Replies
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("explicit entailment", "explicit"),
+        ("Implied Entailment.", "implied"),
+        ("NEUTRAL", "neutral"),
+        ("  contradiction\n", "contradiction"),
+        ("Answer: neutral", "neutral"),
+        ("**Label:** `implied entailment`", "implied"),
+        ("explicit_entailment", "explicit"),
+        ("**explicit** entailment", "explicit"),
+        ("_contradiction_", "contradiction"),
+        ('The label is "Contradiction": it cannot be both. Contradiction!', "contradiction"),
+        ("I'm sorry, but I would call it neutral.", "neutral"),
+        ("", "unparsable"),
+        ("entailment", "unparsable"),
+        ("implicit", "unparsable"),
+        ("Neutrality", "unparsable"),
+        ("neutral or contradiction", "unparsable"),
+        ("<think>Is it neutral? It is said.</think>\nexplicit entailment", "unparsable"),
+        ("It is not a contradiction.", "unparsable"),
+        ("not neutral", "unparsable"),
+        ("I'm sorry, I can't help with that.", "refused"),
+        ("I cannot judge such a text.", "refused"),
+    ],
+)
+def test_one_label_is_read_and_nothing_is_guessed(text: str, answer: str) -> None:
+    assert read_answer(reply(text)) == answer
+
+
+def test_refusals_and_replies_that_were_cut() -> None:
+    assert read_answer(reply("neutral", refusal="No.")) == "refused"
+    assert read_answer(reply("neutral", "content_filter")) == "refused"
+    assert read_answer(reply("**Neutral**, since the pre", "length")) == "neutral"
+    assert read_answer(reply("Let me see whether this is neutral", "length")) == "unparsable"
+
+
+def test_verdicts_stand_in_the_order_of_the_pairs() -> None:
+    answers = {"a": reply("implied entailment"), "b": Failure("gone", 3), "c": reply("hm"), "d": reply("contradiction")}
+    client = Backwards(lambda pair: answers[pair[-1]])
+    assert few_shot(client).judge(["p"] * 4, list("abcd")) == [
+        Verdict(True, "implied"),
+        Verdict(None, "failed"),
+        Verdict(None, "unparsable"),
+        Verdict(False, "contradiction"),
+    ]
+
+
+# What RTE makes of them
+
+
+class Fixed:
+    """Gives verdicts by the hypothesis."""
+
+    def __init__(self, said: dict[str, Verdict]) -> None:
+        self.said = said
+        self.premises: list[str] = []
+
+    def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
+        self.premises = list(premises)
+        return [self.said[hypothesis] for hypothesis in hypotheses]
+
+
+@pytest.fixture
+def two_rows(tmp_path: Path) -> str:
+    (tmp_path / "INLI").mkdir()
+    for split, rows in (("val", ["0,x,P,M,E,N,C"]), ("test", ["0,x,p,m,e,n,c", "1,x,q,mm,ee,nn,cc"])):
+        (tmp_path / "INLI" / f"{split}.csv").write_text(HEADER + "\n".join(rows) + "\n", encoding="utf-8")
+    return str(tmp_path)
+
+
+def test_rte_counts_verdicts_on_test_alone(two_rows: str, tmp_path: Path) -> None:
+    said = {
+        "e": Verdict(True, "explicit"),
+        "ee": Verdict(True, "implied"),  # entailed, if in another way
+        "m": Verdict(False, "neutral"),
+        "mm": Verdict(True, "implied"),
+        "n": Verdict(None, "refused"),
+        "nn": Verdict(None, "unparsable"),
+        "c": Verdict(False, "neutral"),
+        "cc": Verdict(None, "failed"),
+    }
+    task, judge = RTE(data_dir=two_rows), Fixed(said)
+    assert task.suits(judge)
+    result = task.judged(judge, "test")
+    assert judge.premises == ["p", "q"] * 4
+    assert result.metrics == {
+        "accuracy_explicit": 1.0,
+        "accuracy_implied": 0.5,
+        "accuracy_neutral": 0.0,
+        "accuracy_contradiction": 0.5,
+        "accuracy_all": 0.5,
+        "accuracy_four_way": 2 / 8,
+        "refused": 1 / 8,
+        "unparsable": 1 / 8,
+        "failed": 1 / 8,
+    }
+    assert result.predictions["row"] == [0, 1] * 4
+    assert result.predictions["prediction"] == [True, True, False, True, None, None, False, None]
+    path = write_predictions(tmp_path, "rte", result.predictions)
+    assert read_outcome(path).correct.tolist() == [True, True, False, True, False, False, True, False]
+    assert read_outcome(path, "accuracy_neutral").correct.tolist() == [False, False]
+
+
+def test_a_task_about_embeddings_is_no_task_for_verdicts(two_rows: str) -> None:
+    task = EIS(data_dir=two_rows)
+    assert not task.suits(Fixed({}))
+    with pytest.raises(TaskError, match=r"the task eis asks about embeddings, and Fixed has none"):
+        task.judged(Fixed({}), "test")

@@ -1,0 +1,504 @@
+"""Asking a server that answers, stalls, limits, breaks off and lies."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llm_server import FAULTS, ODD, TRANSIENT, ChatServer, always, first, prompt, share
+
+import lightning_cse
+from lightning_cse.errors import LightningCSEError
+from lightning_cse.llm import ChatClient, Endpoint, Failure, LLMError, Pace, Reply, ReplyCache, Request, calls
+
+SOURCE = str(Path(lightning_cse.__file__).parents[1])
+MENDED = tuple(fault for fault in FAULTS if fault != "quota")
+ENDLESS = ("silent", "stall", "trickle")
+
+Serve = Callable[..., ChatServer]
+Client = Callable[..., ChatClient]
+Asked = Callable[[ChatClient, Sequence[Request]], "list[Reply | Failure]"]
+
+
+def questions(count: int, start: int = 0) -> list[Request]:
+    return [Request((("user", f"question {k}"),), {"temperature": 0}) for k in range(start, start + count)]
+
+
+def answers(count: int, start: int = 0) -> list[str]:
+    return [f"question {k}"[::-1] for k in range(start, start + count)]
+
+
+def texts(outcomes: Sequence[Reply | Failure]) -> list[str]:
+    return [outcome.text if isinstance(outcome, Reply) else f"FAILED {outcome.reason}" for outcome in outcomes]
+
+
+def test_what_is_sent_and_what_comes_back(serve: Serve, client: Client, asked: Asked, key: str) -> None:
+    server = serve()
+    request = Request(
+        (("system", "Reverse."), ("user", "one two")), {"temperature": 0.5, "max_tokens": 7, "min_p": 0.1, "stop": "\n"}
+    )
+    asking = client(server, model="some/model")
+    assert asked(asking, [request]) == [Reply("owt eno", "stop", None, 3, 2)]
+    (call,) = server.calls
+    assert call.authorization == f"Bearer {key}"
+    assert call.body == {
+        "model": "some/model",
+        "messages": [{"role": "system", "content": "Reverse."}, {"role": "user", "content": "one two"}],
+        "temperature": 0.5,
+        "max_tokens": 7,
+        "min_p": 0.1,
+        "stop": "\n",
+    }
+    assert asking.account.as_dict() == asking.account.as_dict() | {
+        "requests": 1, "cached": 0, "retried": 0, "prompt_tokens": 3, "completion_tokens": 2,
+    }  # fmt: skip
+
+
+def test_many_requests_against_a_bad_server(serve: Serve, client: Client, asked: Asked, cache: ReplyCache) -> None:
+    # Without those that end by our own clock: on a busy machine it could cut off a call that is being answered.
+    kinds = tuple(kind for kind in TRANSIENT if kind not in ENDLESS)
+    server = serve(plan=share(0.2, kinds, times=4), seconds=0.002)
+    asking = client(server, cache, concurrency=16)
+    assert texts(asked(asking, questions(200))) == answers(200)
+    faults = [call.fault for call in server.calls if call.fault is not None]
+    assert set(faults) == set(kinds)
+    assert set(server.answered.values()) == {1}
+    assert len(server.answered) == 200
+    assert 8 <= server.peak <= 16
+    assert asking.account.retried == len(faults)
+    assert (asking.account.requests, asking.account.failed, asking.account.cached) == (200, 0, 0)
+
+    before = len(server.calls)
+    again = client(server, cache)
+    assert texts(asked(again, questions(201))) == answers(201)
+    assert len(server.calls) == before + 1
+    assert (again.account.cached, again.account.requests) == (200, 201)
+    assert again.account.cached_prompt_tokens == asking.account.prompt_tokens
+    assert again.account.prompt_tokens == 2
+
+
+@pytest.mark.parametrize("concurrency", [1, 5])
+def test_no_more_calls_at_once_than_asked_for(serve: Serve, client: Client, asked: Asked, concurrency: int) -> None:
+    server = serve(seconds=0.01)
+    asked(client(server, concurrency=concurrency), questions(20))
+    assert server.peak == concurrency
+
+
+def test_requests_are_taken_as_calls_become_free(serve: Serve, client: Client) -> None:
+    taken = itertools.count()
+
+    def endless() -> Iterator[Request]:
+        while True:
+            yield questions(1, next(taken))[0]
+
+    outcomes = client(serve(), concurrency=3).ask(endless())
+    assert next(taken) == 0  # a call takes nothing before somebody waits for it
+    for _ in range(10):
+        next(outcomes)
+    outcomes.close()
+    assert 10 <= next(taken) <= 10 + 3 + 1
+
+
+def test_outcomes_come_as_they_are_ready(serve: Serve, client: Client) -> None:
+    def answer(body: dict[str, Any]) -> str:
+        time.sleep(0.3 if prompt(body) == "question 0" else 0)
+        return "done"
+
+    order = [index for index, _ in client(serve(answer), concurrency=2).ask(questions(4))]
+    assert order[-1] == 0
+    assert sorted(order) == [0, 1, 2, 3]
+
+
+def test_equal_requests_are_asked_once(serve: Serve, client: Client, asked: Asked, cache: ReplyCache) -> None:
+    server = serve(seconds=0.02)
+    asking = client(server, cache, concurrency=3)
+    got = asked(asking, [*questions(1), *questions(2), *questions(1)])
+    assert texts(got) == [answers(1)[0], *answers(2), answers(1)[0]]
+    assert server.answered == {"question 0": 1, "question 1": 1}
+    assert sorted(outcome.cached for outcome in got if isinstance(outcome, Reply)) == [False, False, True, True]
+    assert (asking.account.requests, asking.account.cached) == (4, 2)
+    assert asking.account.prompt_tokens == asking.account.cached_prompt_tokens == 4
+
+
+def test_equal_requests_that_want_another_sample_are_asked_again(
+    serve: Serve, client: Client, asked: Asked, cache: ReplyCache
+) -> None:
+    server = serve()
+    request = questions(1)[0]
+    asked(client(server, cache), [request, Request(request.messages, request.parameters, sample=1)])
+    assert server.answered == {"question 0": 2}
+    assert server.calls[0].body == server.calls[1].body
+
+
+@pytest.mark.parametrize("fault", MENDED)
+def test_every_fault_is_mended_by_asking_again(serve: Serve, client: Client, asked: Asked, fault: str) -> None:
+    server = serve(plan=first(fault))
+    asking = client(server, timeout=0.5 if fault in ENDLESS else 60.0)
+    assert texts(asked(asking, questions(1))) == answers(1)
+    assert [call.fault for call in server.calls] == [fault, None]
+    assert asking.account.retried == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("silent", "no answer within 0.5 s"),
+        ("stall", "no answer within 0.5 s"),
+        ("trickle", "no answer within 0.5 s"),
+        ("error", "status 500: The server had an error"),
+        ("unavailable", "status 503: <html><body>503 Service"),
+        ("break", "the connection broke off"),
+        ("break_body", "the connection broke off"),
+        ("garbage", "the answer is no JSON; it begins"),
+        ("html", "the answer is no JSON; it begins '<html><body>Please log in"),
+        ("array", "the answer is no chat completion"),
+        ("empty", "there is no message in the answer"),
+        ("numbers", "the message is no text"),
+    ],
+)
+def test_a_request_that_never_gets_through_is_told_and_not_kept(
+    serve: Serve, client: Client, asked: Asked, cache: ReplyCache, fault: str, reason: str
+) -> None:
+    server = serve(plan=lambda body, _: fault if prompt(body) == "question 1" else None)
+    asking = client(server, cache, retries=1, timeout=0.5 if fault in ENDLESS else 60.0)
+    good, failed, *_ = asked(asking, questions(3))
+    assert isinstance(good, Reply)
+    assert isinstance(failed, Failure)
+    assert failed.reason.startswith(reason)
+    assert failed.attempts == 2
+    assert (asking.account.failed, asking.account.retried) == (1, 1)
+    assert len(cache) == 2
+    server.plan = None
+    assert texts(asked(client(server, cache), questions(3))) == answers(3)
+
+
+def test_a_request_waits_as_long_as_it_is_told_and_so_do_all_others(serve: Serve, client: Client) -> None:
+    server = serve(plan=lambda body, nth: "limit" if prompt(body) == "question 0" and nth == 0 else None)
+    server.retry_after = "0.3"
+    assert len(list(client(server, concurrency=1).ask(questions(2)))) == 2
+    times = [call.at for call in server.calls]
+    assert times[1] - times[0] >= 0.3
+
+    server = serve(plan=first("limit"), retry_after="0.3", seconds=0.0)
+    got = list(client(server, concurrency=4).ask(questions(8)))
+    assert len(got) == 8
+    started = [call.at for call in server.calls]
+    refused = [call.at for call in server.calls if call.fault == "limit"]
+    assert not [at for at in started if refused[3] + 0.05 < at < refused[3] + 0.28]
+
+
+def test_being_told_to_wait_is_no_fault_of_a_request(serve: Serve, client: Client, asked: Asked) -> None:
+    server = serve(plan=first(*["limit"] * 5), retry_after="0.001")
+    assert texts(asked(client(server, retries=1), questions(2))) == answers(2)
+    server = serve(plan=always("limit"), retry_after="0.001")
+    (failed,) = asked(client(server, retries=1), questions(1))
+    assert failed == Failure("status 429: Rate limit reached", 1 + calls.WAITS)
+
+
+def test_limits_of_a_day_are_not_waited_for(serve: Serve, client: Client) -> None:
+    server = serve(plan=always("limit"), retry_after="3600")
+    with pytest.raises(LLMError, match=r"asks to wait 3,600 s .*when it is over"):
+        list(client(server).ask(questions(3)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("unauthorized", r"does not let us in \(status 401.*environment variable OPENAI_API_KEY holds the wrong one"),
+        ("forbidden", r"does not let us in \(status 403: Your country is not supported\.\)"),
+        ("payment", r"wants money first \(status 402: Insufficient Balance\)"),
+        ("quota", r"wants money first \(status 429: You exceeded your current quota\)"),
+        ("no_path", r"no such address or no model 'm' \(status 404: Not Found\): llm.base_url ends in /v1"),
+    ],
+)
+def test_what_no_retry_mends_ends_all_at_once(serve: Serve, client: Client, kind: str, told: str, key: str) -> None:
+    server = serve(plan=always(kind))
+    with pytest.raises(LLMError, match=told) as caught:
+        list(client(server, concurrency=2).ask(questions(50)))
+    assert len(server.calls) <= 2
+    assert key not in str(caught.value)
+
+
+def test_a_server_that_wants_a_key_where_there_is_none_says_which(
+    serve: Serve, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MY_KEY", raising=False)
+    with pytest.raises(LLMError, match="MY_KEY is not set, and this one wants it: set MY_KEY"):
+        list(client(serve(key="k"), key_variable="MY_KEY").ask(questions(1)))
+
+
+def test_a_local_server_needs_no_key_and_gets_a_word(
+    serve: Serve, client: Client, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    server = serve()
+    assert texts(asked(client(server), questions(1))) == answers(1)
+    assert server.calls[0].authorization == "Bearer none-needed"
+
+
+def test_an_unknown_model_is_told_with_those_there_are(serve: Serve, client: Client) -> None:
+    server = serve(models=["llama-3-8b", "qwen"])
+    with pytest.raises(LLMError, match=r"no model 'lama-3-8b' - did you mean 'llama-3-8b'\?.*one of: llama-3-8b, qwen"):
+        list(client(server, model="lama-3-8b").ask(questions(1)))
+
+
+def test_one_request_that_is_refused_ends_only_itself(serve: Serve, client: Client, asked: Asked) -> None:
+    kinds = {"question 3": "too_long", "question 4": "bad_request", "question 5": "forbidden"}
+    server = serve(plan=lambda body, _: kinds.get(prompt(body)))
+    got = asked(client(server, concurrency=1), questions(7))
+    assert got[3] == Failure("status 400: This model's maximum context length is 8 tokens.", 1)
+    assert got[4] == Failure("status 400: Unsupported parameter: 'max_tokens'.", 1)
+    assert got[5] == Failure("status 403: Your country is not supported.", 1)
+    assert texts([*got[:3], got[6]]) == [*answers(3), *answers(1, 6)]
+    assert len(server.calls) == 7
+
+
+@pytest.mark.parametrize("kind", ["bad_request", "error", "html"])
+def test_a_server_that_answers_nobody_is_given_up(serve: Serve, client: Client, kind: str) -> None:
+    server = serve(plan=always(kind))
+    with pytest.raises(LLMError, match=r"the last \d+ requests to \S+/v1 all failed.*the last reason: "):
+        list(client(server, concurrency=2, retries=0).ask(questions(500)))
+    assert len(server.calls) <= 10
+
+
+def test_requests_that_are_too_long_say_nothing_of_the_server(serve: Serve, client: Client, asked: Asked) -> None:
+    server = serve(plan=always("too_long"))
+    assert len(asked(client(server, concurrency=2), questions(30))) == 30
+
+
+def test_an_address_without_a_server_is_told_at_once(serve: Serve, client: Client) -> None:
+    with ChatServer() as server:
+        pass
+    started = time.monotonic()
+    with pytest.raises(LLMError, match=r"cannot be reached \(no connection.*Is the server running\?.*llm.base_url"):
+        list(client(server, concurrency=1).ask(questions(1)))
+    assert time.monotonic() - started < 5
+
+
+def test_a_server_that_dies_is_told_and_the_next_start_continues(
+    serve: Serve, client: Client, asked: Asked, cache: ReplyCache
+) -> None:
+    server = serve()
+    asking = client(server, cache, concurrency=2, retries=3)
+    got = []
+    with pytest.raises(LLMError, match=r"cannot be reached .*the same command continues"):
+        for index, _ in asking.ask(questions(40)):
+            got.append(index)
+            if len(got) == 10:
+                server.stop()
+    assert 10 <= len(got) < 40
+    assert len(cache) == asking.account.requests >= len(got)
+
+    other = serve()
+    assert texts(asked(client(other, cache), questions(40))) == answers(40)
+    assert sum(other.answered.values()) == 40 - asking.account.requests
+    assert not other.answered.keys() & {f"question {index}" for index in got}
+
+
+def test_a_server_that_starts_again_is_asked_on(serve: Serve, client: Client, asked: Asked) -> None:
+    server = serve()
+    asking = client(server, concurrency=2, backoff=0.1)
+    port = server.server_address[1]
+    outcomes = asking.ask(questions(30))
+    for _ in range(5):
+        next(outcomes)
+    server.stop()
+    timer = threading.Timer(0.2, lambda: serve(port=port))
+    timer.start()
+    rest = [outcome for _, outcome in outcomes]
+    timer.join()
+    assert len(rest) == 25
+    assert all(isinstance(outcome, Reply) for outcome in rest)
+
+
+@pytest.mark.parametrize(
+    ("odd", "reply"),
+    [
+        ("refusal", Reply("", "stop", "I cannot help with that.", 2, 0)),
+        ("filter", Reply("", "content_filter", "content_filter", 2, 0)),
+        ("length", Reply("0 n", "length", None, 2, 2)),
+        ("null", Reply("", "stop", None, 2, 0)),
+        ("no_usage", Reply("0 noitseuq", "stop", None, None, None)),
+        ("surrogate", Reply("cut ?", "stop", None, 2, 2)),
+    ],
+)
+def test_odd_replies_are_replies_and_kept(
+    serve: Serve, client: Client, asked: Asked, cache: ReplyCache, odd: str, reply: Reply
+) -> None:
+    server = serve(plan=always(odd))
+    asking = client(server, cache)
+    assert asked(asking, questions(1)) == [reply]
+    assert asking.account.unmetered == (odd == "no_usage")
+    (kept,) = asked(asking, questions(1))
+    assert isinstance(kept, Reply)
+    assert (kept.text, kept.refusal, kept.cached) == (reply.text, reply.refusal, True)
+    assert len(server.calls) == 1
+
+
+def test_every_odd_reply_of_the_server_is_tried() -> None:
+    marks = test_odd_replies_are_replies_and_kept.pytestmark  # type: ignore[attr-defined]
+    assert {case[0] for case in marks[0].args[1]} == set(ODD)
+
+
+def test_kept_replies_need_no_network_no_key_and_no_package(
+    serve: Serve, client: Client, asked: Asked, cache: ReplyCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(client(serve(), cache), questions(5))
+    monkeypatch.delenv("OPENAI_API_KEY")
+    monkeypatch.setitem(sys.modules, "openai", None)
+    elsewhere = client("https://api.example.org/v1", cache)
+    assert texts(asked(elsewhere, questions(5))) == answers(5)
+    with pytest.raises(LLMError, match=r"https://api\.example\.org/v1 wants a key.*OPENAI_API_KEY holds none"):
+        list(elsewhere.ask(questions(6)))
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    with pytest.raises(LLMError, match=r"pip install 'lightning_cse\[llm\]'"):
+        list(elsewhere.ask(questions(6)))
+
+
+def test_the_key_is_seen_nowhere(
+    serve: Serve,
+    client: Client,
+    cache: ReplyCache,
+    key: str,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    for name in calls._LOGGERS:
+        caplog.set_level(logging.DEBUG, logger=name)
+    server = serve(plan=first("error", "break", "limit"))
+    asking = client(server, cache)
+    got = list(asking.ask(questions(3)))
+    server.plan = always("unauthorized")  # which repeats it
+    with pytest.raises(LLMError) as caught:
+        list(asking.ask(questions(9)))
+    cache.close()
+    assert server.calls[-1].authorization == f"Bearer {key}"
+    assert any(record.name.startswith("openai") for record in caplog.records)
+    seen = [caplog.text, *capfd.readouterr(), str(caught.value), repr(caught.value.__context__), repr(got)]
+    seen += [repr(vars(asking)), repr(asking.endpoint), repr(asking.account)]
+    seen += [path.read_bytes().decode("latin-1") for path in cache.path.parent.iterdir()]
+    assert [text for text in seen if key in text] == []
+
+
+def test_calls_are_not_logged_one_by_one(serve: Serve, client: Client, asked: Asked, caplog: Any) -> None:
+    caplog.set_level(logging.INFO)
+    for name in calls._LOGGERS:
+        logging.getLogger(name).setLevel(logging.NOTSET)
+    asked(client(serve(plan=first("error"))), questions(3))
+    assert caplog.records == []
+
+
+def test_it_works_where_an_event_loop_runs(serve: Serve, client: Client, asked: Asked) -> None:
+    server = serve()
+
+    async def within() -> list[str]:
+        return texts(asked(client(server), questions(3)))
+
+    assert asyncio.run(within()) == answers(3)
+
+
+@pytest.mark.filterwarnings("error")
+def test_leaving_early_keeps_and_counts_what_came(serve: Serve, client: Client, cache: ReplyCache) -> None:
+    server = serve(plan=lambda body, _: "silent" if prompt(body) == "question 0" else None)
+    asking = client(server, cache, concurrency=4, timeout=60.0)
+    started = time.monotonic()
+    for index, outcome in asking.ask(questions(100)):
+        assert index > 0
+        assert isinstance(outcome, Reply)
+        if len(server.answered) > 20:
+            break
+    assert time.monotonic() - started < 10
+    assert asking.account.requests == len(cache) == sum(server.answered.values())
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_fault_of_the_requests_themselves_stops_the_calls(serve: Serve, client: Client) -> None:
+    def requests() -> Iterator[Request]:
+        yield from questions(2)
+        raise LightningCSEError("line 3 is no sentence")
+
+    with pytest.raises(LightningCSEError, match="line 3"):
+        list(client(serve(plan=always("silent")), concurrency=4).ask(requests()))
+
+
+def test_a_pace_is_asked_before_every_call(serve: Serve) -> None:
+    class Counted(Pace):
+        turns: list[Request] = []  # noqa: RUF012 - of this test alone
+
+        async def turn(self, request: Request) -> None:
+            self.turns.append(request)
+            await super().turn(request)
+
+    server = serve(plan=first("error", "limit"))
+    endpoint = Endpoint("m", base_url=server.url, backoff=0.001)
+    assert len(list(ChatClient(endpoint, pace=Counted).ask(questions(4)))) == 4
+    assert len(Counted.turns) == len(server.calls) == 12
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from lightning_cse.llm import ChatClient, Endpoint, ReplyCache, Request
+
+requests = (Request((("user", f"question {k}"),), {"temperature": 0}) for k in range(10_000))
+client = ChatClient(Endpoint("m", base_url=sys.argv[1]), ReplyCache(Path(sys.argv[2])))
+try:
+    for index, outcome in client.ask(requests):
+        print(index, flush=True)
+except KeyboardInterrupt:
+    print("stopped", client.account.requests, flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGINT"])
+def test_a_stopped_process_loses_nothing_it_was_told(
+    serve: Serve, client: Client, asked: Asked, cache: ReplyCache, how: str
+) -> None:
+    # After a while nothing comes any more: the interrupt finds a process that waits.
+    silent = 20 if how == "SIGINT" else 10_000
+    server = serve(plan=lambda body, _: "silent" if int(prompt(body).split()[1]) >= silent else None)
+    process = subprocess.Popen(
+        [sys.executable, "-W", "always", "-c", SCRIPT, server.url, str(cache.path)],
+        env=os.environ | {"PYTHONPATH": SOURCE},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    told = [process.stdout.readline() for _ in range(20)]
+    process.send_signal(getattr(signal, how))
+    rest, complaints = process.communicate(timeout=60)
+    told += rest.splitlines()
+    if how == "SIGINT":
+        assert told.pop() == "stopped 20"
+        assert complaints == ""
+        assert process.returncode == 0
+        assert sum(server.answered.values()) == 20
+    indices = [int(line) for line in told if line.strip()]
+    assert len(indices) >= 20
+
+    other = serve()
+    count = max(indices) + 1
+    assert texts(asked(client(other, cache, concurrency=16), questions(count))) == answers(count)
+    assert not other.answered.keys() & {f"question {index}" for index in indices}
+    assert all(times == 1 for times in other.answered.values())
+
+
+def test_importing_the_room_takes_neither_torch_nor_the_network_packages() -> None:
+    script = "import sys, lightning_cse.llm; print(*{'torch', 'openai', 'httpx2', 'pydantic'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=os.environ | {"PYTHONPATH": SOURCE}, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("\n", "")
