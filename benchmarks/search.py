@@ -25,7 +25,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from torch import Tensor
 from lightning_cse.embeddings import Embedding, PointEmbedding
 from lightning_cse.index import IndexFolder, SentenceFile, build_index, open_index
 from lightning_cse.records import environment
-from lightning_cse.running.searching import Comparison, Searcher
+from lightning_cse.running.searching import Comparison, Found, Searcher
 from lightning_cse.similarity import cosine
 
 COUNT = 10
@@ -100,23 +100,29 @@ def write_sentences(path: Path, count: int) -> None:
         file.writelines(f"This is the made up sentence with the number {number}\n" for number in range(count))
 
 
-def answer(folder: IndexFolder, kind: str, embed: Clusters, queries: Sequence[str]) -> tuple[Any, list[float]]:
-    """Return what an index finds for each query, and the milliseconds it takes."""
-    views = ("primary", "primary")
-    compared = Comparison("similar", lambda a, b: cosine(a.vector, b.vector), views)
-    searcher = Searcher(embed, folder, open_index(folder, kind), compared)
-    searcher.search(queries, COUNT)
-    found, took = [], []
+def searcher(folder: IndexFolder, kind: str, embed: Clusters) -> Searcher:
+    """Return what answers queries with an index of a kind."""
+    compared = Comparison("similar", lambda a, b: cosine(a.vector, b.vector), ("primary", "primary"))
+    return Searcher(embed, folder, open_index(folder, kind), compared)
+
+
+def times(asked: Searcher, queries: Sequence[str]) -> dict[str, float]:
+    """Return what one query takes, in milliseconds."""
+    took = []
     for query in queries:
         begun = time.perf_counter()
-        found.append([hit.line for hit in searcher.search([query], COUNT)[0]])
+        asked.search([query], COUNT)
         took.append(1000 * (time.perf_counter() - begun))
-    return found, took
+    return {
+        "median_ms": round(statistics.median(took), 2),
+        "p95_ms": round(statistics.quantiles(took, n=20)[-1], 2),
+        "queries": len(took),
+    }
 
 
-def shared(found: Sequence[int], truth: Sequence[int]) -> int:
-    """Return how many of the nearest were found."""
-    return len(set(found) & set(truth))
+def lines(hits: Iterable[Iterable[Found]]) -> list[set[int]]:
+    """Return the lines that were found for each query."""
+    return [{hit.line for hit in some} for some in hits]
 
 
 def bench(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
@@ -124,34 +130,51 @@ def bench(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     embed = Clusters(arguments.n, arguments.width, arguments.noise)
     write_sentences(scratch / "sentences.txt", arguments.n)
     result: dict[str, Any] = {"n": arguments.n, "width": arguments.width, "noise": arguments.noise, "kinds": {}}
+    embedded: list[int] = []
     with measured() as vectors:
-        corpus = SentenceFile(scratch / "sentences.txt")
-        folder = build_index(scratch / "index", corpus, embed, model={"name": "clusters", "decides": {}})
+        folder = build_index(
+            scratch / "index",
+            SentenceFile(scratch / "sentences.txt"),
+            embed,
+            model={"name": "clusters", "decides": {"noise": arguments.noise, "width": arguments.width}},
+            advance=lambda done, total: embedded.append(done),
+            replace=True,
+        )
     size = sum(file.stat().st_size for file in folder.path.iterdir()) / MIB
-    result["vectors"] = {**vectors, "size_mib": round(size, 1)}
-    begun = time.perf_counter()
-    embed([f"again {number}" for number in range(2000)])
-    result["vectors"]["of_which_made_up_s"] = round((time.perf_counter() - begun) * arguments.n / 2000, 2)
+    result["vectors"] = {**vectors, "embedded": embedded[-1] - embedded[0], "size_mib": round(size, 1)}
     queries = [f"query {arguments.n + number}" for number in range(arguments.queries)]
-    truth, _ = answer(folder, "exact", embed, queries)
-    for kind in dict.fromkeys(["exact", *arguments.kinds]):
+    exact = searcher(folder, "exact", embed)
+    with measured() as asked:
+        truth = lines(exact.search(queries, COUNT))
+    result["kinds"]["exact"] = {
+        **times(exact, queries[: arguments.exact_queries]),
+        "all_at_once_ms": round(1000 * asked["seconds"] / len(queries), 2),
+        "peak_mib": asked["peak_mib"],
+    }
+    for kind in arguments.kinds:
         with measured() as built:
-            open_index(folder, kind, lambda line: sys.stderr.write(f"{line}\n") and None)
+            open_index(folder, kind, tell)
         folder = IndexFolder.open(folder.path)
         with measured() as asked:
-            found, took = answer(folder, kind, embed, queries)
-        facts = folder.about["kinds"].get(kind, {})
-        told = {
-            "median_ms": round(statistics.median(took), 2),
-            "p95_ms": round(statistics.quantiles(took, n=20)[-1], 2),
+            finder = searcher(folder, kind, embed)
+            found = lines(finder.search(queries, COUNT))
+            took = times(finder, queries)
+        facts = folder.about["kinds"][kind]
+        result["kinds"][kind] = {
+            "build_s": built["seconds"],
+            "build_peak_mib": built["peak_mib"],
+            "size_mib": round((folder.path / facts["file"]).stat().st_size / MIB, 1),
+            **took,
             "search_peak_mib": asked["peak_mib"],
-            "recall@10": round(sum(map(shared, found, truth)) / COUNT / len(queries), 4),
+            "recall@10": round(sum(len(a & b) for a, b in zip(found, truth, strict=True)) / COUNT / len(queries), 4),
+            "noted": facts,
         }
-        if facts:
-            told |= {"build_s": built["seconds"], "build_peak_mib": built["peak_mib"], "noted": facts}
-            told["size_mib"] = round((folder.path / facts["file"]).stat().st_size / MIB, 1)
-        result["kinds"][kind] = told
     return result
+
+
+def tell(line: str) -> None:
+    """Say how far it is."""
+    sys.stderr.write(f"{line}\n")
 
 
 def main() -> None:
@@ -162,15 +185,18 @@ def main() -> None:
     parser.add_argument(
         "--noise", type=float, default=0.8, help="of a sentence around its centre, of 1 between centres"
     )
-    parser.add_argument("--queries", type=int, default=100)
+    parser.add_argument("--queries", type=int, default=100, help="default: 100")
+    parser.add_argument("--exact-queries", type=int, default=20, help="of them, how many the exact search is timed by")
     parser.add_argument("--kinds", nargs="+", choices=("ivf", "hnsw"), default=["ivf"])
     parser.add_argument(
-        "--scratch", type=Path, help="where the index is built for the while; default: a temporary folder"
+        "--scratch", type=Path, help="a folder where the index is built and kept; one begun there is gone on with"
     )
     parser.add_argument("--json", type=Path, help="where to write what was measured")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=arguments.scratch) as folder:
-        result = bench(arguments, Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = arguments.scratch or Path(folder)
+        scratch.mkdir(parents=True, exist_ok=True)
+        result = bench(arguments, scratch)
     result["environment"] = environment()
     result["threads"] = torch.get_num_threads()
     result["load"] = os.getloadavg()[0]

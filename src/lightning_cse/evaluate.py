@@ -11,7 +11,7 @@ def main() -> None:
         "lightning_cse.running.evaluating:run",
         config_name="evaluate",
         free_text=("model", "prompt"),
-        goes_on="after the last finished task",
+        goes_on="after the last finished task, or reply",
     )
 
 

@@ -26,16 +26,17 @@ COUNTS = {
     "baselines": 3,
     "callbacks": 1,
     "corpora": 3,
-    "data": 15,
+    "data": 18,
     "debug": 2,
-    "encoder": 6,
-    "experiment": 30,
+    "encoder": 7,
+    "experiment": 33,
     "limits": 1,
+    "llm": 1,
     "logger": 3,
-    "method": 7,
+    "method": 9,
     "paths": 2,
     "profile": 3,
-    "suite": 7,
+    "suite": 9,
     "sweep": 10,
     "trainer": 1,
 }
@@ -115,7 +116,7 @@ def test_every_experiment_validates_in_every_setting_with_every_encoder(
         assert cfg.name == experiment
         assert encoder is None or cfg.encoder.name == encoder  # the command line has the last word
         assert cfg.data.batch_size >= 2
-        assert 0 < cfg.method.optimizer.lr < 1e-2
+        assert 0 < cfg.method.optimizer.lr <= 1e-2
 
 
 @pytest.mark.slow
@@ -309,7 +310,7 @@ def test_every_number_of_an_experiment_names_its_source() -> None:
             if re.search(r":\s*[\[{]?.*(?<![\w.])[-+]?\d", value):
                 numbers += 1
                 assert SOURCE.search(comment), f"{path.name}, line {place}: whose number is it? {line}"
-    assert numbers == 49
+    assert numbers == 58
 
 
 # Order

@@ -73,6 +73,7 @@ class Expected:
     rows: int = 40  # training rows; several may be made of one of the 40 rows in use
     steps: int = 10
     warm: int = 0  # steps of warm-up
+    constant: bool = False  # the learning rate, which falls else
     cut: int = 0  # training sentences beyond data.max_tokens
     prefixes: tuple[str, ...] = ("diag/",)
     dropped: Mapping[str, int] = field(default_factory=dict)  # for another reason than data.train_rows
@@ -113,6 +114,19 @@ DUAL_GAUSS = replace(
     untrained=DUAL.untrained | DIRECTIONS,
     length=DUAL.length | DIRECTIONS,
     watched={"rte", "eis", "inli_direction"},
+)
+IMPLICITNESS = {"rte": RTE, "eis": EIS, "eis_wang": EIS}
+IMPSCORE_INLI = replace(ON_INLI, monitor="val/eis/accuracy", prefixes=("diag/", "diag/semantic/"), rows=80, steps=20)
+IMPSCORE = replace(
+    IMPSCORE_INLI,
+    monitor="val/eis_wang/accuracy",
+    files={*INLI_FILES, "ImpScore/all_data.csv"} - {"INLI/train.csv"},
+    read=180,
+    tasks=IMPLICITNESS,
+    length={"eis": EIS, "eis_wang": EIS},
+    watched=set(IMPLICITNESS),
+    rows=40,
+    steps=10,
 )
 GAUSS = replace(ON_NLI, monitor="val/snli/auprc", tasks=OF_GAUSSIANS, warm=1)
 ON_STS = replace(
@@ -174,6 +188,8 @@ EXPECTED: dict[str, Expected] = {f"ngcse_{name}": expected for name, expected in
     "gausscse_ent": GAUSS,
     "gausscse_ent_con": GAUSS,
     "gausscse_ent_rev": GAUSS,
+    "impscore": IMPSCORE,
+    "impscore_inli": IMPSCORE_INLI,
     "simcse_inli": replace(ON_INLI, tasks={"rte": RTE}, watched={"rte"}, rows=80, steps=20),
     "simcse_sup": replace(ON_NLI, cut=6),
     "simcse_unsup": replace(ON_NLI, files={*NLI_FILES, SENTENCES}, read=410, cut=20, dropped={HELD_OUT: 4}),
@@ -217,7 +233,7 @@ def account(record: dict[str, Any]) -> dict[str, int]:
 
 def test_every_experiment_is_expected() -> None:
     assert set(EXPERIMENTS) == set(EXPECTED)
-    assert len(EXPERIMENTS) == 30
+    assert len(EXPERIMENTS) == 33
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
@@ -298,7 +314,8 @@ def test_an_experiment_is_evaluated_at_the_start_on_the_way_and_at_the_end(
     assert all(math.isfinite(value) for curve in values.values() for value in curve.values())
     lr, warm, total = OmegaConf.load(folder.config_path).method.optimizer.lr, expected.warm, expected.steps
     factors = [
-        step / (warm + 1) if step <= warm else (total + 1 - step) / (total - warm) for step in values["train/loss"]
+        1.0 if expected.constant else step / (warm + 1) if step <= warm else (total + 1 - step) / (total - warm)
+        for step in values["train/loss"]
     ]
     assert list(values["train/learning_rate"].values()) == pytest.approx([lr * factor for factor in factors])
     with folder.curves.open(newline="") as file:  # one row a value: nothing is logged twice
@@ -380,7 +397,7 @@ def test_an_experiment_leaves_its_predictions_and_figures(experiment: str, run: 
         assert recomputed(table, said.pop("threshold", 0.0)) == pytest.approx(said, abs=1e-12), name
         if task not in LENGTHS:  # which asks of entailed pairs alone
             of_each = 20 * len(set(table["subset"])) if "subset" in table else 30  # no subset of the sample has more
-            premises = {"rte": 16 * 4, "eis": 16 * 4, "inli_direction": 16 * 2}
+            premises = {"rte": 16 * 4, "eis": 16 * 4, "inli_direction": 16 * 2, "eis_wang": 10 * 2}  # 10 rows in all
             assert len(table["row"]) == premises.get(task, of_each)
     if "sts_avg" in expected.tasks:
         seven = [

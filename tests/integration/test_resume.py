@@ -213,6 +213,14 @@ VARIANTS = {
     "GaussCSE": (("method=gausscse", "data=nli_triplets", "suite=nli", "monitor=val/snli/auprc"), 6),
     # Four terms of Gaussians, and directions of three corpora watched or tested.
     "DualGauss": (("method=dualgauss", "suite=inli_direction"), 6),
+    # Vectors of a frozen encoder, which are in no checkpoint and are made anew.
+    "ImpScore": (
+        (
+            *("method=impscore", "data=inli_implicit_pairs", "data.rows.explicit=implied"),
+            *("monitor=val/eis/accuracy", "method.optimizer.lr=0.01"),
+        ),
+        6,
+    ),
     # LLM rows that wait when the run is killed, over the end of an epoch too.
     "NGCSE": (
         (

@@ -378,8 +378,9 @@ def _own_max_length(folder: Path, backbone: PreTrainedModel, tokenizer: PreTrain
 
 
 def _first_position(backbone: PreTrainedModel) -> int:
-    # RoBERTa's positions start behind the padding id, so two of its 514 are never used.
-    return int(backbone.config.pad_token_id) + 1 if "roberta" in backbone.config.model_type else 0
+    # RoBERTa's and MPNet's positions start behind the padding id, so two of their 514 are never used.
+    shifted = "roberta" in backbone.config.model_type or backbone.config.model_type == "mpnet"
+    return int(backbone.config.pad_token_id) + 1 if shifted else 0
 
 
 def _positions(backbone: PreTrainedModel) -> int | None:

@@ -84,7 +84,7 @@ def build_index(
         Busy: if another process builds it.
         LightningCSEError: if the disk is full.
     """
-    if path.exists() and not (replace and (path / "index.json").is_file()):
+    if is_taken(path) and not (replace and (path / "index.json").is_file()):
         raise IndexFolderError(f"{path} is there already; give another folder, or --rebuild if it is an index")
     part = path.with_name(f".{path.name}.building")
     with Lock(path.with_name(f".{path.name}.lock"), f"the index {path}"):
@@ -117,6 +117,11 @@ def build_index(
         write_about(part, about)
         _put(part, path)
     return IndexFolder.open(path)
+
+
+def is_taken(path: Path) -> bool:
+    """Say whether something is there that is more than an empty folder."""
+    return path.exists() and (not path.is_dir() or any(path.iterdir()))
 
 
 def corpus_identity(corpus: SentenceFile) -> dict[str, Any]:

@@ -95,9 +95,8 @@ class Calls:
     async def stop(self) -> None:
         """Cut off the calls under way, and wait until what came is kept."""
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            if task not in self._keeping:
-                task.cancel()
+        for task in tasks - self._keeping - {self._keeper.writer}:
+            task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._keeper.close()
         await self._http.close()
@@ -123,9 +122,10 @@ class Calls:
             return read_reply(answer.content)
         except Exception as error:  # noqa: BLE001 - what is no trouble of a call is raised again there
             trouble = trouble_of(error, self.endpoint.timeout)
+            responded = hasattr(error, "response")
         if trouble.kind is Kind.UNREACHED:
             self._unreached += 1
-        elif trouble.reason.startswith("status "):
+        elif responded:
             self._heard, self._unreached = self._heard + 1, 0
         if trouble.kind is Kind.MODEL:
             raise LLMError(await self._no_model(trouble))

@@ -17,12 +17,15 @@ class Keeper:
 
     Args:
         cache: where to; None: replies are kept nowhere.
+
+    Attributes:
+        writer: the task that writes, while there is something to write; whoever cancels it loses replies.
     """
 
     def __init__(self, cache: ReplyCache | None) -> None:
         self._cache = cache
         self._waiting: list[tuple[Entry, asyncio.Future[Reply]]] = []
-        self._writer: asyncio.Task[None] | None = None
+        self.writer: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="llm cache")
 
     async def keep(self, entry: Entry) -> Reply:
@@ -35,14 +38,14 @@ class Keeper:
             return entry.reply
         kept: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting.append((entry, kept))
-        if self._writer is None:
-            self._writer = asyncio.create_task(self._write(self._cache))
+        if self.writer is None:
+            self.writer = asyncio.create_task(self._write(self._cache))
         return await kept
 
     async def close(self) -> None:
         """Wait until all is written; nothing may be kept any more."""
-        if self._writer is not None:
-            await self._writer
+        if self.writer is not None:
+            await self.writer
         self._thread.shutdown()
 
     async def _write(self, cache: ReplyCache) -> None:
@@ -59,4 +62,4 @@ class Keeper:
             for (_, kept), reply in zip(batch, replies, strict=True):
                 if not kept.done():
                     kept.set_result(reply)
-        self._writer = None
+        self.writer = None

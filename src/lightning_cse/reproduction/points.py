@@ -301,6 +301,9 @@ def _evaluate_document(config: Mapping[str, Any]) -> dict[str, Any]:
         {key: config[key] for key in ("suite", *_READING)}, data={}, encoder={}, resolved={}
     )
     kept: dict[str, Any] = document["config"]
+    if config["model"] == "llm":  # who is asked, and how; not by which way
+        shown = {key: value for key, value in config["llm"]["few_shot"].items() if value is not None}
+        kept["llm"] = {"model": config["llm"]["model"], "few_shot": shown}
     return kept
 
 
@@ -528,6 +531,8 @@ class RunsIndex:
         if not _matches(wanted["suite"], document["suite"]):
             return False
         if not all(_matches(wanted[key], document[key]) for key in ("accelerator", "precision")):
+            return False
+        if not _matches(wanted.get("llm"), document.get("model", {}).get("llm")):
             return False
         given = self._options(found)
         if wanted["whitening"] != given.get("whitening") or wanted["prompt"] != record["model"]["prompt"]:

@@ -17,6 +17,7 @@ from lightning_cse import records
 from lightning_cse.config import outcomes
 from lightning_cse.config.causes import user_error
 from lightning_cse.config.check import check_evaluation, resolve_automatic
+from lightning_cse.config.secrets import told_overrides, told_yaml, without_secrets
 from lightning_cse.encoders.pooling import POOLINGS
 from lightning_cse.errors import TaskError, did_you_mean
 from lightning_cse.evaluation import Summary, Task, check_parts, summarize_tasks
@@ -66,7 +67,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
         "encoder": session.encoder,
         "resolved": resolved,
     }
-    options = {"suite": plain(cfg.suite), "model": session.options()}
+    options = {"suite": without_secrets(plain(cfg.suite)), "model": session.options()}
     identity = records.identity(options, **decisive)
     root = session.root(Path(cfg.paths.runs_dir).expanduser())
     folder = EvaluationFolder(root, suite, identity, session.seed)
@@ -80,7 +81,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
         if cfg.force:
             folder.clear()
         read = [str(key) for key in cfg if key != "llm" or cfg.model == LLM]
-        folder.start(OmegaConf.to_yaml(OmegaConf.masked_copy(cfg, read), resolve=True))
+        folder.start(told_yaml(OmegaConf.masked_copy(cfg, read)))
         how = ", ".join(map(str, resolved.values())) if session.embeds else session.device_name
         log.info("%s: %d tasks, %s; everything goes to %s", session.name, len(tasks), how, folder.path)
         results = _run_all(folder, tasks, session, lock)
@@ -113,7 +114,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
                 "task_seconds": {name: result.seconds for name, result in results.items()},
                 "peak_memory_mib": peak_memory(),
                 **({"account": accounts} if accounts else {}),
-                "overrides": list(overrides),
+                "overrides": told_overrides(overrides),
                 "identity_document": records.identity_document(options, **decisive),
             }
         )

@@ -33,7 +33,7 @@ from lightning_cse.index import (
     build_index,
     differences,
 )
-from lightning_cse.index.building import corpus_identity
+from lightning_cse.index.building import corpus_identity, is_taken
 from lightning_cse.index.folder import embedding_kind
 from lightning_cse.running.loading import LoadedModel
 from lightning_cse.running.machine import device_of
@@ -339,7 +339,7 @@ def open_folder(
     wanted: dict[str, Any] = {"model": model_identity(model, precision)}
     if corpus is not None:
         wanted["corpus"] = corpus_identity(corpus)
-    if path.exists() and not (rebuild and corpus is not None):
+    if is_taken(path) and not (rebuild and corpus is not None):
         folder = IndexFolder.open(path)
         if stale := differences(folder.about, wanted):
             lines = "".join(f"\n  {line}" for line in stale)
@@ -378,7 +378,8 @@ def _progress(tell: Callable[[str], None]) -> Iterator[Callable[[int, int], None
     columns: Iterable[ProgressColumn] = (
         *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn()),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    # A slow encoder takes longer for a chunk than the half minute that rich looks back for a rate.
+    with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=900) as progress:
         task = progress.add_task("sentences", total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 

@@ -124,6 +124,8 @@ def test_what_is_there_is_not_written_over(
     with pytest.raises(IndexFolderError, match="is there already"):
         build_index(tmp_path / "index", corpus(6), embed, model=model)
     assert build_index(tmp_path / "index", corpus(6), embed, model=model, replace=True).count == 6
+    (tmp_path / "empty").mkdir()
+    assert build_index(tmp_path / "empty", corpus(6), embed, model=model).count == 6
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     with pytest.raises(IndexFolderError, match="mine is there already"):

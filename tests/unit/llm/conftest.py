@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -10,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from llm_server import ChatServer
 
 from lightning_cse.llm import ChatClient, Endpoint, Failure, Reply, ReplyCache, Request
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-from llm_server import ChatServer
 
 KEY = "sk-hush-0123456789abcdef"
 

@@ -21,6 +21,7 @@ from llm_server import FAULTS, ODD, TRANSIENT, ChatServer, always, first, prompt
 import lightning_cse
 from lightning_cse.errors import LightningCSEError
 from lightning_cse.llm import ChatClient, Endpoint, Failure, LLMError, Pace, Reply, ReplyCache, Request, calls
+from lightning_cse.llm.cache import Entry
 
 SOURCE = str(Path(lightning_cse.__file__).parents[1])
 MENDED = tuple(fault for fault in FAULTS if fault != "quota")
@@ -90,8 +91,14 @@ def test_many_requests_against_a_bad_server(serve: Serve, client: Client, asked:
 
 @pytest.mark.parametrize("concurrency", [1, 5])
 def test_no_more_calls_at_once_than_asked_for(serve: Serve, client: Client, asked: Asked, concurrency: int) -> None:
-    server = serve(seconds=0.01)
-    asked(client(server, concurrency=concurrency), questions(20))
+    together = threading.Barrier(concurrency)
+
+    def answer(body: dict[str, Any]) -> str:
+        together.wait(60)  # nobody is answered before as many are there
+        return "done"
+
+    server = serve(answer)
+    assert texts(asked(client(server, concurrency=concurrency), questions(20))) == ["done"] * 20
     assert server.peak == concurrency
 
 
@@ -216,7 +223,7 @@ def test_limits_of_a_day_are_not_waited_for(serve: Serve, client: Client) -> Non
     ("kind", "told"),
     [
         ("unauthorized", r"does not let us in \(status 401.*environment variable OPENAI_API_KEY holds the wrong one"),
-        ("forbidden", r"does not let us in \(status 403: Your country is not supported\.\)"),
+        ("forbidden", r"does not let us in \(status 403: Your country is not supported\)"),
         ("payment", r"wants money first \(status 402: Insufficient Balance\)"),
         ("quota", r"wants money first \(status 429: You exceeded your current quota\)"),
         ("no_path", r"no such address or no model 'm' \(status 404: Not Found\): llm.base_url ends in /v1"),
@@ -257,9 +264,9 @@ def test_one_request_that_is_refused_ends_only_itself(serve: Serve, client: Clie
     kinds = {"question 3": "too_long", "question 4": "bad_request", "question 5": "forbidden"}
     server = serve(plan=lambda body, _: kinds.get(prompt(body)))
     got = asked(client(server, concurrency=1), questions(7))
-    assert got[3] == Failure("status 400: This model's maximum context length is 8 tokens.", 1)
-    assert got[4] == Failure("status 400: Unsupported parameter: 'max_tokens'.", 1)
-    assert got[5] == Failure("status 403: Your country is not supported.", 1)
+    assert got[3] == Failure("status 400: This model's maximum context length is 8 tokens", 1)
+    assert got[4] == Failure("status 400: Unsupported parameter: 'max_tokens'", 1)
+    assert got[5] == Failure("status 403: Your country is not supported", 1)
     assert texts([*got[:3], got[6]]) == [*answers(3), *answers(1, 6)]
     assert len(server.calls) == 7
 
@@ -419,8 +426,55 @@ def test_leaving_early_keeps_and_counts_what_came(serve: Serve, client: Client, 
         assert isinstance(outcome, Reply)
         if len(server.answered) > 20:
             break
-    assert time.monotonic() - started < 10
-    assert asking.account.requests == len(cache) == sum(server.answered.values())
+    assert time.monotonic() - started < 50
+    assert 15 < asking.account.requests == len(cache) <= sum(server.answered.values())
+
+
+@pytest.mark.filterwarnings("error")
+def test_leaving_while_a_reply_is_written_keeps_and_counts_it(serve: Serve, client: Client, tmp_path: Path) -> None:
+    writing, left = threading.Event(), threading.Event()
+
+    class Slow(ReplyCache):
+        def put_all(self, entries: Sequence[Entry]) -> list[Reply]:
+            writing.set()
+            left.wait(60)
+            return super().put_all(entries)
+
+    def requests() -> Iterator[Request]:
+        yield from questions(1)
+        writing.wait(60)
+        threading.Timer(0.1, left.set).start()
+        raise LightningCSEError("enough")
+
+    with Slow(tmp_path / "replies") as cache:
+        asking = client(serve(), cache, concurrency=2)
+        with pytest.raises(LightningCSEError, match="enough"):
+            list(asking.ask(requests()))
+        assert asking.account.requests == len(cache) == 1
+
+
+def test_a_cache_that_cannot_be_written_ends_it(serve: Serve, client: Client, cache: ReplyCache) -> None:
+    asking = client(serve(), cache, concurrency=2)
+    assert len(cache) == 0
+    assert cache._connection is not None
+    cache._connection.execute("PRAGMA query_only=1")
+    with pytest.raises(LLMError, match=r"replies\.sqlite cannot be used \(attempt to write"):
+        list(asking.ask(questions(5)))
+
+
+def test_replies_that_come_together_share_a_write(serve: Serve, client: Client, asked: Asked, tmp_path: Path) -> None:
+    sizes = []
+
+    class Slow(ReplyCache):
+        def put_all(self, entries: Sequence[Entry]) -> list[Reply]:
+            sizes.append(len(entries))
+            time.sleep(0.1)
+            return super().put_all(entries)
+
+    with Slow(tmp_path / "replies") as cache:
+        assert texts(asked(client(serve(), cache, concurrency=20), questions(40))) == answers(40)
+        assert sum(sizes) == len(cache) == 40
+        assert len(sizes) < 20
 
 
 @pytest.mark.filterwarnings("error")

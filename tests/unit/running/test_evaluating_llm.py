@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from llm_server import ChatServer, prompt
 from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse.baselines import Length
@@ -28,9 +28,6 @@ from lightning_cse.reproduction import significance
 from lightning_cse.running import chatting
 from lightning_cse.running.evaluating import EvaluationFolder, evaluate
 from lightning_cse.running.loading import load_model
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-from llm_server import ChatServer, prompt
 
 KEY = "sk-hush-0123456789abcdef"
 NAMES = {
