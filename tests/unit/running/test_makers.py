@@ -334,9 +334,21 @@ def test_data_statistics_beside_the_paper_s(tmp_path: Path) -> None:
     counts = {(row["row"], row["column"]): (row["pairs"], row["published"]) for row in made.tables["pairs"]}
     rows = {split: len(read_corpus("inli", split, sample_dir())) for split in ("train", "val", "test")}
     assert counts["INLI", "dev"] == (4 * rows["val"], 4000)
-    assert counts["Wang et al.", "train"] == (None, 101_320), "published, and not counted"
+    pairs = {split: 2 * len(read_corpus("impscore", split, sample_dir())) for split in ("train", "dev")}
+    assert counts["Wang et al.", "train"] == (pairs["train"], 101_320)
+    assert counts["Wang et al.", "dev"] == (pairs["dev"], 5630)
     assert f"| INLI | {4 * rows['train']:,} (paper 32,000) |" in made.text
     assert "sample corpus" in made.text
+
+
+def test_data_statistics_tell_what_is_not_there(real_data: Path) -> None:
+    if (real_data / "ImpScore").exists():
+        pytest.skip("the pairs are there")
+    made = make("dualcse/table6", request=Request(), data_dir=real_data)
+    counts = {(row["row"], row["column"]): (row["pairs"], row["published"]) for row in made.tables["pairs"]}
+    assert counts["INLI", "test"] == (4000, 4000)
+    assert counts["Wang et al.", "train"] == (None, 101_320), "published, and not counted"
+    assert "Wang et al. is not counted: corpus 'impscore', split 'train' is not there" in made.text
 
 
 # -------------------------------------------------------------------------------------------------------- retrieval
