@@ -412,7 +412,16 @@ def test_an_experiment_leaves_its_predictions_and_figures(experiment: str, run: 
 
 @pytest.mark.parametrize(
     "experiment",
-    ["dualcse_bi", "dualcse_cross", "dualgauss", "gausscse", "ngcse_wiki_sts_ht", "simcse_inli", "simcse_unsup"],
+    [
+        "dualcse_bi",
+        "dualcse_cross",
+        "dualgauss",
+        "gausscse",
+        "impscore_inli",
+        "ngcse_wiki_sts_ht",
+        "simcse_inli",
+        "simcse_unsup",
+    ],
 )
 def test_the_best_checkpoint_alone_gives_the_recorded_test_scores(
     experiment: str, run: Callable[[str], RunFolder], place: Path, compose: Compose, one_thread: None

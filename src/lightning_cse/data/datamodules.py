@@ -219,8 +219,13 @@ class ContrastiveData(pl.LightningDataModule):
             )
         return self.held_out.select(chosen[: self.held_out_rows])
 
-    def use(self, roles: Sequence[str]) -> None:
+    def use(self, roles: Sequence[str], optional: Sequence[str] = ()) -> None:
         """Have batches hold these roles, those that a method trains on; by default all that the rows have.
+
+        Args:
+            roles: the roles.
+            optional: those of them that all rows may lack, but for one, as a method does that drops the terms of its
+                loss which a row has no sentence for; that is told.
 
         Raises:
             ConfigError: if the rows lack one of them.
@@ -233,7 +238,13 @@ class ContrastiveData(pl.LightningDataModule):
                 [f"data: the method trains on the roles {tuple(roles)}, but the rows of this data have {self.roles}"]
             )
         empty = [role for role in roles if not any(sentence is not None for sentence in self.train.column(role))]
-        if empty and len(self.train) and not self._from_llm:
+        if empty and set(empty) < set(optional):
+            log.warning(
+                "data: not one of %d training rows has a sentence of %s; terms of the loss that need it are left out",
+                len(self.train),
+                " or ".join(empty),
+            )
+        elif empty and len(self.train) and not self._from_llm:
             files = ", ".join(file.name for file in self.train.files)
             raise DataError(
                 f"data: the method trains on the roles {tuple(roles)}, and not one of {len(self.train)} training rows "
@@ -358,7 +369,8 @@ class RoleTokens:
     def of(cls, column: Sequence[str | None], tokenize: Tokenize, cache_dir: Path | None) -> RoleTokens:
         """Tokenise the sentences there are."""
         there = np.array([sentence is not None for sentence in column], dtype=bool)
-        sentences = tokenise([sentence for sentence in column if sentence is not None], tokenize, cache_dir)
+        given = [sentence for sentence in column if sentence is not None]
+        sentences = tokenise(given, tokenize, cache_dir, may_be_empty=True)
         return cls(sentences, np.where(there, np.cumsum(there) - 1, -1))
 
     def take(self, rows: np.ndarray, most: int | None) -> Tokens:

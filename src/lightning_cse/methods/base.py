@@ -53,8 +53,10 @@ class Method(pl.LightningModule, ABC):
 
     - ``roles``: the roles a training batch must have;
     - ``pairs``: for each view of its embeddings, the two roles whose alignment is watched;
+    - ``optional``: those of them that rows may lack, because the loss drops the terms of what is missing;
     - ``spread``: the roles whose uniformity is watched, where these are not all that the data have;
-    - ``needs_dropout``: whether its positive *is* a dropout pair, so that training without dropout is refused.
+    - ``needs_dropout``: whether its positive *is* a dropout pair, so that training without dropout is refused;
+    - ``frozen``: whether its encoder learns nothing, and so is in no checkpoint.
 
     Args:
         encoder: sentences to vectors.
@@ -64,8 +66,10 @@ class Method(pl.LightningModule, ABC):
     """
 
     roles: tuple[str, ...]
+    optional: tuple[str, ...] = ()
     spread: tuple[str, ...] = ()
     needs_dropout: bool = False
+    frozen: bool = False
 
     def __init__(
         self,

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from lightning_cse.embeddings import DualEmbedding, Embedding
 from lightning_cse.encoders import SentenceEncoder, Template
+from lightning_cse.errors import ConfigError
 from lightning_cse.losses import DualContrastive
 from lightning_cse.methods.base import MakeOptimizer, Method
 from lightning_cse.methods.schedules import Schedule
+from lightning_cse.similarity import CosineSimilarity
 from lightning_cse.tokens import Tokens
 
 
@@ -32,6 +34,8 @@ class DualCSE(Method):
     """
 
     roles: tuple[str, ...] = ("premise", "explicit_entailment", "implied_entailment", "contradiction")
+    optional = roles[1:]
+    compares: type = CosineSimilarity
     pairs: ClassVar = {"explicit": ("premise", "explicit_entailment"), "implicit": ("premise", "implied_entailment")}
 
     def __init__(
@@ -44,6 +48,9 @@ class DualCSE(Method):
         architecture: Literal["cross", "bi"] = "cross",
     ) -> None:
         super().__init__(encoder, loss, optimizer=optimizer, schedule=schedule)
+        if not isinstance(loss.similarity, self.compares):
+            given, needed = type(loss.similarity).__name__, self.compares.__name__
+            raise ConfigError([f"method.loss.similarity: {type(self).__name__} needs a {needed}, got a {given}"])
         if not loss.contradiction:
             self.roles = self.roles[:3]
         self.compare = loss.similarity.rows
@@ -90,4 +97,5 @@ class DualCSE(Method):
 
     def implicitness(self, sentence: Any) -> Tensor:
         r"""Return :math:`1 - \cos(r_s, u_s)`: the further apart, the more is implied."""
-        return 1 - self.compare(sentence.explicit, sentence.implicit)
+        # In double: a similarity near 0 would be lost beside 1, and sentences tie that do not.
+        return 1 - self.compare(sentence.explicit, sentence.implicit).double()

@@ -14,7 +14,7 @@ from lightning_cse.methods.base import MakeOptimizer
 from lightning_cse.methods.dualcse import DualCSE
 from lightning_cse.methods.heads import GaussianHeads
 from lightning_cse.methods.schedules import Schedule
-from lightning_cse.similarity import cosine
+from lightning_cse.similarity import GaussianSimilarity, cosine
 from lightning_cse.tokens import Tokens
 
 
@@ -38,6 +38,8 @@ class DualGauss(DualCSE):
         schedule: as in `Method`.
         architecture: as in `DualCSE`; each encoder has heads of its own.
     """
+
+    compares = GaussianSimilarity
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from lightning_cse.embeddings import GaussianEmbedding
 from lightning_cse.encoders import SentenceEncoder, Template
@@ -67,6 +67,7 @@ class GaussCSE(Method):
         self.simcse = simcse
         self.roles = ("premise", "entailment", "contradiction")[: 3 if "con" in loss.sets or simcse is not None else 2]
         self.heads = GaussianHeads(encoder.width)
+        self.register_load_state_dict_pre_hook(_heads_of_before)
         self.template = encoder.template()
 
     @property
@@ -100,3 +101,9 @@ class GaussCSE(Method):
     def log_determinant(self, sentence: GaussianEmbedding) -> Tensor:
         r"""Return :math:`\sum_d \log \sigma_d^2`, how wide a sentence's Gaussian is."""
         return sentence.log_variance.sum(dim=-1)
+
+
+def _heads_of_before(module: nn.Module, state: dict[str, Tensor], prefix: str, *_: Any) -> None:
+    """Rename the heads in a checkpoint from when they stood in the method itself."""
+    for name in [name for name in state if name.startswith((f"{prefix}mean.", f"{prefix}log_variance."))]:
+        state[f"{prefix}heads.{name.removeprefix(prefix)}"] = state.pop(name)

@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 DIRECTIONS = ("p2s", "s2p", "third_space")
 METRICS = ("cosine", "euclidean")
 
+ROWS_AT_ONCE = 256
+"""Rows whose tokens are looked at together; few, because one long sentence pads all others to its length."""
+
 ROLES = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
 
 
@@ -44,7 +47,8 @@ class ImpScore(Method):
     The encoder is frozen: it gets no gradient and drops nothing out, and every training sentence is encoded once, when
     training starts, in an order that the data alone decide; a batch looks its vectors up. Sentences that are embedded
     again and again meanwhile, to watch the training, are encoded once too. The vectors take a row of ``width`` float32
-    numbers for each distinct sentence, those of the training on the method's device, and are part of no checkpoint.
+    numbers for each distinct sentence, those of the training on the method's device, and are part of no checkpoint; nor
+    is a frozen encoder.
 
     Source: ImpScore (Wang et al. 2025), method, and the authors' code, which has the third space's two maps.  Differs:
     nothing in the method. Their encoder, all-mpnet-base-v2, scales its vectors itself. How DualCSE's baseline "ImpScore
@@ -101,6 +105,8 @@ class ImpScore(Method):
         if frozen:
             encoder.requires_grad_(False)
             encoder.eval()
+            self.register_state_dict_post_hook(_without_encoder)
+            self.register_load_state_dict_pre_hook(_with_own_encoder)
 
     @property
     def templates(self) -> tuple[Template, ...]:
@@ -167,12 +173,11 @@ class ImpScore(Method):
         count = len(data.train)
         number: dict[tuple[int, ...], int] = {}
         places: dict[str, list[int]] = {role: [] for role in self.roles}
-        for start in range(0, count, SENTENCES_AT_ONCE):
-            batch = data.collate(torch.arange(start, min(count, start + SENTENCES_AT_ONCE)))
+        for start in range(0, count, ROWS_AT_ONCE):
+            batch = data.collate(torch.arange(start, min(count, start + ROWS_AT_ONCE)))
             for role, place in places.items():
                 tokens: Tokens = batch["roles"][role]
                 for ids, length in zip(tokens.ids.tolist(), tokens.mask.sum(1).tolist(), strict=True):
-                    # No more tokens than the encoder reads: one long row would pad all others to its length.
                     place.append(number.setdefault(tuple(ids[: min(length, self.encoder.max_length)]), len(number)))
         _check_rows({role: len(place) for role, place in places.items()}, count)
         distinct = list(number)
@@ -240,6 +245,18 @@ class _Kept:
     def take(self, role: str, index: Tensor) -> Tensor:
         """Return the vectors of a role in these training rows."""
         return self.vectors[self.places[role][index.to(self.vectors.device)]]
+
+
+def _without_encoder(module: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
+    """Leave a frozen encoder out of checkpoints: it is where it was loaded from, and may be a thousand times the maps."""
+    for name in [name for name in state if name.startswith(f"{prefix}encoder.")]:
+        del state[name]
+
+
+def _with_own_encoder(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Have a checkpoint without the encoder fit: the encoder stays as it is."""
+    encoder = module.get_submodule("encoder")
+    state.update({f"{prefix}encoder.{name}": value for name, value in encoder.state_dict().items()})
 
 
 def _xavier(width: int, dim: int) -> nn.Linear:

@@ -62,7 +62,7 @@ def build(cfg: DictConfig) -> Parts:
     tasks = build_tasks(cfg.suite, left_out)
     check_parts(tasks)
     method: Method = built(cfg.method, encoder=encoder)
-    data.use(method.roles)
+    data.use(method.roles, method.optional)
     _check_monitor(cfg.monitor, tasks, method, left_out)
     diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
     return Parts(encoder, data, tasks, diagnostics, method)

@@ -471,6 +471,27 @@ def test_a_role_that_no_row_has_is_told(tmp_path: Path) -> None:
     assert sorted(trained_on(data)) == sorted(data.roles[:3])
 
 
+def test_a_role_that_no_row_has_may_be_one_that_the_method_does_without(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = put_own(
+        tmp_path / "own.csv", [(f"It is {k}.", f"The number {k} is.", f"Not {k + 1}.", "", "") for k in range(9)]
+    )
+    data = make(INLIQuadruples(), [own], held_out=["inli/val"])
+    data.use(data.roles, optional=data.roles[1:])
+    assert "not one of 9 training rows has a sentence of contradiction; terms of the loss" in caplog.text
+    data.setup()
+    batch = next(iter(data.train_dataloader()))
+    assert {role: len(tokens) > 0 for role, tokens in batch["roles"].items()} == {
+        "premise": True,
+        "explicit_entailment": True,
+        "implied_entailment": True,
+        "contradiction": False,
+    }
+    with pytest.raises(DataError, match="has a sentence of contradiction: give"):
+        data.use(("premise", "contradiction"), optional=("contradiction",))
+
+
 def test_weights_of_one_change_nothing(holes: str) -> None:
     plain, ones = with_holes(holes), with_holes(holes, weights=[1, 1.0])
     assert index_of(ones, 3) == index_of(plain, 3)

@@ -220,7 +220,7 @@ def test_every_sentence_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(distinct) < len(ROLES) * len(data.train), "a premise stands in several rows, twice in each"
     changed = {name for name, value in method.state_dict().items() if not torch.equal(value, before[name])}
     assert changed == {"pragmatic.weight", "semantic.weight", "from_pragmatic.weight"}
-    assert set(before) == set(method.state_dict()), "the vectors are in no checkpoint"
+    assert set(before) == set(method.state_dict()) == changed, "neither vectors nor encoder are in a checkpoint"
     assert method._kept is None
     for got, state in watching.seen:
         method.load_state_dict(state)
@@ -300,6 +300,16 @@ def test_options_are_checked() -> None:
     ]
     with pytest.raises(ConfigError, match=r"method\.dim: 0 is no number of dimensions"):
         ImpScore(tiny_encoder(), ImplicitnessRanking(), optimizer=torch.optim.Adam, schedule=Schedule(), dim=0)
+
+
+def test_one_long_sentence_does_not_pad_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[int] = []
+    data = pairs()
+    collate = data.collate
+    monkeypatch.setattr(data, "collate", lambda index: rows.append(len(index)) or collate(index))
+    monkeypatch.setattr("lightning_cse.methods.impscore.ROWS_AT_ONCE", 3)
+    fit(make(), data, epochs=1)
+    assert max(rows[: -(-len(data.train) // 3)]) == 3
 
 
 # From config to record -----------------------------------------------------------------------------------------------

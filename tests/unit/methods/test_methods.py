@@ -95,7 +95,7 @@ def test_dualcse_scores_are_the_papers() -> None:
     p, h = (DualEmbedding(torch.randn(6, 4), torch.randn(6, 4)) for _ in range(2))
     want = torch.maximum(cosine(p.explicit, h.explicit), cosine(p.implicit, h.explicit))
     assert torch.equal(method.entailment_score(p, h), want)
-    assert torch.equal(method.implicitness(p), 1 - cosine(p.explicit, p.implicit))
+    assert torch.equal(method.implicitness(p), 1 - cosine(p.explicit, p.implicit).double())
     assert torch.equal(method.similarity(p, h), method.similarity(h, p))
 
 
@@ -106,9 +106,40 @@ def test_dualgauss_scores_are_dualcses_with_the_similarity_of_gausscse() -> None
     want = torch.maximum(gaussian_similarity(h.explicit, p.explicit), gaussian_similarity(h.explicit, p.implicit))
     assert torch.equal(method.entailment_score(p, h), want)
     assert not torch.equal(method.entailment_score(h, p), want), "entailment has a direction"
-    assert torch.equal(method.implicitness(p), 1 - gaussian_similarity(p.implicit, p.explicit))
+    assert torch.equal(method.implicitness(p), 1 - gaussian_similarity(p.implicit, p.explicit).double())
     assert torch.equal(method.similarity(p, h), method.similarity(h, p))
     assert torch.equal(method.log_determinant(p), p.explicit_log_variance.sum(1))
+
+
+def test_implicitness_does_not_tie_where_similarities_are_small() -> None:
+    method = make("dualgauss_cross")
+    method.compare = GaussianSimilarity("sim_of_sum").rows
+    torch.manual_seed(1)
+    far = DualGaussianEmbedding(*(torch.randn(200, 64) * scale for scale in (1, 6, 1, 6)))
+    similarities = GaussianSimilarity("sim_of_sum").rows(far.explicit, far.implicit)
+    assert similarities.max() < 1e-5
+    assert len(method.implicitness(far).unique()) == len(similarities.unique())
+
+
+@pytest.mark.parametrize(
+    ("kind", "similarity", "needed"),
+    [(DualCSE, GaussianSimilarity(), "CosineSimilarity"), (DualGauss, None, "GaussianSimilarity")],
+)
+def test_a_similarity_of_the_wrong_kind_is_refused(kind: type, similarity: object, needed: str) -> None:
+    common = {"optimizer": partial(torch.optim.AdamW, lr=1e-3), "schedule": Schedule()}
+    with pytest.raises(ConfigError, match=rf"method\.loss\.similarity: {kind.__name__} needs a {needed}, got a "):
+        kind(tiny_encoder(), DualContrastive(similarity=similarity), **common)
+
+
+def test_checkpoints_of_gausscse_from_before_its_heads_were_a_module_fit() -> None:
+    method, other = make("gausscse"), make("gausscse_ent")
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    before = {name.replace("heads.", ""): value for name, value in method.state_dict().items()}
+    assert before.keys() != method.state_dict().keys()
+    other.load_state_dict(before)
+    assert all(torch.equal(a, b) for a, b in zip(method.parameters(), other.parameters(), strict=True))
 
 
 def test_dualgauss_has_a_pair_of_heads_for_each_encoder() -> None:
