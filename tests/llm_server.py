@@ -28,17 +28,30 @@ FAULTS = (
     "array",  # status 200, JSON of another shape
     "empty",  # status 200, `choices` is empty
     "numbers",  # status 200, the content is no text
+    "finish_error",  # status 200, half a reply, and `finish_reason` is "error"
 )
 """Faults of the way: no reply comes of them."""
 
-TRANSIENT = ("stall", "limit", "error", "unavailable", "break", "break_body", "garbage", "html", "empty")
+TRANSIENT = (
+    "stall",
+    "limit",
+    "error",
+    "unavailable",
+    "break",
+    "break_body",
+    "garbage",
+    "html",
+    "empty",
+    "finish_error",
+)
 """Those that a client mends by asking again."""
 
 REFUSALS = ("unauthorized", "forbidden", "payment", "too_long", "bad_request", "no_model", "no_path")
 """Statuses that asking again does not mend: 401, 403, 402, 400, 400, 404, 404."""
 
-ODD = ("refusal", "filter", "length", "null", "no_usage", "surrogate")
-"""Replies that are replies: a refusal, nothing but `content_filter`, cut off, null content, no usage, half an emoji."""
+ODD = ("refusal", "filter", "filter_400", "length", "null", "no_usage", "huge_usage", "surrogate")
+"""Replies that are replies: a refusal, nothing but `content_filter`, the same as Azure's status 400, cut off, null
+content, no usage, more tokens than there are, half an emoji."""
 
 Plan = Callable[[dict[str, Any], int], "str | None"]
 Answer = Callable[[dict[str, Any]], str]
@@ -92,7 +105,9 @@ class ChatServer(ThreadingHTTPServer):
         models: the names it knows; another model is a 404. None: any name will do.
         key: the key it wants; another one is a 401. None: any will do.
         seconds: how long an answer takes.
-        retry_after: what ``limit`` sends.
+        retry_after: what ``limit`` sends; ``0`` and dates that are over, too.
+        served: the model's name in its answers; None: the one that was asked for.
+        padding: how many letters stand before the message of ``unauthorized``, which repeats the key.
         port: 0 for a free one.
 
     Attributes:
@@ -114,6 +129,8 @@ class ChatServer(ThreadingHTTPServer):
         key: str | None = None,
         seconds: float = 0.0,
         retry_after: str = "0.05",
+        served: str | None = None,
+        padding: int = 0,
         port: int = 0,
     ) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
@@ -123,6 +140,8 @@ class ChatServer(ThreadingHTTPServer):
         self.key = key
         self.seconds = seconds
         self.retry_after = retry_after
+        self.served = served
+        self.padding = padding
         self.calls: list[Call] = []
         self.answered: Counter[str] = Counter()
         self.peak = 0
@@ -222,7 +241,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.end(body, answered=not failed)
         if fault in FAULTS:
             self._fail(fault)
-        elif fault in REFUSALS:
+        elif fault in REFUSALS or fault == "filter_400":
             self._refuse(fault)
         else:
             self._send(200, reply)
@@ -244,20 +263,28 @@ class _Handler(BaseHTTPRequestHandler):
             "prompt_tokens": sum(len(each["content"].split()) for each in body["messages"]),
             "completion_tokens": len((message["content"] or "").split()),
         }
+        if odd == "huge_usage":
+            counts = dict.fromkeys(counts, 2**63)
         return {
             "id": "chatcmpl-1",
             "object": "chat.completion",
             "created": int(time.time()),
-            "model": body["model"],
+            "model": self.server.served or body["model"],
             "choices": [{"index": 0, "message": message, "finish_reason": finish, "logprobs": None}],
             "usage": None if odd == "no_usage" else counts | {"total_tokens": sum(counts.values())},
         }
 
     def _refuse(self, kind: str) -> None:
+        held = self.headers["Authorization"]
         status, code, text = {
-            "unauthorized": (401, "invalid_api_key", f"Incorrect API key provided: {self.headers['Authorization']}."),
+            "unauthorized": (
+                401,
+                "invalid_api_key",
+                "x" * self.server.padding + f"Incorrect API key provided: {held}.",
+            ),
             "forbidden": (403, "forbidden", "Your country is not supported."),
             "payment": (402, "insufficient_balance", "Insufficient Balance"),
+            "filter_400": (400, "content_filter", "The response was filtered."),
             "too_long": (400, "context_length_exceeded", "This model's maximum context length is 8 tokens."),
             "bad_request": (400, "unsupported_parameter", "Unsupported parameter: 'max_tokens'."),
             "no_model": (404, "model_not_found", "The model does not exist."),
@@ -279,6 +306,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(503, b"<html><body>503 Service Unavailable</body></html>", "text/html")
         elif kind == "html":
             self._send(200, b"<html><body>Please log in</body></html>", "text/html")
+        elif kind == "finish_error":
+            body = json.loads(whole)
+            body["choices"][0] |= {"finish_reason": "error", "error": {"code": 502, "message": "Provider is down"}}
+            self._send(200, body)
         elif kind in {"garbage", "array", "empty", "numbers"}:
             self._send(200, {
                 "garbage": whole[: len(whole) // 2] + b"}",

@@ -65,13 +65,14 @@ def search(arguments: argparse.Namespace) -> None:
     _quiet()
     model = load_model(arguments.model, pooling=arguments.pooling)
     embed = embedder(model, arguments.precision, arguments.device)
+    # Before an index is built, which may take hours: what the model does not answer is told at once.
+    compared = comparison(model.answers, embed(["a"]), arguments.relation, arguments.view, arguments.against)
     if arguments.index is None and corpus is not None:
         arguments.index = default_folder(_cache(), corpus, model, arguments.precision)
     path: Path = arguments.index
     folder = open_folder(
         path, corpus, model, precision=arguments.precision, embed=embed, tell=_tell, rebuild=arguments.rebuild
     )
-    compared = comparison(model.answers, folder, arguments.relation, arguments.view, arguments.against)
     searcher = Searcher(embed, folder, open_index(folder, arguments.kind, _tell), compared)
     if searcher.looks_at_all and searcher.index.kind != "exact":
         _tell(f"{compared.name}: the {searcher.index.kind} is built over another view, so all sentences are compared")
@@ -88,9 +89,13 @@ def search(arguments: argparse.Namespace) -> None:
 
 
 def _answer_lines(searcher: Searcher, count: int) -> None:
-    """Answer the lines of standard input as they come, one line of JSON each; empty ones are passed over."""
+    """Answer the lines of standard input as they come, one line of JSON each, so that a client keeps in step.
+
+    An empty line, of which there is nothing to find, is answered with no hits and says so.
+    """
+    nothing = json.dumps({"query": "", "hits": [], "error": "the line is empty; give a sentence"}) + "\n"
     for query in _lines(sys.stdin.buffer, "standard input"):
-        sys.stdout.write(as_json([query], searcher.search([query], count)))
+        sys.stdout.write(as_json([query], searcher.search([query], count)) if query else nothing)
         sys.stdout.flush()
 
 
@@ -166,7 +171,7 @@ def _given_queries(arguments: argparse.Namespace) -> list[str] | None:
     path = Path(arguments.queries).expanduser()
     try:
         with path.open("rb") as file:
-            queries = list(_lines(file, str(path)))
+            queries = [line for line in _lines(file, str(path)) if line]
     except OSError as error:
         raise DataError(f"--queries: {path}: {error.strerror}; give a file with a sentence a line, or -") from error
     if not queries:
@@ -177,11 +182,9 @@ def _given_queries(arguments: argparse.Namespace) -> list[str] | None:
 def _lines(file: Iterable[bytes], name: str) -> Iterator[str]:
     for number, raw in enumerate(file, start=1):
         try:
-            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            yield raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
         except UnicodeDecodeError:
             raise DataError(f"{name}:{number}: not UTF-8; convert it, with iconv for example") from None
-        if line:
-            yield line
 
 
 def _cache() -> Path:
@@ -247,15 +250,21 @@ def _parser() -> argparse.ArgumentParser:
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument("--query", action="append", metavar="TEXT", help="what to look for; may be given again")
     asked.add_argument(
-        "--queries", metavar="FILE|-", help="a query a line; -: standard input, answered line by line in JSON"
+        "--queries", metavar="FILE|-", help="a query a line; -: standard input, answered line for line in JSON"
     )
-    add("--view", metavar="NAME", help="of the query: explicit or implicit (DualCSE); default: the model's similarity")
+    add(
+        "--view",
+        metavar="NAME",
+        help="of the query: explicit or implicit (DualCSE, DualGauss), pragmatic or semantic (ImpScore); default: the "
+        "model's similarity",
+    )
     add("--against", metavar="NAME", help="the view of the sentences that it is compared with; default: their primary")
     add(
         "--relation",
         choices=RELATIONS,
         default="similar",
-        help="what is sought: sentences similar to the query, that it entails, or that entail it (entailed_by)",
+        help="what is sought: sentences similar to the query, that it entails, or that entail it (entailed_by); the "
+        "last two only by models whose score has a direction: GaussCSE, DualGauss, DualCSE",
     )
     add("-k", type=_count, default=10, metavar="N", help="how many sentences a query (default: 10)")
     add("--format", choices=tuple(FORMATS), help="default: table; json is a line a query")

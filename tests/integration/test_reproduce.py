@@ -111,3 +111,18 @@ def test_without_an_artefact_all_are_listed(capfd: pytest.CaptureFixture[str]) -
     shown = capfd.readouterr().out
     assert "gausscse/table3" in shown
     assert shown.index("dualcse/table2") < shown.index("gausscse/table1") < shown.index("ngcse/figure1")
+
+
+def test_what_is_not_allowed_is_told_and_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("LIGHTNING_CSE_ASK_LLMS", raising=False)
+    arguments = ["dualcse/table2", "--only", "Gemini-1.5-Pro", "--runs-dir", str(tmp_path)]
+    for flags in ([], ["--dry-run"], ["--status"]):
+        assert main([*arguments, *flags]) == 0
+        shown = " ".join(capfd.readouterr().out.split())
+        assert "LIGHTNING_CSE_ASK_LLMS=1 in the environment runs it" in shown
+        assert ("97.90" in shown) == (not flags)
+    monkeypatch.setenv("LIGHTNING_CSE_ASK_LLMS", "1")
+    assert main([*arguments, "--status"]) == 3
+    assert "1 run: 1 missing" in capfd.readouterr().out

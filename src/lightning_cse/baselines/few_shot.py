@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import random
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,9 +17,11 @@ from typing import Final, Protocol
 from lightning_cse.baselines.verdict import Verdict
 from lightning_cse.data import Rows, read_corpus
 from lightning_cse.errors import DataError
-from lightning_cse.llm import Failure, Reply, Request
+from lightning_cse.llm import Failure, Reply, Request, declines
 
 __all__ = ["LABELS", "FewShot", "Label", "read_answer"]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -64,15 +68,30 @@ _TASK: Final = (
 )
 _PAIR: Final = "Premise: {}\nHypothesis: {}"
 
+_MANY: Final = 0.05
+"""The share of replies without a label above which a reader is warned."""
+_SHOWN: Final = 200
+"""Characters of such a reply that the warning shows."""
+
 _BETWEEN: Final = r"[\s_*-]+"
 """What may stand between the words of a label."""
 _NAMED: Final = {
     kind: re.compile(rf"(?<![^\W_]){_BETWEEN.join(label.name.split())}(?![^\W_])", re.IGNORECASE)
     for kind, label in LABELS.items()
 }
-_DENIED: Final = re.compile(r"\b(not|no|nor|neither|never|isn['’]t|than)(\W+an?)?\W*$", re.IGNORECASE)
-_DECLINES: Final = re.compile(
-    r"\b(sorry|apologi[sz]e|can(not| not|['’]?t)|unable|wo(n['’]t|uld rather not)|will not|not able|decline|refuse)\b",
+_WORD: Final = r"(?<![^\W_]){}(?![^\W_])"  # markdown's underscores are no part of a word
+_CLAUSE: Final = re.compile(r"(?:\b(?:not|never)\s*,[^.;:!?\n]*|[^.;:!?,\n]*)\Z", re.IGNORECASE)
+"""What stands before a label in its clause; a denial that ends an earlier clause reaches over the comma."""
+_DENIES: Final = re.compile(
+    _WORD.format(r"(?:not|no|nor|neither|never|cannot|without|than|far\s+from|rather|\w*n['’]t)"), re.IGNORECASE
+)
+_DENIED_AFTER: Final = re.compile(
+    r"[^\w.,;!\n]*(?:(?:is|was|does|can|could|would|should|must)(?:\s+be)?\s+)?"
+    + _WORD.format(r"(?:no|not|false|wrong|incorrect|excluded|ruled\s+out|cannot|\w+n['’]t)")
+    # Past the end of its sentence only a word that stands alone: "Neutral. Not enough is said." denies nothing.
+    + r"|\W*"
+    + _WORD.format("(?:no|not|false)")
+    + r"[^\w.,;!\n]*(?:\Z|[.,;!\n])",
     re.IGNORECASE,
 )
 
@@ -101,13 +120,10 @@ class FewShot:
         data_dir: where the corpora are.
         shots: how many examples are shown; 0 for none.
         seed: draws the examples.
-        temperature: of the model's sampling; None leaves it to the endpoint, for models that refuse the parameter.
-        max_tokens: the most an answer may take; None leaves it to the endpoint.
-        max_completion_tokens: the same under the name that reasoning models want.
-        reasoning_effort: for models that have it: ``low``, say.
+        parameters: what goes to the endpoint with every pair, by the endpoint's own names.
 
     Raises:
-        ValueError: if shots or seed are negative, or a limit of tokens is below 1.
+        ValueError: if shots or seed are negative.
     """
 
     def __init__(
@@ -117,21 +133,16 @@ class FewShot:
         data_dir: str,
         shots: int = 8,
         seed: int = 0,
-        temperature: float | None = 0.0,
-        max_tokens: int | None = 32,
-        max_completion_tokens: int | None = None,
-        reasoning_effort: str | None = None,
+        parameters: Mapping[str, float | int | str] | None = None,
     ) -> None:
-        limits = {"max_tokens": max_tokens, "max_completion_tokens": max_completion_tokens}
-        for name, value, least in (("shots", shots, 0), ("seed", seed, 0), *((n, v, 1) for n, v in limits.items())):
-            if value is not None and value < least:
-                raise ValueError(f"{name}: {value} is no whole number of at least {least}")
+        for name, value in (("shots", shots), ("seed", seed)):
+            if value < 0:
+                raise ValueError(f"{name}: {value} is no whole number of at least 0")
         self.client = client
         self.data_dir = Path(data_dir)
         self.shots = shots
         self.seed = seed
-        given = {"temperature": temperature, **limits, "reasoning_effort": reasoning_effort}
-        self.parameters: Mapping[str, float | int | str] = {k: v for k, v in given.items() if v is not None}
+        self.parameters = dict(parameters or {})
 
     @cached_property
     def _train(self) -> Rows:
@@ -176,22 +187,28 @@ class FewShot:
         """The sha256 of the whole prompt but for the pair."""
         return hashlib.sha256(json.dumps([*self.messages, ("user", _PAIR)]).encode()).hexdigest()
 
-    def requests(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Request]:
-        """Return what is asked about pairs, in their order."""
-        return [
-            Request((*self.messages, ("user", _PAIR.format(premise, hypothesis))), self.parameters)
-            for premise, hypothesis in zip(premises, hypotheses, strict=True)
-        ]
+    def requests(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Iterator[Request]:
+        """Yield what is asked about pairs, in their order."""
+        for premise, hypothesis in zip(premises, hypotheses, strict=True):
+            yield Request((*self.messages, ("user", _PAIR.format(premise, hypothesis))), self.parameters)
 
     def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
-        """Return a verdict on every pair, in their order.
+        """Return a verdict on every pair, in their order; warn where many of the replies name no label.
 
         Raises:
             LLMError: if the endpoint cannot be reached or refuses to work for us; replies that came are in the cache.
         """
-        asked = self.requests(premises, hypotheses)
-        replies = dict(self.client.ask(asked))
-        return [_verdict(replies[number]) for number in range(len(asked))]
+        came = dict(self.client.ask(self.requests(premises, hypotheses)))
+        replies = [came[number] for number in range(len(premises))]
+        verdicts = [_verdict(reply) for reply in replies]
+        unread = [
+            reply
+            for reply, verdict in zip(replies, verdicts, strict=True)
+            if isinstance(reply, Reply) and verdict.answer == "unparsable"
+        ]
+        if len(unread) > _MANY * len(replies):
+            log.warning("%s", _told_unread(unread, len(replies)))
+        return verdicts
 
 
 def _verdict(reply: Reply | Failure) -> Verdict:
@@ -201,11 +218,24 @@ def _verdict(reply: Reply | Failure) -> Verdict:
     return Verdict(LABELS[answer].entailed if answer in LABELS else None, answer)
 
 
+def _told_unread(unread: Sequence[Reply], total: int) -> str:
+    """Say how many replies name no label or several, why they ended, and what one of them is."""
+    ((reason, count),) = Counter(reply.finish_reason for reply in unread).most_common(1)
+    text = next(reply.text for reply in unread if reply.finish_reason == reason)
+    shown = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+    remedy = ": they were cut off, so raise llm.parameters.max_tokens" if reason == "length" else ""
+    return (
+        f"{len(unread)} of {total} replies name no label, or several, and count as wrong; most often they ended with "
+        f"{reason!r} ({count}){remedy}. One of these: {shown}"
+    )
+
+
 def read_answer(reply: Reply) -> str:
     """Return the type of hypothesis that a reply names, or ``refused`` or ``unparsable``.
 
-    Case, punctuation, markdown and words around the label do not matter. A reply that names several labels, says what
-    the pair is not, or was cut off before it was over (unless it begins with its label) is not guessed.
+    Case, punctuation, markdown and words around the label do not matter. A label that is denied is not named: not by
+    "This is not neutral", nor by "Neutral: no". A reply that names several labels, or was cut off before it was over
+    (unless it begins with its label), is not guessed.
 
     Example:
         >>> read_answer(Reply("**Answer:** Implied entailment.", "stop", None, None, None, cached=False))
@@ -216,14 +246,20 @@ def read_answer(reply: Reply) -> str:
     if reply.refusal or reply.finish_reason == "content_filter":
         return "refused"
     text = reply.text
-    named = {kind: found for kind, pattern in _NAMED.items() if (found := list(pattern.finditer(text)))}
-    if not named:
-        return "refused" if _DECLINES.search(text) else "unparsable"
-    if len(named) > 1:
+    found = {kind: list(pattern.finditer(text)) for kind, pattern in _NAMED.items()}
+    if not any(found.values()):
+        return "refused" if declines(text) else "unparsable"
+    named = {kind: open_ for kind, places in found.items() if (open_ := [p for p in places if not _denied(text, p)])}
+    if len(named) != 1:
         return "unparsable"
     ((kind, places),) = named.items()
-    if any(_DENIED.search(text[: place.start()]) for place in places):
-        return "unparsable"
     if reply.finish_reason == "length" and re.search(r"\w", text[: places[0].start()]):
         return "unparsable"
     return kind
+
+
+def _denied(text: str, place: re.Match[str]) -> bool:
+    """Whether a reply says of a label that it is not the one: earlier in its clause, or right after it."""
+    clause = _CLAUSE.search(text[: place.start()])
+    before = clause is not None and _DENIES.search(clause.group())
+    return bool(before or _DENIED_AFTER.match(text[place.end() :]))

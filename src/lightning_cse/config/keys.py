@@ -79,6 +79,23 @@ def is_argument(tree: Any, extended: Any, path: Sequence[str]) -> bool:
     return False
 
 
+OPEN = (("llm", "parameters"),)
+"""Mappings of the config that take any key: what they hold is sent on as it stands."""
+
+
+def is_open(tree: Any, path: Sequence[str], key: Sequence[str]) -> bool:
+    """Whether there is a place for whatever key: in a mapping of `OPEN`, or in one that a null stands for until now.
+
+    Args:
+        tree: the config.
+        path: what is set.
+        key: the key on the command line; the rest of the path is inside its value, where that is a mapping.
+    """
+    if any(tuple(path[: len(parent)]) == parent and exists(tree, parent) for parent in OPEN):
+        return True
+    return len(key) < len(path) and exists(tree, key) and at(tree, key) is None
+
+
 def _all_paths(tree: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     if isinstance(tree, dict):
         for key, node in tree.items():

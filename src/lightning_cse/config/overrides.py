@@ -24,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import GrammarParseError
 
 from lightning_cse.config import spaces
-from lightning_cse.config.keys import at, below_target, exists, is_argument, leaves, plain, suggest_key
+from lightning_cse.config.keys import at, below_target, exists, is_argument, is_open, leaves, plain, suggest_key
 from lightning_cse.config.points import ListedPoint, listed_points, merged, not_of_one_point, params_lines
 from lightning_cse.config.secrets import refusals
 from lightning_cse.config.tree import CompositionError, ConfigTree, one_line
@@ -547,7 +547,9 @@ class _Check:
             if exists(config, path) and at(config, path) not in (None, "???"):
                 return f"{value.line}: '{key}' is in the config already - write it without the plus"
         for path in value.paths:
-            if not exists(config, path) and not (value.adds and is_argument(config, extended, path)):
+            if exists(config, path) or is_open(config, path, key.split(".")):
+                continue  # an added key of an open mapping without its plus is Hydra's to refuse
+            if not (value.adds and is_argument(config, extended, path)):
                 return self._unknown_key(value, path, config)
         return ""
 

@@ -1,4 +1,18 @@
-"""Settings as they may be shown to others: plain values, without what looks like a secret by its key or by itself."""
+"""Settings as they may be shown to others: plain values, without what is a secret by its name or looks like one.
+
+A name is that of a secret where its last words say so, whatever stands before them. Words are what underscores, other
+signs and capitals part: ``hfToken`` has two.
+
+- ``secret``, ``password``, ``passwd``, ``passphrase``, ``credential`` (or several of them), ``auth``,
+  ``authorization``, ``bearer``: ``client_secret``, ``db_password``.
+- ``key`` and ``token`` after a word that makes them one, such as ``api``, ``access``, ``private``, or a service's name:
+  ``api_key``, ``HF_TOKEN``, ``aws_secret_access_key``.
+- ``key`` and ``token`` alone.
+
+All else is a setting like any other, which identities and records keep: ``mask_token``, ``sort_key``, ``max_tokens``,
+``key_variable``, ``password_file``. What a secret's name holds is left out of both, so a config may give it only by an
+interpolation; a text that stands there is refused (`literal_secrets`), since it may decide a result.
+"""
 
 from __future__ import annotations
 
@@ -11,28 +25,36 @@ from omegaconf import DictConfig, OmegaConf
 
 __all__ = ["literal_secrets", "refusals", "told_overrides", "told_yaml", "without_secrets"]
 
-# `tokenizer`, `max_tokens`, `author` and their kin name no secret, and `key_variable` names where one is.
-_SECRET: Final = re.compile(
-    r"key(?!_variable)|(?<!max_)token(?!i[sz])|secret|pass(?:w(?:or)?d|phrase)|credential|auth(?!or(?!i[sz]))|bearer",
-    re.IGNORECASE,
+_ONE: Final = (  # what makes a key or a token one that opens something
+    *("access", "account", "api", "auth", "bearer", "client", "encryption", "private", "refresh", "secret"),
+    *("service", "session", "signing", "ssh", "subscription"),
+    *("anthropic", "aws", "azure", "deepseek", "gemini", "github", "gitlab", "google", "hf", "hub", "huggingface"),
+    *("mistral", "openai", "slack", "wandb"),
 )
-_INSIDE: Final = re.compile(rf"(?:{_SECRET.pattern})\w*[\"']?\s*[:=]", re.IGNORECASE)  # a key of a mapping in a text
+_NAME: Final = re.compile(
+    rf"(?:key|token|(?:\w+_)?(?:(?:{'|'.join(_ONE)})_?(?:key|token)s?|secrets?|pass_?(?:word|phrase)s?|passwd|credentials?"
+    r"|auth|authori[sz]ation|bearer))"
+)
+_WORDS: Final = re.compile(r"[\W_]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_INSIDE: Final = re.compile(r"[\w.-]+(?=[\"']?\s*[:=])")  # a key of a mapping in a text
 # Keys as OpenAI, Hugging Face, GitHub, GitLab, Slack, AWS and Google write them.
 _KEY: Final = re.compile(
     r"(?<![A-Za-z0-9])(?:sk-(?=[\w-]*\d)[\w-]{20,}|hf_[A-Za-z0-9]{30,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}"
     r"|glpat-[\w-]{20,}|xox[abprs]-[\w-]{20,}|AKIA[0-9A-Z]{16}|AIza[\w-]{35})"
 )
 _USER: Final = re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]*@")  # user:password@ of an address
-_INTERPOLATION: Final = re.compile(r"""["']?\$\{[^{}]*\}["']?""")
+# Of a header, the name of its scheme stands before the secret.
+_INTERPOLATION: Final = re.compile(r"""["']?(?:(?:Bearer|Basic|Token)\s+)?\$\{(?:[^{}]|\$\{[^{}]*\})*\}["']?""")
+_MISSING: Final = "???"
 _VARIABLES: Final = {"llm": "OPENAI_API_KEY", "logger": "WANDB_API_KEY", "encoder": "HF_TOKEN", "model": "HF_TOKEN"}
 
 
 def without_secrets(config: Any) -> Any:
-    """Return plain containers without the strings that are secrets: by their key, or because they look like one.
+    """Return plain containers without the strings that are secrets: by their name, or because they look like one.
 
-    Under keys that look like secrets only strings, and lists with strings, are secrets: ``max_tokens: 5`` stays. Other
-    strings go where they hold a key as the well-known services write it, and lose the ``user:password@`` of an
-    address. What is no plain value becomes its text.
+    Under the name of a secret only strings, and lists with strings, are secrets: ``token: 5`` stays. Other strings go
+    where they hold a key as the well-known services write it, and lose the ``user:password@`` of an address. What is no
+    plain value becomes its text.
 
     Args:
         config: Mappings, lists and plain values, in one another as deep as they are.
@@ -44,10 +66,7 @@ def without_secrets(config: Any) -> Any:
     if isinstance(config, Mapping):
         kept = {}
         for key, value in config.items():
-            strings = value if isinstance(value, list | tuple) else [value]
-            if _SECRET.search(str(key)) and any(isinstance(item, str) for item in strings):
-                continue
-            if not _is_key(value):
+            if not _is_key(value) and not (_names_one(str(key)) and any(_texts(value))):
                 kept[str(key)] = without_secrets(value)
         return kept
     if isinstance(config, list | tuple):
@@ -86,31 +105,71 @@ def refusals(overrides: Iterable[str]) -> list[str]:
         'llm.api_key'
     """
     given = list(overrides)
-    secret = [_key(override) for override in given if not _tellable(override)]
+    secret = [override for override in given if not _tellable(override)]
     variables = [o.partition("=")[2].strip("\"'") for o in given if _key(o) == "llm.key_variable" and _tellable(o)]
-    named = _VARIABLES | ({"llm": variables[-1]} if variables and variables[-1].isidentifier() else {})
-    return [f"{key}: {_advice(named.get(key.partition('.')[0]))}" for key in dict.fromkeys(secret)]
+    variable = variables[-1] if variables and variables[-1].isidentifier() else None
+    faults = (_fault(_key(o), by_name=not _shows(o.partition("=")[2]), llm_key=variable) for o in secret)
+    return list(dict.fromkeys(faults))
 
 
 def literal_secrets(config: Any) -> list[str]:
-    """Return a fault for each text of an unresolved config that looks like a key, or is an address with a password."""
-    return [f"{path}: {_advice(_VARIABLES.get(path.partition('.')[0]))}" for path in _literal(config, "")]
+    """Return a fault for each text of an unresolved config that nobody may read, or that would be left out unseen.
+
+    Those are a text that looks like a key, an address with a password, and a text under the name of a secret that is
+    no interpolation: identities leave it out, and two configs that differ in it alone would be one run.
+
+    Example:
+        >>> literal_secrets({"a": {"api_key": "${oc.env:MY_KEY}", "mask_token": "[A]"}})
+        []
+        >>> [fault.partition(":")[0] for fault in literal_secrets({"a": {"api_key": "hush"}})]
+        ['a.api_key']
+    """
+    return list(_literal(config, "", named=False))
 
 
-def _literal(node: Any, path: str) -> Iterator[str]:
-    if isinstance(node, Mapping | list):
-        for key, value in node.items() if isinstance(node, Mapping) else enumerate(node):
-            yield from _literal(value, f"{path}.{key}" if path else str(key))
-    elif isinstance(node, str) and (_is_key(node) or _USER.search(node)):
-        yield path
+def _literal(node: Any, path: str, *, named: bool) -> Iterator[str]:
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            yield from _literal(value, f"{path}.{key}" if path else str(key), named=_names_one(str(key)))
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            yield from _literal(value, f"{path}.{index}" if path else str(index), named=named)
+    elif isinstance(node, str):
+        if _shows(node):
+            yield _fault(path, by_name=False)
+        elif named and node not in ("", _MISSING) and not _INTERPOLATION.fullmatch(node.strip()):
+            yield _fault(path, by_name=True)
 
 
-def _advice(variable: str | None) -> str:
+def _fault(path: str, *, by_name: bool, llm_key: str | None = None) -> str:
+    node = path.partition(".")[0]
+    variable = llm_key if llm_key and node == "llm" else _VARIABLES.get(node)
     where = f"the environment variable {variable}" if variable else "environment variables"
+    instead = "set it there and leave this out" if variable or not by_name else "give it by ${oc.env:NAME}"
+    rename = ", or rename the key if it holds no secret" if by_name else ""
     return (
-        f"keys are read from {where}, never from a command line, a config or an address, which the run's folder would "
-        "keep: set it there and leave this out"
+        f"{path}: keys are read from {where}, never from a command line, a config or an address, which the run's "
+        f"folder would keep: {instead}{rename}"
     )
+
+
+def _names_one(name: str) -> bool:
+    """Tell whether a name is that of a secret, as the head of this module says."""
+    return bool(_NAME.fullmatch("_".join(filter(None, _WORDS.split(name))).lower()))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts of a value that say something, and those of lists."""
+    if isinstance(value, str):
+        yield from [value] if value else []
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+
+
+def _shows(text: str) -> bool:
+    """Tell whether a text holds a key or a password, wherever it stands."""
+    return _is_key(text) or bool(_USER.search(text))
 
 
 def _plain(value: Any) -> Any:
@@ -130,12 +189,12 @@ def _tellable(override: str) -> bool:
     text = override.partition("=")[2]
     if _INTERPOLATION.fullmatch(text.strip()):
         return True
-    if _is_key(text) or _USER.search(text):
+    if _shows(text):
         return False
     try:
         value = yaml.safe_load(re.sub(r":(?=\S)", ": ", text))  # Hydra's grammar needs no space there
     except yaml.YAMLError:  # of Hydra's grammar, say, which may hold a mapping with any keys
-        return not _SECRET.search(_key(override)) and not _INSIDE.search(text)
+        return not any(map(_names_one, (*_key(override).split("."), *_INSIDE.findall(text))))
     value = value if isinstance(value, dict | list) else _plain(value)
     for name in reversed(_key(override).split(".")):
         value = {name: value}

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from lightning_cse.data.corpora.impscore import SENTENCES
 from lightning_cse.data.roles import POSITIVES, TrainingRows
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import ConfigError, DataError, did_you_mean
 
-PAIRS = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
 MISMATCHED = ("other_premise", "contradiction", "neutral")
 
 
@@ -19,7 +19,7 @@ MISMATCHED = ("other_premise", "contradiction", "neutral")
 class ImplicitPairs:
     """Pairs of ImpScore's authors: the positive pair, of one meaning, and the negative pair, which does not match."""
 
-    roles: ClassVar[tuple[str, ...]] = PAIRS
+    roles: ClassVar[tuple[str, ...]] = SENTENCES
 
     def __call__(self, tables: Sequence[Rows]) -> TrainingRows:
         """Return the rows as they are: the roles are columns of the pair file."""
@@ -50,7 +50,7 @@ class INLIImplicitPairs:
         ConfigError: for any other ``explicit`` or ``mismatched``.
     """
 
-    roles: ClassVar[tuple[str, ...]] = PAIRS
+    roles: ClassVar[tuple[str, ...]] = SENTENCES
     explicit: str = "both"
     mismatched: str = "other_premise"
     seed: int = 0

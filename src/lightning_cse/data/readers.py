@@ -315,10 +315,13 @@ def _side_by_side(parts: Sequence[tuple[Table, SourceFile]]) -> Rows:
 def _missing(corpus: Corpus, file: CorpusFile, folder: Path, hub: str) -> str:
     plain, packed = _candidates(folder, file)
     absent = "" if folder.is_dir() else f" ({folder} is no folder)"
+    fetch = f"to fetch it: python -m lightning_cse.prepare {corpus.name} --data-dir {shlex.quote(str(folder))}"
+    if not corpus.sources and corpus.hub is None:
+        fetch = f"the command that prepares corpora {corpus.prepare}"
     return (
         f"corpus {corpus.name!r}, split {file.split!r} is not there\n"
         f"  looked for: {plain} and {packed.name} beside it{absent}\n"
         f"  {hub}\n"
-        f"  to fetch it: python -m lightning_cse.prepare {corpus.name} --data-dir {shlex.quote(str(folder))}\n"
+        f"  {fetch}\n"
         f"  if you have it: set {DATA_DIR_VARIABLE} (or paths.data_dir) to the folder that holds {file.path}"
     )

@@ -62,14 +62,15 @@ def read_sources(sources: Iterable[str], data_dir: Path, *, key: str, may_be_emp
 
 
 def lacking(source: str, data_dir: Path) -> str | None:
-    """Return why a split or a file of the user's own is not there, or None where it is, or its name is wrong.
+    """Return why a split of a corpus is not there, or None where it is.
+
+    None also for a name that `read_sources` refuses, and for a file of the user's own: whoever names one wants it read.
 
     Raises:
         DataError: If there is no such corpus or split.
     """
     if is_own(source):
-        path = Path(source).expanduser().absolute()
-        return None if path.exists() else f"{path} is not there"
+        return None
     corpus, split = _parts(source)
     return absent(corpus, split, data_dir) if split else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
@@ -10,6 +11,8 @@ from lightning_cse.data.sources import lacking
 from lightning_cse.evaluation.nli import PairTask
 from lightning_cse.evaluation.rte import HYPOTHESES, INLITask
 from lightning_cse.evaluation.task import Answers, Embedded, Split, Task, TaskResult
+
+log = logging.getLogger(__name__)
 
 
 class ImplicitnessTask(Task):
@@ -78,7 +81,8 @@ class PairEIS(PairTask, ImplicitnessTask):
         data_dir: where the corpora are.
         dev: ``corpus/split`` or a pair file of one's own that training is watched on.
         test: the same that is tested on.
-        optional: whether the task is left out, and that is told, where dev or test is not there; else it is an error.
+        optional: whether a registered corpus may be absent: without test the task is left out, and without dev it is
+            tested only, as is told. A file of one's own that is not there is an error all the same.
         dev_rows: use only the first so many dev rows.
         test_rows: use only the first so many test rows.
     """
@@ -100,11 +104,24 @@ class PairEIS(PairTask, ImplicitnessTask):
         self.optional = optional
 
     def lacking(self) -> str | None:
-        """Return which file is not there, if the task may be left out."""
+        """Return which file of test is not there, if the task may be left out.
+
+        Where it is dev that is not there, the task is one of test only from here on.
+        """
         if not self.optional:
             return None
-        reasons = (lacking(source, self.data_dir) for source in self.sources.values())
-        return next((reason for reason in reasons if reason is not None), None)
+        if reason := lacking(self.sources["test"], self.data_dir):
+            return reason
+        if reason := lacking(self.sources["dev"], self.data_dir):
+            log.info("%s is tested on, and %s is left out: %s", self.sources["test"], self.sources["dev"], reason)
+            self.splits = ("test",)
+        return None
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The sha256 of the files of the splits that are evaluated; no threshold is tuned on dev."""
+        tables = (self.dev if split == "dev" else self.test for split in self.splits)
+        return {file.name: file.sha256 for rows in tables for file in rows.files}
 
     def pairs(self, split: Split) -> Mapping[str, tuple[list[str], list[str]]]:
         """Return the implicit sentences with those that say the same, and with those that do not."""

@@ -1,11 +1,25 @@
 """Asking language models: a client for any OpenAI-compatible endpoint, a cache of every reply, and an account."""
 
 from lightning_cse.llm.account import Account
+from lightning_cse.llm.asking import Asking
 from lightning_cse.llm.cache import ReplyCache
 from lightning_cse.llm.client import ChatClient
+from lightning_cse.llm.declining import declines
 from lightning_cse.llm.endpoint import Endpoint
 from lightning_cse.llm.errors import LLMError
 from lightning_cse.llm.pace import Pace
 from lightning_cse.llm.requests import Failure, Reply, Request
 
-__all__ = ["Account", "ChatClient", "Endpoint", "Failure", "LLMError", "Pace", "Reply", "ReplyCache", "Request"]
+__all__ = [
+    "Account",
+    "Asking",
+    "ChatClient",
+    "Endpoint",
+    "Failure",
+    "LLMError",
+    "Pace",
+    "Reply",
+    "ReplyCache",
+    "Request",
+    "declines",
+]

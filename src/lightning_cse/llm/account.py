@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from lightning_cse.llm.requests import Failure, Reply
 
@@ -24,6 +26,8 @@ class Account:
         completion_tokens: tokens received now.
         cached_prompt_tokens: tokens that were sent for cached replies when these were new.
         cached_completion_tokens: tokens that were received for them.
+        served: replies, cached ones too, by the model that answered; those that name none are not in it.
+        endpoints: replies, cached ones too, by the address that answered.
     """
 
     requests: int = 0
@@ -35,6 +39,8 @@ class Account:
     completion_tokens: int = 0
     cached_prompt_tokens: int = 0
     cached_completion_tokens: int = 0
+    served: Counter[str] = field(default_factory=Counter)
+    endpoints: Counter[str] = field(default_factory=Counter)
 
     def add(self, outcome: Reply | Failure, retried: int = 0) -> None:
         """Count one request that came to an end after so many retries."""
@@ -43,6 +49,8 @@ class Account:
         if isinstance(outcome, Failure):
             self.failed += 1
             return
+        self.served.update([outcome.served] if outcome.served else [])
+        self.endpoints.update([outcome.endpoint] if outcome.endpoint else [])
         sent, received = outcome.prompt_tokens or 0, outcome.completion_tokens or 0
         if outcome.cached:
             self.cached += 1
@@ -67,6 +75,7 @@ class Account:
             return None
         return (self.prompt_tokens * price["input"] + self.completion_tokens * price["output"]) / _MILLION
 
-    def as_dict(self) -> dict[str, int]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the counts by name, for a record."""
-        return asdict(self)
+        by_name = {name: dict(sorted(getattr(self, name).items())) for name in ("served", "endpoints")}
+        return asdict(self) | by_name

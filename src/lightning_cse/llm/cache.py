@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import sqlite3
 import threading
@@ -18,7 +19,7 @@ from lightning_cse.llm.errors import LLMError
 from lightning_cse.llm.requests import Reply, Request
 
 VERSION: Final = 1
-"""Of the table's layout."""
+"""Of the tables' layout."""
 
 PATIENCE: Final = 60.0
 """Seconds to wait for another process that is writing."""
@@ -26,14 +27,23 @@ PATIENCE: Final = 60.0
 _OURS: Final = 0x4C435345  # "LCSE", the file's application id
 _NOT_FREE: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_TABLE: Final = """
+_TABLES: Final = (
+    # What stands before the last message is as a rule long, and the same for thousands of requests.
+    "CREATE TABLE IF NOT EXISTS standing (digest TEXT PRIMARY KEY, messages TEXT NOT NULL)",
+    """
 CREATE TABLE IF NOT EXISTS replies (
     key TEXT PRIMARY KEY,
-    model TEXT NOT NULL, messages TEXT NOT NULL, parameters TEXT NOT NULL, sample INTEGER NOT NULL,
+    model TEXT NOT NULL, standing TEXT NOT NULL REFERENCES standing (digest), last TEXT NOT NULL,
+    parameters TEXT NOT NULL, sample INTEGER NOT NULL,
     text TEXT NOT NULL, finish_reason TEXT NOT NULL, refusal TEXT, prompt_tokens INTEGER, completion_tokens INTEGER,
-    created TEXT NOT NULL
+    served TEXT, endpoint TEXT, created TEXT NOT NULL
 )
+""",
+)
+_SELECT: Final = """
+SELECT text, finish_reason, refusal, prompt_tokens, completion_tokens, served, endpoint FROM replies WHERE key = ?
 """
+_INSERT: Final = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True)
@@ -49,9 +59,10 @@ class Entry:
 class ReplyCache:
     """Replies by `Request.key` in one SQLite file, for several threads and several processes of one machine.
 
-    A reply is on the disk when `put` or `put_all` returns: neither a killed process nor a machine without power takes
-    it away (write-ahead log, synchronous=FULL). That log needs memory shared by all who use the file: on a network file
-    system one machine at a time may. A context manager, which closes the file.
+    The file says of each what was asked, which model answered, and where. A reply is on the disk when `put` or
+    `put_all` returns: neither a killed process nor a machine without power takes it away (write-ahead log,
+    synchronous=FULL). That log needs memory shared by all who use the file: on a network file system one machine at a
+    time may. A context manager, which closes the file.
 
     Args:
         path: the file; made with its folder if need be, when it is first needed.
@@ -72,14 +83,11 @@ class ReplyCache:
             LLMError: if the file is damaged.
         """
         with self._told() as connection:
-            row = connection.execute(
-                "SELECT text, finish_reason, refusal, prompt_tokens, completion_tokens FROM replies WHERE key = ?",
-                (key,),
-            ).fetchone()
+            row = connection.execute(_SELECT, (key,)).fetchone()
         if row is None:
             return None
-        text, finish_reason, refusal, prompt_tokens, completion_tokens = row
-        return Reply(text, finish_reason, refusal, prompt_tokens, completion_tokens, cached=True)
+        text, finish_reason, refusal, sent, received, served, endpoint = row
+        return Reply(text, finish_reason, refusal, sent, received, cached=True, served=served, endpoint=endpoint)
 
     def put(self, key: str, model: str, request: Request, reply: Reply) -> Reply:
         """Keep one reply, as `put_all` does."""
@@ -95,17 +103,18 @@ class ReplyCache:
         Raises:
             LLMError: if the disk is full, or the file is damaged.
         """
-        rows = [_row(entry) for entry in entries]
+        standing = [_standing(entry.request) for entry in entries]
+        rows = [_row(entry, digest) for entry, (digest, _) in zip(entries, standing, strict=True)]
         kept = []
         with self._told() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
-                connection.executemany("INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+                connection.executemany("INSERT OR IGNORE INTO standing VALUES (?, ?)", dict(standing).items())
+                connection.executemany(_INSERT, rows)
                 for entry in entries:
-                    text, finish_reason, refusal = connection.execute(
-                        "SELECT text, finish_reason, refusal FROM replies WHERE key = ?", (entry.key,)
-                    ).fetchone()
-                    kept.append(replace(entry.reply, text=text, finish_reason=finish_reason, refusal=refusal))
+                    text, why, refusal, _, _, served, endpoint = connection.execute(_SELECT, (entry.key,)).fetchone()
+                    said = replace(entry.reply, text=text, finish_reason=why, refusal=refusal)
+                    kept.append(replace(said, served=served, endpoint=endpoint))
                 connection.execute("COMMIT")
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):  # a full disk has ended it already
@@ -154,7 +163,8 @@ def _open(path: Path) -> sqlite3.Connection:
         # Two processes may both find a new file: the second waits here, and finds what the first made.
         connection.execute("BEGIN IMMEDIATE")
         if _check(connection, path):
-            connection.execute(_TABLE)
+            for table in _TABLES:
+                connection.execute(table)
             connection.execute(f"PRAGMA application_id={_OURS}")
             connection.execute(f"PRAGMA user_version={VERSION}")
         connection.execute("COMMIT")
@@ -164,13 +174,19 @@ def _open(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _row(entry: Entry) -> tuple[str | int | None, ...]:
-    messages = json.dumps(entry.request.messages, ensure_ascii=False)
+def _standing(request: Request) -> tuple[str, str]:
+    """Return the messages before the last one, after their digest."""
+    messages = json.dumps(request.messages[:-1], ensure_ascii=False)
+    return hashlib.sha256(messages.encode()).hexdigest(), messages
+
+
+def _row(entry: Entry, standing: str) -> tuple[str | int | None, ...]:
+    last = json.dumps(entry.request.messages[-1], ensure_ascii=False)
     parameters = json.dumps(dict(entry.request.parameters), sort_keys=True, ensure_ascii=False)
-    asked = (entry.key, entry.model, messages, parameters, entry.request.sample)
+    asked = (entry.key, entry.model, standing, last, parameters, entry.request.sample)
     reply = entry.reply
     said = (reply.text, reply.finish_reason, reply.refusal, reply.prompt_tokens, reply.completion_tokens)
-    return (*asked, *said, datetime.now(UTC).isoformat(timespec="seconds"))
+    return (*asked, *said, reply.served, reply.endpoint, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> bool:

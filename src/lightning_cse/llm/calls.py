@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from lightning_cse.errors import did_you_mean
@@ -51,6 +52,7 @@ class Calls:
         self.endpoint = endpoint
         self.pace = pace
         self._key = endpoint.key()
+        self._places = asyncio.Semaphore(endpoint.concurrency)
         self._http = _http(endpoint, self._key)
         self._keeper = Keeper(cache)
         self._keeping: set[asyncio.Task[Any] | None] = set()
@@ -62,7 +64,7 @@ class Calls:
         self._patience = max(8, 2 * endpoint.concurrency)
 
     async def outcome(self, key: str, request: Request) -> tuple[Reply | Failure, int]:
-        """Ask until there is a reply, or no use in asking.
+        """Ask until there is a reply, or no use in asking; beyond the endpoint's concurrency, wait for others to end.
 
         Args:
             key: the request's key, which also spreads the retries of many in time, the same way each time.
@@ -74,10 +76,18 @@ class Calls:
         Raises:
             LLMError: if no further request will be answered.
         """
+        async with self._places:
+            return await self._outcome(key, request)
+
+    async def _outcome(self, key: str, request: Request) -> tuple[Reply | Failure, int]:
         heard, faults, waits = self._heard, 0, 0
         while True:
             await self.pace.turn(request)
-            got = await self._once(request)
+            got = None
+            try:
+                got = await self._once(request)
+            finally:
+                self.pace.settle(request, got if isinstance(got, Reply) else None)
             if isinstance(got, Reply):
                 self._answered += 1
                 self._failed = 0
@@ -89,7 +99,7 @@ class Calls:
             hopeless = got.kind in {Kind.REFUSED, Kind.TOO_LONG, Kind.FORBIDDEN}
             if hopeless or faults > self.endpoint.retries or waits > WAITS * self.endpoint.retries:
                 self._failure(got, silent=self._heard == heard)
-                return Failure(self._told(got), asked), asked - 1
+                return Failure(self._told(got), asked, final=hopeless), asked - 1
             await self._wait(got, key, asked)
 
     async def stop(self) -> None:
@@ -119,9 +129,9 @@ class Calls:
                     model=self.endpoint.model, messages=messages, extra_body=dict(request.parameters)
                 )
             self._heard, self._unreached = self._heard + 1, 0
-            return read_reply(answer.content)
+            return replace(read_reply(answer.content, self._hide), endpoint=self.endpoint.address)
         except Exception as error:  # noqa: BLE001 - what is no trouble of a call is raised again there
-            trouble = trouble_of(error, self.endpoint.timeout)
+            trouble = trouble_of(error, self.endpoint.timeout, self._hide)
             responded = hasattr(error, "response")
         if trouble.kind is Kind.UNREACHED:
             self._unreached += 1
@@ -129,6 +139,8 @@ class Calls:
             self._heard, self._unreached = self._heard + 1, 0
         if trouble.kind is Kind.MODEL:
             raise LLMError(await self._no_model(trouble))
+        if trouble.kind is Kind.FILTERED:
+            return Reply("", "content_filter", refusal="content_filter", endpoint=self.endpoint.address)
         return trouble
 
     async def _wait(self, trouble: Trouble, key: str, asked: int) -> None:
@@ -141,7 +153,8 @@ class Calls:
                     "the day is used up. Give the same command again when it is over"
                 )
             self.pace.hold(trouble.wait)
-            seconds = trouble.wait + min(seconds, trouble.wait) * spread
+            # Some say 0, or a date that is over by our clock: the backoff holds all the same.
+            seconds = max(seconds, trouble.wait + min(seconds, trouble.wait) * spread)
         await asyncio.sleep(seconds)
 
     def _failure(self, trouble: Trouble, *, silent: bool) -> None:
@@ -209,9 +222,12 @@ class Calls:
         return self.endpoint.url
 
     def _told(self, trouble: Trouble) -> str:
-        """Return the reason as part of a sentence, without the key, which some servers repeat."""
-        reason = trouble.reason.rstrip(".")
-        return reason.replace(self._key, "***") if self._key != NO_KEY else reason
+        """Return the reason as part of a sentence."""
+        return trouble.reason.rstrip(".")
+
+    def _hide(self, text: str) -> str:
+        """Return what the endpoint says without the key, which some servers repeat."""
+        return text.replace(self._key, "***") if self._key != NO_KEY else text
 
 
 def _http(endpoint: Endpoint, key: str) -> openai.AsyncOpenAI:

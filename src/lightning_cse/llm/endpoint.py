@@ -59,6 +59,11 @@ class Endpoint:
         return self.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI
 
     @property
+    def address(self) -> str:
+        """The address as it is kept with replies, written the same way each time."""
+        return self.url.rstrip("/")
+
+    @property
     def here(self) -> bool:
         """Whether it is on this machine."""
         host = urlsplit(self.url).hostname or ""

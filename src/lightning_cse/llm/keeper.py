@@ -33,6 +33,7 @@ class Keeper:
 
         Raises:
             LLMError: if the cache cannot be written.
+            Exception: whatever else the cache raises.
         """
         if self._cache is None:
             return entry.reply
@@ -49,17 +50,24 @@ class Keeper:
         self._thread.shutdown()
 
     async def _write(self, cache: ReplyCache) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting, []
-            entries = [entry for entry, _ in batch]
-            try:
-                replies = await asyncio.get_running_loop().run_in_executor(self._thread, cache.put_all, entries)
-            except LLMError as error:
-                for _, kept in batch:
-                    if not kept.done():
-                        kept.set_exception(LLMError(str(error)))
-                continue
-            for (_, kept), reply in zip(batch, replies, strict=True):
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                await self._write_batch(cache, batch)
+        finally:
+            self.writer = None
+
+    async def _write_batch(self, cache: ReplyCache, batch: list[tuple[Entry, asyncio.Future[Reply]]]) -> None:
+        """Write, and tell all who wait, whatever comes of it: nobody else would."""
+        entries = [entry for entry, _ in batch]
+        try:
+            replies = await asyncio.get_running_loop().run_in_executor(self._thread, cache.put_all, entries)
+            pairs = list(zip(batch, replies, strict=True))
+        except Exception as error:  # noqa: BLE001 - raised again by each who waits
+            for _, kept in batch:
                 if not kept.done():
-                    kept.set_result(reply)
-        self.writer = None
+                    kept.set_exception(LLMError(str(error)) if isinstance(error, LLMError) else error)
+            return
+        for (_, kept), reply in pairs:
+            if not kept.done():
+                kept.set_result(reply)

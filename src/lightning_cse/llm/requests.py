@@ -66,6 +66,9 @@ class Reply:
         prompt_tokens: the endpoint's count; None where it tells none.
         completion_tokens: likewise.
         cached: whether it cost nothing now: it was in the cache, or an equal request was under way.
+        served: the model that answered, by the answer's own word, which may be more than the name that was asked for
+            (a version, say) or another; None where it tells none.
+        endpoint: the address where it was asked; None if nobody asked.
     """
 
     text: str
@@ -74,6 +77,8 @@ class Reply:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached: bool = False
+    served: str | None = None
+    endpoint: str | None = None
 
 
 @dataclass(frozen=True)
@@ -83,10 +88,13 @@ class Failure:
     Attributes:
         reason: what went wrong last, for a message.
         attempts: how often it was asked.
+        final: whether asking again cannot mend it, because the request itself is refused or too long; else the fault is
+            of the way, and another day may bring a reply.
     """
 
     reason: str
     attempts: int
+    final: bool = False
 
 
 def _plain(value: float | str) -> float | int | str:

@@ -67,7 +67,7 @@ class GaussCSE(Method):
         self.simcse = simcse
         self.roles = ("premise", "entailment", "contradiction")[: 3 if "con" in loss.sets or simcse is not None else 2]
         self.heads = GaussianHeads(encoder.width)
-        self.register_load_state_dict_pre_hook(_heads_of_before)
+        self.register_load_state_dict_pre_hook(_heads_of_before)  # type: ignore[no-untyped-call]
         self.template = encoder.template()
 
     @property

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_cse.data import ContrastiveData
+from lightning_cse.data.corpora.impscore import SENTENCES
 from lightning_cse.embeddings import Embedding, PointEmbedding, PragmaticEmbedding
 from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.errors import ConfigError, DataError, did_you_mean
@@ -28,7 +29,7 @@ METRICS = ("cosine", "euclidean")
 ROWS_AT_ONCE = 256
 """Rows whose tokens are looked at together; few, because one long sentence pads all others to its length."""
 
-ROLES = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
+ROLES = SENTENCES
 
 
 class ImpScore(Method):
@@ -105,8 +106,8 @@ class ImpScore(Method):
         if frozen:
             encoder.requires_grad_(False)
             encoder.eval()
-            self.register_state_dict_post_hook(_without_encoder)
-            self.register_load_state_dict_pre_hook(_with_own_encoder)
+            self.register_state_dict_post_hook(_without_encoder)  # type: ignore[no-untyped-call]
+            self.register_load_state_dict_pre_hook(_with_own_encoder)  # type: ignore[no-untyped-call]
 
     @property
     def templates(self) -> tuple[Template, ...]:

@@ -6,7 +6,6 @@ import csv
 import functools
 import itertools
 import math
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ __all__ = [
     "Evaluate",
     "Kind",
     "Line",
+    "Needs",
     "Profile",
     "Published",
     "PublishedValue",
@@ -104,6 +104,21 @@ class Published:
 Way = Train | Evaluate | Chosen | Baseline | Published
 
 
+@dataclass(frozen=True)
+class Needs:
+    """The variable of the environment that must be set before a row is run, and why: it costs money, say.
+
+    The file reads the same with and without it. Only what starts runs asks the environment.
+    """
+
+    variable: str
+    why: str
+
+    def __str__(self) -> str:
+        """Return why the row is not run, and what runs it."""
+        return f"{self.why}; {self.variable}=1 in the environment runs it"
+
+
 # ----------------------------------------------------------------------------------------------- what an artefact is
 
 
@@ -173,6 +188,7 @@ class Line:
         paper_encoder: the encoder of the file whose published numbers stand beside it.
         way: how it is obtained, the encoder filled in.
         seeds: the seeds asked for.
+        needs: what must be set before it is run, None where nothing must.
     """
 
     label: str
@@ -181,6 +197,7 @@ class Line:
     paper_encoder: str | None
     way: Way
     seeds: tuple[int, ...]
+    needs: Needs | None = None
 
 
 @dataclass(frozen=True)
@@ -192,6 +209,7 @@ class Row:
     way: Way
     encoders: tuple[str, ...] | None
     seeds: tuple[int, ...] | None = None
+    needs: Needs | None = None
 
 
 @dataclass(frozen=True)
@@ -280,14 +298,20 @@ class Artefact:
         return (same or found)[0]
 
     def _lines_of(self, row: Row, request: Request, given: str | None) -> Iterator[Line]:
-        seeds = self._seeds_of(row, request)
+        seeds, needs = self._seeds_of(row, request), self._needs_of(row)
         papers: Sequence[str | None] = row.encoders or [None]
         if given is not None and row.encoders:
             papers = [given if given in row.encoders else row.encoders[0]]
         for paper in papers:
             encoder = given or paper if row.encoders else None
             way, runs_with = _filled(row.way, encoder, paper)
-            yield Line(row.label, row.name, runs_with, paper, way, seeds)
+            yield Line(row.label, row.name, runs_with, paper, way, seeds, needs)
+
+    def _needs_of(self, row: Row) -> Needs | None:
+        if row.needs is None and isinstance(row.way, Baseline):  # its runs are those of the other row
+            label = row.way.of
+            return next(other.needs for other in self.rows if other.label == label)
+        return row.needs
 
     def _seeds_of(self, row: Row, request: Request) -> tuple[int, ...]:
         if isinstance(row.way, Evaluate) and row.way.model is not None:
@@ -640,19 +664,18 @@ class _Reader:
             obtained = Baseline(self._text(raw[way], f"{key}.{way}"), self._text(raw.get("of"), f"{key}.of"))
         else:
             obtained = Published(" ".join(self._text(raw[way], f"{key}.{way}").split()))
-        if lacking := self._lacking(raw.get("needs"), f"{key}.needs"):
-            obtained = Published(lacking)
-        return Row(label, name, obtained, repeated, self._seeds(raw.get("seeds"), f"{key}.seeds"))
+        needs = self._needs(raw["needs"], f"{key}.needs") if "needs" in raw else None
+        if needs is not None and isinstance(obtained, Published):
+            self._fault(f"{key}.needs", "nothing is run of a row that is only published")
+        return Row(label, name, obtained, repeated, self._seeds(raw.get("seeds"), f"{key}.seeds"), needs)
 
-    def _lacking(self, node: Any, key: str) -> str:
-        """Return why a row is not obtained: it needs a variable of the environment that is not set."""
-        if node is None:
-            return ""
+    def _needs(self, node: Any, key: str) -> Needs:
         raw = self._mapping(node, key)
         self._known(raw, ("variable", "why"), key)
         variable = self._text(raw.get("variable"), f"{key}.variable")
-        why = " ".join(self._text(raw.get("why"), f"{key}.why").split())
-        return "" if os.environ.get(variable) else f"{why}; {variable}=1 in the environment runs it"
+        if variable and not re.fullmatch(r"[A-Za-z_]\w*", variable, re.ASCII):
+            self._fault(f"{key}.variable", f"{variable!r} is no name of a variable")
+        return Needs(variable, " ".join(self._text(raw.get("why"), f"{key}.why").split()))
 
     def _trained(self, raw: Mapping[str, Any], key: str) -> Way:
         experiment = self._option("experiment", raw["experiment"], f"{key}.experiment")

@@ -123,6 +123,12 @@ class TableLine:
     line: Line
     cells: tuple[Cell, ...]
 
+    @property
+    def quoted(self) -> bool:
+        """Whether it has only the paper's numbers: nothing measures it, or what does waits to be allowed."""
+        waits = self.line.needs is not None and not any(cell.asked for cell in self.cells)
+        return waits or isinstance(self.line.way, Published)
+
 
 @dataclass(frozen=True)
 class Table:
@@ -249,6 +255,7 @@ class _Assembly:
     change_of: Callable[[Found], Change]
     setting_of: SettingOf | None
     readings: dict[tuple[Line, str], _Reading] = field(default_factory=dict)
+    quoted: dict[Line, bool] = field(default_factory=dict)
     used: dict[Path, Found] = field(default_factory=dict)
     changes: dict[Path, Change] = field(default_factory=dict)
 
@@ -282,11 +289,20 @@ class _Assembly:
         if key not in self.readings:
             if column.source == "mean":
                 self.readings[key] = self._mean(line, column)
-            elif isinstance(line.way, Published):
+            elif self._is_quoted(line):
                 self.readings[key] = _Reading({}, 0)
             else:
                 self.readings[key] = self._values(line, column)
         return self.readings[key]
+
+    def _is_quoted(self, line: Line) -> bool:
+        """Whether a line has only the paper's numbers; a run that is there counts, whatever its row needs."""
+        if line not in self.quoted:
+            waits = line.needs is not None and not any(
+                self.measured(line, column).found for column in self.artefact.columns if column.source != "mean"
+            )
+            self.quoted[line] = waits or isinstance(line.way, Published)
+        return self.quoted[line]
 
     def _mean(self, line: Line, column: Column) -> _Reading:
         """Take the mean of other columns, of each seed that all of them have."""
@@ -323,10 +339,10 @@ class _Assembly:
 
     def _setting(self, line: Line, column: Column, paper: PublishedValue | None) -> Cell:
         """Return a cell that shows a setting: of the runs, or of the config that they would have."""
-        runs = _of(self.measured(line, column)) if not isinstance(line.way, Published) else []
+        runs = _of(self.measured(line, column)) if not self._is_quoted(line) else []
         given = [value_at(run.record, f"identity_document.config.{column.keys[0]}") for run in runs]
         known = [value for value in given if value is not None]
-        if not known and self.setting_of is not None and not isinstance(line.way, Published):
+        if not known and self.setting_of is not None and not self._is_quoted(line):
             known = [value for value in (self.setting_of(line, column),) if value is not None]
         texts = list(dict.fromkeys(_setting_text(value) for value in known))
         value = known[0] if len(texts) == 1 and is_number(known[0]) else None
@@ -405,6 +421,8 @@ class _Assembly:
         for line, name in called.items():
             if isinstance(line.way, Published):
                 reasons.setdefault(line.way.why.rstrip("."), []).append(name)
+            elif self._is_quoted(line):
+                reasons.setdefault(str(line.needs), []).append(name)
         for why, names in reasons.items():
             yield f"Not measured here: {', '.join(names)}: {why}."
         shown = {(line.name, line.paper_encoder): name for line, name in called.items()}

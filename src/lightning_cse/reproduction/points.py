@@ -302,8 +302,9 @@ def _evaluate_document(config: Mapping[str, Any]) -> dict[str, Any]:
     )
     kept: dict[str, Any] = document["config"]
     if config["model"] == "llm":  # who is asked, and how; not by which way
-        shown = {key: value for key, value in config["llm"]["few_shot"].items() if value is not None}
-        kept["llm"] = {"model": config["llm"]["model"], "few_shot": shown}
+        sent = {key: value for key, value in config["llm"]["parameters"].items() if value is not None}
+        kept["llm"] = {"model": config["llm"]["model"], "parameters": sent}
+        kept["few_shot"] = dict(config["few_shot"])
     return kept
 
 
@@ -532,7 +533,8 @@ class RunsIndex:
             return False
         if not all(_matches(wanted[key], document[key]) for key in ("accelerator", "precision")):
             return False
-        if not _matches(wanted.get("llm"), document.get("model", {}).get("llm")):
+        read = document.get("model", {})
+        if not all(_matches(wanted.get(key), read.get(key)) for key in ("llm", "few_shot")):
             return False
         given = self._options(found)
         if wanted["whitening"] != given.get("whitening") or wanted["prompt"] != record["model"]["prompt"]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, overload
 
 from lightning_cse.records import write_atomic
-from lightning_cse.reproduction.artefacts import Baseline, Column, Published
+from lightning_cse.reproduction.artefacts import Baseline, Column
 from lightning_cse.reproduction.cells import LEVELS, TEST_FIELDS, Cell, Table, TableLine, few, rows_of_tests
 
 if TYPE_CHECKING:
@@ -166,15 +166,14 @@ def _heads(table: Table) -> tuple[str, list[str]]:
 
 def _shared_encoder(table: Table) -> str | None:
     """Return the only encoder that lines are measured with, None where there are several."""
-    encoders = {one.line.encoder for one in table.lines if one.line.encoder and not isinstance(one.line.way, Published)}
+    encoders = {one.line.encoder for one in table.lines if one.line.encoder and not one.quoted}
     return encoders.pop() if len(encoders) == 1 else None
 
 
 def _with_encoders(table: Table) -> bool:
     """Whether lines must tell their encoder: the paper has several, or what was measured has."""
-    lines = [one.line for one in table.lines]
-    measured = {line.encoder for line in lines if line.encoder and not isinstance(line.way, Published)}
-    return len(measured) > 1 or len({line.paper_encoder for line in lines if line.paper_encoder}) > 1
+    measured = {one.line.encoder for one in table.lines if one.line.encoder and not one.quoted}
+    return len(measured) > 1 or len({one.line.paper_encoder for one in table.lines if one.line.paper_encoder}) > 1
 
 
 def _legend(table: Table) -> list[str]:

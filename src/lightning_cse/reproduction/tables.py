@@ -48,13 +48,17 @@ _TABLES: Final[tuple[tuple[dict[str, str], ...], ...]] = (
             "test/rte/accuracy_all": "RTE\nAll",
         },
         {"test/eis/accuracy": "\nEIS"},
+        {"test/eis_wang/accuracy": "EIS\nWang"},
     ),
     tuple(
         {f"test/{key}/accuracy": f"{title}\naccuracy", f"test/{key}/auprc": f"{title}\nAUPRC"}
         for key, title in _NLI_SETS.items()
     ),
     (
-        *({f"test/{key}_direction/accuracy": f"{title}\ndirection"} for key, title in _NLI_SETS.items()),
+        *(
+            {f"test/{key}_direction/accuracy": f"{title}\ndirection"}
+            for key, title in ({"inli": "INLI"} | _NLI_SETS).items()
+        ),
         {_STSB: "STS-B\nSpearman"},
     ),
     *(

@@ -26,13 +26,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Parts:
-    """What a run is built of."""
+    """What a run is built of.
+
+    ``left_out`` has the tasks of the suite that are not done, by name, with the reason; those that the method does not
+    suit are among ``tasks`` too.
+    """
 
     encoder: SentenceEncoder
     data: ContrastiveData
     tasks: dict[str, Task]
     diagnostics: Diagnostics
     method: Method
+    left_out: dict[str, str]
 
     @property
     def digests(self) -> dict[str, str]:
@@ -63,9 +68,10 @@ def build(cfg: DictConfig) -> Parts:
     check_parts(tasks)
     method: Method = built(cfg.method, encoder=encoder)
     data.use(method.roles, method.optional)
-    _check_monitor(cfg.monitor, tasks, method, left_out)
+    left_out |= _unsuited(tasks, method)
+    _check_monitor(cfg.monitor, tasks, left_out)
     diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
-    return Parts(encoder, data, tasks, diagnostics, method)
+    return Parts(encoder, data, tasks, diagnostics, method, left_out)
 
 
 def automatic_reading(cfg: DictConfig, encoder: SentenceEncoder) -> dict[str, Any]:
@@ -96,20 +102,31 @@ def build_tasks(suite: DictConfig, left_out: dict[str, str] | None = None) -> di
     return tasks
 
 
-def _check_monitor(monitor: str, tasks: Mapping[str, Task], method: Method, left_out: Mapping[str, str]) -> None:
-    for name, reason in left_out.items():
-        if monitor.startswith(f"val/{name}/"):
-            raise ConfigError([f"monitor: {monitor!r} is of a task that is left out: {reason}"])
-    suiting = {name: task for name, task in tasks.items() if task.suits(method)}
-    for name in sorted(tasks.keys() - suiting.keys()):
-        needs = " and ".join(tasks[name].needs)
-        log.info("the task %s is left out: it needs %s, which %s does not give", name, needs, type(method).__name__)
-    watched = {name: task for name, task in suiting.items() if "dev" in task.splits}
+def _unsuited(tasks: Mapping[str, Task], method: Method) -> dict[str, str]:
+    """Tell which tasks ask what the method does not answer, and return what they need."""
+    kind = type(method).__name__
+    reasons = {
+        name: f"it needs {' and '.join(task.needs)}, which {kind} does not give"
+        for name, task in tasks.items()
+        if not task.suits(method)
+    }
+    for name, reason in sorted(reasons.items()):
+        log.info("the task %s is left out: %s", name, reason)
+    return reasons
+
+
+def _check_monitor(monitor: str, tasks: Mapping[str, Task], left_out: Mapping[str, str]) -> None:
+    watched = {name: task for name, task in tasks.items() if name not in left_out and "dev" in task.splits}
     known = [f"val/{name}/{metric}" for name, task in watched.items() for metric in task.metrics]
-    if monitor not in known:
-        raise ConfigError(
-            [f"monitor: {monitor!r} is no dev score{did_you_mean(monitor, known)} (there are: {', '.join(known)})"]
-        )
+    if monitor in known:
+        return
+    fault = f"is no dev score{did_you_mean(monitor, known)}"
+    unwatched = {name: "tested only" for name in tasks if name not in watched}
+    unwatched |= {name: f"left out: {reason}" for name, reason in left_out.items()}
+    for name, why in unwatched.items():
+        if monitor.startswith(f"val/{name}/"):
+            fault = f"is of a task that is {why}"
+    raise ConfigError([f"monitor: {monitor!r} {fault} (there are: {', '.join(known)})"])
 
 
 def built(node: DictConfig, **given: Any) -> Any:

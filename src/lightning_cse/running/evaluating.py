@@ -23,7 +23,7 @@ from lightning_cse.errors import TaskError, did_you_mean
 from lightning_cse.evaluation import Summary, Task, check_parts, summarize_tasks
 from lightning_cse.reproduction.tables import print_run
 from lightning_cse.running.building import build_tasks, plain
-from lightning_cse.running.chatting import ChatSession, wrong_endpoint
+from lightning_cse.running.chatting import SETTINGS, ChatSession, wrong_endpoint
 from lightning_cse.running.loading import LENGTH, LLM, WITHOUT_ENCODER, load_model
 from lightning_cse.running.machine import peak_memory
 from lightning_cse.running.mteb_suite import MTEBTask
@@ -80,7 +80,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
         outcomes.leave_failed(cfg, folder)
         if cfg.force:
             folder.clear()
-        read = [str(key) for key in cfg if key != "llm" or cfg.model == LLM]
+        read = [str(key) for key in cfg if key not in SETTINGS or cfg.model == LLM]
         folder.start(told_yaml(OmegaConf.masked_copy(cfg, read)))
         how = ", ".join(map(str, resolved.values())) if session.embeds else session.device_name
         log.info("%s: %d tasks, %s; everything goes to %s", session.name, len(tasks), how, folder.path)
@@ -198,10 +198,10 @@ def _wrong_without_encoder(cfg: DictConfig) -> Iterator[str]:
 
 
 def _of_llm(cfg: DictConfig, overrides: Sequence[str]) -> str | None:
-    """Return a key of ``llm`` that somebody has set, if there is one."""
+    """Return a key that only a language model has and that somebody has set, if there is one."""
     keys = (override.lstrip("+").partition("=")[0] for override in overrides)
-    given = next((key for key in keys if key.partition(".")[0] == "llm"), None)
-    return "llm.model" if given is None and cfg.llm.model is not None else given
+    given = next((key for key in keys if key.partition(".")[0] in SETTINGS), None)
+    return "llm.model" if given is None and cfg.get("llm") and cfg.llm.model is not None else given
 
 
 # ------------------------------------------------------------------------------------------------------- the folder

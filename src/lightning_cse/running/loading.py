@@ -31,6 +31,11 @@ log = logging.getLogger(__name__)
 LENGTH, LLM = WITHOUT_ENCODER = ("length", "llm")
 """Models that an evaluation takes and that have no encoder; these names come before those of encoders."""
 
+_TAKEN_BY = {
+    LENGTH: "only lightning_cse.evaluate and lightning_cse.score take it",
+    LLM: "only lightning_cse.evaluate takes it",
+}
+
 _MOST_SHOWN = 8
 _PLAIN = ("config.json", "modules.json")
 _LOADER = "lightning_cse.encoders.load_encoder"
@@ -113,7 +118,7 @@ def load_model(
         ConfigError: if pooling or prompt are given for a run.
     """
     if model in WITHOUT_ENCODER:
-        raise EncoderError(f"model: {model} has no encoder: only lightning_cse.evaluate takes it")
+        raise EncoderError(f"model: {model} has no encoder: {_TAKEN_BY[model]}")
     folder = Path(model).expanduser()
     options: dict[str, Any] = {} if max_length == "auto" else {"max_length": max_length}
     if prompt is not None:
@@ -238,4 +243,6 @@ def _in_other_words(error: LightningCSEError, model: str, named: list[str]) -> s
     if not told.startswith("no encoder"):
         return told
     known = [*WITHOUT_ENCODER, *named]
-    return f"{told}\nmodel= also takes the folder of a run, and: {', '.join(known)}{did_you_mean(model, known)}"
+    near = did_you_mean(model, known)
+    first = f"there is no model {model!r}{near}\n" if near else ""  # else the eye finds it last, below all paths
+    return f"{first}{told}\nmodel= also takes the folder of a run, and: {', '.join(known)}"

@@ -18,7 +18,7 @@ import yaml
 from lightning_cse.config.secrets import told_overrides, without_secrets
 from lightning_cse.errors import LightningCSEError, did_you_mean
 from lightning_cse.records import write_atomic
-from lightning_cse.reproduction.artefacts import Artefact, Baseline, Chosen, Column, Line, Request
+from lightning_cse.reproduction.artefacts import Artefact, Baseline, Chosen, Column, Line, Needs, Request
 from lightning_cse.reproduction.cells import Measured, Table, assemble
 from lightning_cse.reproduction.points import (
     Found,
@@ -201,9 +201,16 @@ def _has_no_seed(point: Point) -> bool:
 
 @dataclass
 class Standing:
-    """How far the runs of some artefacts are: jobs by their state."""
+    """How far the runs of some artefacts are.
+
+    Attributes:
+        by_state: jobs by their state.
+        withheld: jobs that are neither there nor running, and are not run since what their rows need is not set; they
+            count nowhere else.
+    """
 
     by_state: dict[State, list[Job]] = field(default_factory=dict)
+    withheld: dict[Needs, list[Job]] = field(default_factory=dict)
 
     def of(self, *states: State) -> list[Job]:
         """Return the jobs in these states."""
@@ -211,22 +218,42 @@ class Standing:
 
     @property
     def total(self) -> int:
-        """The number of jobs."""
+        """The number of jobs that are there or will be run."""
         return sum(map(len, self.by_state.values()))
+
+    def holds(self, job: Job) -> bool:
+        """Tell whether a job is withheld."""
+        return any(_key(job) == _key(other) for jobs in self.withheld.values() for other in jobs)
 
 
 def standing(plans: Iterable[Plan]) -> Standing:
     """Return the state of every run that some artefacts need, each run once, however its overrides are written."""
     result = Standing()
     seen: set[tuple[str, int]] = set()
-    for plan in plans:
-        for line in plan.lines:
-            for job in plan.jobs(line):
-                key = (point_key(job.point), job.seed)
-                if key not in seen:
-                    seen.add(key)
-                    result.by_state.setdefault(plan.index.state(job.point, job.seed), []).append(job)
+    # What one row waits with another may ask for as well, and then it is run.
+    lines = [(plan, line) for plan in plans for line in plan.lines]
+    for plan, line in sorted(lines, key=lambda pair: lacking(pair[1]) is not None):
+        needs = lacking(line)
+        for job in plan.jobs(line):
+            if _key(job) in seen:
+                continue
+            seen.add(_key(job))
+            state = plan.index.state(job.point, job.seed)
+            if needs is not None and state not in ("finished", "running"):
+                result.withheld.setdefault(needs, []).append(job)
+            else:
+                result.by_state.setdefault(state, []).append(job)
     return result
+
+
+def _key(job: Job) -> tuple[str, int]:
+    return point_key(job.point), job.seed
+
+
+def lacking(line: Line) -> Needs | None:
+    """Return what a line needs if the environment lacks it; the variable set to 0 says no, too."""
+    needs = line.needs
+    return None if needs is None or os.environ.get(needs.variable, "") not in ("", "0") else needs
 
 
 def run_missing(plans: Sequence[Plan], launch: Launch, folder: Path) -> int:

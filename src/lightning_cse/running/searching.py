@@ -34,7 +34,6 @@ from lightning_cse.index import (
     differences,
 )
 from lightning_cse.index.building import corpus_identity, is_taken
-from lightning_cse.index.folder import embedding_kind
 from lightning_cse.running.loading import LoadedModel
 from lightning_cse.running.machine import device_of
 from lightning_cse.similarity import cosine, cosine_matrix
@@ -46,8 +45,10 @@ __all__ = [
     "Searcher",
     "comparison",
     "default_folder",
+    "drawn_like",
     "embedder",
     "finite",
+    "is_same_both_ways",
     "model_identity",
     "open_folder",
 ]
@@ -104,29 +105,28 @@ class Comparison:
         )
 
 
-def comparison(
-    answers: Answers, folder: IndexFolder, relation: str, view: str | None, against: str | None
-) -> Comparison:
-    """Return how a model compares a query with the sentences of an index.
+def comparison(answers: Answers, like: Embedding, relation: str, view: str | None, against: str | None) -> Comparison:
+    """Return how a model compares a query with sentences.
 
     A view is compared by cosine, with the primary view of the sentences unless another is given: DualCSE learns to
     bring the implicit vector of a premise close to the explicit one of what it implies (its table 3 searches so).
 
     Args:
         answers: the model.
-        folder: the sentences.
+        like: embeddings of the model, whichever: their kind and width are looked at, no number of them.
         relation: of `RELATIONS`.
         view: a view of the query, in place of the model's own similarity.
         against: the view of the sentences that it is compared with.
 
     Raises:
-        TaskError: if the model does not answer the question, or has no such view.
+        TaskError: if the model does not answer the question, answers it the same both ways where a direction is asked
+            for, or has no such view.
     """
-    names = list(folder.embedding(slice(0, 1)).views())
+    names = list(like.views())
     for option, given in (("--view", view), ("--against", against)):
         if given is not None and given not in names:
             raise TaskError(
-                f"{option}: {folder.about['model']['name']} has no view {given!r}{did_you_mean(given, names)} "
+                f"{option}: {type(answers).__name__} has no view {given!r}{did_you_mean(given, names)} "
                 f"(it has: {', '.join(names)})"
             )
     if view is not None or against is not None:
@@ -145,30 +145,49 @@ def comparison(
             f"--relation {relation} needs {RELATIONS[relation]!r}, which {type(answers).__name__} does not answer; "
             f"it has: {', '.join(there) or 'none'}"
         )
+    if relation != "similar" and is_same_both_ways(question, like):
+        raise TaskError(
+            f"--relation {relation}: the score of {type(answers).__name__} is the same both ways, so there is no "
+            "direction to ask for; use --relation similar"
+        )
 
     def ask(query: Any, sentence: Any) -> Tensor:
         scores: Tensor = question(sentence, query) if relation == "entailed_by" else question(query, sentence)
         return scores
 
-    return Comparison(relation, ask, (names[0], names[0]) if _is_cosine(ask, folder) else None)
+    return Comparison(relation, ask, (names[0], names[0]) if _is_cosine(ask, like) else None)
 
 
-def _is_cosine(ask: Callable[[Any, Any], Tensor], folder: IndexFolder) -> bool:
-    """Say whether a question is answered by the cosine of the primary views, which is then computed as a matrix.
+def is_same_both_ways(question: Callable[[Any, Any], Tensor], like: Embedding) -> bool:
+    """Say whether a model's answer about two sentences does not depend on which of them is the premise.
 
-    Asked about random embeddings and not by the name of the method, so that a new method need not be known here. The
-    scores that are shown are the method's own answers in any case.
+    Asked about random embeddings and not by the name of the method, so that a new method need not be known here.
     """
+    a, b = drawn_like(like)
+    return bool(torch.allclose(question(a, b), question(b, a), rtol=1e-5, atol=1e-9))
+
+
+def drawn_like(like: Embedding) -> tuple[Embedding, Embedding]:
+    """Return random embeddings in float64, 16 and 16, of a kind and width: always the same ones."""
     draws = torch.Generator().manual_seed(0)
     a, b = (
-        embedding_kind(str(folder.about["embedding"]))(
+        type(like)(
             **{
-                name: torch.randn(16, folder.width, generator=draws, dtype=torch.float64)
-                for name in folder.about["fields"]
+                name: torch.randn(16, field.shape[1], generator=draws, dtype=torch.float64)
+                for name, field in like.fields().items()
             }
         )
         for _ in range(2)
     )
+    return a, b
+
+
+def _is_cosine(ask: Callable[[Any, Any], Tensor], like: Embedding) -> bool:
+    """Say whether a question is answered by the cosine of the primary views, which is then computed as a matrix.
+
+    Asked as in `is_same_both_ways`. The scores that are shown are the method's own answers in any case.
+    """
+    a, b = drawn_like(like)
     want = cosine(next(iter(a.views().values())), next(iter(b.views().values())))
     return bool(torch.allclose(ask(a, b).to(want.dtype), want, rtol=0, atol=1e-6))
 

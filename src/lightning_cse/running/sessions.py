@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,19 +10,18 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lightning_cse.baselines import Length, Whitening
 from lightning_cse.embeddings import Embedding
 from lightning_cse.errors import TaskError
 from lightning_cse.evaluation import Embedded, Task, TaskResult
 from lightning_cse.records import RunFolder
+from lightning_cse.running.bars import progress
 from lightning_cse.running.loading import LoadedModel
 from lightning_cse.running.machine import device_name, device_of
 from lightning_cse.running.mteb_suite import MTEBTask
 
-__all__ = ["EncoderSession", "LengthSession", "Session", "Step", "Work", "folders_of", "progress"]
+__all__ = ["EncoderSession", "LengthSession", "Session", "Step", "Work", "folders_of"]
 
 SENTENCES_AT_ONCE = 1024
 """Sentences embedded between two movements of the progress bar."""
@@ -238,13 +236,3 @@ def _sentences_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
     with progress() as bar:
         task = bar.add_task(f"{label}: sentences", total=total)
         yield lambda count: bar.advance(task, count)
-
-
-def progress(*more: TextColumn) -> Progress:
-    """Return a progress bar on stderr, which shows nothing where there is no terminal.
-
-    Args:
-        more: columns behind those that every bar has.
-    """
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), *more)
-    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())

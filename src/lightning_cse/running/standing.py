@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -12,9 +12,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lightning_cse.reproduction.artefacts import Published, Request
+from lightning_cse.reproduction.artefacts import Needs, Published, Request
+from lightning_cse.reproduction.cells import few
 from lightning_cse.reproduction.points import RunsIndex, State
-from lightning_cse.running.reproducing import Job, Plan, overrides_of, standing
+from lightning_cse.running.reproducing import Job, Plan, Standing, overrides_of, standing
 
 __all__ = ["Estimate", "map_of", "plan_of", "status_of"]
 
@@ -65,18 +66,22 @@ def plan_of(plan: Plan, records: RunsIndex) -> RenderableType:
     for state in _STATES:
         table.add_column(_TITLES.get(state, state), justify="right")
     table.add_column("hours", justify="right")
+    now = standing([plan])
+    withheld: dict[Needs, list[str]] = {}
     for line in plan.lines:
         if isinstance(line.way, Published):
             table.add_row(Text(line.label), line.encoder or "", *[""] * len(_STATES), "")
             continue
-        jobs = plan.jobs(line)
+        every = plan.jobs(line)
+        jobs = [job for job in every if not now.holds(job)]
+        if len(jobs) < len(every) and line.needs is not None:
+            withheld.setdefault(line.needs, []).append(line.label)
         states = [plan.index.state(job.point, job.seed) for job in jobs]
         counts = [str(states.count(state) or "") for state in _STATES]
         missing = [job for job, state in zip(jobs, states, strict=True) if state not in ("finished", "running")]
         table.add_row(
             Text(line.label), line.encoder or "", *counts, Estimate(missing, records).short if missing else ""
         )
-    now = standing([plan])
     missing = now.of("missing", "interrupted", "failed")
     parts: list[RenderableType] = [Text(_heading(plan)), Text(), table, Text()]
     there = len(now.of("finished"))
@@ -89,6 +94,7 @@ def plan_of(plan: Plan, records: RunsIndex) -> RenderableType:
         for line in plan.lines
         if isinstance(line.way, Published)
     )
+    parts.extend(_not_run(now, withheld))
     commands = (f"  {command_of(job, plan.index)}" for job in missing[:_LISTED])
     parts.extend(Text(command, no_wrap=True, overflow="ignore") for command in commands)
     if len(missing) > _LISTED:
@@ -120,7 +126,8 @@ def map_of(plans: Sequence[Plan], records: RunsIndex, request: Request) -> Rende
         f"{_asked(request)}; what is missing: "
         f"{Estimate(now.of('missing', 'interrupted', 'failed'), records)}"
     )
-    return Group(table, Text(), Text(told), Text("a + stands for runs that no record speaks of", style="dim"))
+    about_plus = Text("a + stands for runs that no record speaks of", style="dim")
+    return Group(table, Text(), Text(told), *_not_run(now), about_plus)
 
 
 def status_of(plans: Sequence[Plan], records: RunsIndex) -> RenderableType:
@@ -152,7 +159,15 @@ def status_of(plans: Sequence[Plan], records: RunsIndex) -> RenderableType:
             Text(),
             Text(f"{_runs(len(left))} still to do: {Estimate(left, records)}"),
         ]
-    return Group(*parts)
+    return Group(*parts, *_not_run(now))
+
+
+def _not_run(now: Standing, rows: Mapping[Needs, Sequence[str]] | None = None) -> Iterator[Text]:
+    """Yield why some runs are withheld and what runs them, a line for each reason."""
+    for needs, jobs in now.withheld.items():
+        labels = list(dict.fromkeys((rows or {}).get(needs, ())))
+        of = f": {few(labels)}" if labels else ""
+        yield Text(f"not run: {needs} ({_runs(len(jobs))}{of})", style="dim")
 
 
 def _running(job: Job, index: RunsIndex, records: RunsIndex) -> tuple[Text, Text, Text, Text]:

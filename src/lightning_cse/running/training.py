@@ -276,6 +276,7 @@ def _fit_and_test(
     return {
         "metrics": {f"test/{task}/{metric}": v for task, r in results.items() for metric, v in r.metrics.items()},
         "baselines": baselines,
+        "left_out": {name: [why] for name, why in parts.left_out.items()},
         "best": {"step": evaluation.best_step, "score": evaluation.best_score, "monitor": cfg.monitor},
         "final": evaluation.latest,
         "summary": dataclasses.asdict(summarise(logged, cfg.monitor)),

@@ -83,12 +83,12 @@ def test_a_premise_that_train_has_twice_is_one(tmp_path: Path) -> None:
 
 def test_a_request_is_the_task_then_the_examples_then_the_pair() -> None:
     client = Backwards()
-    model = few_shot(client, shots=4, max_tokens=9, reasoning_effort="low")
+    model = few_shot(client, shots=4, parameters={"max_tokens": 9, "reasoning_effort": "low"})
     model.judge(["It rained.", "It rained."], ["Wet!", "Dry!"])
     for request, hypothesis in zip(client.asked, ("Wet!", "Dry!"), strict=True):
         assert [role for role, _ in request.messages] == ["system", *["user", "assistant"] * 4, "user"]
         assert request.messages[-1][1] == f"Premise: It rained.\nHypothesis: {hypothesis}"
-        assert request.parameters == {"temperature": 0.0, "max_tokens": 9, "reasoning_effort": "low"}
+        assert request.parameters == {"max_tokens": 9, "reasoning_effort": "low"}
     system = client.asked[0].messages[0][1]
     assert all(f"- {label.name}: {label.meaning}" in system for label in LABELS.values())
     shown = [
@@ -99,7 +99,7 @@ def test_a_request_is_the_task_then_the_examples_then_the_pair() -> None:
 
 def test_without_examples_no_corpus_is_read(tmp_path: Path) -> None:
     client = Backwards()
-    model = few_shot(client, data_dir=str(tmp_path), shots=0, temperature=None, max_tokens=None)
+    model = few_shot(client, data_dir=str(tmp_path), shots=0)
     assert model.judge(["a"], ["b"]) == [Verdict(False, "neutral")]
     assert [role for role, _ in client.asked[0].messages] == ["system", "user"]
     assert client.asked[0].parameters == {}
@@ -107,10 +107,10 @@ def test_without_examples_no_corpus_is_read(tmp_path: Path) -> None:
     assert few_shot().digests.keys() == {"INLI/train.csv"}
 
 
-@pytest.mark.parametrize("wrong", [{"shots": -1}, {"seed": -1}, {"max_tokens": 0}, {"max_completion_tokens": 0}])
+@pytest.mark.parametrize("wrong", [{"shots": -1}, {"seed": -1}])
 def test_numbers_that_make_no_prompt(wrong: dict[str, int]) -> None:
     ((name, value),) = wrong.items()
-    with pytest.raises(ValueError, match=rf"^{name}: {value} is no whole number of at least [01]$"):
+    with pytest.raises(ValueError, match=rf"^{name}: {value} is no whole number of at least 0$"):
         few_shot(**wrong)
 
 
@@ -139,6 +139,28 @@ def test_numbers_that_make_no_prompt(wrong: dict[str, int]) -> None:
         ("<think>Is it neutral? It is said.</think>\nexplicit entailment", "unparsable"),
         ("It is not a contradiction.", "unparsable"),
         ("not neutral", "unparsable"),
+        ("It cannot be a contradiction.", "unparsable"),
+        ("This can't be neutral.", "unparsable"),
+        ("There is no explicit or implied entailment", "unparsable"),
+        ("There is no sign of contradiction here.", "unparsable"),
+        ("explicit entailment: no", "unparsable"),
+        ("Explicit entailment? No.", "unparsable"),
+        ("explicit entailment\nno", "unparsable"),
+        ("It isn’t any kind of contradiction", "unparsable"),
+        ("The pair is _not_ neutral.", "unparsable"),
+        ("It is not, I would say, neutral", "unparsable"),
+        ("far from neutral", "unparsable"),
+        ("This is without contradiction", "unparsable"),
+        ("Neither neutral nor contradiction", "unparsable"),
+        ("A contradiction can be ruled out.", "unparsable"),
+        ("Neutral is wrong", "unparsable"),
+        ("neutral (false)", "unparsable"),
+        ("It is not a contradiction, it is neutral.", "neutral"),
+        ("neutral rather than contradiction", "neutral"),
+        ("Contradiction, not neutral", "contradiction"),
+        ("Neutral. Not enough is said to tell.", "neutral"),
+        ("explicit entailment: no\nimplied entailment: yes\nneutral: no\ncontradiction: no", "implied"),
+        ("No, it is a contradiction.", "contradiction"),
         ("I'm sorry, I can't help with that.", "refused"),
         ("I cannot judge such a text.", "refused"),
     ],
@@ -155,7 +177,12 @@ def test_refusals_and_replies_that_were_cut() -> None:
 
 
 def test_verdicts_stand_in_the_order_of_the_pairs() -> None:
-    answers = {"a": reply("implied entailment"), "b": Failure("gone", 3), "c": reply("hm"), "d": reply("contradiction")}
+    answers = {
+        "a": reply("implied entailment"),
+        "b": Failure("long", 1, final=True),
+        "c": reply("hm"),
+        "d": reply("contradiction"),
+    }
     client = Backwards(lambda pair: answers[pair[-1]])
     assert few_shot(client).judge(["p"] * 4, list("abcd")) == [
         Verdict(True, "implied"),
@@ -163,6 +190,21 @@ def test_verdicts_stand_in_the_order_of_the_pairs() -> None:
         Verdict(None, "unparsable"),
         Verdict(False, "contradiction"),
     ]
+
+
+@pytest.mark.parametrize(("reason", "told"), [("length", "raise llm.parameters.max_tokens. One"), ("stop", "(2). One")])
+def test_many_replies_without_a_label_are_told(reason: str, told: str, caplog: pytest.LogCaptureFixture) -> None:
+    said = {"a": reply("Let me think\n" + "on " * 99, reason), "b": reply("hm", reason), "c": reply("huh", "other")}
+    model = few_shot(Backwards(lambda pair: said.get(pair[-1], reply("neutral"))))
+    model.judge(["p"] * 60, ["a", "b", "c"] + ["x"] * 57)
+    assert not caplog.messages, "1 in 20 is none to speak of"
+    model.judge(["p"] * 59, ["a", "b", "c"] + ["x"] * 56)
+    (line,) = caplog.messages
+    assert line.startswith("3 of 59 replies name no label, or several, and count as wrong; most often they ended with ")
+    assert f"'{reason}' (2)" in line
+    assert told in line
+    assert "One of these: 'Let me think\\non on" in line, "one line, which does nothing to a terminal"
+    assert len(line) < 450
 
 
 # What RTE makes of them

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from lightning_cse import records
+from lightning_cse.config.check import check, check_evaluation
 from lightning_cse.config.overrides import check_overrides
 from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.secrets import literal_secrets, refusals, told_overrides, told_yaml, without_secrets
@@ -24,7 +26,8 @@ LIKE_KEYS = (  # none of them was ever anybody's
 def test_strings_under_keys_that_look_like_secrets_are_left_out() -> None:
     config = {
         "api_key": "x",
-        "tokens": ["x", "y"],
+        "api_tokens": ["x", "y"],
+        "auth": [["x"]],
         "max_tokens": 5,
         "hfToken": "x",
         "Password": "x",
@@ -33,6 +36,7 @@ def test_strings_under_keys_that_look_like_secrets_are_left_out() -> None:
         "tokenizer": "bert",
         "rows": [{"key": "x", "n": None}],
         "path": Path("a"),
+        "secret": "",
     }
     assert without_secrets(config) == {
         "max_tokens": 5,
@@ -40,21 +44,89 @@ def test_strings_under_keys_that_look_like_secrets_are_left_out() -> None:
         "tokenizer": "bert",
         "rows": [{"n": None}],
         "path": "a",
+        "secret": "",
     }
     assert config["api_key"] == "x"  # the run goes on with its own
 
 
-@pytest.mark.parametrize(
-    "key", ["passwd", "db_password", "passphrase", "credentials", "auth", "basic_auth", "bearer", "Authorization"]
+OF_SECRETS = (
+    *("key", "token", "Key", "api_key", "api-key", "x-api-key", "apiKey", "APIKey", "apikey", "api_keys", "API_KEY"),
+    *("OPENAI_API_KEY", "HF_TOKEN", "hfToken", "hub_token", "wandb_key", "github_token", "use_auth_token", "auth_key"),
+    *(
+        "access_token",
+        "access_tokens",
+        "refresh_token",
+        "aws_secret_access_key",
+        "private_key",
+        "ssh_key",
+        "session_key",
+    ),
+    *("secret", "secrets", "client_secret", "clientSecret", "password", "passwd", "db_password", "passphrase"),
+    *("credential", "credentials", "my_credentials", "auth", "basic_auth", "authorization", "Authorization", "bearer"),
 )
-def test_more_keys_that_look_like_secrets(key: str) -> None:
-    assert without_secrets({"a": {key: "x"}}) == {"a": {}}
-    assert without_secrets({key: 5, "b": 1}) == {key: 5, "b": 1}
+OF_NONE = (
+    *("mask_token", "sort_key", "keys", "tokens", "max_tokens", "max_completion_tokens", "special_tokens", "cls_token"),
+    *("user_token", "pad_token_id", "token_cutoff", "tokenizer", "tokenize", "tokenisation", "key_variable", "keyed"),
+    *("api_key_variable", "password_file", "secretary", "monkey", "donkey_key_path", "author", "authors", "authority"),
+    *("rapi_key", "compass", "bypass", "forbearer", "metric_key", "text_key", "group_by_key"),
+)
 
 
-@pytest.mark.parametrize("key", ["author", "authors", "tokenizer", "tokenisation", "key_variable", "max_tokens"])
-def test_keys_that_only_sound_like_secrets(key: str) -> None:
-    assert without_secrets({key: "x"}) == {key: "x"}
+@pytest.mark.parametrize("name", OF_SECRETS)
+def test_names_of_secrets(name: str) -> None:
+    assert without_secrets({"a": {name: "x"}}) == {"a": {}}
+    assert without_secrets({name: 5, "b": 1}) == {name: 5, "b": 1}
+    assert [fault.partition(":")[0] for fault in literal_secrets({"a": {name: "x"}})] == [f"a.{name}"]
+    assert told_overrides([f"+a.{name}=x", f"+a={{{name}: x}}", f"+a={{{name}: x, broken"]) == []
+
+
+@pytest.mark.parametrize("name", OF_NONE)
+def test_names_that_only_sound_like_those_of_secrets(name: str) -> None:
+    assert without_secrets({name: "x"}) == {name: "x"}
+    assert literal_secrets({name: "x"}) == []
+    harmless = [f"+a.{name}=x", f"+a={{{name}: x}}", f"+a={{{name}: x, broken"]
+    assert told_overrides(harmless) == harmless
+
+
+def test_settings_that_only_sound_like_secrets_are_a_part_of_the_identity() -> None:
+    def identity(mask: str, order: str) -> str:
+        config = {"encoder": {"mask_token": mask}, "data": {"sort_key": order}}
+        return records.identity(without_secrets(config), data={}, encoder={}, resolved={})
+
+    assert len({identity(*given) for given in (("[A]", "length"), ("[B]", "length"), ("[A]", "words"))}) == 3
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "[A]", " ", "x${oc.env:A}", "${oc.env:A}x", "Bearer x", "Else ${oc.env:A}", "${a", "${a} ${b}"]
+)
+def test_a_text_under_the_name_of_a_secret_is_a_fault_since_it_would_be_left_out_unseen(text: str) -> None:
+    (fault,) = literal_secrets({"encoder": {"token": text}})
+    assert fault.startswith("encoder.token: keys are read from the environment variable HF_TOKEN, ")
+    assert fault.endswith(": set it there and leave this out, or rename the key if it holds no secret")
+    (fault,) = literal_secrets({"data": {"auth": ["${oc.env:A}", [text]], "n": 1}})
+    assert fault.startswith("data.auth.1.0: keys are read from environment variables, ")
+    assert fault.endswith(": give it by ${oc.env:NAME}, or rename the key if it holds no secret")
+
+
+@pytest.mark.parametrize(
+    "value", ["${oc.env:A}", "${oc.env:A,null}", "${oc.env:${b}}", "Bearer ${oc.env:A}", "", "???", None, 5, True]
+)
+def test_what_is_given_otherwise_is_no_fault(value: object) -> None:
+    assert literal_secrets({"x": {"token": value, "auth": [value, {"value": "its own key tells"}]}}) == []
+
+
+def test_the_checks_of_a_run_and_of_an_evaluation_tell_a_text_under_the_name_of_a_secret() -> None:
+    trainer = {"max_epochs": 1, "max_steps": -1, "devices": 1, "accelerator": "cpu"}
+    of_run = {"seed": 0, "trainer": trainer, "diag": {"evaluation": "none", "positive_score": 1, "negative_score": 0}}
+    of_evaluation = {"accelerator": "cpu", "precision": "32-true"}
+    cfg = OmegaConf.create(of_run | of_evaluation | {"suite": {"stsb": {"n": 1}}, "data": {"sort_key": "length"}})
+    check(cfg, given={})
+    check_evaluation(cfg, [])
+    cfg.data.key = "length"
+    for refuse in (lambda: check(cfg, given={}), lambda: check_evaluation(cfg, [])):
+        with pytest.raises(ConfigError) as refused:
+            refuse()
+        assert [fault.partition(" from ")[0] for fault in refused.value.faults] == ["data.key: keys are read"]
 
 
 @pytest.mark.parametrize("value", LIKE_KEYS)
@@ -137,6 +209,11 @@ def test_overrides_that_set_a_secret(override: str) -> None:
 def test_overrides_that_set_none(override: str) -> None:
     assert told_overrides([override]) == [override]
     assert refusals([override]) == []
+
+
+def test_the_message_says_to_rename_only_what_its_name_alone_makes_a_secret() -> None:
+    renamed = [refusals([override])[0].endswith("rename the key if it holds no secret") for override in SECRET]
+    assert renamed == [not ("://" in override or override.startswith("model=")) for override in SECRET]
 
 
 def test_the_message_names_the_variable() -> None:

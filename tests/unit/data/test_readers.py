@@ -164,6 +164,14 @@ def test_a_missing_file_is_told_with_place_command_and_variable(tmp_path: Path) 
     assert "no copy that we know of" in message
 
 
+def test_a_corpus_that_is_fetched_nowhere_is_told_with_what_to_put_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        read_corpus("impscore", "dev", tmp_path)
+    message = str(caught.value)
+    assert "\n  the command that prepares corpora fetches nothing: put all_data.csv of the authors' repos" in message
+    assert "python -m" not in message
+
+
 def test_a_missing_folder_is_told_as_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match=re.escape(f"({tmp_path}/no where is no folder)")) as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -135,8 +136,31 @@ class TestPairEIS:
         assert reason.startswith(f"{tmp_path}/ImpScore/all_data.csv is not there; ")
         there = {**sources, "data_dir": str(sample_dir())}
         assert PairEIS(**there, optional=True).lacking() is None
-        half = PairEIS(**{**there, "test": str(tmp_path / "mine.csv")}, optional=True)
-        assert half.lacking() == f"{tmp_path}/mine.csv is not there"
+
+    def test_a_file_of_one_s_own_is_tested_without_the_corpus_of_dev(
+        self, pair_files: dict[str, str], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        task = PairEIS(**{**pair_files, "dev": "impscore/dev"}, optional=True)
+        with caplog.at_level(logging.INFO):
+            assert task.lacking() is None
+        assert "pairs.csv is tested on, and impscore/dev is left out: " in caplog.text
+        assert task.splits == ("test",)
+        assert set(task.digests) == {pair_files["test"]}
+        assert run_tasks({"p": task}, ByTable(), "dev") == {}
+        assert run_tasks({"p": task}, ByTable(), "test")["p"].metrics == {"accuracy": 3 / 6}
+
+    def test_without_the_corpus_of_test_there_is_nothing_to_do(self, pair_files: dict[str, str]) -> None:
+        reason = PairEIS(**{**pair_files, "test": "impscore/test"}, optional=True).lacking()
+        assert reason is not None
+        assert "all_data.csv is not there; " in reason
+
+    @pytest.mark.parametrize("split", ["dev", "test"])
+    def test_a_file_of_one_s_own_that_is_not_there_is_an_error(self, pair_files: dict[str, str], split: str) -> None:
+        task = PairEIS(**{**pair_files, split: "pears.csv"}, optional=True)
+        assert task.lacking() is None
+        assert task.splits == ("dev", "test")
+        with pytest.raises(DataError, match=rf"suite: {split}: .*pears\.csv: there is no such file"):
+            _ = task.digests
 
     def test_a_broken_file_is_an_error_also_where_the_task_is_optional(self, pair_files: dict[str, str]) -> None:
         Path(pair_files["dev"]).write_text("pos_implicit\nx\n", encoding="utf-8")

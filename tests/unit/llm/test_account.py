@@ -11,8 +11,8 @@ PRICE = {"input": 2.0, "output": 10.0}
 
 def test_every_kind_of_outcome_is_counted_apart() -> None:
     account = Account()
-    account.add(Reply("yes", "stop", None, 100, 7), retried=2)
-    account.add(Reply("yes", "stop", None, 100, 7, cached=True))
+    account.add(Reply("yes", "stop", None, 100, 7, served="m-2", endpoint="http://b"), retried=2)
+    account.add(Reply("yes", "stop", None, 100, 7, cached=True, served="m-1", endpoint="http://b"))
     account.add(Failure("status 500", 4), retried=3)
     account.add(Reply("no", "stop"))
     assert account.as_dict() == {
@@ -25,6 +25,8 @@ def test_every_kind_of_outcome_is_counted_apart() -> None:
         "completion_tokens": 7,
         "cached_prompt_tokens": 100,
         "cached_completion_tokens": 7,
+        "served": {"m-1": 1, "m-2": 1},
+        "endpoints": {"http://b": 2},
     }
     assert account.cost(PRICE) == pytest.approx((100 * 2 + 7 * 10) / 1e6)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from lightning_cse.llm.cache import Entry
 
 SOURCE = str(Path(lightning_cse.__file__).parents[1])
 REQUEST = Request((("system", "Ünïcode \0 😀"), ("user", "'quoted'")), {"temperature": 0.5, "max_tokens": 3}, sample=2)
-REPLY = Reply("ja 😀\n", "stop", None, 12, 3)
+REPLY = Reply("ja 😀\n", "stop", None, 12, 3, served="m-1", endpoint="https://one/v1")
 
 
 def put(cache: ReplyCache, number: int, text: str = "yes") -> Reply:
@@ -33,7 +35,7 @@ def test_what_is_kept_comes_back_as_cached(cache: ReplyCache) -> None:
     refused = Reply("", "content_filter", "content_filter")
     cache.put("other", "m", REQUEST, refused)
     with ReplyCache(cache.path) as again:
-        assert again.get(key) == Reply("ja 😀\n", "stop", None, 12, 3, cached=True)
+        assert again.get(key) == replace(REPLY, cached=True)
         assert again.get("other") == Reply("", "content_filter", "content_filter", cached=True)
         assert len(again) == 2
 
@@ -41,19 +43,43 @@ def test_what_is_kept_comes_back_as_cached(cache: ReplyCache) -> None:
 def test_the_file_says_what_was_asked(cache: ReplyCache) -> None:
     cache.put(REQUEST.key("m"), "m", REQUEST, REPLY)
     with sqlite3.connect(cache.path) as file:
-        row = file.execute("SELECT model, messages, parameters, sample, created FROM replies").fetchone()
+        row = file.execute(
+            "SELECT model, messages, last, parameters, sample, served, endpoint, created"
+            " FROM replies JOIN standing ON standing = digest"
+        ).fetchone()
     file.close()
     assert row[0] == "m"
-    assert row[1] == '[["system", "Ünïcode \\u0000 😀"], ["user", "\'quoted\'"]]'
-    assert row[2:4] == ('{"max_tokens": 3, "temperature": 0.5}', 2)
-    assert row[4].endswith("+00:00")
+    assert row[1:3] == ('[["system", "Ünïcode \\u0000 😀"]]', '["user", "\'quoted\'"]')
+    assert row[3:5] == ('{"max_tokens": 3, "temperature": 0.5}', 2)
+    assert row[5:7] == ("m-1", "https://one/v1")
+    assert row[7].endswith("+00:00")
+
+
+def test_what_prompts_share_is_kept_once(cache: ReplyCache) -> None:
+    shared = (("system", "Be brief. " * 300), ("user", "Is it?"), ("assistant", "No. "))
+    other = (("system", "Be long."),)
+    requests = [Request((*before, ("user", str(k)))) for before in (shared, other) for k in range(50)]
+    cache.put_all([Entry(request.key("m"), "m", request, REPLY) for request in requests[::3]])
+    for request in requests:
+        cache.put(request.key("m"), "m", request, REPLY)
+    cache.close()
+    assert cache.path.stat().st_size < 100_000  # the prompts are 150,000
+    with sqlite3.connect(cache.path) as file:
+        assert file.execute("SELECT count(*) FROM standing").fetchone() == (2,)
+        rows = file.execute("SELECT key, messages, last FROM replies JOIN standing ON standing = digest").fetchall()
+    file.close()
+    assert len(rows) == 100
+    for key, standing, last in rows:
+        messages = tuple((role, text) for role, text in [*json.loads(standing), json.loads(last)])
+        assert Request(messages).key("m") == key
 
 
 def test_the_first_reply_stays_and_the_second_is_still_paid(cache: ReplyCache) -> None:
-    cache.put("key", "m", REQUEST, Reply("first", "stop", None, 1, 1))
-    kept = cache.put("key", "m", REQUEST, Reply("second", "length", "no", 2, 2))
-    assert kept == Reply("first", "stop", None, 2, 2)
-    assert cache.get("key") == Reply("first", "stop", None, 1, 1, cached=True)
+    one = Reply("first", "stop", None, 1, 1, served="a", endpoint="http://a")
+    cache.put("key", "m", REQUEST, one)
+    kept = cache.put("key", "m", REQUEST, Reply("second", "length", "no", 2, 2, served="b", endpoint="http://b"))
+    assert kept == replace(one, prompt_tokens=2, completion_tokens=2)
+    assert cache.get("key") == replace(one, cached=True)
 
 
 def test_a_reply_is_on_the_disk_before_anybody_sees_it(cache: ReplyCache) -> None:

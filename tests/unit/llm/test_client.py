@@ -6,12 +6,14 @@ import asyncio
 import itertools
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from llm_server import FAULTS, ODD, TRANSIENT, ChatServer, always, first, prompt
 import lightning_cse
 from lightning_cse.errors import LightningCSEError
 from lightning_cse.llm import ChatClient, Endpoint, Failure, LLMError, Pace, Reply, ReplyCache, Request, calls
+from lightning_cse.llm import pace as paces
 from lightning_cse.llm.cache import Entry
 
 SOURCE = str(Path(lightning_cse.__file__).parents[1])
@@ -50,7 +53,8 @@ def test_what_is_sent_and_what_comes_back(serve: Serve, client: Client, asked: A
         (("system", "Reverse."), ("user", "one two")), {"temperature": 0.5, "max_tokens": 7, "min_p": 0.1, "stop": "\n"}
     )
     asking = client(server, model="some/model")
-    assert asked(asking, [request]) == [Reply("owt eno", "stop", None, 3, 2)]
+    reply = Reply("owt eno", "stop", None, 3, 2, served="some/model", endpoint=server.url)
+    assert asked(asking, [request]) == [reply]
     (call,) = server.calls
     assert call.authorization == f"Bearer {key}"
     assert call.body == {
@@ -172,6 +176,7 @@ def test_every_fault_is_mended_by_asking_again(serve: Serve, client: Client, ask
         ("array", "the answer is no chat completion"),
         ("empty", "there is no message in the answer"),
         ("numbers", "the message is no text"),
+        ("finish_error", "the reply broke off with an error: .*Provider is down"),
     ],
 )
 def test_a_request_that_never_gets_through_is_told_and_not_kept(
@@ -182,8 +187,9 @@ def test_a_request_that_never_gets_through_is_told_and_not_kept(
     good, failed, *_ = asked(asking, questions(3))
     assert isinstance(good, Reply)
     assert isinstance(failed, Failure)
-    assert failed.reason.startswith(reason)
+    assert re.match(reason, failed.reason)
     assert failed.attempts == 2
+    assert not failed.final
     assert (asking.account.failed, asking.account.retried) == (1, 1)
     assert len(cache) == 2
     server.plan = None
@@ -211,6 +217,17 @@ def test_being_told_to_wait_is_no_fault_of_a_request(serve: Serve, client: Clien
     server = serve(plan=always("limit"), retry_after="0.001")
     (failed,) = asked(client(server, retries=1), questions(1))
     assert failed == Failure("status 429: Rate limit reached", 1 + calls.WAITS)
+
+
+@pytest.mark.parametrize("retry_after", ["0", "Mon, 01 Jan 2001 00:00:00 GMT"])
+def test_being_told_not_to_wait_leaves_the_backoff(
+    serve: Serve, client: Client, asked: Asked, retry_after: str
+) -> None:
+    server = serve(plan=first(*["limit"] * 3), retry_after=retry_after)
+    assert texts(asked(client(server, backoff=0.04), questions(1))) == answers(1)
+    times = [call.at for call in server.calls]
+    for nth, (early, late) in enumerate(itertools.pairwise(times)):
+        assert late - early >= 0.75 * 0.04 * 2**nth
 
 
 def test_limits_of_a_day_are_not_waited_for(serve: Serve, client: Client) -> None:
@@ -264,9 +281,9 @@ def test_one_request_that_is_refused_ends_only_itself(serve: Serve, client: Clie
     kinds = {"question 3": "too_long", "question 4": "bad_request", "question 5": "forbidden"}
     server = serve(plan=lambda body, _: kinds.get(prompt(body)))
     got = asked(client(server, concurrency=1), questions(7))
-    assert got[3] == Failure("status 400: This model's maximum context length is 8 tokens", 1)
-    assert got[4] == Failure("status 400: Unsupported parameter: 'max_tokens'", 1)
-    assert got[5] == Failure("status 403: Your country is not supported", 1)
+    assert got[3] == Failure("status 400: This model's maximum context length is 8 tokens", 1, final=True)
+    assert got[4] == Failure("status 400: Unsupported parameter: 'max_tokens'", 1, final=True)
+    assert got[5] == Failure("status 403: Your country is not supported", 1, final=True)
     assert texts([*got[:3], got[6]]) == [*answers(3), *answers(1, 6)]
     assert len(server.calls) == 7
 
@@ -332,6 +349,8 @@ def test_a_server_that_starts_again_is_asked_on(serve: Serve, client: Client, as
 @pytest.mark.parametrize(
     ("odd", "reply"),
     [
+        ("filter_400", Reply("", "content_filter", "content_filter")),
+        ("huge_usage", Reply("0 noitseuq", "stop", None, None, None)),
         ("refusal", Reply("", "stop", "I cannot help with that.", 2, 0)),
         ("filter", Reply("", "content_filter", "content_filter", 2, 0)),
         ("length", Reply("0 n", "length", None, 2, 2)),
@@ -345,11 +364,12 @@ def test_odd_replies_are_replies_and_kept(
 ) -> None:
     server = serve(plan=always(odd))
     asking = client(server, cache)
-    assert asked(asking, questions(1)) == [reply]
-    assert asking.account.unmetered == (odd == "no_usage")
+    served = None if odd == "filter_400" else "m"
+    assert asked(asking, questions(1)) == [replace(reply, served=served, endpoint=server.url)]
+    assert asking.account.unmetered == (reply.prompt_tokens is None)
     (kept,) = asked(asking, questions(1))
     assert isinstance(kept, Reply)
-    assert (kept.text, kept.refusal, kept.cached) == (reply.text, reply.refusal, True)
+    assert kept == replace(reply, served=served, endpoint=server.url, cached=True)
     assert len(server.calls) == 1
 
 
@@ -385,18 +405,22 @@ def test_the_key_is_seen_nowhere(
     for name in calls._LOGGERS:
         caplog.set_level(logging.DEBUG, logger=name)
     server = serve(plan=first("error", "break", "limit"))
-    asking = client(server, cache)
+    asking, errors = client(server, cache), []
     got = list(asking.ask(questions(3)))
     server.plan = always("unauthorized")  # which repeats it
-    with pytest.raises(LLMError) as caught:
-        list(asking.ask(questions(9)))
+    whole = len("Incorrect API key provided: Bearer ")
+    for server.padding in (0, 297 - whole - 12):  # whole, and where the middle of it is cut off
+        with pytest.raises(LLMError) as caught:
+            list(asking.ask(questions(9)))
+        errors += [str(caught.value), repr(caught.value.__context__)]
     cache.close()
     assert server.calls[-1].authorization == f"Bearer {key}"
     assert any(record.name.startswith("openai") for record in caplog.records)
-    seen = [caplog.text, *capfd.readouterr(), str(caught.value), repr(caught.value.__context__), repr(got)]
+    assert "..." in errors[2]
+    seen = [caplog.text, *capfd.readouterr(), *errors, repr(got)]
     seen += [repr(vars(asking)), repr(asking.endpoint), repr(asking.account)]
     seen += [path.read_bytes().decode("latin-1") for path in cache.path.parent.iterdir()]
-    assert [text for text in seen if key in text] == []
+    assert [text for text in seen if key[:8] in text] == []
 
 
 def test_calls_are_not_logged_one_by_one(serve: Serve, client: Client, asked: Asked, caplog: Any) -> None:
@@ -453,6 +477,21 @@ def test_leaving_while_a_reply_is_written_keeps_and_counts_it(serve: Serve, clie
         assert asking.account.requests == len(cache) == 1
 
 
+@pytest.mark.filterwarnings("error")
+def test_whatever_the_cache_raises_ends_it(serve: Serve, client: Client, tmp_path: Path) -> None:
+    class Broken(ReplyCache):
+        def put_all(self, entries: Sequence[Entry]) -> list[Reply]:
+            raise TypeError("not of this world")
+
+    server = serve()
+    with Broken(tmp_path / "replies") as cache:
+        asking = client(server, cache, concurrency=3)
+        for _ in range(2):  # nothing hangs of the first time
+            with pytest.raises(TypeError, match="not of this world"):
+                list(asking.ask(questions(20)))
+    assert len(server.calls) <= 12
+
+
 def test_a_cache_that_cannot_be_written_ends_it(serve: Serve, client: Client, cache: ReplyCache) -> None:
     asking = client(serve(), cache, concurrency=2)
     assert len(cache) == 0
@@ -487,18 +526,85 @@ def test_a_fault_of_the_requests_themselves_stops_the_calls(serve: Serve, client
         list(client(serve(plan=always("silent")), concurrency=4).ask(requests()))
 
 
-def test_a_pace_is_asked_before_every_call(serve: Serve) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
+    until = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.01)
+    return condition()
+
+
+def test_a_pace_is_asked_before_every_call_and_told_what_came(serve: Serve) -> None:
     class Counted(Pace):
-        turns: list[Request] = []  # noqa: RUF012 - of this test alone
+        def __init__(self) -> None:
+            super().__init__()
+            self.turns: list[Request] = []
+            self.settled: list[tuple[Request, int | None]] = []
 
         async def turn(self, request: Request) -> None:
-            self.turns.append(request)
             await super().turn(request)
+            self.turns.append(request)
+
+        def settle(self, request: Request, reply: Reply | None) -> None:
+            self.settled.append((request, None if reply is None else reply.prompt_tokens))
 
     server = serve(plan=first("error", "limit"))
-    endpoint = Endpoint("m", base_url=server.url, backoff=0.001)
-    assert len(list(ChatClient(endpoint, pace=Counted).ask(questions(4)))) == 4
-    assert len(Counted.turns) == len(server.calls) == 12
+    pace = Counted()
+    asking = ChatClient(Endpoint("m", base_url=server.url, backoff=0.001), pace=pace)
+    assert len(list(asking.ask(questions(4)))) == 4
+    assert len(pace.turns) == len(server.calls) == 12
+    assert all(pace.settled.count((request, None)) == 2 for request in questions(4))
+    assert all(pace.settled.count((request, 2)) == 1 for request in questions(4))
+
+    # A budget goes on from one asking to the next, and gets back what was cut off.
+    server.plan = lambda body, _: None if prompt(body) == "question 7" else "silent"
+    outcomes = asking.ask(questions(3, 7))
+    next(outcomes)
+    assert wait_until(lambda: len(server.calls) == 15)
+    outcomes.close()
+    came = {request.messages[0][1]: tokens for request, tokens in pace.settled[12:]}
+    assert came == {"question 7": 2, "question 8": None, "question 9": None}
+    assert len(pace.settled) == len(pace.turns) == 15
+
+
+def test_those_who_were_held_start_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def starts() -> list[float]:
+        pace, begun = Pace(), time.monotonic()
+
+        async def one() -> float:
+            await pace.turn(questions(1)[0])
+            return time.monotonic() - begun
+
+        assert await one() < 0.1
+        pace.hold(0.2)
+        pace.hold(0.1)  # asks for less: the longer one holds
+        return sorted(await asyncio.gather(*(one() for _ in range(5))))
+
+    monkeypatch.setattr(paces, "_SPREAD", 2.0)
+    times = asyncio.run(starts())
+    assert times[0] >= 0.2
+    assert min(late - early for early, late in itertools.pairwise(times)) > 0.02
+    assert times[-1] < 0.2 + 0.4 + 0.3
+
+
+def test_who_answered_is_told_and_kept(
+    serve: Serve, client: Client, asked: Asked, cache: ReplyCache, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = serve(served="m-2026-01-01"), serve(served="m-quantised")
+    first_client = client(one, cache)
+    (reply,) = asked(first_client, questions(1))
+    assert isinstance(reply, Reply)
+    assert (reply.served, reply.endpoint) == ("m-2026-01-01", one.url)
+    assert asked(client(f"{one.url}/", cache), questions(1)) == [replace(reply, cached=True)]
+    assert caplog.messages == []
+
+    second = client(other, cache)
+    got = [*asked(second, [*questions(1), *questions(1)]), *asked(second, questions(2))]
+    assert got[:3] == [replace(reply, cached=True)] * 3
+    assert second.account.as_dict() == second.account.as_dict() | {
+        "served": {"m-2026-01-01": 3, "m-quantised": 1}, "endpoints": {one.url: 3, other.url: 1},
+    }  # fmt: skip
+    (warning,) = caplog.messages
+    assert warning.startswith(f"replies in the cache came from {one.url}, and {other.url} is asked now: they are taken")
 
 
 SCRIPT = """

@@ -13,6 +13,7 @@ from lightning_cse.reproduction.artefacts import (
     Baseline,
     Chosen,
     Evaluate,
+    Needs,
     Published,
     PublishedValue,
     Request,
@@ -151,15 +152,51 @@ ASKED = """
 """
 
 
-def test_a_row_that_needs_a_variable_is_only_published_without_it(
+def test_a_row_that_needs_a_variable_reads_the_same_with_and_without_it(
     paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = TABLE.replace("\nreference", ASKED + "reference")
     monkeypatch.delenv("CSE_MAY_ASK", raising=False)
-    (way,) = lines(paper.read(text), only=("asked",)).values()
-    assert way == Published("a paid model is asked; CSE_MAY_ASK=1 in the environment runs it")
+    without = paper.read(text)
+    (line,) = without.lines(Request(only=("asked",)))
+    assert line.way == Evaluate("inli", "llm", None, ())
+    assert line.needs == Needs("CSE_MAY_ASK", "a paid model is asked")
+    assert str(line.needs) == "a paid model is asked; CSE_MAY_ASK=1 in the environment runs it"
+    assert {one.label for one in without.lines(Request()) if one.needs} == {"asked"}
     monkeypatch.setenv("CSE_MAY_ASK", "1")
-    assert lines(paper.read(text), only=("asked",)) == {("asked", None): Evaluate("inli", "llm", None, ())}
+    assert paper.read(text) == without
+
+
+def test_a_baseline_of_a_row_that_needs_a_variable_needs_it_too(paper: Paper) -> None:
+    text = TABLE.replace(
+        "  DualCSE: {experiment: dualcse_cross", "  DualCSE: {needs: {variable: A, why: b}, experiment: dualcse_cross"
+    )
+    assert text != TABLE
+    needs = {line.label: line.needs for line in paper.read(text).lines(Request())}
+    assert {label for label, one in needs.items() if one == Needs("A", "b")} == {"DualCSE", "LENGTH", "untrained"}
+
+
+@pytest.mark.parametrize(
+    ("needs", "fault"),
+    [
+        ("{variable: A}", "rows.asked.needs.why: None is no text"),
+        ("{why: b}", "rows.asked.needs.variable: None is no text"),
+        ("{variable: A B, why: c}", "rows.asked.needs.variable: 'A B' is no name of a variable"),
+        ("{variables: A, why: b}", "rows.asked.needs.variables: unknown key - did you mean 'variable'?"),
+        ("A", "rows.asked.needs: 'A' is no mapping"),
+    ],
+)
+def test_needs_that_say_nothing_are_refused(paper: Paper, needs: str, fault: str) -> None:
+    asked = ASKED.replace("{variable: CSE_MAY_ASK, why: a paid model is asked}", needs)
+    with pytest.raises(ConfigError) as refused:
+        paper.read(TABLE.replace("\nreference", asked + "reference"))
+    assert any(fault in one for one in refused.value.faults), refused.value.faults
+
+
+def test_what_is_only_published_needs_nothing(paper: Paper) -> None:
+    asked = ASKED.replace("evaluate: {model: llm, suite: inli}", "published: it is not to be had")
+    with pytest.raises(ConfigError, match="nothing is run of a row that is only published"):
+        paper.read(TABLE.replace("\nreference", asked.replace("    encoders: []\n", "") + "reference"))
 
 
 def test_a_profile_stands_for_all_encoders(paper: Paper) -> None:

@@ -21,6 +21,7 @@ from lightning_cse.reproduction.artefacts import (
     Column,
     Evaluate,
     Line,
+    Needs,
     Published,
     PublishedValue,
     Request,
@@ -157,6 +158,25 @@ class TestValues:
         found = table(made, [llm], {})
         assert found.lines[0].cells == (Cell(published=66.0),)
         assert found.legend == ("Not measured here: GPT-4: an LLM is asked.", "Published value, zero-shot: GPT-4.")
+
+    def test_a_row_that_needs_a_variable_has_the_paper_s_numbers_until_it_is_measured(self) -> None:
+        needs = Needs("CSE_MAY_ASK", "calls are paid")
+        rows = [line(), line("LLM", encoder=None, paper_encoder=None, needs=needs)]
+        columns = (RTE, EIS, Column("both", "mean", ("RTE", "EIS"), scale=1.0), Column("name", "config", ("name",)))
+        numbers = tuple(PublishedValue("LLM", None, column.title, 66.0) for column in columns)
+        made = artefact(*columns, published=numbers)
+        a = of_seeds(RTE.keys[0], 0.5)
+        found = table(made, rows, {"a": a, "LLM": {}}, setting_of=lambda of, column: of.label)
+        assert found.lines[1].cells == (Cell(published=66.0),) * 4
+        assert [one.quoted for one in found.lines] == [False, True]
+        (note,) = [note for note in found.legend if "LLM" in note]
+        assert note == "Not measured here: LLM: calls are paid; CSE_MAY_ASK=1 in the environment runs it."
+        found = table(made, rows, {"a": a, "LLM": of_seeds(RTE.keys[0], 0.75)}, setting_of=lambda of, column: of.label)
+        rte, eis, both, name = found.lines[1].cells
+        assert (rte.mean, rte.n, rte.asked, rte.published) == (75.0, 1, 3, 66.0)
+        assert (eis.n, eis.asked, both.asked, name.text) == (0, 3, 3, "LLM")
+        assert not found.lines[1].quoted
+        assert not [note for note in found.legend if "Not measured here" in note]
 
 
 class TestMarks:

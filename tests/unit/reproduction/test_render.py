@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from lightning_cse.reproduction.artefacts import Artefact, Baseline, Column, Line, Published, Request, Train
+from lightning_cse.reproduction.artefacts import Artefact, Baseline, Column, Line, Needs, Published, Request, Train
 from lightning_cse.reproduction.cells import Cell, LineTest, Mark, Table, TableLine
 from lightning_cse.reproduction.render import render, write
 
@@ -137,6 +137,14 @@ class TestTerminal:
         told = terminal(replace(table, lines=lines), 100)
         assert words(told, "LENGTH")[:3] == ["LENGTH", "-", "80.12"]
         assert words(told, "LLM") == ["LLM", "-", "-", "-"]
+
+    def test_a_row_that_waits_for_a_variable_was_measured_with_no_encoder(self, table: Table) -> None:
+        first, second = table.lines
+        waits = replace(second.line, encoder="bert_large", needs=Needs("A", "calls are paid"))
+        quoted = replace(second, line=waits, cells=(Cell(published=50.0),) * 3)
+        assert "encoder minilm_l6" in "\n".join(terminal(replace(table, lines=(first, quoted)), 100))
+        measured = replace(table, lines=(first, replace(second, line=waits)))
+        assert "encoder minilm_l6" not in "\n".join(terminal(measured, 100))
 
 
 class TestMarkdown:

@@ -136,10 +136,55 @@ def test_the_suite_of_implicitness_is_there_on_the_sample_and_optional(compose: 
     assert len(tasks["eis_wang"].sentences("test")) == 40
 
 
-def test_to_watch_a_task_that_is_left_out_is_told_with_the_reason(compose: Compose, tmp_path: Path) -> None:
-    (tmp_path / "INLI").symlink_to(sample_dir() / "INLI")
-    cfg = compose("+experiment=dualcse_cross", "+debug=tiny", "suite=implicitness", "monitor=val/eis_wang/accuracy")
+def without_pairs(compose: Compose, folder: Path, *overrides: str) -> DictConfig:
+    """A tiny run whose corpora lack the file of implicit/explicit pairs."""
+    for name in ("INLI", "STS"):
+        (folder / name).symlink_to(sample_dir() / name)
+    cfg = compose("+experiment=dualcse_cross", "+debug=tiny", "suite=implicitness", *overrides)
     cfg.paths.cache_dir = None
-    cfg.paths.data_dir = str(tmp_path)
+    cfg.paths.data_dir = str(folder)
+    return cfg
+
+
+def test_to_watch_a_task_that_is_left_out_is_told_with_the_reason(compose: Compose, tmp_path: Path) -> None:
+    cfg = without_pairs(compose, tmp_path, "monitor=val/eis_wang/accuracy")
     with pytest.raises(ConfigError, match=r"'val/eis_wang/accuracy' is of a task that is left out: .*all_data\.csv is"):
         build(cfg)
+
+
+def test_a_run_knows_which_tasks_are_left_out(compose: Compose, tmp_path: Path) -> None:
+    parts = build(without_pairs(compose, tmp_path))
+    assert list(parts.left_out) == ["eis_wang"]
+    assert "all_data.csv is not there; " in parts.left_out["eis_wang"]
+    assert list(parts.tasks) == ["rte", "eis"]
+
+
+def test_a_run_knows_which_tasks_its_method_does_not_suit(compose: Compose) -> None:
+    cfg = compose("+experiment=simcse_inli", "+debug=tiny", "suite=implicitness", "monitor=val/rte/accuracy_all")
+    cfg.paths.cache_dir = None
+    needs = "it needs implicitness, which SimCSE does not give"
+    assert build(cfg).left_out == {"eis": needs, "eis_wang": needs}
+    cfg.monitor = "val/eis/accuracy"
+    with pytest.raises(ConfigError, match=rf"is of a task that is left out: {needs} \(there are: val/rte/"):
+        build(cfg)
+
+
+def test_to_watch_a_task_that_is_tested_only_is_told(compose: Compose, tmp_path: Path) -> None:
+    own = tmp_path / "mine.csv"
+    own.write_text("pos_implicit,pos_explicit,neg_implicit,neg_explicit\na b,a,a b,c\n", encoding="utf-8")
+    cfg = without_pairs(compose, tmp_path, "monitor=val/eis_wang/accuracy", f"corpora.implicit_pairs_test={own}")
+    with pytest.raises(
+        ConfigError, match=r"'val/eis_wang/accuracy' is of a task that is tested only \(there are: val/"
+    ):
+        build(cfg)
+    cfg.monitor = "val/eis/accuracy"
+    parts = build(cfg)
+    assert parts.left_out == {}
+    assert parts.tasks["eis_wang"].splits == ("test",)
+    assert str(own) in parts.digests
+
+
+def test_the_suite_of_every_task_has_the_implicit_pairs(compose: Compose) -> None:
+    cfg = compose("+experiment=dualcse_cross", "suite=all", f"paths.data_dir={sample_dir()}")
+    assert cfg.suite.eis_wang.optional is True
+    assert list(cfg.suite)[-3:] == ["rte", "eis", "eis_wang"]

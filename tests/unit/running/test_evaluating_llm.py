@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -25,7 +26,8 @@ from lightning_cse.evaluation import EIS, run_tasks
 from lightning_cse.evaluation.rte import HYPOTHESES
 from lightning_cse.llm import LLMError
 from lightning_cse.reproduction import significance
-from lightning_cse.running import chatting
+from lightning_cse.reproduction.points import Point, RunsIndex
+from lightning_cse.running import asking
 from lightning_cse.running.evaluating import EvaluationFolder, evaluate
 from lightning_cse.running.loading import load_model
 
@@ -35,6 +37,7 @@ NAMES = {
 }
 ROWS = 4
 PAIRS = ROWS * len(HYPOTHESES)
+SAMPLE = ("corpora=sample", "paths=sample")
 
 Evaluate = Callable[..., EvaluationFolder]
 Serve = Callable[..., ChatServer]
@@ -74,13 +77,13 @@ def run(tmp_path: Path) -> Evaluate:
         register()
         GlobalHydra.instance().clear()
         with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-            cfg: DictConfig = compose("evaluate", ["corpora=sample", "paths=sample", *overrides])
+            cfg: DictConfig = compose("evaluate", [*SAMPLE, *overrides])
         GlobalHydra.instance().clear()
         cfg.paths.runs_dir = str(tmp_path / "runs")
         if cfg.paths.cache_dir is not None:
             cfg.paths.cache_dir = str(tmp_path / "cache")
         suite = next(o.removeprefix("+suite=") for o in overrides if o.startswith("+suite="))
-        return evaluate(cfg, suite, list(overrides))
+        return evaluate(cfg, suite, [*SAMPLE, *overrides])
 
     return evaluated
 
@@ -110,6 +113,7 @@ def test_a_model_that_is_always_right(serve: Serve, run: Evaluate, tmp_path: Pat
     sent = sum(len(m["content"].split()) for call in server.calls for m in call.body["messages"])
     assert account["prompt_tokens"] == sent
     assert account["cost"] == pytest.approx((sent + 10 * account["completion_tokens"]) / 1e6)
+    assert account["cost_if_new"] == account["cost"]
     assert record["data"].keys() == {f"INLI/{split}.csv" for split in ("train", "val", "test")}
     assert record["task_data"]["rte"].keys() == {"INLI/val.csv", "INLI/test.csv"}
 
@@ -127,10 +131,10 @@ def test_metrics_of_a_model_that_errs_refuses_and_talks(serve: Serve, run: Evalu
         return said.get(kinds()[prompt(body)], right(body))
 
     def plan(body: dict[str, Any], nth: int) -> str | None:
-        return {(0, "contradiction"): "refusal", (1, "contradiction"): "garbage"}.get(kinds()[prompt(body)])
+        return {(0, "contradiction"): "refusal", (1, "contradiction"): "too_long"}.get(kinds()[prompt(body)])
 
     with serve(answer, plan) as server:
-        done = run(*asks(server, "llm.retries=1"))
+        done = run(*asks(server))
     metrics = {key.removeprefix("test/rte/"): value for key, value in done.read()["metrics"].items()}
     assert metrics == {
         "accuracy_explicit": 3 / 4,
@@ -157,29 +161,79 @@ def test_metrics_of_a_model_that_errs_refuses_and_talks(serve: Serve, run: Evalu
     assert [told["prediction"][k] for k in range(PAIRS) if told["answer"][k] == "failed"] == [None]
 
 
-def test_what_failed_is_asked_again_by_force_and_nothing_else(
+def test_an_outage_is_no_result_and_the_same_command_asks_for_the_rest(
+    serve: Serve, run: Evaluate, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    lost = set(list(kinds())[::2])
+    price = "llm.price={input: 1.0, output: 10.0}"
+    with serve(right, lambda body, nth: "empty" if prompt(body) in lost else None) as server, caplog.at_level("INFO"):
+        with pytest.raises(LLMError) as caught:
+            run(*asks(server, "llm.retries=0", "llm.concurrency=2", price))
+        assert re.fullmatch(
+            rf"8 of {PAIRS} questions have no reply: .+ \(8\); "
+            "the replies that came are kept, the same command asks for the rest",
+            str(caught.value),
+        )
+        assert not list(tmp_path.rglob("record.json"))
+        assert f"{PAIRS} questions to org/model-1, 0 of them answered before: {PAIRS} calls" in caplog.text
+        assert f"{PAIRS} questions, 0 answered before, 8 failed" in caplog.text, "what it took is told all the same"
+        server.plan = None
+        before = len(server.calls)
+        done = run(*asks(server, "llm.retries=0", price)).read()
+        assert {prompt(call.body) for call in server.calls[before:]} == lost
+        assert len(server.calls) == before + 8
+    assert (done["metrics"]["test/rte/accuracy_all"], done["metrics"]["test/rte/failed"]) == (1, 0)
+    assert "8 of them answered before: 8 calls" in caplog.text
+    account = done["account"]["rte"]
+    assert account["cached"] == PAIRS - 8
+    sent, all_sent = account["prompt_tokens"], account["prompt_tokens"] + account["cached_prompt_tokens"]
+    got, all_got = account["completion_tokens"], account["completion_tokens"] + account["cached_completion_tokens"]
+    assert all_sent > sent > 0
+    assert account["cost"] == pytest.approx((sent + 10 * got) / 1e6)
+    assert account["cost_if_new"] == pytest.approx((all_sent + 10 * all_got) / 1e6)
+
+
+def test_an_outage_where_no_reply_is_kept(serve: Serve, run: Evaluate) -> None:
+    lost = next(iter(kinds()))
+    with (
+        serve(right, lambda body, nth: "error" if prompt(body) == lost else None) as server,
+        pytest.raises(LLMError, match=r"^1 of 16 .*; paths\.cache_dir is null, so no reply is kept"),
+    ):
+        run(*asks(server, "llm.retries=0", "paths.cache_dir=null"))
+
+
+def test_a_question_that_the_endpoint_rejects_is_wrong(
     serve: Serve, run: Evaluate, caplog: pytest.LogCaptureFixture
 ) -> None:
     lost = next(iter(kinds()))
-    with serve(right, lambda body, nth: "empty" if prompt(body) == lost else None) as server, caplog.at_level("INFO"):
-        first = run(*asks(server, "llm.retries=0")).read()
-        assert first["metrics"]["test/rte/failed"] == 1 / PAIRS
-        assert f"1 of {PAIRS} questions have no reply and count as wrong: " in caplog.text
-        assert f"{PAIRS} questions to org/model-1, 0 of them answered before: {PAIRS} calls" in caplog.text
-        server.plan = None
-        before = len(server.calls)
-        assert run(*asks(server, "llm.retries=0")).read() == first, "finished"
-        assert len(server.calls) == before
-        again = run(*asks(server, "llm.retries=0", "force=true")).read()
-        assert [prompt(call.body) for call in server.calls[before:]] == [lost]
-    assert again["metrics"]["test/rte/accuracy_all"] == 1
-    assert (again["account"]["rte"]["cached"], again["account"]["rte"]["cost"]) == (PAIRS - 1, None)
-    assert f"{PAIRS - 1} of them answered before: 1 calls" in caplog.text
+    with serve(right, lambda body, nth: "too_long" if prompt(body) == lost else None) as server:
+        done = run(*asks(server)).read()
+    assert (done["metrics"]["test/rte/failed"], done["metrics"]["test/rte/accuracy_explicit"]) == (1 / PAIRS, 3 / 4)
+    assert f"1 of {PAIRS} questions have no reply, and asking again brings none: status 400: This model" in caplog.text
+    assert done["account"]["rte"]["cost"] is None
 
 
-def test_a_stopped_evaluation_asks_nothing_twice(serve: Serve, run: Evaluate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parameters_are_sent_as_they_stand(serve: Serve, run: Evaluate, tmp_path: Path) -> None:
+    with serve(right) as server:
+        line = asks(server, "+llm.parameters.top_p=0.9", "llm.parameters.temperature=null")
+        done = run(*line)
+    index = RunsIndex(tmp_path / "runs")
+    found = index.find(Point("evaluate", (*SAMPLE, *line, "llm.concurrency=3")), 0)
+    assert found is not None
+    assert found.folder == done.path
+    for another in ("+llm.parameters.seed=1", "llm.parameters.temperature=0", "few_shot.shots=4", "llm.model=m"):
+        assert index.find(Point("evaluate", (*SAMPLE, *line, another)), 0) is None
+    assert done.read()["model"]["llm"] == {"model": "org/model-1", "parameters": {"top_p": 0.9, "max_tokens": 32}}
+    assert done.read()["model"]["few_shot"] == {"shots": 8, "seed": 0}
+    sent = [{key: value for key, value in call.body.items() if key != "messages"} for call in server.calls]
+    assert sent == [{"model": "org/model-1", "top_p": 0.9, "max_tokens": 32}] * PAIRS
+
+
+def test_a_stopped_evaluation_asks_nothing_twice(
+    serve: Serve, run: Evaluate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     seen: list[str] = []
-    original = chatting._spent
+    original = asking._spent
 
     def stopping(*given: Any) -> str:
         seen.append("reply")
@@ -189,9 +243,10 @@ def test_a_stopped_evaluation_asks_nothing_twice(serve: Serve, run: Evaluate, mo
 
     with serve(right) as server:
         with monkeypatch.context() as patched:
-            patched.setattr(chatting, "_spent", stopping)
-            with pytest.raises(KeyboardInterrupt):
+            patched.setattr(asking, "_spent", stopping)
+            with pytest.raises(KeyboardInterrupt), caplog.at_level("INFO"):
                 run(*asks(server, "llm.concurrency=1"))
+        assert "7 questions, 0 answered before" in caplog.text, "an interrupt does not hide what was paid"
         assert len(server.calls) == 7
         done = run(*asks(server, "llm.concurrency=1"))
         assert len(server.calls) == PAIRS
@@ -228,7 +283,7 @@ def test_an_identity_is_what_decides_the_answers(serve: Serve, run: Evaluate) ->
         way = ("llm.concurrency=2", "llm.timeout=7", "llm.retries=1", "llm.price={input: 1, output: 1}")
         assert run(*asks(other, *way, "llm.key_variable=ANOTHER", "accelerator=cpu")).identity == identity
         assert not other.calls, "it is finished"
-        deciding = ("llm.model=m", "llm.few_shot.shots=4", "llm.few_shot.seed=1", "llm.few_shot.temperature=1")
+        deciding = ("llm.model=m", "few_shot.shots=4", "few_shot.seed=1", "llm.parameters.temperature=1")
         seen = {run(*asks(server, one)).identity for one in (*deciding, "limits.test_rows=2")}
     assert len(seen | {identity}) == 6
 
@@ -237,7 +292,7 @@ def test_without_a_folder_for_caches_nothing_is_kept(
     serve: Serve, run: Evaluate, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with serve(right) as server, caplog.at_level("INFO"):
-        run(*asks(server, "paths.cache_dir=null", "llm.few_shot.shots=0"))
+        run(*asks(server, "paths.cache_dir=null", "few_shot.shots=0"))
     assert not list(tmp_path.rglob("*.sqlite"))
     assert "paths.cache_dir is null, so no reply is kept" in caplog.text
 
@@ -266,7 +321,7 @@ def test_length_is_evaluated_like_any_model(run: Evaluate, tmp_path: Path) -> No
     assert (record["name"], record["encoder"], record["seed"]) == ("length", {"name": "length"}, 0)
     assert record["sentences"]["eis"] > 0
     assert "account" not in record
-    assert "llm" not in OmegaConf.load(done.path / "config.yaml")
+    assert not {"llm", "few_shot"} & OmegaConf.load(done.path / "config.yaml").keys()
     assert run("model=length", "+suite=inli", "accelerator=cpu", "precision=auto").identity == done.identity
 
 
@@ -289,16 +344,23 @@ def test_settings_of_another_model_are_refused(run: Evaluate) -> None:
     with pytest.raises(ConfigError) as caught:
         run("model=tiny", "+suite=inli", "llm.model=m")
     assert caught.value.faults == ["llm.model: it is for model=llm, and the model is tiny"]
-    with pytest.raises(ConfigError, match=r"llm\.few_shot\.shots: it is for model=llm, and the model is length"):
-        run("model=length", "+suite=inli", "llm.few_shot.shots=8")
+    with pytest.raises(ConfigError, match=r"few_shot\.shots: it is for model=llm, and the model is length"):
+        run("model=length", "+suite=inli", "few_shot.shots=8")
 
 
 def test_all_faults_of_an_endpoint_are_told_at_once(run: Evaluate, tmp_path: Path) -> None:
     wrong = {
         "llm.base_url=localhost/v1": "llm.base_url: 'localhost/v1' is no address",
         "llm.concurrency=0": "llm.concurrency: 0 is not a whole number of at least 1",
-        "llm.few_shot.shots=many": "llm.few_shot.shots: FewShot takes int, got 'many' (str)",
-        "llm.few_shot.max_tokens=1.5": "llm.few_shot.max_tokens: FewShot takes int or null, got 1.5 (float)",
+        "+llm.temperature=1": "llm.temperature: there is no such setting; what is sent to the model stands below llm.p",
+        "+llm.retry=1": "llm.retry: there is no such setting - did you mean 'retries'?",
+        "llm.parameters.temperature=nan": "llm.parameters.temperature: nan is not a finite number",
+        "+llm.parameters.top_p=-inf": "llm.parameters.top_p: -inf is not a finite number",
+        "+llm.parameters.stop=[a]": "llm.parameters.stop: ['a'] is not one text, number or truth value",
+        "+llm.parameters.n=2": "llm.parameters: the parameter 'n' is not for the parameters",
+        "few_shot.shots=many": "few_shot.shots: 'many' is not a whole number of at least 0",
+        "few_shot.seed=-1": "few_shot.seed: -1 is not a whole number of at least 0",
+        "+few_shot.seeed=1": "few_shot.seeed: there are shots and seed - did you mean 'seed'?",
     }
     with pytest.raises(ConfigError) as caught:
         run("model=llm", "+suite=inli", *wrong)
@@ -309,8 +371,16 @@ def test_all_faults_of_an_endpoint_are_told_at_once(run: Evaluate, tmp_path: Pat
     with pytest.raises(ConfigError, match=r"llm\.base_url: ") as caught:
         run("model=llm", "+suite=inli", "llm.model=m", "llm.base_url=http://me:hush@localhost/v1")
     assert "hush" not in str(caught.value)
-    with pytest.raises(ConfigError, match=r"llm\.few_shot\.shots: -1 is no whole number of at least 0"):
-        run("model=llm", "+suite=inli", "llm.model=m", "llm.few_shot.shots=-1")
+    for gone in (
+        "few_shot=null",
+        "~llm",
+        "llm.parameters=null",
+        "~few_shot.seed",
+        "few_shot=5",
+        "few_shot.seed=${no}",
+    ):
+        with pytest.raises(ConfigError, match=rf"(?m)^ *{re.escape(gone.strip('~').partition('=')[0])}: "):
+            run("model=llm", "+suite=inli", gone)
     assert not (tmp_path / "runs").exists()
 
 

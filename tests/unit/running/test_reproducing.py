@@ -11,7 +11,7 @@ import yaml
 
 from lightning_cse import records
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.reproduction.artefacts import Artefact, Request, read_artefact
+from lightning_cse.reproduction.artefacts import Artefact, Needs, Request, read_artefact
 from lightning_cse.reproduction.points import Found, Point, RunsIndex, composed
 from lightning_cse.running import reproducing
 from lightning_cse.running.reproducing import (
@@ -68,6 +68,18 @@ columns:
 rows:
   trained: {experiment: simcse_inli, suite: stsb}
   plain: {evaluate: {model: "{encoder}", suite: stsb}}
+"""
+
+WITHHELD = """
+title: What is paid for
+source: A paper, Table 5
+encoders: [roberta_base]
+columns:
+  RTE: test/rte/accuracy_all
+rows:
+  LENGTH: {baseline: length, of: whole}
+  whole: {experiment: dualcse_cross, needs: {variable: CSE_MAY_ASK, why: it costs money}}
+  without: {experiment: dualcse_cross_no_both}
 """
 
 SETTINGS = """
@@ -332,6 +344,71 @@ def test_a_reproduction_is_written_and_kept_with_its_records(tmp_path: Path) -> 
     assert [path.read_text() for path in one] == [path.read_text() for path in other]
     keep(reproduce(again, None), tmp_path)  # onto themselves
     assert len(list(kept.glob("*.json"))) == 2
+
+
+@pytest.mark.parametrize("value", [None, "", "0"])
+def test_what_a_variable_must_allow_is_not_run_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None
+) -> None:
+    monkeypatch.delenv("CSE_MAY_ASK", raising=False)
+    if value is not None:
+        monkeypatch.setenv("CSE_MAY_ASK", value)
+    command = Command(tmp_path / "runs")
+    launched(monkeypatch, command)
+    plan = Plan(an_artefact(tmp_path, WITHHELD), TINY, RunsIndex(tmp_path / "runs"))
+    needs = Needs("CSE_MAY_ASK", "it costs money")
+    assert {entry: [job.seed for job in jobs] for entry, jobs in standing([plan]).withheld.items()} == {needs: [0, 1]}
+    assert run_missing([plan], Launch(tmp_path / "runs", retry_failed=True), tmp_path / "points") == 0
+    ((_, points),) = command.calls
+    assert [overrides[0] for overrides in points] == ["+experiment=dualcse_cross_no_both"] * 2
+    now = standing([plan])
+    assert len(now.of("finished")) == now.total == 2, "what is not allowed is no failure"
+    told = "not run: it costs money; CSE_MAY_ASK=1 in the environment runs it (2 runs"
+    in_plan = text(plan_of(plan, plan.index))
+    assert f"{told}: LENGTH, whole)" in in_plan
+    assert "2 of 2 runs are there, 0 are missing" in in_plan
+    assert "+experiment=dualcse_cross " not in in_plan, "no command for what is not to be run"
+    in_map, in_status = text(map_of([plan], plan.index, TINY)), text(status_of([plan], plan.index))
+    assert f"{told})" in in_map
+    assert "2 of 2 distinct runs are there" in in_map
+    assert f"{told})" in in_status
+    assert "2 runs: 2 done\n" in in_status
+    assert "still to do" not in in_status
+    monkeypatch.setenv("CSE_MAY_ASK", "1")
+    assert len(standing([plan]).of("missing")) == 2
+    assert run_missing([plan], Launch(tmp_path / "runs"), tmp_path / "points") == 0
+    assert [overrides[0] for overrides in command.calls[1][1]] == ["+experiment=dualcse_cross"] * 2
+    assert "not run" not in text(plan_of(plan, plan.index))
+
+
+def test_what_was_paid_for_stays_in_the_table_without_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CSE_MAY_ASK", raising=False)
+    plan = Plan(an_artefact(tmp_path, WITHHELD), TINY, RunsIndex(tmp_path / "runs"))
+    before = reproduce(plan).table
+    assert before is not None
+    assert [line.quoted for line in before.lines] == [True, True, False]
+    a_run(tmp_path / "runs", points_of(plan, "whole")[0], 1)
+    plan.index.refresh()
+    now = standing([plan])
+    assert ([job.seed for job in now.of("finished")], now.total) == ([1], 3)
+    made = reproduce(plan)
+    assert made.table is not None
+    assert [line.cells[0].mean for line in made.table.lines] == [25.0, 50.0, None]
+    keep(made, tmp_path)
+    assert len(list((tmp_path / "paper" / "results" / "records").glob("*.json"))) == 1
+
+
+def test_a_run_that_a_row_may_have_without_a_variable_is_run_although_another_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CSE_MAY_ASK", raising=False)
+    index = RunsIndex(tmp_path / "runs")
+    plans = [Plan(an_artefact(tmp_path, t, f"table{n}"), TINY, index) for n, t in enumerate((WITHHELD, TABLE))]
+    assert standing(plans[:1]).total == 2
+    both = standing(plans)
+    assert (both.total, both.withheld) == (4, {})
 
 
 def test_what_is_kept_has_no_secret_of_a_record(tmp_path: Path) -> None:

@@ -77,7 +77,11 @@ def test_no_file_of_a_run_has_a_secret_and_no_identity_depends_on_one(
     def run(secret: str, **failing: str) -> RunFolder:
         monkeypatch.setenv("PLANTED", secret)
         monkeypatch.setenv("PLANTED_URL", f"http://me:{secret}@host/v1")
-        planted = ("+notes.api_key=${oc.env:PLANTED}", "+notes.base_url=${oc.env:PLANTED_URL}", "+notes.auth=[a]")
+        planted = (
+            "+notes.api_key=${oc.env:PLANTED}",
+            "+notes.base_url=${oc.env:PLANTED_URL}",
+            "+notes.auth=['${oc.env:PLANTED}']",
+        )
         return run_tiny(tmp_path, *SMALL, *planted, *(f"{key}={value}" for key, value in failing.items()))
 
     folder = run("a-planted-secret")

@@ -82,6 +82,6 @@ def test_a_fault_is_told_whichever_split_it_is_in(tmp_path: Path) -> None:
 
 
 def test_where_the_file_is_not_there_it_is_said_how_to_get_it(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"ImpScore/all_data\.csv .*\n(.*\n)*.*prepare impscore --data-dir"):
+    with pytest.raises(DataError, match=r"ImpScore/all_data\.csv .*\n(.*\n)*.*put all_data\.csv of the authors"):
         read_corpus("impscore", "dev", tmp_path)
     assert "github.com/audreycs/ImpScore" in CORPORA["impscore"].prepare
