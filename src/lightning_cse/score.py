@@ -20,8 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LightningCSEError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
-    except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted; the rows that were scored until then are written\n")
+    except KeyboardInterrupt as stop:  # says how many rows are written, once there may be any
+        sys.stderr.write(f"\n{stop or 'interrupted after 0 rows, nothing is written'}\n")
         return 130
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -41,7 +41,8 @@ def _parser() -> argparse.ArgumentParser:
         "the command, with file and line, after all rows before it are written; --skip-bad counts them instead.\n\n"
         "Output: line (of the input), sentence, implicitness; or line, premise, hypothesis, similarity,\n"
         "entailment (the score of premise -> hypothesis), entailment_reversed, lead (their difference), direction\n"
-        "(its sign: forward, backward, tie), implicitness_premise, implicitness_hypothesis; six significant digits.\n\n"
+        "(its sign: forward, backward, tie), implicitness_premise, implicitness_hypothesis; six significant digits.\n"
+        "A score that is the same both ways has no entailment_reversed, lead and direction.\n\n"
         "Examples:\n"
         "  python -m lightning_cse.score --model runs/dualcse_cross/<identity>-s0 --input sentences.txt\n"
         "  cat pairs.tsv | python -m lightning_cse.score --model minilm_l6 --input - --format jsonl | head\n",

@@ -326,7 +326,8 @@ class _Assembly:
             value = _number(run, raw, metric)
             if value is not None:
                 values[seed], found[seed] = column.scale * value, run
-        asked = len(runs.asked)
+        # What none of its runs measures, now that all are there, is no cell that waits for a run.
+        asked = 0 if not values and set(runs.asked) <= set(runs.found) else len(runs.asked)
         if isinstance(line.way, Baseline) and values and len(set(values.values())) == 1:
             seed = min(values)  # it is not trained: the same beside every seed is one measurement
             values, found, asked = {seed: values[seed]}, {seed: found[seed]}, 1

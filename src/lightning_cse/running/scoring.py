@@ -55,6 +55,7 @@ class _Bad:
 
 
 _Found = Iterator[Row | _Bad]
+_Columns = tuple[str, ...]
 
 
 class Input:
@@ -66,6 +67,7 @@ class Input:
 
     Attributes:
         kind: ``sentence`` or ``pair``.
+        columns: the names of the columns that are read.
         skipped: how many bad rows were left out so far.
 
     Args:
@@ -105,8 +107,8 @@ class Input:
                 "--input-format tsv, csv or jsonl"
             )
         whole = itertools.chain((first,), lines)
-        self._width, self._found = _LAYOUTS[chosen](whole, name, tuple(columns), auto)
-        self.kind = "sentence" if self._width == 1 else "pair"
+        self.columns, self._found = _LAYOUTS[chosen](whole, name, tuple(columns), auto)
+        self.kind = "sentence" if len(self.columns) == 1 else "pair"
 
     def __iter__(self) -> Iterator[Row]:
         """Yield the rows in order."""
@@ -152,7 +154,7 @@ def _decoded(stream: BinaryIO, name: str) -> Iterator[str]:
         yield text.removeprefix(_WINDOWS) if number == 1 else text
 
 
-def _read_text(lines: Iterable[str], name: str, columns: tuple[str, ...], auto: bool) -> tuple[int, _Found]:
+def _read_text(lines: Iterable[str], name: str, columns: tuple[str, ...], auto: bool) -> tuple[_Columns, _Found]:
     def rows() -> _Found:
         for number, line in enumerate(lines, 1):
             if auto and "\t" in line:
@@ -160,10 +162,10 @@ def _read_text(lines: Iterable[str], name: str, columns: tuple[str, ...], auto: 
             else:
                 yield _row(number, [line], ("line",), (0,))
 
-    return 1, rows()
+    return ("line",), rows()
 
 
-def _read_tsv(lines: Iterable[str], name: str, columns: tuple[str, ...], auto: bool) -> tuple[int, _Found]:
+def _read_tsv(lines: Iterable[str], name: str, columns: tuple[str, ...], auto: bool) -> tuple[_Columns, _Found]:
     cells = ((number, line.rstrip("\r\n").split("\t")) for number, line in enumerate(lines, 1))
     number, first = next(cells)
     if columns:
@@ -172,10 +174,11 @@ def _read_tsv(lines: Iterable[str], name: str, columns: tuple[str, ...], auto: b
         header = [f"column {place}" for place in range(1, len(first) + 1)]
         places = tuple(range(min(2, len(first))))
         cells = itertools.chain(((number, first),), cells)  # type: ignore[assignment]  # iterated as before
-    return len(places), (_row(number, found, header, places) for number, found in cells)
+    chosen = tuple(header[place] for place in places)
+    return chosen, (_row(number, found, header, places) for number, found in cells)
 
 
-def _read_csv(lines: Iterable[str], name: str, columns: tuple[str, ...], auto: bool) -> tuple[int, _Found]:
+def _read_csv(lines: Iterable[str], name: str, columns: tuple[str, ...], auto: bool) -> tuple[_Columns, _Found]:
     reader = csv.reader(lines, strict=True)
 
     def records() -> Iterator[tuple[int, list[str] | str]]:
@@ -196,12 +199,12 @@ def _read_csv(lines: Iterable[str], name: str, columns: tuple[str, ...], auto: b
     if not any(header):
         raise DataError(f"{name}:{line}: is no header; the first line of a CSV file names its columns")
     places = _places(header, columns or tuple(header[:2]), name)
-    return len(places), (
+    return tuple(header[place] for place in places), (
         _Bad(line, cells) if isinstance(cells, str) else _row(line, cells, header, places) for line, cells in found
     )
 
 
-def _read_jsonl(lines: Iterable[str], name: str, columns: tuple[str, ...], auto: bool) -> tuple[int, _Found]:
+def _read_jsonl(lines: Iterable[str], name: str, columns: tuple[str, ...], auto: bool) -> tuple[_Columns, _Found]:
     found = (_object(number, line) for number, line in enumerate(lines, 1))
     first = next(found)
     if isinstance(first, _Bad):  # even where bad rows are left out: nothing else says what the keys are
@@ -222,7 +225,7 @@ def _read_jsonl(lines: Iterable[str], name: str, columns: tuple[str, ...], auto:
             else:
                 yield _row(number, [values[key] for key in keys], keys, tuple(range(len(keys))))
 
-    return len(keys), rows()
+    return keys, rows()
 
 
 def _object(number: int, line: str) -> tuple[int, dict[str, Any]] | _Bad:
@@ -235,7 +238,7 @@ def _object(number: int, line: str) -> tuple[int, dict[str, Any]] | _Bad:
     return (number, value) if isinstance(value, dict) and value else _Bad(number, "is no JSON object with keys")
 
 
-_LAYOUTS: Final[dict[str, Callable[[Iterable[str], str, tuple[str, ...], bool], tuple[int, _Found]]]] = {
+_LAYOUTS: Final[dict[str, Callable[[Iterable[str], str, tuple[str, ...], bool], tuple[_Columns, _Found]]]] = {
     "text": _read_text,
     "tsv": _read_tsv,
     "csv": _read_csv,
@@ -273,12 +276,14 @@ class Scorer:
     Columns of a sentence: ``implicitness``. Columns of a pair, as far as the model answers: ``similarity``;
     ``entailment``, the score of premise → hypothesis, and ``entailment_reversed``, that of hypothesis → premise;
     ``lead``, the one minus the other (of a model that gives the direction outright, what it gives), and ``direction``,
-    its sign: ``forward`` if the premise rather entails the hypothesis, ``backward``, or ``tie``, which is all that a
-    symmetric score can say; ``implicitness_premise`` and ``implicitness_hypothesis``.
+    its sign: ``forward`` if the premise rather entails the hypothesis, ``backward``, or ``tie``;
+    ``implicitness_premise`` and ``implicitness_hypothesis``. A score of entailment that is the same both ways says
+    nothing of a direction: only ``entailment`` is left of it, and not that where it is the similarity.
 
     Attributes:
         columns: the names of what is said.
         unanswered: the questions that this kind of row is asked and the model does not answer.
+        left_out: the same for users: a line for each reason why columns are not there.
         cut: how many sentences, each counted once a chunk, were longer than the model reads; ``embedded`` is of how
             many.
 
@@ -329,8 +334,38 @@ class Scorer:
                 f"{self.name} ({type(self._answers).__name__}) gives no {asked} of a {kind}; "
                 f"it answers: {answers or 'nothing'}.{pairs}"
             )
-        self._parts = list(_parts(self._answers, kind, known))
+        self.left_out: list[str] = []
+        if self.unanswered:
+            self.left_out.append(
+                f"{self.name} gives no {' and no '.join(self.unanswered)}: these columns are left out"
+            )
+        without = self._said_twice(answered) if kind == "pair" else set()
+        self._parts = list(_parts(self._answers, kind, known, without))
         self.columns: tuple[str, ...] = tuple(column for part in self._parts for column in part.columns)
+
+    def _said_twice(self, answered: Collection[str]) -> set[str]:
+        """Return the columns of entailment that other columns say too, and note why they are left out."""
+        from lightning_cse.running.searching import drawn_like, is_same_both_ways
+
+        if "entailment_score" not in answered:
+            return set()
+        import torch
+
+        with torch.no_grad():
+            like = self._answers.embed(["a"])
+            if not is_same_both_ways(self._answers.entailment_score, like):
+                return set()
+            pair = drawn_like(like)
+            is_similarity = "similarity" in answered and torch.allclose(
+                self._answers.entailment_score(*pair), self._answers.similarity(*pair), rtol=1e-5, atol=1e-9
+            )
+        without = ["entailment"] if is_similarity else []
+        without += ["entailment_reversed"] if "direction" in answered else ["entailment_reversed", "lead", "direction"]
+        self.left_out.append(
+            f"the entailment score of {self.name} ({type(self._answers).__name__}) is the same both ways"
+            f"{', and is its similarity' if is_similarity else ''}: {', '.join(without)} are left out"
+        )
+        return set(without)
 
     def __call__(self, rows: Sequence[Row]) -> list[tuple[Value, ...]]:
         """Return the cells of ``columns`` of each row.
@@ -367,7 +402,7 @@ class _Part:
     values: Callable[..., Sequence[Sequence[Value]]]
 
 
-def _parts(answers: Any, kind: str, known: Collection[str]) -> Iterator[_Part]:
+def _parts(answers: Any, kind: str, known: Collection[str], without: Collection[str]) -> Iterator[_Part]:
     def numbers(question: str, *embeddings: Any) -> list[float]:
         return [float(value) + 0.0 for value in getattr(answers, question)(*embeddings).double().tolist()]
 
@@ -384,17 +419,23 @@ def _parts(answers: Any, kind: str, known: Collection[str]) -> Iterator[_Part]:
     def both_ways(premise: Any, hypothesis: Any) -> Sequence[Sequence[Value]]:
         return numbers("entailment_score", premise, hypothesis), numbers("entailment_score", hypothesis, premise)
 
+    def one_way(premise: Any, hypothesis: Any) -> Sequence[Sequence[Value]]:
+        return [numbers("entailment_score", premise, hypothesis)]
+
     def implicitness(*sides: Any) -> Sequence[Sequence[Value]]:
         return [numbers("implicitness", side) for side in sides]
 
     one = ("implicitness",) if kind == "sentence" else ("implicitness_premise", "implicitness_hypothesis")
     parts = {
         "similarity": _Part(("similarity",), lambda *sides: [numbers("similarity", *sides)]),
-        "entailment_score": _Part(("entailment", "entailment_reversed"), both_ways),
+        "entailment_score": _Part(("entailment",), one_way)
+        if "entailment_reversed" in without
+        else _Part(("entailment", "entailment_reversed"), both_ways),
         "direction": _Part(("lead", "direction"), direction),
         "implicitness": _Part(one, implicitness),
     }
-    return (parts[question] for question in _ASKED[kind] if question in known)
+    asked = (parts[question] for question in _ASKED[kind] if question in known)
+    return (part for part in asked if not set(part.columns) <= set(without))
 
 
 # ---------------------------------------------------------------------------------------------------- what is written
@@ -429,7 +470,7 @@ def score(
         sink: where to write.
         layout: ``csv``, with a header, or ``jsonl``.
         at_once: rows of a chunk.
-        told: is given the number of rows of every chunk that is written.
+        told: is given the number of rows of every chunk that is written, before an interrupt is heard.
 
     Raises:
         DataError: as `Input`.
@@ -447,9 +488,9 @@ def score(
         with _unbroken():
             sink.write(text.encode("utf-8"))
             sink.flush()
-        tally.rows += len(rows)
-        tally.chunks += 1
-        told(len(rows))
+            tally.rows += len(rows)
+            tally.chunks += 1
+            told(len(rows))
     return tally
 
 
@@ -545,6 +586,7 @@ def run(request: Request) -> None:
 
     Raises:
         LightningCSEError: for whatever is the user's to mend.
+        KeyboardInterrupt: if it is interrupted; once rows are scored, with how many of them are written, and where.
     """
     if "-" not in (request.input, request.output) and _same(request.input, request.output):
         raise DataError(f"--output: {request.output} is the input itself; give another file")
@@ -553,20 +595,44 @@ def run(request: Request) -> None:
         name = "standard input" if request.input == "-" else request.input
         layout = request.input_format if request.input_format != "auto" else layout_of(request.input)
         source = Input(stream, name, layout=layout, columns=request.columns, skip_bad=request.skip_bad)
+        if layout in ("csv", "jsonl") and not request.columns:
+            roles = ("sentence",) if source.kind == "sentence" else ("premise", "hypothesis")
+            chosen = (f"{role} = {column}" for role, column in zip(roles, source.columns, strict=True))
+            _say(f"{', '.join(chosen)} (--columns chooses)")
         scorer = Scorer(request.model, source.kind, precision=request.precision, device=request.device)
-        if scorer.unanswered:
-            _say(f"{scorer.name} gives no {' and no '.join(scorer.unanswered)}: these columns are left out")
+        for line in scorer.left_out:
+            _say(line)
         sink = opened.enter_context(_output(request.output))
+        written = 0
+
+        def count(rows: int) -> None:
+            nonlocal written
+            written += rows
+            show(rows)
+
         try:
-            with _progress(raw, shown=request.output != "-" or not sys.stdout.isatty()) as told:
-                tally = score(source, scorer, sink, layout=request.format, at_once=request.batch_size, told=told)
+            with _progress(raw, shown=request.output != "-" or not sys.stdout.isatty()) as show:
+                score(source, scorer, sink, layout=request.format, at_once=request.batch_size, told=count)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_interrupted(written, request.output)) from None
         finally:
             if source.skipped:
                 _say(f"{name}: {source.skipped} bad rows were left out")
             if scorer.cut:
                 _say(f"{scorer.cut} of {scorer.embedded} sentences are longer than {scorer.name} reads and were cut")
-        if not tally.rows:
+        if not written:
             raise DataError(f"{name}: has no row that can be scored")
+    if request.output != "-":
+        _say(f"{_rows(written)} -> {request.output}")
+
+
+def _interrupted(written: int, output: str) -> str:
+    where = "nothing is written" if not written else "written" if output == "-" else f"written to {output}"
+    return f"interrupted after {_rows(written)}, {where}"
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"
 
 
 def _say(text: str) -> None:
