@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"error: {error}\n")
         return 2
     except KeyboardInterrupt as stop:  # says how many rows are written, once there may be any
-        sys.stderr.write(f"\n{stop or 'interrupted after 0 rows, nothing is written'}\n")
+        sys.stderr.write(f"\n{str(stop) or 'interrupted after 0 rows, nothing is written'}\n")
         return 130
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

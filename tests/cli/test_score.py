@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from lightning_cse.baselines import Length
+from lightning_cse.running import scoring
 from lightning_cse.score import main
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -71,8 +73,62 @@ def test_a_pipe_is_answered_as_it_comes_and_an_interrupt_leaves_whole_lines(star
     assert process.returncode == 130
     assert stdout == ""
     assert "similarity and no entailment_score: these columns are left out" in stderr
-    assert "interrupted" in stderr
+    assert stderr.endswith("\ninterrupted after 2 rows, written to standard output\n")
     assert "Traceback" not in stderr
+
+
+@pytest.mark.parametrize(("chunks", "told"), [(0, "0 rows, nothing is written"), (1, "1 row, written to {output}")])
+def test_an_interrupt_tells_how_many_rows_are_written(
+    chunks: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    embed, asked = Length.embed, []
+
+    def interrupted(self: Length, sentences: list[str]) -> object:
+        asked.append(sentences)
+        if len(asked) > chunks:
+            raise KeyboardInterrupt
+        return embed(self, sentences)
+
+    monkeypatch.setattr(Length, "embed", interrupted)
+    (tmp_path / "in.txt").write_text("a b\nc\n")
+    output = tmp_path / "out.csv"
+    given = ("--input", str(tmp_path / "in.txt"), "--output", str(output), "--batch-size", "1")
+    assert main(["--model", "length", *given]) == 130
+    assert capsys.readouterr().err == f"\ninterrupted after {told.format(output=output)}\n"
+    assert len(output.read_text().splitlines()) == 2 * chunks  # a header and the row
+
+
+def test_an_interrupt_before_anything_is_read_is_told_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(request: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(scoring, "run", interrupted)
+    assert main(["--model", "length", "--input", "in.txt"]) == 130
+    assert capsys.readouterr().err == "\ninterrupted after 0 rows, nothing is written\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "more", "told"),
+    [
+        ("in.csv", "text,label,n\na b,c,1\n", (), "premise = text, hypothesis = label (--columns chooses)\n"),
+        ("in.csv", "text,label,n\na b,c,1\n", ("--columns", "text,label"), ""),
+        ("in.jsonl", '{"h": "a b", "p": "c"}\n', (), "premise = h, hypothesis = p (--columns chooses)\n"),
+        ("in.jsonl", '{"text": "a b"}\n', (), "sentence = text (--columns chooses)\n"),
+        ("in.tsv", "a b\tc\n", (), ""),
+    ],
+)
+def test_the_columns_that_were_taken_and_the_rows_that_were_written_are_told(
+    name: str, text: str, more: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text(text)
+    output = tmp_path / "out.csv"
+    assert main(["--model", "length", "--input", str(tmp_path / name), "--output", str(output), *more]) == 0
+    lacking = "length gives no similarity and no entailment_score: these columns are left out\n"
+    err = capsys.readouterr().err
+    assert err.replace(lacking, "") == f"{told}1 row -> {output}\n"
+    assert output.read_text().splitlines()[1].startswith("1,a b" if name != "in.csv" else "2,a b")
 
 
 def test_a_reader_that_has_seen_enough_ends_the_command_quietly(start: Start, tmp_path: Path) -> None:
@@ -94,6 +150,8 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly(start: Start, tm
         (("--model", "length", "--input", "a.txt", "--output", "a.txt"), "--output: a.txt is the input itself"),
         (("--model", "length", "--input", "a.txt", "--output", "no/b.csv"), "--output: no/b.csv cannot be written"),
         (("--model", "./nowhere", "--input", "a.txt"), "no encoder './nowhere' in reach"),
+        (("--model", "tny", "--input", "a.txt"), "there is no model 'tny' - did you mean 'tiny'?\nno encoder 'tny' in"),
+        (("--model", "llm", "--input", "a.txt"), "llm has no encoder: only lightning_cse.evaluate takes it"),
         (("--model", "tiny", "--input", "a.txt"), "tiny (PlainEncoder) gives no implicitness of a sentence"),
         (("--model", "length", "--input", "bad.txt"), "bad.txt:2: is empty; mend it"),
         (("--model", "length", "--input", "bad.csv", "--skip-bad"), "bad.csv: has no row that can be scored"),

@@ -163,7 +163,8 @@ def test_lines_of_standard_input_are_answered_as_they_come(tmp_path: Path, repos
     for number in (3, 5):
         process.stdin.write(f"\n{SENTENCES[number]}\n")
         process.stdin.flush()
-        answer = json.loads(process.stdout.readline())  # while standard input is open
+        nothing, answer = (json.loads(process.stdout.readline()) for _ in range(2))  # while standard input is open
+        assert nothing == {"query": "", "hits": [], "error": "the line is empty; give a sentence"}
         assert answer["query"] == answer["hits"][0]["sentence"] == SENTENCES[number]
     out, err = process.communicate()
     assert (process.returncode, out) == (0, ""), err
@@ -235,7 +236,14 @@ def test_what_is_wrong_is_told_at_once(search: Search, corpus: Path, tmp_path: P
             "no index there; give --corpus to build one",
         ),
         ((*plain, "--index", corpus.parent, "--query", "a"), "is no index, as it has no index.json"),
-        (("--model", "tny", "--corpus", corpus, "--query", "a"), "did you mean 'tiny'"),
+        (
+            ("--model", "tny", "--corpus", corpus, "--query", "a"),
+            "error: there is no model 'tny' - did you mean 'tiny'?\n",
+        ),
+        (
+            ("--model", "length", "--corpus", corpus, "--query", "a"),
+            "length has no encoder: only lightning_cse.evaluate and lightning_cse.score take it",
+        ),
         ((*plain, "--query", "a", "--query", " "), "--query: number 2 is empty"),
         ((*plain, "--queries", queries), "queries.txt: No such file"),
         ((*plain, "--queries", latin), "latin.txt:2: not UTF-8"),
@@ -254,6 +262,29 @@ def test_what_is_wrong_is_told_at_once(search: Search, corpus: Path, tmp_path: P
     assert code == 2
     assert len(out.splitlines()) == 1, "what came before is answered"
     assert "standard input:2: not UTF-8" in err
+
+
+def test_a_direction_that_a_model_lacks_is_told_before_anything_is_built(
+    search: Search, corpus: Path, tmp_path: Path
+) -> None:
+    plain = ("--model", "tiny", "--corpus", corpus, "--index", tmp_path / "index", "--query", "a")
+    for relation in ("entails", "entailed_by"):
+        code, out, err = search(*plain, "--relation", relation)
+        assert (code, out) == (2, "")
+        assert err == (
+            f"error: --relation {relation}: the score of PlainEncoder is the same both ways, so there is no direction "
+            "to ask for; use --relation similar\n"
+        )
+    assert not (tmp_path / "index").exists()
+    assert search(*plain, "--relation", "similar")[0] == 0
+
+
+def test_every_line_has_its_answer(search: Search, corpus: Path) -> None:
+    lines = (SENTENCES[3], "", "   ", SENTENCES[5])
+    given = "".join(f"{line}\n" for line in lines).encode()
+    code, out, err = search("--model", "tiny", "--corpus", corpus, "--queries", "-", "-k", 1, given=given)
+    assert code == 0, err
+    assert [answer["query"] for answer in map(json.loads, out.splitlines())] == [SENTENCES[3], "", "", SENTENCES[5]]
 
 
 def test_help_is_quick(tmp_path: Path, repository: Path) -> None:

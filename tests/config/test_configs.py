@@ -75,8 +75,8 @@ def test_every_config_composes_and_validates(name: str, compose: Compose) -> Non
         ]
         assert users, f"no config of {group}/ has {option} in its defaults list"
         return
-    if name in ("describe.yaml", "evaluate.yaml"):
-        return  # commands of their own: tests/unit/test_describe.py, tests/unit/test_evaluate.py
+    if name in ("describe.yaml", "evaluate.yaml", "llm/default.yaml"):
+        return  # other commands': tests/unit/running/test_describing.py, test_evaluating.py, test_evaluating_llm.py
     if group in ("", "experiment"):
         overrides = [f"+experiment={option}" if group else CROSS]
     elif group in APPENDED:

@@ -28,6 +28,7 @@ Layout = Literal["auto", "text", "tsv", "csv", "jsonl"]
 
 _WINDOWS: Final = "\ufeff"  # the mark that some programs put before the first letter
 _DIGITS: Final = 6
+_MOST_OF_A_CELL: Final = 2**17  # characters; a quote that is never closed takes no more of a CSV file into memory
 _ASKED: Final = {
     "sentence": ("implicitness",),
     "pair": ("similarity", "entailment_score", "direction", "implicitness"),
@@ -184,12 +185,17 @@ def _read_csv(lines: Iterable[str], name: str, columns: tuple[str, ...], auto: b
     def records() -> Iterator[tuple[int, list[str] | str]]:
         while True:
             line = reader.line_num + 1
+            before = csv.field_size_limit(_MOST_OF_A_CELL)  # of the whole process, where others may read longer ones
+            record: list[str] | str
             try:
-                yield line, next(reader)
+                record = next(reader)
             except StopIteration:
                 return
             except csv.Error as error:
-                yield line, f"cannot be read as CSV: {error}"
+                record = f"cannot be read as CSV: {error}"
+            finally:
+                csv.field_size_limit(before)
+            yield line, record
 
     found = records()
     line, header = next(found)
@@ -336,20 +342,18 @@ class Scorer:
             )
         self.left_out: list[str] = []
         if self.unanswered:
-            self.left_out.append(
-                f"{self.name} gives no {' and no '.join(self.unanswered)}: these columns are left out"
-            )
+            self.left_out.append(f"{self.name} gives no {' and no '.join(self.unanswered)}: these columns are left out")
         without = self._said_twice(answered) if kind == "pair" else set()
         self._parts = list(_parts(self._answers, kind, known, without))
         self.columns: tuple[str, ...] = tuple(column for part in self._parts for column in part.columns)
 
     def _said_twice(self, answered: Collection[str]) -> set[str]:
         """Return the columns of entailment that other columns say too, and note why they are left out."""
-        from lightning_cse.running.searching import drawn_like, is_same_both_ways
-
         if "entailment_score" not in answered:
             return set()
         import torch
+
+        from lightning_cse.running.searching import drawn_like, is_same_both_ways
 
         with torch.no_grad():
             like = self._answers.embed(["a"])
@@ -627,8 +631,9 @@ def run(request: Request) -> None:
 
 
 def _interrupted(written: int, output: str) -> str:
-    where = "nothing is written" if not written else "written" if output == "-" else f"written to {output}"
-    return f"interrupted after {_rows(written)}, {where}"
+    if not written:
+        return "interrupted after 0 rows, nothing is written"
+    return f"interrupted after {_rows(written)}, written to {'standard output' if output == '-' else output}"
 
 
 def _rows(count: int) -> str:

@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from lightning_cse.baselines import Length
+from lightning_cse.baselines import Length, PlainEncoder
 from lightning_cse.errors import ConfigError, DataError, LightningCSEError, TaskError
 from lightning_cse.methods import DualCSE, GaussCSE
 from lightning_cse.records import RunFolder
 from lightning_cse.running import scoring
 from lightning_cse.running.loading import load_model
 from lightning_cse.running.scoring import Input, Row, Scorer, Tally, layout_of, score
+from lightning_cse.similarity import cosine
 
 LIMITS = tuple(f"limits.{split}_{what}=8" for split in ("dev", "test") for what in ("rows", "pairs"))
 SMALL = ("baselines=none", "data.train_rows=12", "diag.sentences=16", *LIMITS)
@@ -134,8 +135,13 @@ def test_what_cannot_be_read_is_told_whatever_is_skipped(text: bytes, options: d
 
 
 def test_a_quote_that_is_never_closed_does_not_take_the_rest_into_memory() -> None:
-    with pytest.raises(DataError, match="in:2: cannot be read as CSV: field larger"):
-        list(read('p,h\n"a,b\n' + "c,d\n" * 100_000, layout="csv"))
+    before = csv.field_size_limit(2**27)  # as other readers of the same process have it
+    try:
+        with pytest.raises(DataError, match="in:2: cannot be read as CSV: field larger"):
+            list(read('p,h\n"a,b\n' + "c,d\n" * 100_000, layout="csv"))
+        assert csv.field_size_limit() == 2**27
+    finally:
+        csv.field_size_limit(before)
 
 
 def test_rows_are_read_as_they_are_asked_for() -> None:
@@ -167,6 +173,7 @@ def test_length_of_sentences_and_pairs() -> None:
     ]
     scorer = Scorer("length", "pair")
     assert scorer.unanswered == ["similarity", "entailment_score"]
+    assert scorer.left_out == ["length gives no similarity and no entailment_score: these columns are left out"]
     rows = scored(scorer, "abc d\tab\nab\tabc d\nab\tcd\n", layout="csv")
     assert [(row["lead"], row["direction"]) for row in rows] == [("3", "forward"), ("-3", "backward"), ("0", "tie")]
     assert next((row["implicitness_premise"], row["implicitness_hypothesis"]) for row in rows) == ("2", "1")
@@ -200,6 +207,7 @@ def test_a_gaussian_gives_direction_and_no_implicitness(gauss: Path) -> None:
     assert isinstance(method, GaussCSE)
     scorer = Scorer(str(gauss), "pair")
     assert scorer.unanswered == ["implicitness"]
+    assert scorer.left_out == [f"{scorer.name} gives no implicitness: these columns are left out"]
     rows = scored(scorer, "".join(f"{p}\t{h}\n" for p, h in PAIRS))
     premise, hypothesis = (method.embed([pair[side] for pair in PAIRS]) for side in (0, 1))
     there = method.entailment_score(premise, hypothesis)
@@ -211,9 +219,30 @@ def test_a_gaussian_gives_direction_and_no_implicitness(gauss: Path) -> None:
         Scorer(str(gauss), "sentence")
 
 
-def test_a_symmetric_score_ties_and_a_plain_encoder_has_no_implicitness() -> None:
-    rows = scored(Scorer("tiny", "pair"), "".join(f"{p}\t{h}\n" for p, h in PAIRS))
-    assert {row["direction"] for row in rows} == {"tie"}
+def test_a_score_that_is_the_same_both_ways_says_nothing_of_a_direction(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "".join(f"{p}\t{h}\n" for p, h in PAIRS)
+    scorer = Scorer("tiny", "pair")
+    assert list(scored(scorer, text)[0]) == ["line", "premise", "hypothesis", "similarity"]
+    assert scorer.left_out == [
+        "tiny gives no implicitness: these columns are left out",
+        "the entailment score of tiny (PlainEncoder) is the same both ways, and is its similarity: "
+        "entailment, entailment_reversed, lead, direction are left out",
+    ]
+    monkeypatch.setattr(PlainEncoder, "entailment_score", lambda self, a, b: 2 * cosine(a.vector, b.vector))
+    scorer = Scorer("tiny", "pair")
+    for row in scored(scorer, text):
+        assert list(row) == ["line", "premise", "hypothesis", "similarity", "entailment"]
+        assert row["entailment"] == pytest.approx(2 * float(str(row["similarity"])), rel=1e-4)
+    assert scorer.left_out[1] == (
+        "the entailment score of tiny (PlainEncoder) is the same both ways: "
+        "entailment_reversed, lead, direction are left out"
+    )
+    longer = {"direction": lambda self, a, b: a.vector.sum(1) - b.vector.sum(1)}
+    monkeypatch.setattr(PlainEncoder, "direction", longer["direction"], raising=False)
+    assert Scorer("tiny", "pair").columns == ("similarity", "entailment", "lead", "direction")
+
+
+def test_a_plain_encoder_has_no_implicitness() -> None:
     with pytest.raises(TaskError, match=r"^tiny \(PlainEncoder\) gives no implicitness of a sentence; it answers: "):
         Scorer("tiny", "sentence")
 

@@ -23,7 +23,14 @@ from lightning_cse.errors import EncoderError, TaskError
 from lightning_cse.index import IndexFolder, IndexFolderError, SentenceFile, build_index, kinds, open_index
 from lightning_cse.running import searching
 from lightning_cse.running.loading import load_model
-from lightning_cse.running.searching import Searcher, comparison, default_folder, embedder, open_folder
+from lightning_cse.running.searching import (
+    Searcher,
+    comparison,
+    default_folder,
+    embedder,
+    is_same_both_ways,
+    open_folder,
+)
 from lightning_cse.similarity import cosine, gaussian_similarity, symmetric_gaussian_similarity
 
 COUNT = 400
@@ -138,7 +145,7 @@ def found(
     view: str | None = None,
     against: str | None = None,
 ) -> list[list[tuple[str, float]]]:
-    compared = comparison(model, folder, relation, view, against)
+    compared = comparison(model, model.embed(QUERIES), relation, view, against)
     searcher = Searcher(model.embed, folder, open_index(folder, kind), compared)
     return [[(hit.sentence, hit.score) for hit in hits] for hits in searcher.search(QUERIES, count)]
 
@@ -218,9 +225,10 @@ def test_a_view_is_compared_by_cosine(
         assert sum(len(set(a) & set(b)) for a, b in zip(got, want, strict=True)) >= 0.8 * 5 * len(QUERIES)
 
 
-def test_cosines_are_known_by_asking(folders: dict[str, IndexFolder]) -> None:
+def test_cosines_are_known_by_asking() -> None:
     def views(name: str, relation: str) -> object:
-        return comparison(MODELS[name](), folders[name], relation, None, None).views
+        model = MODELS[name]()
+        return comparison(model, model.embed(QUERIES), relation, None, None).views
 
     assert views("points", "similar") == ("primary", "primary")
     assert views("dual", "similar") == ("explicit", "explicit")
@@ -229,19 +237,45 @@ def test_cosines_are_known_by_asking(folders: dict[str, IndexFolder]) -> None:
     assert views("dual", "entails") is None
 
 
-def test_what_a_model_does_not_have_is_told(folders: dict[str, IndexFolder]) -> None:
+def test_a_direction_is_not_asked_of_a_score_that_has_none() -> None:
+    class Cosine(Points):
+        def entailment_score(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
+            return cosine(premise.vector, hypothesis.vector)
+
+    class Distance(Pragmatic):
+        def similarity(self, a: PragmaticEmbedding, b: PragmaticEmbedding) -> Tensor:
+            return -torch.linalg.vector_norm((a.pragmatic - b.pragmatic).float(), dim=-1)
+
+        entailment_score = similarity
+
+    for model in (Cosine(), Distance()):
+        like = model.embed(QUERIES)
+        for relation in ("entails", "entailed_by"):
+            told = rf"^--relation {relation}: the score of {type(model).__name__} is the same both ways, so there is no"
+            with pytest.raises(TaskError, match=rf"{told} direction to ask for; use --relation similar$"):
+                comparison(model, like, relation, None, None)
+        assert comparison(model, like, "similar", None, None).name == "similar"
+
+
+@pytest.mark.parametrize("reduce", ["mean_of_sims", "sim_of_sum"])
+def test_a_direction_is_seen_in_wide_embeddings(reduce: Any) -> None:
+    like = GaussianEmbedding(torch.zeros(1, 1024), torch.zeros(1, 1024))
+    assert not is_same_both_ways(lambda a, b: gaussian_similarity(b, a, reduce=reduce), like)
+    assert is_same_both_ways(lambda a, b: symmetric_gaussian_similarity(a, b, reduce=reduce), like)
+
+
+def test_what_a_model_does_not_have_is_told() -> None:
+    points, pragmatic, dual, gauss = (make().embed(QUERIES) for make in (Points, Pragmatic, Dual, Gauss))
     with pytest.raises(TaskError, match=r"needs 'entailment_score', which Points does not answer; it has: similar$"):
-        comparison(Points(), folders["points"], "entails", None, None)
+        comparison(Points(), points, "entails", None, None)
     with pytest.raises(TaskError, match=r"Pragmatic does not answer; it has: none"):
-        comparison(Pragmatic(), folders["pragmatic"], "similar", None, None)
-    with pytest.raises(
-        TaskError, match=r"--view: made up has no view 'implict' - did you mean 'implicit'\? \(it has: ex"
-    ):
-        comparison(Dual(), folders["dual"], "similar", "implict", None)
-    with pytest.raises(TaskError, match=r"--against: made up has no view 'implicit' \(it has: mean\)"):
-        comparison(Gauss(), folders["gauss"], "similar", None, "implicit")
+        comparison(Pragmatic(), pragmatic, "similar", None, None)
+    with pytest.raises(TaskError, match=r"--view: Dual has no view 'implict' - did you mean 'implicit'\? \(it has: ex"):
+        comparison(Dual(), dual, "similar", "implict", None)
+    with pytest.raises(TaskError, match=r"--against: Gauss has no view 'implicit' \(it has: mean\)"):
+        comparison(Gauss(), gauss, "similar", None, "implicit")
     with pytest.raises(TaskError, match="leave --view and --against out"):
-        comparison(Dual(), folders["dual"], "entails", "implicit", None)
+        comparison(Dual(), dual, "entails", "implicit", None)
 
 
 def test_more_than_there_are_and_none(folders: dict[str, IndexFolder], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +285,7 @@ def test_more_than_there_are_and_none(folders: dict[str, IndexFolder], monkeypat
         (hits, *others) = found(model, folder, kind, "similar", 10_000)
         assert len(hits) == COUNT
         assert len(others) == 5
-    compared = comparison(model, folder, "similar", None, None)
+    compared = comparison(model, model.embed(QUERIES), "similar", None, None)
     searcher = Searcher(model.embed, folder, open_index(folder, "exact"), compared)
     assert searcher.search([], 3) == []
     with pytest.raises(ValueError, match="count of at least 1, got 0"):
@@ -266,9 +300,8 @@ def test_broken_weights_are_told(folders: dict[str, IndexFolder]) -> None:
         return PointEmbedding(torch.full((len(sentences), WIDTH), torch.nan))
 
     folder = folders["points"]
-    searcher = Searcher(
-        broken, folder, open_index(folder, "exact"), comparison(Points(), folder, "similar", None, None)
-    )
+    compared = comparison(Points(), Points().embed(QUERIES), "similar", None, None)
+    searcher = Searcher(broken, folder, open_index(folder, "exact"), compared)
     with pytest.raises(EncoderError, match="not finite"):
         searcher.search(QUERIES, 1)
 
