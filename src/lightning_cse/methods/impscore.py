@@ -249,7 +249,7 @@ class _Kept:
 
 
 def _without_encoder(module: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
-    """Leave a frozen encoder out of checkpoints: it is where it was loaded from, a thousand times the size of the maps."""
+    """Leave a frozen encoder out of checkpoints: it is where it was loaded from, and far larger than the maps."""
     for name in [name for name in state if name.startswith(f"{prefix}encoder.")]:
         del state[name]
 
