@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import os
+import signal
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "offline"
@@ -62,6 +63,14 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def heard_interrupts() -> Iterator[None]:
+    """SIGINT as Python has it: a background job of a shell inherits one that is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 Compose = Callable[..., "DictConfig"]

@@ -147,7 +147,7 @@ def test_ctrl_c_keeps_what_is_finished(command: Command, start: Start, tmp_path:
             break
     _, stderr = process.communicate(timeout=400)
     assert process.returncode == 130
-    assert stderr == "interrupted; the same command continues after the last finished task\n"
+    assert stderr == "interrupted; the same command continues after the last finished task, or reply\n"
     assert not list((tmp_path / "runs" / "evaluate").rglob("record.json"))
     done = command(*line)
     assert done.returncode == 0, done.stderr

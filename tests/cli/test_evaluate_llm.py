@@ -61,6 +61,7 @@ def start(tmp_path: Path, repository: Path) -> Iterator[Start]:
         process.wait()
 
 
+@pytest.mark.slow
 def test_ctrl_c_then_the_same_command(start: Start, tmp_path: Path) -> None:
     with ChatServer(lambda body: "Neutral.", seconds=0.02, key=KEY) as server:
         line = ("llm.model=some-model", f"llm.base_url={server.url}", "llm.concurrency=2")
@@ -91,6 +92,7 @@ def test_ctrl_c_then_the_same_command(start: Start, tmp_path: Path) -> None:
     assert KEY not in stdout + stderr
 
 
+@pytest.mark.slow
 def test_a_dead_endpoint_is_one_message(start: Start, tmp_path: Path) -> None:
     with ChatServer() as server:
         pass  # and is gone

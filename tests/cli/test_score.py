@@ -131,6 +131,7 @@ def test_the_columns_that_were_taken_and_the_rows_that_were_written_are_told(
     assert output.read_text().splitlines()[1].startswith("1,a b" if name != "in.csv" else "2,a b")
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_ends_the_command_quietly(start: Start, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("some words\n" * 200_000)
     process = start("--model", "length", "--input", "a.txt")

@@ -116,7 +116,9 @@ DUAL_GAUSS = replace(
     watched={"rte", "eis", "inli_direction"},
 )
 IMPLICITNESS = {"rte": RTE, "eis": EIS, "eis_wang": EIS}
-IMPSCORE_INLI = replace(ON_INLI, monitor="val/eis/accuracy", prefixes=("diag/", "diag/semantic/"), rows=80, steps=20)
+IMPSCORE_INLI = replace(
+    ON_INLI, monitor="val/eis/accuracy", prefixes=("diag/", "diag/semantic/"), rows=80, steps=20, constant=True
+)
 IMPSCORE = replace(
     IMPSCORE_INLI,
     monitor="val/eis_wang/accuracy",

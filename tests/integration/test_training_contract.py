@@ -17,7 +17,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig
-from torch import Tensor, nn
+from torch import Tensor
 
 from lightning_cse import records
 from lightning_cse.callbacks import Evaluation
@@ -175,16 +175,16 @@ def test_a_method_of_dropout_pairs_refuses_to_train_without(run_tiny: RunTiny, t
 # Numbers that are none
 
 
-class Broken(nn.Module):
+class Broken(DualContrastive):
     """A loss that is, or whose gradient is, not a number at one batch."""
 
     def __init__(self, at: int, how: str) -> None:
         super().__init__()
-        self.loss, self.at, self.how, self.calls = DualContrastive(), at, how, 0
+        self.at, self.how, self.calls = at, how, 0
 
-    def forward(self, premise: Any, *others: Any) -> Tensor:
+    def forward(self, premise: Any, *others: Any, **named: Any) -> Tensor:
         self.calls += 1
-        loss = self.loss(premise, *others)
+        loss = super().forward(premise, *others, **named)
         if self.calls != self.at:
             return loss
         if self.how == "gradient":
@@ -435,8 +435,8 @@ def test_accumulated_batches_log_the_mean_of_their_losses(
     losses: list[float] = []
     forward = DualContrastive.forward
 
-    def noting(self: DualContrastive, *args: Any) -> Tensor:
-        loss = forward(self, *args)
+    def noting(self: DualContrastive, **named: Any) -> Tensor:
+        loss = forward(self, **named)
         losses.append(loss.item())
         return loss
 

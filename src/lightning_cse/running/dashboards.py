@@ -26,7 +26,13 @@ _SIDES: Final = {"held_out": "held-out side", "eval": "evaluation side"}
 _MOST_RUNS: Final = 100  # in a chart
 _EXTRA: Final = "pip install 'lightning_cse[dashboard]'"
 
-DEV_SCORES: Final = ("val/stsb/spearman", "val/rte/accuracy_all", "val/snli/auprc")
+DEV_SCORES: Final = (
+    "val/stsb/spearman",
+    "val/rte/accuracy_all",
+    "val/snli/auprc",
+    "val/eis/accuracy",
+    "val/eis_wang/accuracy",
+)
 """What the experiments choose their best checkpoint by; a project's charts of other papers stay empty."""
 
 TEST_SCORES: Final = (

@@ -608,9 +608,12 @@ def test_who_answered_is_told_and_kept(
 
 
 SCRIPT = """
+import signal
 import sys
 from pathlib import Path
 from lightning_cse.llm import ChatClient, Endpoint, ReplyCache, Request
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell inherits an ignored one
 
 requests = (Request((("user", f"question {k}"),), {"temperature": 0}) for k in range(10_000))
 client = ChatClient(Endpoint("m", base_url=sys.argv[1]), ReplyCache(Path(sys.argv[2])))

@@ -315,7 +315,7 @@ def test_every_chunk_is_written_and_flushed_before_the_next_is_read() -> None:
     assert told == [2, 2]
 
 
-def test_an_interrupt_while_a_chunk_is_written_waits_for_its_end() -> None:
+def test_an_interrupt_while_a_chunk_is_written_waits_for_its_end(heard_interrupts: None) -> None:
     class Interrupted(io.BytesIO):
         def write(self, data: object) -> int:
             os.kill(os.getpid(), signal.SIGINT)
