@@ -60,6 +60,7 @@ def test_help_imports_nothing_heavy(start: Start) -> None:
     assert max(map(len, stdout.splitlines())) <= 120
 
 
+@pytest.mark.slow
 def test_a_pipe_is_answered_as_it_comes_and_an_interrupt_leaves_whole_lines(start: Start) -> None:
     process = start("--model", "length", "--input", "-", "--format", "jsonl", "--batch-size", "2")
     assert process.stdin is not None

@@ -156,6 +156,7 @@ def test_runs_answer_their_questions(
     assert f"has no view 'explict'{' - did you mean' if 'explicit' in views else ' (it has: mean)'}" in err
 
 
+@pytest.mark.slow
 def test_lines_of_standard_input_are_answered_as_they_come(tmp_path: Path, repository: Path, corpus: Path) -> None:
     process = start(["--model", "tiny", "--corpus", str(corpus), "--queries", "-", "-k", "1"], tmp_path, repository)
     assert process.stdin is not None

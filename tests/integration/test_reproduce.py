@@ -79,6 +79,7 @@ def test_the_status_counts(
     assert "4 runs: 2 done, 2 missing" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_map_names_every_artefact(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["--all", "--dry-run", "--profile", "tiny", "--runs-dir", str(tmp_path)]) == 0
     shown = capfd.readouterr().out

@@ -237,7 +237,19 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+QUICK = (
+    "accumulated",
+    "bi-encoder, dropout while measuring",
+    "a head",
+    "GaussCSE",
+    "ImpScore",
+    "NGCSE",
+    "unsupervised SimCSE",
+)
+"""Each keeps something that no other does; the others are the same few things at other moments, for `make test-all`."""
+
+
+@pytest.mark.parametrize("variant", [v if v in QUICK else pytest.param(v, marks=pytest.mark.slow) for v in VARIANTS])
 def test_killed_at_every_step_of_other_runs(
     variant: str, run_tiny: RunTiny, reference: Callable[..., RunFolder], tmp_path: Path
 ) -> None:
