@@ -164,6 +164,11 @@ def _load_run(folder: Path, options: dict[str, Any]) -> LoadedModel:
             "would read other word pieces: bring back the files it was trained from"
         )
     method: Method = instantiate(built.method, encoder=encoder)
+    if method.frozen and encoder.digests["weights"] != record["encoder"]["weights"]:
+        raise EncoderError(
+            f"{folder} was trained on a frozen encoder whose weights are not those that {encoder.name} has now, and "
+            "its checkpoint has none: bring back the files it was trained from"
+        )
     best = folder / "checkpoints" / "best.ckpt"
     try:
         method.load_state_dict(torch.load(best, map_location="cpu", weights_only=True)["state_dict"])

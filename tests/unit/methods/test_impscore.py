@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,10 +18,11 @@ from torch import Tensor
 from lightning_cse.data import ContrastiveData, INLIImplicitPairs, sample_dir
 from lightning_cse.embeddings import PragmaticEmbedding
 from lightning_cse.encoders import SentenceEncoder, tiny_encoder
-from lightning_cse.errors import ConfigError, DataError
+from lightning_cse.errors import ConfigError, DataError, EncoderError
 from lightning_cse.losses import ImplicitnessRanking
 from lightning_cse.methods import ImpScore, Schedule
 from lightning_cse.records import RunFolder
+from lightning_cse.running.loading import load_model
 from lightning_cse.tokens import Tokens
 
 RunTiny = Callable[..., RunFolder]
@@ -323,6 +325,12 @@ def test_it_trains_on_inli_from_the_config(run_tiny: RunTiny, tmp_path: Path) ->
     assert (record["steps"], record["best"]["monitor"]) == (8, "val/eis/accuracy")
     assert {key.split("/")[1] for key in record["metrics"]} == {"rte", "eis"}
     assert "diag/semantic/rfd_alignment" in folder.curves.read_text()
+    sentences = load_model(str(folder.path)).answers.embed(SENTENCES)
+    assert len(sentences) == len(SENTENCES)
+    record["encoder"]["weights"] = "0" * 64
+    folder.record_path.write_text(json.dumps(record))
+    with pytest.raises(EncoderError, match="trained on a frozen encoder whose weights are not those that tiny has now"):
+        load_model(str(folder.path))
 
 
 def test_it_trains_on_the_pair_file_from_the_config(run_tiny: RunTiny, tmp_path: Path) -> None:
