@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from lightning_cse.errors import LightningCSEError
+from lightning_cse.running.arguments import count
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--precision", choices=("32-true", "bf16-mixed"), default="32-true", help="default: 32-true")
     add(
         "--batch-size",
-        type=_count,
+        type=count,
         default=1024,
         metavar="N",
         help="rows of a chunk, which is scored at once; 1 answers a pipe line by line; default: 1024",
@@ -84,16 +85,6 @@ def _names(text: str) -> tuple[str, ...]:
     if not 1 <= len(names) <= 2 or not all(names):
         raise argparse.ArgumentTypeError(f"takes one name, or two divided by a comma, got {text!r}")
     return names
-
-
-def _count(text: str) -> int:
-    try:
-        count = int(text)
-    except ValueError:
-        count = 0
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"takes a whole number of at least 1, got {text!r}")
-    return count
 
 
 if __name__ == "__main__":

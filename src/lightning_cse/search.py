@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lightning_cse.errors import DataError, LightningCSEError
+from lightning_cse.running.arguments import count, path
 
 if TYPE_CHECKING:
     from lightning_cse.running.searching import Found, Searcher
@@ -211,20 +212,6 @@ def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> No
         parser.error(f"--queries - is answered in lines of JSON, not as {arguments.format}")
 
 
-def _count(text: str) -> int:
-    try:
-        count = int(text)
-    except ValueError:
-        count = 0
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"need a whole number of at least 1, got {text!r}")
-    return count
-
-
-def _path(text: str) -> Path:
-    return Path(text).expanduser()
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m lightning_cse.search",
@@ -236,9 +223,9 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--model", required=True, metavar="RUN|ENCODER", help="a run's folder, or an encoder: name, folder, hub name")
     add("--pooling", default="auto", metavar="NAME", help="of an encoder, instead of its own")
-    add("--corpus", type=_path, metavar="FILE", help="a sentence a line, or .csv, .tsv, .jsonl with --column; or .gz")
+    add("--corpus", type=path, metavar="FILE", help="a sentence a line, or .csv, .tsv, .jsonl with --column; or .gz")
     add("--column", metavar="NAME", help="the column, or key, that holds the sentences")
-    add("--index", type=_path, metavar="FOLDER", help="where the index is or shall be")
+    add("--index", type=path, metavar="FOLDER", help="where the index is or shall be")
     add("--rebuild", action="store_true", help="build it again even if there is one")
     add(
         "--kind",
@@ -266,7 +253,7 @@ def _parser() -> argparse.ArgumentParser:
         help="what is sought: sentences similar to the query, that it entails, or that entail it (entailed_by); the "
         "last two only by models whose score has a direction: GaussCSE, DualGauss, DualCSE",
     )
-    add("-k", type=_count, default=10, metavar="N", help="how many sentences a query (default: 10)")
+    add("-k", type=count, default=10, metavar="N", help="how many sentences a query (default: 10)")
     add("--format", choices=tuple(FORMATS), help="default: table; json is a line a query")
     add("--precision", choices=("32-true", "bf16-mixed"), default="32-true", help="of the encoder; default: 32-true")
     add("--device", choices=("auto", "cpu", "gpu"), default="auto", help="default: a GPU where there is one")

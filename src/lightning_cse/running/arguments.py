@@ -1,4 +1,4 @@
-"""What the commands about papers ask alike: which runs their tables are made of. Quick to import, for ``--help``."""
+"""What commands ask alike: paths, numbers, which runs fill a paper's tables. Quick to import, for ``--help``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,17 @@ PROFILES: Final = ("laptop", "small", "gpu", "tiny")
 def path(text: str) -> Path:
     """Return a path of the command line."""
     return Path(text).expanduser()
+
+
+def count(text: str) -> int:
+    """Return a number of the command line that is at least 1."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"need a whole number of at least 1, got {text!r}")
+    return number
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
