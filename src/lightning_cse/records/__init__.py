@@ -4,17 +4,20 @@ from lightning_cse.records.curves import Curves
 from lightning_cse.records.environments import environment
 from lightning_cse.records.folder import FailedBeforeError, RunFolder, RunState
 from lightning_cse.records.identities import identity, identity_document
+from lightning_cse.records.lines import Lines
 from lightning_cse.records.lock import Busy, Lock, Owner
-from lightning_cse.records.writing import write_atomic, write_predictions
+from lightning_cse.records.writing import atomic_file, write_atomic, write_predictions
 
 __all__ = [
     "Busy",
     "Curves",
     "FailedBeforeError",
+    "Lines",
     "Lock",
     "Owner",
     "RunFolder",
     "RunState",
+    "atomic_file",
     "environment",
     "identity",
     "identity_document",

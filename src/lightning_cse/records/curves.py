@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.records.writing import told_disk, write_all, write_atomic
+from lightning_cse.records.lines import Lines
+from lightning_cse.records.writing import write_atomic
 
 
 class Curves:
@@ -35,7 +35,7 @@ class Curves:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        self._descriptor: int | None = None
+        self._lines = Lines(self.path, self._HEADER)
 
     def __enter__(self) -> Curves:
         return self
@@ -55,15 +55,7 @@ class Curves:
         rows = [(int(step), key, repr(float(value))) for key, value in values.items()]
         if not rows:
             return
-        text = self._format(rows)
-        with told_disk(self.path):
-            descriptor = self._open()
-            size = os.fstat(descriptor).st_size
-            try:
-                write_all(descriptor, text.encode("utf-8"))
-            except BaseException:
-                os.ftruncate(descriptor, size)
-                raise
+        self._lines.append(self._format(rows))
 
     def cut(self, step: int) -> None:
         """Keep the rows up to and with ``step``: what a resumed run logs again must not be there twice.
@@ -92,29 +84,7 @@ class Curves:
 
     def close(self) -> None:
         """Close the file; a later `append` opens it again."""
-        if self._descriptor is not None:
-            descriptor, self._descriptor = self._descriptor, None
-            os.close(descriptor)
-
-    def _open(self) -> int:
-        if self._descriptor is not None and os.fstat(self._descriptor).st_nlink == 0:
-            self.close()  # somebody else cut the file, which puts a new one in its place
-        if self._descriptor is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-            descriptor = os.open(self.path, flags, 0o666)
-            try:
-                content = self.path.read_bytes()
-                whole = content.rfind(b"\n") + 1  # a line cut short by a crash would spoil the next one
-                if whole < len(content):
-                    os.ftruncate(descriptor, whole)
-                if whole == 0:
-                    write_all(descriptor, f"{self._HEADER}\n".encode())
-            except BaseException:
-                os.close(descriptor)
-                raise
-            self._descriptor = descriptor
-        return self._descriptor
+        self._lines.close()
 
     def _rows(self) -> list[tuple[int, str, float]]:
         try:

@@ -11,7 +11,7 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from lightning_cse.errors import LightningCSEError
 
@@ -39,23 +39,23 @@ def _free_space(path: Path) -> str:
     return "an unknown amount is"
 
 
-def write_atomic(path: Path, data: bytes | str) -> None:
-    """Write a whole file or nothing: whoever reads ``path`` finds the old content or the new, never a part.
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """Give a file to write to that takes the name ``path`` at the end of the block, or nothing if that fails.
 
-    The content goes to a temporary file in the same folder, to the disk, and then takes the name in one step; the
-    folder is made if need be. Strings are written as UTF-8, line ends as they are.
+    Whoever reads ``path`` finds the old content or the new, never a part: what is written goes to a temporary file in
+    the same folder, to the disk, and then takes the name in one step; the folder is made if need be.
 
     Raises:
         LightningCSEError: if the disk is full; ``path`` is as it was.
     """
-    content = data.encode("utf-8") if isinstance(data, str) else data
     with told_disk(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
             with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
@@ -64,6 +64,16 @@ def write_atomic(path: Path, data: bytes | str) -> None:
                 temporary.unlink()
             raise
         _sync_folder(path.parent)
+
+
+def write_atomic(path: Path, data: bytes | str) -> None:
+    """Write a whole file or nothing, as `atomic_file` does; strings are written as UTF-8, line ends as they are.
+
+    Raises:
+        LightningCSEError: if the disk is full; ``path`` is as it was.
+    """
+    with atomic_file(path) as file:
+        file.write(data.encode("utf-8") if isinstance(data, str) else data)
 
 
 def _sync_folder(folder: Path) -> None:
