@@ -33,6 +33,9 @@ from lightning_cse.errors import ConfigError, did_you_mean
 APPENDED = ("experiment", "profile", "sweep", "debug")
 """The groups that no defaults list names: each is appended with a plus, and a later one wins over an earlier one."""
 
+_NEEDED = {"name": "experiment", "suite": "suite", "pattern": "pattern"}
+"""The groups one of whose options has to be chosen, by the key that is ``???`` without it."""
+
 _APPENDED_OVERRIDE = re.compile(rf"^\+{{0,2}}(?P<rest>(?P<group>{'|'.join(APPENDED)})(@[^=]*)?=.*)$", re.DOTALL)
 _FLAGS_WITH_VALUE = {
     *("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn"),
@@ -424,7 +427,7 @@ class _Check:
         if kept:
             options = [f"[{','.join(kept)}]"] if isinstance(override.value(), list) else list(dict.fromkeys(kept))
             self.choices.append(_Choice(override.get_key_element(), group, options))
-        elif group in APPENDED or group == "suite":
+        elif group in APPENDED or group in _NEEDED.values():
             self.unknown.add(group)
 
     def _no_option(self, group: str, option: str) -> str:
@@ -465,12 +468,10 @@ class _Check:
         except CompositionError as error:
             self.fault(self._does_not_compose(error))
             return
-        if self._lacks(base, "name", by="experiment"):
-            self.fault(self._name_an_experiment())
-            self.unknown.add("experiment")
-        if self._lacks(base, "suite", by="suite"):
-            self.fault(self._choose("suite", "suite: not set, since no suite was chosen - add +suite=<one of these>:"))
-            self.unknown.add("suite")
+        for key, group in _NEEDED.items():
+            if self._lacks(base, key, by=group):
+                self.fault(self._choose(key, group))
+                self.unknown.add(group)
         self._check_values(point, self._guesses(point) if self.unknown else [base])
         if not self.faults:
             self._check_whole(point)
@@ -492,21 +493,17 @@ class _Check:
         given = any(value.override.key_or_group == key for value in self.values)
         return not given and not any(choice.group == by for choice in self.choices)
 
-    def _name_an_experiment(self) -> str:
-        if not self.tree.options("experiment"):
-            return "name: not set, and there is no experiment that would set it - write name=<a name>"
-        why = "name: not set, since no experiment was chosen - add +experiment=<one of these>:"
-        return self._choose("experiment", why)
-
-    def _choose(self, group: str, why: str) -> str:
+    def _choose(self, key: str, group: str) -> str:
         options = self.tree.options(group)
+        if not options:
+            return f"{key}: not set, and there is no {group} that would set it - write {key}=<a {key}>"
         width = max(map(len, options))
         rows = [f"\n    {option:<{width}}  {self.tree.description(group, option)}".rstrip() for option in options]
-        return f"{why}{''.join(rows)}"
+        return f"{key}: not set, since no {group} was chosen - add +{group}=<one of these>:{''.join(rows)}"
 
     def _guesses(self, point: Sequence[str]) -> Iterator[DictConfig]:
-        """The configs that some experiment or suite would give; a key that none of them has is surely unknown."""
-        group = "suite" if "suite" in self.unknown else "experiment"
+        """The configs that some experiment, suite or pattern would give; a key that none has is surely unknown."""
+        group = next((name for name in _NEEDED.values() if name in self.unknown), "experiment")
         options = self.tree.options(group)
         step = max(1, -(-len(options) // _MOST_GUESSES))  # neighbours in the alphabet are of one family, and much alike
         for option in options[::step]:
