@@ -66,7 +66,7 @@ def without_secrets(config: Any) -> Any:
     if isinstance(config, Mapping):
         kept = {}
         for key, value in config.items():
-            if not _is_key(value) and not (_names_one(str(key)) and any(_texts(value))):
+            if not _is_key(str(key)) and not _is_key(value) and not (_names_one(str(key)) and any(_texts(value))):
                 kept[str(key)] = without_secrets(value)
         return kept
     if isinstance(config, list | tuple):

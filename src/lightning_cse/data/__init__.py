@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lightning_cse.data.hybrid import Hybrid
     from lightning_cse.data.implicit_pairs import ImplicitPairs, INLIImplicitPairs
     from lightning_cse.data.loader import BatchLoader
+    from lightning_cse.data.provenance import read_provenance, side_file, write_provenance
     from lightning_cse.data.roles import INLIQuadruples, INLITriplets, NLITriplets, Sentences
 
 __all__ = [
@@ -34,7 +35,10 @@ __all__ = [
     "TokenCutoff",
     "TokenShuffle",
     "read_corpus",
+    "read_provenance",
     "sample_dir",
+    "side_file",
+    "write_provenance",
 ]
 
 _LAZY = {
@@ -49,6 +53,9 @@ _LAZY = {
     "Sentences": "roles",
     "TokenCutoff": "augment",
     "TokenShuffle": "augment",
+    "read_provenance": "provenance",
+    "side_file": "provenance",
+    "write_provenance": "provenance",
 }
 
 

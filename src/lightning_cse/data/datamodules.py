@@ -16,6 +16,7 @@ from torch import Tensor
 
 from lightning_cse.data.drawing import fewer_llm_rows, hold_out, subset, with_another_anchor
 from lightning_cse.data.loader import Batch, BatchLoader, Draws
+from lightning_cse.data.provenance import read_provenance
 from lightning_cse.data.roles import SOURCE, RoleRows, with_column
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sources import LEAK, all_pairs, read_sources, without_pairs
@@ -259,6 +260,17 @@ class ContrastiveData(pl.LightningDataModule):
         others = (file for rows in (*self._excluded, *self._watched) for file in rows.files)
         files = (*self.train.files, *self.held_out.files, *others)
         return {file.name: file.sha256 for file in files}
+
+    @cached_property
+    def provenance(self) -> dict[str, dict[str, Any]]:
+        """Where the LLM rows that are trained on or held out come from, by the name of their file in the layout.
+
+        As `read_provenance`; files without a side file are left out. It is read, and what is wrong with it told, once,
+        when it is first asked for; neither the rows nor a run's identity depend on it.
+        """
+        files = dict.fromkeys((*self.train.files, *self.held_out.files))
+        found = {file.name: read_provenance(file) for file in files}
+        return {name: document for name, document in found.items() if document is not None}
 
     def setup(self, stage: str | None = None) -> None:
         """Tokenise the training rows, unless that was done."""

@@ -47,6 +47,7 @@ _MEASURES: Final = ("alignment", "uniformity")
 _AGGREGATES: Final = ("_mean", "_wmean")
 _SHORT: Final = 60  # characters of a value in the table of differences
 _MINUTE, _HOUR = 60, 3600
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NOT_TOLD: Final = ("seed=", "hydra", "logger", "force=", "retry_failed=")
 
 
@@ -202,7 +203,7 @@ def run_sections(runs: Sequence[ShownRun], *, name: str = "sweep", part: str = "
     tables = [_point_table(groups)] if any(len(group.runs) > 1 for group in groups) else []
     tables.append(_run_table(groups, legend=not tables))
     rest = _other_metrics(groups)
-    sections = [Section("Runs", f"{name}-runs", tables=(*tables, *rest), part=part)]
+    sections = [Section("Runs", f"{name}-runs", tables=(*tables, *rest), text=_origins(groups), part=part)]
     legend = tuple(group.series for group in groups)
     with house_style():
         learning = _learning_charts(groups, name)
@@ -217,6 +218,64 @@ def run_sections(runs: Sequence[ShownRun], *, name: str = "sweep", part: str = "
         differences = _difference_table(groups)
         sections.append(Section("What differs between the configs", f"{name}-configs", tables=differences, part=part))
     return sections
+
+
+def _origins(groups: Iterable[_Group]) -> str:
+    """Return in Markdown where the LLM rows of the runs come from, a paragraph a file; no word where none tells."""
+    found: dict[str, None] = {}
+    for group in groups:
+        for run in group.finished:
+            for name, document in _inner(run.record, "provenance").items():
+                if isinstance(document, Mapping):
+                    found[_origin(str(name), document)] = None
+    return "\n\n".join(found)
+
+
+def _origin(name: str, document: Mapping[str, Any]) -> str:
+    if "damaged" in document:
+        return f"LLM rows {_quoted(name)}: it is not known where they come from; the file beside them is of no use."
+    about = f"LLM rows {_quoted(name)}:"
+    if (count := _count(_inner(document, "rows").get("count"))) is not None:
+        about += f" {count}"
+    about += f" by {_quoted(document.get('model') or 'an unnamed model')}"
+    if pattern := _inner(document, "pattern").get("name"):
+        about += f", pattern {_quoted(pattern)}"
+    if date := _DATE.match(str(_inner(document, "made").get("finished"))):
+        about += f", {date[0]}"
+    sources, roles = _inner(document, "acceptance", "sources"), _inner(document, "acceptance", "roles")
+    told = [about]
+    complete, given_up = (_count(sources.get(key)) for key in ("complete", "given_up"))
+    if complete is not None and given_up is not None:
+        told.append(f"{complete} of {complete + given_up} sources complete")
+    accepted, asked = (_total(roles, key) for key in ("accepted", "asked"))
+    if asked:
+        told.append(f"{accepted} of {asked} replies accepted")
+    cost = document.get("cost")
+    if isinstance(cost, int | float) and not isinstance(cost, bool) and math.isfinite(cost):
+        told.append(f"cost {cost:.2f} USD" if cost >= 0.01 or cost == 0 else "cost under 0.01 USD")
+    edited = " The file was edited after it was made." if document.get("unchanged") is False else ""
+    return f"{'; '.join(told)}.{edited}"
+
+
+def _inner(document: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+    """Return a mapping inside another, empty where there is none: a side file may come from anywhere."""
+    for key in keys:
+        inner = document.get(key)
+        document = inner if isinstance(inner, Mapping) else {}
+    return document
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _total(roles: Mapping[str, Any], key: str) -> int:
+    return sum(_count(_inner(roles, role).get(key)) or 0 for role in roles)
+
+
+def _quoted(text: object) -> str:
+    """Return a foreign text as code, which Markdown leaves alone."""
+    return f"`{_short(' '.join(str(text).replace('`', chr(39)).split())) or ' '}`"
 
 
 _RFD: Final = (

@@ -124,12 +124,14 @@ def _train(
         cfg.trainer.precision,
         folder.path,
     )
+    provenance = _provenance(parts)
     loggers = _loggers(cfg, folder, identity, resume=resume)
     status = "failed"
     try:
         record = _fit_and_test(cfg, parts, folder, loggers, lock, resume=resume)
         record |= {"name": cfg.name, "identity": identity, "seed": cfg.seed, "overrides": _overrides()}
         record |= {"identity_document": records.identity_document(without_secrets(plain(cfg)), **decisive)}
+        record |= provenance
         lock.check()
         folder.finish(record)
         status = "success"
@@ -150,6 +152,18 @@ def _train(
                 logger.close(exit_code=0 if status == "success" else 1)
             else:
                 logger.finalize(status)
+
+
+def _provenance(parts: Parts) -> dict[str, Any]:
+    """Return, for the record, where LLM rows come from, without secrets; nothing where no side file tells.
+
+    It is no part of the identity: the rows themselves are.
+    """
+    told = {}
+    for name, document in parts.data.provenance.items():
+        overrides = {"overrides": told_overrides(map(str, document["overrides"]))} if "overrides" in document else {}
+        told[name] = without_secrets({**document, **overrides})
+    return {"provenance": told} if told else {}
 
 
 def _tell_lacking_baselines(cfg: DictConfig, folder: records.RunFolder) -> None:

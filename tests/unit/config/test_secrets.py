@@ -47,6 +47,7 @@ def test_strings_under_keys_that_look_like_secrets_are_left_out() -> None:
         "secret": "",
     }
     assert config["api_key"] == "x"  # the run goes on with its own
+    assert without_secrets({LIKE_KEYS[0]: 1, "rows": {LIKE_KEYS[1]: {"n": 2}}}) == {"rows": {}}
 
 
 OF_SECRETS = (

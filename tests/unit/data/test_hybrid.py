@@ -13,7 +13,17 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from lightning_cse.data import ContrastiveData, Hybrid, NLITriplets, Rows, Sentences, SourceFile, TokenShuffle
+from lightning_cse.data import (
+    ContrastiveData,
+    Hybrid,
+    NLITriplets,
+    Rows,
+    Sentences,
+    SourceFile,
+    TokenShuffle,
+    side_file,
+    write_provenance,
+)
 from lightning_cse.data.hybrid import PATTERNS, as_llm_rows
 from lightning_cse.data.loader import BatchLoader
 from lightning_cse.data.roles import ANOTHER_ANCHOR
@@ -356,3 +366,28 @@ def test_what_waits_is_part_of_the_position() -> None:
         if stop < 8:
             rest += [batch["index"].tolist() for batch in other]
         assert begun + rest == whole
+
+
+# Where the LLM rows come from
+
+
+def test_where_llm_rows_come_from_goes_with_them_and_decides_nothing(folder: Path, caplog: Any) -> None:
+    path = folder / "sts.jsonl"
+    plain = data(folder, hybrid(folder))
+    assert plain.provenance == {}
+    write_provenance(path, {"model": "a-model", "pattern": {"name": "sts"}})
+    write_provenance(folder / "nli.jsonl", {"model": "another"})
+    known = data(folder, hybrid(folder), watched_in=[str(folder / "nli.jsonl")])
+    assert known.provenance.keys() == {str(path)}, "of rows that only say what is watched none is trained on"
+    told = known.provenance[str(path)]
+    assert (told["model"], told["unchanged"], told["rows"]["count"]) == ("a-model", True, 26)
+    assert data(folder, hybrid(folder)).digests == plain.digests
+    assert list(known.train) == list(plain.train)
+    assert not [record for record in caplog.records if "sha256" in record.getMessage()]
+    path.write_text(path.read_text().replace("negative of", "opposite of"))
+    edited = data(folder, hybrid(folder))
+    caplog.clear()
+    assert [edited.provenance[str(path)]["unchanged"] for _ in range(2)] == [False, False]
+    assert len(caplog.records) == 1, "told once, and only when somebody asks"
+    side_file(path).write_text("{")
+    assert data(folder, hybrid(folder)).provenance[str(path)].keys() == {"damaged"}

@@ -385,6 +385,70 @@ def test_what_differs_between_configs() -> None:
     assert flat(files) == [["INLI/train.csv", "ababababab", "cdcdcdcdcd", "ababababab"]]
 
 
+ORIGIN: dict[str, Any] = {
+    "format": 1,
+    "rows": {"file": "rows.jsonl", "sha256": "ab" * 32, "count": 18},
+    "model": "a-model",
+    "pattern": {"name": "sts"},
+    "acceptance": {
+        "sources": {"complete": 18, "given_up": 2},
+        "roles": {"positive": {"asked": 25, "accepted": 19}, "negative": {"asked": 20, "accepted": 18}},
+    },
+    "cost": 0.125,
+    "made": {"finished": "2026-01-02T03:04:05+00:00"},
+    "unchanged": True,
+}
+
+
+def origins(*documents: object) -> str:
+    """Return what the report says of runs whose LLM rows come from there."""
+    return said(*(record(seed=seed, provenance={"a/rows.jsonl": one}) for seed, one in enumerate(documents)))
+
+
+def said(*records: dict[str, Any]) -> str:
+    return run_sections([ShownRun(Path(f"/runs/{one['seed']}"), one) for one in records])[0].text
+
+
+def test_where_llm_rows_come_from_is_told_once() -> None:
+    want = (
+        "LLM rows `a/rows.jsonl`: 18 by `a-model`, pattern `sts`, 2026-01-02; 18 of 20 sources complete; "
+        "37 of 45 replies accepted; cost 0.12 USD."
+    )
+    assert origins(ORIGIN) == want
+    assert origins(ORIGIN, dict(reversed(ORIGIN.items()))) == want
+    edited = f"{want} The file was edited after it was made."
+    assert origins(ORIGIN, {**ORIGIN, "unchanged": False}) == f"{want}\n\n{edited}"
+    assert said(record()) == ""
+    assert "<code>a/rows.jsonl</code>: 18 by" in build_report("T", [Section("A", "a", text=origins(ORIGIN))])
+
+
+@pytest.mark.parametrize(("cost", "told"), [(None, ""), (0, "; cost 0.00 USD"), (0.004, "; cost under 0.01 USD")])
+def test_a_cost_is_told_where_it_is_known(cost: object, told: str) -> None:
+    assert origins({**ORIGIN, "cost": cost}).endswith(f"replies accepted{told}.")
+
+
+def test_an_origin_of_which_little_is_known() -> None:
+    of_no_use = "LLM rows `a/rows.jsonl`: it is not known where they come from; the file beside them is of no use."
+    assert origins({"damaged": "is damaged: ..."}) == of_no_use
+    nothing = "LLM rows `a/rows.jsonl`: by `an unnamed model`."
+    assert origins({}) == nothing
+    assert origins("x") == ""
+    wrong = {"rows": 5, "pattern": [], "made": {"finished": 5}, "cost": "a lot", "acceptance": {"roles": {"a": 5}}}
+    assert origins(wrong) == nothing
+    assert origins({"acceptance": {"sources": {"complete": "x", "given_up": 1}, "roles": [1]}}) == nothing
+    assert said(record(provenance=[5])) == ""
+
+
+def test_an_origin_is_only_text() -> None:
+    foreign = {**ORIGIN, "model": f"`{EVIL}` **b**\n\n# head", "pattern": {"name": EVIL * 10}}
+    page = build_report("T", [Section("A", "a", text=said(record(provenance={EVIL: foreign})))])
+    tags = [tag for tag, _ in Tags(page).found]
+    assert tags.count("script") == 1
+    assert "img" not in tags
+    assert "<strong>b" not in page
+    assert page.count("&lt;script&gt;alert(1)") == 3
+
+
 @pytest.mark.parametrize(
     "override",
     [

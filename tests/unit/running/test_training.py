@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hydra.core.hydra_config import HydraConfig
 
+from lightning_cse.data import sample_dir, side_file, write_provenance
 from lightning_cse.errors import LightningCSEError
 from lightning_cse.records import RunFolder
 from lightning_cse.running import training
@@ -102,3 +105,39 @@ def test_the_overrides_of_a_record_have_no_secret(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(HydraConfig, "initialized", lambda: True)
     monkeypatch.setattr(HydraConfig, "get", lambda: told)
     assert training._overrides() == ["seed=1", "name=x"]
+
+
+def test_a_record_says_where_llm_rows_come_from_and_the_identity_does_not(
+    run_tiny: RunTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes((sample_dir() / "ngcse" / "wiki_sts.jsonl").read_bytes())
+    llm = ("+experiment=ngcse_wiki_sts", *SMALL[1:], f"corpora.llm_wiki_sts=[{path}]")
+
+    def run(folder: str) -> tuple[Path, dict[str, Any], str]:
+        caplog.clear()
+        done = run_tiny(tmp_path / folder, *llm)
+        assert "planted-secret" not in done.record_path.read_text()
+        told = "\n".join(r.getMessage() for r in caplog.records if "provenance" in r.getMessage())
+        return done.path.relative_to(tmp_path / folder), done.read(), told
+
+    point, plain, told = run("plain")
+    assert "provenance" not in plain
+    assert told == ""
+    secrets = {"api_key": "a-planted-secret", "address": "http://me:a-planted-secret@host/v1"}
+    overrides = ["+pattern=sts", "+llm.api_key=a-planted-secret", 5]
+    write_provenance(path, {"model": "a-model", "served": secrets, "overrides": overrides, "tokens": {"prompt": 5}})
+    again, known, told = run("known")
+    assert again == point
+    assert told == ""
+    found = known["provenance"][str(path)]
+    assert (found["model"], found["unchanged"], found["tokens"]) == ("a-model", True, {"prompt": 5})
+    assert found["served"] == {"address": "http://host/v1"}
+    assert found["overrides"] == ["+pattern=sts", "5"]
+    assert known["metrics"] == plain["metrics"]
+    side_file(path).write_text(json.dumps({"format": 7}))
+    again, damaged, told = run("damaged")
+    assert again == point
+    assert damaged["provenance"] == {str(path): {"damaged": "has format 7, and this version reads format 1"}}
+    assert told.startswith(f"{side_file(path)}: has format 7")
+    assert "\n" not in told

@@ -1,0 +1,235 @@
+"""Where LLM rows come from: written beside them, read with them, and never able to stop whoever uses the rows."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lightning_cse.data import SourceFile, read_corpus, read_provenance, side_file, write_provenance
+from lightning_cse.data.provenance import MOST_BYTES
+from lightning_cse.data.readers import read_own
+from lightning_cse.errors import DataError
+
+ROWS = "".join(
+    json.dumps({"anchor": f"One {n}.", "positive": "1.", "intermediate": "Some.", "negative": "None."}) + "\n"
+    for n in range(3)
+)
+TOLD: dict[str, Any] = {
+    "model": "a-model",
+    "pattern": {"name": "sts", "roles": ["positive", "intermediate", "negative"], "digest": "ab" * 32},
+    "acceptance": {
+        "sources": {"complete": 3, "given_up": 1},
+        "roles": {"positive": {"asked": 5, "accepted": 4, "rejected": {"too long": 1}}},
+    },
+    "cost": None,
+    "made": {"started": "2026-01-02T03:04:05+00:00", "finished": "2026-01-02T04:04:05+00:00"},
+    "overrides": ["+pattern=sts"],
+}
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """A file of LLM rows with its side file."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text(ROWS)
+    write_provenance(path, TOLD)
+    return path
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def packed(rows: Path) -> Path:
+    path = rows.with_name(f"{rows.name}.gz")
+    path.write_bytes(gzip.compress(rows.read_bytes()))
+    rows.unlink()
+    return path
+
+
+# Writing
+
+
+def test_what_is_written_is_read(rows: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert side_file(rows) == rows.with_name("rows.provenance.json")
+    about = {"file": "rows.jsonl", "sha256": hashlib.sha256(ROWS.encode()).hexdigest(), "count": 3}
+    want = {"format": 1, **TOLD, "rows": about, "unchanged": True}
+    assert read_provenance(rows) == want
+    (source,) = read_own(str(rows)).files
+    assert read_provenance(source) == want
+    assert warned(caplog) == []
+    assert next(iter(json.loads(side_file(rows).read_text()))) == "format"
+    assert sorted(path.name for path in rows.parent.iterdir()) == ["rows.jsonl", "rows.provenance.json"]
+
+
+def test_the_side_file_is_that_of_the_compressed_rows_too(rows: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first = read_provenance(rows)
+    path = packed(rows)
+    assert side_file(path) == side_file(rows)
+    assert read_provenance(path) == first
+    (source,) = read_own(str(path)).files
+    assert read_provenance(source) == first
+    write_provenance(path, TOLD)
+    again = read_provenance(path)
+    assert first is not None
+    assert again == {**first, "rows": {**first["rows"], "file": "rows.jsonl.gz"}}
+    assert warned(caplog) == []
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_rows_in_the_place_of_the_data_folder(rows: Path, compressed: bool) -> None:
+    folder = rows.parent / "data" / "ngcse"
+    folder.mkdir(parents=True)
+    placed = shutil.move(rows, folder / "wiki_sts.jsonl")
+    shutil.move(side_file(rows), side_file(placed))
+    if compressed:
+        packed(placed)
+    (source,) = read_corpus("ngcse", "wiki_sts", folder.parent).files
+    found = read_provenance(source)
+    assert found is not None
+    # The digest says that they are the same rows, whatever they are called now.
+    assert (found["model"], found["unchanged"], found["rows"]["file"]) == ("a-model", True, "rows.jsonl")
+
+
+def test_a_document_cannot_say_of_which_rows_it_tells(rows: Path) -> None:
+    write_provenance(rows, {**TOLD, "format": 9, "rows": {"file": "x", "sha256": "", "count": 0, "own": 1}})
+    found = read_provenance(rows)
+    assert found is not None
+    assert (found["format"], found["unchanged"]) == (1, True)
+    assert (found["rows"]["file"], found["rows"]["count"], found["rows"]["own"]) == ("rows.jsonl", 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        ({"cost": float("nan")}, "not JSON compliant"),
+        ({"model": 5}, "rows.provenance.json: has under 'model' something else than a text"),
+        ({"long": "x" * MOST_BYTES}, f"at most {MOST_BYTES} are read"),
+        ({"model": "\ud800"}, "surrogates not allowed"),
+    ],
+)
+def test_what_could_not_be_read_is_not_written(document: dict[str, Any], why: str, rows: Path) -> None:
+    before = side_file(rows).read_bytes()
+    with pytest.raises(ValueError, match=why):
+        write_provenance(rows, document)
+    assert side_file(rows).read_bytes() == before
+
+
+def test_rows_that_are_not_there_have_no_origin(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"rows\.jsonl: cannot be read: No such file"):
+        write_provenance(tmp_path / "rows.jsonl", TOLD)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match=r"rows\.csv: LLM rows end in \.jsonl or \.jsonl\.gz"):
+        side_file(tmp_path / "rows.csv")
+
+
+def test_a_side_file_that_cannot_be_written_is_told(rows: Path) -> None:
+    side_file(rows).unlink()
+    side_file(rows).mkdir()
+    with pytest.raises(DataError, match=r"rows\.provenance\.json: cannot be written: Is a directory"):
+        write_provenance(rows, TOLD)
+
+
+# Reading
+
+
+def test_rows_without_a_side_file_say_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    own = tmp_path / "rows.jsonl"
+    own.write_text(ROWS)
+    (tmp_path / "x.provenance.json").write_text("{")
+    assert read_provenance(own) is None
+    assert read_provenance(tmp_path / "x.txt") is None  # nothing that an LLM wrote
+    assert read_provenance(tmp_path / "nowhere" / "rows.jsonl", "00") is None
+    assert read_provenance(own / "rows.jsonl", "00") is None
+    assert read_provenance(SourceFile("x.jsonl", "hf://datasets/a/b@0/train", "00")) is None
+    assert warned(caplog) == []
+
+
+def test_rows_that_were_edited_are_told(rows: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first = read_provenance(rows)
+    rows.write_text(ROWS.replace("Some.", "Any."))
+    assert first is not None
+    assert read_provenance(rows) == {**first, "unchanged": False}
+    (told,) = warned(caplog)
+    assert told.startswith(f"{rows} was edited after it was made: its sha256 is not the one in rows.provenance.json")
+
+
+def test_a_side_file_of_other_rows_is_not_believed(rows: Path, caplog: pytest.LogCaptureFixture) -> None:
+    other = rows.with_name("other.jsonl")
+    other.write_text(ROWS.replace("Some.", "Any."))
+    shutil.copy(side_file(rows), side_file(other))
+    assert read_provenance(other) == {"damaged": "tells of other rows, those of 'rows.jsonl'"}
+    (told,) = warned(caplog)
+    assert told.startswith(f"{side_file(other)}: tells of other rows")
+    assert "the rows of other.jsonl come from, which are used as they are" in told
+
+
+ABOUT = '"rows": {"file": "rows.jsonl", "sha256": "00"}'
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "is damaged: Expecting value"),
+        (b'{"format": 1, ', "is damaged: Expecting property name"),
+        (b"\xff\xfe", "is damaged: 'utf-8' codec can't decode byte 0xff"),
+        (b"[1]", "is no JSON object"),
+        (b"{}", "has no format, and this version reads format 1"),
+        (b'{"format": 2}', "has format 2, and this version reads format 1"),
+        (b'{"format": true}', "has format true, and this version reads format 1"),
+        (b'{"format": 1}', "does not say of which rows it tells: no text under rows.file and rows.sha256"),
+        (b'{"format": 1, "rows": {"file": "rows.jsonl"}}', "does not say of which rows it tells: no text under rows.s"),
+        (b'{"format": 1, "rows": []}', "has under 'rows' something else than an object"),
+        (f'{{"format": 1, {ABOUT}, "pattern": "sts"}}'.encode(), "has under 'pattern' something else than an object"),
+        (f'{{"format": 1, {ABOUT}, "cost": true}}'.encode(), "has under 'cost' something else than a number"),
+        (f'{{"format": 1, {ABOUT}, "overrides": "x"}}'.encode(), "has under 'overrides' something else than a list"),
+        (f'{{"format": 1, {ABOUT}, "cost": NaN}}'.encode(), "is damaged: Out of range float values"),
+        (f'{{"format": 1, {ABOUT}, "cost": 1e999}}'.encode(), "is damaged: Out of range float values"),
+        (f'{{"format": 1, {ABOUT}, "cost": 1{"0" * 400}}}'.encode(), "is damaged: a number of 401 digits"),
+        (f'{{"format": 1, {ABOUT}, "model": "\\ud800"}}'.encode(), "is damaged: 'utf-8' codec can't encode"),
+        (f'{{"format": 1, {ABOUT}, "x": {"[" * 30}{"]" * 30}}}'.encode(), "has more than 20 levels in one another"),
+        (b"[" * 100_000, "is damaged: maximum recursion depth"),
+        (b" " * (MOST_BYTES + 1), f"is not read: {MOST_BYTES + 1} bytes, and at most {MOST_BYTES} are expected"),
+    ],
+)
+def test_a_side_file_of_no_use_is_told_and_stops_nothing(
+    content: bytes, why: str, rows: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    side_file(rows).write_bytes(content)
+    found = read_provenance(rows)
+    assert found is not None
+    assert found.keys() == {"damaged"}
+    assert found["damaged"].startswith(why)
+    (told,) = warned(caplog)
+    assert told.startswith(f"{side_file(rows)}: {why}")
+    assert "\n" not in told
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "loop"])
+def test_what_is_no_file_is_not_waited_for(kind: str, rows: Path, caplog: pytest.LogCaptureFixture) -> None:
+    side = side_file(rows)
+    side.unlink()
+    if kind == "folder":
+        side.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(side)
+    else:
+        side.symlink_to(side)
+    want = "cannot be read: Too many levels of symbolic links" if kind == "loop" else "is no file"
+    assert read_provenance(rows) == {"damaged": want}
+    assert len(warned(caplog)) == 1
+
+
+def test_a_side_file_saved_with_a_mark_is_read(rows: Path) -> None:
+    side_file(rows).write_bytes(b"\xef\xbb\xbf" + side_file(rows).read_bytes())
+    found = read_provenance(rows)
+    assert found is not None
+    assert found["model"] == "a-model"
