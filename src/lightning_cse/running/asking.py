@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +27,8 @@ _PARAMETERS: Final = "parameters"
 _WAY: Final = tuple(field.name for field in fields(Endpoint))
 
 _MOST_REASONS: Final = 3
+_TOLD_EVERY: Final = 60.0
+"""Seconds between two lines of the log that say how far it is, where there is no terminal."""
 
 
 def wrong_settings(llm: Any) -> Iterator[str]:
@@ -116,19 +119,16 @@ class Asker:
         lost: Counter[str] = Counter()
         hopeless: Counter[str] = Counter()
         asked = 0
-        with ExitStack() as stack:
-            stack.callback(self._tell, what)  # whatever ends the asking: what was paid is told
-            if self.cache is not None:
-                stack.callback(self.cache.close)
-            bar = stack.enter_context(progress(TextColumn("{task.fields[told]}")))
-            task = bar.add_task(f"{what}: replies", total=total, told="")
-            # Closed by name: an interrupt must not wait until the replies under way are forgotten by chance.
-            replies = stack.enter_context(closing(_generator(self.client.ask(requests))))
+        # Closed by name: an interrupt must not wait until the replies under way are forgotten by chance.
+        with (
+            self.watching(what, "replies", total) as advance,
+            closing(_generator(self.client.ask(requests))) as replies,
+        ):
             for number, reply in replies:
                 asked += 1
                 if isinstance(reply, Failure):
                     (hopeless if reply.final else lost)[reply.reason] += 1
-                bar.update(task, advance=1, told=_spent(self.client.account, self.endpoint.price))
+                advance(1)
                 yield number, reply
         if hopeless:
             log.warning(
@@ -145,6 +145,42 @@ class Asker:
                 else "the replies that came are kept, the same command asks for the rest"
             )
             raise LLMError(f"{lost.total()} of {asked} questions have no reply: {_commonest(lost)}; {rest}")
+
+    @contextmanager
+    def watching(self, what: str, of: str, total: int | None = None, *, done: int = 0) -> Iterator[Callable[..., None]]:
+        """Show a bar on a terminal, or a line of the log now and then; at the end of the block, tell what it all took.
+
+        The cache is closed then, too, whatever ends the block.
+
+        Args:
+            what: what the questions are for, for the bar and the log.
+            of: what is counted.
+            total: how many there are to be, if that is known.
+            done: how many there were before.
+
+        Yields:
+            What is told of each advance: by how much, and what else is to be shown before failures, tokens and money.
+        """
+        with ExitStack() as stack:
+            stack.callback(self._tell, what)  # whatever ends the asking: what was paid is told
+            if self.cache is not None:
+                stack.callback(self.cache.close)
+            bar = stack.enter_context(progress(TextColumn("{task.fields[told]}")))
+            task = bar.add_task(f"{what}: {of}", total=total, completed=done, told="")
+            last = time.monotonic()
+
+            def advance(count: int, *told: str) -> None:
+                nonlocal last
+                bar.update(
+                    task, advance=count, told=", ".join([*told, *_spent(self.client.account, self.endpoint.price)])
+                )
+                if bar.disable and time.monotonic() - last > _TOLD_EVERY:
+                    last = time.monotonic()
+                    (row,) = bar.tasks
+                    most = "" if total is None else f" of {total:,}"
+                    log.info("%s: %s%s %s, %s", what, f"{row.completed:,.0f}", most, of, row.fields["told"])
+
+            yield advance
 
     def taken(self) -> dict[str, Any]:
         """Return the account since this was asked last.
@@ -212,9 +248,9 @@ def _as_new(account: Account) -> Account:
     )
 
 
-def _spent(account: Account, price: Mapping[str, float] | None) -> str:
-    """Return failures, tokens and money in a few words."""
+def _spent(account: Account, price: Mapping[str, float] | None) -> list[str]:
+    """Return failures, tokens and money in a few words each."""
     parts = [f"{account.failed} failed"] if account.failed else []
     parts.append(f"{account.prompt_tokens + account.completion_tokens:,} tokens")
     cost = account.cost(price)
-    return ", ".join(parts if cost is None else [*parts, f"${cost:.4f}"])
+    return parts if cost is None else [*parts, f"${cost:.4f}"]

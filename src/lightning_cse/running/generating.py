@@ -1,0 +1,441 @@
+"""From a config to the rows that a language model writes by a pattern: draw, ask, write down, look at, tell."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
+from rich.text import Text
+
+from lightning_cse import records
+from lightning_cse.config.paths import conf_dir
+from lightning_cse.config.secrets import literal_secrets, told_overrides, told_yaml
+from lightning_cse.config.tree import ConfigTree
+from lightning_cse.config.validate import validate
+from lightning_cse.data import Hybrid
+from lightning_cse.data.drawing import seeded_order
+from lightning_cse.data.hybrid import PATTERNS
+from lightning_cse.data.provenance import side_file, write_provenance
+from lightning_cse.data.roles import RoleRows
+from lightning_cse.data.sources import read_sources
+from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.errors import ConfigError, DataError, EncoderError
+from lightning_cse.generation import Journal, Pattern, Settled, Tally, Unanswered, Writer, build_pattern, wrong_pattern
+from lightning_cse.llm import LLMError
+from lightning_cse.running.asking import Asker, wrong_settings
+from lightning_cse.running.building import GIVEN, built, plain
+from lightning_cse.running.made_rows import look_at, print_made
+from lightning_cse.running.prompts import print_prompts
+
+__all__ = ["Generation", "run"]
+
+log = logging.getLogger(__name__)
+
+NO_MODEL: Final = "(llm.model is not set)"
+"""Stands for the model where nothing is asked."""
+
+_LEAST: Final = {"n": 1, "seed": 0, "samples": 1, "most_words": 1, "looked_at": 2}
+_JOURNAL: Final = "journal.jsonl"
+_NULLABLE: Final = frozenset({"n", "most_words"})
+_MOST_REASONS: Final = 3
+
+
+def run(cfg: DictConfig) -> None:
+    """Generate what the command line asks for, or show what would be asked, and print what came of it."""
+    hydra = HydraConfig.get()
+    _check(cfg)
+    generation = Generation(cfg, str(hydra.runtime.choices["data"]), told_overrides(hydra.overrides.task))
+    console = Console(highlight=False)
+    if cfg.show_prompts:
+        wanted = generation.sentences[: generation.wanted]
+        print_prompts(generation.writer, wanted, generation.asker.endpoint, generation.there(), console)
+        return
+    provenance = generation.run()
+    summary = generation.summary()
+    if summary is not None:
+        print_made(summary, provenance, console)
+    for line in generation.conclusion(provenance):
+        console.print(Text(line), soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The sentences of a data set in the order of drawing, of ``there`` in all, and the files they are from."""
+
+    sentences: Sequence[str]
+    there: int
+    digests: Mapping[str, str]
+
+
+class Generation:
+    """One set of rows: its sentences, its pattern, its model, and the folder in which it grows.
+
+    What names it is what decides its rows: the sentences' files, the pattern, the model, parameters, ``samples``, the
+    seed and ``n``. Replies are kept for all of them together, so that the first rows of a larger ``n`` cost nothing
+    again. The folder holds ``journal.jsonl``, of which nothing is asked again; when all is done, the rows, their
+    provenance, and ``given_up.jsonl`` with the sentences that have none.
+
+    Args:
+        cfg: The config of ``generate``, in which `_check` finds nothing.
+        data: What the data set is called.
+        overrides: The command line, without its secrets, for the provenance.
+
+    Raises:
+        LightningCSEError: For whatever is the user's to mend.
+    """
+
+    def __init__(self, cfg: DictConfig, data: str, overrides: Sequence[str] = ()) -> None:
+        self.cfg = cfg
+        self.data = data
+        self.overrides = list(overrides)
+        data_dir = Path(cfg.paths.data_dir).expanduser()
+        self.pattern: Pattern = build_pattern(_values(cfg, "pattern"), data_dir)
+        llm = _values(cfg, "llm")
+        self.asker = Asker(llm | {"model": llm["model"] or NO_MODEL}, cfg.paths.cache_dir)
+        self.writer = Writer(self.asker.client, self.pattern, parameters=self.asker.parameters, samples=cfg.samples)
+        self.drawn = _draw(cfg, data, data_dir)
+        self.name = f"{data.replace('/', '_')}_{self.pattern.name}"
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        """The sentences in the order of drawing."""
+        return self.drawn.sentences
+
+    @property
+    def wanted(self) -> int:
+        """How many rows there are to be."""
+        return len(self.sentences) if self.cfg.n is None else int(self.cfg.n)
+
+    @cached_property
+    def folder(self) -> Path:
+        """The folder, which the identity names."""
+        cfg = self.cfg
+        decisive = {
+            "data": {"rows": plain(cfg)["data"]["rows"], "most_words": cfg.most_words},
+            "pattern": {"digest": self.pattern.digest, "checks": [str(role.checks) for role in self.pattern.roles]},
+            "llm": {"model": self.asker.endpoint.model, "parameters": self.asker.parameters},
+            "draw": cfg.seed,
+            "samples": cfg.samples,
+            "n": self.wanted,
+        }
+        identity = records.identity(decisive, data=self.drawn.digests, encoder={}, resolved={})
+        return Path(cfg.paths.runs_dir).expanduser() / "generate" / f"{self.name}-{identity}"
+
+    @property
+    def rows(self) -> Path:
+        """The file of rows, which hybrid data sets read."""
+        return self.folder / f"{self.name}.jsonl"
+
+    @property
+    def given_up(self) -> Path:
+        """The file of the sentences that were given up, with what was rejected."""
+        return self.folder / "given_up.jsonl"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the rows are there: their provenance is written last."""
+        return side_file(self.rows).is_file()
+
+    def there(self) -> str:
+        """Return in words how many of the rows are there."""
+        if self.finished:
+            return "all are there"
+        return f"{sum(source.complete for source in Journal(self.folder / _JOURNAL).read()):,} are there"
+
+    def run(self) -> dict[str, Any]:
+        """Ask for all rows that are not there, and return their provenance.
+
+        Raises:
+            Busy: If another process is at it.
+            LLMError: If no further reply can be had, or some sentences have none; what came is kept.
+        """
+        if self.finished:
+            log.info("%s is there; another n, seed or pattern makes other rows", self.rows)
+            return _read(side_file(self.rows))
+        config = self.folder / "config.yaml"
+        with records.Lock(self.folder / "lock.json", str(self.folder)), Journal(self.folder / _JOURNAL) as journal:
+            if not config.is_file():
+                records.write_atomic(config, told_yaml(self.cfg))
+            tally = self._ask(journal)
+            return self._conclude(journal, tally, begun=datetime.fromtimestamp(config.stat().st_mtime, UTC))
+
+    def _ask(self, journal: Journal) -> Tally:
+        """Settle all sources, and return the counts over those of this start and of earlier ones.
+
+        Raises:
+            LLMError: As `run`.
+        """
+        tally = Tally([role.name for role in self.pattern.roles])
+        settled: dict[int, bool] = {}
+        for source in journal.read():
+            tally.add(source)
+            settled[source.position] = source.complete
+        log.info(
+            "%s: %d rows to be, %d of them there, from %s; everything goes to %s",
+            self.name,
+            self.wanted,
+            tally.complete,
+            self.asker.endpoint.model,
+            self.folder,
+        )
+        unanswered: Counter[str] = Counter()
+        written = self.writer.write(self.sentences, self.wanted, settled=settled)
+        try:
+            with (
+                self.asker.watching(self.name, "rows", self.wanted, done=tally.complete) as advance,
+                closing(written),
+            ):
+                for source in written:
+                    if isinstance(source, Unanswered):
+                        unanswered[source.reason] += 1
+                    else:
+                        journal.append(source)
+                        tally.add(source)
+                    advance(isinstance(source, Settled) and source.complete, f"{tally.rejected:,} rejected")
+        except KeyboardInterrupt:
+            log.info("%s: stopped with %d of %d rows; all that came is kept", self.name, tally.complete, self.wanted)
+            raise
+        if unanswered:
+            raise LLMError(
+                f"{unanswered.total()} of {self.wanted} sentences got no reply: {_commonest(unanswered)}; "
+                f"{tally.complete} rows are there, and the same command asks for the rest"
+            )
+        if tally.complete < self.wanted:
+            log.warning(
+                "%s: %d rows and not %d: %d sentences were given up (%s), and there are no others to take their place",
+                self.name,
+                tally.complete,
+                self.wanted,
+                tally.given_up,
+                self.given_up,
+            )
+        return tally
+
+    def _conclude(self, journal: Journal, tally: Tally, *, begun: datetime) -> dict[str, Any]:
+        """Write rows, what was given up and, last, the provenance, in the order of drawing."""
+        if not tally.complete:
+            raise DataError(
+                f"{journal.path}: not one of {tally.given_up} sentences has a row; "
+                "see what was rejected there, and change the pattern's rules or its checks"
+            )
+        with records.atomic_file(self.rows) as rows, records.atomic_file(self.given_up) as given_up:
+            for source in journal.in_order():
+                if source.complete:
+                    rows.write(_line({"anchor": source.anchor, **source.sentences}))
+                else:
+                    rejected = [{"role": r.role, "reason": r.reason, "text": r.text} for r in source.rejected]
+                    given_up.write(_line({"anchor": source.anchor, **source.sentences, "rejected": rejected}))
+        price = self.asker.endpoint.price
+        write_provenance(
+            self.rows,
+            {
+                "rows": {"file": self.rows.name, "count": tally.complete},
+                "model": self.asker.endpoint.model,
+                "served": dict(sorted(tally.served.items())),
+                "pattern": {
+                    "name": self.pattern.name,
+                    "roles": [role.name for role in self.pattern.roles],
+                    "references": [role.reference for role in self.pattern.roles],
+                    "digest": self.pattern.digest,
+                    "examples": dict(self.pattern.digests),
+                },
+                "parameters": dict(self.asker.parameters),
+                "seed": self.cfg.seed,
+                "samples": self.cfg.samples,
+                "sources": {
+                    "data": dict(self.drawn.digests),
+                    "there": self.drawn.there,
+                    "drawn": tally.complete + tally.given_up,
+                },
+                "acceptance": tally.acceptance(),
+                "tokens": {
+                    "prompt": tally.prompt_tokens,
+                    "completion": tally.completion_tokens,
+                    "unmetered": tally.unmetered,
+                },
+                "cost": tally.cost(price),
+                "price": None if price is None else dict(price),
+                "made": {"started": _stamp(begun), "finished": _stamp(datetime.now(UTC))},
+                "environment": records.environment(),
+                "overrides": self.overrides,
+            },
+        )
+        return _read(side_file(self.rows))
+
+    def summary(self) -> dict[str, Any] | None:
+        """Look at the rows beside the pattern's source; a summary that is there of the same encoder is read.
+
+        Returns:
+            What `look_at` does.
+        """
+        encoder = self._encoder()
+        return look_at(
+            self.pattern, self.rows, encoder, looked_at=self.cfg.looked_at, seed=self.cfg.seed, folder=self.folder
+        )
+
+    def _encoder(self) -> SentenceEncoder | None:
+        """Return the encoder of the cosines; None where there is none, or, told, where it cannot be loaded."""
+        if self.cfg.get("encoder") is None:
+            return None
+        try:
+            encoder: SentenceEncoder = built(self.cfg.encoder)
+        except EncoderError as error:
+            log.warning(
+                "the rows are there, and the summary has no cosines: %s\nThe same command with another encoder, such "
+                "as encoder=minilm_l6, adds them, and asks for nothing",
+                error,
+            )
+            return None
+        return encoder
+
+    def conclusion(self, provenance: Mapping[str, Any]) -> list[str]:
+        """Return where everything is, and the command that trains on the rows."""
+        lines = [f"rows: {self.rows}", f"provenance: {side_file(self.rows)}"]
+        if given_up := provenance["acceptance"]["sources"]["given_up"]:
+            lines.append(f"given up: {self.given_up} ({given_up} sentences, and why)")
+        return [*lines, f"figure: {self.folder / 'histograms.png'}", "", *self._training()]
+
+    def _training(self) -> list[str]:
+        """Return how to train on the rows."""
+        roles = ("anchor", *(role.name for role in self.pattern.roles))
+        kind = next((name for name, columns in PATTERNS.items() if set(columns) <= set(roles)), None)
+        if kind is None:
+            return [
+                f"No experiment trains on the roles {', '.join(roles)}: give them names of PATTERNS in data/hybrid.py "
+                "(positive, intermediate, negative), or write a method of your own"
+            ]
+        return ["to train on them:", f"  {self._command(kind)}"]
+
+    def _command(self, kind: str) -> str:
+        cfg, node = self.cfg, plain(self.cfg)["data"]
+        plain_sentences = str(node["rows"]["_target_"]).endswith(".Sentences")
+        domain, corpus = ("wiki", "ngcse_wiki") if plain_sentences else ("nli", "nli_train")
+        overrides = [f"+experiment=ngcse_{domain}_{'sts_ht' if kind == 'sts' else 'nli'}"]
+        choices = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
+        overrides += [
+            f"{group}={choices[group]}" for group, usual in _USUAL.items() if choices.get(group, usual) != usual
+        ]
+        train = OmegaConf.to_container(cfg.data.train, resolve=True)
+        if train != OmegaConf.to_container(cfg.corpora[corpus], resolve=True):
+            overrides.append(f"corpora.{corpus}={_listed(train)}")
+        if not plain_sentences and not str(node["rows"]["_target_"]).endswith(".NLITriplets"):
+            overrides.append(f"data.rows.corpus._target_={node['rows']['_target_']}")
+        overrides.append(f"corpora.llm_{domain}_{kind}={_listed([_short(self.rows)])}")
+        return " ".join(["python -m lightning_cse.train", *map(shlex.quote, overrides)])
+
+
+_USUAL: Final = {"corpora": "full", "paths": "default"}
+
+
+def _check(cfg: DictConfig) -> None:
+    """Refuse a config that generates nothing, with all its faults at once, before a corpus is read."""
+    faults = [*literal_secrets(OmegaConf.to_container(cfg, resolve=False)), *_wrong(cfg)]
+    try:
+        validate(cfg, given=GIVEN)
+    except ConfigError as error:
+        faults += [fault for fault in error.faults if not fault.startswith("data: not set")]
+    if faults:
+        raise ConfigError(dict.fromkeys(faults))
+
+
+def _wrong(cfg: DictConfig) -> Iterator[str]:
+    if OmegaConf.is_missing(cfg, "data") or "_target_" not in cfg.data:
+        tree = ConfigTree([conf_dir()], "generate")
+        names = tree.options("data")
+        width = max(map(len, names))
+        told = "".join(f"\n    {name:<{width}}  {tree.description('data', name)}".rstrip() for name in names)
+        yield f"data: not set, since no data set was chosen - add data=<one of these>:{told}"
+    elif str(OmegaConf.select(cfg, "data.rows._target_")).endswith(f".{Hybrid.__name__}"):
+        yield "data: this set is made of such rows itself; give the one of its sentences, as data=wiki or data=nli"
+    for key, least in _LEAST.items():
+        value = cfg[key]
+        if value is None and key in _NULLABLE:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            yield f"{key}: {value!r} is no whole number of at least {least}"
+    try:
+        llm, pattern = _values(cfg, "llm"), _values(cfg, "pattern")
+    except OmegaConfBaseException:
+        return  # `validate` tells which interpolation has no answer
+    for fault in wrong_settings(llm):
+        if not (cfg.show_prompts and fault.startswith("llm.model:")):  # nothing is asked
+            yield fault
+    yield from wrong_pattern(pattern)
+
+
+def _values(cfg: DictConfig, key: str) -> Any:
+    """Return what a config has below a key as plain values; None where there is nothing."""
+    if OmegaConf.is_missing(cfg, key):
+        return None
+    node = cfg.get(key)
+    return OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
+
+
+def _draw(cfg: DictConfig, data: str, data_dir: Path) -> Drawn:
+    """Return the distinct sentences of a data set's first role, those that are not too long, in an order of drawing.
+
+    Raises:
+        DataError: If there are fewer than are asked for.
+    """
+    rows: RoleRows = built(cfg.data.rows)
+    read = read_sources(cfg.data.train, data_dir, key="data.train")
+    distinct = dict.fromkeys(rows(read).rows.column(rows.roles[0]))
+    most = cfg.most_words
+    kept = [sentence for sentence in distinct if most is None or len(sentence.split()) <= most]
+    if len(kept) < len(distinct):
+        told = len(distinct) - len(kept)
+        log.info("data=%s: %d of %d sentences have more than %d words (most_words)", data, told, len(distinct), most)
+    if len(kept) < max(1, cfg.n or 1):
+        raise DataError(
+            f"n: {cfg.n} rows are asked for, and data={data} has {len(kept)} sentences; n=null writes one for each"
+        )
+    digests = {file.name: file.sha256 for table in read for file in table.files}
+    return Drawn([kept[place] for place in seeded_order(len(kept), cfg.seed)], len(kept), digests)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is damaged ({error}): remove it, and the same command writes it anew") from None
+    return document
+
+
+def _line(cells: Mapping[str, Any]) -> bytes:
+    return (json.dumps(cells, ensure_ascii=False) + "\n").encode()
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds")
+
+
+def _commonest(reasons: Counter[str]) -> str:
+    return "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(_MOST_REASONS))
+
+
+def _short(path: Path) -> str:
+    """Return a path as it is read from the working directory."""
+    absolute = path.absolute()
+    return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(absolute)
+
+
+def _listed(names: Any) -> str:
+    """Return names as a list of Hydra's grammar."""
+    quoted = [
+        name if all(c.isalnum() or c in "/._-" for c in name) else json.dumps(name, ensure_ascii=False)
+        for name in names
+    ]
+    return f"[{','.join(quoted)}]"

@@ -1,0 +1,107 @@
+"""What a language model would be sent for a set of rows, and what that would cost, before anything is sent."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.rule import Rule
+from rich.text import Text
+
+from lightning_cse.generation import SOURCE, Role, Writer
+from lightning_cse.llm import Endpoint, Request
+
+__all__ = ["Estimate", "estimate", "print_prompts"]
+
+_BYTES: Final = 4  # of a token, in English
+_FRAME: Final = 4  # tokens around each message
+
+
+class Estimate:
+    """What calls would take, if no reply is rejected and each is as long as the sentence that it is made of.
+
+    Attributes:
+        calls: How many there are.
+        prompt_tokens: What is sent, a token for four bytes.
+        completion_tokens: What is received.
+    """
+
+    def __init__(self, calls: int, prompt_tokens: int, completion_tokens: int) -> None:
+        self.calls = calls
+        self.prompt_tokens = prompt_tokens
+        self.completion_tokens = completion_tokens
+
+    def cost(self, price: Mapping[str, float] | None) -> float | None:
+        """Return the cost in USD; None where the price is unknown."""
+        if price is None:
+            return None
+        return (self.prompt_tokens * price["input"] + self.completion_tokens * price["output"]) / 1_000_000
+
+
+def estimate(writer: Writer, sentences: Sequence[str]) -> Estimate:
+    """Return what the rows of these sentences would take; a sentence that is not written yet counts as its source."""
+    standing = sum(_tokens(text) + 2 * _FRAME for role in writer.pattern.roles for _, text in role.messages("")[:-1])
+    roles = len(writer.pattern.roles)
+    written = sum(map(_tokens, sentences))
+    return Estimate(roles * len(sentences), standing * len(sentences) + roles * written, roles * written)
+
+
+def print_prompts(writer: Writer, sentences: Sequence[str], endpoint: Endpoint, there: str, console: Console) -> None:
+    """Print the calls for the first sentence as they would be sent, and what all of them would take.
+
+    Args:
+        writer: Who would ask.
+        sentences: The sentences of the rows that are wanted, in the order of drawing.
+        endpoint: Who would be asked.
+        there: How much is there already, in words.
+        console: Where to.
+    """
+    roles = writer.pattern.roles
+    for number, role in enumerate(roles, start=1):
+        console.print(Rule(f"{role.name} ({number} of {len(roles)}), made of {_made_of(role)}", align="left"))
+        request = writer.request(role, sentences[0] if role.reference == SOURCE else f"<{role.reference}>")
+        _print_request(request, endpoint.model, console)
+    found = estimate(writer, sentences)
+    console.print(Rule(align="left"))
+    price, cost = endpoint.price, found.cost(endpoint.price)
+    money = "unknown: llm.price is not set, as in llm.price={input: 0.5, output: 1.5} (USD per million tokens)"
+    if price is not None and cost is not None:
+        money = f"about ${cost:,.2f}, at ${price['input']:g} and ${price['output']:g} per million tokens"
+    for line in (
+        f"rows: {len(sentences):,}, of which {there}",
+        f"calls: {found.calls:,} to {endpoint.address}, more where replies are rejected "
+        f"(samples={writer.samples}: {found.calls * writer.samples:,} at the most)",
+        f"tokens: about {_round(found.prompt_tokens):,} sent and {_round(found.completion_tokens):,} received",
+        f"cost: {money}",
+        "nothing was sent; without show_prompts=true, it is",
+    ):
+        console.print(Text(line), soft_wrap=True)
+
+
+def _made_of(role: Role) -> str:
+    return "the source" if role.reference == SOURCE else f"the {role.reference} that was written"
+
+
+def _print_request(request: Request, model: str, console: Console) -> None:
+    for who, text in request.messages:
+        console.print(Text(f"[{who}]", style="bold"))
+        console.print(Text(text), soft_wrap=True)
+        console.print()
+    sent = {"model": model, **request.parameters}
+    console.print(Text(f"with {json.dumps(sent, ensure_ascii=False)}", style="dim"), soft_wrap=True)
+    console.print()
+
+
+def _tokens(text: str) -> float:
+    return len(text.encode()) / _BYTES
+
+
+def _round(count: float) -> int:
+    """Return a number with two digits that count: an estimate has no more."""
+    if count < 10:
+        return round(count)
+    digits = 1 - math.floor(math.log10(count))
+    return int(round(count, digits))
