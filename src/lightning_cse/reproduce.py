@@ -184,8 +184,9 @@ def _kept_tests(plan: Plan, folder: Path, experiments: Path) -> Path | None:
 
 
 def _show(console: Console, made: Reproduction, form: Form) -> None:
-    """Print a table in the form asked for, and the text of what is made otherwise."""
+    """Print a table in the form asked for, and the text of what is made otherwise, with title and note of its own."""
     from rich.markdown import Markdown
+    from rich.text import Text
 
     from lightning_cse.reproduction.render import render
 
@@ -195,11 +196,17 @@ def _show(console: Console, made: Reproduction, form: Form) -> None:
             sys.stdout.write(f"{shown.rstrip()}\n")
         else:
             console.print(shown)
-    if made.made is not None and made.made.text:
-        if form == "terminal":
-            console.print(Markdown(made.made.text))
-        else:
-            sys.stdout.write(f"{made.made.text.rstrip()}\n")
+    if made.made is None or not made.made.text:
+        return
+    if form != "terminal":
+        sys.stdout.write(f"{made.made.text.rstrip()}\n")
+        return
+    artefact = made.plan.artefact
+    if made.table is None:
+        console.print(Text(f"{artefact.source}: {artefact.title}", style="bold"))
+    console.print(Markdown(made.made.text))
+    if made.table is None and artefact.note.strip():
+        console.print(Text(" ".join(artefact.note.split())))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -39,7 +39,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Input: a sentence a line; or columns divided by tabs (.tsv; or a tab in the first line), .csv with a\n"
         "header, .jsonl with keys; each may end in .gz. Two columns are premise and hypothesis, one is sentences.\n"
         "A row that is empty, has an empty column or a wrong number of them, or cannot be read as CSV or JSON ends\n"
-        "the command, with file and line, after all rows before it are written; --skip-bad counts them instead.\n\n"
+        "the command, with file and line, after all rows before it are written; --skip-bad counts them instead.\n"
+        "The rows of an --output FILE that ends early are left in FILE.partial; FILE itself is as it was.\n\n"
         "Output: line (of the input), sentence, implicitness; or line, premise, hypothesis, similarity,\n"
         "entailment (the score of premise -> hypothesis), entailment_reversed, lead (their difference), direction\n"
         "(its sign: forward, backward, tie), implicitness_premise, implicitness_hypothesis; six significant digits.\n"
@@ -51,7 +52,12 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--model", required=True, metavar="MODEL", help="a run's folder, an encoder as in evaluate, or length")
     add("--input", required=True, metavar="FILE", help="what to score; - for standard input")
-    add("--output", default="-", metavar="FILE", help="default: standard output; a file is written anew")
+    add(
+        "--output",
+        default="-",
+        metavar="FILE",
+        help="default: standard output; a file is replaced when all rows are scored",
+    )
     add(
         "--input-format",
         choices=("auto", "text", "tsv", "csv", "jsonl"),

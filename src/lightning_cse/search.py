@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from lightning_cse.errors import DataError, LightningCSEError
 from lightning_cse.running.arguments import count, path
+from lightning_cse.running.early import check_device, check_model
 
 if TYPE_CHECKING:
     from lightning_cse.running.searching import Found, Searcher
@@ -58,11 +59,24 @@ def search(arguments: argparse.Namespace) -> None:
     if corpus_path is not None and not corpus_path.is_file():
         raise DataError(f"--corpus: {corpus_path}: {'no file' if corpus_path.exists() else 'no such file'}")
 
-    from lightning_cse.index import SentenceFile, open_index
-    from lightning_cse.running.loading import load_model
-    from lightning_cse.running.searching import Searcher, comparison, default_folder, embedder, open_folder
+    check_model(arguments.model, pooling=arguments.pooling)
 
+    from lightning_cse.index import SentenceFile, open_index
+    from lightning_cse.running.searching import (
+        Searcher,
+        check_index,
+        comparison,
+        default_folder,
+        embedder,
+        open_folder,
+    )
+
+    check_device(arguments.device)
     corpus = None if corpus_path is None else SentenceFile(corpus_path, arguments.column)
+    check_index(arguments.index, corpus, arguments.kind, rebuild=arguments.rebuild)
+
+    from lightning_cse.running.loading import load_model  # heavier than all before
+
     _quiet()
     model = load_model(arguments.model, pooling=arguments.pooling)
     embed = embedder(model, arguments.precision, arguments.device)
@@ -208,6 +222,10 @@ def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> No
     """Refuse what argparse cannot see by itself."""
     if arguments.corpus is None and (arguments.rebuild or arguments.column is not None):
         parser.error(f"{'--rebuild' if arguments.rebuild else '--column'} needs --corpus")
+    if arguments.relation != "similar" and (arguments.view is not None or arguments.against is not None):
+        parser.error(
+            f"--relation {arguments.relation} is a question about whole embeddings: leave --view and --against out"
+        )
     if arguments.queries == STDIN and arguments.format not in (None, "json"):
         parser.error(f"--queries - is answered in lines of JSON, not as {arguments.format}")
 

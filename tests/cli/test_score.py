@@ -60,6 +60,31 @@ def test_help_imports_nothing_heavy(start: Start) -> None:
     assert max(map(len, stdout.splitlines())) <= 120
 
 
+def test_what_needs_no_encoder_loads_none(tmp_path: Path, repository: Path) -> None:
+    (tmp_path / "a.txt").write_text("a b\n")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "record.json").write_text("{}")
+    code = """
+import sys
+from lightning_cse.score import main
+def loaded(*arguments):
+    code = main(["--input", "a.txt", *arguments])
+    print(code, *(name for name in ("torch", "transformers", "pytorch_lightning") if name in sys.modules))
+loaded("--model", "run")
+loaded("--model", "./none")
+loaded("--model", "minilm_l6", "--output", "no/out.csv")
+loaded("--model", "minilm_l6", "--input", "none.txt")
+loaded("--model", "minilm_l6", "--input-format", "jsonl")
+loaded("--model", "minilm_l6", "--columns", "text")
+loaded("--model", "length", "--output", "out.csv")
+"""
+    environment = os.environ | {"PYTHONPATH": str(repository / "src"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["2"] * 6 + ["0 torch"], done.stderr
+    assert done.stderr.count("error: ") == 6
+    assert (tmp_path / "out.csv").read_text().splitlines()[1] == "1,a b,2"
+
+
 @pytest.mark.slow
 def test_a_pipe_is_answered_as_it_comes_and_an_interrupt_leaves_whole_lines(start: Start) -> None:
     process = start("--model", "length", "--input", "-", "--format", "jsonl", "--batch-size", "2")
@@ -78,9 +103,21 @@ def test_a_pipe_is_answered_as_it_comes_and_an_interrupt_leaves_whole_lines(star
     assert "Traceback" not in stderr
 
 
-@pytest.mark.parametrize(("chunks", "told"), [(0, "0 rows, nothing is written"), (1, "1 row, written to {output}")])
+@pytest.mark.parametrize(
+    ("chunks", "told"),
+    [
+        (0, "0 rows, nothing is written"),
+        (1, "1 row, written to {output}.partial; {output} is as it was"),
+    ],
+)
+@pytest.mark.parametrize("there", [True, False])
 def test_an_interrupt_tells_how_many_rows_are_written(
-    chunks: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    chunks: int,
+    told: str,
+    there: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     embed, asked = Length.embed, []
 
@@ -93,10 +130,14 @@ def test_an_interrupt_tells_how_many_rows_are_written(
     monkeypatch.setattr(Length, "embed", interrupted)
     (tmp_path / "in.txt").write_text("a b\nc\n")
     output = tmp_path / "out.csv"
+    if there:
+        output.write_text("mine\n")
     given = ("--input", str(tmp_path / "in.txt"), "--output", str(output), "--batch-size", "1")
     assert main(["--model", "length", *given]) == 130
     assert capsys.readouterr().err == f"\ninterrupted after {told.format(output=output)}\n"
-    assert len(output.read_text().splitlines()) == 2 * chunks  # a header and the row
+    partial = {"out.csv.partial": "line,sentence,implicitness\n1,a b,2\n"} if chunks else {}
+    left = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert left == {"in.txt": "a b\nc\n", **({"out.csv": "mine\n"} if there else {}), **partial}
 
 
 def test_an_interrupt_before_anything_is_read_is_told_too(
@@ -151,7 +192,14 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly(start: Start, tm
         (("--model", "length", "--input", "."), "--input: . cannot be read: Is a directory"),
         (("--model", "length", "--input", "a.txt", "--output", "a.txt"), "--output: a.txt is the input itself"),
         (("--model", "length", "--input", "a.txt", "--output", "no/b.csv"), "--output: no/b.csv cannot be written"),
-        (("--model", "./nowhere", "--input", "a.txt"), "no encoder './nowhere' in reach"),
+        (("--model", "./nowhere", "--input", "a.txt"), "there is no folder "),
+        (("--model", "runs/dualcse/0-s0", "--input", "a.txt"), "there is no folder "),
+        (("--model", "run", "--input", "a.txt"), "the run run has no record.json (it was interrupted): finish it"),
+        (("--model", "length", "--input", "a.txt", "--output", "run"), "--output: run cannot be written: Is a dir"),
+        (
+            ("--model", "length", "--input", "a.txt", "--output", "a.txt/b"),
+            "--output: a.txt/b cannot be written: Not a",
+        ),
         (("--model", "tny", "--input", "a.txt"), "there is no model 'tny' - did you mean 'tiny'?\nno encoder 'tny' in"),
         (("--model", "llm", "--input", "a.txt"), "llm has no encoder: only lightning_cse.evaluate takes it"),
         (("--model", "tiny", "--input", "a.txt"), "tiny (PlainEncoder) gives no implicitness of a sentence"),
@@ -172,7 +220,8 @@ def test_one_clear_error(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, text in {"a.txt": "a\n", "bad.txt": "a\n\n", "bad.csv": "p,h\n,\n"}.items():
+    (tmp_path / "run").mkdir()
+    for name, text in {"a.txt": "a\n", "bad.txt": "a\n\n", "bad.csv": "p,h\n,\n", "run/config.yaml": "a: 1\n"}.items():
         (tmp_path / name).write_text(text)
     assert main(arguments) == 2
     told = capfd.readouterr().err
@@ -199,6 +248,63 @@ def test_an_output_that_was_there_stays_where_nothing_can_be_scored(
     assert main(["--model", "length", "--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out.csv")]) == 0
     assert (tmp_path / "out.csv").read_text() == "line,sentence,implicitness\n1,a,1\n"
     assert capsys.readouterr().out == ""
+
+
+def test_a_fault_in_the_middle_leaves_what_was_there_and_tells_where_the_rows_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in {"in.txt": "a b\nc\n\nd\n", "out.csv": "mine\n"}.items():
+        (tmp_path / name).write_text(text)
+    assert main(["--model", "length", "--input", "in.txt", "--output", "out.csv"]) == 2
+    told = capsys.readouterr().err
+    partial = tmp_path / "out.csv.partial"
+    assert f"2 rows before the fault, written to {partial}; out.csv is as it was\nerror: in.txt:3: is empty" in told
+    assert partial.read_text() == "line,sentence,implicitness\n1,a b,2\n2,c,1\n"
+    assert (tmp_path / "out.csv").read_text() == "mine\n"
+    (tmp_path / "in.txt").write_text("\n")
+    assert main(["--model", "length", "--input", "in.txt", "--skip-bad", "--output", "out.csv"]) == 2
+    assert "before the fault" not in capsys.readouterr().err
+    assert (tmp_path / "out.csv").read_text() == "mine\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "out.csv", "out.csv.partial"}
+
+
+def test_the_output_is_what_it_was_until_all_rows_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    embed, seen = Length.embed, []
+    real, output = tmp_path / "real.csv", tmp_path / "out.csv"
+    real.write_text("mine\n")
+    real.chmod(0o640)
+    output.symlink_to(real)
+
+    def watched(self: Length, sentences: list[str]) -> object:
+        seen.append(output.read_text())
+        return embed(self, sentences)
+
+    monkeypatch.setattr(Length, "embed", watched)
+    (tmp_path / "in.txt").write_text("a b\nc\n")
+    given = ("--input", str(tmp_path / "in.txt"), "--output", str(output), "--batch-size", "1")
+    assert main(["--model", "length", *given]) == 0
+    assert seen == ["mine\n"] * 2
+    assert output.is_symlink(), "a link stays one"
+    assert real.read_text() == "line,sentence,implicitness\n1,a b,2\n2,c,1\n"
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "out.csv", "real.csv"}
+    assert capsys.readouterr().err == f"2 rows -> {output}\n"
+
+
+def test_a_pipe_is_written_to_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("a b\n")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # else opening it for writing would wait
+    try:
+        assert main(["--model", "length", "--input", str(tmp_path / "in.txt"), "--output", str(pipe)]) == 0
+        assert os.read(reader, 100) == b"line,sentence,implicitness\n1,a b,2\n"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
 
 
 def test_bad_rows_that_are_left_out_are_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

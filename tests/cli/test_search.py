@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import json
 import os
@@ -254,6 +255,8 @@ def test_what_is_wrong_is_told_at_once(search: Search, corpus: Path, tmp_path: P
         ((*plain, "--query", "a", "--relation", "entails", "--view", "primary"), "leave --view and --against out"),
         ((*plain, "--column", "text", "--query", "a"), "a text file has no columns"),
         (("--model", "tiny", "--index", tmp_path, "--rebuild"), "--rebuild needs --corpus"),
+        ((*plain, "--index", corpus.parent, "--rebuild"), "is there already and is no index; give another folder"),
+        ((*plain, "--query", "a", "--pooling", "men"), "pooling: 'men' is not one of"),
     ):
         code, out, err = search(*arguments)
         assert (code, out) == (2, ""), arguments
@@ -263,6 +266,60 @@ def test_what_is_wrong_is_told_at_once(search: Search, corpus: Path, tmp_path: P
     assert code == 2
     assert len(out.splitlines()) == 1, "what came before is answered"
     assert "standard input:2: not UTF-8" in err
+
+
+def test_what_needs_no_encoder_is_told_without_one(tmp_path: Path, repository: Path, corpus: Path) -> None:
+    (tmp_path / "latin.txt").write_bytes(b"fine\nna\xefve\n")
+    (tmp_path / "blank.txt").write_text("\n \n")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "record.json").write_text("{}")
+    code = f"""
+import sys
+import torch
+from lightning_cse.search import main
+torch.cuda.is_available = torch.backends.mps.is_available = lambda: False
+def loaded(*arguments):
+    code = main(["--model", "minilm_l6", "--query", "a", *arguments])
+    print(code, *(name for name in ("transformers", "pytorch_lightning") if name in sys.modules))
+corpus = ("--corpus", {str(corpus)!r})
+loaded(*corpus, "--model", "run")
+loaded(*corpus, "--model", "./none")
+loaded(*corpus, "--device", "gpu")
+loaded(*corpus, "--column", "text")
+loaded(*corpus, "--index", "other")
+loaded(*corpus, "--index", "other", "--rebuild")
+loaded("--index", "none")
+loaded("--corpus", "latin.txt")
+loaded("--corpus", "blank.txt")
+"""
+    environment = os.environ | {"PYTHONPATH": str(repository / "src"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["2"] * 9, done.stderr
+    for told in (
+        "run/record.json is no record of a run (name, identity, seed or encoder is missing)",
+        "model: there is no folder ",
+        "--device: torch finds no gpu",
+        "a text file has no columns",
+        "other is no index, as it has no index.json",
+        "other is there already and is no index",
+        "none: no index there",
+        "latin.txt:2: not UTF-8",
+        "blank.txt: no line holds a sentence",
+    ):
+        assert told in done.stderr
+
+
+def test_a_kind_that_is_not_installed_is_told_before_anything_is_built(
+    search: Search, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "faiss" else find(name, *more))
+    plain = ("--model", "tiny", "--corpus", corpus, "--index", tmp_path / "index")
+    code, _, err = search(*plain, "--kind", "ivf")
+    assert (code, err) == (2, "error: --kind ivf needs faiss: pip install faiss-cpu, or use --kind exact\n")
+    assert not (tmp_path / "index").exists()
 
 
 def test_a_direction_that_a_model_lacks_is_told_before_anything_is_built(

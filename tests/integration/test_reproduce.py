@@ -80,6 +80,19 @@ def test_the_status_counts(
 
 
 @pytest.mark.slow
+def test_a_text_that_no_run_fills_has_no_table_beside_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["dualcse/table6", "--profile", "tiny", "--runs-dir", str(tmp_path)]) == 0
+    shown = " ".join(capfd.readouterr().out.split())
+    assert shown.startswith("DualCSE, Table 6: Sentence pairs of the two data sets train dev test")
+    assert "(paper 32,000)" in shown
+    assert "Counted in the sample corpus" in shown
+    assert "A premise of INLI with its four hypotheses makes four pairs" in shown
+    for absent in ("Not measured here", " - ", "table6.tiny.md"):
+        assert absent not in shown
+    written = {path.name for path in (tmp_path / "reproduce" / "dualcse").iterdir()}
+    assert written == {"table6.tiny.text.md", "table6.tiny.pairs.csv"}
+
+
 def test_the_map_names_every_artefact(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["--all", "--dry-run", "--profile", "tiny", "--runs-dir", str(tmp_path)]) == 0
     shown = capfd.readouterr().out

@@ -1,9 +1,27 @@
-"""What answers a method's questions without being trained here."""
+"""What answers a method's questions without being trained here.
 
-from lightning_cse.baselines.few_shot import FewShot
-from lightning_cse.baselines.length import Length
-from lightning_cse.baselines.plain import PlainEncoder
+What needs an encoder or torch is imported when it is first asked for: LENGTH needs no transformer, a verdict no tensor.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from lightning_cse.baselines.verdict import NO_VERDICT, Verdict
-from lightning_cse.baselines.whitening import Whitening
+
+if TYPE_CHECKING:
+    from lightning_cse.baselines.few_shot import FewShot
+    from lightning_cse.baselines.length import Length
+    from lightning_cse.baselines.plain import PlainEncoder
+    from lightning_cse.baselines.whitening import Whitening
 
 __all__ = ["NO_VERDICT", "FewShot", "Length", "PlainEncoder", "Verdict", "Whitening"]
+
+_LAZY = {"FewShot": "few_shot", "Length": "length", "PlainEncoder": "plain", "Whitening": "whitening"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)

@@ -184,8 +184,8 @@ def _echoes_prompt(lines: str, prompt: Prompt, source: str, reference: str) -> b
 
 @lru_cache(maxsize=64)
 def _labels(field: str) -> re.Pattern[str]:
-    """Return the pattern of a field's label anywhere; within a line only as it is written, since words have colons."""
-    words = r"\s+".join(map(re.escape, field.split())) or r"(?!)"
+    """Return the pattern of a field's label anywhere, whatever its number; within a line only in the same case."""
+    words = r"\s+".join(re.sub(r"\d+", r"\\d+", re.escape(word)) for word in field.split()) or r"(?!)"
     return re.compile(rf"(?:^[\s\W_]*(?i:{words})|(?<![^\W_]){words})[\s*_`]*[:：]", re.MULTILINE)
 
 

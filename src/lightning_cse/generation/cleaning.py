@@ -24,24 +24,33 @@ _WRAPS: Final = (
 )
 _APOSTROPHE: Final = re.compile(r"(?<=[^\W_])['’](?=[^\W_])")
 
-_BULLET: Final = re.compile(r"\A[-–—•*>]\s+")
+_STOP_OUTSIDE: Final = re.compile(r"\A[\"“]([^\"“”]*[^\"“”.!?…])[\"”]([.!?])\Z")
+
+_TOKENS: Final = re.compile(r"(?:(?:<\|\w+\|>|</s>)\s*)+\Z")
+"""What ends a turn, where a server's template lets it through."""
+
+_BULLET: Final = re.compile(r"\A(?:[-–—•*>]\s+)+")
 _WILLING: Final = r"(?:sure(?:\s+thing)?|certainly|of\s+course|absolutely|okay|ok|yes|gladly|no\s+problem)"
 _SENTENCE: Final = (
     r"(?:sentence|hypothesis|statement|version|variant|rewrite|rewording|paraphrase|rephrasing|text|output|answer|"
     r"response|result)"
 )
+_NEW: Final = r"(?:new|rewritten|revised|generated|final)"
 _HERE: Final = rf"\A(?:{_WILLING}\b[^:]{{0,40}}?)?\bhere(?:['’]s|\s+(?:is|are))\b"
 _PREAMBLES: Final = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        rf"{_HERE}[^\n]*:[*_]*\s*(?:\n|\Z)",
+        rf"{_HERE}[^\n]*:[*_]*\s*\n",
+        rf"{_HERE}[^:]*:[*_]*\s*\Z",
         rf"{_HERE}[^:.!?]{{0,80}}?\b{_SENTENCE}\b[^:.!?]{{0,80}}:[*_]*(?:\s+|\Z)",
-        rf"\A{_WILLING}[.!:,]*\s*\n",
-        rf"\A[*_]*(?:(?:the|my|your|new|rewritten|revised|generated|final)\s+)*{_SENTENCE}[*_]*:[*_]*\s+",
+        rf"\A(?:{_WILLING}\b[^:]{{0,40}}?)?\bhere\s+(?:you\s+(?:go|are)|it\s+is)[:!.]\s+",
+        rf"\A(?:{_WILLING}[.!:,]*\s*\n)+",
+        rf"\A(?:[*_]*(?:the\s+|my\s+|your\s+)?(?:{_NEW}\s+)?{_SENTENCE}[*_]*:[*_]*\s+)+",
+        rf"\A(?:the|my|your)\s+{_NEW}\s+{_SENTENCE}\s+is:\s+",
     )
 )
 """What stands before the sentence: "Here is ...:" on a line of its own, or naming a sentence; "Sure!" on such a line;
-"Rewritten sentence:"."""
+"Rewritten sentence:", "Here you go!"."""
 
 
 def cleaned(reply: str, second_field: str = "") -> str:
@@ -56,7 +65,7 @@ def cleaned(reply: str, second_field: str = "") -> str:
         'A dog runs.'
     """
     text = _BROKEN.sub("", reply)
-    patterns = [_THOUGHT, _BULLET, *_PREAMBLES]
+    patterns = [_THOUGHT, _TOKENS, _BULLET, *_PREAMBLES]
     if second_field.strip():
         patterns.append(label(second_field))
     before = None
@@ -65,6 +74,7 @@ def cleaned(reply: str, second_field: str = "") -> str:
         text = unwrapped("\n".join(line.strip() for line in text.splitlines() if line.strip()))
         for pattern in patterns:
             text = pattern.sub("", text, count=1).strip()
+        text = _STOP_OUTSIDE.sub(r"\1\2", text)
     return text
 
 
@@ -72,7 +82,7 @@ def cleaned(reply: str, second_field: str = "") -> str:
 def label(field: str) -> re.Pattern[str]:
     """Return the pattern of a field's label before a sentence, with its colon, in bold or not."""
     words = r"\s+".join(map(re.escape, field.split()))
-    return re.compile(rf"\A(?P<mark>[*_`]*){words}\s*(?:(?P=mark)\s*[:：]|[:：]\s*(?P=mark))\s*", re.IGNORECASE)
+    return re.compile(rf"\A(?:(?P<mark>[*_`]*){words}\s*(?:(?P=mark)\s*[:：]|[:：]\s*(?P=mark))\s*)+", re.IGNORECASE)
 
 
 def unwrapped(text: str) -> str:

@@ -204,7 +204,7 @@ def _eligible(table: Rows, group: Sequence[Wanted]) -> Iterator[tuple[Pair, ...]
         for each in group
     ]
     for row in range(len(table)):
-        if scores is not None and scores[row] not in bounds:
+        if scores is not None and (scores[row] is None or scores[row] not in bounds):
             continue
         pairs = []
         for each, (first, second) in zip(group, columns, strict=True):

@@ -276,4 +276,4 @@ def _wrong_name(name: Any, at: str, before: Sequence[str]) -> Iterator[str]:
     elif name in (ANCHOR, SOURCE):
         yield f"{at}: {name!r} is the name of the sentence that rows are made for"
     elif name in before:
-        yield f"{at}: {name!r} is the name of an earlier role, pattern.roles.{list(before).index(name)}"
+        yield f"{at}: {name!r} is the name of an earlier role; each has its own"

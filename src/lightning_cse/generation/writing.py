@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -58,7 +58,7 @@ class Writer:
 
     def write(
         self, sources: Sequence[str], wanted: int, *, settled: Mapping[int, bool]
-    ) -> Iterator[Settled | Unanswered]:
+    ) -> Generator[Settled | Unanswered, None, None]:
         """Yield each source as nothing more is asked for it; to stop, close the iterator.
 
         Args:

@@ -2,9 +2,10 @@
 
 from lightning_cse.llm.account import Account
 from lightning_cse.llm.asking import Asking
+from lightning_cse.llm.budget import Budget
 from lightning_cse.llm.cache import ReplyCache
 from lightning_cse.llm.client import ChatClient
-from lightning_cse.llm.declining import declines
+from lightning_cse.llm.declining import declines, refuses
 from lightning_cse.llm.endpoint import Endpoint
 from lightning_cse.llm.errors import LLMError
 from lightning_cse.llm.pace import Pace
@@ -13,6 +14,7 @@ from lightning_cse.llm.requests import Failure, Reply, Request
 __all__ = [
     "Account",
     "Asking",
+    "Budget",
     "ChatClient",
     "Endpoint",
     "Failure",
@@ -22,4 +24,5 @@ __all__ = [
     "ReplyCache",
     "Request",
     "declines",
+    "refuses",
 ]

@@ -87,7 +87,7 @@ class Calls:
             try:
                 got = await self._once(request)
             finally:
-                self.pace.settle(request, got if isinstance(got, Reply) else None)
+                self.pace.settle(request, got)
             if isinstance(got, Reply):
                 self._answered += 1
                 self._failed = 0

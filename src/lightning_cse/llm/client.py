@@ -8,6 +8,7 @@ from typing import Any
 
 from lightning_cse.llm.account import Account
 from lightning_cse.llm.asking import Asking
+from lightning_cse.llm.budget import Budget
 from lightning_cse.llm.cache import ReplyCache
 from lightning_cse.llm.calls import Calls
 from lightning_cse.llm.endpoint import Endpoint
@@ -23,7 +24,8 @@ class ChatClient:
     Args:
         endpoint: whom to ask.
         cache: where replies are looked for and kept; None: nowhere.
-        pace: decides when a call may start; a budget of it holds over all that this client asks.
+        pace: decides when a call may start; a budget of it holds over all that this client asks. None: a `Budget` where
+            the endpoint has limits per minute.
 
     Attributes:
         account: counts over all that was asked through this client.
@@ -33,7 +35,7 @@ class ChatClient:
         self.endpoint = endpoint
         self.cache = cache
         self.account = Account()
-        self.pace = pace or Pace()
+        self.pace = pace or _pace(endpoint)
         self._told = False
 
     def ask(self, requests: Iterable[Request]) -> Iterator[tuple[int, Reply | Failure]]:
@@ -87,3 +89,9 @@ class ChatClient:
             LLMError: if there is no key, or no `openai` package.
         """
         return Calls(self.endpoint, self.pace, self.cache)
+
+
+def _pace(endpoint: Endpoint) -> Pace:
+    if endpoint.requests_per_minute is None and endpoint.tokens_per_minute is None:
+        return Pace()
+    return Budget(endpoint.requests_per_minute, endpoint.tokens_per_minute)

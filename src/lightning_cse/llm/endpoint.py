@@ -35,6 +35,8 @@ class Endpoint:
         concurrency: the most calls that are under way at once.
         backoff: seconds before the first retry, doubled before each further one.
         price: USD per million tokens, of ``input`` and ``output``; None: the cost is unknown.
+        requests_per_minute: the endpoint's limit, to which one client keeps with evenly spaced calls; None: no limit.
+        tokens_per_minute: likewise, of prompts and completions together.
 
     Raises:
         ConfigError: with all faults at once, as keys below ``llm``.
@@ -48,6 +50,8 @@ class Endpoint:
     concurrency: int = 8
     backoff: float = 0.5
     price: Mapping[str, float] | None = None
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
 
     def __post_init__(self) -> None:
         if faults := list(self._faults()):
@@ -107,6 +111,10 @@ class Endpoint:
                 yield f"llm.{field}: {getattr(self, field)!r} is not {whole} of at least {least}"
         if not _is_number(self.timeout, (int, float)) or self.timeout <= 0:
             yield f"llm.timeout: {self.timeout!r} is not a number of seconds above 0"
+        for field in ("requests_per_minute", "tokens_per_minute"):
+            limit = getattr(self, field)
+            if limit is not None and (not _is_number(limit, (int, float)) or limit <= 0):
+                yield f"llm.{field}: {limit!r} is not a number above 0; null is no limit"
         yield from _faults_of_price(self.price)
 
 

@@ -64,9 +64,8 @@ def run(cfg: DictConfig) -> None:
         print_prompts(generation.writer, wanted, generation.asker.endpoint, generation.there(), console)
         return
     provenance = generation.run()
-    summary = generation.summary()
-    if summary is not None:
-        print_made(summary, provenance, console)
+    print_made(generation.summary(), provenance, console)
+    console.print()
     for line in generation.conclusion(provenance):
         console.print(Text(line), soft_wrap=True)
 
@@ -198,13 +197,13 @@ class Generation:
                 self.asker.watching(self.name, "rows", self.wanted, done=tally.complete) as advance,
                 closing(written),
             ):
-                for source in written:
-                    if isinstance(source, Unanswered):
-                        unanswered[source.reason] += 1
+                for ended in written:
+                    if isinstance(ended, Unanswered):
+                        unanswered[ended.reason] += 1
                     else:
-                        journal.append(source)
-                        tally.add(source)
-                    advance(isinstance(source, Settled) and source.complete, f"{tally.rejected:,} rejected")
+                        journal.append(ended)
+                        tally.add(ended)
+                    advance(isinstance(ended, Settled) and ended.complete, f"{tally.rejected:,} rejected")
         except KeyboardInterrupt:
             log.info("%s: stopped with %d of %d rows; all that came is kept", self.name, tally.complete, self.wanted)
             raise
@@ -275,12 +274,8 @@ class Generation:
         )
         return _read(side_file(self.rows))
 
-    def summary(self) -> dict[str, Any] | None:
-        """Look at the rows beside the pattern's source; a summary that is there of the same encoder is read.
-
-        Returns:
-            What `look_at` does.
-        """
+    def summary(self) -> dict[str, Any]:
+        """Look at the rows beside the pattern's source, and return what `look_at` does."""
         encoder = self._encoder()
         return look_at(
             self.pattern, self.rows, encoder, looked_at=self.cfg.looked_at, seed=self.cfg.seed, folder=self.folder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import pickle
 from collections.abc import Sequence
@@ -23,21 +22,12 @@ from lightning_cse.config.validate import validate
 from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.errors import ConfigError, EncoderError, LightningCSEError, did_you_mean
 from lightning_cse.methods import Method
+from lightning_cse.running.early import CHECKPOINT, CONFIG, LENGTH, LLM, WITHOUT_ENCODER, check_model, read_run
 
 __all__ = ["LENGTH", "LLM", "WITHOUT_ENCODER", "LoadedModel", "load_model"]
 
 log = logging.getLogger(__name__)
 
-LENGTH, LLM = WITHOUT_ENCODER = ("length", "llm")
-"""Models that an evaluation takes and that have no encoder; these names come before those of encoders."""
-
-_TAKEN_BY = {
-    LENGTH: "only lightning_cse.evaluate and lightning_cse.score take it",
-    LLM: "only lightning_cse.evaluate takes it",
-}
-
-_MOST_SHOWN = 8
-_PLAIN = ("config.json", "modules.json")
 _LOADER = "lightning_cse.encoders.load_encoder"
 
 
@@ -117,46 +107,26 @@ def load_model(
             was tried.
         ConfigError: if pooling or prompt are given for a run.
     """
-    if model in WITHOUT_ENCODER:
-        raise EncoderError(f"model: {model} has no encoder: {_TAKEN_BY[model]}")
-    folder = Path(model).expanduser()
+    run = check_model(model, pooling=pooling, prompt=prompt)
     options: dict[str, Any] = {} if max_length == "auto" else {"max_length": max_length}
     if prompt is not None:
         options |= {"pooling": "prompt", "prompts": [prompt]}
     elif pooling != "auto":
         options["pooling"] = pooling
-    if folder.is_file():
-        raise EncoderError(f"model: {folder} is a file; give the folder of the run or of the encoder that it lies in")
-    if folder.is_dir() and not any((folder / name).is_file() for name in _PLAIN):
-        if not any((folder / name).is_file() for name in ("record.json", "config.yaml")):
-            raise EncoderError(_no_model_in(folder))
-        if set(options) - {"max_length"}:
-            given = "prompt" if prompt is not None else "pooling"
-            raise ConfigError([f"{given}: a run is evaluated as it was trained, and {folder} is one; leave it out"])
-        return _load_run(folder.resolve(), options)
-    return _load_plain(model, options)
-
-
-def _no_model_in(folder: Path) -> str:
-    runs = sorted(str(record.parent) for record in folder.rglob("record.json") if "evaluate" not in record.parts)
-    if not runs:
-        return f"model: {folder.resolve()} holds neither a run (config.yaml, record.json) nor an encoder (config.json)"
-    more = f"\n  and {len(runs) - _MOST_SHOWN} more" if len(runs) > _MOST_SHOWN else ""
-    lines = "".join(f"\n  model={run}" for run in runs[:_MOST_SHOWN])
-    return f"model: {folder} is not one run but holds several; give one of them:{lines}{more}"
+    return _load_plain(model, options) if run is None else _load_run(run, options)
 
 
 # ---------------------------------------------------------------------------------------------------- a run of ours
 
 
 def _load_run(folder: Path, options: dict[str, Any]) -> LoadedModel:
-    record = _read_record(folder)
+    record = read_run(folder)
     cfg = _read_config(folder, options)
     built = OmegaConf.create({"encoder": cfg.encoder, "method": cfg.method})
     try:
         validate(built, given={"method": {"encoder"}})
     except ConfigError as error:
-        raise ConfigError([f"{folder / 'config.yaml'}: {fault}" for fault in error.faults]) from error
+        raise ConfigError([f"{folder / CONFIG}: {fault}" for fault in error.faults]) from error
     encoder: SentenceEncoder = instantiate(built.encoder)
     if encoder.digests["tokenizer"] != record["encoder"]["tokenizer"]:
         raise EncoderError(
@@ -169,13 +139,9 @@ def _load_run(folder: Path, options: dict[str, Any]) -> LoadedModel:
             f"{folder} was trained on a frozen encoder whose weights are not those that {encoder.name} has now, and "
             "its checkpoint has none: bring back the files it was trained from"
         )
-    best = folder / "checkpoints" / "best.ckpt"
+    best = folder / CHECKPOINT
     try:
         method.load_state_dict(torch.load(best, map_location="cpu", weights_only=True)["state_dict"])
-    except FileNotFoundError:
-        raise EncoderError(
-            f"{best} is not there: copy the checkpoint of the run to it, or train again with force=true"
-        ) from None
     except (OSError, RuntimeError, KeyError, EOFError, pickle.UnpicklingError) as error:
         what = " ".join(str(error).split())[:200] or type(error).__name__
         raise EncoderError(f"{best} does not fit the run's config.yaml, or is damaged ({what})") from error
@@ -187,29 +153,9 @@ def _load_run(folder: Path, options: dict[str, Any]) -> LoadedModel:
     return LoadedModel(method, str(record["name"]), folder, record, digests)
 
 
-def _read_record(folder: Path) -> dict[str, Any]:
-    path = folder / "record.json"
-    if not path.is_file():
-        failed = folder / "failed.json"
-        why = f"it failed, see {failed}" if failed.is_file() else "it was interrupted"
-        raise EncoderError(
-            f"model: the run {folder} has no record.json ({why}): finish it with the command that trained it"
-        )
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if not {"name", "identity", "seed"} <= record.keys() or "tokenizer" not in record["encoder"]:
-            raise ValueError("name, identity, seed or encoder is missing")
-    except (ValueError, AttributeError, TypeError, KeyError) as error:
-        raise EncoderError(f"{path} is no record of a run ({error})") from error
-    return record
-
-
 def _read_config(folder: Path, options: dict[str, Any]) -> DictConfig:
-    path = folder / "config.yaml"
-    try:
-        cfg = OmegaConf.load(path)
-    except FileNotFoundError:
-        raise EncoderError(f"{path} is not there, which says what the run's model is built of") from None
+    path = folder / CONFIG
+    cfg = OmegaConf.load(path)
     if not isinstance(cfg, DictConfig) or "encoder" not in cfg or "method" not in cfg:
         raise EncoderError(f"{path} has no encoder and method: it is not the config of a training run")
     cfg.encoder.update(options)

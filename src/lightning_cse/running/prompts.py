@@ -46,7 +46,8 @@ def estimate(writer: Writer, sentences: Sequence[str]) -> Estimate:
     standing = sum(_tokens(text) + 2 * _FRAME for role in writer.pattern.roles for _, text in role.messages("")[:-1])
     roles = len(writer.pattern.roles)
     written = sum(map(_tokens, sentences))
-    return Estimate(roles * len(sentences), standing * len(sentences) + roles * written, roles * written)
+    sent = standing * len(sentences) + roles * written
+    return Estimate(roles * len(sentences), round(sent), round(roles * written))
 
 
 def print_prompts(writer: Writer, sentences: Sequence[str], endpoint: Endpoint, there: str, console: Console) -> None:

@@ -18,7 +18,7 @@ import yaml
 from lightning_cse.config.secrets import told_overrides, without_secrets
 from lightning_cse.errors import LightningCSEError, did_you_mean
 from lightning_cse.records import write_atomic
-from lightning_cse.reproduction.artefacts import Artefact, Baseline, Chosen, Column, Line, Needs, Request
+from lightning_cse.reproduction.artefacts import Artefact, Baseline, Chosen, Column, Line, Needs, Published, Request
 from lightning_cse.reproduction.cells import Measured, Table, assemble
 from lightning_cse.reproduction.points import (
     Found,
@@ -374,7 +374,8 @@ def reproduce(plan: Plan, data_dir: Path | None = None, kept_tests: Path | None 
     """
     artefact = plan.artefact
     table = None
-    if artefact.columns:
+    # Where no run fills a line, what is made has the numbers, and a table would have the paper's alone.
+    if artefact.columns and not (artefact.make and all(isinstance(line.way, Published) for line in plan.lines)):
         table = assemble(
             artefact,
             plan.lines,

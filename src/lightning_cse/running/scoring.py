@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import io
 import itertools
 import json
 import math
 import os
+import secrets
+import shutil
 import signal
 import sys
 import threading
@@ -19,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
-from lightning_cse.errors import ConfigError, DataError, LightningCSEError, TaskError
+from lightning_cse.errors import DataError, LightningCSEError, TaskError
+from lightning_cse.running.early import LENGTH, check_device, check_model
 
 __all__ = ["Input", "Request", "Row", "Scorer", "Tally", "layout_of", "run", "score"]
 
@@ -306,17 +310,12 @@ class Scorer:
     """
 
     def __init__(self, model: str, kind: str, *, precision: str = "32-true", device: str = "auto") -> None:
-        import torch
+        check_device(device)
 
         from lightning_cse.baselines import Length
         from lightning_cse.evaluation.task import QUESTIONS
-        from lightning_cse.running.loading import LENGTH, load_model
         from lightning_cse.running.machine import device_of
 
-        there = {"gpu": torch.cuda.is_available() or torch.backends.mps.is_available()}
-        there |= {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-        if not there.get(device, True):
-            raise ConfigError([f"--device: torch finds no {device} on this machine; auto takes what there is"])
         self._answers: Any
         self._tokenizer, self._room = None, 0
         self._device = device_of(device)
@@ -324,6 +323,8 @@ class Scorer:
         if model == LENGTH:
             self._answers, self.name = Length(), model
         else:
+            from lightning_cse.running.loading import load_model  # heavy, and LENGTH does without
+
             loaded = load_model(model)
             loaded.to(self._device)
             self._answers, self.name = loaded.answers, loaded.name
@@ -586,27 +587,19 @@ class Request:
 def run(request: Request) -> None:
     """Do what a command line asks for; what is to be said beside the scores goes to standard error.
 
-    The input's first row is looked at before the model is loaded, and the output is opened after that.
+    The input's first row, the place of the output and the model's name are looked at before anything is loaded. A file
+    gets its name when all rows are written: until then, and if that never is, what was there stays as it is.
 
     Raises:
         LightningCSEError: for whatever is the user's to mend.
         KeyboardInterrupt: if it is interrupted; once rows are scored, with how many of them are written, and where.
     """
-    if "-" not in (request.input, request.output) and _same(request.input, request.output):
-        raise DataError(f"--output: {request.output} is the input itself; give another file")
+    _check(request)
     with ExitStack() as opened:
-        stream, raw = _open_input(request.input, opened)
-        name = "standard input" if request.input == "-" else request.input
-        layout = request.input_format if request.input_format != "auto" else layout_of(request.input)
-        source = Input(stream, name, layout=layout, columns=request.columns, skip_bad=request.skip_bad)
-        if layout in ("csv", "jsonl") and not request.columns:
-            roles = ("sentence",) if source.kind == "sentence" else ("premise", "hypothesis")
-            chosen = (f"{role} = {column}" for role, column in zip(roles, source.columns, strict=True))
-            _say(f"{', '.join(chosen)} (--columns chooses)")
+        source, raw = _open_source(request, opened)
         scorer = Scorer(request.model, source.kind, precision=request.precision, device=request.device)
         for line in scorer.left_out:
             _say(line)
-        sink = opened.enter_context(_output(request.output))
         written = 0
 
         def count(rows: int) -> None:
@@ -615,25 +608,42 @@ def run(request: Request) -> None:
             show(rows)
 
         try:
-            with _progress(raw, shown=request.output != "-" or not sys.stdout.isatty()) as show:
+            shown = request.output != "-" or not sys.stdout.isatty()
+            with _output(request.output) as sink, _progress(raw, shown=shown) as show:
                 score(source, scorer, sink, layout=request.format, at_once=request.batch_size, told=count)
+                if not written:
+                    raise DataError(f"{source.name}: has no row that can be scored")
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_interrupted(written, request.output)) from None
+        except _OutputError:
+            raise
+        except LightningCSEError:
+            if written and request.output != "-":
+                _say(f"{_rows(written)} before the fault, written to {_kept_at(request.output)}")
+            raise
         finally:
             if source.skipped:
-                _say(f"{name}: {source.skipped} bad rows were left out")
+                _say(f"{source.name}: {source.skipped} bad rows were left out")
             if scorer.cut:
                 _say(f"{scorer.cut} of {scorer.embedded} sentences are longer than {scorer.name} reads and were cut")
-        if not written:
-            raise DataError(f"{name}: has no row that can be scored")
     if request.output != "-":
         _say(f"{_rows(written)} -> {request.output}")
+
+
+def _check(request: Request) -> None:
+    """Raise what can be said of a request before anything is read or loaded."""
+    if "-" not in (request.input, request.output) and _same(request.input, request.output):
+        raise DataError(f"--output: {request.output} is the input itself; give another file")
+    if request.output != "-" and (fault := _fault_of(Path(request.output).expanduser())):
+        raise _OutputError(f"--output: {request.output} cannot be written: {os.strerror(fault)}")
+    if request.model != LENGTH:
+        check_model(request.model)
 
 
 def _interrupted(written: int, output: str) -> str:
     if not written:
         return "interrupted after 0 rows, nothing is written"
-    return f"interrupted after {_rows(written)}, written to {'standard output' if output == '-' else output}"
+    return f"interrupted after {_rows(written)}, written to {_kept_at(output)}"
 
 
 def _rows(count: int) -> str:
@@ -647,6 +657,19 @@ def _say(text: str) -> None:
 def _same(one: str, other: str) -> bool:
     paths = [Path(path).expanduser() for path in (one, other)]
     return all(path.exists() for path in paths) and paths[0].samefile(paths[1])
+
+
+def _open_source(request: Request, opened: ExitStack) -> tuple[Input, BinaryIO | None]:
+    """Return the rows to score, of which the first is read, and the file as `_open_input` does; tell their columns."""
+    stream, raw = _open_input(request.input, opened)
+    name = "standard input" if request.input == "-" else request.input
+    layout = request.input_format if request.input_format != "auto" else layout_of(request.input)
+    source = Input(stream, name, layout=layout, columns=request.columns, skip_bad=request.skip_bad)
+    if layout in ("csv", "jsonl") and not request.columns:
+        roles = ("sentence",) if source.kind == "sentence" else ("premise", "hypothesis")
+        chosen = (f"{role} = {column}" for role, column in zip(roles, source.columns, strict=True))
+        _say(f"{', '.join(chosen)} (--columns chooses)")
+    return source, raw
 
 
 def _open_input(path: str, opened: ExitStack) -> tuple[BinaryIO, BinaryIO | None]:
@@ -665,22 +688,90 @@ def _open_input(path: str, opened: ExitStack) -> tuple[BinaryIO, BinaryIO | None
     return opened.enter_context(io.BufferedReader(gzip.GzipFile(fileobj=raw))), raw
 
 
+class _OutputError(LightningCSEError):
+    """The output cannot be written; of a file nothing is kept, and what was there is as it was."""
+
+
+def _fault_of(target: Path) -> int:
+    """Return the number of the system's error that opening an output would meet; 0 where none is to be seen."""
+    if target.is_dir():
+        return errno.EISDIR
+    needed = [target] if target.exists() else []
+    if not _takes_as_they_come(target):
+        needed.append(folder := _real(target).parent)
+        if not folder.is_dir():
+            return errno.ENOTDIR if folder.exists() else errno.ENOENT
+    return 0 if all(os.access(place, os.W_OK) for place in needed) else errno.EACCES
+
+
+def _real(target: Path) -> Path:
+    """Return the file itself where the path is a link, which stays one."""
+    return Path(os.path.realpath(target))
+
+
+def _takes_as_they_come(target: Path) -> bool:
+    """Tell whether rows are written to what is there, a pipe or a device, and not to a file that takes its name."""
+    return target.exists() and not target.is_file()
+
+
+def _partial(target: Path) -> Path:
+    return target.with_name(f"{target.name}.partial")
+
+
+def _kept_at(path: str) -> str:
+    """Return where the rows stand that were written when the end came early."""
+    if path == "-":
+        return "standard output"
+    target = Path(path).expanduser()
+    return path if _takes_as_they_come(target) else f"{_partial(_real(target))}; {path} is as it was"
+
+
 @contextmanager
 def _output(path: str) -> Iterator[BinaryIO]:
     """Give what to write to, and tell a disk that is full in one line."""
+    target = Path(path).expanduser()
     try:
         if path == "-":
             yield sys.stdout.buffer
-            return
-        with Path(path).expanduser().open("wb") as sink:
-            yield sink
+        elif _takes_as_they_come(target):
+            with target.open("wb") as sink:
+                yield sink
+        else:
+            with _beside(_real(target)) as sink:
+                yield sink
     except BrokenPipeError:
         raise
     except OSError as error:
         if path == "-":  # else what could not be written is tried once more when the process ends
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         where = "standard output" if path == "-" else path
-        raise LightningCSEError(f"--output: {where} cannot be written: {error.strerror or error}") from None
+        raise _OutputError(f"--output: {where} cannot be written: {error.strerror or error}") from None
+
+
+@contextmanager
+def _beside(target: Path) -> Iterator[BinaryIO]:
+    """Give a file that takes the name ``target`` at the end of the block, or that of `_partial` if it is left early.
+
+    Nothing is left of a file that is empty or could not be written.
+    """
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as sink:
+            if target.exists():  # the new one is no more open to others than the old
+                shutil.copymode(target, temporary)
+            yield sink
+            sink.flush()
+            os.fsync(sink.fileno())
+        temporary.replace(target)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    except BaseException:
+        if temporary.stat().st_size:
+            temporary.replace(_partial(target))
+        else:
+            temporary.unlink()
+        raise
 
 
 @contextmanager

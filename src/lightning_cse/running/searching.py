@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
 import json
 import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -22,7 +24,6 @@ from torch import Tensor
 
 from lightning_cse.embeddings import Embedding
 from lightning_cse.errors import EncoderError, TaskError, did_you_mean
-from lightning_cse.evaluation.task import Answers
 from lightning_cse.index import (
     Best,
     ExactIndex,
@@ -34,15 +35,19 @@ from lightning_cse.index import (
     differences,
 )
 from lightning_cse.index.building import corpus_identity, is_taken
-from lightning_cse.running.loading import LoadedModel
 from lightning_cse.running.machine import device_of
 from lightning_cse.similarity import cosine, cosine_matrix
+
+if TYPE_CHECKING:  # heavy, and what is wrong with a corpus or an index is told without
+    from lightning_cse.evaluation.task import Answers
+    from lightning_cse.running.loading import LoadedModel
 
 __all__ = [
     "RELATIONS",
     "Comparison",
     "Found",
     "Searcher",
+    "check_index",
     "comparison",
     "default_folder",
     "drawn_like",
@@ -69,6 +74,7 @@ _MARGIN: Final = 16
 _OVERSAMPLED: Final = 20
 _AT_LEAST: Final = 200
 
+_LOOKED_AT: Final = 1000  # rows of a corpus, before a model is loaded
 _TOLD_EVERY: Final = 30.0  # seconds, where there is no terminal for a bar
 
 
@@ -359,14 +365,7 @@ def open_folder(
     if corpus is not None:
         wanted["corpus"] = corpus_identity(corpus)
     if is_taken(path) and not (rebuild and corpus is not None):
-        folder = IndexFolder.open(path)
-        if stale := differences(folder.about, wanted):
-            lines = "".join(f"\n  {line}" for line in stale)
-            raise IndexFolderError(
-                f"{path}: an index of something else:{lines}\ngive --corpus and --rebuild to build it again, or "
-                "another folder with --index"
-            )
-        return folder
+        return _fitting(path, wanted)
     if corpus is None:
         raise IndexFolderError(f"{path}: no index there; give --corpus to build one")
     tell(f"index: building {path}")
@@ -378,6 +377,48 @@ def open_folder(
     )
     tell(f"index: {folder.count:,} sentences{f' ({left_out} left out)' if left_out else ''}")
     return folder
+
+
+def _fitting(path: Path, wanted: dict[str, Any]) -> IndexFolder:
+    folder = IndexFolder.open(path)
+    if stale := differences(folder.about, wanted):
+        lines = "".join(f"\n  {line}" for line in stale)
+        raise IndexFolderError(
+            f"{path}: an index of something else:{lines}\ngive --corpus and --rebuild to build it again, or "
+            "another folder with --index"
+        )
+    return folder
+
+
+def check_index(path: Path | None, corpus: SentenceFile | None, kind: str, *, rebuild: bool = False) -> None:
+    """Raise what is wrong with a corpus and its index as far as no model is needed to see it.
+
+    Args:
+        path: the folder of the index; None where the model decides it.
+        corpus: the sentences, of which the first rows are read; None to take the index that is there.
+        kind: of `lightning_cse.index.KINDS`, or ``auto``.
+        rebuild: whether an index that does not fit gives way to a new one.
+
+    Raises:
+        DataError: as `SentenceFile`.
+        IndexFolderError: if faiss is asked for and not installed, or the index is none, damaged, of another corpus, or
+            not there and there is no corpus.
+    """
+    if kind not in ("auto", ExactIndex.kind) and importlib.util.find_spec("faiss") is None:
+        raise IndexFolderError(f"--kind {kind} needs faiss: pip install faiss-cpu, or use --kind exact")
+    if corpus is not None:
+        sentences = [sentence for _, sentence in islice(corpus, _LOOKED_AT)]
+        if not any(sentences):
+            corpus.survey()  # tells what is empty, the file or all of its lines
+    if path is None:
+        return
+    if not is_taken(path):
+        if corpus is None:
+            raise IndexFolderError(f"{path}: no index there; give --corpus to build one")
+    elif corpus is None or not rebuild:
+        _fitting(path, {} if corpus is None else {"corpus": corpus_identity(corpus)})
+    elif not (path / "index.json").is_file():
+        raise IndexFolderError(f"{path} is there already and is no index; give another folder with --index")
 
 
 class _Rate(ProgressColumn):

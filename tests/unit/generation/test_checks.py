@@ -125,6 +125,7 @@ def test_a_reply_that_ended_by_itself_needs_no_full_stop() -> None:
         f"Sentence 1: {SOURCE}",
         f"Sentence 1: {SOURCE}\nSentence 2: {POSITIVE}",
         f"{POSITIVE} Sentence 2: So it is.",
+        f"Sentence 4: {POSITIVE}",
         f"{POSITIVE}\n**sentence 1**: more",
         "Two girls sing!",
         "two young women are singing",

@@ -25,6 +25,7 @@ from lightning_cse.errors import LightningCSEError
 from lightning_cse.llm import ChatClient, Endpoint, Failure, LLMError, Pace, Reply, ReplyCache, Request, calls
 from lightning_cse.llm import pace as paces
 from lightning_cse.llm.cache import Entry
+from lightning_cse.llm.troubles import Trouble
 
 SOURCE = str(Path(lightning_cse.__file__).parents[1])
 MENDED = tuple(fault for fault in FAULTS if fault != "quota")
@@ -544,8 +545,8 @@ def test_a_pace_is_asked_before_every_call_and_told_what_came(serve: Serve) -> N
             await super().turn(request)
             self.turns.append(request)
 
-        def settle(self, request: Request, reply: Reply | None) -> None:
-            self.settled.append((request, None if reply is None else reply.prompt_tokens))
+        def settle(self, request: Request, got: Reply | Trouble | None) -> None:
+            self.settled.append((request, got.prompt_tokens if isinstance(got, Reply) else None))
 
     server = serve(plan=first("error", "limit"))
     pace = Counted()

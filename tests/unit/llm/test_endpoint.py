@@ -42,6 +42,11 @@ def test_the_config_holds_the_fields_with_their_defaults(repository: Path) -> No
         ({"price": {"input": 1.0}}, "llm.price.output: is missing"),
         ({"price": {"input": 1.0, "output": -1}}, "llm.price.output: -1 is not"),
         ({"price": {"input": 1.0, "outptu": 1, "output": 2}}, "llm.price.outptu: .* did you mean 'output'"),
+        ({"requests_per_minute": 0}, "llm.requests_per_minute: 0 is not a number above 0; null is no limit"),
+        ({"requests_per_minute": "60"}, "llm.requests_per_minute: '60' is not"),
+        ({"requests_per_minute": float("inf")}, "llm.requests_per_minute: inf is not"),
+        ({"tokens_per_minute": -1.5}, "llm.tokens_per_minute: -1.5 is not a number above 0"),
+        ({"tokens_per_minute": True}, "llm.tokens_per_minute: True is not"),
         ({"price": 3}, "llm.price: 3 is not null and has no input and output"),
     ],
 )
