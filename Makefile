@@ -24,7 +24,7 @@ PYTEST := HF_HUB_OFFLINE=1 WANDB_MODE=offline TOKENIZERS_PARALLELISM=false OMP_N
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-all lint type imports format bench bench-gaussian bench-search docs-check wheel-check clean
+.PHONY: help run test test-all lint type imports format bench bench-gaussian bench-generate bench-search docs-check wheel-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -57,6 +57,9 @@ bench: $(READY_DEV) ## Measure sentences a second, beside sentence-transformers'
 
 bench-search: $(READY_DEV) ## Measure the search index: building, memory, queries, what it finds of the nearest
 	$(OFFLINE) $(BIN)/python benchmarks/search.py $(ARGS)
+
+bench-generate: $(READY_DEV) ## Generate 20,000 rows from a server that fails, with two kills: is any lost, or paid twice?
+	$(OFFLINE) $(BIN)/python benchmarks/generate.py $(ARGS)
 
 bench-gaussian: $(READY_DEV) ## Measure the Gaussian similarity, beside its formula as it is written
 	$(OFFLINE) $(BIN)/python benchmarks/gaussian.py $(ARGS)

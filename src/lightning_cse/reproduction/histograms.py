@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["PairSet", "Pairs", "draw_histograms", "histograms_figure"]
+__all__ = ["PairSet", "Pairs", "bins_of", "draw_histograms", "histograms_figure", "overlap", "shares"]
 
 _BINS: Final = 25
 _LOWEST_COSINE: Final = 0.5
 _STEP: Final = 0.1  # by which the axis of the cosine grows
 _COLORS: Final = {"positive": (BLUE, ORANGE, "#009E73"), "negative": (VERMILION, "#CC79A7")}
+_NAMES: Final = {"mer": ("MER", "match error rate"), "cosine": ("cosine", "cosine")}  # above and below the panels
+_LEGEND: Final = textwrap.TextWrapper(width=36, max_lines=2, placeholder=" ...")  # what a panel has room for
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Pairs:
     Args:
         label: Which sentences they are of, such as ``anchor - positive``.
         mer: From 0 (the same words) to 1 (no word in common).
-        cosine: From -1 to 1.
+        cosine: From -1 to 1; empty where no encoder measured it.
 
     Raises:
         ValueError: if the two differ in length, or a value is not a finite number.
@@ -39,10 +42,10 @@ class Pairs:
 
     label: str
     mer: Sequence[float]
-    cosine: Sequence[float]
+    cosine: Sequence[float] = ()
 
     def __post_init__(self) -> None:
-        if len(self.mer) != len(self.cosine):
+        if len(self.cosine) and len(self.mer) != len(self.cosine):
             raise ValueError(f"{self.label}: {len(self.mer)} match error rates and {len(self.cosine)} cosines")
         if not np.isfinite([*self.mer, *self.cosine]).all():
             raise ValueError(f"{self.label}: some values are not finite numbers")
@@ -73,34 +76,76 @@ def histograms_figure(sets: Sequence[PairSet]) -> Figure:
     """Draw a row a data set: match error rates of positive and negative pairs, then their cosines.
 
     Bars are shares of the pairs, so that data sets of all sizes compare, and one line marks the mean. The axis of the
-    match error rate goes from 0 to 1, that of the cosine from 0.5 to 1, or from the tenth below the lowest value. To be
-    called, and the figure to be saved, in the house style.
+    match error rate goes from 0 to 1, that of the cosine from 0.5 to 1, or from the tenth below the lowest value. The
+    panels of cosines are left out where none was measured. To be called, and the figure to be saved, in the house
+    style.
 
     Source: NGCSE, figure 7.  Differs: data sets have a row each, and the axis of the cosine leaves no pair out.
 
     Raises:
-        ValueError: if there is no data set.
+        ValueError: if there is no data set, or if some pairs have cosines and others have none.
     """
     if not sets:
         raise ValueError("need at least one data set")
-    figure = blank_figure(11.0, 0.5 + 2.1 * len(sets))
-    grid = figure.subplots(len(sets), 4, squeeze=False, sharex="col")
-    lowest = _lowest([value for each in sets for pairs in (*each.positive, *each.negative) for value in pairs.cosine])
-    cosine_bins = np.linspace(lowest, 1.0, max(_BINS, round((1.0 - lowest) * _BINS)) + 1)
-    mer_bins = np.linspace(0.0, 1.0, _BINS + 1)
+    bins = bins_of(sets)
+    columns = [(measure, kind) for measure in bins for kind in _COLORS]
+    figure = blank_figure(2.75 * len(columns), 0.5 + 2.1 * len(sets))
+    grid = figure.subplots(len(sets), len(columns), squeeze=False, sharex="col")
     for row, each in zip(grid, sets, strict=True):
-        for column, axes in enumerate(row):
-            kind = "positive" if column % 2 == 0 else "negative"
-            measure = "mer" if column < 2 else "cosine"
-            bins = mer_bins if measure == "mer" else cosine_bins
-            _panel(axes, getattr(each, kind), measure, bins, _COLORS[kind])
+        for axes, (measure, kind) in zip(row, columns, strict=True):
+            _panel(axes, getattr(each, kind), measure, bins[measure], _COLORS[kind])
         row[0].set_ylabel(f"{each.name}\nshare of pairs")
-    titles = ("MER, positive pairs", "MER, negative pairs", "cosine, positive pairs", "cosine, negative pairs")
-    for axes, title in zip(grid[0], titles, strict=True):
-        axes.set_title(title)
-    for axes, name in zip(grid[-1], ("match error rate",) * 2 + ("cosine",) * 2, strict=True):
-        axes.set_xlabel(name)
+    for top, bottom, (measure, kind) in zip(grid[0], grid[-1], columns, strict=True):
+        above, below = _NAMES[measure]
+        top.set_title(f"{above}, {kind} pairs")
+        bottom.set_xlabel(below)
     return figure
+
+
+def bins_of(sets: Sequence[PairSet]) -> dict[str, np.ndarray]:
+    """Return the edges of the bars by measure, ``mer`` and ``cosine``; only the first where there are no cosines.
+
+    Raises:
+        ValueError: if some pairs have cosines and others have none.
+    """
+    shown = [pairs for each in sets for pairs in (*each.positive, *each.negative) if len(pairs.mer)]
+    bins = {"mer": np.linspace(0.0, 1.0, _BINS + 1)}
+    without = [pairs.label for pairs in shown if not len(pairs.cosine)]
+    if len(without) == len(shown) > 0:
+        return bins
+    if without:
+        raise ValueError(f"{without[0]}: no cosines, and other pairs have them")
+    lowest = _lowest([value for pairs in shown for value in pairs.cosine])
+    return bins | {"cosine": np.linspace(lowest, 1.0, max(_BINS, round((1.0 - lowest) * _BINS)) + 1)}
+
+
+def shares(values: Sequence[float], bins: np.ndarray) -> np.ndarray:
+    """Return the share of the values in each bin; what rounding put beyond the last edge is in the last bin.
+
+    Raises:
+        ValueError: if there is no value.
+    """
+    if not len(values):
+        raise ValueError("need at least one value")
+    counts, _ = np.histogram(np.clip(values, bins[0], bins[-1]), bins)
+    return counts / len(values)
+
+
+def overlap(first: np.ndarray, second: np.ndarray) -> float:
+    r"""Return the area that two histograms share, from 0 (no bin in common) to 1 (the same).
+
+    .. math:: \sum_b \min(p_b, q_b)
+
+    with the `shares` :math:`p` and :math:`q` of the two in the same bins.
+
+    Source: Swain and Ballard 1991, "Color indexing", histogram intersection.  Differs: nothing.
+
+    Raises:
+        ValueError: if they do not have the same bins.
+    """
+    if first.shape != second.shape:
+        raise ValueError(f"need two histograms of the same bins, got {first.shape} and {second.shape}")
+    return float(np.minimum(first, second).sum())
 
 
 def _lowest(cosines: Sequence[float]) -> float:
@@ -113,12 +158,13 @@ def _panel(axes: Axes, kinds: Sequence[Pairs], measure: str, bins: np.ndarray, c
     from matplotlib.ticker import MaxNLocator
 
     shown = [pairs for pairs in kinds if len(pairs.mer)]
-    room = 0.05 + 0.28 * len(shown)  # for the legend, above the highest bar as a share of it
-    for number, pairs in enumerate(shown):
+    labels = [_LEGEND.fill(pairs.label) for pairs in shown]
+    room = 0.05 + sum(0.14 * (label.count("\n") + 2) for label in labels)  # for the legend, as a share of the bars
+    for number, (pairs, named) in enumerate(zip(shown, labels, strict=True)):
         values = np.clip(getattr(pairs, measure), bins[0], bins[-1])  # a cosine of 1 may be rounded up
         color = colors[number % len(colors)]
         look: dict[str, Any] = {"alpha": 0.55} if number == 0 else {"histtype": "step", "linewidth": 1.6}
-        label = f"{pairs.label}\nmean {values.mean():.2f}, n = {len(values)}"
+        label = f"{named}\nmean {values.mean():.2f}, n = {len(values)}"
         axes.hist(
             values, bins=bins.tolist(), weights=np.full(len(values), 1 / len(values)), color=color, label=label, **look
         )

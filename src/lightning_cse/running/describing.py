@@ -3,53 +3,48 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
-import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from lightning_cse import records
-from lightning_cse.baselines import PlainEncoder
 from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.tree import ConfigTree
 from lightning_cse.config.validate import validate
 from lightning_cse.data import ContrastiveData, Rows, read_corpus
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.errors import ConfigError, EncoderError, did_you_mean
-from lightning_cse.evaluation import Embedded
-from lightning_cse.metrics import match_error_rates
+from lightning_cse.errors import ConfigError, did_you_mean
 from lightning_cse.reproduction.histograms import Pairs, PairSet, draw_histograms
 from lightning_cse.running.building import GIVEN, automatic_reading, built, plain
 from lightning_cse.running.machine import device_of
+from lightning_cse.running.measuring import (
+    ROLES,
+    Drawn,
+    Kind,
+    draw,
+    mean_cell,
+    measure,
+    pair_set,
+    pair_summary,
+    print_tables,
+    table,
+)
 
 __all__ = ["describe", "pair_sets", "run"]
-
-log = logging.getLogger(__name__)
-
-Kind = Literal["positive", "negative"]
-
-ROLES: Final[dict[Kind, tuple[str, ...]]] = {
-    "positive": ("positive", "intermediate", "entailment", "explicit_entailment", "implied_entailment"),
-    "negative": ("negative", "contradiction"),
-}
-"""The roles that methods pull to the first one, and those they push away from it."""
 
 SPLITS: Final = ("train", "dev", "test")
 """What ``beside.split`` can be."""
 
 _BATCHING: Final = ("batch_size", "drop_last", "llm_rows_together")  # what no row, and so no number here, depends on
-_WIDEST: Final = 1000
 
 
 def run(cfg: DictConfig) -> None:
@@ -94,7 +89,7 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
     folder = Path(cfg.paths.runs_dir).expanduser() / "describe" / f"{name.replace('/', '_')}-{identity}"
     sets = []
     for each, pairs in zip(described, measured, strict=True):
-        found = [_summary(one, values) for one, values in zip(each.pairs, pairs, strict=True)]
+        found = [pair_summary(one, values) for one, values in zip(each.pairs, pairs, strict=True)]
         sets.append({"name": each.name, "rows": each.count, **_sentences(cfg, encoder, each), "pairs": found})
     summary = {
         "name": name,
@@ -175,18 +170,6 @@ def _wrong(cfg: DictConfig) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """The pairs of one kind that are looked at; ``there`` counts all, ``dropout`` says that they are two passes."""
-
-    kind: Kind
-    label: str
-    first: list[str]
-    second: list[str]
-    there: int
-    dropout: bool = False
-
-
-@dataclass(frozen=True)
 class Described:
     """A data set: how many sentences each role has, those that are looked at, and the pairs.
 
@@ -229,7 +212,7 @@ def _training_set(cfg: DictConfig, name: str, data: ContrastiveData) -> Describe
     pairs = []
     for kind, role in kinds:
         both = [row for row in order if columns[anchor][row] is not None and columns[role][row] is not None]
-        drawn = _draw(kind, f"{anchor} - {role}", columns[anchor], columns[role], both, cfg.rows)
+        drawn = draw(kind, f"{anchor} - {role}", columns[anchor], columns[role], both, cfg.rows)
         pairs.append(replace(drawn, label=f"{anchor}, two dropout passes", dropout=True) if role == anchor else drawn)
     return Described(
         name,
@@ -258,8 +241,8 @@ def _stsb(cfg: DictConfig) -> Described:
     first, second, scores = (rows.column(name) for name in ("sentence1", "sentence2", "score"))
     order = seeded_order(len(rows), cfg.seed)
     pairs = [
-        _draw("positive", f"score > {high}", first, second, [row for row in order if scores[row] > high], cfg.rows),
-        _draw("negative", f"score < {low}", first, second, [row for row in order if scores[row] < low], cfg.rows),
+        draw("positive", f"score > {high}", first, second, [row for row in order if scores[row] > high], cfg.rows),
+        draw("negative", f"score < {low}", first, second, [row for row in order if scores[row] < low], cfg.rows),
     ]
     names = ("sentence1", "sentence2")
     return Described(
@@ -276,11 +259,6 @@ def _first(column: Sequence[str | None], order: Sequence[int], most: int) -> lis
     return [sentence for row in order if (sentence := column[row]) is not None][:most]
 
 
-def _draw(kind: Kind, label: str, first: Sequence[Any], second: Sequence[Any], rows: Sequence[int], most: int) -> Drawn:
-    chosen = rows[:most]
-    return Drawn(kind, label, [first[row] for row in chosen], [second[row] for row in chosen], len(rows))
-
-
 def _digests(rows: Rows) -> dict[str, str]:
     return {file.name: file.sha256 for file in rows.files}
 
@@ -289,70 +267,11 @@ def _digests(rows: Rows) -> dict[str, str]:
 
 
 def _measure(cfg: DictConfig, encoder: SentenceEncoder, described: Sequence[Described]) -> list[list[Pairs]]:
-    """Return match error rates and cosines of all pairs, each distinct sentence embedded once."""
-    plain = PlainEncoder(encoder.to(device_of()))
-    all_pairs = [pairs for each in described for pairs in each.pairs]
-    sentences = [s for pairs in all_pairs if not pairs.dropout for s in (*pairs.first, *pairs.second)]
-    log.info("%s reads %d sentences without dropout", encoder.name, len(set(sentences)))
-    embedded = Embedded(plain, sentences) if sentences else None
-    measured: list[list[Pairs]] = []
-    for each in described:
-        found = []
-        for pairs in each.pairs:
-            if pairs.dropout or embedded is None:
-                cosine = _dropout_cosine(plain, pairs.first, cfg.seed)
-            else:
-                a, b = embedded[pairs.first], embedded[pairs.second]
-                cosine = plain.similarity(a, b)  # type: ignore[arg-type]  # a plain encoder's embeddings are points
-            if not bool(torch.isfinite(cosine).all()):
-                raise EncoderError(f"some embeddings of {encoder.name} are not finite numbers: its weights are broken")
-            found.append(Pairs(pairs.label, match_error_rates(pairs.first, pairs.second), cosine.tolist()))
-        measured.append(found)
-    return measured
-
-
-def _dropout_cosine(plain: PlainEncoder, sentences: Sequence[str], seed: int) -> torch.Tensor:
-    """Return the cosine of two passes with dropout over each sentence, and leave the random state as it was."""
-    if not sentences:
-        return torch.empty(0)
-    if not plain.encoder.has_dropout:
-        log.warning("the encoder %s has no dropout, so the cosine of its dropout pairs is 1", plain.encoder.name)
-    plain.encoder.train()
-    try:
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            first, second = plain.embed(sentences), plain.embed(sentences)
-    finally:
-        plain.encoder.eval()
-    return plain.similarity(first, second)  # type: ignore[arg-type]  # a plain encoder's embeddings are points
+    return measure(encoder, [each.pairs for each in described], cfg.seed)
 
 
 def _drawn(each: Described, measured: Sequence[Pairs]) -> PairSet:
-    by_kind: dict[Kind, list[Pairs]] = {"positive": [], "negative": []}
-    for pairs, values in zip(each.pairs, measured, strict=True):
-        by_kind[pairs.kind].append(values)
-    return PairSet(each.name, by_kind["positive"], by_kind["negative"])
-
-
-def _summary(drawn: Drawn, pairs: Pairs) -> dict[str, Any]:
-    return {
-        "kind": drawn.kind,
-        "label": drawn.label,
-        "dropout": drawn.dropout,
-        "pairs": drawn.there,
-        "looked_at": len(drawn.first),
-        "mer": _spread(pairs.mer),
-        "cosine": _spread(pairs.cosine),
-    }
-
-
-def _spread(values: Sequence[float]) -> dict[str, float] | None:
-    """Return mean, median and quartiles; None where there is no value."""
-    if not values:
-        return None
-    low, middle, high = np.quantile(np.asarray(values, dtype=np.float64), (0.25, 0.5, 0.75)).tolist()
-    mean = float(np.mean(values, dtype=np.float64))
-    return {"mean": mean, "lower_quartile": low, "median": middle, "upper_quartile": high}
+    return pair_set(each.name, each.pairs, measured)
 
 
 def _sentences(cfg: DictConfig, encoder: SentenceEncoder, each: Described) -> dict[str, Any]:
@@ -379,13 +298,8 @@ def _sentences(cfg: DictConfig, encoder: SentenceEncoder, each: Described) -> di
 
 
 def _print(summary: Mapping[str, Any], folder: Path) -> None:
-    tables = _sentence_table(summary), _pair_table(summary)
     console = Console(highlight=False)
-    needed = max(console.measure(table, options=console.options.update(width=_WIDEST)).maximum for table in tables)
-    console = Console(highlight=False, width=max(console.width, needed))  # in a pipe too, no number is cut
-    for table in tables:
-        console.print(table)
-        console.print()
+    print_tables([_sentence_table(summary), _pair_table(summary)], console)
     seen = dict.fromkeys(f"{each['word_pieces']} word pieces ({each['limited_by']})" for each in summary["sets"])
     encoder = summary["encoder"]
     notes = [
@@ -399,15 +313,8 @@ def _print(summary: Mapping[str, Any], folder: Path) -> None:
         console.print(Text(note), soft_wrap=True)
 
 
-def _table(*columns: str, left: int) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number < left else "right", no_wrap=True)
-    return table
-
-
 def _sentence_table(summary: Mapping[str, Any]) -> Table:
-    table = _table("data set", "role", "sentences", "of rows", "words, mean", "95th percentile", "cut", left=2)
+    made = table("data set", "role", "sentences", "of rows", "words, mean", "95th percentile", "cut", left=2)
     for each in summary["sets"]:
         for number, (role, found) in enumerate(each["roles"].items()):
             name = Text(each["name"] if number == 0 else "")
@@ -415,22 +322,22 @@ def _sentence_table(summary: Mapping[str, Any]) -> Table:
             if found["looked_at"]:
                 cells += [f"{found['words_mean']:.1f}", f"{found['words_95th_percentile']:.0f}"]
                 cells.append(f"{100 * found['share_cut']:.1f} %")
-            table.add_row(name, role, *cells)
-    return table
+            made.add_row(name, role, *cells)
+    return made
 
 
 def _pair_table(summary: Mapping[str, Any]) -> Table:
-    table = _table("data set", "pairs", "", "number", "MER", "quartiles", "cosine", "quartiles", left=3)
+    made = table("data set", "pairs", "", "number", "MER", "quartiles", "cosine", "quartiles", left=3)
     for each in summary["sets"]:
         for number, found in enumerate(each["pairs"]):
-            cells = [cell for measure in ("mer", "cosine") for cell in _cells(found[measure])]
+            cells = [cell for key in ("mer", "cosine") for cell in _cells(found[key])]
             name = Text(each["name"] if number == 0 else "")
-            table.add_row(name, found["kind"], Text(found["label"]), f"{found['pairs']:,}", *cells)
-    return table
+            made.add_row(name, found["kind"], Text(found["label"]), f"{found['pairs']:,}", *cells)
+    return made
 
 
 def _cells(spread: Mapping[str, float] | None) -> tuple[str, str]:
     if spread is None:
         return "-", "-"
     quartiles = " ".join(f"{spread[key]:.2f}" for key in ("lower_quartile", "median", "upper_quartile"))
-    return f"{spread['mean']:.3f}", quartiles
+    return mean_cell(spread), quartiles

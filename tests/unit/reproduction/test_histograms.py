@@ -6,13 +6,14 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from lightning_cse.reproduction.histograms import Pairs, PairSet, draw_histograms
+from lightning_cse.reproduction.histograms import Pairs, PairSet, bins_of, draw_histograms, overlap, shares
 
 
-def drawn(monkeypatch: pytest.MonkeyPatch, folder: Path, *sets: PairSet) -> list[list[Any]]:
+def drawn(monkeypatch: pytest.MonkeyPatch, folder: Path, *sets: PairSet, columns: int = 4) -> list[list[Any]]:
     """Draw, and return the axes, a list a data set."""
     kept: list[Figure] = []
     save = Figure.savefig
@@ -26,7 +27,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, folder: Path, *sets: PairSet) -> list
     assert path.read_bytes().startswith(b"\x89PNG")
     (figure,) = kept
     axes = figure.axes
-    return [list(axes[start : start + 4]) for start in range(0, len(axes), 4)]
+    return [list(axes[start : start + columns]) for start in range(0, len(axes), columns)]
 
 
 def heights(axes: Any) -> dict[float, float]:
@@ -70,10 +71,63 @@ def test_two_kinds_of_positives_share_a_panel_and_are_named(monkeypatch: pytest.
     assert mer.get_ylim()[1] > 0.5 * 1.5  # room above the highest bar
 
 
+def test_without_cosines_there_are_two_columns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    mine = PairSet("mine", [Pairs("near", NEAR.mer)], [Pairs("far", FAR.mer)])
+    first, second = drawn(monkeypatch, tmp_path, mine, PairSet("none", [], []), columns=2)
+    assert [axes.get_title() for axes in first] == ["MER, positive pairs", "MER, negative pairs"]
+    assert heights(first[0]) == {0.0: 0.25, 0.08: 0.5, 0.96: 0.25}
+    assert [axes.get_xlabel() for axes in second] == ["match error rate"] * 2
+
+
+def test_a_long_label_is_broken_and_has_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    long = Pairs(f"intermediate: {'/'.join(['a-long-name'] * 9)}, score above 1 and below 4", NEAR.mer, NEAR.cosine)
+    ((short, *_),) = drawn(monkeypatch, tmp_path, PairSet("mine", [NEAR], []))
+    monkeypatch.undo()
+    ((mer, *_),) = drawn(monkeypatch, tmp_path, PairSet("mine", [long], []))
+    (label,) = mer.get_legend().get_texts()
+    lines = label.get_text().split("\n")
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= 36
+    assert lines[0].startswith("intermediate: ")
+    assert lines[1].endswith(" ...")
+    assert mer.get_ylim()[1] > short.get_ylim()[1]
+
+
+def test_what_histograms_share() -> None:
+    bins = np.linspace(0.0, 1.0, 5)
+
+    def shared(first: list[float], second: list[float]) -> float:
+        return overlap(shares(first, bins), shares(second, bins))
+
+    low, high = [0.1, 0.2], [0.6, 0.9, 1.0]
+    assert shared(low, low) == shared(high, high * 7) == pytest.approx(1)
+    assert shared(low, high) == 0
+    assert shared(low, [0.05, 0.8]) == shared([0.05, 0.8], low) == 0.5
+    assert shared([0.1, 0.3, 0.6, 0.9], [0.1, 0.1, 0.3, 0.4]) == pytest.approx(0.25 + 0.25)
+    assert shared([1.0000002], [0.8]) == 1  # what rounding put above the last edge
+    with pytest.raises(ValueError, match="at least one value"):
+        shares([], bins)
+    with pytest.raises(ValueError, match=r"same bins, got \(4,\) and \(3,\)"):
+        overlap(shares(low, bins), shares(low, bins[:-1]))
+
+
+def test_bins_are_those_of_the_bars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    apart = PairSet("apart", [], [Pairs("score < 1", [1.0, 0.9], [-0.24, 0.3])])
+    sets = (PairSet("mine", [NEAR], [FAR]), apart)
+    first, _ = drawn(monkeypatch, tmp_path, *sets)
+    bins = bins_of(sets)
+    for axes, values, measure in ((first[0], NEAR.mer, "mer"), (first[2], NEAR.cosine, "cosine")):
+        found = shares(values, bins[measure])
+        filled = {round(float(edge), 6): share for edge, share in zip(bins[measure], found, strict=False) if share}
+        assert filled == pytest.approx(heights(axes))
+
+
 def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="mine: 2 match error rates and 1 cosines"):
         Pairs("mine", [0.0, 0.1], [0.5])
     with pytest.raises(ValueError, match="mine: some values are not finite"):
         Pairs("mine", [0.0], [math.nan])
+    with pytest.raises(ValueError, match="near: no cosines, and other pairs have them"):
+        draw_histograms([PairSet("mine", [Pairs("near", [0.0])], [FAR])], tmp_path / "histograms.png")
     with pytest.raises(ValueError, match="at least one data set"):
         draw_histograms([], tmp_path / "histograms.png")

@@ -1,0 +1,238 @@
+"""What was made beside the pattern: which pairs are looked at, and how much of their histograms they share."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from lightning_cse.encoders import tiny_encoder
+from lightning_cse.errors import DataError
+from lightning_cse.generation import Pattern, build_pattern
+from lightning_cse.generation.examples import Pool
+from lightning_cse.running.made_rows import look_at, print_made
+
+Pairs = list[tuple[str, str]]
+
+
+def words(number: int, kept: int) -> tuple[str, str]:
+    """Return two sentences of four words, the first words of which are the same."""
+    first = [f"{letter}{number}" for letter in "abcd"]
+    return " ".join(first), " ".join(first[:kept] + [f"other{place}" for place in range(4 - kept)])
+
+
+def of(pairs: dict[str, Pairs], shots: int = 1) -> Pattern:
+    """Return a pattern with these pairs to draw its examples from."""
+    roles = [
+        {
+            "name": role,
+            "reference": "source",
+            "task": "Write a sentence.",
+            "relation": "As here:",
+            "fields": ["One", "Two"],
+            "examples": [list(pair) for pair in some[:shots]],
+            "rule": "Only that.",
+        }
+        for role, some in pairs.items()
+    ]
+    layout = {
+        "prompt": "{task} {relation} {examples} {rule}",
+        "example": "{number} {first_field} {first} {second_field} {second}",
+    }
+    node = {"name": "mine", "shots": shots, "seed": 0, "layout": layout, "roles": roles}
+    built = build_pattern(node, Path())
+    return Pattern(built.name, built.roles, {role: Pool(f"own, {role}", some, {}) for role, some in pairs.items()})
+
+
+def written(folder: Path, pairs: dict[str, Pairs]) -> Path:
+    """Write rows in which each role has these pairs with the anchor; the anchors of all roles are the same."""
+    path = folder / "mine.jsonl"
+    several = zip(*([(role, pair) for pair in some] for role, some in pairs.items()), strict=True)
+    rows = [{"anchor": row[0][1][0], **{role: pair[1] for role, pair in row}} for row in several]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+KEPT = {"positive": 3, "intermediate": 2, "joke": 1, "negative": 0}
+PATTERN = {role: [words(number, kept) for number in range(40)] for role, kept in KEPT.items()}
+MER = {"positive": 0.25, "intermediate": 0.5, "joke": 0.75, "negative": 1.0}
+
+
+def test_rows_as_the_pattern_has_them_share_everything(tmp_path: Path) -> None:
+    rows = written(tmp_path, {role: [words(n + 100, kept) for n in range(30)] for role, kept in KEPT.items()})
+    summary = look_at(of(PATTERN), rows, None, looked_at=20, seed=0, folder=tmp_path / "out")
+    assert summary == json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (tmp_path / "out" / "histograms.png").read_bytes().startswith(b"\x89PNG")
+    assert list(summary["roles"]) == list(KEPT)
+    for role, found in summary["roles"].items():
+        assert found["kind"] == ("negative" if role == "negative" else "positive")
+        assert found["made"]["label"] == f"anchor - {role}"
+        assert found["pattern"]["label"] == f"{role}: own, {role}"
+        assert (found["made"]["pairs"], found["made"]["looked_at"]) == (30, 20)
+        assert (found["pattern"]["pairs"], found["pattern"]["looked_at"]) == (40, 20)
+        assert found["made"]["mer"] == found["pattern"]["mer"]
+        assert found["made"]["mer"]["mean"] == MER[role]
+        assert found["overlap"] == {"mer": pytest.approx(1), "cosine": None}
+        assert found["alike"] == {"mer": pytest.approx(1), "cosine": None}
+    assert summary["encoder"] is None
+    assert list(summary["bins"]) == ["mer"]
+
+
+def test_half_of_the_rows_are_as_the_pattern_has_them_and_none(tmp_path: Path) -> None:
+    half = [words(n, 3) for n in range(10)] + [words(n, 0) for n in range(10, 20)]
+    none = [words(n, 3) for n in range(20)]
+    pattern = of({role: PATTERN[role] for role in ("positive", "negative")})
+    summary = look_at(
+        pattern, written(tmp_path, {"positive": half, "negative": none}), None, looked_at=99, seed=0, folder=tmp_path
+    )
+    found = {role: each["overlap"]["mer"] for role, each in summary["roles"].items()}
+    assert found == {"positive": pytest.approx(0.5), "negative": 0.0}
+    assert summary["roles"]["positive"]["made"]["mer"]["mean"] == pytest.approx((0.25 + 1) / 2)
+
+
+def test_what_as_many_pairs_of_the_pattern_share(tmp_path: Path) -> None:
+    both = [words(n, 3) for n in range(20)] + [words(n, 0) for n in range(20)]
+    rows = written(tmp_path, {"positive": [words(0, 3)]})
+    summary = look_at(of({"positive": both}), rows, None, looked_at=99, seed=0, folder=tmp_path)
+    found = summary["roles"]["positive"]
+    # One pair that was made shares the half of the pattern in whose bin it is, and so would each of the pattern's.
+    assert found["overlap"]["mer"] == pytest.approx(0.5)
+    assert found["alike"]["mer"] == pytest.approx(0.5, abs=0.01)
+    rows = written(tmp_path, {"positive": [words(n, 3) for n in range(400)]})
+    larger = look_at(of({"positive": both * 10}), rows, None, looked_at=999, seed=0, folder=tmp_path)
+    found = larger["roles"]["positive"]
+    assert found["overlap"]["mer"] == pytest.approx(0.5)
+    assert 0.95 < found["alike"]["mer"] < 1
+
+
+def test_cosines_of_an_encoder_and_their_bins(tmp_path: Path) -> None:
+    equal = {"positive": [(first, first) for first, _ in PATTERN["positive"]]}
+    rows = written(tmp_path, equal)
+    summary = look_at(of(equal), rows, tiny_encoder(), looked_at=30, seed=0, folder=tmp_path)
+    found = summary["roles"]["positive"]
+    assert found["made"]["cosine"]["mean"] == pytest.approx(1)
+    assert found["overlap"] == {"mer": pytest.approx(1), "cosine": pytest.approx(1)}
+    assert summary["bins"]["cosine"] == {"from": 0.5, "to": 1.0, "count": 25}
+    assert summary["encoder"]["name"] == "tiny"
+    assert summary["device"] == "cpu" or summary["device"].startswith("cuda")
+
+
+def test_a_summary_of_the_same_is_read_and_another_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, pattern = written(tmp_path, PATTERN), of(PATTERN)
+    first = look_at(pattern, rows, None, looked_at=30, seed=0, folder=tmp_path)
+    told: list[str] = []
+    monkeypatch.setattr(
+        "lightning_cse.running.made_rows.draw_histograms", lambda sets, path: told.append(path.name) or path
+    )
+
+    def again(**options: Any) -> dict[str, Any]:
+        return look_at(
+            **{"pattern": pattern, "encoder": None, "looked_at": 30, "seed": 0, "rows": rows, "folder": tmp_path}
+            | options
+        )
+
+    assert again() == first
+    assert told == []
+    assert again(seed=1)["seed"] == 1
+    assert again(seed=1, looked_at=20)["roles"]["joke"]["made"]["looked_at"] == 20
+    assert again()["seed"] == 0  # the one of seed 1 has taken its place
+    assert again(pattern=of(PATTERN, shots=2))["pattern"] != first["pattern"]
+    assert again(encoder=tiny_encoder())["encoder"]["name"] == "tiny"
+    assert len(told) == 5
+    (tmp_path / "summary.json").write_text('{"seed": ')
+    assert again() == first | {"environment": again()["environment"]}
+    rows.write_text("".join(rows.read_text().splitlines(keepends=True)[:7]))
+    assert again()["roles"]["joke"]["made"]["pairs"] == 7
+    assert len(told) == 7
+
+
+def test_rows_are_drawn_by_the_seed(tmp_path: Path) -> None:
+    mixed = {"positive": [words(n, n % 5) for n in range(40)]}
+    rows, pattern = written(tmp_path, mixed), of(mixed)
+    means = [
+        look_at(pattern, rows, None, looked_at=5, seed=seed, folder=tmp_path)["roles"]["positive"]["made"]["mer"][
+            "mean"
+        ]
+        for seed in (0, 1, 2, 0)
+    ]
+    assert means[0] == means[3]
+    assert len(set(means)) > 1
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('{"anchor": "a", "positive": "b"}\n{"anchor": "c"}\n', r"mine.jsonl:2: missing key 'positive'"),
+        ('{"anchor": "a", "positive": " "}\n', r"mine.jsonl:1: positive is empty"),
+        ('{"anchor": "a", "positive": "b"}\n[1]\n', r"mine.jsonl:2: a JSON object is needed"),
+        ('{"anchor": "a", \n', r"mine.jsonl:1: not valid JSON"),
+        ("\n", r"mine.jsonl: no row"),
+    ],
+)
+def test_rows_that_are_none_are_told_by_line(tmp_path: Path, text: str, fault: str) -> None:
+    (tmp_path / "mine.jsonl").write_text(text)
+    pattern = of({"positive": PATTERN["positive"]})
+    with pytest.raises(DataError, match=fault):
+        look_at(pattern, tmp_path / "mine.jsonl", None, looked_at=9, seed=0, folder=tmp_path)
+    (tmp_path / "mine.jsonl").write_bytes(b'{"anchor": "\xff", "positive": "b"}\n')
+    with pytest.raises(DataError, match=r"mine.jsonl:1: not valid UTF-8 at byte 13"):
+        look_at(pattern, tmp_path / "mine.jsonl", None, looked_at=9, seed=0, folder=tmp_path)
+    assert not (tmp_path / "summary.json").exists()
+
+
+def printed(tmp_path: Path, encoder: Any = None, **changes: Any) -> str:
+    """Print what is told of rows as the pattern has them, and of how they came to be, on a narrow console."""
+    rows = written(tmp_path, {role: PATTERN[role] for role in ("positive", "negative")})
+    pattern = of({role: PATTERN[role] for role in ("positive", "negative")})
+    summary = look_at(pattern, rows, encoder, looked_at=30, seed=0, folder=tmp_path)
+    provenance = {
+        "acceptance": {
+            "sources": {"complete": 40, "given_up": 2},
+            "roles": {
+                "positive": {
+                    "asked": 1260,
+                    "accepted": 42,
+                    "rejected": {"refused": 3, "several sentences": 1000, "echo of the source": 100, "too long": 115},
+                },
+                "negative": {"asked": 0, "accepted": 0, "rejected": {}},
+            },
+        },
+        "tokens": {"prompt": 123456, "completion": 7890, "unmetered": 0},
+        "cost": 0.0735,
+        "price": {"input": 0.5, "output": 1.5},
+    }
+    file = io.StringIO()
+    print_made(summary, provenance | changes, Console(file=file, width=60, highlight=False))
+    return file.getvalue()
+
+
+def test_the_tables_tell_acceptance_and_pattern(tmp_path: Path) -> None:
+    told = printed(tmp_path, tiny_encoder())
+    lines = [line.split("   ") for line in told.splitlines()]
+    cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
+    assert ["positive", "1,260", "42", "3.3 %", "several sentences 1,000, too long 115,"] in cells
+    assert ["echo of the source 100, refused 3"] in cells
+    assert ["negative", "0", "0", "-"] in cells
+    (pattern,) = (line for line in cells if line[:2] == ["positive", "30"])
+    assert pattern[2:6] == ["30", "0.250", "0.250", "1.00 (1.00)"]
+    assert len(pattern) == 9
+    assert "…" not in told
+    assert "cosine: tiny" in told
+    assert told.splitlines()[-1] == "rows: 40, 2 given up; tokens: 123,456 sent, 7,890 received; cost: $0.0735"
+
+
+def test_what_is_not_known_is_told(tmp_path: Path) -> None:
+    told = printed(tmp_path, cost=None, price=None)
+    assert told.splitlines()[-1].endswith("; cost: unknown (llm.price is not set)")
+    assert "no cosines" in told
+    (row,) = (line.split() for line in told.splitlines() if line.startswith("negative   ") and "1.000" in line)
+    assert row == ["negative", "30", "30", "1.000", "1.000", "1.00", "(1.00)", "-", "-", "-"]
+    tokens = {"prompt": 0, "completion": 0, "unmetered": 5}
+    told = printed(tmp_path, cost=None, tokens=tokens)
+    assert told.splitlines()[-1].endswith(
+        "0 received (5 replies told none); cost: unknown (the endpoint told no tokens)"
+    )
