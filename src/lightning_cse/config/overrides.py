@@ -33,8 +33,10 @@ from lightning_cse.errors import ConfigError, did_you_mean
 APPENDED = ("experiment", "profile", "sweep", "debug")
 """The groups that no defaults list names: each is appended with a plus, and a later one wins over an earlier one."""
 
-_NEEDED = {"name": "experiment", "suite": "suite", "pattern": "pattern"}
+_NEEDED = {"name": "experiment", "suite": "suite", "pattern": "pattern", "data": "data"}
 """The groups one of whose options has to be chosen, by the key that is ``???`` without it."""
+_CALLED = {"data": "data set"}
+"""What an option of a group is called, where that is not the group's name."""
 
 _APPENDED_OVERRIDE = re.compile(rf"^\+{{0,2}}(?P<rest>(?P<group>{'|'.join(APPENDED)})(@[^=]*)?=.*)$", re.DOTALL)
 _FLAGS_WITH_VALUE = {
@@ -438,7 +440,9 @@ class _Check:
         if (group, option) == (_SWEEPER, "optuna"):
             return f"there is no {group} 'optuna' - {group}=tpe is the one that searches with Optuna"
         known = self.tree.options(group)
-        return f"there is no {group} '{option}'{did_you_mean(option, known)} (there are: {', '.join(known) or 'none'})"
+        file = f" - a file of your own is for data.train, as in data.train=[{option}]" if _is_file(group, option) else ""
+        near = file or did_you_mean(option, known)
+        return f"there is no {group} '{option}'{near} (there are: {', '.join(known) or 'none'})"
 
     # Groups: which take a plus
 
@@ -494,12 +498,16 @@ class _Check:
         return not given and not any(choice.group == by for choice in self.choices)
 
     def _choose(self, key: str, group: str) -> str:
-        options = self.tree.options(group)
+        options, what = self.tree.options(group), _CALLED.get(group, group)
         if not options:
-            return f"{key}: not set, and there is no {group} that would set it - write {key}=<a {key}>"
+            return f"{key}: not set, and there is no {what} that would set it - write {key}=<a {key}>"
         width = max(map(len, options))
         rows = [f"\n    {option:<{width}}  {self.tree.description(group, option)}".rstrip() for option in options]
-        return f"{key}: not set, since no {group} was chosen - add +{group}=<one of these>:{''.join(rows)}"
+        return f"{key}: not set, since no {what} was chosen - add {self._chosen(group)}=<one of these>:{''.join(rows)}"
+
+    def _chosen(self, group: str) -> str:
+        """Return the key by which an option of a group is chosen."""
+        return group if group in self.listed else f"+{group}"
 
     def _guesses(self, point: Sequence[str]) -> Iterator[DictConfig]:
         """The configs that some experiment, suite or pattern would give; a key that none has is surely unknown."""
@@ -508,7 +516,7 @@ class _Check:
         step = max(1, -(-len(options) // _MOST_GUESSES))  # neighbours in the alphabet are of one family, and much alike
         for option in options[::step]:
             try:
-                yield self.tree.compose([f"+{group}={option}", *point])
+                yield self.tree.compose([f"{self._chosen(group)}={option}", *point])
             except CompositionError:
                 continue
 
@@ -607,6 +615,11 @@ def _given(override: Override) -> list[str]:
     if isinstance(value, list):
         return [str(option) for option in value]
     return ["null" if value is None else str(value)]
+
+
+def _is_file(group: str, option: str) -> bool:
+    """Whether somebody gave a file, or a split of a corpus, where a data set is chosen."""
+    return group == "data" and ("/" in option or "." in option)
 
 
 def _needs_multirun(line: str, override: Override) -> str:

@@ -16,8 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from lightning_cse import records
-from lightning_cse.config.paths import conf_dir
-from lightning_cse.config.tree import ConfigTree
 from lightning_cse.config.validate import validate
 from lightning_cse.data import ContrastiveData, Rows, read_corpus
 from lightning_cse.data.drawing import seeded_order
@@ -143,18 +141,12 @@ def _check(cfg: DictConfig) -> None:
     try:
         validate(cfg, given=GIVEN)
     except ConfigError as error:
-        faults += [fault for fault in error.faults if not fault.startswith("data: not set")]
+        faults += error.faults
     if faults:
         raise ConfigError(dict.fromkeys(faults))
 
 
 def _wrong(cfg: DictConfig) -> Iterator[str]:
-    if OmegaConf.is_missing(cfg, "data") or "_target_" not in cfg.data:
-        tree = ConfigTree([conf_dir()], "describe")
-        names = tree.options("data")
-        width = max(map(len, names))
-        told = "".join(f"\n    {name:<{width}}  {tree.description('data', name)}".rstrip() for name in names)
-        yield f"data: not set, since no data set was chosen - add data=<one of these>:{told}"
     for key, least in (("rows", 2), ("seed", 0)):
         if not isinstance(cfg[key], int) or isinstance(cfg[key], bool) or cfg[key] < least:
             yield f"{key}: {cfg[key]!r} is no whole number of at least {least}"

@@ -21,9 +21,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lightning_cse import records
-from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.secrets import literal_secrets, told_overrides, told_yaml
-from lightning_cse.config.tree import ConfigTree
 from lightning_cse.config.validate import validate
 from lightning_cse.data import Hybrid
 from lightning_cse.data.drawing import seeded_order
@@ -214,7 +212,7 @@ class Generation:
             )
         if tally.complete < self.wanted:
             log.warning(
-                "%s: %d rows and not %d: %d sentences were given up (%s), and there are no others to take their place",
+                "%s: %d rows and not %d, since %d were given up (%s) and no other sentence is there in their place",
                 self.name,
                 tally.complete,
                 self.wanted,
@@ -300,7 +298,7 @@ class Generation:
         """Return where everything is, and the command that trains on the rows."""
         lines = [f"rows: {self.rows}", f"provenance: {side_file(self.rows)}"]
         if given_up := provenance["acceptance"]["sources"]["given_up"]:
-            lines.append(f"given up: {self.given_up} ({given_up} sentences, and why)")
+            lines.append(f"given up: {self.given_up} ({given_up:,}, and why)")
         return [*lines, f"figure: {self.folder / 'histograms.png'}", "", *self._training()]
 
     def _training(self) -> list[str]:
@@ -341,19 +339,13 @@ def _check(cfg: DictConfig) -> None:
     try:
         validate(cfg, given=GIVEN)
     except ConfigError as error:
-        faults += [fault for fault in error.faults if not fault.startswith("data: not set")]
+        faults += error.faults
     if faults:
         raise ConfigError(dict.fromkeys(faults))
 
 
 def _wrong(cfg: DictConfig) -> Iterator[str]:
-    if OmegaConf.is_missing(cfg, "data") or "_target_" not in cfg.data:
-        tree = ConfigTree([conf_dir()], "generate")
-        names = tree.options("data")
-        width = max(map(len, names))
-        told = "".join(f"\n    {name:<{width}}  {tree.description('data', name)}".rstrip() for name in names)
-        yield f"data: not set, since no data set was chosen - add data=<one of these>:{told}"
-    elif str(OmegaConf.select(cfg, "data.rows._target_")).endswith(f".{Hybrid.__name__}"):
+    if str(OmegaConf.select(cfg, "data.rows._target_")).endswith(f".{Hybrid.__name__}"):
         yield "data: this set is made of such rows itself; give the one of its sentences, as data=wiki or data=nli"
     for key, least in _LEAST.items():
         value = cfg[key]

@@ -218,7 +218,7 @@ def test_what_is_given_up_is_listed_and_others_take_its_place(
     assert given_up["anchor"] == third
     assert [(each["role"], each["reason"]) for each in given_up["rejected"]] == [("positive", "refused")] * 2
     assert provenance["acceptance"]["roles"]["positive"] == {"asked": 8, "accepted": 6, "rejected": {"refused": 2}}
-    assert any(line.startswith("given up: ") and "1 sentence" in line for line in made.conclusion(provenance))
+    assert any(line.startswith("given up: ") and line.endswith("(1, and why)") for line in made.conclusion(provenance))
 
 
 def test_sentences_that_nothing_comes_of(
@@ -239,7 +239,7 @@ def test_sentences_that_nothing_comes_of(
     provenance = made.run()
     assert provenance["sources"]["drawn"] == 2
     assert len(lines(made.rows)) == 1
-    assert "1 rows and not 2: 1 sentences were given up" in caplog.text
+    assert "1 rows and not 2, since 1 were given up" in caplog.text
 
 
 def test_one_process_at_a_time(serve: Callable[..., ChatServer], generation: Generate) -> None:
