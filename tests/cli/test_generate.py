@@ -190,4 +190,4 @@ def test_a_pattern_and_a_data_set_that_are_not_there_are_told_with_those_that_ar
     stdout, stderr = start("+pattern=st", "data=my/own.txt").communicate(timeout=100)
     assert (stdout, stderr.count("\n")) == ("", 3)
     assert "+pattern=st: there is no pattern 'st' - did you mean 'sts'? (there are: nli, sts)" in stderr
-    assert "data=my/own.txt: there is no data 'my/own.txt' - a file of your own is for data.train, as in data.tr" in stderr
+    assert "data=my/own.txt: there is no data 'my/own.txt' - a file of your own is for data.train" in stderr

@@ -440,8 +440,9 @@ class _Check:
         if (group, option) == (_SWEEPER, "optuna"):
             return f"there is no {group} 'optuna' - {group}=tpe is the one that searches with Optuna"
         known = self.tree.options(group)
-        file = f" - a file of your own is for data.train, as in data.train=[{option}]" if _is_file(group, option) else ""
-        near = file or did_you_mean(option, known)
+        near = did_you_mean(option, known)
+        if group == "data" and ("/" in option or "." in option):
+            near = f" - a file of your own is for data.train, as in data.train=[{option}]"
         return f"there is no {group} '{option}'{near} (there are: {', '.join(known) or 'none'})"
 
     # Groups: which take a plus
@@ -615,11 +616,6 @@ def _given(override: Override) -> list[str]:
     if isinstance(value, list):
         return [str(option) for option in value]
     return ["null" if value is None else str(value)]
-
-
-def _is_file(group: str, option: str) -> bool:
-    """Whether somebody gave a file, or a split of a corpus, where a data set is chosen."""
-    return group == "data" and ("/" in option or "." in option)
 
 
 def _needs_multirun(line: str, override: Override) -> str:
