@@ -11,11 +11,12 @@ from lightning_cse.generation.pattern import (
     build_pattern,
     wrong_pattern,
 )
-from lightning_cse.generation.settled import Rejected, Settled, Tally, Unanswered
-from lightning_cse.generation.writing import UNANSWERABLE, Writer
+from lightning_cse.generation.settled import UNANSWERABLE, Rejected, Settled, Tally, Unanswered
+from lightning_cse.generation.writing import PATIENCE, Writer
 
 __all__ = [
     "ANCHOR",
+    "PATIENCE",
     "REASONS",
     "SOURCE",
     "UNANSWERABLE",

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+UNANSWERABLE: Final = "refused by the endpoint"
+"""The reason where asking again brings no reply: the request is too long for the model, say."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,11 @@ class Settled:
     unmetered: int
     served: Mapping[str, int]
     complete: bool
+
+    @property
+    def unanswerable(self) -> bool:
+        """Whether it was given up because the endpoint refused a request, which costs nothing to ask again."""
+        return not self.complete and bool(self.rejected) and self.rejected[-1].reason == UNANSWERABLE
 
 
 @dataclass(frozen=True)

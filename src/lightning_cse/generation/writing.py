@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lightning_cse.generation.pattern import SOURCE, Pattern, Role
-from lightning_cse.generation.settled import Rejected, Settled, Unanswered
-from lightning_cse.llm import Asking, ChatClient, Failure, Reply, Request
+from lightning_cse.generation.settled import UNANSWERABLE, Rejected, Settled, Unanswered
+from lightning_cse.llm import Asking, ChatClient, Failure, LLMError, Reply, Request
 
-UNANSWERABLE: Final = "refused by the endpoint"
-"""The reason where asking again brings no reply: the request is too long for the model, say."""
+PATIENCE: Final = 50
+"""Sentences given up in a row after which the fault is not with them."""
+
+_SHOWN: Final = 200
+"""Characters of a reply that a message shows."""
 
 _SEED: Final = "seed"
 """The parameter that would bring the same reply each time."""
@@ -35,9 +38,6 @@ class Writer:
         parameters: What goes to the endpoint with every request. A ``seed`` is that of the first sample of each role,
             and is raised by one for each further one: with the same seed the same reply would come.
         samples: How many replies each role of a source may take.
-
-    Attributes:
-        rejected: How many replies were rejected.
     """
 
     def __init__(
@@ -47,7 +47,6 @@ class Writer:
         self.pattern = pattern
         self.parameters = dict(parameters)
         self.samples = samples
-        self.rejected = 0
 
     def request(self, role: Role, sentence: str, sample: int = 0) -> Request:
         """Return what is asked for a role, given the sentence that it is made of."""
@@ -67,9 +66,11 @@ class Writer:
             settled: Which positions are settled already, and whether they are complete; nothing is asked for them.
 
         Raises:
-            LLMError: If no further request will be answered, or the cache cannot be used; replies that came are kept.
+            LLMError: If no further request will be answered, or the cache cannot be used; or if the last `PATIENCE`
+                sources were all given up. Replies that came are kept.
         """
         order = _Order(sources, wanted, settled)
+        in_vain: list[Settled] = []
         asking: Asking[_Open]
         with self.client.session() as asking:
             self._begin(asking, order)
@@ -80,7 +81,10 @@ class Writer:
                 else:
                     if isinstance(ended, Settled):
                         order.settle(complete=ended.complete)
+                        in_vain = [] if ended.complete else [*in_vain, ended]
                     yield ended
+                    if len(in_vain) >= PATIENCE:
+                        raise LLMError(_told(in_vain))
                 self._begin(asking, order)
 
     def _begin(self, asking: Asking[_Open], order: _Order) -> None:
@@ -112,10 +116,21 @@ class Writer:
             source.sentences[role.name] = judged.sentence
             source.sample = 0
             return source.ended(complete=True) if len(source.sentences) == len(self.pattern.roles) else None
-        self.rejected += 1
         source.rejected.append(Rejected(role.name, judged.reason, outcome.text or outcome.refusal or ""))
         source.sample += 1
         return source.ended(complete=False) if source.sample >= self.samples else None
+
+
+def _told(in_vain: Sequence[Settled]) -> str:
+    """Return what to say of sources that were all given up."""
+    last = Counter(f"{each.rejected[-1].role}: {each.rejected[-1].reason}" for each in in_vain)
+    reasons = ", ".join(f"{reason} ({count})" for reason, count in last.most_common())
+    example = in_vain[-1].rejected[-1].text
+    shown = repr(example if len(example) <= _SHOWN else f"{example[:_SHOWN]}...")
+    return (
+        f"the last {len(in_vain)} sentences were all given up: {reasons}. One of the last replies: {shown}. Change the "
+        "pattern's prompts or checks, or llm.parameters (max_tokens, where replies are cut off)"
+    )
 
 
 class _Order:

@@ -18,7 +18,7 @@ from lightning_cse.errors import ConfigError, did_you_mean
 from lightning_cse.llm import Account, ChatClient, Endpoint, Failure, LLMError, Reply, ReplyCache, Request
 from lightning_cse.running.bars import progress
 
-__all__ = ["Asker", "wrong_settings"]
+__all__ = ["Asker", "commonest", "wrong_settings"]
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ class Asker:
                 what,
                 hopeless.total(),
                 asked,
-                _commonest(hopeless),
+                commonest(hopeless),
             )
         if lost:
             rest = (
@@ -144,7 +144,7 @@ class Asker:
                 if self.cache is None
                 else "the replies that came are kept, the same command asks for the rest"
             )
-            raise LLMError(f"{lost.total()} of {asked} questions have no reply: {_commonest(lost)}; {rest}")
+            raise LLMError(f"{lost.total()} of {asked} questions have no reply: {commonest(lost)}; {rest}")
 
     @contextmanager
     def watching(self, what: str, of: str, total: int | None = None, *, done: int = 0) -> Iterator[Callable[..., None]]:
@@ -234,7 +234,8 @@ def _generator(replies: Iterator[tuple[int, Reply | Failure]]) -> Generator[tupl
     yield from replies
 
 
-def _commonest(reasons: Counter[str]) -> str:
+def commonest(reasons: Counter[str]) -> str:
+    """Return the commonest of some reasons, each with its count, for a message."""
     return "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(_MOST_REASONS))
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -24,17 +22,15 @@ from lightning_cse import records
 from lightning_cse.config.secrets import literal_secrets, told_overrides, told_yaml
 from lightning_cse.config.validate import validate
 from lightning_cse.data import Hybrid
-from lightning_cse.data.drawing import seeded_order
-from lightning_cse.data.hybrid import PATTERNS
 from lightning_cse.data.provenance import side_file, write_provenance
-from lightning_cse.data.roles import RoleRows
-from lightning_cse.data.sources import read_sources
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import ConfigError, DataError, EncoderError
 from lightning_cse.generation import Journal, Pattern, Settled, Tally, Unanswered, Writer, build_pattern, wrong_pattern
 from lightning_cse.llm import LLMError
-from lightning_cse.running.asking import Asker, wrong_settings
-from lightning_cse.running.building import GIVEN, built, plain
+from lightning_cse.running.asking import Asker, commonest, wrong_settings
+from lightning_cse.running.building import GIVEN, built
+from lightning_cse.running.drawn_sentences import draw_sentences
+from lightning_cse.running.hybrid_training import how_to_train
 from lightning_cse.running.made_rows import look_at, print_made
 from lightning_cse.running.prompts import print_prompts
 
@@ -48,7 +44,6 @@ NO_MODEL: Final = "(llm.model is not set)"
 _LEAST: Final = {"n": 1, "seed": 0, "samples": 1, "most_words": 1, "looked_at": 2}
 _JOURNAL: Final = "journal.jsonl"
 _NULLABLE: Final = frozenset({"n", "most_words"})
-_MOST_REASONS: Final = 3
 
 
 def run(cfg: DictConfig) -> None:
@@ -58,8 +53,8 @@ def run(cfg: DictConfig) -> None:
     generation = Generation(cfg, str(hydra.runtime.choices["data"]), told_overrides(hydra.overrides.task))
     console = Console(highlight=False)
     if cfg.show_prompts:
-        wanted = generation.sentences[: generation.wanted]
-        print_prompts(generation.writer, wanted, generation.asker.endpoint, generation.there(), console)
+        unwritten, wanted = generation.unwritten(), generation.wanted
+        print_prompts(generation.writer, generation.sentences[0], unwritten, wanted, generation.asker.endpoint, console)
         return
     provenance = generation.run()
     print_made(generation.summary(), provenance, console)
@@ -68,22 +63,13 @@ def run(cfg: DictConfig) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """The sentences of a data set in the order of drawing, of ``there`` in all, and the files they are from."""
-
-    sentences: Sequence[str]
-    there: int
-    digests: Mapping[str, str]
-
-
 class Generation:
     """One set of rows: its sentences, its pattern, its model, and the folder in which it grows.
 
-    What names it is what decides its rows: the sentences' files, the pattern, the model, parameters, ``samples``, the
-    seed and ``n``. Replies are kept for all of them together, so that the first rows of a larger ``n`` cost nothing
-    again. The folder holds ``journal.jsonl``, of which nothing is asked again; when all is done, the rows, their
-    provenance, and ``given_up.jsonl`` with the sentences that have none.
+    What names it is what decides its rows: the sentences in the order of drawing, the pattern with its checks, the
+    model, parameters, ``samples`` and ``n``. Replies are kept for all of them together, so that the first rows of a
+    larger ``n`` cost nothing again. The folder holds ``journal.jsonl``, of which nothing is asked again; when all is
+    done, the rows, their provenance, and ``given_up.jsonl`` with the sentences that have none.
 
     Args:
         cfg: The config of ``generate``, in which `_check` finds nothing.
@@ -103,7 +89,7 @@ class Generation:
         llm = _values(cfg, "llm")
         self.asker = Asker(llm | {"model": llm["model"] or NO_MODEL}, cfg.paths.cache_dir)
         self.writer = Writer(self.asker.client, self.pattern, parameters=self.asker.parameters, samples=cfg.samples)
-        self.drawn = _draw(cfg, data, data_dir)
+        self.drawn = draw_sentences(cfg, data, data_dir)
         self.name = f"{data.replace('/', '_')}_{self.pattern.name}"
 
     @property
@@ -121,14 +107,13 @@ class Generation:
         """The folder, which the identity names."""
         cfg = self.cfg
         decisive = {
-            "data": {"rows": plain(cfg)["data"]["rows"], "most_words": cfg.most_words},
+            "sentences": self.drawn.digest,
             "pattern": {"digest": self.pattern.digest, "checks": [str(role.checks) for role in self.pattern.roles]},
             "llm": {"model": self.asker.endpoint.model, "parameters": self.asker.parameters},
-            "draw": cfg.seed,
             "samples": cfg.samples,
             "n": self.wanted,
         }
-        identity = records.identity(decisive, data=self.drawn.digests, encoder={}, resolved={})
+        identity = records.identity(decisive, data={}, encoder={}, resolved={})
         return Path(cfg.paths.runs_dir).expanduser() / "generate" / f"{self.name}-{identity}"
 
     @property
@@ -146,11 +131,13 @@ class Generation:
         """Whether the rows are there: their provenance is written last."""
         return side_file(self.rows).is_file()
 
-    def there(self) -> str:
-        """Return in words how many of the rows are there."""
+    def unwritten(self) -> list[str]:
+        """Return the sentences that are asked about next, as many as rows are lacking."""
         if self.finished:
-            return "all are there"
-        return f"{sum(source.complete for source in Journal(self.folder / _JOURNAL).read()):,} are there"
+            return []
+        settled = {source.position: source.complete for source in Journal(self.folder / _JOURNAL).read()}
+        lacking = self.wanted - sum(settled.values())
+        return [each for place, each in enumerate(self.sentences) if place not in settled][:lacking]
 
     def run(self) -> dict[str, Any]:
         """Ask for all rows that are not there, and return their provenance.
@@ -164,6 +151,7 @@ class Generation:
             return _read(side_file(self.rows))
         config = self.folder / "config.yaml"
         with records.Lock(self.folder / "lock.json", str(self.folder)), Journal(self.folder / _JOURNAL) as journal:
+            journal.repair()
             if not config.is_file():
                 records.write_atomic(config, told_yaml(self.cfg))
             tally = self._ask(journal)
@@ -178,6 +166,11 @@ class Generation:
         tally = Tally([role.name for role in self.pattern.roles])
         settled: dict[int, bool] = {}
         for source in journal.read():
+            if self.sentences[source.position : source.position + 1] != [source.anchor]:
+                raise DataError(
+                    f"{journal.path}: sentence {source.position} is not the one that is drawn there now: move the "
+                    "folder away, and the same command begins anew, with the replies of the cache"
+                )
             tally.add(source)
             settled[source.position] = source.complete
         log.info(
@@ -189,6 +182,8 @@ class Generation:
             self.folder,
         )
         unanswered: Counter[str] = Counter()
+        # Refused by the endpoint, which may be mended: they are settled when all is, and asked again until then.
+        refused: list[Settled] = []
         written = self.writer.write(self.sentences, self.wanted, settled=settled)
         try:
             with (
@@ -198,6 +193,8 @@ class Generation:
                 for ended in written:
                     if isinstance(ended, Unanswered):
                         unanswered[ended.reason] += 1
+                    elif ended.unanswerable:
+                        refused.append(ended)
                     else:
                         journal.append(ended)
                         tally.add(ended)
@@ -205,11 +202,16 @@ class Generation:
         except KeyboardInterrupt:
             log.info("%s: stopped with %d of %d rows; all that came is kept", self.name, tally.complete, self.wanted)
             raise
+        if refused and not tally.complete:
+            unanswered.update(source.rejected[-1].text for source in refused)
         if unanswered:
             raise LLMError(
-                f"{unanswered.total()} of {self.wanted} sentences got no reply: {_commonest(unanswered)}; "
+                f"{unanswered.total()} of {self.wanted} sentences got no reply: {commonest(unanswered)}; "
                 f"{tally.complete} rows are there, and the same command asks for the rest"
             )
+        for source in refused:
+            journal.append(source)
+            tally.add(source)
         if tally.complete < self.wanted:
             log.warning(
                 "%s: %d rows and not %d, since %d were given up (%s) and no other sentence is there in their place",
@@ -228,13 +230,20 @@ class Generation:
                 f"{journal.path}: not one of {tally.given_up} sentences has a row; "
                 "see what was rejected there, and change the pattern's rules or its checks"
             )
+        written = 0
         with records.atomic_file(self.rows) as rows, records.atomic_file(self.given_up) as given_up:
             for source in journal.in_order():
                 if source.complete:
+                    written += 1
                     rows.write(_line({"anchor": source.anchor, **source.sentences}))
                 else:
                     rejected = [{"role": r.role, "reason": r.reason, "text": r.text} for r in source.rejected]
                     given_up.write(_line({"anchor": source.anchor, **source.sentences, "rejected": rejected}))
+        if written != tally.complete:
+            raise DataError(
+                f"{journal.path}: {written} rows and not {tally.complete}; did something else write there? The same "
+                "command asks for what is lacking"
+            )
         price = self.asker.endpoint.price
         write_provenance(
             self.rows,
@@ -254,7 +263,7 @@ class Generation:
                 "samples": self.cfg.samples,
                 "sources": {
                     "data": dict(self.drawn.digests),
-                    "there": self.drawn.there,
+                    "there": len(self.sentences),
                     "drawn": tally.complete + tally.given_up,
                 },
                 "acceptance": tally.acceptance(),
@@ -299,38 +308,12 @@ class Generation:
         lines = [f"rows: {self.rows}", f"provenance: {side_file(self.rows)}"]
         if given_up := provenance["acceptance"]["sources"]["given_up"]:
             lines.append(f"given up: {self.given_up} ({given_up:,}, and why)")
-        return [*lines, f"figure: {self.folder / 'histograms.png'}", "", *self._training()]
-
-    def _training(self) -> list[str]:
-        """Return how to train on the rows."""
-        roles = ("anchor", *(role.name for role in self.pattern.roles))
-        kind = next((name for name, columns in PATTERNS.items() if set(columns) <= set(roles)), None)
-        if kind is None:
-            return [
-                f"No experiment trains on the roles {', '.join(roles)}: give them names of PATTERNS in data/hybrid.py "
-                "(positive, intermediate, negative), or write a method of your own"
-            ]
-        return ["to train on them:", f"  {self._command(kind)}"]
-
-    def _command(self, kind: str) -> str:
-        cfg, node = self.cfg, plain(self.cfg)["data"]
-        plain_sentences = str(node["rows"]["_target_"]).endswith(".Sentences")
-        domain, corpus = ("wiki", "ngcse_wiki") if plain_sentences else ("nli", "nli_train")
-        overrides = [f"+experiment=ngcse_{domain}_{'sts_ht' if kind == 'sts' else 'nli'}"]
-        choices = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
-        overrides += [
-            f"{group}={choices[group]}" for group, usual in _USUAL.items() if choices.get(group, usual) != usual
+        return [
+            *lines,
+            f"figure: {self.folder / 'histograms.png'}",
+            "",
+            *how_to_train(self.cfg, [role.name for role in self.pattern.roles], self.rows, self.overrides),
         ]
-        train = OmegaConf.to_container(cfg.data.train, resolve=True)
-        if train != OmegaConf.to_container(cfg.corpora[corpus], resolve=True):
-            overrides.append(f"corpora.{corpus}={_listed(train)}")
-        if not plain_sentences and not str(node["rows"]["_target_"]).endswith(".NLITriplets"):
-            overrides.append(f"data.rows.corpus._target_={node['rows']['_target_']}")
-        overrides.append(f"corpora.llm_{domain}_{kind}={_listed([_short(self.rows)])}")
-        return " ".join(["python -m lightning_cse.train", *map(shlex.quote, overrides)])
-
-
-_USUAL: Final = {"corpora": "full", "paths": "default"}
 
 
 def _check(cfg: DictConfig) -> None:
@@ -345,7 +328,7 @@ def _check(cfg: DictConfig) -> None:
 
 
 def _wrong(cfg: DictConfig) -> Iterator[str]:
-    if str(OmegaConf.select(cfg, "data.rows._target_")).endswith(f".{Hybrid.__name__}"):
+    if OmegaConf.select(cfg, "data.rows._target_") == f"lightning_cse.data.{Hybrid.__name__}":
         yield "data: this set is made of such rows itself; give the one of its sentences, as data=wiki or data=nli"
     for key, least in _LEAST.items():
         value = cfg[key]
@@ -353,6 +336,8 @@ def _wrong(cfg: DictConfig) -> Iterator[str]:
             continue
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             yield f"{key}: {value!r} is no whole number of at least {least}"
+    if cfg.paths.cache_dir is None and not cfg.show_prompts:
+        yield "paths.cache_dir: null keeps no reply, and each of them is paid for: give a folder"
     try:
         llm, pattern = _values(cfg, "llm"), _values(cfg, "pattern")
     except OmegaConfBaseException:
@@ -371,28 +356,6 @@ def _values(cfg: DictConfig, key: str) -> Any:
     return OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
 
 
-def _draw(cfg: DictConfig, data: str, data_dir: Path) -> Drawn:
-    """Return the distinct sentences of a data set's first role, those that are not too long, in an order of drawing.
-
-    Raises:
-        DataError: If there are fewer than are asked for.
-    """
-    rows: RoleRows = built(cfg.data.rows)
-    read = read_sources(cfg.data.train, data_dir, key="data.train")
-    distinct = dict.fromkeys(rows(read).rows.column(rows.roles[0]))
-    most = cfg.most_words
-    kept = [sentence for sentence in distinct if most is None or len(sentence.split()) <= most]
-    if len(kept) < len(distinct):
-        told = len(distinct) - len(kept)
-        log.info("data=%s: %d of %d sentences have more than %d words (most_words)", data, told, len(distinct), most)
-    if len(kept) < max(1, cfg.n or 1):
-        raise DataError(
-            f"n: {cfg.n} rows are asked for, and data={data} has {len(kept)} sentences; n=null writes one for each"
-        )
-    digests = {file.name: file.sha256 for table in read for file in table.files}
-    return Drawn([kept[place] for place in seeded_order(len(kept), cfg.seed)], len(kept), digests)
-
-
 def _read(path: Path) -> dict[str, Any]:
     try:
         document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -407,22 +370,3 @@ def _line(cells: Mapping[str, Any]) -> bytes:
 
 def _stamp(moment: datetime) -> str:
     return moment.isoformat(timespec="seconds")
-
-
-def _commonest(reasons: Counter[str]) -> str:
-    return "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(_MOST_REASONS))
-
-
-def _short(path: Path) -> str:
-    """Return a path as it is read from the working directory."""
-    absolute = path.absolute()
-    return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(absolute)
-
-
-def _listed(names: Any) -> str:
-    """Return names as a list of Hydra's grammar."""
-    quoted = [
-        name if all(c.isalnum() or c in "/._-" for c in name) else json.dumps(name, ensure_ascii=False)
-        for name in names
-    ]
-    return f"[{','.join(quoted)}]"

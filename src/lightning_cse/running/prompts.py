@@ -50,31 +50,34 @@ def estimate(writer: Writer, sentences: Sequence[str]) -> Estimate:
     return Estimate(roles * len(sentences), round(sent), round(roles * written))
 
 
-def print_prompts(writer: Writer, sentences: Sequence[str], endpoint: Endpoint, there: str, console: Console) -> None:
-    """Print the calls for the first sentence as they would be sent, and what all of them would take.
+def print_prompts(
+    writer: Writer, first: str, unwritten: Sequence[str], wanted: int, endpoint: Endpoint, console: Console
+) -> None:
+    """Print the calls for one sentence as they would be sent, and what all that are lacking would take.
 
     Args:
         writer: Who would ask.
-        sentences: The sentences of the rows that are wanted, in the order of drawing.
+        first: The sentence.
+        unwritten: Those of the rows that are lacking, in the order of drawing.
+        wanted: How many rows there are to be, with those that are there.
         endpoint: Who would be asked.
-        there: How much is there already, in words.
         console: Where to.
     """
     roles = writer.pattern.roles
     for number, role in enumerate(roles, start=1):
         console.print(Rule(f"{role.name} ({number} of {len(roles)}), made of {_made_of(role)}", align="left"))
-        request = writer.request(role, sentences[0] if role.reference == SOURCE else f"<{role.reference}>")
+        request = writer.request(role, first if role.reference == SOURCE else f"<{role.reference}>")
         _print_request(request, endpoint.model, console)
-    found = estimate(writer, sentences)
     console.print(Rule(align="left"))
+    found = estimate(writer, unwritten)
     price, cost = endpoint.price, found.cost(endpoint.price)
     money = "unknown: llm.price is not set, as in llm.price={input: 0.5, output: 1.5} (USD per million tokens)"
     if price is not None and cost is not None:
         money = f"about ${cost:,.2f}, at ${price['input']:g} and ${price['output']:g} per million tokens"
     for line in (
-        f"rows: {len(sentences):,}, of which {there}",
-        f"calls: {found.calls:,} to {endpoint.address}, more where replies are rejected "
-        f"(samples={writer.samples}: {found.calls * writer.samples:,} at the most)",
+        f"rows: {wanted:,}, of which {wanted - len(unwritten):,} are there",
+        f"calls: {found.calls:,} to {endpoint.address}; fewer where replies are kept from before, more where they are "
+        f"rejected (up to {writer.samples} for a role, then another sentence takes the place)",
         f"tokens: about {_round(found.prompt_tokens):,} sent and {_round(found.completion_tokens):,} received",
         f"cost: {money}",
         "nothing was sent; without show_prompts=true, it is",

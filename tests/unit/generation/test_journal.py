@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lightning_cse.errors import LightningCSEError
+from lightning_cse.errors import DataError, LightningCSEError
 from lightning_cse.generation import Journal, Rejected, Settled
 
 
@@ -47,7 +47,9 @@ def test_a_half_written_last_line_is_dropped_wherever_it_was_cut(
     for length in range(whole + 1, len(content)):
         journal.path.write_bytes(content[:length])
         caplog.clear()
-        assert list(journal.read()) == [settled(0)]
+        assert list(journal.read()) == list(journal.in_order()) == [settled(0)]
+        assert journal.path.read_bytes() == content[:length]  # whoever reads changes nothing
+        journal.repair()
         assert "1 damaged line" in caplog.text
         assert journal.path.read_bytes() == content[:whole]
         with journal:
@@ -66,7 +68,7 @@ def test_a_cut_line_that_nobody_read_does_not_spoil_the_next(journal: Journal) -
 
 
 @pytest.mark.parametrize(
-    "damage", [b"\0" * 40 + b"\n", b"{}\n", b"[1]\n", b"7\n", b"null\n", b'{"position": 1}\n', b"\xff\xfe\n", b"\n"]
+    "damage", [b"\0" * 40 + b"\n", b"[1]\n", b"7\n", b"null\n", b'{"position": 1\n', b"\xff\xfe\n", b"\n"]
 )
 def test_a_damaged_line_in_the_middle_is_taken_out(
     journal: Journal, damage: bytes, caplog: pytest.LogCaptureFixture
@@ -78,11 +80,24 @@ def test_a_damaged_line_in_the_middle_is_taken_out(
     journal.path.write_bytes(first + damage + second)
     assert [each.position for each in journal.in_order()] == [0, 1]
     assert list(journal.read()) == [settled(0), settled(1)]
+    assert not caplog.text
+    journal.repair()
     assert str(journal.path) in caplog.text
     assert journal.path.read_bytes() == first + second
+    assert journal.path.with_name("journal.damaged.jsonl").read_bytes() == damage
     caplog.clear()
-    assert list(journal.read()) == [settled(0), settled(1)]
+    journal.repair()
     assert not caplog.text
+
+
+@pytest.mark.parametrize("line", [b'{"position": 1}\n', b"{}\n"])
+def test_another_version_s_journal_is_left_alone(journal: Journal, line: bytes) -> None:
+    journal.path.parent.mkdir()
+    journal.path.write_bytes(line)
+    for reading in (lambda: list(journal.read()), journal.repair, lambda: list(journal.in_order())):
+        with pytest.raises(DataError, match="was written by another version of lightning_cse"):
+            reading()
+    assert journal.path.read_bytes() == line
 
 
 def test_of_two_lines_for_one_source_the_first_counts(journal: Journal) -> None:

@@ -25,6 +25,7 @@ from lightning_cse.config.resolvers import register
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.data.readers import read_own
 from lightning_cse.errors import ConfigError, DataError
+from lightning_cse.generation import Journal, Settled
 from lightning_cse.llm import LLMError
 from lightning_cse.records import Busy, Lock
 from lightning_cse.running.generating import Generation, _check
@@ -133,7 +134,7 @@ def test_a_dead_endpoint_loses_nothing(serve: Callable[..., ChatServer], generat
     server.plan = None
     second = generation(server, "llm.concurrency=5")
     assert second.folder == first.folder
-    assert second.there() == "2 are there"
+    assert len(second.unwritten()) == 4
     second.run()
     assert sum(server.answered.values()) == 18  # each exactly once
     assert answered <= server.answered
@@ -155,11 +156,11 @@ def test_killed_at_any_moment_the_journal_and_the_cache_go_on(
         generation(server).run()
         assert lines(made.rows) == rows
         assert sum(server.answered.values()) == 18
-    # Without a cache the journal is enough for what was settled.
+    # Where the cache is gone, the journal is enough for what was settled.
     (tmp_path / "cache" / "llm" / "replies.sqlite").unlink()
     made.rows.unlink()
     made.rows.with_name(f"{made.name}.provenance.json").unlink()
-    generation(server, "paths.cache_dir=null").run()
+    generation(server).run()
     assert lines(made.rows) == rows
     assert sum(server.answered.values()) == 18
 
@@ -199,6 +200,70 @@ def test_the_folder_is_named_by_what_decides_the_rows(
 ) -> None:
     server = serve()
     assert (generation(server).folder == generation(server, override).folder) is same
+
+
+def test_the_sentences_name_the_folder_and_not_their_files(
+    serve: Callable[..., ChatServer], generation: Generate, tmp_path: Path
+) -> None:
+    server = serve()
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_text("".join(f"Sentence {k} of file {name} is short.\n" for k in range(9)))
+    a, b = f"{tmp_path}/a.txt", f"{tmp_path}/b.txt"
+    first = generation(server, f"data.train=[{a},{b}]")
+    assert generation(server, f"data.train=[{b},{a}]").folder != first.folder
+    (tmp_path / "c.txt").write_text((tmp_path / "a.txt").read_text() + (tmp_path / "b.txt").read_text())
+    assert generation(server, f"data.train=[{tmp_path}/c.txt]").folder == first.folder
+    dev, test = (generation(server, f"data.train=[impscore/{s}]", data="implicit_pairs") for s in ("dev", "test"))
+    assert dev.folder != test.folder  # two splits of one file
+
+
+def test_a_journal_of_other_sentences_is_refused(serve: Callable[..., ChatServer], generation: Generate) -> None:
+    made = generation(serve())
+    with Journal(made.folder / "journal.jsonl") as journal:
+        journal.append(Settled(2, "Another one.", {}, (), 1, 1, 1, 0, {}, complete=False))
+    with pytest.raises(DataError, match="sentence 2 is not the one that is drawn there now: move the folder away"):
+        made.run()
+
+
+def test_a_fault_of_all_sentences_is_not_paid_for_all(serve: Callable[..., ChatServer], generation: Generate) -> None:
+    server = serve(lambda body: "")
+    with pytest.raises(LLMError, match=r"the last 50 sentences were all given up: positive: empty \(50\)\. One of"):
+        generation(server, "n=2", "samples=1", "llm.concurrency=4").run()
+    assert 50 <= len(server.calls) <= 50 + 4
+
+
+def test_what_the_endpoint_refuses_is_asked_again_until_all_is_done(
+    serve: Callable[..., ChatServer], generation: Generate, tmp_path: Path
+) -> None:
+    (tmp_path / "own.txt").write_text("".join(f"Sentence number {k} of this file is short.\n" for k in range(5)))
+    own = (f"data.train=[{tmp_path}/own.txt]", "n=null")
+    server = serve(answer, lambda body, _: "bad_request")
+    with pytest.raises(LLMError, match="5 of 5 sentences got no reply: status 400: Unsupported parameter"):
+        generation(server, *own).run()
+    # One refused, and one that the way takes: all is not done, so that neither is settled.
+    made = generation(server, *own)
+    faults = {made.sentences[1]: "bad_request", made.sentences[3]: "error"}
+    server.plan = lambda body, _: faults.get(prompt(body))
+    with pytest.raises(LLMError, match="1 of 5 sentences got no reply: status 500"):
+        generation(server, *own, "llm.retries=0").run()
+    del faults[made.sentences[3]]
+    generation(server, *own).run()
+    assert [each["anchor"] for each in lines(made.given_up)] == [made.sentences[1]]
+    assert [row["anchor"] for row in lines(made.rows)] == [made.sentences[place] for place in (0, 2, 3, 4)]
+
+
+def test_showing_prompts_beside_a_running_command_changes_nothing(
+    serve: Callable[..., ChatServer], generation: Generate
+) -> None:
+    made = generation(serve())
+    made.run()
+    journal = made.folder / "journal.jsonl"
+    side = made.rows.with_name(f"{made.name}.provenance.json")
+    side.unlink()
+    half = journal.read_bytes()[:-20]  # as a reader sees it while a line is written
+    journal.write_bytes(half)
+    assert len(generation(None, "show_prompts=true", "llm.model=m").unwritten()) == 1
+    assert journal.read_bytes() == half
 
 
 def test_what_is_given_up_is_listed_and_others_take_its_place(
@@ -258,6 +323,7 @@ def test_one_process_at_a_time(serve: Callable[..., ChatServer], generation: Gen
         (["llm.model=null"], "llm.model: say which model"),
         (["llm.requests_per_minute=0"], "llm.requests_per_minute: 0"),
         (["pattern.reference=positve"], "pattern.reference: 'positve' is neither 'source' nor a role"),
+        (["paths.cache_dir=null"], "paths.cache_dir: null keeps no reply"),
         (["pattern.shots=0"], "pattern.shots: 0 is not a whole number of at least 1"),
     ],
 )
@@ -278,7 +344,8 @@ def test_prompts_are_shown_as_they_are_sent_and_nothing_is_sent(
     server = serve()
     made = generation(server, "show_prompts=true", "llm.price={input: 1000, output: 1000}", data="nli")
     screen = io.StringIO()
-    print_prompts(made.writer, made.sentences[:6], made.asker.endpoint, made.there(), Console(file=screen, width=60))
+    show = (made.writer, made.sentences[0], made.unwritten(), made.wanted, made.asker.endpoint)
+    print_prompts(*show, Console(file=screen, width=60))
     shown = screen.getvalue()
     assert server.calls == []
     assert "rows: 6, of which 0 are there" in shown
@@ -301,6 +368,12 @@ def test_nothing_is_asked_where_there_is_no_model(generation: Generate) -> None:
 @pytest.mark.parametrize(
     ("data", "overrides", "expected"),
     [
+        (
+            "wiki",
+            [f"paths.data_dir={sample_dir()}", "corpora.wiki=[wiki_split/dev]"],
+            f"+experiment=ngcse_wiki_sts_ht paths.data_dir={sample_dir()} corpora.wiki=[wiki_split/dev] "
+            "corpora.llm_wiki_sts=[ROWS]",
+        ),
         ("wiki", [], "+experiment=ngcse_wiki_sts_ht corpora.llm_wiki_sts=[ROWS]"),
         ("nli", ["+pattern=nli"], "+experiment=ngcse_nli_nli corpora.llm_nli_nli=[ROWS]"),
         (
