@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import json
 import logging
 import stat
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from lightning_cse.data.readers import read_bytes
 from lightning_cse.data.rows import SourceFile
 from lightning_cse.errors import DataError
 from lightning_cse.records import write_atomic
@@ -30,6 +32,11 @@ SIDE: Final = ".provenance.json"
 
 MOST_BYTES: Final = 1_000_000
 """A larger side file is not read: a record is no place for it, and one that was written here has a few thousand."""
+
+BLOCK: Final = 1 << 20
+"""Bytes of rows that are held at a time."""
+
+_UNPACKED: Final = 1 << 16  # bytes, as `readers.read_bytes` takes; how many decides at which line a fault is told
 
 _DEEPEST: Final = 20  # of what lies in one another: records are written by a function that calls itself
 _LONGEST_INTEGER: Final = 18  # digits; every number then fits a float
@@ -75,9 +82,8 @@ def write_provenance(rows: Path, document: Mapping[str, Any]) -> Path:
         ValueError: if `read_provenance` would refuse it: no JSON, parts of another kind, too large.
     """
     path = side_file(rows)
-    data = read_bytes(rows)
-    count = data.rstrip(b"\r\n").count(b"\n") + 1 if data else 0
-    about = {"file": rows.name, "sha256": hashlib.sha256(data).hexdigest(), "count": count}
+    digest, count = _counted(rows)
+    about = {"file": rows.name, "sha256": digest, "count": count}
     told = {"format": FORMAT} | {**document, "format": FORMAT, "rows": {**document.get("rows", {}), **about}}
     text = json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     try:
@@ -115,7 +121,7 @@ def read_provenance(rows: SourceFile | Path, sha256: str | None = None) -> dict[
         if data is None:
             return None
         document = _parsed(data)
-        digest = hashlib.sha256(read_bytes(path)).hexdigest() if digest is None else digest
+        digest = _counted(path)[0] if digest is None else digest
         unchanged = _tells_of(document["rows"], path, digest)
     except _DamagedError as error:
         log.warning(
@@ -133,6 +139,48 @@ def read_provenance(rows: SourceFile | Path, sha256: str | None = None) -> dict[
             side.name,
         )
     return {**document, "unchanged": unchanged}
+
+
+def opened(path: Path) -> io.BufferedReader | gzip.GzipFile:
+    """Open a file for reading, uncompressed if its name ends in ``.gz``."""
+    return gzip.GzipFile(path) if path.suffix == ".gz" else path.open("rb")
+
+
+def blocks(path: Path) -> Iterator[bytes]:
+    """Yield the bytes of a file one after the other, uncompressed if its name ends in ``.gz``, at most `BLOCK` at once.
+
+    Raises:
+        DataError: As `readers.read_bytes`, which holds the whole file, but only when the fault is reached.
+    """
+    line = 1
+    try:
+        with opened(path) as stream:
+            most = _UNPACKED if isinstance(stream, gzip.GzipFile) else BLOCK
+            while block := stream.read1(most):
+                line += block.count(b"\n")
+                yield block
+    except IsADirectoryError:
+        raise DataError(f"{path}: is a folder, a file is needed") from None
+    except EOFError:
+        raise DataError(f"{path}:{line}: the compressed file ends here, it is cut off; fetch it again") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path}:{line}: the compressed data is broken from here on: {error}") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _counted(rows: Path) -> tuple[str, int]:
+    """Return the sha256 of some rows and how many they are; line breaks at the end make none."""
+    digest = hashlib.sha256()
+    size = breaks = at_end = 0
+    for block in blocks(rows):
+        digest.update(block)
+        size += len(block)
+        content = len(block.rstrip(b"\r\n"))
+        if content:
+            breaks, at_end = breaks + at_end + block.count(b"\n", 0, content), 0
+        at_end += block.count(b"\n", content)
+    return digest.hexdigest(), breaks + 1 if size else 0
 
 
 def _read(side: Path) -> bytes | None:

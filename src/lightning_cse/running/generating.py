@@ -296,8 +296,8 @@ class Generation:
             encoder: SentenceEncoder = built(self.cfg.encoder)
         except EncoderError as error:
             log.warning(
-                "the rows are there, and the summary has no cosines: %s\nThe same command with another encoder, such "
-                "as encoder=minilm_l6, adds them, and asks for nothing",
+                "the rows are there, and no cosines are measured: %s\nThe same command with another encoder, such as "
+                "encoder=minilm_l6, adds them, and asks for nothing",
                 error,
             )
             return None

@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import textwrap
+import zlib
+from array import array
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +20,7 @@ from rich.text import Text
 from lightning_cse import records
 from lightning_cse.data.corpora.tables import checked_sentence, parse_object
 from lightning_cse.data.drawing import seeded_order
-from lightning_cse.data.readers import read_bytes
+from lightning_cse.data.provenance import blocks, opened
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import DataError
 from lightning_cse.generation import ANCHOR, Pattern
@@ -54,7 +57,7 @@ def look_at(
     rates and cosines are spread, and how much of their histograms they share, with the figure's bins: ``overlap``, and
     ``alike``, which is what two draws of the pattern's pairs share on average that are as large as the two looked at,
     and so what to expect of a pattern that came across. If a summary of the same rows, pattern, encoder and draw is
-    there, it is returned as it is.
+    there, it is returned as it is; without an encoder, also one that has the cosines of whatever encoder.
 
     Source: NGCSE, figure 7.  Differs: the paper compares histograms by eye, and gives no number of theirs.
 
@@ -71,7 +74,7 @@ def look_at(
         EncoderError: If an embedding has a value that is not a finite number.
         LightningCSEError: If the disk is full.
     """
-    lines = read_bytes(rows)
+    lines = _Lines(rows)
     identity = {
         "pattern": {
             "name": pattern.name,
@@ -79,7 +82,7 @@ def look_at(
             "pools": {role: pool.label for role, pool in pattern.pools.items()},
             "examples": dict(pattern.digests),
         },
-        "rows": {"file": rows.name, "sha256": hashlib.sha256(lines).hexdigest()},
+        "rows": {"file": rows.name, "sha256": lines.sha256},
         "seed": seed,
         "looked_at": looked_at,
         "encoder": None if encoder is None else _reading(encoder),
@@ -87,7 +90,7 @@ def look_at(
     kept = _kept(folder, identity)
     if kept is not None:
         return kept
-    made = _made(pattern, lines, rows, looked_at, seed)
+    made = _made(pattern, lines, looked_at, seed)
     shown = [_shown(pattern, role.name, looked_at, seed) for role in pattern.roles]
     measured = measure(encoder, (made, shown), seed)
     sets = [pair_set("made", made, measured[0]), pair_set("pattern", shown, measured[1])]
@@ -126,26 +129,87 @@ def _reading(encoder: SentenceEncoder) -> dict[str, Any]:
 
 
 def _kept(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the summary that is there, if it is what would be written."""
+    """Return the summary that is there, if it is what would be written, or that and cosines."""
     if not (folder / FIGURE).is_file():
         return None
     try:
         summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    same = isinstance(summary, dict) and all(summary.get(key) == value for key, value in identity.items())
-    return summary if same and "roles" in summary else None
+    if not isinstance(summary, dict) or not {"roles", "encoder"} <= summary.keys():
+        return None
+    # An encoder that cannot be loaded today must not cost the cosines of one that was.
+    decisive = identity.keys() - ({"encoder"} if identity["encoder"] is None else set())
+    return summary if all(summary.get(key) == identity[key] for key in decisive) else None
 
 
-def _made(pattern: Pattern, data: bytes, path: Path, most: int, seed: int) -> list[Drawn]:
+class _Lines:
+    """The lines of a file, which stay there: only where each starts is held.
+
+    Line breaks at the end make no line, and a file of nothing but white space has none. ``sha256`` is that of the
+    uncompressed bytes.
+
+    Args:
+        path: Plain, or compressed if its name ends in ``.gz``.
+
+    Raises:
+        DataError: If the file cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        digest = hashlib.sha256()
+        starts = array("Q", [0])
+        size = end = 0  # bytes before the block, and those up to the last that is no line break
+        blank = True
+        for block in blocks(path):
+            digest.update(block)
+            place = block.find(b"\n")
+            while place >= 0:
+                starts.append(size + place + 1)
+                place = block.find(b"\n", place + 1)
+            if content := len(block.rstrip(b"\r\n")):
+                end = size + content
+            blank = blank and block.isspace()
+            size += len(block)
+        del starts[0 if blank else bisect_left(starts, end) :]
+        starts.append(end + 1)  # as if another line came, so that each ends a byte before the next
+        self._starts = starts
+        self.sha256 = digest.hexdigest()
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def read(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Return some of the lines without their line breaks, by number; the first is 0.
+
+        Raises:
+            DataError: If they are no longer there.
+        """
+        found: dict[int, bytes] = {}
+        try:
+            with opened(self.path) as stream:
+                for number in sorted(numbers):  # going back would unpack compressed data from its start again
+                    start, after = self._starts[number : number + 2]
+                    stream.seek(start)
+                    found[number] = stream.read(after - 1 - start)
+                    if len(found[number]) < after - 1 - start:
+                        raise EOFError
+        except (OSError, EOFError, zlib.error):
+            raise DataError(f"{self.path}: was changed while it was read; start again") from None
+        return found
+
+
+def _made(pattern: Pattern, lines: _Lines, most: int, seed: int) -> list[Drawn]:
     """Return the pairs of some of the rows, by role."""
-    lines = data.rstrip(b"\r\n").split(b"\n") if data.strip() else []
-    if not lines:
-        raise DataError(f"{path}: no row")
+    if not len(lines):
+        raise DataError(f"{lines.path}: no row")
     names = (ANCHOR, *(role.name for role in pattern.roles))
     columns: dict[str, list[str]] = {name: [] for name in names}
-    for line in seeded_order(len(lines), seed)[:most]:
-        for name, sentence in zip(names, _sentences(lines[line], names, f"{path}:{line + 1}"), strict=True):
+    drawn = seeded_order(len(lines), seed)[:most]
+    found = lines.read(drawn)
+    for line in drawn:
+        for name, sentence in zip(names, _sentences(found[line], names, f"{lines.path}:{line + 1}"), strict=True):
             columns[name].append(sentence)
     return [
         Drawn(kind_of(role), f"{ANCHOR} - {role}", columns[ANCHOR], columns[role], len(lines)) for role in names[1:]

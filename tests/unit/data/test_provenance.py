@@ -8,14 +8,16 @@ import json
 import logging
 import os
 import shutil
+import tracemalloc
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lightning_cse.data import SourceFile, read_corpus, read_provenance, side_file, write_provenance
-from lightning_cse.data.provenance import MOST_BYTES
-from lightning_cse.data.readers import read_own
+from lightning_cse.data import SourceFile, provenance, read_corpus, read_provenance, side_file, write_provenance
+from lightning_cse.data.provenance import MOST_BYTES, blocks
+from lightning_cse.data.readers import read_bytes, read_own
 from lightning_cse.errors import DataError
 
 ROWS = "".join(
@@ -129,6 +131,93 @@ def test_rows_that_are_not_there_have_no_origin(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ValueError, match=r"rows\.csv: LLM rows end in \.jsonl or \.jsonl\.gz"):
         side_file(tmp_path / "rows.csv")
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize("most", [1, 3, 1 << 16])
+@pytest.mark.parametrize(
+    ("content", "count"),
+    [
+        (b"", 0),
+        (b"{}", 1),
+        (b"{}\n", 1),
+        (b"{}\r\n\n\r\r\n", 1),
+        (b"{}\n{}", 2),
+        (b"{}\r\n{}\r\n", 2),
+        (b"{}\n\n\n{}\n\n", 4),
+        (b"\n\n{}", 3),
+        (b"{}\n \n", 2),
+    ],
+)
+def test_rows_are_counted_whatever_they_end_in(
+    content: bytes, count: int, most: int, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provenance, "BLOCK", most)
+    monkeypatch.setattr(provenance, "_UNPACKED", most)
+    path = tmp_path / f"rows.jsonl{ending}"
+    path.write_bytes(gzip.compress(content) if ending else content)
+    write_provenance(path, TOLD)
+    found = read_provenance(path)
+    assert found is not None
+    assert found["rows"] == {"file": path.name, "sha256": hashlib.sha256(content).hexdigest(), "count": count}
+    assert found["unchanged"] is True
+
+
+def test_a_compressed_file_of_no_bytes_has_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl.gz"
+    path.touch()
+    assert json.loads(write_provenance(path, TOLD).read_text())["rows"]["count"] == 0
+
+
+def damaged(folder: Path, fault: str) -> Path:
+    """Write rows that cannot be read to their end, or not at all."""
+    path = folder / ("rows.jsonl.gz" if fault in {"cut off", "broken", "more behind"} else "rows.jsonl")
+    packing = zlib.compressobj(wbits=31)
+    content = packing.compress(b"{}\n" * 100_000) + packing.flush(zlib.Z_SYNC_FLUSH)
+    if fault == "cut off":
+        path.write_bytes(content)
+    elif fault == "broken":
+        path.write_bytes(content + b"\x07")  # a block of a kind that there is not
+    elif fault == "more behind":
+        path.write_bytes(content + packing.flush() + b"more")
+    elif fault == "folder":
+        path.mkdir()
+    elif fault == "loop":
+        path.symlink_to(path)
+    return path
+
+
+@pytest.mark.parametrize("fault", ["cut off", "broken", "more behind", "folder", "loop", "not there"])
+def test_rows_that_cannot_be_read_are_told_as_everywhere(fault: str, tmp_path: Path) -> None:
+    path = damaged(tmp_path, fault)
+    with pytest.raises(DataError) as everywhere:
+        read_bytes(path)
+    with pytest.raises(DataError) as here:
+        write_provenance(path, TOLD)
+    assert str(here.value) == str(everywhere.value)  # with the line, which depends on how much is unpacked at once
+    assert not side_file(path).exists()
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_rows_are_read_block_by_block(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"rows.jsonl{ending}"
+    line = b'{"anchor": "' + b"a" * 980 + b'"}\n'
+    content = line * 20_000
+    path.write_bytes(gzip.compress(content, 1) if ending else content)
+    digest = hashlib.sha256(content).hexdigest()
+    del content
+    write_provenance(path, TOLD)  # so that nothing is counted that is made once
+    tracemalloc.start()
+    try:
+        write_provenance(path, TOLD)
+        found = read_provenance(path)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found is not None
+    assert (found["rows"]["sha256"], found["rows"]["count"], found["unchanged"]) == (digest, 20_000, True)
+    assert most < 4_000_000
+    assert max(map(len, blocks(path))) <= provenance.BLOCK
 
 
 def test_a_side_file_that_cannot_be_written_is_told(rows: Path) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import io
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from lightning_cse.data import provenance
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import DataError
 from lightning_cse.generation import Pattern, build_pattern
@@ -148,6 +152,121 @@ def test_a_summary_of_the_same_is_read_and_another_is_measured(tmp_path: Path, m
     rows.write_text("".join(rows.read_text().splitlines(keepends=True)[:7]))
     assert again()["roles"]["joke"]["made"]["pairs"] == 7
     assert len(told) == 7
+
+
+def test_without_an_encoder_cosines_that_are_there_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+
+    def drawing(sets: Any, path: Path) -> None:
+        drawn.append(len(sets))
+        path.touch()
+
+    monkeypatch.setattr("lightning_cse.running.made_rows.draw_histograms", drawing)
+    pairs = {"positive": PATTERN["positive"]}
+    rows, pattern = written(tmp_path, pairs), of(pairs)
+    made = look_at(pattern, rows, tiny_encoder(), looked_at=30, seed=0, folder=tmp_path)
+    text = (tmp_path / "summary.json").read_bytes()
+    assert look_at(pattern, rows, None, looked_at=30, seed=0, folder=tmp_path) == made
+    assert (tmp_path / "summary.json").read_bytes() == text
+    assert len(drawn) == 1
+    # Of other rows, or of another draw of them, they would tell something else than what is asked for.
+    other = look_at(pattern, rows, None, looked_at=20, seed=0, folder=tmp_path)
+    assert (other["encoder"], other["looked_at"]) == (None, 20)
+    look_at(pattern, rows, tiny_encoder(), looked_at=30, seed=0, folder=tmp_path)
+    rows.write_text("".join(rows.read_text().splitlines(keepends=True)[:7]))
+    assert look_at(pattern, rows, None, looked_at=30, seed=0, folder=tmp_path)["encoder"] is None
+
+
+def test_an_encoder_adds_its_cosines(tmp_path: Path) -> None:
+    pairs = {"positive": PATTERN["positive"]}
+    rows, pattern = written(tmp_path, pairs), of(pairs)
+    assert look_at(pattern, rows, None, looked_at=30, seed=0, folder=tmp_path)["encoder"] is None
+    made = look_at(pattern, rows, tiny_encoder(), looked_at=30, seed=0, folder=tmp_path)
+    assert made["roles"]["positive"]["overlap"]["cosine"] is not None
+
+
+ROW = b'{"anchor": "a b", "positive": "a c"}'
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize("most", [1, 5, 1 << 16])
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (ROW, 1),
+        (ROW + b"\n", 1),
+        (ROW + b"\r\n\n\r\r\n", 1),
+        (ROW + b"\n" + ROW, 2),
+        (ROW + b"\r\n" + ROW + b"\r\n", 2),
+        (b"", "no row"),
+        (b" \r\n\t\n ", "no row"),
+        (ROW + b"\n\n" + ROW + b"\n", "mine.jsonl{}:2: not valid JSON"),
+        (b"\n" + ROW, "mine.jsonl{}:1: not valid JSON"),
+        (ROW + b"\n \n", "mine.jsonl{}:2: not valid JSON"),
+        (ROW + b"\n" + ROW + b"\n\xff\n", "mine.jsonl{}:3: not valid UTF-8 at byte 1"),
+    ],
+)
+def test_lines_are_those_between_line_breaks(
+    content: bytes, found: int | str, most: int, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lightning_cse.running.made_rows.draw_histograms", lambda sets, path: path)
+    monkeypatch.setattr(provenance, "BLOCK", most)
+    monkeypatch.setattr(provenance, "_UNPACKED", most)
+    rows = tmp_path / f"mine.jsonl{ending}"
+    rows.write_bytes(gzip.compress(content) if ending else content)
+    pattern = of({"positive": PATTERN["positive"]})
+    if isinstance(found, str):
+        with pytest.raises(DataError, match=found.format(ending)):
+            look_at(pattern, rows, None, looked_at=9, seed=0, folder=tmp_path)
+        return
+    summary = look_at(pattern, rows, None, looked_at=9, seed=0, folder=tmp_path)
+    assert summary["rows"] == {"file": rows.name, "sha256": hashlib.sha256(content).hexdigest()}
+    made = summary["roles"]["positive"]["made"]
+    assert (made["pairs"], made["looked_at"], made["mer"]["mean"]) == (found, found, 0.5)
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_only_the_lines_that_are_drawn_are_held(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lightning_cse.running.made_rows.draw_histograms", lambda sets, path: path)
+    pattern = of({"positive": PATTERN["positive"]})
+    count = 20_000
+    content = b"".join(
+        b'{"anchor": "a%d b c d", "positive": "a%d b", "more": "%s"}\n' % (n, n, b"x" * 940) for n in range(count)
+    )
+    small, large = tmp_path / "small.jsonl", tmp_path / f"large.jsonl{ending}"
+    small.write_bytes(content[:99_000].rpartition(b"\n")[0])
+    large.write_bytes(gzip.compress(content, 1) if ending else content)
+    digest = hashlib.sha256(content).hexdigest()
+    del content
+    look_at(pattern, small, None, looked_at=50, seed=0, folder=tmp_path)  # so that nothing is counted that is made once
+    tracemalloc.start()
+    try:
+        summary = look_at(pattern, large, None, looked_at=50, seed=0, folder=tmp_path)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert summary["rows"]["sha256"] == digest
+    assert summary["roles"]["positive"]["made"]["pairs"] == count
+    assert summary["roles"]["positive"]["made"]["mer"]["mean"] == 0.5
+    assert most - 8 * count < 4_000_000
+
+
+@pytest.mark.parametrize("change", ["gone", "shorter"])
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_rows_that_change_meanwhile_are_told(
+    change: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = tmp_path / f"mine.jsonl{ending}"
+    rows.write_bytes(gzip.compress(ROW + b"\n" + ROW) if ending else ROW + b"\n" + ROW)
+
+    def changing(count: int, seed: int) -> list[int]:
+        rows.unlink() if change == "gone" else rows.write_bytes(gzip.compress(ROW) if ending else ROW)
+        return list(range(count))
+
+    monkeypatch.setattr("lightning_cse.running.made_rows.seeded_order", changing)
+    with pytest.raises(DataError, match=r"mine.jsonl\S*: was changed while it was read; start again"):
+        look_at(of({"positive": PATTERN["positive"]}), rows, None, looked_at=9, seed=0, folder=tmp_path)
+    assert not (tmp_path / "summary.json").exists()
 
 
 def test_rows_are_drawn_by_the_seed(tmp_path: Path) -> None:
