@@ -12,11 +12,10 @@ from lightning_cse.generation.pattern import (
     wrong_pattern,
 )
 from lightning_cse.generation.settled import UNANSWERABLE, Rejected, Settled, Tally, Unanswered
-from lightning_cse.generation.writing import PATIENCE, Writer
+from lightning_cse.generation.writing import Writer
 
 __all__ = [
     "ANCHOR",
-    "PATIENCE",
     "REASONS",
     "SOURCE",
     "UNANSWERABLE",

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from lightning_cse.llm import price_of
+
 UNANSWERABLE: Final = "refused by the endpoint"
 """The reason where asking again brings no reply: the request is too long for the model, say."""
 
@@ -115,4 +117,4 @@ class Tally:
         """Return what all replies cost in USD when they were paid; None where prices or all tokens are unknown."""
         if price is None or (self.replies and self.unmetered == self.replies):
             return None
-        return (self.prompt_tokens * price["input"] + self.completion_tokens * price["output"]) / 1_000_000
+        return price_of(price, self.prompt_tokens, self.completion_tokens)

@@ -11,9 +11,6 @@ from lightning_cse.generation.pattern import SOURCE, Pattern, Role
 from lightning_cse.generation.settled import UNANSWERABLE, Rejected, Settled, Unanswered
 from lightning_cse.llm import Asking, ChatClient, Failure, LLMError, Reply, Request
 
-PATIENCE: Final = 50
-"""Sentences given up in a row after which the fault is not with them."""
-
 _SHOWN: Final = 200
 """Characters of a reply that a message shows."""
 
@@ -38,18 +35,34 @@ class Writer:
         parameters: What goes to the endpoint with every request. A ``seed`` is that of the first sample of each role,
             and is raised by one for each further one: with the same seed the same reply would come.
         samples: How many replies each role of a source may take.
+        patience: How many sources may be given up before it matters whether they are more than the complete ones, in
+            which case the fault is not with them, and no more is paid; None: as many as there are.
     """
 
     def __init__(
-        self, client: ChatClient, pattern: Pattern, *, parameters: Mapping[str, float | int | str], samples: int
+        self,
+        client: ChatClient,
+        pattern: Pattern,
+        *,
+        parameters: Mapping[str, float | int | str],
+        samples: int,
+        patience: int | None = None,
     ) -> None:
         self.client = client
         self.pattern = pattern
         self.parameters = dict(parameters)
         self.samples = samples
+        self.patience = patience
 
     def request(self, role: Role, sentence: str, sample: int = 0) -> Request:
-        """Return what is asked for a role, given the sentence that it is made of."""
+        """Return what is asked for a role, given the sentence that it is made of.
+
+        Roles with one prompt and one reference want different replies to the same: they take turns with the samples.
+        """
+        alike = [
+            each.name for each in self.pattern.roles if (each.prompt, each.reference) == (role.prompt, role.reference)
+        ]
+        sample = sample * len(alike) + alike.index(role.name)
         parameters = self.parameters
         if sample and isinstance(seed := parameters.get(_SEED), int):
             parameters = {**parameters, _SEED: seed + sample}
@@ -66,11 +79,12 @@ class Writer:
             settled: Which positions are settled already, and whether they are complete; nothing is asked for them.
 
         Raises:
-            LLMError: If no further request will be answered, or the cache cannot be used; or if the last `PATIENCE`
-                sources were all given up. Replies that came are kept.
+            LLMError: If no further request will be answered, or the cache cannot be used; or if
+                more sources were given up than ``patience``, and than are complete. Replies that came are kept.
         """
         order = _Order(sources, wanted, settled)
-        in_vain: list[Settled] = []
+        complete = sum(settled.values())
+        given_up = len(settled) - complete
         asking: Asking[_Open]
         with self.client.session() as asking:
             self._begin(asking, order)
@@ -81,11 +95,14 @@ class Writer:
                 else:
                     if isinstance(ended, Settled):
                         order.settle(complete=ended.complete)
-                        in_vain = [] if ended.complete else [*in_vain, ended]
+                        complete, given_up = complete + ended.complete, given_up + (not ended.complete)
                     yield ended
-                    if len(in_vain) >= PATIENCE:
-                        raise LLMError(_told(in_vain))
+                    if isinstance(ended, Settled) and not ended.complete and self._in_vain(given_up, complete):
+                        raise LLMError(f"{given_up} of {given_up + complete} sentences were given up; {_told(ended)}")
                 self._begin(asking, order)
+
+    def _in_vain(self, given_up: int, complete: int) -> bool:
+        return self.patience is not None and given_up > max(self.patience, complete)
 
     def _begin(self, asking: Asking[_Open], order: _Order) -> None:
         """Start sources while calls are free."""
@@ -121,15 +138,13 @@ class Writer:
         return source.ended(complete=False) if source.sample >= self.samples else None
 
 
-def _told(in_vain: Sequence[Settled]) -> str:
-    """Return what to say of sources that were all given up."""
-    last = Counter(f"{each.rejected[-1].role}: {each.rejected[-1].reason}" for each in in_vain)
-    reasons = ", ".join(f"{reason} ({count})" for reason, count in last.most_common())
-    example = in_vain[-1].rejected[-1].text
-    shown = repr(example if len(example) <= _SHOWN else f"{example[:_SHOWN]}...")
+def _told(last: Settled) -> str:
+    """Return what to say of the source that was given up last, and what to do."""
+    rejected = last.rejected[-1]
+    shown = repr(rejected.text if len(rejected.text) <= _SHOWN else f"{rejected.text[:_SHOWN]}...")
     return (
-        f"the last {len(in_vain)} sentences were all given up: {reasons}. One of the last replies: {shown}. Change the "
-        "pattern's prompts or checks, or llm.parameters (max_tokens, where replies are cut off)"
+        f"of the last one, the {rejected.role} was rejected ({rejected.reason}): {shown}. Change the pattern's prompts "
+        "or its checks, or llm.parameters (max_tokens, where replies are cut off); patience=null goes on all the same"
     )
 
 

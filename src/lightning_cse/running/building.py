@@ -17,7 +17,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException  # 
 from lightning_cse.callbacks import Diagnostics, build_diagnostics
 from lightning_cse.data import ContrastiveData
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.errors import ConfigError, did_you_mean
+from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean
 from lightning_cse.evaluation import Task, check_parts
 from lightning_cse.methods import Method
 
@@ -134,13 +134,16 @@ def built(node: DictConfig, **given: Any) -> Any:
 
     Raises:
         ConfigError: if the class, or one below it, says that a value is wrong.
+        LightningCSEError: what the class itself raises of these.
     """
     try:
         return instantiate(node, **given)
     except InstantiationException as error:
         cause = error.__cause__ or error.__context__
+        if isinstance(cause, LightningCSEError):
+            raise cause from None  # it says itself what to do
         if not isinstance(cause, ValueError | MisconfigurationException):
-            raise  # a bug, or an error that says itself what to do
+            raise  # a bug
         key = re.search(r"^full_key: (.+)$", str(error), re.MULTILINE)
         raise ConfigError([f"{key[1] if key else node._get_full_key(None)}: {cause}"]) from error
 

@@ -22,11 +22,11 @@ from lightning_cse import records
 from lightning_cse.config.secrets import literal_secrets, told_overrides, told_yaml
 from lightning_cse.config.validate import validate
 from lightning_cse.data import Hybrid
-from lightning_cse.data.provenance import side_file, write_provenance
+from lightning_cse.data.provenance import read_provenance, side_file, write_provenance
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import ConfigError, DataError, EncoderError
 from lightning_cse.generation import Journal, Pattern, Settled, Tally, Unanswered, Writer, build_pattern, wrong_pattern
-from lightning_cse.llm import LLMError
+from lightning_cse.llm import LLMError, price_of
 from lightning_cse.running.asking import Asker, commonest, wrong_settings
 from lightning_cse.running.building import GIVEN, built
 from lightning_cse.running.drawn_sentences import draw_sentences
@@ -41,9 +41,9 @@ log = logging.getLogger(__name__)
 NO_MODEL: Final = "(llm.model is not set)"
 """Stands for the model where nothing is asked."""
 
-_LEAST: Final = {"n": 1, "seed": 0, "samples": 1, "most_words": 1, "looked_at": 2}
+_LEAST: Final = {"n": 1, "seed": 0, "samples": 1, "patience": 0, "most_words": 1, "looked_at": 2}
 _JOURNAL: Final = "journal.jsonl"
-_NULLABLE: Final = frozenset({"n", "most_words"})
+_NULLABLE: Final = frozenset({"n", "most_words", "patience"})
 
 
 def run(cfg: DictConfig) -> None:
@@ -57,7 +57,7 @@ def run(cfg: DictConfig) -> None:
         print_prompts(generation.writer, generation.sentences[0], unwritten, wanted, generation.asker.endpoint, console)
         return
     provenance = generation.run()
-    print_made(generation.summary(), provenance, console)
+    print_made(generation.summary(), _priced(provenance, generation.asker.endpoint.price), console)
     console.print()
     for line in generation.conclusion(provenance):
         console.print(Text(line), soft_wrap=True)
@@ -88,7 +88,13 @@ class Generation:
         self.pattern: Pattern = build_pattern(_values(cfg, "pattern"), data_dir)
         llm = _values(cfg, "llm")
         self.asker = Asker(llm | {"model": llm["model"] or NO_MODEL}, cfg.paths.cache_dir)
-        self.writer = Writer(self.asker.client, self.pattern, parameters=self.asker.parameters, samples=cfg.samples)
+        self.writer = Writer(
+            self.asker.client,
+            self.pattern,
+            parameters=self.asker.parameters,
+            samples=cfg.samples,
+            patience=cfg.patience,
+        )
         self.drawn = draw_sentences(cfg, data, data_dir)
         self.name = f"{data.replace('/', '_')}_{self.pattern.name}"
 
@@ -128,8 +134,9 @@ class Generation:
 
     @property
     def finished(self) -> bool:
-        """Whether the rows are there: their provenance is written last."""
-        return side_file(self.rows).is_file()
+        """Whether the rows are there, as they were written: their provenance is written last."""
+        found = read_provenance(self.rows) if self.rows.is_file() else None
+        return found is not None and bool(found.get("unchanged"))
 
     def unwritten(self) -> list[str]:
         """Return the sentences that are asked about next, as many as rows are lacking."""
@@ -149,13 +156,12 @@ class Generation:
         if self.finished:
             log.info("%s is there; another n, seed or pattern makes other rows", self.rows)
             return _read(side_file(self.rows))
-        config = self.folder / "config.yaml"
         with records.Lock(self.folder / "lock.json", str(self.folder)), Journal(self.folder / _JOURNAL) as journal:
+            if side_file(self.rows).exists():
+                log.warning("%s is not as it was written: written again, from %s", self.rows, journal.path)
             journal.repair()
-            if not config.is_file():
-                records.write_atomic(config, told_yaml(self.cfg))
             tally = self._ask(journal)
-            return self._conclude(journal, tally, begun=datetime.fromtimestamp(config.stat().st_mtime, UTC))
+            return self._conclude(journal, tally)
 
     def _ask(self, journal: Journal) -> Tally:
         """Settle all sources, and return the counts over those of this start and of earlier ones.
@@ -196,6 +202,7 @@ class Generation:
                     elif ended.unanswerable:
                         refused.append(ended)
                     else:
+                        self._begin()
                         journal.append(ended)
                         tally.add(ended)
                     advance(isinstance(ended, Settled) and ended.complete, f"{tally.rejected:,} rejected")
@@ -223,13 +230,13 @@ class Generation:
             )
         return tally
 
-    def _conclude(self, journal: Journal, tally: Tally, *, begun: datetime) -> dict[str, Any]:
+    def _begin(self) -> None:
+        """Write the config when there is something to keep; its time is when the rows were begun."""
+        if not (path := self.folder / "config.yaml").is_file():
+            records.write_atomic(path, told_yaml(self.cfg))
+
+    def _conclude(self, journal: Journal, tally: Tally) -> dict[str, Any]:
         """Write rows, what was given up and, last, the provenance, in the order of drawing."""
-        if not tally.complete:
-            raise DataError(
-                f"{journal.path}: not one of {tally.given_up} sentences has a row; "
-                "see what was rejected there, and change the pattern's rules or its checks"
-            )
         written = 0
         with records.atomic_file(self.rows) as rows, records.atomic_file(self.given_up) as given_up:
             for source in journal.in_order():
@@ -244,6 +251,12 @@ class Generation:
                 f"{journal.path}: {written} rows and not {tally.complete}; did something else write there? The same "
                 "command asks for what is lacking"
             )
+        if not written:
+            self.rows.unlink()
+            raise DataError(
+                f"{self.given_up}: not one of {tally.given_up} sentences has a row; see there what was rejected, and "
+                "change the pattern's prompts or its checks"
+            )
         price = self.asker.endpoint.price
         write_provenance(
             self.rows,
@@ -251,8 +264,11 @@ class Generation:
                 "rows": {"file": self.rows.name, "count": tally.complete},
                 "model": self.asker.endpoint.model,
                 "served": dict(sorted(tally.served.items())),
+                "endpoint": self.asker.endpoint.address,
                 "pattern": {
                     "name": self.pattern.name,
+                    "shots": self.cfg.pattern.shots,
+                    "seed": self.cfg.pattern.seed,
                     "roles": [role.name for role in self.pattern.roles],
                     "references": [role.reference for role in self.pattern.roles],
                     "digest": self.pattern.digest,
@@ -274,12 +290,15 @@ class Generation:
                 },
                 "cost": tally.cost(price),
                 "price": None if price is None else dict(price),
-                "made": {"started": _stamp(begun), "finished": _stamp(datetime.now(UTC))},
+                "made": {"started": _stamp(self._begun()), "finished": _stamp(datetime.now(UTC))},
                 "environment": records.environment(),
                 "overrides": self.overrides,
             },
         )
         return _read(side_file(self.rows))
+
+    def _begun(self) -> datetime:
+        return datetime.fromtimestamp((self.folder / "config.yaml").stat().st_mtime, UTC)
 
     def summary(self) -> dict[str, Any]:
         """Look at the rows beside the pattern's source, and return what `look_at` does."""
@@ -336,6 +355,8 @@ def _wrong(cfg: DictConfig) -> Iterator[str]:
             continue
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             yield f"{key}: {value!r} is no whole number of at least {least}"
+    if not isinstance(cfg.show_prompts, bool):
+        yield f"show_prompts: {cfg.show_prompts!r} is neither true nor false"
     if cfg.paths.cache_dir is None and not cfg.show_prompts:
         yield "paths.cache_dir: null keeps no reply, and each of them is paid for: give a folder"
     try:
@@ -354,6 +375,14 @@ def _values(cfg: DictConfig, key: str) -> Any:
         return None
     node = cfg.get(key)
     return OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
+
+
+def _priced(provenance: Mapping[str, Any], price: Mapping[str, float] | None) -> dict[str, Any]:
+    """Return a provenance with the cost at the present price, if its own was not known."""
+    tokens = provenance["tokens"]
+    if provenance["cost"] is not None or price is None or not tokens["prompt"]:
+        return dict(provenance)
+    return {**provenance, "price": dict(price), "cost": price_of(price, tokens["prompt"], tokens["completion"])}
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def how_to_train(cfg: DictConfig, roles: Sequence[str], rows: Path, overrides: S
     if kind is None:
         known = " or ".join(", ".join(columns[1:]) for columns in PATTERNS.values())
         return [f"No experiment trains on the roles {', '.join(roles)}: those there are train on {known}"]
-    words = ["python", "-m", "lightning_cse.train", *_overrides(cfg, kind, rows, overrides)]
+    words = ["python", "-m", "lightning_cse.train", *_overrides(cfg, kind, rows, overrides), *_own_configs()]
     return ["to train on them:", f"  {shlex.join(words)}"]
 
 
@@ -63,6 +63,16 @@ def _overrides(cfg: DictConfig, kind: str, rows: Path, given: Sequence[str]) -> 
     if builder not in (_OF_SENTENCES, _OF_TRIPLETS):
         yield f"data.rows.corpus._target_={builder}"
     yield f"corpora.llm_{domain}_{kind}={_listed([_short(rows)])}"
+
+
+def _own_configs() -> list[str]:
+    """Return the flag that names a folder of configs of the user's own, if a group that is shared may be from there."""
+    if not HydraConfig.initialized():
+        return []
+    hydra = HydraConfig.get()
+    folders = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
+    shared = any(hydra.runtime.choices.get(group, usual) != usual for group, usual in _USUAL.items())
+    return ["--config-dir", _short(Path(folders[0]))] if folders and shared else []
 
 
 def _short(path: Path) -> str:

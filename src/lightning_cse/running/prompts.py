@@ -12,7 +12,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from lightning_cse.generation import SOURCE, Role, Writer
-from lightning_cse.llm import Endpoint, Request
+from lightning_cse.llm import Endpoint, Request, price_of
 
 __all__ = ["Estimate", "estimate", "print_prompts"]
 
@@ -36,9 +36,7 @@ class Estimate:
 
     def cost(self, price: Mapping[str, float] | None) -> float | None:
         """Return the cost in USD; None where the price is unknown."""
-        if price is None:
-            return None
-        return (self.prompt_tokens * price["input"] + self.completion_tokens * price["output"]) / 1_000_000
+        return None if price is None else price_of(price, self.prompt_tokens, self.completion_tokens)
 
 
 def estimate(writer: Writer, sentences: Sequence[str]) -> Estimate:
@@ -73,7 +71,7 @@ def print_prompts(
     price, cost = endpoint.price, found.cost(endpoint.price)
     money = "unknown: llm.price is not set, as in llm.price={input: 0.5, output: 1.5} (USD per million tokens)"
     if price is not None and cost is not None:
-        money = f"about ${cost:,.2f}, at ${price['input']:g} and ${price['output']:g} per million tokens"
+        money = f"about {_dollars(cost)}, at ${price['input']:g} and ${price['output']:g} per million tokens"
     for line in (
         f"rows: {wanted:,}, of which {wanted - len(unwritten):,} are there",
         f"calls: {found.calls:,} to {endpoint.address}; fewer where replies are kept from before, more where they are "
@@ -97,6 +95,11 @@ def _print_request(request: Request, model: str, console: Console) -> None:
     sent = {"model": model, **request.parameters}
     console.print(Text(f"with {json.dumps(sent, ensure_ascii=False)}", style="dim"), soft_wrap=True)
     console.print()
+
+
+def _dollars(cost: float) -> str:
+    """Return a sum with cents, or with two digits that count where it is less than a dollar."""
+    return f"${cost:,.2f}" if cost >= 1 or not cost else f"${cost:.{1 - math.floor(math.log10(cost))}f}"
 
 
 def _tokens(text: str) -> float:

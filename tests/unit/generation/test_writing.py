@@ -140,6 +140,25 @@ def test_a_rejected_reply_is_asked_for_again_as_another_sample(write: Write) -> 
     assert seeds == {("positive", 7): 5, ("intermediate", 7): 5, ("intermediate", 8): 5, ("negative", 7): 5}
 
 
+def test_roles_that_ask_the_same_are_answered_apart(write: Write) -> None:
+    seen: Counter[str] = Counter()
+
+    def counts(body: dict[str, Any]) -> str:
+        seen[prompt(body)] += 1
+        return f"Version {'abcd'[seen[prompt(body)] - 1]} of it."
+
+    same = [role(name) | {"task": "the same"} for name in ("positive", "another", "third")]
+    with ChatServer(counts) as server:
+        found = write(server, 2, of=pattern(roles=same, reference="source"), samples=2, concurrency=1)
+        again = write(server, 2, of=pattern(roles=same, reference="source"), samples=2, concurrency=1)
+        assert len(server.calls) == 6
+    assert found == again
+    for each in found:
+        assert isinstance(each, Settled)
+        assert list(each.sentences.values()) == [f"Version {letter} of it." for letter in "abc"]
+        assert each.rejected == ()
+
+
 def test_a_source_is_given_up_after_so_many_samples_and_the_next_is_drawn(write: Write) -> None:
     def refuses_hens(body: dict[str, Any]) -> str:
         hen = "hen" in prompt(body) and asked(body) == "negative"

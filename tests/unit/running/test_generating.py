@@ -165,6 +165,37 @@ def test_killed_at_any_moment_the_journal_and_the_cache_go_on(
     assert sum(server.answered.values()) == 18
 
 
+@pytest.mark.parametrize("harm", ["missing", "shorter", "no side file", "damaged side file"])
+def test_rows_that_are_not_as_they_were_written_are_written_again(
+    serve: Callable[..., ChatServer], generation: Generate, harm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serve()
+    made = generation(server)
+    provenance = made.run()
+    content, side = made.rows.read_bytes(), made.rows.with_name(f"{made.name}.provenance.json")
+    {
+        "missing": made.rows.unlink,
+        "shorter": lambda: made.rows.write_bytes(content[:-5]),
+        "no side file": side.unlink,
+        "damaged side file": lambda: side.write_text("{"),
+    }[harm]()
+    again = generation(server).run()
+    assert made.rows.read_bytes() == content
+    assert again["acceptance"] == provenance["acceptance"]
+    assert again["made"]["started"] == provenance["made"]["started"]
+    assert len(server.calls) == 18
+    assert ("is not as it was written" in caplog.text) is (harm != "no side file")
+
+
+def test_an_encoder_out_of_reach_takes_the_cosines_away_and_nothing_else(
+    serve: Callable[..., ChatServer], generation: Generate, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = generation(serve(), "encoder=bert_base", "encoder.source=/nowhere")
+    made.run()
+    assert made.summary()["encoder"] is None
+    assert "the rows are there, and no cosines are measured: " in caplog.text
+
+
 def test_more_rows_cost_only_those_that_are_new(serve: Callable[..., ChatServer], generation: Generate) -> None:
     server = serve()
     first, second = generation(server), generation(server, "n=8")
@@ -193,6 +224,7 @@ def test_more_rows_cost_only_those_that_are_new(serve: Callable[..., ChatServer]
         ("pattern.reference=source", False),
         ("pattern.seed=1", False),
         ("most_words=20", False),
+        ("patience=3", True),
     ],
 )
 def test_the_folder_is_named_by_what_decides_the_rows(
@@ -227,9 +259,29 @@ def test_a_journal_of_other_sentences_is_refused(serve: Callable[..., ChatServer
 
 def test_a_fault_of_all_sentences_is_not_paid_for_all(serve: Callable[..., ChatServer], generation: Generate) -> None:
     server = serve(lambda body: "")
-    with pytest.raises(LLMError, match=r"the last 50 sentences were all given up: positive: empty \(50\)\. One of"):
-        generation(server, "n=2", "samples=1", "llm.concurrency=4").run()
-    assert 50 <= len(server.calls) <= 50 + 4
+    line = ("n=2", "samples=1", "llm.concurrency=4", "patience=20")
+    told = r"21 of 21 sentences were given up; of the last one, the positive was rejected \(empty\): ''\. Change"
+    with pytest.raises(LLMError, match=told):
+        generation(server, *line).run()
+    assert 21 <= len(server.calls) <= 21 + 4
+    before = len(server.calls)
+    with pytest.raises(
+        LLMError, match="22 of 22 sentences were given up"
+    ):  # the next start does not begin to count anew
+        generation(server, *line).run()
+    assert len(server.calls) <= before + 4
+
+
+def test_sentences_that_are_given_up_among_others_stop_nothing(
+    serve: Callable[..., ChatServer], generation: Generate
+) -> None:
+    fails = set(generation(serve()).sentences[:20:3])
+    server = serve(lambda body: "" if prompt(body) in fails else answer(body))
+    with pytest.raises(LLMError, match="1 of 1 sentences were given up"):
+        generation(server, "n=9", "samples=1", "patience=0", "llm.concurrency=1").run()
+    made = generation(server, "n=9", "samples=1", "patience=2", "llm.concurrency=1")
+    made.run()
+    assert [each["anchor"] for each in lines(made.given_up)] == list(made.sentences[:13:3])
 
 
 def test_what_the_endpoint_refuses_is_asked_again_until_all_is_done(
@@ -294,8 +346,11 @@ def test_sentences_that_nothing_comes_of(
     own = f"data.train=[{corpus}]"
     with pytest.raises(DataError, match=r"n: 3 rows are asked for, and data=wiki has 2 sentences; n=null"):
         generation(serve(), own, "n=3")
-    with pytest.raises(DataError, match=r"not one of 2 sentences has a row; see"):
-        generation(serve(lambda body: ""), own, "n=null", "samples=1").run()
+    nothing = generation(serve(lambda body: ""), own, "n=null", "samples=1")
+    with pytest.raises(DataError, match=r"given_up.jsonl: not one of 2 sentences has a row; see"):
+        nothing.run()
+    assert len(lines(nothing.given_up)) == 2
+    assert not nothing.rows.exists()
 
     def half(body: dict[str, Any]) -> str:
         return "" if "Another" in prompt(body) else answer(body)
@@ -323,6 +378,7 @@ def test_one_process_at_a_time(serve: Callable[..., ChatServer], generation: Gen
         (["llm.model=null"], "llm.model: say which model"),
         (["llm.requests_per_minute=0"], "llm.requests_per_minute: 0"),
         (["pattern.reference=positve"], "pattern.reference: 'positve' is neither 'source' nor a role"),
+        (["show_prompts=yess"], "show_prompts: 'yess' is neither true nor false"),
         (["paths.cache_dir=null"], "paths.cache_dir: null keeps no reply"),
         (["pattern.shots=0"], "pattern.shots: 0 is not a whole number of at least 1"),
     ],
