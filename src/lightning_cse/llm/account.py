@@ -12,6 +12,17 @@ from lightning_cse.llm.requests import Failure, Reply
 _MILLION = 1_000_000
 
 
+def price_of(price: Mapping[str, float], sent: int, received: int) -> float:
+    """Return what tokens cost in USD.
+
+    Args:
+        price: USD per million tokens, of ``input`` and ``output``.
+        sent: tokens of prompts.
+        received: tokens of completions.
+    """
+    return (sent * price["input"] + received * price["output"]) / _MILLION
+
+
 @dataclass
 class Account:
     """Counts over all requests that a client was given.
@@ -73,7 +84,7 @@ class Account:
         metered = self.requests - self.cached - self.failed - self.unmetered
         if price is None or (self.unmetered and not metered):
             return None
-        return (self.prompt_tokens * price["input"] + self.completion_tokens * price["output"]) / _MILLION
+        return price_of(price, self.prompt_tokens, self.completion_tokens)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counts by name, for a record."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import logging
+import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 from lightning_cse.llm.calls import Calls
 from lightning_cse.llm.requests import Failure, Reply, Request
@@ -23,13 +25,23 @@ Tag = TypeVar("Tag")
 
 _Outcome = tuple[Reply | Failure, int]
 
+_UNTOLD: Final = 1.0  # seconds for which nobody wonders what is waited for
+_AT_ONCE: Final = 0.5  # seconds that cutting off may take
+
+_LOG = logging.getLogger(__name__)
+
 
 class Asking(Generic[Tag]):
     """Requests to one endpoint, submitted one by one, and their outcomes as they land.
 
     A reply is in the cache before it lands. Requests that equal one under way wait for its reply, so that, with a
     cache, no two equal ones are ever paid. The calls are made in another thread, which begins with the first of them;
-    all else happens in the caller's. A context manager: at its end calls under way are cut off, and what came is kept.
+    all else happens in the caller's.
+
+    A context manager. However it is left, no call starts any more from then on, nor is any made again; those under way,
+    which are paid for, are waited for, each within its ``timeout``, and what comes is kept and counted. An interrupt
+    (Ctrl-C, the second one as a rule) of that wait cuts them off. An error that ends all keeps further calls from
+    starting even before the session is left.
 
     Args:
         client: whom to ask, where to look for replies and keep them, and who keeps the account.
@@ -51,7 +63,7 @@ class Asking(Generic[Tag]):
         self._tags: dict[str, list[Tag]] = {}
         self._keys: dict[concurrent.futures.Future[_Outcome], str] = {}
         self._ready: deque[tuple[Tag, Reply | Failure]] = deque()
-        self._error: BaseException | None = None
+        self._errors: list[BaseException] = []
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +80,7 @@ class Asking(Generic[Tag]):
         More may be submitted, and wait their turn; none is free where no further request will be answered.
         """
         taken = len(self._ready) + sum(map(len, self._tags.values()))
-        return 0 if self._error is not None else max(0, self._client.endpoint.concurrency - taken)
+        return 0 if self._errors else max(0, self._client.endpoint.concurrency - taken)
 
     def submit(self, tag: Tag, request: Request) -> None:
         """Have a request asked, unless its reply is there.
@@ -98,20 +110,33 @@ class Asking(Generic[Tag]):
         while True:
             while self._ready:
                 yield self._ready.popleft()
-            if self._error is not None:
-                raise self._error
+            if self._errors:
+                raise self._errors[0]
             if not self._keys:
                 return
             concurrent.futures.wait(self._keys, return_when=concurrent.futures.FIRST_COMPLETED)
             self._settle()
 
     def close(self) -> None:
-        """Cut off what is under way, end the thread, and count the replies that came and that nobody fetches."""
-        if self._loop is not None:
+        """Wait for the calls under way, end the thread, and count the replies that came and that nobody fetches.
+
+        Closing again does nothing.
+
+        Raises:
+            KeyboardInterrupt: if that is interrupted; what came is counted all the same.
+        """
+        if self._loop is None:
+            return
+        before = len(self._errors)
+        try:
             self._loop.close()
+        finally:
             self._settle()
             self._keys.clear()
             self._tags.clear()
+            told = {str(error) for error in self._errors[:before]}
+            for error in sorted({str(error) for error in self._errors[before:]} - told):
+                _LOG.warning("not all that came at the end is kept: %s", error)
 
     def _settle(self) -> None:
         """Let all that is done land."""
@@ -120,7 +145,7 @@ class Asking(Generic[Tag]):
             if future.cancelled():
                 continue
             if (error := future.exception()) is not None:
-                self._error = self._error or error
+                self._errors.append(error)
                 continue
             outcome, retried = future.result()
             again = replace(outcome, cached=True) if isinstance(outcome, Reply) else outcome
@@ -140,6 +165,8 @@ class _Loop:
         self._calls = calls
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
+        # Not the thread's own `join`: interrupted, it takes the thread for ended.
+        self._ended = threading.Event()
         # A daemon: whoever leaves the program with calls under way leaves them.
         self._thread = threading.Thread(target=self._run, name="llm calls", daemon=True)
         self._thread.start()
@@ -148,14 +175,45 @@ class _Loop:
         return asyncio.run_coroutine_threadsafe(self._calls.outcome(key, request), self._loop)
 
     def close(self) -> None:
-        """Cut off what is under way, and wait until the thread has ended."""
-        with contextlib.suppress(RuntimeError):  # it ended by itself
-            self._loop.call_soon_threadsafe(self._stop.set)
+        """End the calls, and the thread with the last of those under way; what interrupts that wait cuts them off."""
+        if sys.is_finalizing():
+            return  # who forgot to close leaves the program, and the thread is gone already
+        try:
+            self._soon(self._end)
+            if not self._ended.wait(_UNTOLD):
+                self._tell()
+                self._ended.wait()
+        except BaseException:
+            self._soon(self._calls.cut_off)
+            if self._ended.wait(_AT_ONCE):
+                self._thread.join()
+            raise
         self._thread.join()
 
+    def _tell(self) -> None:
+        if count := self._calls.under_way:
+            _LOG.info(
+                "waiting for %d %s under way, which %s paid for (at most %g s); Ctrl-C again leaves them",
+                count,
+                *(("call", "is") if count == 1 else ("calls", "are")),
+                self._calls.endpoint.timeout,
+            )
+
+    def _soon(self, callback: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # it ended by itself
+            self._loop.call_soon_threadsafe(callback)
+
+    def _end(self) -> None:
+        # At once: until `_main` goes on, one more call could start.
+        self._calls.end()
+        self._stop.set()
+
     def _run(self) -> None:
-        with contextlib.closing(self._loop):
-            self._loop.run_until_complete(self._main())
+        try:
+            with contextlib.closing(self._loop):
+                self._loop.run_until_complete(self._main())
+        finally:
+            self._ended.set()
 
     async def _main(self) -> None:
         await self._stop.wait()

@@ -39,6 +39,10 @@ _LOGGERS: Final = ("openai", "httpx", "httpcore", "httpx2", "httpcore2")
 class Calls:
     """Calls of one endpoint, all from one event loop.
 
+    They `end` together: then no call starts any more, whatever waits for one is cancelled, and those under way, which
+    are paid for, go on until they are answered or out of time; `cut_off` does not wait for that. The first error that
+    no further request can mend ends them as well.
+
     Args:
         endpoint: whom to ask.
         pace: when the next call may start.
@@ -55,13 +59,21 @@ class Calls:
         self._places = asyncio.Semaphore(endpoint.concurrency)
         self._http = _http(endpoint, self._key)
         self._keeper = Keeper(cache)
-        self._keeping: set[asyncio.Task[Any] | None] = set()
+        self._ended = False
+        # Whoever keeps a reply is in neither.
+        self._waiting: set[asyncio.Task[Any] | None] = set()  # for a place, for their turn, or before they ask again
+        self._under_way: set[asyncio.Task[Any] | None] = set()
         self._heard = 0  # responses of whichever status
         self._answered = 0
         self._unreached = 0  # in a row
         self._failed = 0  # in a row
         # Two rounds of all that are under way: less can be bad luck, and more costs money and time.
         self._patience = max(8, 2 * endpoint.concurrency)
+
+    @property
+    def under_way(self) -> int:
+        """How many calls are made at this moment."""
+        return len(self._under_way)
 
     async def outcome(self, key: str, request: Request) -> tuple[Reply | Failure, int]:
         """Ask until there is a reply, or no use in asking; beyond the endpoint's concurrency, wait for others to end.
@@ -75,24 +87,31 @@ class Calls:
 
         Raises:
             LLMError: if no further request will be answered.
+            CancelledError: if the calls ended before there was an outcome.
         """
-        async with self._places:
-            return await self._outcome(key, request)
+        if self._ended:
+            raise asyncio.CancelledError
+        task = asyncio.current_task()
+        self._waiting.add(task)
+        try:
+            async with self._places:
+                return await self._outcome(key, request)
+        except Exception:
+            self.end()
+            raise
+        finally:
+            self._waiting.discard(task)
 
     async def _outcome(self, key: str, request: Request) -> tuple[Reply | Failure, int]:
         heard, faults, waits = self._heard, 0, 0
         while True:
             await self.pace.turn(request)
-            got = None
-            try:
-                got = await self._once(request)
-            finally:
-                self.pace.settle(request, got)
+            got = await self._call(key, request)
             if isinstance(got, Reply):
-                self._answered += 1
-                self._failed = 0
-                return await self._keep(key, request, got), faults + waits
-            self._give_up_on_all(got)
+                return got, faults + waits
+            if self._ended:
+                raise asyncio.CancelledError  # it would be asked again, or would tell of one more error
+            await self._give_up_on_all(got)
             limited = got.kind is Kind.LIMITED
             waits, faults = waits + limited, faults + (not limited)
             asked = faults + waits
@@ -102,22 +121,42 @@ class Calls:
                 return Failure(self._told(got), asked, final=hopeless), asked - 1
             await self._wait(got, key, asked)
 
+    def end(self) -> None:
+        """Let no further call start; those under way go on."""
+        self._ended = True
+        for task in self._waiting - {asyncio.current_task()}:
+            if task is not None:
+                task.cancel()
+
+    def cut_off(self) -> None:
+        """Leave the calls under way unanswered; replies that came are kept all the same."""
+        for task in self._under_way:
+            if task is not None:
+                task.cancel()
+
     async def stop(self) -> None:
-        """Cut off the calls under way, and wait until what came is kept."""
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks - self._keeping - {self._keeper.writer}:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """End, and wait until the calls under way are over and what came is kept."""
+        self.end()
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
         await self._keeper.close()
         await self._http.close()
 
-    async def _keep(self, key: str, request: Request, reply: Reply) -> Reply:
-        task = asyncio.current_task()
-        self._keeping.add(task)
+    async def _call(self, key: str, request: Request) -> Reply | Trouble:
+        """Make a call that had its turn, and keep its reply."""
+        task, got = asyncio.current_task(), None
+        self._waiting.discard(task)
+        self._under_way.add(task)
         try:
-            return await self._keeper.keep(Entry(key, self.endpoint.model, request, reply))
+            got = await self._once(request)
         finally:
-            self._keeping.discard(task)
+            self._under_way.discard(task)
+            self.pace.settle(request, got)
+        if isinstance(got, Reply):
+            self._answered += 1
+            self._failed = 0
+            return await self._keeper.keep(Entry(key, self.endpoint.model, request, got))
+        self._waiting.add(task)
+        return got
 
     async def _once(self, request: Request) -> Reply | Trouble:
         """Make one call within the time one may take, and return what went wrong without its exception."""
@@ -137,8 +176,6 @@ class Calls:
             self._unreached += 1
         elif responded:
             self._heard, self._unreached = self._heard + 1, 0
-        if trouble.kind is Kind.MODEL:
-            raise LLMError(await self._no_model(trouble))
         if trouble.kind is Kind.FILTERED:
             return Reply("", "content_filter", refusal="content_filter", endpoint=self.endpoint.address)
         return trouble
@@ -175,9 +212,11 @@ class Calls:
                 "give the same command again"
             )
 
-    def _give_up_on_all(self, trouble: Trouble) -> None:
+    async def _give_up_on_all(self, trouble: Trouble) -> None:
         """Raise an LLMError where no request will be answered."""
         told = self._told(trouble)
+        if trouble.kind is Kind.MODEL:
+            raise LLMError(await self._no_model(trouble))
         if trouble.kind is Kind.UNREACHED and not self._heard and self._unreached >= NEVER_THERE:
             raise LLMError(self._not_there(trouble))
         if trouble.kind is Kind.KEY or (trouble.kind is Kind.FORBIDDEN and not self._answered):

@@ -42,7 +42,7 @@ class ChatClient:
         """Ask, and yield each outcome with the position of its request, in the order in which they come.
 
         Requests are taken one at a time, as calls become free, in the caller's thread. To stop, leave the loop or close
-        the iterator; what `Asking` says of its end holds here.
+        the iterator: as at the end of any `Asking`, no further call starts, and those under way are waited for.
 
         Raises:
             LLMError: if no further request will be answered, or the cache cannot be used.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lightning_cse.llm import Account, Failure, Reply
+from lightning_cse.llm import Account, Failure, Reply, price_of
 
 PRICE = {"input": 2.0, "output": 10.0}
 
@@ -29,6 +29,12 @@ def test_every_kind_of_outcome_is_counted_apart() -> None:
         "endpoints": {"http://b": 2},
     }
     assert account.cost(PRICE) == pytest.approx((100 * 2 + 7 * 10) / 1e6)
+
+
+def test_prices_are_per_million_tokens_and_differ_by_their_way() -> None:
+    assert price_of(PRICE, 1_000_000, 500_000) == 7.0
+    assert price_of({"input": 0.15, "output": 0.6}, 0, 10) == pytest.approx(6e-6)
+    assert price_of(PRICE, 0, 0) == 0.0
 
 
 def test_cached_replies_cost_nothing() -> None:
