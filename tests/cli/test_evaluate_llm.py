@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,52 +17,22 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 pytestmark = pytest.mark.timeout(900)  # as the other tests that start processes on a busy machine
 
-KEY = "sk-hush-0123456789abcdef"
-LINE = ("model=llm", "+suite=inli", "corpora=sample", "paths=sample", "limits.test_rows=6", "limits.dev_rows=2")
-
-
-def hear_interrupts() -> None:
-    """Undo what a shell does to its background jobs, which inherit that Ctrl-C is ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-@pytest.fixture
-def start(tmp_path: Path, repository: Path) -> Iterator[Start]:
-    """Start the command in an empty folder, with a key and with runs and caches there; none outlives its test."""
-    processes: list[subprocess.Popen[str]] = []
-
-    def started(*args: str) -> subprocess.Popen[str]:
-        environment = os.environ | {
-            "OMP_NUM_THREADS": "1",
-            "OPENAI_API_KEY": KEY,
-            "PYTHONPATH": str(repository / "src"),
-            "LIGHTNING_CSE_RUNS": str(tmp_path / "runs"),
-            "LIGHTNING_CSE_CACHE": str(tmp_path / "cache"),
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "lightning_cse.evaluate", *LINE, *args],
-            cwd=tmp_path,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=hear_interrupts,  # noqa: PLW1509 - nothing is run between fork and exec but this
-        )
-        processes.append(process)
-        return process
-
-    yield started
-    for process in processes:
-        with suppress(ProcessLookupError):
-            process.kill()
-        process.wait()
+LINE = (
+    "evaluate",
+    "model=llm",
+    "+suite=inli",
+    "corpora=sample",
+    "paths=sample",
+    "limits.test_rows=6",
+    "limits.dev_rows=2",
+)
 
 
 @pytest.mark.slow
-def test_ctrl_c_then_the_same_command(start: Start, tmp_path: Path) -> None:
-    with ChatServer(lambda body: "Neutral.", seconds=0.02, key=KEY) as server:
+def test_ctrl_c_then_the_same_command(start: Start, tmp_path: Path, key: str) -> None:
+    with ChatServer(lambda body: "Neutral.", seconds=0.02, key=key) as server:
         line = ("llm.model=some-model", f"llm.base_url={server.url}", "llm.concurrency=2")
-        process = start(*line)
+        process = start(*LINE, *line)
         while sum(server.answered.values()) < 6 and process.poll() is None:
             time.sleep(0.005)
         process.send_signal(signal.SIGINT)
@@ -74,7 +41,7 @@ def test_ctrl_c_then_the_same_command(start: Start, tmp_path: Path) -> None:
         assert stderr.splitlines()[-1].startswith("interrupted; the same command continues")
         before = len(server.calls)
         assert before < 24
-        stdout, stderr = start(*line).communicate(timeout=200)
+        stdout, stderr = start(*LINE, *line).communicate(timeout=200)
     assert stderr == ""  # no progress bar without a terminal
     (path,) = (tmp_path / "runs").rglob("record.json")
     assert stdout.splitlines()[-1] == f"record: {path}"
@@ -88,15 +55,15 @@ def test_ctrl_c_then_the_same_command(start: Start, tmp_path: Path) -> None:
     assert f"24 questions to some-model, {account['cached']} of them answered before" in stdout
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert [path for path in files if path.suffix == ".log"]
-    assert not [path for path in files if KEY.encode() in path.read_bytes()]
-    assert KEY not in stdout + stderr
+    assert not [path for path in files if key.encode() in path.read_bytes()]
+    assert key not in stdout + stderr
 
 
 @pytest.mark.slow
 def test_a_dead_endpoint_is_one_message(start: Start, tmp_path: Path) -> None:
     with ChatServer() as server:
         pass  # and is gone
-    process = start("llm.model=m", f"llm.base_url={server.url}", "llm.retries=1", "llm.backoff=0.01")
+    process = start(*LINE, "llm.model=m", f"llm.base_url={server.url}", "llm.retries=1", "llm.backoff=0.01")
     stdout, stderr = process.communicate(timeout=200)
     assert process.returncode == 2, stderr
     assert stderr.startswith("error: ")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,45 +22,15 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 pytestmark = pytest.mark.timeout(900)  # as the other tests that start processes on a busy machine
 
-KEY = "sk-hush-0123456789abcdef"
-LINE = ("+pattern=sts", "data=wiki", "corpora=sample", "paths=sample", "llm.model=some-model", "llm.backoff=0.01")
-
-
-def hear_interrupts() -> None:
-    """Undo what a shell does to its background jobs, which inherit that Ctrl-C is ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-@pytest.fixture
-def start(tmp_path: Path, repository: Path) -> Iterator[Start]:
-    """Start the command in an empty folder, with a key and with runs and caches there; none outlives its test."""
-    processes: list[subprocess.Popen[str]] = []
-
-    def started(*args: str) -> subprocess.Popen[str]:
-        environment = os.environ | {
-            "OMP_NUM_THREADS": "1",
-            "OPENAI_API_KEY": KEY,
-            "PYTHONPATH": str(repository / "src"),
-            "LIGHTNING_CSE_RUNS": str(tmp_path / "runs"),
-            "LIGHTNING_CSE_CACHE": str(tmp_path / "cache"),
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "lightning_cse.generate", *LINE, *args],
-            cwd=tmp_path,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=hear_interrupts,  # noqa: PLW1509 - nothing is run between fork and exec but this
-        )
-        processes.append(process)
-        return process
-
-    yield started
-    for process in processes:
-        with suppress(ProcessLookupError):
-            process.kill()
-        process.wait()
+LINE = (
+    "generate",
+    "+pattern=sts",
+    "data=wiki",
+    "corpora=sample",
+    "paths=sample",
+    "llm.model=some-model",
+    "llm.backoff=0.01",
+)
 
 
 def answer(body: dict[str, Any]) -> str:
@@ -85,9 +52,9 @@ def rows(folder: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_rows_a_summary_and_the_command_that_trains_on_them(start: Start, tmp_path: Path) -> None:
-    with ChatServer(answer, key=KEY) as server:
-        stdout, stderr = start(f"llm.base_url={server.url}", "n=20", "encoder=tiny").communicate(timeout=300)
+def test_rows_a_summary_and_the_command_that_trains_on_them(start: Start, tmp_path: Path, key: str) -> None:
+    with ChatServer(answer, key=key) as server:
+        stdout, stderr = start(*LINE, f"llm.base_url={server.url}", "n=20", "encoder=tiny").communicate(timeout=300)
     assert stderr == ""
     (folder,) = (tmp_path / "runs" / "generate").iterdir()
     names = {"config.yaml", "histograms.png", "journal.jsonl", "summary.json", "wiki_sts.provenance.json"}
@@ -104,15 +71,15 @@ def test_rows_a_summary_and_the_command_that_trains_on_them(start: Start, tmp_pa
         assert any(line.startswith(role) for line in told)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert [path for path in files if path.suffix == ".log"]
-    assert not [path for path in files if KEY.encode() in path.read_bytes()]
-    assert KEY not in stdout
+    assert not [path for path in files if key.encode() in path.read_bytes()]
+    assert key not in stdout
 
 
 @pytest.mark.slow
 def test_ctrl_c_then_the_same_command(start: Start, tmp_path: Path) -> None:
     with ChatServer(answer, seconds=0.01) as server:
         line = (f"llm.base_url={server.url}", "n=60", "llm.concurrency=4", "~encoder")
-        process = start(*line)
+        process = start(*LINE, *line)
         while sum(server.answered.values()) < 40 and process.poll() is None:
             time.sleep(0.005)
         process.send_signal(signal.SIGINT)
@@ -122,7 +89,7 @@ def test_ctrl_c_then_the_same_command(start: Start, tmp_path: Path) -> None:
         assert "of 60 rows; all that came is kept" in stdout
         before, kept = len(server.calls), cached(tmp_path).total()
         assert before == kept, "calls under way are waited for"
-        stdout, stderr = start(*line).communicate(timeout=200)
+        stdout, stderr = start(*LINE, *line).communicate(timeout=200)
         assert stderr == ""
         assert len(server.calls) - before == cached(tmp_path).total() - kept
     assert len(rows(tmp_path)) == 60
@@ -132,7 +99,7 @@ def test_ctrl_c_then_the_same_command(start: Start, tmp_path: Path) -> None:
 def test_a_dead_endpoint_is_one_message(start: Start, tmp_path: Path) -> None:
     with ChatServer() as server:
         pass  # and is gone
-    stdout, stderr = start(f"llm.base_url={server.url}", "n=5", "llm.retries=1").communicate(timeout=200)
+    stdout, stderr = start(*LINE, f"llm.base_url={server.url}", "n=5", "llm.retries=1").communicate(timeout=200)
     assert stderr.startswith("error: ")
     assert stderr.count("error: ") == 1
     assert "cannot be reached" in stderr
@@ -158,14 +125,14 @@ def test_killed_twice_among_faults_nothing_is_lost_and_nothing_is_paid_twice(sta
         line = [f"llm.base_url={server.url}", f"n={count}", f"llm.concurrency={at_once}"]
         line += ["~encoder", "llm.timeout=2", "llm.retries=8", "samples=8"]
         for kill in (150, 400):
-            process = start(*line)
+            process = start(*LINE, *line)
             while sum(server.answered.values()) < kill and process.poll() is None:
                 time.sleep(0.005)
             process.kill()
             process.communicate()
             finished, before = cached(tmp_path), len(server.calls)
             assert sum(server.answered.values()) - finished.total() <= 2 * at_once
-        _, stderr = start(*line).communicate(timeout=300)
+        _, stderr = start(*LINE, *line).communicate(timeout=300)
         assert stderr == ""
         final = cached(tmp_path)
         # What has one reply only was not rejected, so that nothing was to be asked again.
@@ -187,7 +154,7 @@ def kept_as(body: dict[str, Any]) -> str:
 
 
 def test_a_pattern_and_a_data_set_that_are_not_there_are_told_with_those_that_are(start: Start) -> None:
-    stdout, stderr = start("+pattern=st", "data=my/own.txt").communicate(timeout=100)
+    stdout, stderr = start(*LINE, "+pattern=st", "data=my/own.txt").communicate(timeout=100)
     assert (stdout, stderr.count("\n")) == ("", 3)
     assert "+pattern=st: there is no pattern 'st' - did you mean 'sts'? (there are: nli, sts)" in stderr
     assert "data=my/own.txt: there is no data 'my/own.txt' - a file of your own is for data.train" in stderr

@@ -43,48 +43,52 @@ def resolve_automatic(cfg: DictConfig, *, under: str = "trainer") -> dict[str, A
     return {".".join(filter(None, (under, key))): node[key] for key in ("accelerator", "precision")}
 
 
-def check(cfg: DictConfig, given: Mapping[str, Collection[str]]) -> None:
-    """Refuse a config that cannot run, with all its faults at once, before anything is loaded.
+def refuse_faults(cfg: DictConfig, found: Iterable[str], given: Mapping[str, Collection[str]] | None = None) -> None:
+    """Refuse a config with all its faults at once, before anything is loaded.
 
     Args:
         cfg: the composed config.
+        found: faults that the caller knows of.
         given: arguments that are not in it but added where a node is built, by the node's key.
 
     Raises:
-        ConfigError: for what `validate` finds, and for values of the right type that make no run.
+        ConfigError: for those, for secrets that stand in it, and for what `validate` finds.
     """
     faults = literal_secrets(OmegaConf.to_container(cfg, resolve=False))
     try:
         validate(cfg, given=given)
     except ConfigError as error:
         faults += error.faults
-    faults += _impossible(cfg)
+    faults += found
     if faults:
-        raise ConfigError(faults)
+        raise ConfigError(dict.fromkeys(faults))
+
+
+def check(cfg: DictConfig, given: Mapping[str, Collection[str]]) -> None:
+    """Refuse a config that makes no run, as `refuse_faults` does.
+
+    Raises:
+        ConfigError: also for values of the right type that make no run.
+    """
+    refuse_faults(cfg, _impossible(cfg), given)
 
 
 def check_evaluation(cfg: DictConfig, found: Iterable[str]) -> None:
-    """Refuse a config that cannot be evaluated, with all its faults at once, before anything is loaded.
-
-    Args:
-        cfg: the composed config.
-        found: faults that the caller knows of.
+    """Refuse a config that cannot be evaluated, as `refuse_faults` does.
 
     Raises:
-        ConfigError: for those, for what `validate` finds, and for values of the right type that make no evaluation.
+        ConfigError: also for values of the right type that make no evaluation.
     """
-    faults = [*literal_secrets(OmegaConf.to_container(cfg, resolve=False)), *found]
-    try:
-        validate(cfg)
-    except ConfigError as error:
-        faults += error.faults
-    faults += [*_wrong_counts(cfg), *_wrong_accelerator("accelerator", str(cfg.accelerator))]
+    refuse_faults(
+        cfg,
+        [*found, *_wrong_counts(cfg), *_wrong_accelerator("accelerator", str(cfg.accelerator)), *_wrong_precision(cfg)],
+    )
+
+
+def _wrong_precision(cfg: DictConfig) -> Iterator[str]:
     if cfg.precision not in EVALUATION_PRECISIONS:
         near = did_you_mean(str(cfg.precision), EVALUATION_PRECISIONS)
-        yes = ", ".join(EVALUATION_PRECISIONS)
-        faults.append(f"precision: {cfg.precision!r} is not one of {yes} and auto{near}")
-    if faults:
-        raise ConfigError(dict.fromkeys(faults))
+        yield f"precision: {cfg.precision!r} is not one of {', '.join(EVALUATION_PRECISIONS)} and auto{near}"
 
 
 SWEEP_DEVICES = (

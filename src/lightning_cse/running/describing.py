@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lightning_cse import records
-from lightning_cse.config.validate import validate
+from lightning_cse.config.check import refuse_faults
 from lightning_cse.data import ContrastiveData, Rows, read_corpus
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.encoders import SentenceEncoder
@@ -137,13 +137,7 @@ def pair_sets(configs: Mapping[str, DictConfig]) -> list[PairSet]:
 
 def _check(cfg: DictConfig) -> None:
     """Refuse a config that describes nothing, with all its faults at once, before anything is loaded."""
-    faults = list(_wrong(cfg))
-    try:
-        validate(cfg, given=GIVEN)
-    except ConfigError as error:
-        faults += error.faults
-    if faults:
-        raise ConfigError(dict.fromkeys(faults))
+    refuse_faults(cfg, _wrong(cfg), GIVEN)
 
 
 def _wrong(cfg: DictConfig) -> Iterator[str]:

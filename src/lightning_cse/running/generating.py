@@ -19,12 +19,12 @@ from rich.console import Console
 from rich.text import Text
 
 from lightning_cse import records
-from lightning_cse.config.secrets import literal_secrets, told_overrides, told_yaml
-from lightning_cse.config.validate import validate
+from lightning_cse.config.check import refuse_faults
+from lightning_cse.config.secrets import told_overrides, told_yaml
 from lightning_cse.data import Hybrid
 from lightning_cse.data.provenance import read_provenance, side_file, write_provenance
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.errors import ConfigError, DataError, EncoderError
+from lightning_cse.errors import DataError, EncoderError
 from lightning_cse.generation import Journal, Pattern, Settled, Tally, Unanswered, Writer, build_pattern, wrong_pattern
 from lightning_cse.llm import LLMError, price_of
 from lightning_cse.running.asking import Asker, commonest, wrong_settings
@@ -337,13 +337,7 @@ class Generation:
 
 def _check(cfg: DictConfig) -> None:
     """Refuse a config that generates nothing, with all its faults at once, before a corpus is read."""
-    faults = [*literal_secrets(OmegaConf.to_container(cfg, resolve=False)), *_wrong(cfg)]
-    try:
-        validate(cfg, given=GIVEN)
-    except ConfigError as error:
-        faults += error.faults
-    if faults:
-        raise ConfigError(dict.fromkeys(faults))
+    refuse_faults(cfg, _wrong(cfg), GIVEN)
 
 
 def _wrong(cfg: DictConfig) -> Iterator[str]:

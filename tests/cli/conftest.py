@@ -1,0 +1,58 @@
+"""Commands as a user starts them, for tests that stop and kill them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def _hear_interrupts() -> None:
+    """Undo what a shell does to its background jobs, which inherit that Ctrl-C is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.fixture
+def key() -> str:
+    """A key that must not be seen anywhere."""
+    return "sk-hush-0123456789abcdef"
+
+
+@pytest.fixture
+def start(tmp_path: Path, repository: Path, key: str) -> Iterator[Start]:
+    """Start a command in an empty folder, with a key and with runs and caches there; none outlives its test."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def started(name: str, *args: str) -> subprocess.Popen[str]:
+        environment = os.environ | {
+            "OMP_NUM_THREADS": "1",
+            "OPENAI_API_KEY": key,
+            "PYTHONPATH": str(repository / "src"),
+            "LIGHTNING_CSE_RUNS": str(tmp_path / "runs"),
+            "LIGHTNING_CSE_CACHE": str(tmp_path / "cache"),
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"lightning_cse.{name}", *args],
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=_hear_interrupts,  # noqa: PLW1509 - nothing is run between fork and exec but this
+        )
+        processes.append(process)
+        return process
+
+    yield started
+    for process in processes:
+        with suppress(ProcessLookupError):
+            process.kill()
+        process.wait()
