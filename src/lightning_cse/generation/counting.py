@@ -14,7 +14,11 @@ _FULL_STOPS: Final = "。！？｡।॥؟۔։።"
 _MARK: Final = re.compile(rf"(?P<mark>[.!?…‽]+|[{_FULL_STOPS}][.!?…{_FULL_STOPS}]*)(?P<closers>{_CLOSERS})")
 _SPACED_DOTS: Final = re.compile(r"\.(?: \.){2,}")
 _ENDED: Final = re.compile(rf"(?P<word>\S*?)[.!?…‽{_FULL_STOPS}]\s?{_CLOSERS}\Z")
-_NEXT: Final = re.compile(r"[\s\"'“”„‘’«»‹›(\[{*_`「『【（¿¡]*(?P<word>\S*)")
+_NEXT: Final = re.compile(r"[\s\"'“”„‘’«»‹›(\[{*_`「『【（¿¡/|]*(?P<word>\S*)")
+_IN_QUOTES: Final = r"[\"“][^\"“”]*[.!?][\"”]"
+_ALTERNATIVES: Final = re.compile(rf"{_IN_QUOTES},?(?:\s+(?:or|and|oder|ou|o)\s+{_IN_QUOTES}[.!?]?)+")
+"""Quoted sentences and nothing else, to choose from."""
+
 _DOTTED: Final = re.compile(r"(?:[^\W\d_]{1,2}\.)+[^\W\d_]{1,2}")
 _INITIAL: Final = re.compile(r"[^\W\d_]\.")
 _LIST_NUMBER: Final = re.compile(r"[\"'“(\[*_]*(?:\d{1,3}|[^\W\d_]|[ivx]{1,4})", re.IGNORECASE)
@@ -69,8 +73,8 @@ def count_sentences(text: str) -> int:
     A sentence ends with its line, or at a full stop, mark or ellipsis after which something follows that can begin
     another one: no small letter, no comma, no dash. The full stops of abbreviations (English ones, and a few of other
     languages), initials, numbers and lists are none, unless the next word is one with which sentences begin. What
-    stands in brackets or in quotes within a sentence belongs to it. It is a rule of thumb: ``He saw the U.S. Dogs
-    bark.`` is one sentence to it.
+    stands in brackets or in quotes within a sentence belongs to it; ``"It rains." or "It pours."`` are two all the
+    same. It is a rule of thumb: ``He saw the U.S. Dogs bark.`` is one sentence to it.
 
     Example:
         >>> count_sentences('Dr. Ames of the U.S. Navy paid $3.50. "Why?" he asked... They left.')
@@ -95,6 +99,8 @@ def is_ended(text: str) -> bool:
 
 def _of_line(line: str) -> int:
     line = _SPACED_DOTS.sub("…", line)
+    if _ALTERNATIVES.fullmatch(line):
+        return len(re.findall(_IN_QUOTES, line))
     inside = _inside(line)
     count = start = 0
     for mark in _MARK.finditer(line):

@@ -1,6 +1,6 @@
 """Asking language models: a client for any OpenAI-compatible endpoint, a cache of every reply, and an account."""
 
-from lightning_cse.llm.account import Account, price_of
+from lightning_cse.llm.account import Account, dollars, price_of
 from lightning_cse.llm.asking import Asking
 from lightning_cse.llm.budget import Budget
 from lightning_cse.llm.cache import ReplyCache
@@ -24,6 +24,7 @@ __all__ = [
     "ReplyCache",
     "Request",
     "declines",
+    "dollars",
     "price_of",
     "refuses",
 ]

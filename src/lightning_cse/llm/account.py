@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -21,6 +22,17 @@ def price_of(price: Mapping[str, float], sent: int, received: int) -> float:
         received: tokens of completions.
     """
     return (sent * price["input"] + received * price["output"]) / _MILLION
+
+
+def dollars(cost: float, least: int = 4) -> str:
+    """Return a sum with so many digits behind the point, or as many as show two that count.
+
+    Example:
+        >>> dollars(12.5), dollars(0.0000421), dollars(3.14159, least=2)
+        ('$12.5000', '$0.000042', '$3.14')
+    """
+    digits = max(least, 1 - math.floor(math.log10(cost))) if cost > 0 else 2
+    return f"${cost:,.{digits}f}"
 
 
 @dataclass

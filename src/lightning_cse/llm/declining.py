@@ -49,6 +49,18 @@ _MACHINE: Final = (
     r"(?:an? )?(?:\w+ )?(?:ai|artificial intelligence|(?:large )?language model|virtual assistant)"
     r"(?: (?:language )?(?:model|assistant|system|chatbot))?"
 )
+_WORK: Final = r"(?:rewrit|rephras|reword|paraphras|contradict|transform|simplif|shorten|work|chang)\w*"
+_GIVE: Final = (
+    r"(?:(?:please|kindly) |(?:could|can|would|will) you (?:please |kindly )?)(?:go ahead and )?"
+    r"(?:provide|give|share|send|enter|supply|specify|paste|submit|clarify)(?: (?:me|us))?(?: with)?"
+)
+_ANY: Final = r"(?:(?:an?|the|your|any|some|another|more|input|original|full|complete|specific|actual|valid|clear) )*"
+_SENTENCE: Final = rf"{_ANY}(?:sentences?|premises?|hypothes[ie]s)"
+_TO_WORK_ON: Final = (
+    rf"(?: (?:that |which )?(?:(?:you(?: would|'d)? (?:like|want|need|wish)|i should) (?:(?:me|to|have|be) )*{_WORK}"
+    rf"|to (?:be )?{_WORK})|,? so (?:that )?i can\b| for me to\b)"
+)
+
 _REFUSALS: Final = tuple(
     re.compile(rf"(?:{pattern})")
     for pattern in (
@@ -76,11 +88,22 @@ _REFUSALS: Final = tuple(
         r"(?:it|that|this) (?:goes|is|would be) (?:\w+ )?(?:against|inappropriate|not appropriate)\b[^.]*"
         r"\b(?:guidelines|polic(?:y|ies)|programming|principles|for me to)\b",
         r"(?:it|that|this)(?:'s| is) not something (?:that )?i can (?:help|assist|do)\b",
+        # It was given nothing to work on, it says.
+        rf"{_GIVE} {_SENTENCE}(?: first| here| below)?(?:[.!?,]|$|{_TO_WORK_ON})",
+        rf"{_GIVE} {_ANY}(?:texts?|statements?|messages?|inputs?|content|contexts?|information|details){_TO_WORK_ON}",
+        rf"(?:what|which) (?:sentence|premise|text|statement) (?:would you like|do you want|should i)\b[^.]*\b{_WORK}",
+        r"(?:(?:it )?(?:seems|looks|appears) (?:like |that |as if )?)?"
+        r"(?:you (?:have not|haven't|did not|didn't) (?:\w+ )?(?:provide|give|share|include|send|sent)[dn]?"
+        rf"|i (?:do not|don't) see) {_SENTENCE}\b",
+        rf"(?:there (?:is|was|'s) )?no {_SENTENCE} "
+        rf"(?:(?:was |is |has been )?(?:provided|included)|to {_WORK}|in your message)",
     )
 )
 _FRINGE: Final = " \t\r\n*_#>`~-\"'“”«»"
 _FIRST_WORDS: Final = re.compile(
-    r"(?:assistant:|(?:no|oh|hm+|well|thank(?:s| you)[^.,;!]{0,40}|i understand[^.;!]{0,60}?)[,.;!-]+) (?:but )?"
+    r"(?:(?:assistant:|(?:sure|certainly|of course|okay|hello|hi|no|oh|hm+|well|thank(?:s| you)[^.,;!]{0,40}"
+    r"|i(?:'m| am|'d be| would be|'ll be| will be) (?:ready|happy|glad|here)\b[^.!?]{0,80}"
+    r"|i understand[^.;!]{0,60}?)[,.;!-]+) (?:but )?){1,3}"
 )
 _SPOKEN: Final = re.compile(r"[,.!?][\"'”»] +\w")
 
@@ -102,7 +125,8 @@ def refuses(text: str) -> bool:
     """Return whether a reply is a refusal, and no sentence that holds the words of one.
 
     Where any sentence may be what was asked for, `declines` says too much. It is told by how the reply begins, in
-    English: an apology and no help; nothing to be done about a request; a machine that does not.
+    English: an apology and no help; nothing to be done about a request; a machine that does not, or that asks for the
+    sentence it was given.
 
     Example:
         >>> refuses("I'm sorry, but I can't help with that."), refuses("I can't believe it's over.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from lightning_cse.reproduction.figures import BLUE, GREY, ORANGE, VERMILION, blank_figure, house_style, save_figures
+from lightning_cse.reproduction.figures import GREY, blank_figure, house_style, save_figures, series_look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,9 +22,20 @@ __all__ = ["PairSet", "Pairs", "bins_of", "draw_histograms", "histograms_figure"
 _BINS: Final = 25
 _LOWEST_COSINE: Final = 0.5
 _STEP: Final = 0.1  # by which the axis of the cosine grows
-_COLORS: Final = {"positive": (BLUE, ORANGE, "#009E73"), "negative": (VERMILION, "#CC79A7")}
+# Six of the house's colours, which the colour-blind tell apart; more kinds in a panel differ by the style of the line.
+_PALETTE: Final = tuple(series_look(number)[0] for number in range(6))
+_STYLES: Final = ("-", "--", ":")
+_ALL: Final = "all"
+_COLORS: Final = {
+    "positive": _PALETTE,
+    "negative": tuple(_PALETTE[number] for number in (5, 3, 4, 2, 1, 0)),
+    _ALL: _PALETTE,
+}
 _NAMES: Final = {"mer": ("MER", "match error rate"), "cosine": ("cosine", "cosine")}  # above and below the panels
 _LEGEND: Final = textwrap.TextWrapper(width=36, max_lines=2, placeholder=" ...")  # what a panel has room for
+_INSIDE: Final = 2  # kinds whose legend has room above the bars
+_LEGEND_SIZE: Final = 7  # points
+_AXIS: Final = 34  # points that the numbers and the name below an axis take
 
 
 @dataclass(frozen=True)
@@ -53,11 +64,21 @@ class Pairs:
 
 @dataclass(frozen=True)
 class PairSet:
-    """The pairs of one data set, a row of the figure; a kind that it does not have is empty."""
+    """The pairs of one data set, a row of the figure; a kind that it does not have is empty.
+
+    ``neither`` are pairs of which nobody said that methods pull them together or push them apart.
+    """
 
     name: str
     positive: Sequence[Pairs]
     negative: Sequence[Pairs]
+    neither: Sequence[Pairs] = ()
+
+    def of(self, kind: str) -> Sequence[Pairs]:
+        """Return the pairs of a kind, or ``all``, the near ones first."""
+        if kind == _ALL:
+            return (*self.positive, *self.neither, *self.negative)
+        return self.positive if kind == "positive" else self.negative
 
 
 def draw_histograms(sets: Sequence[PairSet], path: Path) -> Path:
@@ -77,8 +98,10 @@ def histograms_figure(sets: Sequence[PairSet]) -> Figure:
 
     Bars are shares of the pairs, so that data sets of all sizes compare, and one line marks the mean. The axis of the
     match error rate goes from 0 to 1, that of the cosine from 0.5 to 1, or from the tenth below the lowest value. The
-    panels of cosines are left out where none was measured. To be called, and the figure to be saved, in the house
-    style.
+    panels of cosines are left out where none was measured. If a data set has pairs that are neither positive nor
+    negative, all pairs share one panel, twice as wide. Legends stand above the bars, but below the axes in a row that
+    has more than two kinds in a panel. Pairs have the same colour in all rows if they have the same place in their
+    data sets, which empty ones keep. To be called, and the figure to be saved, in the house style.
 
     Source: NGCSE, figure 7.  Differs: data sets have a row each, and the axis of the cosine leaves no pair out.
 
@@ -88,17 +111,22 @@ def histograms_figure(sets: Sequence[PairSet]) -> Figure:
     if not sets:
         raise ValueError("need at least one data set")
     bins = bins_of(sets)
-    columns = [(measure, kind) for measure in bins for kind in _COLORS]
-    figure = blank_figure(2.75 * len(columns), 0.5 + 2.1 * len(sets))
+    kinds = (_ALL,) if any(each.neither for each in sets) else ("positive", "negative")
+    beside = 3 - len(kinds)  # legends, in a panel that is so much wider
+    columns = [(measure, kind) for measure in bins for kind in kinds]
+    below = [_below([each.of(kind) for kind in kinds], beside) for each in sets]
+    figure = blank_figure(2.75 * beside * len(columns), 0.5 + 2.1 * len(sets) + sum(below))
     grid = figure.subplots(len(sets), len(columns), squeeze=False, sharex="col")
-    for row, each in zip(grid, sets, strict=True):
+    for number, (row, each) in enumerate(zip(grid, sets, strict=True)):
         for axes, (measure, kind) in zip(row, columns, strict=True):
-            _panel(axes, getattr(each, kind), measure, bins[measure], _COLORS[kind])
+            _panel(axes, each.of(kind), measure, bins[measure], _COLORS[kind], inside=not below[number])
+            if below[number]:
+                _legend_below(axes, beside, _AXIS if number == len(sets) - 1 else 0)
         row[0].set_ylabel(f"{each.name}\nshare of pairs")
     for top, bottom, (measure, kind) in zip(grid[0], grid[-1], columns, strict=True):
-        above, below = _NAMES[measure]
+        above, axis = _NAMES[measure]
         top.set_title(f"{above}, {kind} pairs")
-        bottom.set_xlabel(below)
+        bottom.set_xlabel(axis)
     return figure
 
 
@@ -108,7 +136,7 @@ def bins_of(sets: Sequence[PairSet]) -> dict[str, np.ndarray]:
     Raises:
         ValueError: if some pairs have cosines and others have none.
     """
-    shown = [pairs for each in sets for pairs in (*each.positive, *each.negative) if len(pairs.mer)]
+    shown = [pairs for each in sets for pairs in each.of(_ALL) if len(pairs.mer)]
     bins = {"mer": np.linspace(0.0, 1.0, _BINS + 1)}
     without = [pairs.label for pairs in shown if not len(pairs.cosine)]
     if len(without) == len(shown) > 0:
@@ -154,16 +182,51 @@ def _lowest(cosines: Sequence[float]) -> float:
     return max(-1.0, min(_LOWEST_COSINE, math.floor(low / _STEP) * _STEP))
 
 
-def _panel(axes: Axes, kinds: Sequence[Pairs], measure: str, bins: np.ndarray, colors: Sequence[str]) -> None:
+def _below(panels: Sequence[Sequence[Pairs]], beside: int) -> float:
+    """Return the inches that the legends of a row take below its axes; 0 where all have room in their panels."""
+    shown = [[pairs for pairs in kinds if len(pairs.mer)] for kinds in panels]
+    if all(len(kinds) <= _INSIDE for kinds in shown):
+        return 0.0
+    highest = 0.0
+    for kinds in shown:
+        heights = [0.06 + 0.12 * (_LEGEND.fill(pairs.label).count("\n") + 2) for pairs in kinds]
+        column = max(1, math.ceil(len(heights) / beside))
+        highest = max([highest, *(sum(heights[start : start + column]) for start in range(0, len(heights), column))])
+    return 0.2 + highest
+
+
+def _legend_below(axes: Axes, beside: int, room: float) -> None:
+    """Write a panel's legend below its axes, so many points away."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        axes.legend(
+            handles,
+            labels,
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0.0),
+            borderaxespad=room / _LEGEND_SIZE + 0.3,
+            ncols=beside,
+            fontsize=_LEGEND_SIZE,
+            handlelength=1.2,
+        )
+
+
+def _panel(
+    axes: Axes, kinds: Sequence[Pairs], measure: str, bins: np.ndarray, colors: Sequence[str], *, inside: bool
+) -> None:
+    """Draw a panel, with its legend if that goes inside."""
     from matplotlib.ticker import MaxNLocator
 
-    shown = [pairs for pairs in kinds if len(pairs.mer)]
-    labels = [_LEGEND.fill(pairs.label) for pairs in shown]
-    room = 0.05 + sum(0.14 * (label.count("\n") + 2) for label in labels)  # for the legend, as a share of the bars
-    for number, (pairs, named) in enumerate(zip(shown, labels, strict=True)):
+    shown = [(place, pairs, _LEGEND.fill(pairs.label)) for place, pairs in enumerate(kinds) if len(pairs.mer)]
+    room = 0.05  # for the legend, as a share of the bars
+    if inside:
+        room += sum(0.14 * (label.count("\n") + 2) for _, _, label in shown)
+    for number, (place, pairs, named) in enumerate(shown):
         values = np.clip(getattr(pairs, measure), bins[0], bins[-1])  # a cosine of 1 may be rounded up
-        color = colors[number % len(colors)]
-        look: dict[str, Any] = {"alpha": 0.55} if number == 0 else {"histtype": "step", "linewidth": 1.6}
+        color, style = colors[place % len(colors)], _STYLES[place // len(colors) % len(_STYLES)]
+        look: dict[str, Any] = {"histtype": "step", "linewidth": 1.6, "linestyle": style}
+        if number == 0:
+            look = {"alpha": 0.55}
         label = f"{named}\nmean {values.mean():.2f}, n = {len(values)}"
         axes.hist(
             values, bins=bins.tolist(), weights=np.full(len(values), 1 / len(values)), color=color, label=label, **look
@@ -172,9 +235,14 @@ def _panel(axes: Axes, kinds: Sequence[Pairs], measure: str, bins: np.ndarray, c
         axes.axvline(float(values.mean()), ymax=1 / (1 + room), color=color, linewidth=1.1, linestyle=style)
     axes.set_xlim(float(bins[0]), float(bins[-1]))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=4))
-    if shown:
-        axes.margins(y=room)
-        axes.legend(loc="upper center", fontsize=7, handlelength=1.2)
-    else:
+    if not shown:
         axes.text(0.5, 0.5, "no such pairs", transform=axes.transAxes, ha="center", va="center", color=GREY)
         axes.set_yticks([])
+        return
+    axes.margins(y=room)
+    if inside:
+        axes.legend(loc="upper center", fontsize=_LEGEND_SIZE, handlelength=1.2)
+    else:
+        axes.set_ylim(top=min(1.0, axes.get_ylim()[1]))
+    if axes.get_ylim()[1] > 1:  # what is above is the legend's room
+        axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= 1])

@@ -15,7 +15,7 @@ from typing import Any, Final
 from rich.progress import TextColumn
 
 from lightning_cse.errors import ConfigError, did_you_mean
-from lightning_cse.llm import Account, ChatClient, Endpoint, Failure, LLMError, Reply, ReplyCache, Request
+from lightning_cse.llm import Account, ChatClient, Endpoint, Failure, LLMError, Reply, ReplyCache, Request, dollars
 from lightning_cse.running.bars import progress
 
 __all__ = ["Asker", "commonest", "wrong_settings"]
@@ -205,7 +205,7 @@ class Asker:
             account.retried,
             f"{account.prompt_tokens:,}",
             f"{account.completion_tokens:,}",
-            unknown if cost is None else f"${cost:.4f}",
+            unknown if cost is None else dollars(cost),
         )
 
 
@@ -254,4 +254,4 @@ def _spent(account: Account, price: Mapping[str, float] | None) -> list[str]:
     parts = [f"{account.failed} failed"] if account.failed else []
     parts.append(f"{account.prompt_tokens + account.completion_tokens:,} tokens")
     cost = account.cost(price)
-    return parts if cost is None else [*parts, f"${cost:.4f}"]
+    return parts if cost is None else [*parts, dollars(cost)]

@@ -24,14 +24,16 @@ from lightning_cse.data.provenance import blocks, opened
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import DataError
 from lightning_cse.generation import ANCHOR, Pattern
-from lightning_cse.reproduction.histograms import Pairs, bins_of, draw_histograms, overlap, shares
+from lightning_cse.llm import dollars
+from lightning_cse.reproduction.histograms import Pairs, PairSet, bins_of, draw_histograms, overlap, shares
 from lightning_cse.running.machine import device_of
 from lightning_cse.running.measuring import (
+    ROLES,
     Drawn,
+    Kind,
     kind_of,
     mean_cell,
     measure,
-    pair_set,
     pair_summary,
     print_tables,
     table,
@@ -43,6 +45,7 @@ FIGURE: Final = "histograms.png"
 SUMMARY: Final = "summary.json"
 
 _MEASURES: Final = ("mer", "cosine")
+_FEWEST: Final = 30  # pairs that a histogram of the pattern is made of; our choice: fewer leave most bins empty
 _DRAWS: Final = 500  # of two histograms of the same pairs; the mean overlap has two digits
 _REASONS: Final = 60  # characters of a table's line
 
@@ -56,8 +59,11 @@ def look_at(
     that was made of; the pattern's are all that its examples could have been. The summary says of both how match error
     rates and cosines are spread, and how much of their histograms they share, with the figure's bins: ``overlap``, and
     ``alike``, which is what two draws of the pattern's pairs share on average that are as large as the two looked at,
-    and so what to expect of a pattern that came across. If a summary of the same rows, pattern, encoder and draw is
-    there, it is returned as it is; without an encoder, also one that has the cosines of whatever encoder.
+    and so what to expect of a pattern that came across. Both are None, and the figure leaves the pattern's pairs out,
+    where its examples come of fewer than 30 pairs, such as those that stand in the pattern: their histogram tells
+    nothing. A role's ``kind`` is None where no method knows it; the figure then has positive and negative pairs in one
+    panel. If a summary of the same rows, pattern, encoder and draw is there, it is returned as it is; without an
+    encoder, also one that has the cosines of whatever encoder.
 
     Source: NGCSE, figure 7.  Differs: the paper compares histograms by eye, and gives no number of theirs.
 
@@ -85,6 +91,7 @@ def look_at(
         "rows": {"file": rows.name, "sha256": lines.sha256},
         "seed": seed,
         "looked_at": looked_at,
+        "fewest_pairs": _FEWEST,
         "encoder": None if encoder is None else _reading(encoder),
     }
     kept = _kept(folder, identity)
@@ -93,17 +100,24 @@ def look_at(
     made = _made(pattern, lines, looked_at, seed)
     shown = [_shown(pattern, role.name, looked_at, seed) for role in pattern.roles]
     measured = measure(encoder, (made, shown), seed)
-    sets = [pair_set("made", made, measured[0]), pair_set("pattern", shown, measured[1])]
+    compared = [
+        values if pairs.there >= _FEWEST else Pairs(values.label, ())
+        for pairs, values in zip(shown, measured[1], strict=True)
+    ]
+    kinds = [_kind(role.name) for role in pattern.roles]
+    sets = [_pair_set("made", kinds, measured[0])]
+    if any(len(pairs.mer) for pairs in compared):
+        sets.append(_pair_set("pattern", kinds, compared))
     bins = bins_of(sets)
-    roles = {}
-    for number, role in enumerate(pattern.roles):
-        mine, its = (values[number] for values in measured)
-        roles[role.name] = {
-            "kind": made[number].kind,
-            "made": pair_summary(made[number], mine),
-            "pattern": pair_summary(shown[number], its),
-            **_overlaps(mine, its, bins, seed),
+    roles = {
+        role.name: {
+            "kind": kinds[number],
+            "made": _told(made[number], measured[0][number], kinds[number]),
+            "pattern": _told(shown[number], measured[1][number], kinds[number]),
+            **_overlaps(measured[0][number], compared[number], bins, seed),
         }
+        for number, role in enumerate(pattern.roles)
+    }
     summary = {
         **identity,
         "bins": {key: {"from": edges[0], "to": edges[-1], "count": len(edges) - 1} for key, edges in bins.items()},
@@ -236,8 +250,29 @@ def _shown(pattern: Pattern, role: str, most: int, seed: int) -> Drawn:
     return Drawn(kind_of(role), f"{role}: {pool.label}", first, second, len(pool.pairs))
 
 
+def _kind(role: str) -> Kind | None:
+    """Return which kind of pair a role makes with the anchor; None if no method knows it."""
+    return kind_of(role) if any(role in roles for roles in ROLES.values()) else None
+
+
+def _pair_set(name: str, kinds: Sequence[Kind | None], measured: Sequence[Pairs]) -> PairSet:
+    """Return the pairs of all roles as a row of the figure."""
+    positive, negative, neither = (
+        [pairs for kind, pairs in zip(kinds, measured, strict=True) if kind == wanted]
+        for wanted in ("positive", "negative", None)
+    )
+    return PairSet(name, positive, negative, neither)
+
+
+def _told(drawn: Drawn, pairs: Pairs, kind: Kind | None) -> dict[str, Any]:
+    return pair_summary(drawn, pairs) | {"kind": kind}
+
+
 def _overlaps(made: Pairs, shown: Pairs, bins: Mapping[str, np.ndarray], seed: int) -> dict[str, Any]:
+    """Return what the histograms share, and what those of as many of the pattern's would; None where it has none."""
     found: dict[str, Any] = {"overlap": dict.fromkeys(_MEASURES), "alike": dict.fromkeys(_MEASURES)}
+    if not len(shown.mer):
+        return found
     for name, edges in bins.items():
         mine, its = shares(getattr(made, name), edges), shares(getattr(shown, name), edges)
         found["overlap"][name] = overlap(mine, its)
@@ -301,11 +336,18 @@ def _pattern_table(summary: Mapping[str, Any]) -> Table:
 def _notes(summary: Mapping[str, Any]) -> list[str]:
     encoder = summary["encoder"]
     cosine = "no cosines" if encoder is None else f"cosine: {encoder['name']}, pooling {encoder['pooling']}"
-    return [
+    few = [role for role, found in summary["roles"].items() if found["pattern"]["pairs"] < summary["fewest_pairs"]]
+    notes = [
         f"MER: match error rate of words, mean over pairs of {ANCHOR} and role; {cosine}",
         "overlap: the area that the two histograms share, 0 to 1 "
         "(alike: what as many pairs would share that are all the pattern's)",
     ]
+    if few:
+        notes.append(
+            f"no overlap: {', '.join(few)}, since fewer than {summary['fewest_pairs']} pairs of the pattern make no "
+            "histogram; examples drawn from a corpus or a file (examples.from) have one"
+        )
+    return notes
 
 
 def _taken(provenance: Mapping[str, Any]) -> str:
@@ -314,6 +356,6 @@ def _taken(provenance: Mapping[str, Any]) -> str:
     parts = [f"rows: {sources['complete']:,}, {sources['given_up']:,} given up"]
     untold = f" ({tokens['unmetered']:,} replies told none)" if tokens["unmetered"] else ""
     parts.append(f"tokens: {tokens['prompt']:,} sent, {tokens['completion']:,} received{untold}")
-    unknown = "llm.price is not set" if provenance["price"] is None else "the endpoint told no tokens"
-    parts.append(f"cost: unknown ({unknown})" if cost is None else f"cost: ${cost:,.4f}")
+    unknown = "llm.price was not set" if provenance["price"] is None else "the endpoint told no tokens"
+    parts.append(f"cost: unknown ({unknown})" if cost is None else f"cost: {dollars(cost)}")
     return "; ".join(parts)

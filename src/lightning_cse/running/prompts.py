@@ -12,7 +12,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from lightning_cse.generation import SOURCE, Role, Writer
-from lightning_cse.llm import Endpoint, Request, price_of
+from lightning_cse.llm import Endpoint, Request, dollars, price_of
 
 __all__ = ["Estimate", "estimate", "print_prompts"]
 
@@ -71,7 +71,7 @@ def print_prompts(
     price, cost = endpoint.price, found.cost(endpoint.price)
     money = "unknown: llm.price is not set, as in llm.price={input: 0.5, output: 1.5} (USD per million tokens)"
     if price is not None and cost is not None:
-        money = f"about {_dollars(cost)}, at ${price['input']:g} and ${price['output']:g} per million tokens"
+        money = f"about {dollars(cost, least=2)}, at ${price['input']:g} and ${price['output']:g} per million tokens"
     for line in (
         f"rows: {wanted:,}, of which {wanted - len(unwritten):,} are there",
         f"calls: {found.calls:,} to {endpoint.address}; fewer where replies are kept from before, more where they are "
@@ -95,11 +95,6 @@ def _print_request(request: Request, model: str, console: Console) -> None:
     sent = {"model": model, **request.parameters}
     console.print(Text(f"with {json.dumps(sent, ensure_ascii=False)}", style="dim"), soft_wrap=True)
     console.print()
-
-
-def _dollars(cost: float) -> str:
-    """Return a sum with cents, or with two digits that count where it is less than a dollar."""
-    return f"${cost:,.2f}" if cost >= 1 or not cost else f"${cost:.{1 - math.floor(math.log10(cost))}f}"
 
 
 def _tokens(text: str) -> float:

@@ -53,7 +53,14 @@ def reason(text: str, checks: Checks | None = None, **rest: Any) -> str | None:
     return judge(text, checks, **rest)[1]
 
 
-@pytest.mark.parametrize("text", [POSITIVE, "No.", "犬が走っている。", "3", "A dog runs"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(POSITIVE, "犬が走っている。", "3", "A dog runs"),
+        *("None of them came.", "Yes, the bridge is closed.", "Rewritten by her sister, the play ran for years."),
+        *("No dog.", "Sentence 2 is short.", "Nothing moved."),
+    ],
+)
 def test_a_sentence_is_accepted_as_it_is(text: str) -> None:
     assert judge(text) == (text, None)
 
@@ -74,7 +81,30 @@ def test_empty(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["I'm sorry, but I can't help with that.", '"I cannot assist with this request."', "Sentence 2: Sorry, no."]
+    "text",
+    ["N/A", "None", "Yes.", "**No**", "n/a.", "No change", "Sentence 2", "sentence 1.", "SENTENCE", "Sentence 12"],
+)
+def test_what_only_fills_a_place_is_empty(text: str) -> None:
+    assert reason(text) == "empty"
+    assert reason(text, finish_reason="length") == "cut off"
+
+
+def test_a_word_may_stand_for_a_word() -> None:
+    assert reason("No.", source="Never!") is None
+    assert reason("No.", reference="Never!") is None
+    assert reason("No.", source="Never ever!") == "empty"
+    assert reason("Sentence 2", source="Chapter three") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm sorry, but I can't help with that.",
+        '"I cannot assist with this request."',
+        "Sentence 2: Sorry, no.",
+        "Please provide a sentence.",
+        "Could you please provide the sentence you'd like me to rewrite?",
+    ],
 )
 def test_refused_in_words(text: str) -> None:
     assert reason(text) == "refused"
@@ -96,6 +126,33 @@ def test_what_reads_as_a_refusal_may_be_answered_by_one() -> None:
     assert reason(text, source="I'm sorry, but I can't assist you with this.") is None
     assert reason(text, reference="I'm sorry, but I can't assist you with this.") is None
     assert reason(text, source="A man says that he is sorry.") == "refused"
+
+
+OTHERS = Checks(refused_words=["Es tut mir leid, aber", "Désolé", "申し訳", "je ne peux"])
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("Es tut mir leid, aber das geht nicht.", "refused"),
+        ("ES TUT  MIR LEID, ABER DAS GEHT NICHT.", "refused"),
+        ('"De\u0301sole\u0301, impossible."', "refused"),
+        ("申し訳ありません。", "refused"),
+        ("Je ne peux pas.", "refused"),
+        ("Es tut mir leid.", None),
+        ("Je ne peuxerai.", None),
+        ("Le chien est désolé.", None),
+        ("I'm sorry, but I can't help with that.", "refused"),
+    ],
+)
+def test_refused_in_the_words_of_another_language(text: str, want: str | None) -> None:
+    assert reason(text, OTHERS) == want
+    assert reason("Je ne peux pas.") is None
+
+
+def test_a_sentence_that_begins_as_a_refusal_may_be_answered_by_one() -> None:
+    assert reason("Désolé, il est parti.", OTHERS, source="Désolé, il n’est plus là.") is None
+    assert reason("Désolé, il est parti.", OTHERS, source="Il n’est plus là.") == "refused"
 
 
 @pytest.mark.parametrize(
@@ -182,7 +239,12 @@ def test_another_number_is_no_echo_of_the_source() -> None:
     [
         ("A dog runs. It is brown.", 1, SOURCE, "several sentences"),
         ("A dog runs\nIt is brown", 1, SOURCE, "several sentences"),
-        (f"{POSITIVE}\n\nThis sentence preserves the meaning.", 1, SOURCE, "several sentences"),
+        (f"{POSITIVE}\n\nAnother dog does so, too.", 1, SOURCE, "several sentences"),
+        (f"{POSITIVE}\n\nThis sentence preserves the meaning. So it is.", 1, SOURCE, None),
+        (f"{POSITIVE} (Note: I kept the details.)", 1, SOURCE, None),
+        (f"{POSITIVE} Let me know if you need another one.", 1, SOURCE, None),
+        ('"A dog runs." or "A dog is running."', 1, SOURCE, "several sentences"),
+        ("1. A dog runs.\n2. A dog is running.", 1, SOURCE, "several sentences"),
         ("A dog runs. It is brown.", 2, SOURCE, None),
         ("A dog runs. It is brown. It is wet.", 2, SOURCE, "several sentences"),
         ("A dog runs. It is brown. It is wet.", None, SOURCE, None),
@@ -211,6 +273,29 @@ def test_several_sentences(text: str, most: int | None, reference: str, want: st
 def test_too_long(words: int, reference_words: int, checks: Checks, want: str | None) -> None:
     reference = " ".join(f"r{number}" for number in range(reference_words))
     assert reason(" ".join(f"w{number}" for number in range(words)), checks, reference=reference) == want
+
+
+@pytest.mark.parametrize(
+    ("words", "reference_words", "shortest", "want"),
+    [
+        (2, 10, 0.3, "too short"),
+        (3, 10, 0.3, None),
+        (1, 6, 0.3, "too short"),
+        (1, 5, 0.3, None),  # of a few words nothing is asked
+        (1, 5, 3, None),
+        (1, 99, None, None),
+    ],
+)
+def test_too_short(words: int, reference_words: int, shortest: float | None, want: str | None) -> None:
+    reference = " ".join(f"r{number}" for number in range(reference_words))
+    text = " ".join(f"w{number}" for number in range(words))
+    assert reason(text, Checks(shortest=shortest), reference=reference) == want
+
+
+def test_an_answer_is_no_paraphrase_of_a_question() -> None:
+    question = "What is the capital of France?"
+    assert reason("Paris.", Checks(shortest=0.3), source=question) == "too short"
+    assert reason("Which city is France governed from?", Checks(shortest=0.3), source=question) is None
 
 
 LESS = Checks(less_detail_than="positive")
@@ -261,7 +346,8 @@ def test_the_reasons_are_told_in_their_order() -> None:
     several = " ".join(["W"] * 20) + ". It is " + " ".join(["w"] * 20)
     assert reason(several, LESS, source=source, written=written) == "several sentences"
     assert reason(several.replace(".", ""), LESS, source=source, written=written) == "too long"
-    assert len(REASONS) == len(set(REASONS)) == 9
+    assert reason("W", Checks(shortest=0.3), source=source, written={"positive": "W"}) == "too short"
+    assert len(REASONS) == len(set(REASONS)) == 10
 
 
 WORDS = st.sampled_from(
@@ -282,10 +368,11 @@ WORDS = st.sampled_from(
             "\u2028",
         ),
         *("Return the new sentence and nothing else; all", SOURCE, POSITIVE, EXAMPLES[0][1]),
+        *("None", "Rewritten:", "(Note:", "\nNote:", "Let me know if", "I kept", "/", '"A." or "B."', "Je ne peux"),
     ]
 )
 TEXTS = st.one_of(st.text(max_size=40), st.lists(WORDS, max_size=12).map("".join), st.lists(WORDS).map(" ".join))
-CHECKS = st.sampled_from([Checks(), Checks(None, None), LESS, Checks(2, 1.0, 3, "positive")])
+CHECKS = st.sampled_from([Checks(), Checks(None, None), LESS, Checks(2, 1.0, 3, "positive", 0.5), OTHERS])
 
 
 @given(TEXTS, TEXTS, TEXTS, CHECKS, st.sampled_from(["stop", "length", "content_filter", ""]))
@@ -311,6 +398,10 @@ def test_any_text_is_judged_and_what_is_accepted_stays_so(
         {},
         {"most_sentences": None, "longest": None, "less_detail_than": None},
         {"most_sentences": 3, "longest": 2, "always_allowed": 0, "less_detail_than": "positive"},
+        {"shortest": 0.3, "refused_words": ["Es tut mir leid"]},
+        {"shortest": 2.5, "longest": 2.5},
+        {"shortest": 9, "longest": None, "refused_words": []},
+        {"shortest": None, "refused_words": None},
     ],
 )
 def test_a_right_node(node: dict[str, Any]) -> None:
@@ -335,6 +426,12 @@ def test_a_right_node(node: dict[str, Any]) -> None:
         ({"longest": float("inf")}, "at.longest: inf is not"),
         ({"longest": True}, "at.longest: True is not"),
         ({"longest": [2]}, "at.longest: [2] is not"),
+        ({"shortest": 0}, "at.shortest: 0 is not a number above 0, or null"),
+        ({"shortest": "x", "longest": 1}, "at.shortest: 'x' is not"),
+        ({"shortest": 3}, "at.shortest: 3 is more than longest, 2.5: no sentence is both"),
+        ({"refused_words": "Nein"}, "at.refused_words: 'Nein' is not a list of beginnings"),
+        ({"refused_words": ["Nein", " "]}, "at.refused_words: ['Nein', ' '] is not"),
+        ({"refused_words": [3]}, "at.refused_words: [3] is not"),
         ({"always_allowed": None}, "at.always_allowed: None is not a whole number of at least 0"),
         ({"always_allowed": -1}, "at.always_allowed: -1 is not"),
         (
@@ -356,6 +453,7 @@ def test_the_first_role_has_none_before_it() -> None:
 
 
 def test_all_faults_are_told_at_once() -> None:
-    node = {"most_sentences": 0, "longest": 0, "always_allowed": -1, "less_detail_than": "x", "more": 1}
+    node = {"most_sentences": 0, "longest": 0, "shortest": 0, "always_allowed": -1, "less_detail_than": "x", "more": 1}
+    node |= {"refused_words": 3}
     keys = {fault.split(":")[0] for fault in Checks.faults(node, "at", [])}
     assert keys == {f"at.{name}" for name in node}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,6 +58,32 @@ SENTENCE = "A dog runs."
         f"They want a dog.</think>{SENTENCE}",
         f"\ufeff{SENTENCE}\x00",
         f"{SENTENCE}\ud83d",
+        f"Contradiction: {SENTENCE}",
+        f"**Entailment**: {SENTENCE}",
+        f"Rewritten: {SENTENCE}",
+        f"Paraphrase: {SENTENCE}",
+        f"**Paraphrased sentence:** {SENTENCE}",
+        f"**Rewritten sentence**\n{SENTENCE}",
+        f"### Rewritten sentence\n{SENTENCE}",
+        f"assistant: {SENTENCE}",
+        f"assistant: Sure! {SENTENCE}",
+        f"1. {SENTENCE}",
+        f'1) "{SENTENCE}"',
+        f"Hier ist der Satz:\n{SENTENCE}",
+        f"Voici la phrase : {SENTENCE}",
+        f"Aquí está la oración:\n\n{SENTENCE}",
+        f"以下是改写后的句子：\n{SENTENCE}",
+        f"{SENTENCE}\n\n(Note: I kept the details.)",
+        f"{SENTENCE} (Note: I kept the details.)",
+        f"{SENTENCE} *Note: it is the same.*",
+        f"{SENTENCE}\n\nNote that I kept the details. All of them.",
+        f"{SENTENCE}\n\n**Explanation:** it is the same.",
+        f"{SENTENCE} Let me know if you would like another one!",
+        f"{SENTENCE}\n\nI hope this helps! Let me know.",
+        f"{SENTENCE}\n\nI replaced a word.",
+        f'"{SENTENCE}"\n\nThis sentence preserves the meaning. It has three words.',
+        f'"{SENTENCE}" (Paraphrase)',
+        f"Sure! Here's a rewrite:\n\n1. **{SENTENCE}**\n\nLet me know if you need more.",
     ],
 )
 def test_what_is_taken_off(reply: str) -> None:
@@ -82,6 +110,16 @@ def test_what_is_taken_off(reply: str) -> None:
         "It's the dogs' bowl.",
         "-5 degrees it was.",
         "A dog runs.\nA cat sleeps.",
+        "Rewritten by her sister, the play ran for years.",
+        "Note that a dog runs.",
+        "Note: a dog runs.",
+        "A dog (note its fur) runs.",
+        "He ran. Then he said: note my words.",
+        "Let me know if the dog runs.",
+        "Contradiction is a relation.",
+        "1.5 dogs run.",
+        "1999. A dog runs.",
+        "He said:\ngo.",
     ],
 )
 def test_what_stays(sentence: str) -> None:
@@ -91,6 +129,49 @@ def test_what_stays(sentence: str) -> None:
 @pytest.mark.parametrize("reply", ["", '""', "Here is the sentence:", "<think>They want a dog", "Sentence 2:", "** **"])
 def test_nothing_is_left_of_what_is_no_sentence(reply: str) -> None:
     assert letters(cleaned(reply, "Sentence 2")) == ""
+
+
+@pytest.mark.parametrize(
+    ("reply", "reference"),
+    [
+        ("1. FC Bonn lost.", "The 1. FC Bonn won."),
+        ("1. A dog runs.", "1. A brown dog runs."),
+        ("Answer: go.", "Answer: stay."),
+        ("The answer: go.", "What was the answer: stay?"),
+        ("Sure! A dog runs.", "Sure! A dog ran."),
+        ("Ring me. Let me know if you come.", "Call me. Tell me whether you come."),
+        ("We went.\nI left the dog.", "We went home. I did not take the dog."),
+        ("It is late (note: very late).", "It is so late (note: really)."),
+    ],
+)
+def test_what_the_reference_has_too_stays(reply: str, reference: str) -> None:
+    assert cleaned(reply, "Sentence 2", reference) == reply
+    assert cleaned(reply, "Sentence 2") != reply
+
+
+def test_words_to_the_user_go_where_a_reference_of_several_sentences_speaks_to_nobody() -> None:
+    reference = "Dr. Lee has a dog. It runs."
+    assert cleaned(f"{SENTENCE} Let me know if you need more.", "Sentence 2", reference) == SENTENCE
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "a" + " " * 50_000 + "b",
+        "a b" * 30_000,
+        "- " * 30_000,
+        "-\n" * 30_000,
+        "* " * 30_000 + "a",
+        "((" * 30_000,
+        "Here is " * 10_000,
+        "Answer: " * 10_000,
+        "A dog. " * 10_000,
+    ],
+)
+def test_a_long_reply_takes_no_time(reply: str) -> None:
+    begun = time.perf_counter()
+    cleaned(reply, "Sentence 2", "A dog runs.")
+    assert time.perf_counter() - begun < 2
 
 
 def test_blank_lines_and_outer_space_of_lines_go() -> None:
@@ -118,6 +199,12 @@ PIECES = [
     "sentence:",
     "Sure!",
     "</think>",
+    "1.",
+    "(Note:",
+    ")",
+    "\nNote:",
+    "Let me know",
+    "Rewritten:",
 ]
 
 

@@ -54,6 +54,9 @@ ONE = [
     "वह दौड़ता है।",
     "\u200f\u05d4\u05db\u05dc\u05d1 \u05e8\u05e5.",
     "A dog runs. \N{DOG FACE}",
+    'He said "Go." or "Stay." to it.',
+    '"Go" or "stay"',
+    "They met at 5 p.m. / 17:00.",
 ]
 
 TWO = [
@@ -88,6 +91,10 @@ TWO = [
     "\u200fالكلب يركض. القطة تنام.",
     "Ein Hund rennt. Über ihm fliegt etwas.",
     "A dog runs.** This means the same.",
+    '"A dog runs." or "A dog is running."',
+    "“A dog runs.” or “A dog is running.”",
+    '"Go!" and "Stay!"',
+    "A dog runs. / A dog is running.",
 ]
 
 
@@ -107,6 +114,7 @@ def test_no_sentence(text: str) -> None:
 
 
 def test_many() -> None:
+    assert count_sentences('"Go." or "Run." or "Leave."') == 3
     assert count_sentences("One. Two! Three? Four... Five.\nSix. Dr. No is seven.") == 7
 
 

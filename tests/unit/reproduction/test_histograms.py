@@ -93,6 +93,66 @@ def test_a_long_label_is_broken_and_has_room(monkeypatch: pytest.MonkeyPatch, tm
     assert mer.get_ylim()[1] > short.get_ylim()[1]
 
 
+def levels(count: int) -> list[Pairs]:
+    """Return so many kinds of pairs, one a level."""
+    return [Pairs(f"level{n}", [n / 10] * 3, [1 - n / 20] * 3) for n in range(count)]
+
+
+def colors(axes: Any) -> dict[str, tuple[Any, str]]:
+    """Return the colour and the style of the line of each kind in a panel, by label."""
+    found = {}
+    for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+        bar = handle[0] if isinstance(handle, tuple) else handle
+        edge = bar.get_facecolor() if bar.get_fill() else bar.get_edgecolor()
+        found[label.split("\n")[0]] = (tuple(edge[:3]), bar.get_linestyle())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"), [("positive", 3), ("positive", 6), ("negative", 6), ("neither", 5), ("neither", 8)]
+)
+def test_many_kinds_are_told_apart_and_their_legend_is_below(
+    kind: str, count: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    some: dict[str, Any] = {"positive": [], "negative": []} | {kind: levels(count)}
+    each = PairSet("mine", **some)
+    columns = 2 if kind == "neither" else 4
+    upper, lower = drawn(monkeypatch, tmp_path, each, each, columns=columns)
+    figure = lower[0].get_figure()
+    figure.canvas.draw()
+    filled = slice(1, None, 2) if kind == "negative" else slice(0, None, columns // 2)
+    for above, axes in zip(upper[filled], lower[filled], strict=True):
+        legends = [one.get_legend().get_window_extent() for one in (above, axes)]
+        for one, legend in zip((above, axes), legends, strict=True):
+            assert len(set(colors(one).values())) == len(colors(one)) == count
+            assert len({color for color, _ in colors(one).values()}) == min(count, 6)
+            assert one.get_ylim() == (0, 1)
+            assert legend.y1 < one.get_window_extent().y0
+            assert figure.bbox.x0 <= legend.x0 < legend.x1 <= figure.bbox.x1
+            assert one.get_window_extent().height > 1.4 * figure.dpi  # the legend takes no room of the panel
+        assert legends[0].y0 > axes.get_window_extent().y1
+        assert axes.xaxis.label.get_window_extent().y0 > legends[1].y1 > legends[1].y0 >= figure.bbox.y0
+
+
+def test_no_share_is_above_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ((mer, *_),) = drawn(monkeypatch, tmp_path, PairSet("mine", levels(2), []))
+    assert mer.get_ylim()[1] > 1.5  # room for the legend, which is inside
+    assert max(mer.get_yticks()) <= 1
+    mer.get_figure().canvas.draw()
+    bars = max(mer.transData.transform((0, bar.get_height()))[1] for bar in mer.patches if hasattr(bar, "get_height"))
+    assert mer.get_legend().get_window_extent().y0 > bars
+
+
+def test_pairs_that_are_neither_share_one_panel_with_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    near, between, joke, far = levels(4)
+    mine = PairSet("mine", [near, between], [far], [joke])
+    less = PairSet("less", [near, Pairs("level1", ())], [far], [joke])
+    first, second = drawn(monkeypatch, tmp_path, mine, less, columns=2)
+    assert [axes.get_title() for axes in first] == ["MER, all pairs", "cosine, all pairs"]
+    assert list(colors(first[0])) == ["level0", "level1", "level2", "level3"]
+    assert colors(second[0]) == {key: color for key, color in colors(first[0]).items() if key != "level1"}
+
+
 def test_what_histograms_share() -> None:
     bins = np.linspace(0.0, 1.0, 5)
 

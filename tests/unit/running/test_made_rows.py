@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import tracemalloc
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import DataError
 from lightning_cse.generation import Pattern, build_pattern
 from lightning_cse.generation.examples import Pool
+from lightning_cse.reproduction.histograms import Pairs as MeasuredPairs
+from lightning_cse.reproduction.histograms import PairSet
 from lightning_cse.running.made_rows import look_at, print_made
 
 Pairs = list[tuple[str, str]]
@@ -73,7 +76,8 @@ def test_rows_as_the_pattern_has_them_share_everything(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "histograms.png").read_bytes().startswith(b"\x89PNG")
     assert list(summary["roles"]) == list(KEPT)
     for role, found in summary["roles"].items():
-        assert found["kind"] == ("negative" if role == "negative" else "positive")
+        kind = {"joke": None, "negative": "negative"}.get(role, "positive")
+        assert found["kind"] == found["made"]["kind"] == found["pattern"]["kind"] == kind
         assert found["made"]["label"] == f"anchor - {role}"
         assert found["pattern"]["label"] == f"{role}: own, {role}"
         assert (found["made"]["pairs"], found["made"]["looked_at"]) == (30, 20)
@@ -111,6 +115,62 @@ def test_what_as_many_pairs_of_the_pattern_share(tmp_path: Path) -> None:
     found = larger["roles"]["positive"]
     assert found["overlap"]["mer"] == pytest.approx(0.5)
     assert 0.95 < found["alike"]["mer"] < 1
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, pattern: Pattern, rows: Path, folder: Path) -> tuple[Any, list[PairSet]]:
+    """Look at rows, and return the summary and what would be drawn."""
+    kept: list[PairSet] = []
+    monkeypatch.setattr("lightning_cse.running.made_rows.draw_histograms", lambda sets, path: kept.extend(sets))
+    return look_at(pattern, rows, None, looked_at=99, seed=0, folder=folder), kept
+
+
+def labels(pairs: Sequence[MeasuredPairs]) -> dict[str, int]:
+    """Return how many pairs there are by label."""
+    return {each.label: len(each.mer) for each in pairs}
+
+
+@pytest.mark.parametrize(("count", "enough"), [(2, False), (29, False), (30, True)])
+def test_few_pairs_of_the_pattern_are_not_compared(
+    count: int, enough: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    roles = ("positive", "negative")
+    few = {role: PATTERN[role][:count] for role in roles}
+    rows = written(tmp_path, {role: PATTERN[role] for role in roles})
+    summary, sets = drawn(monkeypatch, of(few), rows, tmp_path)
+    assert [each.name for each in sets] == (["made", "pattern"] if enough else ["made"])
+    for found in summary["roles"].values():
+        assert found["pattern"]["pairs"] == found["pattern"]["looked_at"] == count
+        assert found["pattern"]["mer"]["mean"] == found["made"]["mer"]["mean"]
+        wanted = pytest.approx(1) if enough else None
+        assert (found["overlap"]["mer"], found["alike"]["mer"]) == (wanted, wanted)
+    # The histogram of the roles that have enough pairs is drawn, and those of the others leave their places.
+    summary, sets = drawn(monkeypatch, of(few | {"negative": PATTERN["negative"]}), rows, tmp_path / "one")
+    assert (summary["roles"]["positive"]["overlap"]["mer"] is None) == (not enough)
+    assert summary["roles"]["negative"]["overlap"]["mer"] == pytest.approx(1)
+    assert labels(sets[1].positive) == {"positive: own, positive": count if enough else 0}
+    assert labels(sets[1].negative) == {"negative: own, negative": 40}
+
+
+def test_roles_that_no_method_knows_are_neither(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _, (made, shown) = drawn(monkeypatch, of(PATTERN), written(tmp_path, PATTERN), tmp_path)
+    assert labels(made.positive) == {"anchor - positive": 40, "anchor - intermediate": 40}
+    assert labels(made.neither) == {"anchor - joke": 40}
+    assert labels(shown.neither) == {"joke: own, joke": 40}
+    assert labels(shown.negative) == {"negative: own, negative": 40}
+    known = {role: PATTERN[role] for role in ("positive", "negative")}
+    _, sets = drawn(monkeypatch, of(known), written(tmp_path, known), tmp_path)
+    assert [each.neither for each in sets] == [[], []]
+
+
+def test_a_summary_of_another_rule_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {"positive": PATTERN["positive"][:29]}
+    rows = written(tmp_path, few)
+    monkeypatch.setattr("lightning_cse.running.made_rows._FEWEST", 2)
+    first = look_at(of(few), rows, None, looked_at=9, seed=0, folder=tmp_path)
+    assert first["roles"]["positive"]["overlap"]["mer"] == pytest.approx(1)
+    monkeypatch.undo()
+    again = look_at(of(few), rows, None, looked_at=9, seed=0, folder=tmp_path)
+    assert again["roles"]["positive"]["overlap"]["mer"] is None
 
 
 def test_cosines_of_an_encoder_and_their_bins(tmp_path: Path) -> None:
@@ -303,10 +363,10 @@ def test_rows_that_are_none_are_told_by_line(tmp_path: Path, text: str, fault: s
     assert not (tmp_path / "summary.json").exists()
 
 
-def printed(tmp_path: Path, encoder: Any = None, **changes: Any) -> str:
+def printed(tmp_path: Path, encoder: Any = None, shown: int = 40, **changes: Any) -> str:
     """Print what is told of rows as the pattern has them, and of how they came to be, on a narrow console."""
     rows = written(tmp_path, {role: PATTERN[role] for role in ("positive", "negative")})
-    pattern = of({role: PATTERN[role] for role in ("positive", "negative")})
+    pattern = of({"positive": PATTERN["positive"][:shown], "negative": PATTERN["negative"]})
     summary = look_at(pattern, rows, encoder, looked_at=30, seed=0, folder=tmp_path)
     provenance = {
         "acceptance": {
@@ -346,8 +406,9 @@ def test_the_tables_tell_acceptance_and_pattern(tmp_path: Path) -> None:
 
 def test_what_is_not_known_is_told(tmp_path: Path) -> None:
     told = printed(tmp_path, cost=None, price=None)
-    assert told.splitlines()[-1].endswith("; cost: unknown (llm.price is not set)")
+    assert told.splitlines()[-1].endswith("; cost: unknown (llm.price was not set)")
     assert "no cosines" in told
+    assert "no overlap" not in told
     (row,) = (line.split() for line in told.splitlines() if line.startswith("negative   ") and "1.000" in line)
     assert row == ["negative", "30", "30", "1.000", "1.000", "1.00", "(1.00)", "-", "-", "-"]
     tokens = {"prompt": 0, "completion": 0, "unmetered": 5}
@@ -355,3 +416,27 @@ def test_what_is_not_known_is_told(tmp_path: Path) -> None:
     assert told.splitlines()[-1].endswith(
         "0 received (5 replies told none); cost: unknown (the endpoint told no tokens)"
     )
+
+
+@pytest.mark.parametrize(
+    ("cost", "told"),
+    [
+        (0.0, "$0.00"),
+        (0.0000042, "$0.0000042"),
+        (0.00042, "$0.00042"),
+        (0.0042, "$0.0042"),
+        (0.001, "$0.0010"),
+        (1234.5, "$1,234.5000"),
+    ],
+)
+def test_a_small_cost_has_two_digits_that_count(cost: float, told: str, tmp_path: Path) -> None:
+    assert printed(tmp_path, cost=cost).splitlines()[-1].endswith(f"; cost: {told}")
+
+
+def test_why_there_is_no_overlap_is_told(tmp_path: Path) -> None:
+    told = printed(tmp_path, shown=2)
+    (row,) = (line.split() for line in told.splitlines() if line.startswith("positive   ") and "0.250" in line)
+    assert row == ["positive", "30", "2", "0.250", "0.250", "-", "-", "-", "-"]
+    (note,) = (line for line in told.splitlines() if line.startswith("no overlap: "))
+    assert note.startswith("no overlap: positive, since fewer than 30 pairs of the pattern make no histogram; ")
+    assert "1.00 (1.00)" in told  # the other role's
