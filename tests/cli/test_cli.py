@@ -214,6 +214,7 @@ def test_a_multirun_is_the_same_as_its_points_one_by_one(
     assert {("runs", "hydra")} == set(hydra)  # Hydra's own folders stay out of the run folders
 
 
+@pytest.mark.slow
 def test_a_sweep_runs_every_point_once_whatever_the_order_of_the_command_line(command: Command, tmp_path: Path) -> None:
     done = command("+sweep=seeds", "+debug=tiny", "+experiment=dualcse_cross", *SMALL)
     assert done.returncode == 0, done.stderr
@@ -231,6 +232,7 @@ def test_a_sweep_runs_every_point_once_whatever_the_order_of_the_command_line(co
     assert len(re.findall(r"^record: ", done.stdout, re.MULTILINE)) == 5  # the table is printed all the same
 
 
+@pytest.mark.slow
 def test_a_sweep_over_losses_makes_a_point_of_each(command: Command, tmp_path: Path) -> None:
     done = command("+experiment=gausscse", "+sweep=gausscse_losses_five_seeds", "+debug=tiny", "seed=0", *SMALL)
     assert done.returncode == 0, done.stderr

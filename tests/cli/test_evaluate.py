@@ -118,6 +118,7 @@ def test_a_model_that_is_nowhere_says_what_was_tried(command: Command) -> None:
     assert "model= also takes the folder of a run, and: " in told
 
 
+@pytest.mark.slow
 def test_a_path_with_anything_in_it_is_evaluated_once(command: Command, tiny: Path, tmp_path: Path) -> None:
     line = (f"model={tiny}", "+suite=stsb", "pooling=mean", "max_length=64", *SAMPLE)
     done = command(*line)
@@ -137,6 +138,7 @@ def test_a_path_with_anything_in_it_is_evaluated_once(command: Command, tiny: Pa
     assert path.stat().st_mtime_ns == stamp
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_finished(command: Command, start: Start, tmp_path: Path) -> None:
     line = ("model=tiny", "+suite=transfer", *SAMPLE)  # whose tasks take long enough to be interrupted
     process = start(*line)
