@@ -11,7 +11,6 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from lightning_cse.data.drawing import seeded_order
 from lightning_cse.data.roles import RoleRows
 from lightning_cse.data.sources import read_sources
 from lightning_cse.errors import DataError
@@ -41,6 +40,10 @@ class DrawnSentences:
 def draw_sentences(cfg: DictConfig, data: str, data_dir: Path) -> DrawnSentences:
     """Draw sentences, those that are not too long, by the seed.
 
+    Each sentence has its own draw, whatever others there are and in whichever files: a sentence's place is that of the
+    digest of the seed and itself. So what training draws of the same corpus, its held-out rows above all, has nothing
+    to do with it.
+
     Args:
         cfg: The config of ``generate``.
         data: What the data set is called, for messages.
@@ -62,4 +65,5 @@ def draw_sentences(cfg: DictConfig, data: str, data_dir: Path) -> DrawnSentences
             f"n: {cfg.n} rows are asked for, and data={data} has {len(kept)} sentences; n=null writes one for each"
         )
     digests = {file.name: file.sha256 for table in read for file in table.files}
-    return DrawnSentences([kept[place] for place in seeded_order(len(kept), cfg.seed)], digests)
+    kept.sort(key=lambda sentence: hashlib.sha256(f"{cfg.seed}\0{sentence}".encode()).digest())
+    return DrawnSentences(kept, digests)

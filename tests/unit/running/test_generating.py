@@ -22,8 +22,10 @@ from rich.console import Console
 from lightning_cse.config.overrides import check_overrides, order_overrides
 from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.resolvers import register
-from lightning_cse.data import read_corpus, sample_dir
+from lightning_cse.data import Sentences, read_corpus, sample_dir
+from lightning_cse.data.drawing import hold_out
 from lightning_cse.data.readers import read_own
+from lightning_cse.data.sources import read_sources
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation import Journal, Settled
 from lightning_cse.llm import LLMError
@@ -242,11 +244,25 @@ def test_the_sentences_name_the_folder_and_not_their_files(
         (tmp_path / f"{name}.txt").write_text("".join(f"Sentence {k} of file {name} is short.\n" for k in range(9)))
     a, b = f"{tmp_path}/a.txt", f"{tmp_path}/b.txt"
     first = generation(server, f"data.train=[{a},{b}]")
-    assert generation(server, f"data.train=[{b},{a}]").folder != first.folder
+    assert generation(server, f"data.train=[{a}]").folder != first.folder
+    assert generation(server, f"data.train=[{b},{a}]").folder == first.folder
     (tmp_path / "c.txt").write_text((tmp_path / "a.txt").read_text() + (tmp_path / "b.txt").read_text())
     assert generation(server, f"data.train=[{tmp_path}/c.txt]").folder == first.folder
     dev, test = (generation(server, f"data.train=[impscore/{s}]", data="implicit_pairs") for s in ("dev", "test"))
     assert dev.folder != test.folder  # two splits of one file
+
+
+def test_the_draw_has_nothing_to_do_with_what_training_holds_out(generation: Generate, tmp_path: Path) -> None:
+    corpus = tmp_path / "own.txt"
+    corpus.write_text("".join(f"Sentence {k} of this file is short.\n" for k in range(1000)))
+    made = generation(None, "llm.model=m", f"data.train=[{corpus}]", "n=100")
+    _, apart = hold_out(Sentences()(read_sources([str(corpus)], tmp_path, key="x")), 0.1, of="anchor")
+    held_out = set(apart.rows.column("anchor"))
+    assert len(held_out) == 100
+    assert 1 <= len(held_out.intersection(made.sentences[:100])) <= 25  # ten or so, and not all of them
+    assert sorted(made.sentences) == sorted(corpus.read_text().splitlines())
+    other = generation(None, "llm.model=m", f"data.train=[{corpus}]", "n=100", "seed=1")
+    assert 1 <= len(set(other.sentences[:100]).intersection(made.sentences[:100])) <= 25
 
 
 def test_a_journal_of_other_sentences_is_refused(serve: Callable[..., ChatServer], generation: Generate) -> None:
@@ -471,4 +487,4 @@ def test_rows_are_trained_on_and_the_record_says_where_they_come_from(
     assert provenance["rows"]["count"] == 20
     held_out = record["rows"]["dropped: held out"]
     assert 36 == record["rows"]["training_rows"] == 40 - held_out
-    assert 16 <= record["rows"]["llm_rows"] <= 20
+    assert 17 <= record["rows"]["llm_rows"] <= 19  # of 20, and of four held out some are among them
