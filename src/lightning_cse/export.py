@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         help="explicit or implicit (DualCSE, DualGauss), pragmatic or semantic (ImpScore); default: the first of these",
     )
     add("--pooling", default="auto", metavar="NAME", help="of an encoder, instead of its own")
-    add("--force", action="store_true", help="replace a folder of sentence-transformers that is there")
+    add("--force", action="store_true", help="replace a folder of sentence-transformers that is there, and no more")
     return parser
 
 

@@ -154,7 +154,7 @@ def test_an_interrupt_is_told_and_leaves_nothing(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(exporting, "_differences", interrupted)
+    monkeypatch.setattr(exporting, "differences", interrupted)
     assert main(["--model", "tiny", "--to", str(tmp_path / "new" / "made")]) == 130
     assert capfd.readouterr().err.endswith("\ninterrupted, nothing is written\n")
     assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,10 @@ PROFILES: Final = ("laptop", "small", "gpu", "tiny")
 
 def path(text: str) -> Path:
     """Return a path of the command line."""
-    return Path(text).expanduser()
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
 
 
 def count(text: str) -> int:
