@@ -79,8 +79,8 @@ class Writer:
             settled: Which positions are settled already, and whether they are complete; nothing is asked for them.
 
         Raises:
-            LLMError: If no further request will be answered, or the cache cannot be used; or if
-                more sources were given up than ``patience``, and than are complete. Replies that came are kept.
+            LLMError: If no further request will be answered, or the cache cannot be used; or if more sources were given
+                up than ``patience``, and than are complete. Replies that came are kept.
         """
         order = _Order(sources, wanted, settled)
         complete = sum(settled.values())

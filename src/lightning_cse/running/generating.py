@@ -237,6 +237,7 @@ class Generation:
 
     def _conclude(self, journal: Journal, tally: Tally) -> dict[str, Any]:
         """Write rows, what was given up and, last, the provenance, in the order of drawing."""
+        self._begin()
         written = 0
         with records.atomic_file(self.rows) as rows, records.atomic_file(self.given_up) as given_up:
             for source in journal.in_order():
