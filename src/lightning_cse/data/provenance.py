@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import json
 import logging
 import stat
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from lightning_cse.data.readers import blocks
 from lightning_cse.data.rows import SourceFile
 from lightning_cse.errors import DataError
 from lightning_cse.records import write_atomic
@@ -32,11 +30,6 @@ SIDE: Final = ".provenance.json"
 
 MOST_BYTES: Final = 1_000_000
 """A larger side file is not read: a record is no place for it, and one that was written here has a few thousand."""
-
-BLOCK: Final = 1 << 20
-"""Bytes of rows that are held at a time."""
-
-_UNPACKED: Final = 1 << 16  # bytes, as `readers.read_bytes` takes; how many decides at which line a fault is told
 
 _DEEPEST: Final = 20  # of what lies in one another: records are written by a function that calls itself
 _LONGEST_INTEGER: Final = 18  # digits; every number then fits a float
@@ -139,34 +132,6 @@ def read_provenance(rows: SourceFile | Path, sha256: str | None = None) -> dict[
             side.name,
         )
     return {**document, "unchanged": unchanged}
-
-
-def opened(path: Path) -> io.BufferedReader | gzip.GzipFile:
-    """Open a file for reading, uncompressed if its name ends in ``.gz``."""
-    return gzip.GzipFile(path) if path.suffix == ".gz" else path.open("rb")
-
-
-def blocks(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a file one after the other, uncompressed if its name ends in ``.gz``, at most `BLOCK` at once.
-
-    Raises:
-        DataError: As `readers.read_bytes`, which holds the whole file, but only when the fault is reached.
-    """
-    line = 1
-    try:
-        with opened(path) as stream:
-            most = _UNPACKED if isinstance(stream, gzip.GzipFile) else BLOCK
-            while block := stream.read1(most):
-                line += block.count(b"\n")
-                yield block
-    except IsADirectoryError:
-        raise DataError(f"{path}: is a folder, a file is needed") from None
-    except EOFError:
-        raise DataError(f"{path}:{line}: the compressed file ends here, it is cut off; fetch it again") from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path}:{line}: the compressed data is broken from here on: {error}") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _counted(rows: Path) -> tuple[str, int]:

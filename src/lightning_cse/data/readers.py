@@ -10,9 +10,10 @@ import logging
 import os
 import shlex
 import zlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from lightning_cse.data.corpora import Corpus, CorpusFile, get_corpus
 from lightning_cse.data.corpora.ngcse import parse_rows
@@ -28,6 +29,11 @@ OWN: dict[str, Parse] = {".txt": parse_sentences, ".jsonl": parse_rows, ".csv": 
 """What a user's own file ends in, plain or with ``.gz`` behind, and how it is read."""
 
 log = logging.getLogger(__name__)
+
+BLOCK: Final = 1 << 20
+"""Bytes of a file that are held at a time where it is streamed."""
+
+_UNPACKED: Final = 1 << 16  # bytes of compressed files; how many decides at which line a fault is told
 
 
 class HubError(DataError):
@@ -202,28 +208,38 @@ def read_bytes(path: Path) -> bytes:
     """Return the bytes of a file, uncompressed if its name ends in ``.gz``.
 
     Raises:
-        DataError: If it is a folder, is not to be opened, or its compressed data is cut off or broken.
+        DataError: As `blocks`.
     """
+    return b"".join(blocks(path))
+
+
+def blocks(path: Path) -> Iterator[bytes]:
+    """Yield the bytes of a file one after the other, uncompressed if its name ends in ``.gz``, at most `BLOCK` at once.
+
+    Raises:
+        DataError: If it is a folder, is not to be opened, or, when that is reached, its compressed data is cut off or
+            broken.
+    """
+    line = 1
     try:
-        data = path.read_bytes()
+        with opened(path) as stream:
+            most = _UNPACKED if isinstance(stream, gzip.GzipFile) else BLOCK
+            while block := stream.read1(most):
+                line += block.count(b"\n")
+                yield block
     except IsADirectoryError:
         raise DataError(f"{path}: is a folder, a file is needed") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    if path.suffix != ".gz" or not data:
-        return data
-    parts: list[bytes] = []
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
-            while part := stream.read1(1 << 16):
-                parts.append(part)
     except EOFError:
-        line = sum(part.count(b"\n") for part in parts) + 1
         raise DataError(f"{path}:{line}: the compressed file ends here, it is cut off; fetch it again") from None
     except (gzip.BadGzipFile, zlib.error) as error:
-        line = sum(part.count(b"\n") for part in parts) + 1
         raise DataError(f"{path}:{line}: the compressed data is broken from here on: {error}") from None
-    return b"".join(parts)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def opened(path: Path) -> io.BufferedReader | gzip.GzipFile:
+    """Open a file for reading, uncompressed if its name ends in ``.gz``."""
+    return gzip.GzipFile(path) if path.suffix == ".gz" else path.open("rb")
 
 
 def fetch_hub(corpus: Corpus, file: CorpusFile) -> tuple[bytes, str]:

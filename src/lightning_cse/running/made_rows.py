@@ -20,7 +20,7 @@ from rich.text import Text
 from lightning_cse import records
 from lightning_cse.data.corpora.tables import checked_sentence, parse_object
 from lightning_cse.data.drawing import seeded_order
-from lightning_cse.data.provenance import blocks, opened
+from lightning_cse.data.readers import blocks, opened
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import DataError
 from lightning_cse.generation import ANCHOR, Pattern

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from lightning_cse.data import SourceFile, provenance, read_corpus, read_provenance, side_file, write_provenance
-from lightning_cse.data.provenance import MOST_BYTES, blocks
-from lightning_cse.data.readers import read_bytes, read_own
+from lightning_cse.data import SourceFile, read_corpus, read_provenance, readers, side_file, write_provenance
+from lightning_cse.data.provenance import MOST_BYTES
+from lightning_cse.data.readers import blocks, read_bytes, read_own
 from lightning_cse.errors import DataError
 
 ROWS = "".join(
@@ -152,8 +152,8 @@ def test_rows_that_are_not_there_have_no_origin(tmp_path: Path) -> None:
 def test_rows_are_counted_whatever_they_end_in(
     content: bytes, count: int, most: int, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(provenance, "BLOCK", most)
-    monkeypatch.setattr(provenance, "_UNPACKED", most)
+    monkeypatch.setattr(readers, "BLOCK", most)
+    monkeypatch.setattr(readers, "_UNPACKED", most)
     path = tmp_path / f"rows.jsonl{ending}"
     path.write_bytes(gzip.compress(content) if ending else content)
     write_provenance(path, TOLD)
@@ -217,7 +217,7 @@ def test_rows_are_read_block_by_block(ending: str, tmp_path: Path) -> None:
     assert found is not None
     assert (found["rows"]["sha256"], found["rows"]["count"], found["unchanged"]) == (digest, 20_000, True)
     assert most < 4_000_000
-    assert max(map(len, blocks(path))) <= provenance.BLOCK
+    assert max(map(len, blocks(path))) <= readers.BLOCK
 
 
 def test_a_side_file_that_cannot_be_written_is_told(rows: Path) -> None:

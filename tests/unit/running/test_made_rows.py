@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lightning_cse.data import provenance
+from lightning_cse.data import readers
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import DataError
 from lightning_cse.generation import Pattern, build_pattern
@@ -270,8 +270,8 @@ def test_lines_are_those_between_line_breaks(
     content: bytes, found: int | str, most: int, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lightning_cse.running.made_rows.draw_histograms", lambda sets, path: path)
-    monkeypatch.setattr(provenance, "BLOCK", most)
-    monkeypatch.setattr(provenance, "_UNPACKED", most)
+    monkeypatch.setattr(readers, "BLOCK", most)
+    monkeypatch.setattr(readers, "_UNPACKED", most)
     rows = tmp_path / f"mine.jsonl{ending}"
     rows.write_bytes(gzip.compress(content) if ending else content)
     pattern = of({"positive": PATTERN["positive"]})
