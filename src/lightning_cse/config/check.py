@@ -64,6 +64,16 @@ def refuse_faults(cfg: DictConfig, found: Iterable[str], given: Mapping[str, Col
         raise ConfigError(dict.fromkeys(faults))
 
 
+def wrong_counts(cfg: DictConfig, least: Mapping[str, int], nullable: Collection[str] = frozenset()) -> Iterator[str]:
+    """Yield a fault for each of some keys that is no whole number of at least so much, nor null where it may be."""
+    for key, lowest in least.items():
+        value = cfg[key]
+        if value is None and key in nullable:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
+            yield f"{key}: {value!r} is no whole number of at least {lowest}"
+
+
 def check(cfg: DictConfig, given: Mapping[str, Collection[str]]) -> None:
     """Refuse a config that makes no run, as `refuse_faults` does.
 

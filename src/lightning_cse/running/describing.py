@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lightning_cse import records
-from lightning_cse.config.check import refuse_faults
+from lightning_cse.config.check import refuse_faults, wrong_counts
 from lightning_cse.data import ContrastiveData, Rows, read_corpus
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.encoders import SentenceEncoder
@@ -141,9 +141,7 @@ def _check(cfg: DictConfig) -> None:
 
 
 def _wrong(cfg: DictConfig) -> Iterator[str]:
-    for key, least in (("rows", 2), ("seed", 0)):
-        if not isinstance(cfg[key], int) or isinstance(cfg[key], bool) or cfg[key] < least:
-            yield f"{key}: {cfg[key]!r} is no whole number of at least {least}"
+    yield from wrong_counts(cfg, {"rows": 2, "seed": 0})
     if cfg.beside.split not in SPLITS:
         near = did_you_mean(str(cfg.beside.split), SPLITS)
         yield f"beside.split: {cfg.beside.split!r} is not one of {', '.join(SPLITS)}{near}"

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lightning_cse import records
-from lightning_cse.config.check import refuse_faults
+from lightning_cse.config.check import refuse_faults, wrong_counts
 from lightning_cse.config.secrets import told_overrides, told_yaml
 from lightning_cse.data import Hybrid
 from lightning_cse.data.provenance import read_provenance, side_file, write_provenance
@@ -344,12 +344,7 @@ def _check(cfg: DictConfig) -> None:
 def _wrong(cfg: DictConfig) -> Iterator[str]:
     if OmegaConf.select(cfg, "data.rows._target_") == f"lightning_cse.data.{Hybrid.__name__}":
         yield "data: this set is made of such rows itself; give the one of its sentences, as data=wiki or data=nli"
-    for key, least in _LEAST.items():
-        value = cfg[key]
-        if value is None and key in _NULLABLE:
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            yield f"{key}: {value!r} is no whole number of at least {least}"
+    yield from wrong_counts(cfg, _LEAST, _NULLABLE)
     if not isinstance(cfg.show_prompts, bool):
         yield f"show_prompts: {cfg.show_prompts!r} is neither true nor false"
     if cfg.paths.cache_dir is None and not cfg.show_prompts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from rich.console import Console
@@ -20,6 +21,7 @@ _BYTES: Final = 4  # of a token, in English
 _FRAME: Final = 4  # tokens around each message
 
 
+@dataclass(frozen=True)
 class Estimate:
     """What calls would take, if no reply is rejected and each is as long as the sentence that it is made of.
 
@@ -29,10 +31,9 @@ class Estimate:
         completion_tokens: What is received.
     """
 
-    def __init__(self, calls: int, prompt_tokens: int, completion_tokens: int) -> None:
-        self.calls = calls
-        self.prompt_tokens = prompt_tokens
-        self.completion_tokens = completion_tokens
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
 
     def cost(self, price: Mapping[str, float] | None) -> float | None:
         """Return the cost in USD; None where the price is unknown."""
