@@ -29,7 +29,7 @@ from rich.table import Table
 from torch import Tensor
 
 from lightning_cse.embeddings import GaussianEmbedding
-from lightning_cse.records import environment
+from lightning_cse.runs import environment
 from lightning_cse.similarity import gaussian_similarity_matrix
 
 CASES = ((32, 384), (128, 384), (512, 768))

@@ -38,7 +38,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from llm_server import TRANSIENT, ChatServer, prompt  # noqa: E402
 
-from lightning_cse.records import environment  # noqa: E402
+from lightning_cse.runs import environment  # noqa: E402
 
 CONCURRENCY = 64
 FAULTS = 0.1

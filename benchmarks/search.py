@@ -32,10 +32,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lightning_cse.analysis.searching import Comparison, Found, Searcher
 from lightning_cse.embeddings import Embedding, PointEmbedding
 from lightning_cse.index import IndexFolder, SentenceFile, build_index, open_index
-from lightning_cse.records import environment
-from lightning_cse.running.searching import Comparison, Found, Searcher
+from lightning_cse.runs import environment
 from lightning_cse.similarity import cosine
 
 COUNT = 10

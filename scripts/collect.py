@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning_cse.compare import as_markdown
-from lightning_cse.reproduction.collect import (
+from lightning_cse.papers.collect import (
     DIRECTION,
     NLI,
     RTE_AND_EIS,
@@ -32,7 +32,7 @@ from lightning_cse.reproduction.collect import (
     published_rows,
     read_records,
 )
-from lightning_cse.reproduction.significance import baseline_points, compare, points, read_run
+from lightning_cse.papers.significance import baseline_points, compare, points, read_run
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 

@@ -20,8 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.records import write_atomic
-from lightning_cse.reproduction.ngcse import (
+from lightning_cse.papers.ngcse import (
     PRETRAINED,
     correlation_table,
     draw_settings,
@@ -34,7 +33,8 @@ from lightning_cse.reproduction.ngcse import (
     settings_table,
     study_of_records,
 )
-from lightning_cse.reproduction.significance import read_run
+from lightning_cse.papers.significance import read_run
+from lightning_cse.runs import write_atomic
 
 PUBLISHED = Path(__file__).parents[1] / "experiments" / "ngcse" / "published_rfd.csv"
 STUDIES = {"llm_rows": "rows", "margin_positive": "margin_positive", "margin_negative": "margin_negative"}

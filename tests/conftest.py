@@ -27,7 +27,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from lightning_cse.records import RunFolder
+    from lightning_cse.runs import RunFolder
 
 # The same examples every time, and no limit in milliseconds: a busy machine is no failure.
 settings.register_profile("project", deadline=None, derandomize=True)
@@ -109,7 +109,7 @@ def run_tiny(compose: Compose) -> RunTiny:
     """Train a point under ``+debug=tiny`` in this process, with one thread; the runs lie in ``<folder>/runs``."""
     import torch
 
-    from lightning_cse.running.training import train
+    from lightning_cse.engine.train import train
 
     def run(folder: Path, *overrides: str) -> RunFolder:
         cfg = compose("+debug=tiny", "paths.cache_dir=null", *overrides)

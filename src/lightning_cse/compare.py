@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lightning_cse.errors import LightningCSEError
 
 if TYPE_CHECKING:
-    from lightning_cse.reproduction.significance import Comparison, Point
+    from lightning_cse.papers.significance import Comparison, Point
 
 _ROOMY: Final = 100  # columns from which there is space between the columns of the table
 _HEADINGS: Final = (
@@ -42,7 +42,7 @@ _HEADINGS: Final = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0, or 2 for what the user can mend."""
     arguments = _parser().parse_args(argv)
-    from lightning_cse.reproduction.significance import baseline_points, compare, points, read_run
+    from lightning_cse.papers.significance import baseline_points, compare, points, read_run
 
     try:
         runs = [read_run(path.expanduser()) for path in arguments.run]

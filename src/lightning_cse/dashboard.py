@@ -13,7 +13,7 @@ from lightning_cse.errors import LightningCSEError
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0, or 2 for what the user can mend."""
     arguments = _parser().parse_args(argv)
-    from lightning_cse.running import dashboards
+    from lightning_cse.analysis import dashboards
 
     layout = dashboards.Layout(
         project=arguments.project,

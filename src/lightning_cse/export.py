@@ -6,15 +6,15 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from lightning_cse.config.arguments import path
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.running.arguments import path
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0, or 2 for what the user can mend."""
     given = vars(_parser().parse_args(argv))
     try:
-        from lightning_cse.running.exporting import Request, run
+        from lightning_cse.analysis.exporting import Request, run
 
         run(Request(**given))
     except LightningCSEError as error:

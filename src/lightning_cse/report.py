@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from lightning_cse.config import arguments as shared
 from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean
-from lightning_cse.running import arguments as shared
 
 if TYPE_CHECKING:
-    from lightning_cse.reproduction.artefacts import Artefact
-    from lightning_cse.reproduction.report import Section
-    from lightning_cse.reproduction.run_report import ShownRun
-    from lightning_cse.running.reproducing import Plan, Reproduction
+    from lightning_cse.papers.artefacts import Artefact
+    from lightning_cse.papers.report import Section
+    from lightning_cse.papers.reproducing import Plan, Reproduction
+    from lightning_cse.papers.run_report import ShownRun
 
 EVERYTHING: Final = "all"
 
@@ -46,9 +46,9 @@ def make_report(arguments: argparse.Namespace) -> str:
         LightningCSEError: as reading runs and making artefacts do.
     """
     from lightning_cse.config.paths import experiments_dir
-    from lightning_cse.reproduction.artefacts import find_artefacts
-    from lightning_cse.reproduction.report import build_report
-    from lightning_cse.reproduction.run_report import read_runs, run_facts, run_sections
+    from lightning_cse.papers.artefacts import find_artefacts
+    from lightning_cse.papers.report import build_report
+    from lightning_cse.papers.run_report import read_runs, run_facts, run_sections
 
     experiments = experiments_dir()
     artefacts = find_artefacts(experiments)
@@ -71,7 +71,7 @@ def make_report(arguments: argparse.Namespace) -> str:
 
 def _sorted_out(what: Sequence[str], artefacts: Mapping[str, Artefact]) -> tuple[list[Artefact], list[Path]]:
     """Return the artefacts and the paths that are named; an artefact or a paper wins over a path."""
-    from lightning_cse.running.reproducing import check_keys
+    from lightning_cse.papers.reproducing import check_keys
 
     papers = dict.fromkeys(artefact.paper for artefact in artefacts.values())
     keys = list(papers) if EVERYTHING in what else [one for one in what if one in artefacts or one in papers]
@@ -89,7 +89,7 @@ def _sorted_out(what: Sequence[str], artefacts: Mapping[str, Artefact]) -> tuple
 
 
 def _write(page: str, target: Path) -> None:
-    from lightning_cse.records import write_atomic
+    from lightning_cse.runs import write_atomic
 
     try:
         write_atomic(target, page)
@@ -109,11 +109,11 @@ def _paper(
     paper: str, artefacts: Sequence[Artefact], arguments: argparse.Namespace, experiments: Path
 ) -> tuple[list[Section], list[ShownRun]]:
     """Return the sections of a paper's artefacts and of the runs that they are made of, and these runs."""
-    from lightning_cse.reproduction.artefacts import Request
-    from lightning_cse.reproduction.points import RunsIndex
-    from lightning_cse.reproduction.report import artefact_section, slug
-    from lightning_cse.reproduction.run_report import found_runs, run_sections
-    from lightning_cse.running.reproducing import Plan, kept_records
+    from lightning_cse.papers.artefacts import Request
+    from lightning_cse.papers.points import RunsIndex
+    from lightning_cse.papers.report import artefact_section, slug
+    from lightning_cse.papers.reproducing import Plan, kept_records
+    from lightning_cse.papers.run_report import found_runs, run_sections
 
     kept = [*arguments.records, *(kept_records(experiments) if arguments.kept else [])]
     index = RunsIndex(arguments.runs_dir, kept)
@@ -141,8 +141,8 @@ def _paper(
 
 def _made(plan: Plan, kept_tests: Path | None) -> Reproduction:
     """Make one artefact; one that cannot be made says why in its place, since the others need not suffer for it."""
-    from lightning_cse.running.makers import Made
-    from lightning_cse.running.reproducing import Reproduction, reproduce
+    from lightning_cse.papers.makers import Made
+    from lightning_cse.papers.reproducing import Reproduction, reproduce
 
     try:
         return reproduce(plan, kept_tests=kept_tests)

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
+from lightning_cse.config import arguments as shared
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.running import arguments as shared
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lightning_cse.reproduction.artefacts import Artefact, Request
-    from lightning_cse.reproduction.points import RunsIndex
-    from lightning_cse.running.reproducing import Plan, Reproduction
+    from lightning_cse.papers.artefacts import Artefact, Request
+    from lightning_cse.papers.points import RunsIndex
+    from lightning_cse.papers.reproducing import Plan, Reproduction
 
 Form = Literal["terminal", "markdown", "csv", "latex"]
 
@@ -51,9 +51,9 @@ def _main(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
     from lightning_cse.config.paths import experiments_dir
-    from lightning_cse.reproduction.artefacts import find_artefacts
-    from lightning_cse.reproduction.points import RunsIndex
-    from lightning_cse.running.reproducing import Plan, check_keys, kept_records
+    from lightning_cse.papers.artefacts import find_artefacts
+    from lightning_cse.papers.points import RunsIndex
+    from lightning_cse.papers.reproducing import Plan, check_keys, kept_records
 
     console = Console(highlight=False)
     if console.width < _NARROWEST:
@@ -80,7 +80,7 @@ def _main(arguments: argparse.Namespace) -> int:
 
 
 def _request(arguments: argparse.Namespace) -> Request:
-    from lightning_cse.reproduction.artefacts import Request
+    from lightning_cse.papers.artefacts import Request
 
     settings = tuple(setting for setting in arguments.set if not _is_hydra(setting))
     return Request(arguments.profile, arguments.encoder, arguments.seeds, settings, tuple(arguments.only))
@@ -101,7 +101,7 @@ def _list(console: Console, artefacts: dict[str, Artefact]) -> None:
 
 
 def _dry_run(console: Console, plans: Sequence[Plan], likely: RunsIndex, request: Request) -> None:
-    from lightning_cse.running.standing import map_of, plan_of
+    from lightning_cse.papers.standing import map_of, plan_of
 
     if len(plans) > 1:
         console.print(map_of(plans, likely, request))
@@ -113,8 +113,8 @@ def _status(console: Console, plans: Sequence[Plan], likely: RunsIndex) -> int:
     """Show how far the runs are; in a terminal until all are done, else once."""
     from rich.live import Live
 
-    from lightning_cse.running.reproducing import BUSY, standing
-    from lightning_cse.running.standing import status_of
+    from lightning_cse.papers.reproducing import BUSY, standing
+    from lightning_cse.papers.standing import status_of
 
     if not console.is_terminal:
         console.print(status_of(plans, likely))
@@ -134,8 +134,8 @@ def _reproduce(
     console: Console, plans: Sequence[Plan], likely: RunsIndex, arguments: argparse.Namespace, experiments: Path
 ) -> int:
     """Run what is missing, then make everything of what is there; return the exit code."""
-    from lightning_cse.running.reproducing import BUSY, Launch, run_missing, standing
-    from lightning_cse.running.standing import map_of, plan_of, status_of
+    from lightning_cse.papers.reproducing import BUSY, Launch, run_missing, standing
+    from lightning_cse.papers.standing import map_of, plan_of, status_of
 
     folder: Path = arguments.out or arguments.runs_dir / "reproduce"
     code = 0
@@ -161,7 +161,7 @@ def _make(
     console: Console, plan: Plan, arguments: argparse.Namespace, folder: Path, experiments: Path, keep_in: Path | None
 ) -> bool:
     """Make, print and write one artefact; tell whether it could be made, since the others need not suffer for it."""
-    from lightning_cse.running.reproducing import keep, reproduce
+    from lightning_cse.papers.reproducing import keep, reproduce
 
     try:
         made = reproduce(plan, kept_tests=_kept_tests(plan, folder, experiments))
@@ -188,7 +188,7 @@ def _show(console: Console, made: Reproduction, form: Form) -> None:
     from rich.markdown import Markdown
     from rich.text import Text
 
-    from lightning_cse.reproduction.render import render
+    from lightning_cse.papers.render import render
 
     if made.table is not None:
         shown = render(made.table, form)

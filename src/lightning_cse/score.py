@@ -7,15 +7,15 @@ import os
 import sys
 from collections.abc import Sequence
 
+from lightning_cse.config.arguments import count
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.running.arguments import count
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0, or 2 for what the user can mend."""
     given = vars(_parser().parse_args(argv))
     try:
-        from lightning_cse.running.scoring import Request, run
+        from lightning_cse.analysis.scoring import Request, run
 
         run(Request(**given))
     except LightningCSEError as error:

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from lightning_cse.config.arguments import count, path
+from lightning_cse.engine.early import check_device, check_model
 from lightning_cse.errors import DataError, LightningCSEError
-from lightning_cse.running.arguments import count, path
-from lightning_cse.running.early import check_device, check_model
 
 if TYPE_CHECKING:
-    from lightning_cse.running.searching import Found, Searcher
+    from lightning_cse.analysis.searching import Found, Searcher
 
 RELATIONS: Final = ("similar", "entails", "entailed_by")
 KINDS: Final = ("auto", "exact", "ivf", "hnsw")
@@ -61,8 +61,7 @@ def search(arguments: argparse.Namespace) -> None:
 
     check_model(arguments.model, pooling=arguments.pooling)
 
-    from lightning_cse.index import SentenceFile, open_index
-    from lightning_cse.running.searching import (
+    from lightning_cse.analysis.searching import (
         Searcher,
         check_index,
         comparison,
@@ -70,12 +69,13 @@ def search(arguments: argparse.Namespace) -> None:
         embedder,
         open_folder,
     )
+    from lightning_cse.index import SentenceFile, open_index
 
     check_device(arguments.device)
     corpus = None if corpus_path is None else SentenceFile(corpus_path, arguments.column)
     check_index(arguments.index, corpus, arguments.kind, rebuild=arguments.rebuild)
 
-    from lightning_cse.running.loading import load_model  # heavier than all before
+    from lightning_cse.engine.load import load_model  # heavier than all before
 
     _quiet()
     model = load_model(arguments.model, pooling=arguments.pooling)

@@ -7,7 +7,7 @@ from lightning_cse.config.launch import launch
 
 def main() -> None:
     """Read the command line and train; everything heavy is imported only then."""
-    launch("lightning_cse.running.training:run", config_name="train")
+    launch("lightning_cse.engine.train:run", config_name="train")
 
 
 if __name__ == "__main__":

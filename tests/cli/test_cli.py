@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from lightning_cse.records import RunFolder
+from lightning_cse.runs import RunFolder
 
 RunTiny = Callable[..., RunFolder]
 Command = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from lightning_cse.analysis import exporting
+from lightning_cse.engine.load import load_model
 from lightning_cse.export import main
-from lightning_cse.records import RunFolder
-from lightning_cse.running import exporting
-from lightning_cse.running.loading import load_model
+from lightning_cse.runs import RunFolder
 
 # A busy machine may take minutes to load torch; pytest's own limit is made for tests that start no process.
 pytestmark = pytest.mark.timeout(900)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from lightning_cse.analysis import scoring
 from lightning_cse.baselines import Length
-from lightning_cse.running import scoring
 from lightning_cse.score import main
 
 Start = Callable[..., "subprocess.Popen[str]"]

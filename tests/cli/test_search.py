@@ -19,8 +19,8 @@ import pytest
 import torch
 
 from lightning_cse.data import read_corpus, sample_dir
+from lightning_cse.engine.load import load_model
 from lightning_cse.index import IndexFolder
-from lightning_cse.running.loading import load_model
 from lightning_cse.search import main
 
 RunTiny = Callable[..., Any]

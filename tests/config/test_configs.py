@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from lightning_cse.config.check import resolve_automatic
 from lightning_cse.config.overrides import APPENDED, order_overrides
 from lightning_cse.config.validate import validate
-from lightning_cse.running.training import GIVEN
+from lightning_cse.engine.train import GIVEN
 
 Compose = Callable[..., DictConfig]
 

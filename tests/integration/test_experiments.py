@@ -14,12 +14,12 @@ import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from lightning_cse import records
+from lightning_cse import runs
 from lightning_cse.data.corpora import CORPORA as CORPORA_THERE
+from lightning_cse.engine import train as training
 from lightning_cse.evaluation import run_tasks
 from lightning_cse.metrics import auprc, spearman
-from lightning_cse.records import RunFolder
-from lightning_cse.running import training
+from lightning_cse.runs import RunFolder
 
 Compose = Callable[..., DictConfig]
 RunTiny = Callable[..., RunFolder]
@@ -218,7 +218,7 @@ def run(place: Path, run_tiny: RunTiny) -> Callable[[str], RunFolder]:
 
 
 def curves(folder: RunFolder) -> dict[str, dict[int, float]]:
-    return {key: dict(points) for key, points in records.Curves(folder.curves).read().items()}
+    return {key: dict(points) for key, points in runs.Curves(folder.curves).read().items()}
 
 
 def keys(tasks: Mapping[str, set[str]], split: str = "test") -> set[str]:

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from lightning_cse.data import BatchLoader
+from lightning_cse.engine import train as training
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.loggers import CurvesLogger
-from lightning_cse.records import RunFolder
-from lightning_cse.running import training
+from lightning_cse.runs import RunFolder
 
 RunTiny = Callable[..., RunFolder]
 

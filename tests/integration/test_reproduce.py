@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lightning_cse.config.paths import experiments_dir
+from lightning_cse.papers.artefacts import find_artefacts
 from lightning_cse.reproduce import main
-from lightning_cse.reproduction.artefacts import find_artefacts
 
 ROWS = ["DualCSE-Cross", "DualCSE-Cross w/o both"]
 

@@ -21,11 +21,11 @@ import pytest
 import torch
 
 from lightning_cse.callbacks import BestAndLast, Evaluation, StepLog
+from lightning_cse.engine import train as training
 from lightning_cse.errors import LightningCSEError, TrainingError
 from lightning_cse.loggers import CurvesLogger
 from lightning_cse.methods import DualCSE
-from lightning_cse.records import RunFolder
-from lightning_cse.running import training
+from lightning_cse.runs import RunFolder
 
 RunTiny = Callable[..., RunFolder]
 

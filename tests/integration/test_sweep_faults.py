@@ -16,7 +16,7 @@ from typing import IO
 
 import pytest
 
-from lightning_cse.records import RunFolder
+from lightning_cse.runs import RunFolder
 
 # A busy machine may take minutes to load torch in every worker.
 pytestmark = pytest.mark.timeout(2400)

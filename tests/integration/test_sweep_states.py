@@ -13,7 +13,7 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 from lightning_cse.config.launch import launch
-from lightning_cse.records import Curves, RunFolder
+from lightning_cse.runs import Curves, RunFolder
 
 # A busy machine may take minutes to load torch.
 pytestmark = pytest.mark.timeout(900)
@@ -47,7 +47,7 @@ def train(
         monkeypatch.setattr(sys, "argv", ["train", *POINT, *args, *quiet])
         GlobalHydra.instance().clear()
         try:
-            launch("lightning_cse.running.training:run", "train")
+            launch("lightning_cse.engine.train:run", "train")
             code = 0
         except SystemExit as ending:
             code = int(ending.code or 0)

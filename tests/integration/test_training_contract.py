@@ -19,17 +19,17 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from lightning_cse import records
+from lightning_cse import runs
 from lightning_cse.callbacks import Evaluation
 from lightning_cse.data import sample_dir
 from lightning_cse.data.loader import BatchLoader
 from lightning_cse.data.token_cache import tokenise
 from lightning_cse.encoders import tiny_encoder
+from lightning_cse.engine import train as training
 from lightning_cse.errors import ConfigError, DataError, EncoderError, TrainingError
 from lightning_cse.losses import DualContrastive
 from lightning_cse.methods import DualCSE
-from lightning_cse.records import RunFolder
-from lightning_cse.running import training
+from lightning_cse.runs import RunFolder
 
 Compose = Callable[..., DictConfig]
 RunTiny = Callable[..., RunFolder]
@@ -56,7 +56,7 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def curve(folder: RunFolder, key: str) -> dict[int, float]:
-    return dict(records.Curves(folder.curves).read()[key])
+    return dict(runs.Curves(folder.curves).read()[key])
 
 
 class Watch:
@@ -528,7 +528,7 @@ def test_a_sweeper_gets_the_best_dev_score(
     score = training.run(cfg)
     (path,) = tmp_path.rglob("record.json")
     best = json.loads(path.read_text())["best"]
-    curves = records.Curves(path.parent / "curves.csv").read()["val/snli/auprc"]
+    curves = runs.Curves(path.parent / "curves.csv").read()["val/snli/auprc"]
     assert best == {"monitor": "val/snli/auprc", "score": score, "step": best["step"]}
     assert score == max(value for step, value in curves if step > 0) == dict(curves)[best["step"]]
     assert str(path) in capsys.readouterr().out.replace("\n", "")

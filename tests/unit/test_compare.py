@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lightning_cse.compare import main
-from lightning_cse.records import RunFolder, write_predictions
+from lightning_cse.runs import RunFolder, write_predictions
 
 MakeRun = Callable[..., str]
 

@@ -17,8 +17,7 @@ import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 
 from lightning_cse import dashboard
-from lightning_cse.loggers import wandb_view
-from lightning_cse.running.dashboards import (
+from lightning_cse.analysis.dashboards import (
     DEV_SCORES,
     TEST_SCORES,
     DashboardError,
@@ -28,6 +27,7 @@ from lightning_cse.running.dashboards import (
     save,
     workspace,
 )
+from lightning_cse.loggers import wandb_view
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ from wandb.proto import wandb_internal_pb2
 from lightning_cse import loggers
 from lightning_cse.loggers import CurvesLogger, WandbView, wandb_view
 from lightning_cse.loggers.view import final_values
-from lightning_cse.records import Curves
+from lightning_cse.runs import Curves
 
 
 @pytest.fixture(autouse=True)

@@ -102,7 +102,7 @@ class TPESweeper(PointSweeper):
         Raises:
             ConfigError: for a space that is none, or a study that cannot be gone on with.
         """
-        from lightning_cse.records import Lock
+        from lightning_cse.runs import Lock
 
         overrides, axes = spaces.split(self.read(arguments))
         fixed = [single_line(override) for override in overrides]
@@ -159,7 +159,7 @@ class TPESweeper(PointSweeper):
 
     def _content(self, fixed: Sequence[str], axes: Sequence[spaces.Axis]) -> str:
         """Ten hex digits of what makes two searches one: the recipe without what decides no result, and the space."""
-        from lightning_cse.records import identity_document
+        from lightning_cse.runs import identity_document
 
         first = {axis.key: axis.low if isinstance(axis, spaces.Real) else next(iter(axis)) for axis in axes}
         config = self._context.config_loader.load_sweep_config(

@@ -13,7 +13,7 @@ from hydra.conf import HydraConf
 from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse.config.outcomes import JOBLIB_LAUNCHER
-from lightning_cse.records import Busy, Lock
+from lightning_cse.runs import Busy, Lock
 
 log = logging.getLogger(__name__)
 

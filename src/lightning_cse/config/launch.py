@@ -1,7 +1,7 @@
 """From a command line to a task: one way in for every Hydra entry point, and one way to fail.
 
     if __name__ == "__main__":
-        launch("lightning_cse.running.training:run", config_name="train")
+        launch("lightning_cse.engine.train:run", config_name="train")
 
 Nothing heavy is imported until the task itself runs, so ``--help`` answers at once.
 """
@@ -29,7 +29,7 @@ from lightning_cse.config.overrides import check_overrides, flags_last, order_ov
 from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.resolvers import register
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.records import Busy, FailedBeforeError
+from lightning_cse.runs import Busy, FailedBeforeError
 
 Task = Callable[[DictConfig], "float | None"]
 

@@ -25,7 +25,7 @@ from hydra.types import HydraContext, RunMode, TaskFunction
 from omegaconf import DictConfig
 
 from lightning_cse.config.causes import user_error
-from lightning_cse.records import FailedBeforeError, RunFolder, write_atomic
+from lightning_cse.runs import FailedBeforeError, RunFolder, write_atomic
 
 Kind = Literal["finished", "skipped", "failed", "left", "busy"]
 """``skipped`` was finished before, ``left`` failed before and is not tried again, ``busy`` is run by somebody else."""

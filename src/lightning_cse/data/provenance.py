@@ -13,7 +13,7 @@ from typing import Any, Final
 from lightning_cse.data.readers import blocks
 from lightning_cse.data.rows import SourceFile
 from lightning_cse.errors import DataError
-from lightning_cse.records import write_atomic
+from lightning_cse.runs import write_atomic
 
 __all__ = ["FORMAT", "read_provenance", "side_file", "write_provenance"]
 

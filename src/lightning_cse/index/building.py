@@ -27,8 +27,8 @@ from lightning_cse.index.folder import (
     write_about,
 )
 from lightning_cse.index.sentences import SentenceFile
-from lightning_cse.records import Lock, write_atomic
-from lightning_cse.records.writing import told_disk
+from lightning_cse.runs import Lock, write_atomic
+from lightning_cse.runs.writing import told_disk
 
 __all__ = ["CHUNK", "build_index"]
 

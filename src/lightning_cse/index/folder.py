@@ -17,7 +17,7 @@ import torch
 from lightning_cse import embeddings
 from lightning_cse.embeddings import Embedding
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.records import write_atomic
+from lightning_cse.runs import write_atomic
 
 __all__ = ["FORMAT", "IndexFolder", "IndexFolderError", "differences", "embedding_kind"]
 

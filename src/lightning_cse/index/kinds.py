@@ -18,8 +18,8 @@ from torch import Tensor
 from lightning_cse.errors import LightningCSEError
 from lightning_cse.index.best import Best
 from lightning_cse.index.folder import IndexFolder, IndexFolderError
-from lightning_cse.records import Lock
-from lightning_cse.records.writing import told_disk
+from lightning_cse.runs import Lock
+from lightning_cse.runs.writing import told_disk
 from lightning_cse.similarity import cosine_matrix
 
 __all__ = ["KINDS", "ExactIndex", "FaissIndex", "Index", "open_index"]

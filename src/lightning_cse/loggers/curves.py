@@ -9,7 +9,7 @@ from typing import Any
 from pytorch_lightning.loggers import Logger
 
 from lightning_cse.loggers.view import rank
-from lightning_cse.records import Curves
+from lightning_cse.runs import Curves
 
 __all__ = ["CurvesLogger"]
 

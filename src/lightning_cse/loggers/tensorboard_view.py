@@ -23,7 +23,7 @@ class TensorBoardView(RunView):
     writes the settings with the final values, for TensorBoard's table of runs (HPARAMS).
 
     Args:
-        identity: What `lightning_cse.records.identity` returned.
+        identity: What `lightning_cse.runs.identity` returned.
         name: The experiment's name.
         seed: The seed.
         group: The name, or ``name/sweep``; it stands among the settings.

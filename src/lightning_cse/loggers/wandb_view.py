@@ -43,7 +43,7 @@ class WandbView(RunView):
         entity: The W&B user or team, None for the account's own.
         offline: True writes to the run folder only; False asks for a connection; None decides by ``WANDB_MODE``,
             else by whether somebody is logged in. ``WANDB_MODE``, where set, beats False.
-        identity: What `lightning_cse.records.identity` returned.
+        identity: What `lightning_cse.runs.identity` returned.
         name: The experiment's name.
         seed: The seed.
         group: The name, or ``name/sweep``.

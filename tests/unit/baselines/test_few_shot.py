@@ -16,8 +16,8 @@ from lightning_cse.errors import DataError, TaskError
 from lightning_cse.evaluation import EIS, RTE
 from lightning_cse.evaluation.rte import HYPOTHESES
 from lightning_cse.llm import Failure, Reply, Request
-from lightning_cse.records import write_predictions
-from lightning_cse.reproduction.significance import read_outcome
+from lightning_cse.papers.significance import read_outcome
+from lightning_cse.runs import write_predictions
 
 DATA = str(sample_dir())
 HEADER = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction\n"

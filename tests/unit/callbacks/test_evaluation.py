@@ -17,7 +17,7 @@ from lightning_cse.evaluation import STSB, Embedded
 from lightning_cse.loggers import CurvesLogger
 from lightning_cse.losses import InfoNCE
 from lightning_cse.methods import Schedule, UnsupervisedSimCSE
-from lightning_cse.records import Curves
+from lightning_cse.runs import Curves
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec")  # Lightning's own
 

@@ -123,7 +123,7 @@ from pathlib import Path
 from lightning_cse.config import outcomes
 from lightning_cse.config.launch import launch
 from lightning_cse.errors import ConfigError, DataError, TrainingError
-from lightning_cse.records import Busy, FailedBeforeError, Owner
+from lightning_cse.runs import Busy, FailedBeforeError, Owner
 from omegaconf import DictConfig
 
 def run(cfg: DictConfig) -> float:

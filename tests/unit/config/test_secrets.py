@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from lightning_cse import records
+from lightning_cse import runs
 from lightning_cse.config.check import check, check_evaluation
 from lightning_cse.config.overrides import check_overrides
 from lightning_cse.config.paths import conf_dir
@@ -92,7 +92,7 @@ def test_names_that_only_sound_like_those_of_secrets(name: str) -> None:
 def test_settings_that_only_sound_like_secrets_are_a_part_of_the_identity() -> None:
     def identity(mask: str, order: str) -> str:
         config = {"encoder": {"mask_token": mask}, "data": {"sort_key": order}}
-        return records.identity(without_secrets(config), data={}, encoder={}, resolved={})
+        return runs.identity(without_secrets(config), data={}, encoder={}, resolved={})
 
     assert len({identity(*given) for given in (("[A]", "length"), ("[B]", "length"), ("[A]", "words"))}) == 3
 

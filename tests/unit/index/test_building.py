@@ -13,7 +13,7 @@ import torch
 from lightning_cse.embeddings import DualEmbedding, PointEmbedding
 from lightning_cse.errors import DataError, EncoderError, LightningCSEError
 from lightning_cse.index import IndexFolder, IndexFolderError, SentenceFile, build_index, building, differences
-from lightning_cse.records import Busy, Lock
+from lightning_cse.runs import Busy, Lock
 
 Corpus = Callable[[int], SentenceFile]
 MakeIndex = Callable[..., IndexFolder]

@@ -18,11 +18,11 @@ from torch import Tensor
 from lightning_cse.data import ContrastiveData, INLIImplicitPairs, sample_dir
 from lightning_cse.embeddings import PragmaticEmbedding
 from lightning_cse.encoders import SentenceEncoder, tiny_encoder
+from lightning_cse.engine.load import load_model
 from lightning_cse.errors import ConfigError, DataError, EncoderError
 from lightning_cse.losses import ImplicitnessRanking
 from lightning_cse.methods import ImpScore, Schedule
-from lightning_cse.records import RunFolder
-from lightning_cse.running.loading import load_model
+from lightning_cse.runs import RunFolder
 from lightning_cse.tokens import Tokens
 
 RunTiny = Callable[..., RunFolder]

@@ -1,0 +1,1 @@
+"""Looking at models and data: describe, search, score, export."""

@@ -1,0 +1,223 @@
+"""What is told of a training set: counted by hand, measured by loops, and drawn by the seed alone."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from lightning_cse.analysis.describing import _check, _print, describe
+from lightning_cse.config.overrides import order_overrides
+from lightning_cse.config.paths import conf_dir
+from lightning_cse.config.resolvers import register
+from lightning_cse.config.validate import validate
+from lightning_cse.data import read_corpus, sample_dir
+from lightning_cse.engine.train import GIVEN
+from lightning_cse.errors import ConfigError
+
+Describe = Callable[..., tuple[dict[str, Any], Path]]
+
+NAMES = sorted(path.stem for path in (conf_dir() / "data").glob("*.yaml") if not path.stem.startswith("_"))
+
+
+def composed(*overrides: str) -> DictConfig:
+    register()
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        return hydra_compose("describe", order_overrides(overrides))
+
+
+@pytest.fixture
+def described(tmp_path: Path) -> Describe:
+    """Describe a data set with the tiny encoder; sentences of the sample corpus, unless the overrides say others."""
+
+    def run(name: str, *overrides: str) -> tuple[dict[str, Any], Path]:
+        places = ("paths=sample", f"paths.runs_dir={tmp_path}/runs", "paths.cache_dir=null")
+        cfg = composed(f"data={name}", "encoder=tiny", "corpora=sample", *places, *overrides)
+        folder = describe(cfg, name)
+        return json.loads((folder / "summary.json").read_text()), folder
+
+    return run
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> list[str]:
+    """Forty sentences of four words; for twenty, rows that keep three, two and none of them."""
+    anchors = [f"alpha{k} beta{k} gamma{k} delta{k}" for k in range(40)]
+    (tmp_path / "corpus.txt").write_text("\n".join(anchors) + "\n")
+    rows = [
+        {
+            "anchor": anchor,
+            "positive": f"{' '.join(anchor.split()[:3])} other",
+            "intermediate": f"{' '.join(anchor.split()[:2])} some other",
+            "negative": "no word of it is kept",
+        }
+        for anchor in anchors[:20]
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return [f"corpora.ngcse_wiki=[{tmp_path}/corpus.txt]", f"corpora.llm_wiki_sts=[{tmp_path}/rows.jsonl]"]
+
+
+def test_a_hybrid_s_roles_pairs_and_match_error_rates(described: Describe, own: list[str]) -> None:
+    summary, folder = described("ngcse_wiki_sts", *own)
+    mine, stsb = summary["sets"]
+    assert (mine["name"], mine["rows"]) == ("ngcse_wiki_sts", 36)  # a tenth is held out
+    llm = mine["roles"]["positive"]["sentences"]
+    assert 16 <= llm <= 20
+    assert mine["roles"]["positive"]["share_of_rows"] == llm / 36
+    assert mine["roles"]["anchor"]["share_of_rows"] == 1
+    words = {role: found["words_mean"] for role, found in mine["roles"].items()}
+    assert words == {"anchor": 4, "positive": 4, "intermediate": 4, "negative": 6}
+    told = [(pairs["kind"], pairs["label"], pairs["pairs"], pairs["dropout"]) for pairs in mine["pairs"]]
+    assert told == [
+        ("positive", "anchor - positive", llm, False),
+        ("positive", "anchor - intermediate", llm, False),
+        ("negative", "anchor - negative", llm, False),
+    ]
+    for pairs, rate in zip(mine["pairs"], (1 / 4, 2 / 4, 1.0), strict=True):
+        assert pairs["mer"] == {"mean": rate, "lower_quartile": rate, "median": rate, "upper_quartile": rate}
+    assert stsb["name"] == "STS-B dev"
+    assert (folder / summary["figure"]).read_bytes().startswith(b"\x89PNG")
+    assert OmegaConf.load(folder / "config.yaml").rows == 1000
+
+
+def test_what_auto_became_is_part_of_the_identity(described: Describe, own: list[str], speaking_encoder: Path) -> None:
+    def identity(pooling: str, max_length: str) -> str:
+        source = ("encoder=minilm_l6", "encoder.package=null", f"encoder.source={speaking_encoder}")
+        reads = (f"encoder.pooling={pooling}", f"encoder.max_length={max_length}")
+        return str(described("ngcse_wiki", *own, *source, *reads, "rows=10")[0]["identity"])
+
+    first = identity("auto", "auto")
+    assert identity("mean", "32") == first
+    (speaking_encoder / "sentence_bert_config.json").write_text('{"max_seq_length": 48}')
+    assert identity("auto", "auto") != first
+
+
+def test_stsb_s_pairs_by_score_and_their_cosines_by_a_loop(described: Describe, own: list[str]) -> None:
+    summary, _ = described("ngcse_wiki", *own, "beside.split=train")
+    rows = list(read_corpus("stsb", "train", sample_dir()))
+    close = [row for row in rows if row["score"] > 4]
+    far = [row for row in rows if row["score"] < 1]
+    positive, negative = summary["sets"][1]["pairs"]
+    assert (positive["pairs"], negative["pairs"]) == (len(close), len(far))
+    assert min(len(close), len(far)) > 5
+    encoder = instantiate(composed("data=inli", "encoder=tiny").encoder).eval()
+
+    def vector(sentence: str) -> torch.Tensor:
+        inputs = encoder.tokenizer.tokenizer(sentence, return_tensors="pt")
+        return encoder.backbone(**inputs).last_hidden_state[0, 0].double()
+
+    with torch.no_grad():
+        for pairs, chosen in ((positive, close), (negative, far)):
+            cosines = [
+                float(torch.cosine_similarity(vector(row["sentence1"]), vector(row["sentence2"]), dim=0))
+                for row in chosen
+            ]
+            assert pairs["cosine"]["mean"] == pytest.approx(statistics.fmean(cosines), abs=1e-5)
+            assert pairs["cosine"]["median"] == pytest.approx(statistics.median(cosines), abs=1e-5)
+
+
+def test_plain_sentences_have_dropout_pairs(described: Describe, own: list[str]) -> None:
+    state = torch.get_rng_state()
+    summary, _ = described("ngcse_wiki", *own)
+    (pairs,) = summary["sets"][0]["pairs"]
+    assert (pairs["kind"], pairs["label"], pairs["dropout"]) == ("positive", "anchor, two dropout passes", True)
+    assert set(pairs["mer"].values()) == {0.0}
+    assert 0 < pairs["cosine"]["mean"] < 0.999
+    assert described("ngcse_wiki", *own)[0]["sets"] == summary["sets"]
+    assert torch.equal(torch.get_rng_state(), state)
+    (same,) = described("ngcse_wiki", *own, "encoder.dropout=0")[0]["sets"][0]["pairs"]
+    assert same["cosine"]["mean"] == pytest.approx(1)
+
+
+def test_the_roles_asked_for(described: Describe, own: list[str]) -> None:
+    summary, _ = described("ngcse_wiki_sts", *own, "positive=anchor", "negative=intermediate")
+    labels = [(pairs["kind"], pairs["label"]) for pairs in summary["sets"][0]["pairs"]]
+    assert labels == [("positive", "anchor, two dropout passes"), ("negative", "anchor - intermediate")]
+    with pytest.raises(ConfigError, match=r"positive: 'positiv' is no positive .* did you mean 'positive'\?"):
+        described("ngcse_wiki_sts", *own, "positive=positiv")
+    with pytest.raises(ConfigError, match="negative: 'anchor' is no negative that data=ngcse_wiki has"):
+        described("ngcse_wiki", *own, "negative=anchor")
+
+
+def test_an_augmented_sentence_is_compared_word_piece_by_word_piece(described: Describe, tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("".join(f"The Dog, at {hour}, sat.\n" for hour in range(30)))
+    mine = [f"corpora.ngcse_wiki=[{tmp_path}/corpus.txt]"]
+    (cut,) = described("ngcse_wiki_token_cutoff", *mine)[0]["sets"][0]["pairs"]
+    assert set(cut["mer"].values()) == {0.0}  # nothing is removed below 11 word pieces; case and commas are no errors
+    assert not cut["dropout"]
+    (shuffled,) = described("ngcse_wiki_token_shuffle", *mine)[0]["sets"][0]["pairs"]
+    assert shuffled["mer"]["mean"] > 0.5
+
+
+def test_sentences_that_are_cut(described: Describe, own: list[str]) -> None:
+    whole = described("ngcse_wiki", *own, "data.max_tokens=null")[0]["sets"][0]
+    cut = described("ngcse_wiki", *own, "data.max_tokens=3")[0]["sets"]
+    assert (whole["limited_by"], whole["word_pieces"]) == ("encoder.max_length", 126)
+    assert whole["roles"]["anchor"]["share_cut"] == 0
+    assert (cut[0]["limited_by"], cut[0]["word_pieces"], cut[0]["roles"]["anchor"]["share_cut"]) == (
+        "data.max_tokens",
+        3,
+        1,
+    )
+    assert cut[1]["word_pieces"] == 126
+
+
+def test_the_folder_is_named_by_what_decides_the_numbers(described: Describe, own: list[str]) -> None:
+    first, folder = described("ngcse_wiki", *own, "rows=5")
+    assert folder.name == f"ngcse_wiki-{first['identity']}"
+    assert first["sets"][0]["pairs"][0]["looked_at"] == 5
+    assert described("ngcse_wiki", *own, "rows=5", "data.batch_size=64")[1] == folder
+    others = {described("ngcse_wiki", *own, *each)[1] for each in (["rows=6"], ["rows=5", "seed=1"])}
+    assert len(others | {folder}) == 3
+
+
+def test_the_tables_name_every_role_and_pair(
+    described: Describe, own: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary, folder = described("ngcse_wiki_sts", *own)
+    _print(summary, folder)
+    told = capsys.readouterr().out
+    for text in ("intermediate", "anchor - intermediate", "score > 4", "0.250", "0.25 0.25 0.25", "STS-B dev"):
+        assert text in told
+    assert "…" not in told
+    assert told.splitlines()[-1] == f"summary: {folder / 'summary.json'}"
+
+
+def test_all_faults_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        _check(composed("rows=1", "beside.split=tset", "seed=-1"))
+    told = str(caught.value)
+    assert len(caught.value.faults) == 4
+    assert "data: not set" in told
+    assert "rows: 1 is no whole number of at least 2" in told
+    assert "seed: -1" in told
+    assert "beside.split: 'tset' is not one of train, dev, test - did you mean 'test'?" in told
+
+
+def test_every_data_set_can_be_described() -> None:
+    assert len(NAMES) >= 14
+    for name in NAMES:
+        for profile in ((), ("+profile=laptop",), ("+profile=small",)):
+            cfg = composed(f"data={name}", *profile)
+            _check(cfg)
+            validate(cfg, given=GIVEN)
+            OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+            assert cfg.encoder.name == ("minilm_l6" if profile else "bert_base")
+
+
+def test_stsb_dev_as_it_was_counted(real_data: Path, described: Describe, own: list[str]) -> None:
+    summary, _ = described("ngcse_wiki", *own, f"paths.data_dir={real_data}")
+    stsb = summary["sets"][1]
+    assert (stsb["rows"], *(pairs["pairs"] for pairs in stsb["pairs"])) == (1500, 208, 344)
+    assert 0.3 < stsb["pairs"][0]["mer"]["mean"] < 0.6 < stsb["pairs"][1]["mer"]["mean"]

@@ -1,0 +1,190 @@
+"""Points of one process share what is read, and nothing that a run changes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf
+from safetensors.torch import load_file, save_file
+
+from lightning_cse.data import readers
+from lightning_cse.data.readers import sample_dir
+from lightning_cse.engine.build import Parts, build, build_tasks
+from lightning_cse.errors import ConfigError
+
+Compose = Callable[..., DictConfig]
+
+
+@pytest.fixture(autouse=True)
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Start with nothing kept, and note each corpus file that is opened."""
+    paths: list[Path] = []
+
+    def noting(path: Path, real: Any = readers.read_bytes) -> bytes:
+        paths.append(path)
+        data: bytes = real(path)
+        return data
+
+    monkeypatch.setattr(readers, "read_bytes", noting)
+    monkeypatch.setattr(readers, "_KEPT", readers._Kept(most=1_000_000))
+    return paths
+
+
+@pytest.fixture
+def point(compose: Compose, speaking_encoder: Path) -> Callable[[int], Parts]:
+    """Build the parts of a tiny point from weights on the disk, as a multirun does one after the other."""
+
+    def built(seed: int) -> Parts:
+        cfg = compose("+experiment=gausscse", "+debug=tiny", "encoder=bert_base", f"seed={seed}", "trainer.max_steps=1")
+        cfg.encoder.source = str(speaking_encoder)
+        cfg.encoder.max_length = 32
+        cfg.paths.cache_dir = None
+        torch.manual_seed(seed)
+        return build(cfg)
+
+    return built
+
+
+def test_a_later_point_opens_no_corpus_again_and_is_the_same_to_the_last_bit(
+    point: Callable[[int], Parts], opened: list[Path]
+) -> None:
+    cold = point(3)
+    after_cold = torch.get_rng_state()
+    assert len(opened) == len(set(opened)) > 3
+    opened.clear()
+    warm = point(3)
+    assert opened == []
+    assert torch.equal(torch.get_rng_state(), after_cold)
+    states = cold.method.state_dict(), warm.method.state_dict()
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+    assert list(cold.data.train) == list(warm.data.train)
+    assert list(cold.data.held_out) == list(warm.data.held_out)
+    assert (cold.data.counts, cold.digests, cold.encoder.digests) == (
+        warm.data.counts,
+        warm.digests,
+        warm.encoder.digests,
+    )
+
+
+def test_what_training_changes_is_each_points_own(point: Callable[[int], Parts]) -> None:
+    first = point(0)
+    kept = {name: weight.clone() for name, weight in first.encoder.state_dict().items()}
+    with torch.no_grad():
+        for weight in first.method.parameters():
+            weight.zero_()
+    first.data.counts.clear()
+    second = point(0)
+    assert all(torch.equal(weight, kept[name]) for name, weight in second.encoder.state_dict().items())
+    places = {weight.data_ptr() for weight in first.method.parameters()}
+    assert places.isdisjoint(weight.data_ptr() for weight in second.method.parameters())
+    assert second.data.counts["read"] > 0
+
+
+def test_other_weights_in_the_same_place_are_seen(point: Callable[[int], Parts], speaking_encoder: Path) -> None:
+    before = point(0)
+    weights = speaking_encoder / "model.safetensors"
+    content = load_file(weights)
+    content["embeddings.word_embeddings.weight"][7] += 1.0
+    save_file(content, weights, metadata={"format": "pt"})
+    after = point(0)
+    assert before.encoder.digests["weights"] != after.encoder.digests["weights"]
+    states = before.encoder.state_dict(), after.encoder.state_dict()
+    assert sum(not torch.equal(states[0][name], states[1][name]) for name in states[0]) == 1
+
+
+def suite(data_dir: Path, **pairs: object) -> DictConfig:
+    """EIS on INLI, and on pairs."""
+    inli = {"_target_": "lightning_cse.evaluation.EIS", "data_dir": str(sample_dir())}
+    eis_wang = {"_target_": "lightning_cse.evaluation.PairEIS", "dev": "impscore/dev", "test": "impscore/test"}
+    return OmegaConf.create({"eis": inli, "eis_wang": {**eis_wang, "data_dir": str(data_dir), **pairs}})
+
+
+def test_an_optional_task_without_its_corpus_is_left_out_and_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    left_out: dict[str, str] = {}
+    with caplog.at_level(logging.WARNING):
+        assert list(build_tasks(suite(tmp_path, optional=True), left_out)) == ["eis"]
+    assert list(left_out) == ["eis_wang"]
+    assert left_out["eis_wang"].startswith(f"{tmp_path}/ImpScore/all_data.csv is not there; ")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the task eis_wang is left out: {left_out['eis_wang']}"
+    ]
+    assert list(build_tasks(suite(tmp_path, optional=True))) == ["eis"]
+
+
+def test_a_task_that_is_not_optional_or_has_its_corpus_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    left_out: dict[str, str] = {}
+    with caplog.at_level(logging.WARNING):
+        for part in (suite(tmp_path), suite(sample_dir(), optional=True)):
+            assert list(build_tasks(part, left_out)) == ["eis", "eis_wang"]
+    assert left_out == {}
+    assert caplog.records == []
+
+
+def test_the_suite_of_implicitness_is_there_on_the_sample_and_optional(compose: Compose) -> None:
+    cfg = compose("+experiment=dualcse_cross", "suite=implicitness", f"paths.data_dir={sample_dir()}")
+    assert cfg.suite.eis_wang.optional is True
+    tasks = build_tasks(cfg.suite)
+    assert list(tasks) == ["rte", "eis", "eis_wang"]
+    assert len(tasks["eis_wang"].sentences("test")) == 40
+
+
+def without_pairs(compose: Compose, folder: Path, *overrides: str) -> DictConfig:
+    """A tiny run whose corpora lack the file of implicit/explicit pairs."""
+    for name in ("INLI", "STS"):
+        (folder / name).symlink_to(sample_dir() / name)
+    cfg = compose("+experiment=dualcse_cross", "+debug=tiny", "suite=implicitness", *overrides)
+    cfg.paths.cache_dir = None
+    cfg.paths.data_dir = str(folder)
+    return cfg
+
+
+def test_to_watch_a_task_that_is_left_out_is_told_with_the_reason(compose: Compose, tmp_path: Path) -> None:
+    cfg = without_pairs(compose, tmp_path, "monitor=val/eis_wang/accuracy")
+    with pytest.raises(ConfigError, match=r"'val/eis_wang/accuracy' is of a task that is left out: .*all_data\.csv is"):
+        build(cfg)
+
+
+def test_a_run_knows_which_tasks_are_left_out(compose: Compose, tmp_path: Path) -> None:
+    parts = build(without_pairs(compose, tmp_path))
+    assert list(parts.left_out) == ["eis_wang"]
+    assert "all_data.csv is not there; " in parts.left_out["eis_wang"]
+    assert list(parts.tasks) == ["rte", "eis"]
+
+
+def test_a_run_knows_which_tasks_its_method_does_not_suit(compose: Compose) -> None:
+    cfg = compose("+experiment=simcse_inli", "+debug=tiny", "suite=implicitness", "monitor=val/rte/accuracy_all")
+    cfg.paths.cache_dir = None
+    needs = "it needs implicitness, which SimCSE does not give"
+    assert build(cfg).left_out == {"eis": needs, "eis_wang": needs}
+    cfg.monitor = "val/eis/accuracy"
+    with pytest.raises(ConfigError, match=rf"is of a task that is left out: {needs} \(there are: val/rte/"):
+        build(cfg)
+
+
+def test_to_watch_a_task_that_is_tested_only_is_told(compose: Compose, tmp_path: Path) -> None:
+    own = tmp_path / "mine.csv"
+    own.write_text("pos_implicit,pos_explicit,neg_implicit,neg_explicit\na b,a,a b,c\n", encoding="utf-8")
+    cfg = without_pairs(compose, tmp_path, "monitor=val/eis_wang/accuracy", f"corpora.implicit_pairs_test={own}")
+    with pytest.raises(
+        ConfigError, match=r"'val/eis_wang/accuracy' is of a task that is tested only \(there are: val/"
+    ):
+        build(cfg)
+    cfg.monitor = "val/eis/accuracy"
+    parts = build(cfg)
+    assert parts.left_out == {}
+    assert parts.tasks["eis_wang"].splits == ("test",)
+    assert str(own) in parts.digests
+
+
+def test_the_suite_of_every_task_has_the_implicit_pairs(compose: Compose) -> None:
+    cfg = compose("+experiment=dualcse_cross", "suite=all", f"paths.data_dir={sample_dir()}")
+    assert cfg.suite.eis_wang.optional is True
+    assert list(cfg.suite)[-3:] == ["rte", "eis", "eis_wang"]

@@ -1,0 +1,396 @@
+"""Evaluation of what has no encoder: LENGTH, and a language model behind a local server."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from llm_server import ChatServer, prompt
+from omegaconf import DictConfig, OmegaConf
+
+from lightning_cse.baselines import Length
+from lightning_cse.config.paths import conf_dir
+from lightning_cse.config.resolvers import register
+from lightning_cse.data import read_corpus
+from lightning_cse.data.readers import sample_dir
+from lightning_cse.engine.evaluate import EvaluationFolder, evaluate
+from lightning_cse.engine.load import load_model
+from lightning_cse.errors import ConfigError, EncoderError, TaskError
+from lightning_cse.evaluation import EIS, run_tasks
+from lightning_cse.evaluation.rte import HYPOTHESES
+from lightning_cse.llm import LLMError
+from lightning_cse.llm import asker as asking
+from lightning_cse.papers import significance
+from lightning_cse.papers.points import Point, RunsIndex
+
+KEY = "sk-hush-0123456789abcdef"
+NAMES = {
+    kind: {"explicit": "explicit entailment", "implied": "implied entailment"}.get(kind, kind) for kind in HYPOTHESES
+}
+ROWS = 4
+PAIRS = ROWS * len(HYPOTHESES)
+SAMPLE = ("corpora=sample", "paths=sample")
+
+Evaluate = Callable[..., EvaluationFolder]
+Serve = Callable[..., ChatServer]
+
+
+def kinds() -> dict[str, tuple[int, str]]:
+    """Row and type of every test pair, by what is asked about it."""
+    rows = read_corpus("inli", "test", sample_dir())[:ROWS]
+    return {
+        f"Premise: {row['premise']}\nHypothesis: {row[column]}": (number, kind)
+        for number, row in enumerate(rows)
+        for kind, (column, _) in HYPOTHESES.items()
+    }
+
+
+def right(body: dict[str, Any]) -> str:
+    return NAMES[kinds()[prompt(body)][1]]
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    with ExitStack() as stack:
+        yield lambda *arguments, **named: stack.enter_context(ChatServer(*arguments, **named))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Evaluate:
+    """Evaluate on the sample corpus; runs and replies lie below the test's folder."""
+
+    def evaluated(*overrides: str) -> EvaluationFolder:
+        register()
+        GlobalHydra.instance().clear()
+        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+            cfg: DictConfig = compose("evaluate", [*SAMPLE, *overrides])
+        GlobalHydra.instance().clear()
+        cfg.paths.runs_dir = str(tmp_path / "runs")
+        if cfg.paths.cache_dir is not None:
+            cfg.paths.cache_dir = str(tmp_path / "cache")
+        suite = next(o.removeprefix("+suite=") for o in overrides if o.startswith("+suite="))
+        return evaluate(cfg, suite, [*SAMPLE, *overrides])
+
+    return evaluated
+
+
+def asks(server: ChatServer | str, *more: str) -> tuple[str, ...]:
+    url = server if isinstance(server, str) else server.url
+    short = ("llm.backoff=0.001", "llm.timeout=5", f"limits.test_rows={ROWS}", "limits.dev_rows=2")
+    return ("model=llm", "+suite=inli", "llm.model=org/model-1", f"llm.base_url={url}", *short, *more)
+
+
+# A language model
+
+
+def test_a_model_that_is_always_right(serve: Serve, run: Evaluate, tmp_path: Path) -> None:
+    with serve(right) as server:
+        done = run(*asks(server, "llm.price={input: 1.0, output: 10.0}"))
+    record = done.read()
+    shares = {"accuracy_four_way": 1.0, "refused": 0.0, "unparsable": 0.0, "failed": 0.0}
+    accuracies = dict.fromkeys((*(f"accuracy_{kind}" for kind in HYPOTHESES), "accuracy_all"), 1.0)
+    assert record["metrics"] == {f"test/rte/{name}": value for name, value in (accuracies | shares).items()}
+    assert record["left_out"] == {"eis": ["implicitness"]}
+    assert done.path == tmp_path / "runs" / "evaluate" / "llm" / "org" / "model-1" / f"inli-{done.identity}"
+    assert (record["name"], record["encoder"]) == ("org/model-1", {"name": "org/model-1"})
+    assert len(server.calls) == PAIRS
+    account = record["account"]["rte"]
+    assert (account["requests"], account["cached"], account["failed"]) == (PAIRS, 0, 0)
+    sent = sum(len(m["content"].split()) for call in server.calls for m in call.body["messages"])
+    assert account["prompt_tokens"] == sent
+    assert account["cost"] == pytest.approx((sent + 10 * account["completion_tokens"]) / 1e6)
+    assert account["cost_if_new"] == account["cost"]
+    assert record["data"].keys() == {f"INLI/{split}.csv" for split in ("train", "val", "test")}
+    assert record["task_data"]["rte"].keys() == {"INLI/val.csv", "INLI/test.csv"}
+
+
+def test_metrics_of_a_model_that_errs_refuses_and_talks(serve: Serve, run: Evaluate) -> None:
+    said = {
+        (0, "explicit"): "Implied entailment",
+        (1, "explicit"): "neutral",
+        (0, "implied"): "I'm sorry, I can't say.",
+        (0, "neutral"): "neutral or contradiction",
+        (1, "neutral"): "contradiction",
+    }
+
+    def answer(body: dict[str, Any]) -> str:
+        return said.get(kinds()[prompt(body)], right(body))
+
+    def plan(body: dict[str, Any], nth: int) -> str | None:
+        return {(0, "contradiction"): "refusal", (1, "contradiction"): "too_long"}.get(kinds()[prompt(body)])
+
+    with serve(answer, plan) as server:
+        done = run(*asks(server))
+    metrics = {key.removeprefix("test/rte/"): value for key, value in done.read()["metrics"].items()}
+    assert metrics == {
+        "accuracy_explicit": 3 / 4,
+        "accuracy_implied": 3 / 4,
+        "accuracy_neutral": 3 / 4,
+        "accuracy_contradiction": 2 / 4,
+        "accuracy_all": 11 / 16,
+        "accuracy_four_way": 9 / 16,
+        "refused": 2 / 16,
+        "unparsable": 1 / 16,
+        "failed": 1 / 16,
+    }
+    told = pq.read_table(done.predictions / "rte.parquet").to_pydict()
+    assert list(told) == ["row", "type", "label", "answer", "prediction", "correct"]
+    assert Counter(told["answer"]) == {
+        "explicit": 2,
+        "implied": 4,
+        "neutral": 3,
+        "contradiction": 3,
+        "refused": 2,
+        "unparsable": 1,
+        "failed": 1,
+    }
+    assert [told["prediction"][k] for k in range(PAIRS) if told["answer"][k] == "failed"] == [None]
+
+
+def test_an_outage_is_no_result_and_the_same_command_asks_for_the_rest(
+    serve: Serve, run: Evaluate, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    lost = set(list(kinds())[::2])
+    price = "llm.price={input: 1.0, output: 10.0}"
+    with serve(right, lambda body, nth: "empty" if prompt(body) in lost else None) as server, caplog.at_level("INFO"):
+        with pytest.raises(LLMError) as caught:
+            run(*asks(server, "llm.retries=0", "llm.concurrency=2", price))
+        assert re.fullmatch(
+            rf"8 of {PAIRS} questions have no reply: .+ \(8\); "
+            "the replies that came are kept, the same command asks for the rest",
+            str(caught.value),
+        )
+        assert not list(tmp_path.rglob("record.json"))
+        assert f"{PAIRS} questions to org/model-1, 0 of them answered before: {PAIRS} calls" in caplog.text
+        assert f"{PAIRS} questions, 0 answered before, 8 failed" in caplog.text, "what it took is told all the same"
+        server.plan = None
+        before = len(server.calls)
+        done = run(*asks(server, "llm.retries=0", price)).read()
+        assert {prompt(call.body) for call in server.calls[before:]} == lost
+        assert len(server.calls) == before + 8
+    assert (done["metrics"]["test/rte/accuracy_all"], done["metrics"]["test/rte/failed"]) == (1, 0)
+    assert "8 of them answered before: 8 calls" in caplog.text
+    account = done["account"]["rte"]
+    assert account["cached"] == PAIRS - 8
+    sent, all_sent = account["prompt_tokens"], account["prompt_tokens"] + account["cached_prompt_tokens"]
+    got, all_got = account["completion_tokens"], account["completion_tokens"] + account["cached_completion_tokens"]
+    assert all_sent > sent > 0
+    assert account["cost"] == pytest.approx((sent + 10 * got) / 1e6)
+    assert account["cost_if_new"] == pytest.approx((all_sent + 10 * all_got) / 1e6)
+
+
+def test_an_outage_where_no_reply_is_kept(serve: Serve, run: Evaluate) -> None:
+    lost = next(iter(kinds()))
+    with (
+        serve(right, lambda body, nth: "error" if prompt(body) == lost else None) as server,
+        pytest.raises(LLMError, match=r"^1 of 16 .*; paths\.cache_dir is null, so no reply is kept"),
+    ):
+        run(*asks(server, "llm.retries=0", "paths.cache_dir=null"))
+
+
+def test_a_question_that_the_endpoint_rejects_is_wrong(
+    serve: Serve, run: Evaluate, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost = next(iter(kinds()))
+    with serve(right, lambda body, nth: "too_long" if prompt(body) == lost else None) as server:
+        done = run(*asks(server)).read()
+    assert (done["metrics"]["test/rte/failed"], done["metrics"]["test/rte/accuracy_explicit"]) == (1 / PAIRS, 3 / 4)
+    assert f"1 of {PAIRS} questions have no reply, and asking again brings none: status 400: This model" in caplog.text
+    assert done["account"]["rte"]["cost"] is None
+
+
+def test_parameters_are_sent_as_they_stand(serve: Serve, run: Evaluate, tmp_path: Path) -> None:
+    with serve(right) as server:
+        line = asks(server, "+llm.parameters.top_p=0.9", "llm.parameters.temperature=null")
+        done = run(*line)
+    index = RunsIndex(tmp_path / "runs")
+    found = index.find(Point("evaluate", (*SAMPLE, *line, "llm.concurrency=3")), 0)
+    assert found is not None
+    assert found.folder == done.path
+    for another in ("+llm.parameters.seed=1", "llm.parameters.temperature=0", "few_shot.shots=4", "llm.model=m"):
+        assert index.find(Point("evaluate", (*SAMPLE, *line, another)), 0) is None
+    assert done.read()["model"]["llm"] == {"model": "org/model-1", "parameters": {"top_p": 0.9, "max_tokens": 32}}
+    assert done.read()["model"]["few_shot"] == {"shots": 8, "seed": 0}
+    sent = [{key: value for key, value in call.body.items() if key != "messages"} for call in server.calls]
+    assert sent == [{"model": "org/model-1", "top_p": 0.9, "max_tokens": 32}] * PAIRS
+
+
+def test_a_stopped_evaluation_asks_nothing_twice(
+    serve: Serve, run: Evaluate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+    original = asking._spent
+
+    def stopping(*given: Any) -> str:
+        seen.append("reply")
+        if len(seen) == 7:
+            raise KeyboardInterrupt
+        return original(*given)
+
+    with serve(right) as server:
+        with monkeypatch.context() as patched:
+            patched.setattr(asking, "_spent", stopping)
+            with pytest.raises(KeyboardInterrupt), caplog.at_level("INFO"):
+                run(*asks(server, "llm.concurrency=1"))
+        assert "7 questions, 0 answered before" in caplog.text, "an interrupt does not hide what was paid"
+        assert len(server.calls) == 7
+        done = run(*asks(server, "llm.concurrency=1"))
+        assert len(server.calls) == PAIRS
+        assert set(server.answered.values()) == {1}
+    assert done.read()["metrics"]["test/rte/accuracy_all"] == 1
+    assert done.read()["account"]["rte"]["cached"] == 7
+
+
+def test_a_dead_endpoint_is_told_once_and_does_not_stay(serve: Serve, run: Evaluate, tmp_path: Path) -> None:
+    with serve(right) as server:
+        pass  # and is gone
+    with pytest.raises(LLMError, match=r"llm\.base_url"):
+        run(*asks(server, "llm.retries=0"))
+    (failed,) = (tmp_path / "runs").rglob("failed.json")
+    assert '"stage": "rte"' in failed.read_text()
+    with serve(right) as server:
+        assert run(*asks(server)).path == failed.parent
+    assert not failed.exists()
+
+
+def test_the_key_is_in_no_file(serve: Serve, run: Evaluate, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with serve(right, key=KEY) as server, caplog.at_level("DEBUG"):
+        run(*asks(server))
+        assert {call.authorization for call in server.calls} == {f"Bearer {KEY}"}
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"record.json", "config.yaml", "rte.json", "rte.parquet", "replies.sqlite"} <= {path.name for path in files}
+    assert not [path for path in files if KEY.encode() in path.read_bytes()]
+    assert KEY not in caplog.text
+
+
+def test_an_identity_is_what_decides_the_answers(serve: Serve, run: Evaluate) -> None:
+    with serve(right) as server, serve(right) as other:
+        identity = run(*asks(server)).identity
+        way = ("llm.concurrency=2", "llm.timeout=7", "llm.retries=1", "llm.price={input: 1, output: 1}")
+        assert run(*asks(other, *way, "llm.key_variable=ANOTHER", "accelerator=cpu")).identity == identity
+        assert not other.calls, "it is finished"
+        deciding = ("llm.model=m", "few_shot.shots=4", "few_shot.seed=1", "llm.parameters.temperature=1")
+        seen = {run(*asks(server, one)).identity for one in (*deciding, "limits.test_rows=2")}
+    assert len(seen | {identity}) == 6
+
+
+def test_without_a_folder_for_caches_nothing_is_kept(
+    serve: Serve, run: Evaluate, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serve(right) as server, caplog.at_level("INFO"):
+        run(*asks(server, "paths.cache_dir=null", "few_shot.shots=0"))
+    assert not list(tmp_path.rglob("*.sqlite"))
+    assert "paths.cache_dir is null, so no reply is kept" in caplog.text
+
+
+def test_its_record_is_compared_with_that_of_an_encoder(serve: Serve, run: Evaluate) -> None:
+    with serve(right) as server:
+        asked = run(*asks(server))
+    encoder = run("model=tiny", "+suite=inli", f"limits.test_rows={ROWS}", "limits.dev_rows=2")
+    given = significance.points([significance.read_run(folder.path) for folder in (asked, encoder)])
+    (compared,) = significance.compare(given)
+    assert (compared.task, compared.accuracy_a, compared.test.examples) == ("rte", 1.0, PAIRS)
+    assert compared.accuracy_b == encoder.read()["metrics"]["test/rte/accuracy_all"]
+    assert significance.compare_accuracy(*given, "test/rte/accuracy_neutral").examples == ROWS
+
+
+# LENGTH
+
+
+def test_length_is_evaluated_like_any_model(run: Evaluate, tmp_path: Path) -> None:
+    done = run("model=length", "+suite=inli")
+    record = done.read()
+    want = run_tasks({"eis": EIS(data_dir=str(sample_dir()))}, Length(), "test")["eis"].metrics["accuracy"]
+    assert record["metrics"] == {"test/eis/accuracy": want}
+    assert record["left_out"] == {"rte": ["entailment_score"]}
+    assert done.path == tmp_path / "runs" / "evaluate" / "length" / f"inli-{done.identity}"
+    assert (record["name"], record["encoder"], record["seed"]) == ("length", {"name": "length"}, 0)
+    assert record["sentences"]["eis"] > 0
+    assert "account" not in record
+    assert not {"llm", "few_shot"} & OmegaConf.load(done.path / "config.yaml").keys()
+    assert run("model=length", "+suite=inli", "accelerator=cpu", "precision=auto").identity == done.identity
+
+
+# Errors
+
+
+@pytest.mark.parametrize("model", ["length", "llm"])
+def test_what_is_for_encoders_is_refused(model: str, run: Evaluate) -> None:
+    given = ("pooling=cls", "prompt='{} {mask}'", "max_length=9", "whitening=[stsb/train]", "precision=bf16-mixed")
+    name = ("llm.model=m",) if model == "llm" else ()
+    with pytest.raises(ConfigError) as caught:
+        run(f"model={model}", "+suite=inli", *given, *name)
+    assert caught.value.faults == [
+        f"{override.partition('=')[0]}: model={model} has no encoder that this could be for; leave it out"
+        for override in given
+    ]
+
+
+def test_settings_of_another_model_are_refused(run: Evaluate) -> None:
+    with pytest.raises(ConfigError) as caught:
+        run("model=tiny", "+suite=inli", "llm.model=m")
+    assert caught.value.faults == ["llm.model: it is for model=llm, and the model is tiny"]
+    with pytest.raises(ConfigError, match=r"few_shot\.shots: it is for model=llm, and the model is length"):
+        run("model=length", "+suite=inli", "few_shot.shots=8")
+
+
+def test_all_faults_of_an_endpoint_are_told_at_once(run: Evaluate, tmp_path: Path) -> None:
+    wrong = {
+        "llm.base_url=localhost/v1": "llm.base_url: 'localhost/v1' is no address",
+        "llm.concurrency=0": "llm.concurrency: 0 is not a whole number of at least 1",
+        "+llm.temperature=1": "llm.temperature: there is no such setting; what is sent to the model stands below llm.p",
+        "+llm.retry=1": "llm.retry: there is no such setting - did you mean 'retries'?",
+        "llm.parameters.temperature=nan": "llm.parameters.temperature: nan is not a finite number",
+        "+llm.parameters.top_p=-inf": "llm.parameters.top_p: -inf is not a finite number",
+        "+llm.parameters.stop=[a]": "llm.parameters.stop: ['a'] is not one text, number or truth value",
+        "+llm.parameters.n=2": "llm.parameters: the parameter 'n' is not for the parameters",
+        "few_shot.shots=many": "few_shot.shots: 'many' is not a whole number of at least 0",
+        "few_shot.seed=-1": "few_shot.seed: -1 is not a whole number of at least 0",
+        "+few_shot.seeed=1": "few_shot.seeed: there are shots and seed - did you mean 'seed'?",
+    }
+    with pytest.raises(ConfigError) as caught:
+        run("model=llm", "+suite=inli", *wrong)
+    told = caught.value.faults
+    assert len(told) == len(wrong) + 1
+    for fault in ("llm.model: ", *wrong.values()):
+        assert [line for line in told if line.startswith(fault)], fault
+    with pytest.raises(ConfigError, match=r"llm\.base_url: ") as caught:
+        run("model=llm", "+suite=inli", "llm.model=m", "llm.base_url=http://me:hush@localhost/v1")
+    assert "hush" not in str(caught.value)
+    for gone in (
+        "few_shot=null",
+        "~llm",
+        "llm.parameters=null",
+        "~few_shot.seed",
+        "few_shot=5",
+        "few_shot.seed=${no}",
+    ):
+        with pytest.raises(ConfigError, match=rf"(?m)^ *{re.escape(gone.strip('~').partition('=')[0])}: "):
+            run("model=llm", "+suite=inli", gone)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_names_that_are_nearly_right_and_suites_that_do_not_fit(run: Evaluate) -> None:
+    with pytest.raises(EncoderError, match="did you mean 'length'") as caught:
+        run("model=lenght", "+suite=inli")
+    assert "and: length, llm, " in str(caught.value)
+    with pytest.raises(TaskError, match=r"tasks that need vectors, which length does not give"):
+        run("model=length", "+suite=mteb")
+    with pytest.raises(TaskError, match=r"no task of the suite suits m: FewShot does not answer what they ask"):
+        run("model=llm", "+suite=stsb", "llm.model=m")
+    with pytest.raises(EncoderError, match=r"model: llm has no encoder: only lightning_cse\.evaluate takes it"):
+        load_model("llm")

@@ -1,0 +1,325 @@
+"""The papers' numbers agree with each other and with the artefacts that ask for them, and these with what they run."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from lightning_cse.papers.artefacts import Artefact, Chosen, Evaluate, Published, Request, Train, find_artefacts
+from lightning_cse.papers.makers import MAKERS
+from lightning_cse.papers.ngcse import setting_name
+from lightning_cse.papers.points import Point, RunsIndex, composed, points_of
+
+ROOT = Path(__file__).parents[3]
+EXPERIMENTS = ROOT / "experiments"
+COUNTS = {
+    "gausscse": {"table1": 36, "table2": 36, "table3": 102, "table4": 68, "table5": 48},
+    "dualcse": {"table2": 25, "table4": 10, "table5": 8, "table6": 6, "table7": 90, "table8": 16, "table9": 32},
+    "ngcse": {
+        "table1": 112,
+        "table2": 80,
+        "table3": 3,
+        "table4": 104,
+        "table5": 3,
+        "table6": 8,
+        "figure1": 31,
+        "figure2": 27,
+        "figure5": 27,
+    },
+}
+TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
+STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
+SETTINGS = (
+    *("Wiki.dropout", "Wiki.token_shuffle", "Wiki.token_cutoff", "Wiki.NLI", "Wiki.STS", "Wiki.STS_HT"),
+    *("NLI.dropout", "NLI.token_shuffle", "NLI.token_cutoff", "NLI.NLI", "NLI.STS", "NLI.STS_HT", "NLI.SUP"),
+)
+WITHOUT_NUMBERS = {"dualcse/dualgauss", "gausscse/figure2", "ngcse/figure7"}
+
+Cell = tuple[str, str, str]
+"""Row, encoder, column."""
+
+
+def rows_of(paper: str, table: str) -> list[dict[str, str]]:
+    with (EXPERIMENTS / paper / "published.csv").open(encoding="utf-8", newline="") as file:
+        return [row for row in csv.DictReader(file) if row["table"] == table]
+
+
+def printed(paper: str, table: str) -> dict[Cell, str]:
+    """Return the numbers of a table as they are printed."""
+    return {(row["row"], row["encoder"], row["column"]): row["value"] for row in rows_of(paper, table)}
+
+
+def lines_of(paper: str, table: str) -> Iterator[tuple[tuple[str, str], dict[str, float]]]:
+    """Yield row and encoder with the numbers by column."""
+    lines: dict[tuple[str, str], dict[str, float]] = {}
+    for (row, encoder, column), value in printed(paper, table).items():
+        lines.setdefault((row, encoder), {})[column] = float(value)
+    yield from lines.items()
+
+
+@pytest.fixture(scope="module")
+def artefacts() -> dict[str, Artefact]:
+    return find_artefacts(EXPERIMENTS)
+
+
+# ----------------------------------------------------------------------------------------------------- numbers alone
+
+
+@pytest.mark.parametrize("paper", COUNTS)
+def test_every_number_is_there_once(paper: str) -> None:
+    with (EXPERIMENTS / paper / "published.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert Counter(row["table"] for row in rows) == COUNTS[paper]
+    cells = [(row["table"], row["row"], row["encoder"], row["column"]) for row in rows]
+    assert len(set(cells)) == len(cells)
+    assert all(math.isfinite(float(row["value"])) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("paper", "part", "whole"),
+    [
+        ("gausscse", "table1", "table3"),
+        ("gausscse", "table2", "table4"),
+        ("dualcse", "table2", "table7"),
+        ("dualcse", "table4", "table8"),
+        ("dualcse", "table5", "table9"),
+    ],
+)
+def test_a_short_table_is_a_part_of_its_long_one(paper: str, part: str, whole: str) -> None:
+    long = printed(paper, whole)
+    short = {cell: value for cell, value in printed(paper, part).items() if cell[2] != "Avg acc"}  # Table 3 has none
+    assert short
+    assert {cell: long[cell] for cell in short} == short
+
+
+@pytest.mark.parametrize(("table", "average", "lines"), [("1", "Avg acc", 9), ("2", "Avg", 9), ("4", "Avg", 17)])
+def test_gausscse_cuts_its_averages_off(table: str, average: str, lines: int) -> None:
+    found = list(lines_of("gausscse", f"table{table}"))
+    assert len(found) == lines
+    for line, values in found:
+        cents = sum(round(100 * value) for column, value in values.items() if column != average)
+        assert cents // 3 == round(100 * values[average]), line
+
+
+def test_gausscse_chose_the_best_of_its_grid() -> None:
+    recipe = OmegaConf.load(ROOT / "conf" / "experiment" / "gausscse.yaml").recipe
+    best: dict[str, tuple[float, str, str]] = {}
+    for (batch_size, encoder, lr), value in printed("gausscse", "table5").items():
+        best[encoder] = max(best.get(encoder, (0.0, "", "")), (float(value), batch_size, lr))
+    assert sorted(best) == ["bert_base", "bert_large", "roberta_base", "roberta_large"]
+    for encoder, (_, batch_size, lr) in best.items():
+        chosen = recipe.get(encoder, recipe.default)
+        assert (chosen.batch_size, chosen.lr) == (int(batch_size), float(lr)), encoder
+
+
+def test_dualcse_all_is_the_mean_of_the_four_kinds() -> None:
+    lines = dict(lines_of("dualcse", "table7"))
+    assert len(lines) == 8 + 2 * 5
+    for line, values in lines.items():
+        kinds = [values[kind] for kind in ("explicit", "implied", "neutral", "contradiction")]
+        assert values["RTE all"] == pytest.approx(statistics.fmean(kinds), abs=0.0051), line
+
+
+@pytest.mark.parametrize("table", ["table7", "table8"])
+def test_dualcse_tables_share_the_whole_loss(table: str) -> None:
+    ablation, other = printed("dualcse", "table9"), printed("dualcse", table)
+    common = ablation.keys() & other.keys()
+    assert len(common) == 4
+    assert {cell: ablation[cell] for cell in common} == {cell: other[cell] for cell in common}
+
+
+@pytest.mark.parametrize(
+    ("table", "parts", "average", "off"),
+    [("table1", STS, "STS Avg", 3), ("table2", STS, "STS Avg", 1), ("table4", TRANSFER, "transfer Avg", 1)],
+)
+def test_ngcse_averages_differ_where_the_notes_say(table: str, parts: tuple[str, ...], average: str, off: int) -> None:
+    notes = {(row["row"], row["encoder"]): row["note"] for row in rows_of("ngcse", table) if row["column"] == average}
+    told = 0
+    for line, values in lines_of("ngcse", table):
+        mean = statistics.fmean(values[part] for part in parts)
+        note = re.search(r"its cells average (\d+\.\d\d)", notes[line])
+        told += note is not None
+        want = float(note[1]) if note else values[average]
+        assert want == pytest.approx(mean, abs=0.0051), line
+        assert note is None or abs(values[average] - mean) > 0.0051
+    assert told == off
+
+
+def test_ngcse_prints_one_model_three_times() -> None:
+    cell = ("Wiki.STS_HT", "bert_base", "STS Avg")
+    assert printed("ngcse", "table1")[cell] == printed("ngcse", "table3")[cell] == "79.79"
+    margins = printed("ngcse", "figure5")
+    assert margins["m1 0.005", "bert_base", "STS Avg"] == margins["m2 0.05", "bert_base", "STS Avg"] == "79.79"
+    deviations = [row["deviation"] for row in rows_of("ngcse", "table1") if row["row"].endswith("STS_HT")]
+    assert len(deviations) == 16
+    assert all(0 < float(deviation) < 1 for deviation in deviations)
+
+
+def test_the_figures_have_the_released_summaries() -> None:
+    with (EXPERIMENTS / "ngcse" / "published_rfd.csv").open(encoding="utf-8", newline="") as file:
+        released = {row["setting"]: row for row in csv.DictReader(file)}
+    columns = {
+        "figure1": {"RFD_a": ("rfd_alignment", 1), "RFD_u": ("rfd_uniformity", 1), "score": ("final_score", 100)},
+        "figure2": {
+            "alignment": ("eval_alignment_at_best", 1),
+            "uniformity": ("eval_uniformity_at_best", 1),
+            "dev": ("best_score", 100),
+        },
+    }
+    checked = 0
+    for table, of in columns.items():
+        for (row, _, column), value in printed("ngcse", table).items():
+            name, scale = of[column]
+            digits = len(value.partition(".")[2])
+            assert float(value) == pytest.approx(scale * float(released[row][name]), abs=0.51 * 10**-digits)
+            checked += 1
+    assert checked == 31 + 27
+
+
+# ------------------------------------------------------------------------------------------------ numbers and artefacts
+
+
+def test_every_table_and_figure_is_there(artefacts: dict[str, Artefact]) -> None:
+    names = {
+        "gausscse": [f"table{n}" for n in range(1, 6)] + ["figure2"],
+        "dualcse": [f"table{n}" for n in range(2, 10)] + ["dualgauss"],
+        "ngcse": [f"table{n}" for n in range(1, 7)] + [f"figure{n}" for n in (1, 2, 3, 5, 6, 7)],
+    }
+    assert artefacts.keys() == {f"{paper}/{name}" for paper, some in names.items() for name in some}
+
+
+def test_what_makes_a_figure_or_a_text_exists(artefacts: dict[str, Artefact]) -> None:
+    assert {artefact.make for artefact in artefacts.values() if artefact.make} == set(MAKERS)
+    assert all(artefact.make for artefact in artefacts.values() if artefact.kind != "table")
+
+
+def test_every_number_stands_beside_its_cell(artefacts: dict[str, Artefact]) -> None:
+    for paper, tables in COUNTS.items():
+        for table, count in tables.items():
+            assert len(artefacts[f"{paper}/{table}"].published) == count, f"{paper}/{table}"
+
+
+ADDED = {"STS test"}
+"""Columns that no paper prints, of NGCSE's Figure 1."""
+
+
+def test_every_row_and_column_has_a_number(artefacts: dict[str, Artefact]) -> None:
+    """Those without: rows of ours, a checkpoint beside its paper's row; and settings that no curve is released of."""
+    without = set()
+    for key, artefact in artefacts.items():
+        if key not in WITHOUT_NUMBERS:
+            numbers = {(value.row, value.column) for value in artefact.published}
+            without |= {(key, row.label) for row in artefact.rows if row.name not in {row for row, _ in numbers}}
+            assert {column.title for column in artefact.columns} - ADDED == {column for _, column in numbers}, key
+    checkpoint = "SimCSE (SNLI+MNLI), published"
+    unreleased = ("Wiki.token_cutoff", "Wiki.NLI", "NLI.token_shuffle", "NLI.STS_HT")
+    assert without == {
+        ("dualcse/table2", f"{checkpoint} checkpoint"),
+        ("dualcse/table7", f"{checkpoint} BERT checkpoint"),
+        ("dualcse/table7", f"{checkpoint} RoBERTa checkpoint"),
+        *(("ngcse/figure2", row) for row in unreleased),
+    }
+
+
+def test_how_many_rows_are_only_published(artefacts: dict[str, Artefact]) -> None:
+    """Methods of other papers; and what is told of data alone."""
+    published = Counter(
+        artefact.key for artefact in artefacts.values() for row in artefact.rows if isinstance(row.way, Published)
+    )
+    assert published == {
+        "dualcse/table6": 2,
+        "ngcse/figure7": 8,
+        "ngcse/table1": 9,
+        "ngcse/table2": 5,
+        "ngcse/table4": 7,
+    }
+
+
+def test_language_models_are_asked_only_where_it_is_allowed(artefacts: dict[str, Artefact]) -> None:
+    rows = [(artefact.key, row) for artefact in artefacts.values() for row in artefact.rows]
+    asked = {(key, row.label) for key, row in rows if isinstance(row.way, Evaluate) and row.way.model == "llm"}
+    assert Counter(key for key, _ in asked) == {"dualcse/table2": 1, "dualcse/table7": 8}
+    assert {(key, row.label) for key, row in rows if row.needs is not None} == asked
+    assert {row.needs.variable for _, row in rows if row.needs is not None} == {"LIGHTNING_CSE_ASK_LLMS"}
+
+
+# ----------------------------------------------------------------------------------------------- artefacts and points
+
+
+def points_in(artefact: Artefact, request: Request) -> Iterator[tuple[str, Point]]:
+    """Yield the points of an artefact by row, of a grid the first and the last."""
+    for line in artefact.lines(request):
+        for column in artefact.columns:
+            points = points_of(artefact, line, column, request)
+            yield from ((line.label, point) for point in points[:1] + points[1:][-1:])
+
+
+@pytest.mark.parametrize(
+    ("profile", "key"),
+    [  # those that add something to an experiment, which tests of the configs compose; Figure 1 is below
+        ("small", "dualcse/table2"),
+        ("small", "gausscse/table1"),
+        ("small", "ngcse/figure5"),
+        ("small", "ngcse/table4"),
+        ("small", "ngcse/table6"),
+        ("tiny", "gausscse/table5"),
+        ("tiny", "ngcse/table4"),
+    ],
+)
+def test_every_point_composes(artefacts: dict[str, Artefact], key: str, profile: str) -> None:
+    found = dict.fromkeys(points_in(artefacts[key], Request(profile=profile)))
+    trained = {row.label for row in artefacts[key].rows if isinstance(row.way, Train | Chosen)}
+    assert {label for label, _ in found} >= trained
+    for _, point in found:
+        assert composed(point)
+        assert point.of is None or composed(point.of)
+
+
+def test_the_settings_of_ngcse_are_those_of_its_experiments(artefacts: dict[str, Artefact]) -> None:
+    """Tables 5 and 6: what is printed is in the recipes, and in Table 6 a point of its grid."""
+    checked = 0
+    for table in ("table5", "table6"):
+        artefact = artefacts[f"ngcse/{table}"]
+        columns = {column.title: column for column in artefact.columns}
+        for line in artefact.lines(Request()):
+            train = line.way.among[0] if isinstance(line.way, Chosen) else line.way
+            assert isinstance(train, Train)
+            config = OmegaConf.create(
+                composed(Point("train", (f"+experiment={train.experiment}", "encoder=bert_base")))
+            )
+            for value in artefact.published:
+                if value.row == line.name:
+                    key = columns[value.column].keys[0]
+                    assert OmegaConf.select(config, key) == value.value, f"{line.label}: {key}"
+                    if isinstance(line.way, Chosen):
+                        tried = {
+                            each.partition("=")[2] for way in line.way.among for each in way.overrides if key in each
+                        }
+                        assert value.value in map(float, tried)
+                        assert len(tried) == 3
+                    checked += 1
+    assert checked == 3 + 8
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_the_committed_runs_of_figure_1_are_its_points(
+    artefacts: dict[str, Artefact], tmp_path: Path, setting: str
+) -> None:
+    kept = EXPERIMENTS / "ngcse" / "results" / "records"
+    names = (path.name for path in kept.glob("*.json"))
+    wanted = {name for name in names if setting_name(name.partition("-")[0]) == setting}
+    assert wanted
+    artefact, request = artefacts["ngcse/figure1"], Request(profile="small", only=(setting,))
+    (line,) = artefact.lines(request)
+    (point,) = points_of(artefact, line, artefact.columns[0], request)
+    index = RunsIndex(tmp_path, [kept])
+    found = {seed: index.find(point, seed) for seed in line.seeds}
+    assert {run.source.name for run in found.values() if run is not None} == wanted
