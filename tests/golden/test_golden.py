@@ -1,0 +1,107 @@
+"""Today's results are the golden ones: the experiments' configs, their runs under ``+debug=tiny``, and the tables.
+
+A change that means to change results regenerates them, and its commit says why:
+
+    python scripts/golden.py            # or one part: configs, runs, tables
+    python scripts/golden.py --check    # compare without writing
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "golden.py"
+
+CHANGED: dict[str, str] = {}
+"""Keys of configs that changed or went on purpose, as patterns ("method.loss.*"), each with the reason."""
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("golden_results", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+golden = load()
+ONE = pytest.mark.parametrize("experiment", golden.EXPERIMENTS)
+
+
+def shown(differences: Sequence[Any]) -> str:
+    worst = sorted(differences, key=lambda one: -one.relative)
+    return "\n".join([f"{len(worst)} values differ:", *map(str, worst[:20])])
+
+
+def beyond(part: str, expected: Mapping[str, Any], found: Mapping[str, Any], path: str = "") -> list[Any]:
+    differences = golden.compare(expected, golden.rounded(found), path)
+    return [one for one in differences if one.relative > golden.RELATIVE[part]]
+
+
+@pytest.mark.parametrize("part", ["configs", "runs"])
+def test_every_experiment_has_golden_results(part: str) -> None:
+    assert sorted(golden.read(part)) == golden.EXPERIMENTS
+
+
+@ONE
+def test_the_decisive_values_of_a_config(experiment: str) -> None:
+    expected, found = golden.read("configs")[experiment], golden.config_of(experiment)
+    differences = beyond("configs", expected, found)
+    added = [one for one in differences if one.golden == golden.ABSENT]
+    others = [
+        one
+        for one in differences
+        if one not in added and not any(fnmatch.fnmatchcase(one.path, pattern) for pattern in CHANGED)
+    ]
+    assert not others, f"{experiment}: {shown(others)}\nadded: {', '.join(one.path for one in added) or 'nothing'}"
+
+
+@ONE
+def test_a_run(experiment: str) -> None:
+    differences = beyond("runs", golden.read("runs")[experiment], golden.run_of(experiment), experiment)
+    assert not differences, shown(differences)
+
+
+def test_the_tables() -> None:
+    differences = beyond("tables", golden.read("tables"), golden.tables())
+    assert not differences, shown(differences)
+
+
+def test_the_golden_tables_are_those_of_the_committed_files() -> None:
+    """The files under ``experiments/`` were rendered by the same code from the same records."""
+    expected, committed = golden.read("tables"), golden.committed_tables()
+    assert len(committed) > 10
+    assert not beyond("tables", {name: expected[name] for name in committed}, committed)
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "count"),
+    [
+        (0.5, 0.50004, 0),
+        (0.5, 0.5001, 1),
+        (0.0, 9e-7, 0),
+        (0.0, 2e-6, 1),
+        (3, 3, 0),
+        (3, 4, 1),
+        (1, 1.0, 1),
+        (float("nan"), float("nan"), 0),
+        (0.5, float("nan"), 1),
+        ({"a": 1}, {}, 1),
+        ({}, {"a": None}, 1),
+        (["a"], ["b"], 1),
+    ],
+)
+def test_what_counts_as_a_difference(expected: Any, found: Any, count: int) -> None:
+    differences = beyond("runs", {"curves": expected}, {"curves": found}, "dualcse_bi")
+    assert len(differences) == count
+    assert all(str(one).startswith("dualcse_bi > curves") for one in differences)
