@@ -27,7 +27,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from lightning_cse.runs import RunFolder
+    from lightning_cse.runs import Run
 
 # The same examples every time, and no limit in milliseconds: a busy machine is no failure.
 settings.register_profile("project", deadline=None, derandomize=True)
@@ -74,7 +74,7 @@ def heard_interrupts() -> Iterator[None]:
 
 
 Compose = Callable[..., "DictConfig"]
-RunTiny = Callable[..., "RunFolder"]
+RunTiny = Callable[..., "Run"]
 
 
 @pytest.fixture(scope="session")
@@ -111,7 +111,7 @@ def run_tiny(compose: Compose) -> RunTiny:
 
     from lightning_cse.engine.train import train
 
-    def run(folder: Path, *overrides: str) -> RunFolder:
+    def run(folder: Path, *overrides: str) -> Run:
         cfg = compose("+debug=tiny", "paths.cache_dir=null", *overrides)
         cfg.paths.runs_dir = str(folder / "runs")
         threads = torch.get_num_threads()

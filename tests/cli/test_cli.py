@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from lightning_cse.runs import RunFolder
+from lightning_cse.runs import Run
 
-RunTiny = Callable[..., RunFolder]
+RunTiny = Callable[..., Run]
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 EXPERIMENTS = sorted(path.stem for path in (Path(__file__).resolve().parents[2] / "conf" / "experiment").glob("*.yaml"))
@@ -54,20 +54,20 @@ def command(tmp_path: Path, repository: Path) -> Command:
     return start
 
 
-def finished(tmp_path: Path) -> dict[str, RunFolder]:
+def finished(tmp_path: Path) -> dict[str, Run]:
     """The finished runs by ``experiment-s<seed>``."""
     records = sorted((tmp_path / "runs").rglob("record.json"))
     folders = {}
     for path in records:
         identity, _, seed = path.parent.name.partition("-s")
-        folder = RunFolder(tmp_path / "runs", path.parents[1].name, identity, int(seed))
+        folder = Run(tmp_path / "runs", path.parents[1].name, identity, int(seed))
         assert folder.record_path == path
         folders[f"{folder.name}-s{seed}"] = folder
     assert len(folders) == len(records)
     return folders
 
 
-def numbers(folder: RunFolder) -> dict[str, Any]:
+def numbers(folder: Run) -> dict[str, Any]:
     record = folder.read()
     return {key: record[key] for key in ("identity", "metrics", "baselines", "best", "final", "rows")} | {
         "curves": folder.curves.read_text()

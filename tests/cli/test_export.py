@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from lightning_cse.analysis import exporting
 from lightning_cse.engine.load import load_model
 from lightning_cse.export import main
-from lightning_cse.runs import RunFolder
+from lightning_cse.runs import Run
 
 # A busy machine may take minutes to load torch; pytest's own limit is made for tests that start no process.
 pytestmark = pytest.mark.timeout(900)
@@ -24,7 +24,7 @@ SMALL = ("baselines=none", "data.train_rows=12", "diag.sentences=16", *LIMITS)
 
 
 @pytest.fixture(scope="module")
-def gauss(run_tiny: Callable[..., RunFolder], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gauss(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("gauss")
     return run_tiny(folder, "+experiment=gausscse", "corpora=sample", *SMALL).path
 

@@ -19,10 +19,10 @@ from lightning_cse.data.corpora import CORPORA as CORPORA_THERE
 from lightning_cse.engine import train as training
 from lightning_cse.evaluation import run_tasks
 from lightning_cse.metrics import auprc, spearman
-from lightning_cse.runs import RunFolder
+from lightning_cse.runs import Run
 
 Compose = Callable[..., DictConfig]
-RunTiny = Callable[..., RunFolder]
+RunTiny = Callable[..., Run]
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").rglob("*.yaml"))
@@ -205,11 +205,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(place: Path, run_tiny: RunTiny) -> Callable[[str], RunFolder]:
+def run(place: Path, run_tiny: RunTiny) -> Callable[[str], Run]:
     """Train an experiment, once for the whole module."""
-    done: dict[str, RunFolder] = {}
+    done: dict[str, Run] = {}
 
-    def once(experiment: str) -> RunFolder:
+    def once(experiment: str) -> Run:
         if experiment not in done:
             done[experiment] = run_tiny(place, f"+experiment={experiment}")
         return done[experiment]
@@ -217,7 +217,7 @@ def run(place: Path, run_tiny: RunTiny) -> Callable[[str], RunFolder]:
     return once
 
 
-def curves(folder: RunFolder) -> dict[str, dict[int, float]]:
+def curves(folder: Run) -> dict[str, dict[int, float]]:
     return {key: dict(points) for key, points in runs.Curves(folder.curves).read().items()}
 
 
@@ -239,7 +239,7 @@ def test_every_experiment_is_expected() -> None:
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_an_experiment_leaves_a_complete_record(experiment: str, run: Callable[[str], RunFolder], place: Path) -> None:
+def test_an_experiment_leaves_a_complete_record(experiment: str, run: Callable[[str], Run], place: Path) -> None:
     folder, expected = run(experiment), EXPECTED[experiment]
     record = folder.read()
     assert folder.state == "finished"
@@ -288,7 +288,7 @@ def test_an_experiment_leaves_a_complete_record(experiment: str, run: Callable[[
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_an_experiment_is_evaluated_at_the_start_on_the_way_and_at_the_end(
-    experiment: str, run: Callable[[str], RunFolder]
+    experiment: str, run: Callable[[str], Run]
 ) -> None:
     folder, expected = run(experiment), EXPECTED[experiment]
     values, steps = curves(folder), expected.evaluated_at
@@ -384,7 +384,7 @@ def recomputed(table: Mapping[str, list[Any]], threshold: float) -> dict[str, fl
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_an_experiment_leaves_its_predictions_and_figures(experiment: str, run: Callable[[str], RunFolder]) -> None:
+def test_an_experiment_leaves_its_predictions_and_figures(experiment: str, run: Callable[[str], Run]) -> None:
     folder, expected = run(experiment), EXPECTED[experiment]
     record = folder.read()
     told = {f"{task}.parquet": record["metrics"] for task in expected.tasks.keys() - STS_AVERAGE}
@@ -426,7 +426,7 @@ def test_an_experiment_leaves_its_predictions_and_figures(experiment: str, run: 
     ],
 )
 def test_the_best_checkpoint_alone_gives_the_recorded_test_scores(
-    experiment: str, run: Callable[[str], RunFolder], place: Path, compose: Compose, one_thread: None
+    experiment: str, run: Callable[[str], Run], place: Path, compose: Compose, one_thread: None
 ) -> None:
     folder = run(experiment)
     best, last = (
@@ -445,7 +445,7 @@ def test_the_best_checkpoint_alone_gives_the_recorded_test_scores(
     assert metrics != {f"test/{task}/{name}": v for task, r in untrained.items() for name, v in r.metrics.items()}
 
 
-def test_ablations_are_other_points(run: Callable[[str], RunFolder]) -> None:
+def test_ablations_are_other_points(run: Callable[[str], Run]) -> None:
     read = [run(experiment).read() for experiment in EXPERIMENTS]
     assert len({record["identity"] for record in read}) == len(EXPERIMENTS)
     for family in ("dualcse_cross", "dualcse_bi", "gausscse"):
@@ -466,7 +466,7 @@ def test_the_matched_dev_set_of_mnli_is_named_in_the_keys(run_tiny: RunTiny, pla
 
 
 def test_a_finished_run_asked_for_again_is_not_trained_again(
-    run: Callable[[str], RunFolder], run_tiny: RunTiny, place: Path, monkeypatch: pytest.MonkeyPatch
+    run: Callable[[str], Run], run_tiny: RunTiny, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = run("dualcse_cross")
     before = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}
@@ -478,7 +478,7 @@ def test_a_finished_run_asked_for_again_is_not_trained_again(
 
 
 def test_force_does_it_again_with_the_same_numbers_and_another_seed_with_others(
-    run: Callable[[str], RunFolder], run_tiny: RunTiny, place: Path
+    run: Callable[[str], Run], run_tiny: RunTiny, place: Path
 ) -> None:
     first, was = run("dualcse_cross").read(), run("dualcse_cross").curves.read_text()
     stamp = run("dualcse_cross").record_path.stat().st_mtime_ns

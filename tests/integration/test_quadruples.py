@@ -14,9 +14,9 @@ from lightning_cse.data import BatchLoader
 from lightning_cse.engine import train as training
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.loggers import CurvesLogger
-from lightning_cse.runs import RunFolder
+from lightning_cse.runs import Run
 
-RunTiny = Callable[..., RunFolder]
+RunTiny = Callable[..., Run]
 
 SMALL = (
     "+experiment=dualcse_cross",
@@ -98,7 +98,7 @@ def test_a_run_on_both_and_its_account(run_tiny: RunTiny, own: str, tmp_path: Pa
     assert all(torch.isfinite(torch.tensor(value)) for value in record["final"].values())
 
 
-def outcome(folder: RunFolder) -> dict[str, Any]:
+def outcome(folder: Run) -> dict[str, Any]:
     """Return what a run was for: parameters, the state of optimizer and data, curves and scores."""
     last = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)
     record = folder.read()

@@ -25,9 +25,9 @@ from lightning_cse.engine import train as training
 from lightning_cse.errors import LightningCSEError, TrainingError
 from lightning_cse.loggers import CurvesLogger
 from lightning_cse.methods import DualCSE
-from lightning_cse.runs import RunFolder
+from lightning_cse.runs import Run
 
-RunTiny = Callable[..., RunFolder]
+RunTiny = Callable[..., Run]
 
 # Two epochs of three batches (8, 8, 4), evaluated and saved after every second step: not at the end of the first.
 SMALL = (
@@ -65,7 +65,7 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "run_figures", lambda *args: [])
 
 
-def outcome(folder: RunFolder) -> dict[str, Any]:
+def outcome(folder: Run) -> dict[str, Any]:
     """Everything a run leaves but what it took: parameters, optimizer, random states, curves, predictions, record."""
     record = folder.read()
     for apart in COSTS:
@@ -101,7 +101,7 @@ def differences(one: Any, other: Any, where: str = "") -> list[str]:
     return [] if same else [f"{where}: {one!r} and {other!r}"[:300]]
 
 
-def same(folder: RunFolder, reference: RunFolder) -> None:
+def same(folder: Run, reference: Run) -> None:
     __tracebackhide__ = True
     found = differences(outcome(reference), outcome(folder))
     assert not found, "\n".join(["the run that was stopped differs from the one that was not:", *found[:10]])
@@ -118,7 +118,7 @@ MOMENTS: tuple[tuple[Any, str], ...] = (
     (DualCSE, "on_train_end"),
     (training, "_test"),
     (training, "_save_predictions"),
-    (RunFolder, "finish"),
+    (Run, "finish"),
 )
 
 
@@ -150,11 +150,11 @@ def kill(run_tiny: RunTiny, place: Path, moment: int, *overrides: str, **options
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory, run_tiny: RunTiny) -> Callable[..., RunFolder]:
+def reference(tmp_path_factory: pytest.TempPathFactory, run_tiny: RunTiny) -> Callable[..., Run]:
     """The run of the same overrides that is never stopped."""
-    done: dict[tuple[str, ...], RunFolder] = {}
+    done: dict[tuple[str, ...], Run] = {}
 
-    def run(*overrides: str) -> RunFolder:
+    def run(*overrides: str) -> Run:
         if overrides not in done:
             done[overrides] = run_tiny(tmp_path_factory.mktemp("reference"), *SMALL, *overrides)
         return done[overrides]
@@ -184,7 +184,7 @@ def test_killed_at_every_moment(run_tiny: RunTiny, tmp_path: Path) -> None:
         shutil.rmtree(place)
 
 
-def test_killed_again_and_again(run_tiny: RunTiny, reference: Callable[..., RunFolder], tmp_path: Path) -> None:
+def test_killed_again_and_again(run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path) -> None:
     moments = ((DualCSE, "training_step"),)
     for count in (1, 4, 3, 3):  # at steps 2, 5, 7 - which there is not - hence in the second start from step 4
         seen: list[str] = []
@@ -251,7 +251,7 @@ QUICK = (
 
 @pytest.mark.parametrize("variant", [v if v in QUICK else pytest.param(v, marks=pytest.mark.slow) for v in VARIANTS])
 def test_killed_at_every_step_of_other_runs(
-    variant: str, run_tiny: RunTiny, reference: Callable[..., RunFolder], tmp_path: Path
+    variant: str, run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path
 ) -> None:
     overrides, steps = VARIANTS[variant]
     whole = reference(*overrides)
@@ -296,14 +296,14 @@ def test_every_generator_goes_on_where_it_was(
     assert drawn == whole[4:]
 
 
-def test_the_best_stays_the_best_of_all_starts(reference: Callable[..., RunFolder]) -> None:
+def test_the_best_stays_the_best_of_all_starts(reference: Callable[..., Run]) -> None:
     record = reference("method.optimizer.lr=0.0").read()
     assert (record["best"]["step"], record["steps"]) == (2, STEPS)  # the first, since no later one is better
     assert record["best"]["score"] == record["final"]["val/rte/accuracy_all"]
 
 
 def test_a_failed_run_is_done_again(
-    run_tiny: RunTiny, reference: Callable[..., RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for moment, checkpoint in ((2, None), (5, 4)):  # before the first checkpoint, and after the second
         with monkeypatch.context() as patch:
@@ -318,7 +318,7 @@ def test_a_failed_run_is_done_again(
         assert not list(tmp_path.rglob("record.json"))
         last = failed.parent / "checkpoints" / "last.ckpt"
         assert (torch.load(last, weights_only=True)["global_step"] if last.is_file() else None) == checkpoint
-        assert RunFolder(tmp_path / "runs", "dualcse_cross", failed.parent.name.split("-")[0], 0).state == "failed"
+        assert Run(tmp_path / "runs", "dualcse_cross", failed.parent.name.split("-")[0], 0).state == "failed"
     folder = run_tiny(tmp_path, *SMALL)
     assert folder.state == "finished"
     assert not folder.failed_path.exists()
@@ -336,7 +336,7 @@ def _fails_at(step: int, original: Callable[..., Any]) -> Callable[..., Any]:
 
 def test_a_terminated_run_says_so_and_goes_on(
     run_tiny: RunTiny,
-    reference: Callable[..., RunFolder],
+    reference: Callable[..., Run],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -377,7 +377,7 @@ def test_a_disk_that_fills_up_in_a_checkpoint_keeps_the_one_before(
     time: int,
     kept: int | None,
     run_tiny: RunTiny,
-    reference: Callable[..., RunFolder],
+    reference: Callable[..., Run],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -405,7 +405,7 @@ def test_a_disk_that_fills_up_in_a_checkpoint_keeps_the_one_before(
 
 
 def test_a_disk_that_fills_up_between_write_and_name_keeps_the_one_before(
-    run_tiny: RunTiny, reference: Callable[..., RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace, seen = Path.replace, []
 
@@ -424,7 +424,7 @@ def test_a_disk_that_fills_up_between_write_and_name_keeps_the_one_before(
 
 
 def test_a_disk_that_fills_up_in_the_curves_is_one_message_too(
-    run_tiny: RunTiny, reference: Callable[..., RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write, seen = os.write, []
 
@@ -477,7 +477,7 @@ runpy.run_module("lightning_cse.train", run_name="__main__", alter_sys=True)
 
 @pytest.mark.timeout(1200)  # five processes, each of which loads torch
 def test_a_process_killed_in_every_way_ends_where_an_undisturbed_one_does(
-    tmp_path: Path, repository: Path, reference: Callable[..., RunFolder]
+    tmp_path: Path, repository: Path, reference: Callable[..., Run]
 ) -> None:
     (tmp_path / "dies.py").write_text(DIES)
     environment = os.environ | {
@@ -519,6 +519,6 @@ def test_a_process_killed_in_every_way_ends_where_an_undisturbed_one_does(
     assert done.returncode == 0, done.stderr
     assert "going on from step 4" in done.stdout
     assert done.stdout.splitlines()[-1] == f"record: {run / 'record.json'}"
-    folder = RunFolder(tmp_path / "runs", "dualcse_cross", run.name.split("-")[0], 0)
+    folder = Run(tmp_path / "runs", "dualcse_cross", run.name.split("-")[0], 0)
     same(folder, reference())
     assert folder.read()["overrides"] == ["+experiment=dualcse_cross", "+debug=tiny", *SMALL[1:]]

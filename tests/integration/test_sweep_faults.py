@@ -16,7 +16,7 @@ from typing import IO
 
 import pytest
 
-from lightning_cse.runs import RunFolder
+from lightning_cse.runs import Run
 
 # A busy machine may take minutes to load torch in every worker.
 pytestmark = pytest.mark.timeout(2400)
@@ -94,7 +94,7 @@ class Sweep:
         found = {}
         for path in self.runs.glob("*/*-s*"):
             identity, _, seed = path.name.rpartition("-s")
-            owner = RunFolder(self.runs, path.parent.name, identity, int(seed)).owner()
+            owner = Run(self.runs, path.parent.name, identity, int(seed)).owner()
             if owner is not None:
                 found[owner.pid] = path
         return found

@@ -13,7 +13,7 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 from lightning_cse.config.launch import launch
-from lightning_cse.runs import Curves, RunFolder
+from lightning_cse.runs import Curves, Run
 
 # A busy machine may take minutes to load torch.
 pytestmark = pytest.mark.timeout(900)
@@ -57,9 +57,9 @@ def train(
     return start
 
 
-def only_run(runs: Path, seed: int = 0) -> RunFolder:
+def only_run(runs: Path, seed: int = 0) -> Run:
     (path,) = runs.rglob(f"*-s{seed}/record.json")
-    folder = RunFolder(runs, path.parents[1].name, path.parent.name.partition("-s")[0], seed)
+    folder = Run(runs, path.parents[1].name, path.parent.name.partition("-s")[0], seed)
     assert folder.record_path == path
     return folder
 
@@ -77,7 +77,7 @@ def test_a_failed_point_is_left_and_listed_and_tried_again_when_asked(train: Tra
     done = only_run(runs)
     score = done.read()["best"]["score"]
     assert not done.lock_path.exists()
-    failed = RunFolder(runs, done.name, done.identity, 1)
+    failed = Run(runs, done.name, done.identity, 1)
     failed.fail(ValueError("out of luck"), "training")
 
     code, _, errors = train("-m", "seed=0,1")
@@ -95,7 +95,7 @@ def test_a_failed_point_is_left_and_listed_and_tried_again_when_asked(train: Tra
     assert words(runs) == [("skipped", score), ("finished", failed.read()["best"]["score"])]
 
     # A single run is always tried again, and force asks nobody.
-    again = RunFolder(runs, done.name, done.identity, 2)
+    again = Run(runs, done.name, done.identity, 2)
     again.fail(ValueError("out of luck"), "training")
     assert train("seed=2")[0] == 0
     assert again.state == "finished"
@@ -109,7 +109,7 @@ def test_a_point_that_somebody_runs_is_theirs(train: Train, tmp_path: Path) -> N
     runs = tmp_path / "runs"
     assert train()[0] == 0
     done = only_run(runs)
-    theirs = RunFolder(runs, done.name, done.identity, 1)
+    theirs = Run(runs, done.name, done.identity, 1)
     with theirs.lock():
         code, _, errors = train("seed=1")
         assert code == 3

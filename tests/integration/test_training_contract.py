@@ -29,10 +29,10 @@ from lightning_cse.engine import train as training
 from lightning_cse.errors import ConfigError, DataError, EncoderError, TrainingError
 from lightning_cse.losses import DualContrastive
 from lightning_cse.methods import DualCSE
-from lightning_cse.runs import RunFolder
+from lightning_cse.runs import Run
 
 Compose = Callable[..., DictConfig]
-RunTiny = Callable[..., RunFolder]
+RunTiny = Callable[..., Run]
 
 LITTLE = (
     "baselines=none",
@@ -55,7 +55,7 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "run_figures", lambda *args: [])
 
 
-def curve(folder: RunFolder, key: str) -> dict[int, float]:
+def curve(folder: Run, key: str) -> dict[int, float]:
     return dict(runs.Curves(folder.curves).read()[key])
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lightning_cse.compare import main
-from lightning_cse.runs import RunFolder, write_predictions
+from lightning_cse.runs import Run, write_predictions
 
 MakeRun = Callable[..., str]
 
@@ -27,7 +27,7 @@ def make_run(tmp_path: Path) -> MakeRun:
     """Leave a finished run with predictions of rte, and the untrained encoder's beside them; return its folder."""
 
     def make(name: str, seed: int, correct: list[bool], identity: str = "0123456789", *overrides: str) -> str:
-        folder = RunFolder(tmp_path / "runs", name, identity, seed)
+        folder = Run(tmp_path / "runs", name, identity, seed)
         labels = [row % 2 == 0 for row in range(len(correct))]
         predicted = [label == right for label, right in zip(labels, correct, strict=True)]
         columns = {"row": list(range(len(correct))), "label": labels, "prediction": predicted}

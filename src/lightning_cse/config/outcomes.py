@@ -25,7 +25,7 @@ from hydra.types import HydraContext, RunMode, TaskFunction
 from omegaconf import DictConfig
 
 from lightning_cse.config.causes import user_error
-from lightning_cse.runs import FailedBeforeError, RunFolder, write_atomic
+from lightning_cse.runs import FailedBeforeError, Run, write_atomic
 
 Kind = Literal["finished", "skipped", "failed", "left", "busy"]
 """``skipped`` was finished before, ``left`` failed before and is not tried again, ``busy`` is run by somebody else."""
@@ -48,7 +48,7 @@ def in_sweep() -> bool:
     return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
 
 
-def leave_failed(cfg: DictConfig, folder: RunFolder) -> None:
+def leave_failed(cfg: DictConfig, folder: Run) -> None:
     """In a multirun, leave a point alone that failed before: the others are what the command is given again for.
 
     Args:

@@ -16,7 +16,7 @@ from lightning_cse.errors import did_you_mean
 from lightning_cse.evaluation import Task, TaskResult
 from lightning_cse.llm import Failure, Reply, Request
 from lightning_cse.llm.asker import Asker, wrong_settings
-from lightning_cse.runs import RunFolder
+from lightning_cse.runs import Run
 
 __all__ = ["SETTINGS", "ChatSession", "wrong_endpoint"]
 
@@ -83,7 +83,7 @@ class ChatSession(Session):
         """Return the folder of its evaluations, apart from those of encoders."""
         return runs_dir.joinpath("evaluate", "llm", *folders_of(self.name))
 
-    def do(self, name: str, task: Step, folder: RunFolder) -> TaskResult:
+    def do(self, name: str, task: Step, folder: Run) -> TaskResult:
         """Ask about every pair of a task."""
         return cast("Task", task).judged(self, "test")  # `suits` lets through nothing else
 

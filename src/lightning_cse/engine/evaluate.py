@@ -207,7 +207,7 @@ def _of_llm(cfg: DictConfig, overrides: Sequence[str]) -> str | None:
 # ------------------------------------------------------------------------------------------------------- the folder
 
 
-class EvaluationFolder(runs.RunFolder):
+class EvaluationFolder(runs.Run):
     """The folder of one evaluation: ``<root>/<suite>-<identity>/``, with a file for each finished task in ``tasks/``.
 
     Args:

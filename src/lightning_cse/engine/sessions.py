@@ -19,7 +19,7 @@ from lightning_cse.engine.mteb_suite import MTEBTask
 from lightning_cse.errors import TaskError
 from lightning_cse.evaluation import Embedded, Task, TaskResult
 from lightning_cse.progress import progress
-from lightning_cse.runs import RunFolder
+from lightning_cse.runs import Run
 
 __all__ = ["EncoderSession", "LengthSession", "Session", "Step", "Work", "folders_of"]
 
@@ -97,7 +97,7 @@ class Session(ABC):
         return isinstance(task, Task) and task.suits(self.answers)
 
     @abstractmethod
-    def do(self, name: str, task: Step, folder: RunFolder) -> TaskResult:
+    def do(self, name: str, task: Step, folder: Run) -> TaskResult:
         """Do a task on its test split.
 
         Args:
@@ -123,7 +123,7 @@ class LengthSession(Session):
     def __init__(self) -> None:
         super().__init__(Length(), "length")
 
-    def do(self, name: str, task: Step, folder: RunFolder) -> TaskResult:
+    def do(self, name: str, task: Step, folder: Run) -> TaskResult:
         """Do a task from the lengths of its sentences."""
         return _from_embeddings(self, name, task)
 
@@ -186,7 +186,7 @@ class EncoderSession(Session):
         """Whether it answers what a task asks; vectors, as mteb does, of every encoder."""
         return isinstance(task, MTEBTask) or super().suits(task)
 
-    def do(self, name: str, task: Step, folder: RunFolder) -> TaskResult:
+    def do(self, name: str, task: Step, folder: Run) -> TaskResult:
         """Do a task from the embeddings of its sentences."""
         if isinstance(task, MTEBTask):
             width, cache = self.model.encoder.width, folder.path / "mteb"

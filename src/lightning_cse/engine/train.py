@@ -54,7 +54,7 @@ def run(cfg: DictConfig) -> float:
     return score
 
 
-def train(cfg: DictConfig) -> runs.RunFolder:
+def train(cfg: DictConfig) -> runs.Run:
     """Train the method that a config describes, unless its record is there, and return the run's folder.
 
     A folder with a record is finished and left as it is (``force=true`` starts anew); one with a last checkpoint and no
@@ -80,7 +80,7 @@ def train(cfg: DictConfig) -> runs.RunFolder:
     }
     identity = runs.identity(without_secrets(plain(cfg)), **decisive)
     try:
-        folder = runs.RunFolder(Path(cfg.paths.runs_dir).expanduser(), cfg.name, identity, cfg.seed)
+        folder = runs.Run(Path(cfg.paths.runs_dir).expanduser(), cfg.name, identity, cfg.seed)
     except ValueError as error:
         raise ConfigError([f"name: {error}"]) from error
     outcomes.tell(folder.path)
@@ -96,7 +96,7 @@ def train(cfg: DictConfig) -> runs.RunFolder:
     return folder
 
 
-def _finished(cfg: DictConfig, folder: runs.RunFolder) -> bool:
+def _finished(cfg: DictConfig, folder: runs.Run) -> bool:
     if cfg.force or folder.state != "finished":
         return False
     log.info("%s is finished; force=true runs it again", folder.path)
@@ -108,7 +108,7 @@ def _finished(cfg: DictConfig, folder: runs.RunFolder) -> bool:
 def _train(
     cfg: DictConfig,
     parts: Parts,
-    folder: runs.RunFolder,
+    folder: runs.Run,
     identity: str,
     decisive: dict[str, Any],
     lock: runs.Lock,
@@ -166,7 +166,7 @@ def _provenance(parts: Parts) -> dict[str, Any]:
     return {"provenance": told} if told else {}
 
 
-def _tell_lacking_baselines(cfg: DictConfig, folder: runs.RunFolder) -> None:
+def _tell_lacking_baselines(cfg: DictConfig, folder: runs.Run) -> None:
     """Say which baselines a finished run was asked for and has not: they are no part of its identity."""
     lacking = [str(name) for name in cfg.baselines if name not in (folder.read().get("baselines") or {})]
     if not lacking:
@@ -189,7 +189,7 @@ TERMINATED = 128 + signal.SIGTERM
 """The exit code of a process that SIGTERM ended, by the shell's rule."""
 
 
-def _loggers(cfg: DictConfig, folder: runs.RunFolder, identity: str, *, resume: bool) -> list[Logger]:
+def _loggers(cfg: DictConfig, folder: runs.Run, identity: str, *, resume: bool) -> list[Logger]:
     loggers: list[Logger] = [CurvesLogger(runs.Curves(folder.curves))]
     if cfg.logger:
         # Completed outside Hydra, which would build everything that the settings describe.
@@ -238,7 +238,7 @@ class _StillOurs(pl.Callback):
 def _fit_and_test(
     cfg: DictConfig,
     parts: Parts,
-    folder: runs.RunFolder,
+    folder: runs.Run,
     loggers: list[Logger],
     lock: runs.Lock,
     *,
@@ -363,7 +363,7 @@ def _tell_truncation(parts: Parts) -> dict[str, int]:
 
 
 def _test(
-    cfg: DictConfig, parts: Parts, folder: runs.RunFolder, trainer: pl.Trainer, best: Path
+    cfg: DictConfig, parts: Parts, folder: runs.Run, trainer: pl.Trainer, best: Path
 ) -> tuple[dict[str, TaskResult], dict[str, dict[str, float]]]:
     """Run every task on the test split with the best checkpoint, and with the baselines."""
     device = trainer.strategy.root_device
@@ -383,7 +383,7 @@ def _test(
     return results, baselines
 
 
-def _save_predictions(folder: runs.RunFolder, results: Mapping[str, TaskResult], prefix: str = "") -> None:
+def _save_predictions(folder: runs.Run, results: Mapping[str, TaskResult], prefix: str = "") -> None:
     for task, result in results.items():
         if result.predictions:  # a mean of other tasks has none
             runs.write_predictions(folder.predictions, f"{prefix}{task}", result.predictions)

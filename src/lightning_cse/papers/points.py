@@ -365,7 +365,7 @@ _HYDRA: Final = "hydra"  # what Hydra itself writes
 class _Open:
     """A run, or an evaluation, that is not finished; ``run`` is the folder of the run that is evaluated."""
 
-    folder: runs.RunFolder
+    folder: runs.Run
     run: Path | None = None
 
     @functools.cached_property
@@ -621,7 +621,7 @@ class RunsIndex:
             if top in path.parents:
                 self._take_evaluation(disk, path, None)
             elif path.parent != root and (name := _FOLDER.fullmatch(path.name)):
-                run = runs.RunFolder(root, str(path.parent.relative_to(root)), name["identity"], int(name["seed"]))
+                run = runs.Run(root, str(path.parent.relative_to(root)), name["identity"], int(name["seed"]))
                 if _RECORD in files:
                     self._take(disk, path / _RECORD, path)
                 else:
@@ -635,7 +635,7 @@ class RunsIndex:
             return
         suite, _, identity = path.name.rpartition("-")
         if suite and identity.isalnum():
-            folder = runs.RunFolder(path.parent, suite, identity, 0)
+            folder = runs.Run(path.parent, suite, identity, 0)
             folder.path = path  # an evaluation's has no seed in its name
             disk.open_evaluations.append(_Open(folder, run))
 

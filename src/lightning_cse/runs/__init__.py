@@ -2,7 +2,7 @@
 
 from lightning_cse.runs.curves import Curves
 from lightning_cse.runs.environments import environment
-from lightning_cse.runs.folder import FailedBeforeError, RunFolder, RunState
+from lightning_cse.runs.folder import FailedBeforeError, Run, RunStatus
 from lightning_cse.runs.identities import identity, identity_document
 from lightning_cse.runs.lines import Lines
 from lightning_cse.runs.lock import Busy, Lock, Owner
@@ -15,8 +15,8 @@ __all__ = [
     "Lines",
     "Lock",
     "Owner",
-    "RunFolder",
-    "RunState",
+    "Run",
+    "RunStatus",
     "atomic_file",
     "environment",
     "identity",

@@ -21,7 +21,7 @@ class Curves:
     made by the first of them.
 
     Args:
-        path: The CSV, see `RunFolder.curves`.
+        path: The CSV, see `Run.curves`.
 
     Example:
         >>> import tempfile

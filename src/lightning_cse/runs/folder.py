@@ -18,7 +18,7 @@ from lightning_cse.errors import LightningCSEError
 from lightning_cse.runs.lock import Busy, Lock, Owner
 from lightning_cse.runs.writing import write_atomic
 
-RunState = Literal["new", "interrupted", "failed", "running", "finished"]
+RunStatus = Literal["new", "interrupted", "failed", "running", "finished"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class FailedBeforeError(LightningCSEError):
         return (type(self), (self.folder, self.reason))
 
 
-class RunFolder:
+class Run:
     """The folder of one point and seed: ``<root>/<name>/<identity>-s<seed>/``.
 
     Nothing is made on disk before `lock` or `start`. The record is written last, so a folder with a record is a
@@ -65,7 +65,7 @@ class RunFolder:
         self._lock: Lock | None = None
 
     def __repr__(self) -> str:
-        return f"RunFolder({str(self.path)!r})"
+        return f"Run({str(self.path)!r})"
 
     @property
     def record_path(self) -> Path:
@@ -108,7 +108,7 @@ class RunFolder:
         return self.path / "curves.csv"
 
     @property
-    def state(self) -> RunState:
+    def state(self) -> RunStatus:
         """How far the run is: a record beats a holder of the lock, that one a failure, and a failure a checkpoint.
 
         Whoever holds the lock through this object sees the state that it had found.

@@ -94,7 +94,7 @@ def write_predictions(folder: Path, task: str, columns: Mapping[str, Sequence[An
     """Write one row an example to ``<folder>/<task>.parquet``, whole or not at all.
 
     Args:
-        folder: The folder of the predictions, `RunFolder.predictions`.
+        folder: The folder of the predictions, `Run.predictions`.
         task: The evaluation task, which names the file.
         columns: Equally long columns by name: lists or one-dimensional NumPy arrays of plain values.
 

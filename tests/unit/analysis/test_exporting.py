@@ -38,7 +38,7 @@ from lightning_cse.losses import (
     InfoNCE,
 )
 from lightning_cse.methods import NGCSE, DualCSE, DualGauss, GaussCSE, ImpScore, Schedule, SimCSE, UnsupervisedSimCSE
-from lightning_cse.runs import RunFolder
+from lightning_cse.runs import Run
 from lightning_cse.similarity import GaussianSimilarity
 
 SENTENCES = [
@@ -477,11 +477,11 @@ def test_sentence_transformers_that_is_not_installed(tmp_path: Path, monkeypatch
 
 
 @pytest.fixture(scope="module")
-def dual(run_tiny: Callable[..., RunFolder], tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+def dual(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run_tiny(tmp_path_factory.mktemp("dual"), "+experiment=dualcse_bi", *SMALL)
 
 
-def test_a_run_and_its_card(dual: RunFolder, tmp_path: Path) -> None:
+def test_a_run_and_its_card(dual: Run, tmp_path: Path) -> None:
     done = export(Request(str(dual.path), tmp_path / "made", view="implicit"))
     model, record = load_model(str(dual.path)), dual.read()
     check(tmp_path / "made", model.answers, "implicit")
@@ -548,7 +548,7 @@ def test_a_card_tells_no_path_and_no_key(tmp_path: Path) -> None:
     assert "| commit | unknown |" in card
 
 
-def test_a_run_that_cannot_be_read(dual: RunFolder, tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_read(dual: Run, tmp_path: Path) -> None:
     broken = tmp_path / "run"
     broken.mkdir()
     (broken / "config.yaml").write_text(dual.config_path.read_text())

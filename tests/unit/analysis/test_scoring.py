@@ -20,7 +20,7 @@ from lightning_cse.baselines import Length, PlainEncoder
 from lightning_cse.engine.load import load_model
 from lightning_cse.errors import ConfigError, DataError, LightningCSEError, TaskError
 from lightning_cse.methods import DualCSE, GaussCSE
-from lightning_cse.runs import RunFolder
+from lightning_cse.runs import Run
 from lightning_cse.similarity import cosine
 
 LIMITS = tuple(f"limits.{split}_{what}=8" for split in ("dev", "test") for what in ("rows", "pairs"))
@@ -49,12 +49,12 @@ def scored(
 
 
 @pytest.fixture(scope="module")
-def dual(run_tiny: Callable[..., RunFolder], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dual(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_tiny(tmp_path_factory.mktemp("dual"), "+experiment=dualcse_bi", *SMALL).path
 
 
 @pytest.fixture(scope="module")
-def gauss(run_tiny: Callable[..., RunFolder], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gauss(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_tiny(tmp_path_factory.mktemp("gauss"), "+experiment=gausscse", "corpora=sample", *SMALL).path
 
 

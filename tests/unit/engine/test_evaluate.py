@@ -33,7 +33,7 @@ from lightning_cse.engine.load import load_model
 from lightning_cse.engine.mteb_suite import MTEBModel, MTEBTask
 from lightning_cse.errors import ConfigError, EncoderError, LightningCSEError, TaskError
 from lightning_cse.evaluation import NLI, STSB, run_tasks
-from lightning_cse.runs import RunFolder
+from lightning_cse.runs import Run
 
 Evaluate = Callable[..., EvaluationFolder]
 
@@ -74,12 +74,12 @@ def tiny(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def gauss(run_tiny: Callable[..., RunFolder], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gauss(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_tiny(tmp_path_factory.mktemp("gauss"), "+experiment=gausscse", "corpora=sample", *SMALL).path
 
 
 @pytest.fixture(scope="module")
-def dual(run_tiny: Callable[..., RunFolder], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dual(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_tiny(tmp_path_factory.mktemp("dual"), "+experiment=dualcse_bi", *SMALL).path
 
 

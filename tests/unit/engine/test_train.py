@@ -14,9 +14,9 @@ from hydra.core.hydra_config import HydraConfig
 from lightning_cse.data import sample_dir, side_file, write_provenance
 from lightning_cse.engine import train as training
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.runs import RunFolder
+from lightning_cse.runs import Run
 
-RunTiny = Callable[..., RunFolder]
+RunTiny = Callable[..., Run]
 
 SMALL = (
     "+experiment=simcse_inli",
@@ -30,7 +30,7 @@ SMALL = (
 
 
 def test_what_auto_became_is_part_of_the_identity(speaking_encoder: Path, run_tiny: RunTiny, tmp_path: Path) -> None:
-    def run(pooling: str, max_length: str) -> RunFolder:
+    def run(pooling: str, max_length: str) -> Run:
         source = ("encoder=minilm_l6", "encoder.package=null", f"encoder.source={speaking_encoder}")
         return run_tiny(tmp_path, *SMALL, *source, f"encoder.pooling={pooling}", f"encoder.max_length={max_length}")
 
@@ -47,7 +47,7 @@ def test_what_auto_became_is_part_of_the_identity(speaking_encoder: Path, run_ti
 def test_a_finished_run_says_which_baselines_it_lacks(
     run_tiny: RunTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def run(*overrides: str) -> tuple[RunFolder, str]:
+    def run(*overrides: str) -> tuple[Run, str]:
         caplog.clear()
         with caplog.at_level("INFO"):
             folder = run_tiny(tmp_path, *SMALL, *overrides)
@@ -77,7 +77,7 @@ def test_a_finished_run_says_which_baselines_it_lacks(
 def test_no_file_of_a_run_has_a_secret_and_no_identity_depends_on_one(
     run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(secret: str, **failing: str) -> RunFolder:
+    def run(secret: str, **failing: str) -> Run:
         monkeypatch.setenv("PLANTED", secret)
         monkeypatch.setenv("PLANTED_URL", f"http://me:{secret}@host/v1")
         planted = (

@@ -22,10 +22,10 @@ from lightning_cse.engine.load import load_model
 from lightning_cse.errors import ConfigError, DataError, EncoderError
 from lightning_cse.losses import ImplicitnessRanking
 from lightning_cse.methods import ImpScore, Schedule
-from lightning_cse.runs import RunFolder
+from lightning_cse.runs import Run
 from lightning_cse.tokens import Tokens
 
-RunTiny = Callable[..., RunFolder]
+RunTiny = Callable[..., Run]
 
 ROLES = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
 DIRECTIONS = ("p2s", "s2p", "third_space")

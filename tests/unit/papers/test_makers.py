@@ -22,7 +22,7 @@ from lightning_cse.papers.makers import MAKERS, Made, Material
 from lightning_cse.papers.ngcse import setting_name
 from lightning_cse.papers.points import Found
 from lightning_cse.plots import plot_style, save_figures
-from lightning_cse.runs import Curves, RunFolder
+from lightning_cse.runs import Curves, Run
 from lightning_cse.runs.summary import summarise
 
 TINY = Request(profile="tiny")
@@ -355,7 +355,7 @@ def test_data_statistics_tell_what_is_not_there(real_data: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def run(run_tiny: Callable[..., RunFolder], tmp_path_factory: pytest.TempPathFactory) -> Found:
+def run(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) -> Found:
     small = ("baselines=none", "data.train_rows=16", "diag.sentences=8", "trainer.max_epochs=1", "limits.test_rows=4")
     path = run_tiny(tmp_path_factory.mktemp("runs"), "+experiment=dualcse_cross", *small, "seed=1").path
     return Found(json.loads((path / "record.json").read_text()), path, path / "record.json")

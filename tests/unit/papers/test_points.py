@@ -227,10 +227,10 @@ class Runs:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def folder(self, point: Point, identity: str = "0a", seed: int = 0) -> records.RunFolder:
+    def folder(self, point: Point, identity: str = "0a", seed: int = 0) -> records.Run:
         """Begin a run of a point."""
         config = composed(point)
-        folder = records.RunFolder(self.root, config["name"], identity, seed)
+        folder = records.Run(self.root, config["name"], identity, seed)
         folder.path.mkdir(parents=True, exist_ok=True)
         folder.config_path.write_text(OmegaConf.to_yaml(OmegaConf.create(config)), encoding="utf-8")
         return folder
@@ -254,7 +254,7 @@ class Runs:
             **more,
         }
 
-    def finish(self, point: Point, identity: str = "0a", seed: int = 0, **more: Any) -> records.RunFolder:
+    def finish(self, point: Point, identity: str = "0a", seed: int = 0, **more: Any) -> records.Run:
         folder = self.folder(point, identity, seed)
         folder.finish(self.record(point, identity, seed, **more))
         return folder

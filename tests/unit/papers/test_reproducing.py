@@ -281,7 +281,7 @@ def test_failed_runs_are_left_alone_until_they_are_asked_for(tmp_path: Path, mon
     plan = Plan(an_artefact(tmp_path, TABLE), Request(profile="tiny", seeds=(0,)), RunsIndex(tmp_path / "runs"))
     (whole,) = points_of(plan, "whole")
     config = composed(whole)
-    folder = records.RunFolder(tmp_path / "runs", config["name"], "0123456789", 0)
+    folder = records.Run(tmp_path / "runs", config["name"], "0123456789", 0)
     folder.start(yaml.safe_dump(config))
     folder.fail(RuntimeError("the loss is not a number"), stage="training")
     plan.index.refresh()
@@ -309,7 +309,7 @@ def test_runs_of_somebody_else_are_told_by_the_exit_code(tmp_path: Path, monkeyp
     plan = Plan(an_artefact(tmp_path, TABLE), Request(profile="tiny", seeds=(0,)), RunsIndex(tmp_path / "runs"))
     (whole,) = points_of(plan, "whole")
     config = composed(whole)
-    folder = records.RunFolder(tmp_path / "runs", config["name"], "0123456789", 0)
+    folder = records.Run(tmp_path / "runs", config["name"], "0123456789", 0)
     launched(monkeypatch, Command(tmp_path / "runs"))
     with folder.lock():
         folder.start(yaml.safe_dump(config))
@@ -483,7 +483,7 @@ def test_the_map_has_a_line_for_each_artefact(tmp_path: Path) -> None:
 def test_the_status_says_why_a_run_failed(tmp_path: Path) -> None:
     plan = Plan(an_artefact(tmp_path, TABLE), Request(profile="tiny", seeds=(0,)), RunsIndex(tmp_path / "runs"))
     config = composed(points_of(plan, "whole")[0])
-    folder = records.RunFolder(tmp_path / "runs", config["name"], "0123456789", 0)
+    folder = records.Run(tmp_path / "runs", config["name"], "0123456789", 0)
     folder.start(yaml.safe_dump(config))
     folder.fail(RuntimeError("the loss is not a number"), stage="training")
     plan.index.refresh()

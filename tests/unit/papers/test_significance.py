@@ -26,7 +26,7 @@ from lightning_cse.papers.significance import (
     read_run,
     read_scores,
 )
-from lightning_cse.runs import RunFolder, write_predictions
+from lightning_cse.runs import Run, write_predictions
 
 MakeRun = Callable[..., Path]
 N = 60
@@ -58,7 +58,7 @@ def make_run(tmp_path: Path) -> MakeRun:
     def make(
         name: str, identity: str, seed: int, predictions: Mapping[str, Mapping[str, list[Any]]], **record: Any
     ) -> Path:
-        folder = RunFolder(tmp_path / "runs", name, identity, seed)
+        folder = Run(tmp_path / "runs", name, identity, seed)
         for stored, columns in predictions.items():
             write_predictions(folder.predictions, stored, columns)
         folder.finish({"name": name, "identity": identity, "seed": seed, **record})

@@ -21,7 +21,7 @@ import pytest
 
 from lightning_cse import runs
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.runs import Busy, Lock, RunFolder
+from lightning_cse.runs import Busy, Lock, Run
 from lightning_cse.runs import lock as module
 
 SOURCE = str(Path(runs.__file__).parents[2])
@@ -275,7 +275,7 @@ def race(path: Path, start: Any, done: Any, answers: Any) -> None:
 
 class TestRunFolderLock:
     def test_state_and_owner(self, tmp_path: Path) -> None:
-        folder, other = (RunFolder(tmp_path, "x", "01", 0) for _ in range(2))
+        folder, other = (Run(tmp_path, "x", "01", 0) for _ in range(2))
         with folder.lock():
             assert other.state == "running"
             assert folder.state == "new", "who holds the lock sees what it found"
@@ -292,7 +292,7 @@ class TestRunFolderLock:
         assert folder.owner() is None
 
     def test_a_folder_made_for_the_lock_alone_goes_with_it(self, tmp_path: Path) -> None:
-        folder = RunFolder(tmp_path, "x", "01", 0)
+        folder = Run(tmp_path, "x", "01", 0)
         with folder.lock():
             pass
         assert not folder.path.exists()
@@ -301,7 +301,7 @@ class TestRunFolderLock:
         assert folder.path.is_dir()
 
     def test_clearing_and_starting_keep_the_lock(self, tmp_path: Path) -> None:
-        folder = RunFolder(tmp_path, "x", "01", 0)
+        folder = Run(tmp_path, "x", "01", 0)
         with folder.lock():
             folder.start("a: 1\n")
             (folder.path / ".record.json.0.tmp").touch()
@@ -311,7 +311,7 @@ class TestRunFolderLock:
             assert folder.owner() is not None
 
     def test_the_reason_of_a_failure(self, tmp_path: Path) -> None:
-        folder = RunFolder(tmp_path, "x", "01", 0)
+        folder = Run(tmp_path, "x", "01", 0)
         assert folder.reason() is None
         folder.fail(ValueError("two\nlines"), "fit")
         assert folder.reason() == "ValueError: two lines"

@@ -27,7 +27,7 @@ from lightning_cse.errors import LightningCSEError
 from lightning_cse.runs import (
     Busy,
     Curves,
-    RunFolder,
+    Run,
     environment,
     environments,
     identity,
@@ -210,9 +210,9 @@ class TestIdentity:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
+def folder(tmp_path: Path) -> Run:
     """Return a run folder that is not on disk."""
-    return RunFolder(tmp_path / "runs", "dualcse_cross", "0123456789", 3)
+    return Run(tmp_path / "runs", "dualcse_cross", "0123456789", 3)
 
 
 def files_of(path: Path) -> list[str]:
@@ -221,19 +221,19 @@ def files_of(path: Path) -> list[str]:
 
 
 class TestRunFolder:
-    def test_path(self, folder: RunFolder, tmp_path: Path) -> None:
+    def test_path(self, folder: Run, tmp_path: Path) -> None:
         assert folder.path == tmp_path / "runs" / "dualcse_cross" / "0123456789-s3"
-        assert RunFolder(tmp_path, "a/b", "01", 0).path == tmp_path / "a" / "b" / "01-s0"
+        assert Run(tmp_path, "a/b", "01", 0).path == tmp_path / "a" / "b" / "01-s0"
         assert not folder.path.exists()
 
     @pytest.mark.parametrize("name", ["", "../x", "a/../b", "/abs", "a//b", ".", "a\\b"])
     def test_no_way_out_of_the_root(self, tmp_path: Path, name: str) -> None:
         with pytest.raises(ValueError, match="makes no folder inside"):
-            RunFolder(tmp_path, name, "01", 0)
+            Run(tmp_path, name, "01", 0)
         with pytest.raises(ValueError, match="identity"):
-            RunFolder(tmp_path, "a", "../01", 0)
+            Run(tmp_path, "a", "../01", 0)
 
-    def test_states(self, folder: RunFolder) -> None:
+    def test_states(self, folder: Run) -> None:
         assert folder.state == "new"
         folder.start("seed: 3\n")
         assert folder.config_path.read_text() == "seed: 3\n"
@@ -250,7 +250,7 @@ class TestRunFolder:
         folder.fail(RuntimeError("boom"), "figures")
         assert folder.state == "finished"
 
-    def test_record_reads_back_to_the_last_bit(self, folder: RunFolder) -> None:
+    def test_record_reads_back_to_the_last_bit(self, folder: Run) -> None:
         folder.start("")
         record = {"test/rte/accuracy_all": 0.1 + 0.2, "n": None, "text": "é", "list": (1, 2.5), "np": np.float64(1 / 3)}
         folder.finish(record)
@@ -269,20 +269,20 @@ class TestRunFolder:
         ],
     )
     def test_record_refuses_what_is_not_json(
-        self, folder: RunFolder, value: Any, error: type[Exception], message: str
+        self, folder: Run, value: Any, error: type[Exception], message: str
     ) -> None:
         folder.start("")
         with pytest.raises(error, match=message):
             folder.finish({"metrics": {"a": value}})
         assert folder.state == "new"
 
-    def test_nan_becomes_null_where_that_is_allowed(self, folder: RunFolder) -> None:
+    def test_nan_becomes_null_where_that_is_allowed(self, folder: Run) -> None:
         folder.finish({"m": {"a": math.nan, "b": 1.0}, "c": math.inf}, nullable=["m.a", "c"])
         assert folder.read() == {"m": {"a": None, "b": 1.0}, "c": None}
         folder.finish({"m": {"a": math.nan}}, nullable=["a"])
         assert folder.read() == {"m": {"a": None}}
 
-    def test_failure_tells_what_where_and_when(self, folder: RunFolder) -> None:
+    def test_failure_tells_what_where_and_when(self, folder: Run) -> None:
         try:
             raise LightningCSEError("loss is nan")
         except LightningCSEError as error:
@@ -295,13 +295,13 @@ class TestRunFolder:
         assert "test_failure_tells" in failure["traceback"]
         assert failure["time"].endswith("+00:00")
 
-    def test_failure_takes_the_step_from_the_exception(self, folder: RunFolder) -> None:
+    def test_failure_takes_the_step_from_the_exception(self, folder: Run) -> None:
         error = RuntimeError("x")
         error.step = 5  # type: ignore[attr-defined]
         folder.fail(error, "fit")
         assert json.loads(folder.failed_path.read_text())["step"] == 5
 
-    def test_read_without_or_with_a_damaged_record(self, folder: RunFolder) -> None:
+    def test_read_without_or_with_a_damaged_record(self, folder: Run) -> None:
         with pytest.raises(LightningCSEError, match=r"no record\.json: the run is new"):
             folder.read()
         folder.path.mkdir(parents=True)
@@ -312,11 +312,11 @@ class TestRunFolder:
         with pytest.raises(LightningCSEError, match="no JSON object"):
             folder.read()
 
-    def test_clear_touches_nothing_outside(self, folder: RunFolder, tmp_path: Path) -> None:
+    def test_clear_touches_nothing_outside(self, folder: Run, tmp_path: Path) -> None:
         outside = tmp_path / "outside"
         outside.mkdir()
         (outside / "precious").write_text("x")
-        sibling = RunFolder(folder.root, folder.name, folder.identity, 4)
+        sibling = Run(folder.root, folder.name, folder.identity, 4)
         sibling.start("")
         folder.clear()  # nothing there yet
         folder.start("")
@@ -331,10 +331,10 @@ class TestRunFolder:
         assert sibling.config_path.is_file()
         assert folder.state == "new"
 
-    def test_clear_leaves_everything_where_somebody_is_at_a_folder_inside(self, folder: RunFolder) -> None:
+    def test_clear_leaves_everything_where_somebody_is_at_a_folder_inside(self, folder: Run) -> None:
         folder.start("")
         folder.finish({"a": 1})
-        inner = RunFolder(folder.path / "evaluate", "inli", "ab", 0)
+        inner = Run(folder.path / "evaluate", "inli", "ab", 0)
         with inner.lock(), folder.lock():
             with pytest.raises(Busy, match=rf"^{re.escape(str(inner.path))} is being run by pid {os.getpid()}"):
                 folder.clear()
@@ -347,7 +347,7 @@ class TestRunFolder:
             folder.clear()
             assert list(folder.path.iterdir()) == [folder.lock_path]
 
-    def test_clear_refuses_a_folder_that_is_a_link(self, folder: RunFolder, tmp_path: Path) -> None:
+    def test_clear_refuses_a_folder_that_is_a_link(self, folder: Run, tmp_path: Path) -> None:
         outside = tmp_path / "outside"
         outside.mkdir()
         (outside / "precious").write_text("x")
@@ -374,13 +374,13 @@ def limited(monkeypatch: pytest.MonkeyPatch, call: str) -> Iterator[None]:
 class TestAtomicWriting:
     def test_killed_between_write_and_replace(self, tmp_path: Path) -> None:
         """The record of a killed process is the old one, whole, and the next start clears the rest away."""
-        folder = RunFolder(tmp_path, "x", "01", 0)
+        folder = Run(tmp_path, "x", "01", 0)
         folder.start("old: true\n")
         folder.finish({"old": True})
         code = (
-            "import os, signal, sys; from pathlib import Path; from lightning_cse.runs import RunFolder\n"
+            "import os, signal, sys; from pathlib import Path; from lightning_cse.runs import Run\n"
             "os.replace = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
-            "RunFolder(Path(sys.argv[1]), 'x', '01', 0).finish({'old': False})"
+            "Run(Path(sys.argv[1]), 'x', '01', 0).finish({'old': False})"
         )
         source = str(Path(runs.__file__).parent.parent.parent)
         done = subprocess.run(
@@ -425,7 +425,7 @@ class TestAtomicWriting:
         assert (tmp_path / "sub" / "a.bin").read_bytes() == b"\x00\r\n"
 
     @pytest.mark.parametrize("call", ["fsync", "replace", "open"])
-    def test_full_disk(self, folder: RunFolder, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    def test_full_disk(self, folder: Run, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
         folder.start("old: true\n")
         folder.finish({"old": True})
         before = {name: (folder.path / name).read_bytes() for name in files_of(folder.path)}
@@ -442,7 +442,7 @@ class TestAtomicWriting:
         assert {name: (folder.path / name).read_bytes() for name in files_of(folder.path)} == before
 
     def test_a_failure_is_told_even_when_it_cannot_be_written(
-        self, folder: RunFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+        self, folder: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         with limited(monkeypatch, "fsync"):
             folder.fail(RuntimeError("boom"), "fit")
