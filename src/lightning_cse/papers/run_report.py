@@ -32,7 +32,8 @@ from lightning_cse.papers.report import (
 )
 from lightning_cse.papers.significance import Point, Run, points
 from lightning_cse.plots import plot_style, series_look
-from lightning_cse.runs import Curves, Run, identity_document
+from lightning_cse.runs import Curves, identity_document
+from lightning_cse.runs import Run as RunFolder
 from lightning_cse.runs.summary import summarise
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def _read_folder(path: Path) -> ShownRun:
     if (path / "record.json").is_file():
         return ShownRun(path, _read_record(path / "record.json"), curves)
     identity, _, seed = path.name.rpartition("-s")
-    folder = Run(path.parent.parent, path.parent.name, identity, int(seed))
+    folder = RunFolder(path.parent.parent, path.parent.name, identity, int(seed))
     try:
         config = yaml.safe_load(folder.config_path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, yaml.YAMLError) as error:
