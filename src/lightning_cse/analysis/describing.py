@@ -29,11 +29,10 @@ from lightning_cse.analysis.measuring import (
     print_tables,
     table,
 )
-from lightning_cse.config.check import refuse_faults, wrong_counts
 from lightning_cse.data import ContrastiveData, Rows, read_corpus
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.engine.build import GIVEN, automatic_reading, built, plain
+from lightning_cse.engine.build import GIVEN, automatic_reading, built, check_nodes, plain
 from lightning_cse.engine.machine import device_of
 from lightning_cse.errors import ConfigError, did_you_mean
 

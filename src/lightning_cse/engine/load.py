@@ -15,13 +15,10 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse.baselines import PlainEncoder, Whitening
-from lightning_cse.config.causes import user_error
-from lightning_cse.config.paths import conf_dir
-from lightning_cse.config.tree import ConfigTree
-from lightning_cse.config.validate import validate
+from lightning_cse.config.compose import compose, options as options_of
 from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.engine.early import CHECKPOINT, CONFIG, LENGTH, LLM, WITHOUT_ENCODER, check_model, read_run
-from lightning_cse.errors import ConfigError, EncoderError, LightningCSEError, did_you_mean
+from lightning_cse.errors import ConfigError, EncoderError, LightningCSEError, did_you_mean, user_error
 from lightning_cse.methods import Method
 
 __all__ = ["LENGTH", "LLM", "WITHOUT_ENCODER", "LoadedModel", "load_model"]
@@ -166,11 +163,10 @@ def _read_config(folder: Path, options: dict[str, Any]) -> DictConfig:
 
 
 def _load_plain(model: str, options: dict[str, Any]) -> LoadedModel:
-    tree = ConfigTree([conf_dir()], "train")
-    named = tree.options("encoder")
+    named = list(options_of("encoder"))
     folder = Path(model).expanduser()
     if model in named:
-        name, node = model, dict(tree.compose([f"encoder={model}"]).encoder)
+        name, node = model, dict(compose("train", f"encoder={model}").encoder)
     else:
         name = folder.resolve().name if folder.is_dir() else model
         node = {"_target_": _LOADER, "name": name, "source": model, "pooling": "auto"}

@@ -19,8 +19,6 @@ from rich.console import Console
 from rich.text import Text
 
 from lightning_cse import runs
-from lightning_cse.config.check import refuse_faults, wrong_counts
-from lightning_cse.config.secrets import told_overrides, told_yaml
 from lightning_cse.data import Hybrid
 from lightning_cse.data.provenance import read_provenance, side_file, write_provenance
 from lightning_cse.encoders import SentenceEncoder
@@ -50,7 +48,7 @@ def run(cfg: DictConfig) -> None:
     """Generate what the command line asks for, or show what would be asked, and print what came of it."""
     hydra = HydraConfig.get()
     _check(cfg)
-    generation = Generation(cfg, str(hydra.runtime.choices["data"]), told_overrides(hydra.overrides.task))
+    generation = Generation(cfg, str(hydra.runtime.choices["data"]), list(map(str, hydra.overrides.task)))
     console = Console(highlight=False)
     if cfg.show_prompts:
         unwritten, wanted = generation.unwritten(), generation.wanted
@@ -233,7 +231,7 @@ class Generation:
     def _begin(self) -> None:
         """Write the config when there is something to keep; its time is when the rows were begun."""
         if not (path := self.folder / "config.yaml").is_file():
-            runs.write_atomic(path, told_yaml(self.cfg))
+            runs.write_atomic(path, OmegaConf.to_yaml(self.cfg, resolve=True))
 
     def _conclude(self, journal: Journal, tally: Tally) -> dict[str, Any]:
         """Write rows, what was given up and, last, the provenance, in the order of drawing."""
