@@ -310,13 +310,13 @@ def matrix_rate(precision: str) -> float:
 
 def operations(method: Method, data: ContrastiveData) -> float:
     """Floating-point operations a step in matrix products, for real tokens only: forward, and twice that backward."""
-    shape = method.encoder.backbone.config
+    shape = method.model.encoder.backbone.config
     width, inner, layers = shape.hidden_size, shape.intermediate_size, shape.num_hidden_layers
-    specials = len(method.encoder.template())
+    specials = len(method.model.encoder.template())
     total = 0.0
     for role in data.roles:
-        for sentence in method.encoder.tokenizer(data.train.column(role)):
-            length = min(len(sentence) + specials, method.encoder.max_length)
+        for sentence in method.model.encoder.tokenizer(data.train.column(role)):
+            length = min(len(sentence) + specials, method.model.encoder.max_length)
             total += layers * length * (2 * (4 * width**2 + 2 * width * inner) + 4 * length * width)
     return 3 * total * BATCH / len(data.train)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lightning_cse.config.arguments import count, path
-from lightning_cse.engine.early import check_device, check_model
+from lightning_cse.engine.load import check_device, check_model
 from lightning_cse.errors import DataError, LightningCSEError
 
 if TYPE_CHECKING:
