@@ -54,8 +54,10 @@ class Parts:
     def digests(self) -> dict[str, str]:
         """The sha256 of every file that decides the result, by its name in the official layout."""
         digests = dict(self.data.digests)
-        for source in (*self.tasks.values(), *self.diagnostics.sides.values()):
-            digests |= source.digests
+        for task in self.tasks.values():
+            digests |= task.digests
+        for side in self.diagnostics.sides.values():
+            digests |= side.digests
         return digests
 
 
@@ -195,13 +197,13 @@ def check_node(node: Mapping[str, Any], key: str, given: Collection[str] = ()) -
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         for option in options.keys() - parameters.keys():
             yield f"{key}: {name} got an unexpected argument '{option}'{did_you_mean(option, parameters)}"
-    for option, parameter in parameters.items():
-        if option in options:
-            if not _fits(options[option], parameter):
-                yield f"{key}.{option}: {name} takes {_expected(parameter.annotation, options[option])}"
-        elif parameter.default is parameter.empty and option not in given and not node.get("_partial_"):
-            if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                yield f"{key}: {name} needs the argument '{option}', which the config does not give"
+    for option in [option for option in options if option in parameters]:
+        if not _fits(options[option], parameters[option]):
+            yield f"{key}.{option}: {name} takes {_expected(parameters[option].annotation, options[option])}"
+    required = [o for o, p in parameters.items() if p.default is p.empty and "VAR_" not in p.kind.name]
+    for option in [] if node.get("_partial_") else required:
+        if option not in options and option not in given:
+            yield f"{key}: {name} needs the argument '{option}', which the config does not give"
 
 
 def _signature(target: Any) -> inspect.Signature:

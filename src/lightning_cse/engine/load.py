@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -77,7 +77,7 @@ def check_device(device: str) -> None:
     import torch
 
     cuda, mps = torch.cuda.is_available, torch.backends.mps.is_available
-    available = {"gpu": lambda: cuda() or mps(), "cuda": cuda, "mps": mps}
+    available: dict[str, Callable[[], bool]] = {"gpu": lambda: cuda() or mps(), "cuda": cuda, "mps": mps}
     if device in available and not available[device]():
         raise ConfigError([f"--device: torch finds no {device} on this machine; leave it out for the best available"])
 
@@ -261,8 +261,8 @@ def _built(node: Mapping[str, Any], options: Mapping[str, Any], place: Path) -> 
     from lightning_cse.encoders import load_encoder, tiny_encoder
 
     target = str(node["_target_"]).rpartition(".")[2]
-    make = tiny_encoder if target == "tiny_encoder" else load_encoder
+    make: Callable[..., SentenceEncoder] = tiny_encoder if target == "tiny_encoder" else load_encoder
     try:
-        return make(**{key: value for key, value in node.items() if key != "_target_"} | options)
+        return make(**{key: value for key, value in {**node, **options}.items() if key != "_target_"})
     except TypeError as error:
         raise EncoderError(f"{place}: the encoder does not take these settings ({error})") from error

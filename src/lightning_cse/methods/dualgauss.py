@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.losses import DualContrastive
 from lightning_cse.methods.dualcse import DualCSE
@@ -25,4 +27,5 @@ class DualGauss(DualCSE):
         self, encoder: SentenceEncoder, loss: DualContrastive, architecture: Architecture
     ) -> DualGaussianModel:
         """Return the model, which compares embeddings as the loss does."""
-        return DualGaussianModel(encoder, architecture=architecture, reduce=loss.similarity.reduce)
+        similarity = cast(GaussianSimilarity, loss.similarity)
+        return DualGaussianModel(encoder, architecture=architecture, reduce=similarity.reduce)

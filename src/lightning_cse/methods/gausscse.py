@@ -31,6 +31,7 @@ class GaussCSE(Method):
         simcse: if given, this loss on the means is added (authors' code, off there too).
     """
 
+    model: GaussianModel
     pairs: ClassVar = {"mean": ("premise", "entailment")}
 
     def __init__(

@@ -23,7 +23,8 @@ class SimCSE(Method):
     starts as torch's linear layers do; theirs starts at N(0, 0.02).
     """
 
-    roles: tuple[str, ...] = ("anchor", "positive", "negative")
+    model: PointModel
+    roles = ("anchor", "positive", "negative")
     pairs: ClassVar = {"primary": ("anchor", "positive")}
 
     def __init__(
@@ -48,6 +49,7 @@ class UnsupervisedSimCSE(Method):
     of the head, as in `SimCSE`.
     """
 
+    model: PointModel
     roles = ("anchor",)
     pairs: ClassVar = {"primary": ("anchor", "anchor")}
     needs_dropout = True

@@ -11,7 +11,8 @@ from typing import Any, Final
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import EncoderError
 from lightning_cse.models.base import Model
-from lightning_cse.models.dual import DualGaussianModel, DualModel
+from lightning_cse.models.dual import DualModel
+from lightning_cse.models.dual_gaussian import DualGaussianModel
 from lightning_cse.models.gaussian import GaussianModel
 from lightning_cse.models.impscore import ImpScoreModel
 from lightning_cse.models.point import PointModel
