@@ -25,15 +25,34 @@ PRECISIONS: Final = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
 """What a model can be trained in, by Lightning's short names; ``16-mixed`` needs a GPU."""
 
 LEAST: Final = {
-    **{"eval_every": 1, "least_evaluations": 1, "few_shot.shots": 0, "diag.sentences": 2},
+    "eval_every": 1,
+    "least_evaluations": 1,
+    "few_shot.shots": 0,
+    "diag.sentences": 2,
     **{f"limits.{split}_{what}": 1 for split in ("dev", "test") for what in ("rows", "pairs")},
-    **{"data.batch_size": 2, "data.max_tokens": 1, "data.train_rows": 2, "data.held_out_rows": 1},
-    **{"data.llm_rows": 0, "data.llm_rows_together": 1, "trainer.accumulate_grad_batches": 1},
-    **{"rows": 2, "n": 1, "samples": 1, "patience": 0, "most_words": 1, "looked_at": 2},  # describe, generate
+    "data.batch_size": 2,
+    "data.max_tokens": 1,
+    "data.train_rows": 2,
+    "data.held_out_rows": 1,
+    "data.llm_rows": 0,
+    "data.llm_rows_together": 1,
+    "trainer.accumulate_grad_batches": 1,
+    "rows": 2,
+    "n": 1,
+    "samples": 1,
+    "patience": 0,
+    "most_words": 1,
+    "looked_at": 2,  # describe, generate
 }
 """The smallest integer that makes sense, by key; null is no number."""
 
-BELOW: Final = {"seed": 2**32, "method.optimizer.lr": float("inf"), "encoder.dropout": 1}
+BELOW: Final = {
+    "seed": 2**32,
+    "encoder.dropout": 1,
+    "method.optimizer.lr": float("inf"),
+    "beside.positive_score": float("inf"),
+    "beside.negative_score": float("inf"),
+}
 """Keys whose value is a number from 0 to just below this."""
 
 CHOICES: Final = {
@@ -43,6 +62,7 @@ CHOICES: Final = {
     "precision": ("32-true", "bf16-mixed", "auto"),
     "accelerator": ("auto", "cpu", "gpu", "cuda", "mps"),
     "diag.evaluation": ("stsb_dev", "corpus_dev", "none"),
+    "show_prompts": ("True", "False"),
     "beside.split": ("train", "dev", "test"),
     "force": ("True", "False"),
     "retry_failed": ("True", "False"),

@@ -84,6 +84,7 @@ class Runner:
         self.__module__ = f"lightning_cse.{config_name}"  # Hydra names the job after its last part
 
     def __call__(self, cfg: DictConfig) -> Any:
+        """Check the config, import the task and run it; in a sweep, return what became of the point."""
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads may deadlock once a data loader forks
         register()
         overrides = list(map(str, HydraConfig.get().overrides.task))

@@ -139,7 +139,9 @@ def table(points: Sequence[Point]) -> str:
         spread = f"{statistics.stdev(scores):.4f}" if len(scores) > 1 else "-"
         cells.append((name, str(len(done)), mean, spread, _counted(point for point in group if point not in done)))
     width = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [f"{a:<{width[0]}}  {b:>{width[1]}}  {c:>{width[2]}}  {d:>{width[3]}}  {e}".rstrip() for a, b, c, d, e in cells]
+    lines = [
+        f"{a:<{width[0]}}  {b:>{width[1]}}  {c:>{width[2]}}  {d:>{width[3]}}  {e}".rstrip() for a, b, c, d, e in cells
+    ]
     lines += ["", f"{len(points)} point{'' if len(points) == 1 else 's'}: {_counted(points)}"]
     lines += [f"  {reason} ({'; '.join(which)})" for reason, which in reasons.items()]
     lines += dict.fromkeys(ADVICE[point.status] for point in points if point.status in ADVICE)

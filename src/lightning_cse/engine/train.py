@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import logging
 import pickle
 import signal
@@ -30,7 +31,7 @@ from lightning_cse.callbacks import (
 )
 from lightning_cse.config.sweeps import in_sweep
 from lightning_cse.data.token_cache import tokenise
-from lightning_cse.engine.build import GIVEN, Parts, automatic_reading, build, built, check_nodes, plain
+from lightning_cse.engine.build import Parts, automatic_reading, build, built, check_nodes, plain
 from lightning_cse.engine.machine import device_name, forget_peak_memory, peak_memory, resolve_automatic
 from lightning_cse.errors import ConfigError, TrainingError, user_error
 from lightning_cse.evaluation import Split, TaskResult, run_tasks
@@ -66,7 +67,7 @@ def train(cfg: DictConfig) -> runs.Run:
     """
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # tips, and what hardware there is not
     resolved = resolve_automatic(cfg)
-    check_nodes(cfg, GIVEN)
+    check_nodes(cfg)
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     forget_peak_memory()
     parts = build(cfg)
@@ -280,6 +281,8 @@ def _fit_and_test(
     results, baselines = _test(cfg, parts, folder, trainer, checkpoints.best)
     logged = curves.read()
     return {
+        "model": parts.method.model.settings(),
+        "checkpoint": {"sha256": _sha256(checkpoints.best)},
         "metrics": {f"test/{task}/{metric}": v for task, r in results.items() for metric, v in r.metrics.items()},
         "baselines": baselines,
         "left_out": {name: [why] for name, why in parts.left_out.items()},
@@ -304,6 +307,11 @@ def _fit_and_test(
         "peak_memory_mib": peak_memory(),
         "figures": [path.name for path in run_figures(logged, folder.figures, cfg.monitor)],
     }
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _devices(cfg: DictConfig) -> Any:
@@ -362,13 +370,11 @@ def _test(
     parts.method.load_state_dict(torch.load(best, map_location="cpu", weights_only=True)["state_dict"])
     parts.method.to(device).eval()
     with trainer.precision_plugin.forward_context():
-        results = run_tasks(parts.tasks, parts.method, "test")
+        results = run_tasks(parts.tasks, parts.method.model, "test")
         _save_predictions(folder, results)
         baselines = {}
         for name, node in cfg.baselines.items():
-            answers = built(node)
-            if hasattr(answers, "encoder"):
-                answers.encoder.to(device)
+            answers = built(node).to(device).eval()
             outcome = run_tasks(parts.tasks, answers, "test")
             _save_predictions(folder, outcome, prefix=f"{name}-")
             baselines[name] = {f"test/{t}/{m}": v for t, result in outcome.items() for m, v in result.metrics.items()}
