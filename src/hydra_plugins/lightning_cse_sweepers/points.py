@@ -30,6 +30,7 @@ from lightning_cse.config.compose import CompositionError
 from lightning_cse.config.launch import ordered
 from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, user_error
+from lightning_cse.runs.sweep import Sweep
 
 
 @dataclass
@@ -80,7 +81,7 @@ class PointsSweeper(Sweeper):
         """
         jobs = self.jobs(arguments)
         self._check(jobs)
-        sweeps.current = sweeps.Sweep(Path(str(self.config.hydra.sweep.dir)), jobs)
+        sweeps.current = Sweep(Path(str(self.config.hydra.sweep.dir)), jobs)
         return self.launcher.launch(jobs, initial_job_idx=0)
 
     def jobs(self, arguments: Sequence[str]) -> list[list[str]]:
