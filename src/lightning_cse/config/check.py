@@ -146,7 +146,7 @@ def check(cfg: DictConfig, config_name: str, overrides: Sequence[str] = ()) -> N
     if faults := [*_added(config_name, overrides), *not_chosen(cfg)]:
         raise ConfigError(faults)
     try:
-        plain = OmegaConf.create(OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True))
+        plain: DictConfig = OmegaConf.create(OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True))  # type: ignore[assignment]
         missing = _typed(plain) if config_name == "train" else set()
     except OmegaConfBaseException as error:
         near = did_you_mean(str(error.key), error.parent_node) if isinstance(error, ConfigKeyError) else ""

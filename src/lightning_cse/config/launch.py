@@ -50,7 +50,7 @@ def launch(task: str, config_name: str, *, free_text: Sequence[str] = ()) -> Non
 def _launch(task: str, config_name: str, free_text: Sequence[str]) -> int:
     argv, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR", "0")
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its exceptions, in place of printing them
-    runner, code, sweeps.current = Runner(task, config_name, verbose=full_error == "1"), 0, None
+    runner, sweeps.current = Runner(task, config_name, verbose=full_error == "1"), None
     try:
         sys.argv = [argv[0], *ordered(quote_free_text(argv[1:], free_text))]
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=config_name)(runner)()
@@ -61,8 +61,7 @@ def _launch(task: str, config_name: str, free_text: Sequence[str]) -> int:
         raise user_error(error) or explain(given, config_name, error) from error
     finally:
         sys.argv, os.environ["HYDRA_FULL_ERROR"] = argv, full_error
-        if sweeps.current is not None:
-            code = sweeps.current.finish()
+        code = sweeps.finish()
     if runner.error is not None:
         raise runner.error
     return code

@@ -26,7 +26,7 @@ def _recipe(key: str, *, _root_: DictConfig) -> Any:
         ConfigError: the recipe has the key for neither; OmegaConf wraps it in an exception of its own.
     """
     encoder = OmegaConf.select(_root_, "encoder.name", default="default")
-    recipe = OmegaConf.to_container(_root_.get("recipe") or OmegaConf.create(), resolve=True)
+    recipe: Any = OmegaConf.to_container(_root_.get("recipe") or OmegaConf.create(), resolve=True)
     for name in (encoder, "default"):
         if isinstance(numbers := recipe.get(name), dict) and key in numbers:
             return numbers[key]

@@ -40,8 +40,11 @@ def explain(overrides: Iterable[str], config_name: str, error: Exception) -> Con
         if override.is_delete() or not (is_choice(override) or "/" in group):
             values += [] if override.is_delete() else [override]
             continue
-        given = override.value() if isinstance(override.value(), list) else [override.value()]
-        given = [text.strip("'\"") for text in override.sweep_string_iterator()] if is_sweep else list(map(str, given))
+        if is_sweep:
+            given = [text.strip("'\"") for text in override.sweep_string_iterator()]
+        else:
+            value = override.value()
+            given = [str(one) for one in (value if isinstance(value, list) else [value])]
         faults += [f"{line}: {no_option(group, name)}" for name in given if name not in options(group)][:1]
         chosen += [] if is_sweep else [line]
     if not faults and values:

@@ -24,6 +24,11 @@ def in_sweep() -> bool:
     return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
 
 
+def finish() -> int:
+    """Print what became of the sweep, if there was one, and return the exit code that it asks for."""
+    return 0 if current is None else current.finish()
+
+
 class Outcomes(Callback):
     """Writes ``<hydra.sweep.dir>/<number>.json`` when a point ends, in the process that runs it."""
 

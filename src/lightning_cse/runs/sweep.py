@@ -39,7 +39,7 @@ class Point:
         if isinstance(result, Exception):
             status = {"Busy": "busy", "FailedBefore": "left"}.get(type(result).__name__, "failed")
             return cls(overrides, status, reason=" ".join(one_line(result).split()), code=exit_code(result))
-        found = {key: getattr(result, key) for key in ("status", "score", "folder") if hasattr(result, key)}
+        found: Any = {key: getattr(result, key) for key in ("status", "score", "folder") if hasattr(result, key)}
         return cls(overrides, **({"status": "finished", "code": 0} | found))
 
     def write(self, path: Path) -> None:
@@ -65,6 +65,9 @@ class Sweep:
     def finish(self) -> int:
         """Print what became of the points, and return the exit code they ask for; a point without file was killed."""
         points = []
+        if sys.exc_info() != (None, None, None) and not any(path.is_file() for path in self.jobs):
+            self._remove()  # nothing has begun
+            return 0
         for path, job in self.jobs.items():
             point = Point(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else Point(job)
             point.overrides = [one for one in job if not one.startswith("hydra")]
@@ -73,14 +76,14 @@ class Sweep:
         codes = {point.code for point in points}
         if codes == {USER} and {point.status for point in points} == {"failed"}:  # refused as a whole
             self._remove()
-            with contextlib.suppress(OSError):  # anything else in the folder stays
-                self.folder.rmdir()
-                self.folder.parent.rmdir()
         return next((code for code in (BUG, USER, BUSY) if code in codes), 0)
 
     def _remove(self) -> None:
         for path in self.jobs:
             path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # anything else in the folder stays
+            self.folder.rmdir()
+            self.folder.parent.rmdir()
 
 
 def table(points: Sequence[Point]) -> str:
