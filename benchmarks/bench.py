@@ -279,10 +279,10 @@ class Profile(pl.Callback):
 
 
 INSIDE = {
-    "attention": ("_BlockAttention", "aten::scaled_dot_product"),
-    "dropout": ("_Dropout", "aten::native_dropout", "aten::dropout"),
+    "attention": ("Attention", "aten::scaled_dot_product"),
+    "dropout": ("Dropout", "aten::native_dropout", "aten::dropout"),
 }
-"""Whatever runs inside an operation whose name starts so (or ends in it, for a gradient's) is of this kind."""
+"""Whatever runs inside an operation with this in its name (a class of our own, or its gradient) is of this kind."""
 
 OWN = {
     "matrix products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"),
@@ -305,7 +305,7 @@ def kind_of(event: Any) -> str:
     above = event
     while above is not None:
         for kind, names in INSIDE.items():
-            if any(above.name.startswith(name) for name in names):
+            if any(name in above.name for name in names):
                 return kind
         above = above.cpu_parent
     return next((kind for kind, names in OWN.items() if event.name in names), "rest")

@@ -33,5 +33,6 @@ def test_the_bench_measures_both_sides(tmp_path: Path, repository: Path) -> None
         (value,) = results[name]
         assert math.isfinite(value), name
         assert value > 0, name
+    assert {"attention", "dropout", "matrix products"} <= results["shares"].keys()
     assert math.isclose(sum(results["shares"].values()), 1, rel_tol=1e-6)
     assert list(tmp_path.iterdir()) == [numbers], "the bench leaves nothing behind"
