@@ -48,7 +48,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from torch.profiler import ProfilerActivity, profile
 
 from lightning_cse import train
-from lightning_cse.running.building import build
+from lightning_cse.engine.build import build
 
 AIM = 1.8
 """Training, ours over theirs: what the project set out for."""
