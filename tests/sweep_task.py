@@ -17,7 +17,7 @@ from lightning_cse.runs import Busy
 SLOW = 0.2
 
 
-class FailedBefore(DataError):
+class FailedBefore(DataError):  # noqa: N818
     """Stands for `lightning_cse.runs.FailedBefore`, which a sweep knows by its name."""
 
 

@@ -130,6 +130,7 @@ class Train:
     logger: Any = MISSING
     paths: Any = MISSING
     recipe: Any = MISSING
+    transfer: Any = None  # comes with suite=transfer
 
 
 def check(cfg: DictConfig, config_name: str, overrides: Sequence[str] = ()) -> None:

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from lightning_cse.engine.early import CHECKPOINT, CONFIG, check_device, check_model, read_run
+
 from lightning_cse.errors import ConfigError, EncoderError
 
 RECORD = {"name": "a_run", "identity": "0123456789", "seed": 0, "encoder": {"tokenizer": "t"}}
