@@ -392,9 +392,6 @@ def test_one_process_at_a_time(serve: Callable[..., ChatServer], generation: Gen
 @pytest.mark.parametrize(
     ("overrides", "fault"),
     [
-        (["n=0"], "n: 0 is no whole number of at least 1"),
-        (["seed=null"], "seed: None is no whole number of at least 0"),
-        (["samples=1.5"], "samples: 1.5 is no whole number of at least 1"),
         (["llm.model=null"], "llm.model: say which model"),
         (["llm.requests_per_minute=0"], "llm.requests_per_minute: 0"),
         (["pattern.reference=positve"], "pattern.reference: 'positve' is neither 'source' nor a role"),

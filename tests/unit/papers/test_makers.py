@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from matplotlib.collections import PathCollection
 
+from lightning_cse.config.compose import options
 from lightning_cse.config.paths import experiments_dir
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.errors import ConfigError
-from lightning_cse.papers.artefacts import Artefact, Line, Request, Train, config_tree, read_artefact
+from lightning_cse.papers.artefacts import Artefact, Line, Request, Train, read_artefact
 from lightning_cse.papers.makers import MAKERS, Made, Material
 from lightning_cse.papers.ngcse import setting_name
 from lightning_cse.papers.points import Found
@@ -281,7 +282,7 @@ def test_pattern_complexity_needs_no_run() -> None:
 
 def test_every_row_of_figure_7_names_an_experiment() -> None:
     labels = [line.label for line in artefact("ngcse/figure7").lines(TINY)]
-    known = {setting_name(name) for name in config_tree("train").options("experiment")}
+    known = {setting_name(name) for name in options("experiment")}
     assert len(labels) == 8
     assert set(labels) <= known
 
