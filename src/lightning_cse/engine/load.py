@@ -118,6 +118,7 @@ class LoadedModel:
         run: the run's folder; None for an encoder that was not trained here.
         record: the run's record; empty without a run.
         digests: sha256 of the weights and of the tokenizer's files.
+        method: the class of the method that trained it, or of a model that was not trained here.
     """
 
     answers: Model
@@ -125,6 +126,7 @@ class LoadedModel:
     run: Path | None
     record: dict[str, Any]
     digests: dict[str, str]
+    method: str = "PointModel"
 
     @property
     def encoder(self) -> SentenceEncoder:
@@ -152,7 +154,7 @@ class LoadedModel:
 
         if self.run is not None:
             raise ConfigError([f"whitening: a run is evaluated as it was trained, and {self.name} is one"])
-        answers = Whitening(self.encoder, sources=sources, data_dir=data_dir).eval()
+        answers = Whitening(self.encoder, sources=sources, data_dir=data_dir)
         fitted_on = hashlib.sha256("\n".join(answers.sentences).encode()).hexdigest()
         return replace(self, answers=answers, digests={**self.digests, "whitening": fitted_on})
 
@@ -208,8 +210,8 @@ def _load_run(folder: Path, options: dict[str, Any]) -> LoadedModel:
     for part in kept:  # a checkpoint has no tokenizer, and no weights of a frozen encoder
         if encoder.digests[part] != record["encoder"][part]:
             raise EncoderError(
-                f"{folder} was trained with another {part} than the encoder {encoder.name} has now, and its "
-                "checkpoint contains none: restore the files it was trained from"
+                f"the {part} of the encoder {encoder.name} changed since {folder} was trained, and its checkpoint "
+                "contains none: restore the files it was trained from"
             )
     model = build(encoder, record["model"])
     try:
@@ -221,7 +223,8 @@ def _load_run(folder: Path, options: dict[str, Any]) -> LoadedModel:
         raise EncoderError(f"{best} does not fit the run's config.yaml ({what})") from error
     log.info("%s: %s on %s, best checkpoint of %s", record["name"], type(model).__name__, encoder.name, best)
     digests = {"weights": sha256, "tokenizer": encoder.digests["tokenizer"]}
-    return LoadedModel(model.eval(), str(record["name"]), folder, record, digests)
+    method = str(_node(folder / CONFIG, "method")["_target_"]).rpartition(".")[2]
+    return LoadedModel(model.eval(), str(record["name"]), folder, record, digests, method)
 
 
 def _load_encoder(model: str, options: dict[str, Any]) -> LoadedModel:
@@ -253,7 +256,7 @@ def _node(path: Path, key: str | None = None) -> dict[str, Any]:
     config: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
     node = config.get(key) if key and isinstance(config, dict) else config
     if not isinstance(node, dict) or "_target_" not in node:
-        raise EncoderError(f"{path} does not describe an encoder: it is not the config of a training run")
+        raise EncoderError(f"{path} has no {key or 'encoder'}: it is not the config of a training run")
     return node
 
 

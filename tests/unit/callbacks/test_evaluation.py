@@ -122,8 +122,8 @@ class Modes(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, UnsupervisedSimCSE)
-        pl_module.encoder.backbone.embeddings.eval()
-        pl_module.encoder.register_forward_pre_hook(
+        pl_module.model.encoder.backbone.embeddings.eval()
+        pl_module.model.encoder.register_forward_pre_hook(
             lambda encoder, _: (
                 None if torch.is_grad_enabled() else self.at_passes.append({p.training for p in encoder.modules()})
             )

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
 
-from lightning_cse.baselines import PlainEncoder, Whitening
+from lightning_cse.baselines import Whitening
 from lightning_cse.config.overrides import quote_free_text
 from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.resolvers import register
@@ -33,6 +33,7 @@ from lightning_cse.engine.load import load_model
 from lightning_cse.engine.mteb_suite import MTEBModel, MTEBTask
 from lightning_cse.errors import ConfigError, EncoderError, LightningCSEError, TaskError
 from lightning_cse.evaluation import NLI, STSB, run_tasks
+from lightning_cse.models import PointModel
 from lightning_cse.runs import Run
 
 Evaluate = Callable[..., EvaluationFolder]
@@ -128,7 +129,7 @@ def test_the_best_checkpoint_is_what_is_evaluated(gauss: Path) -> None:
 def test_a_folder_gives_the_numbers_of_a_plain_encoder(tiny: Path, run: Evaluate, tmp_path: Path) -> None:
     done = run(f"model={tiny}", "+suite=stsb", "pooling=mean", "max_length=32")
     assert done.path == tmp_path / "runs" / "evaluate" / tiny.name / f"stsb-{done.identity}"
-    answers = PlainEncoder(load_encoder(name="x", source=str(tiny), pooling="mean", max_length=32))
+    answers = PointModel(load_encoder(name="x", source=str(tiny), pooling="mean", max_length=32)).eval()
     want = run_tasks({"stsb": STSB(data_dir=str(SAMPLE))}, answers, "test")["stsb"]
     record = done.read()
     assert record["metrics"] == pytest.approx({"test/stsb/spearman": want.metrics["spearman"]}, abs=1e-6)
@@ -159,7 +160,7 @@ def test_sentence_transformers_says_how_its_model_pools(tiny: Path, run: Evaluat
 
 def test_an_encoder_of_the_configs_goes_by_its_name(run: Evaluate, tmp_path: Path) -> None:
     done = run("model=tiny", "+suite=stsb")
-    want = run_tasks({"stsb": STSB(data_dir=str(SAMPLE))}, PlainEncoder(tiny_encoder()), "test")["stsb"].metrics
+    want = run_tasks({"stsb": STSB(data_dir=str(SAMPLE))}, PointModel(tiny_encoder()).eval(), "test")["stsb"].metrics
     assert done.read()["metrics"] == pytest.approx({"test/stsb/spearman": want["spearman"]}, abs=1e-6)
     assert done.path.parent == tmp_path / "runs" / "evaluate" / "tiny"
 
@@ -221,10 +222,10 @@ def test_a_task_that_the_model_cannot_answer_is_named_and_left_out(
     with caplog.at_level("INFO"):
         record = run(f"model={tiny}", "pooling=cls", "max_length=64", "+suite=inli", *LIMITS).read()
     assert record["left_out"] == {"eis": ["implicitness"]}
-    assert "the task eis is left out: it needs implicitness, which PlainEncoder does not give" in caplog.text
+    assert "the task eis is left out: it needs implicitness, which PointModel does not give" in caplog.text
     assert not any("eis" in key for key in record["metrics"])
     assert run(f"model={dual}", "+suite=inli", *LIMITS).read()["left_out"] == {}
-    with pytest.raises(TaskError, match=r"no task of the suite suits .*PlainEncoder"):
+    with pytest.raises(TaskError, match=r"no task of the suite suits .*PointModel"):
         run(f"model={tiny}", "pooling=cls", "max_length=64", "+suite=inli", "~suite.rte")
 
 
@@ -297,7 +298,7 @@ def test_what_is_finished_is_done_again_only_by_force(tiny: Path, run: Evaluate)
 def test_a_failure_is_told_and_does_not_stay(tiny: Path, run: Evaluate, monkeypatch: pytest.MonkeyPatch) -> None:
     options = (f"model={tiny}", "+suite=stsb", "pooling=mean", "max_length=32")
     with monkeypatch.context() as patched:
-        patched.setattr(PlainEncoder, "_encode", lambda self, tokens: _nan(tokens))
+        patched.setattr(PointModel, "encode", lambda self, tokens: _nan(tokens))
         with pytest.raises(
             TaskError, match=r"the task stsb: some embeddings of it's a=tiny, one are not finite numbers"
         ):
