@@ -64,7 +64,7 @@ def check_model(model: str, *, pooling: str = "auto", prompt: str | None = None)
         if not runs:
             raise EncoderError(f"model: {folder.resolve()} contains neither a run nor an encoder")
         shown = "".join(f"\n  model={run}" for run in runs[:8])
-        raise EncoderError(f"model: {folder} contains {len(runs)} runs; give one of them:{shown}")
+        raise EncoderError(f"model: {folder} contains runs; give one of them:{shown}")
     if prompt is not None or pooling != "auto":
         given = "prompt" if prompt is not None else "pooling"
         raise ConfigError([f"{given}: a run is evaluated as it was trained, and {folder} is one; leave it out"])
@@ -242,9 +242,10 @@ def _load_encoder(model: str, options: dict[str, Any]) -> LoadedModel:
         encoder = _built(node, options, known.get(model, folder))
     except EncoderError as error:  # it names the keys of training
         text = str(error).replace("encoder.source", "model").replace("encoder=", "model=").replace("encoder.", "")
-        near = did_you_mean(model, [*WITHOUT_ENCODER, *known]) if model not in known and not folder.is_dir() else ""
-        more = f"\nmodel= also takes the folder of a run, and: {', '.join([*WITHOUT_ENCODER, *sorted(known)])}"
-        raise EncoderError(f"model: {model!r} cannot be loaded{near}\n{text}{more}") from error
+        if model not in known and not folder.is_dir():
+            names = [*WITHOUT_ENCODER, *sorted(known)]
+            text = f"model: there is no {model!r}{did_you_mean(model, names)}\n{text}\nNames: {', '.join(names)}"
+        raise EncoderError(text) from error
     log.info("%s: pooling %s, sentences of at most %d tokens", name, encoder.pooling, encoder.max_length)
     return LoadedModel(PointModel(encoder).eval(), name, None, {}, dict(encoder.digests))
 

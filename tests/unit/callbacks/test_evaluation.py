@@ -93,7 +93,7 @@ def test_tasks_are_evaluated_without_dropout_whatever_the_diagnostics_ask(
     scores = []
     for training in (False, False, True):
         parts.method.train(training)
-        embedded = Embedded(parts.method, parts.task.sentences("dev"))
+        embedded = Embedded(parts.method.model, parts.task.sentences("dev"))
         scores.append(parts.task.evaluate(parts.method, embedded, "dev").metrics["spearman"])
     assert scores[0] == scores[1] == plain[STS][0]
     assert scores[2] != scores[0], "with dropout it would be another score"
@@ -140,7 +140,7 @@ def test_parts_change_their_mode_for_a_pass_only(dropout: bool, passes: list[set
     assert modes.at_passes == passes * 4, "tasks; then the diagnostics, first and second sentences"
     embeddings = {name for name, _ in parts.method.named_modules() if ".embeddings" in name}
     assert modes.at_batches == [embeddings] * STEPS
-    assert "encoder.backbone.embeddings.dropout" in embeddings
+    assert "model.encoder.backbone.embeddings.dropout" in embeddings
 
 
 def test_without_diagnostics_tasks_are_all_there_is(tmp_path: Path) -> None:
