@@ -305,16 +305,9 @@ def test_broken_weights(tmp_path: Path) -> None:
 
 
 def test_a_view_that_there_is_not(tmp_path: Path) -> None:
-    told = (
-        r"--view: made \(DualModel\) has no view 'implict' - did you mean 'implicit'\? \(it has: explicit, implicit\)"
-    )
-    refused(make("dualcse_bi", tiny()), tmp_path, told, TaskError, view="implict")
-    refused(
-        make("gausscse", tiny()),
-        tmp_path,
-        r"\(GaussianModel\) has no view 'variance' \(it has: mean\)",
-        view="variance",
-    )
+    message = r"--view: made \(DualModel\) has no view 'implict' - did you mean 'implicit'\?"
+    refused(make("dualcse_bi", tiny()), tmp_path, message, TaskError, view="implict")
+    refused(make("gausscse", tiny()), tmp_path, r"\(GaussianModel\) has no view 'variance'", view="variance")
 
 
 def test_other_vectors_than_the_models_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -558,11 +551,11 @@ def test_a_run_that_cannot_be_read(dual: Run, tmp_path: Path) -> None:
     with pytest.raises(EncoderError, match=r"run has no record\.json"):
         export(request)
     (broken / "record.json").write_text(dual.record_path.read_text())
-    with pytest.raises(EncoderError, match=r"best\.ckpt is not there"):
+    with pytest.raises(EncoderError, match=r"best\.ckpt does not exist"):
         export(request)
     (broken / "checkpoints").mkdir()
     (broken / "checkpoints" / "best.ckpt").write_bytes(b"nothing")
-    with pytest.raises(EncoderError, match="or is damaged"):
+    with pytest.raises(EncoderError, match="is damaged"):
         export(request)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 

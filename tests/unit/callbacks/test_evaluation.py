@@ -94,7 +94,7 @@ def test_tasks_are_evaluated_without_dropout_whatever_the_diagnostics_ask(
     for training in (False, False, True):
         parts.method.train(training)
         embedded = Embedded(parts.method.model, parts.task.sentences("dev"))
-        scores.append(parts.task.evaluate(parts.method, embedded, "dev").metrics["spearman"])
+        scores.append(parts.task.evaluate(parts.method.model, embedded, "dev").metrics["spearman"])
     assert scores[0] == scores[1] == plain[STS][0]
     assert scores[2] != scores[0], "with dropout it would be another score"
 
