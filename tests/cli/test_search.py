@@ -244,7 +244,7 @@ def test_what_is_wrong_is_told_at_once(search: Search, corpus: Path, tmp_path: P
         ),
         (
             ("--model", "length", "--corpus", corpus, "--query", "a"),
-            "length has no encoder: only lightning_cse.evaluate and lightning_cse.score take it",
+            "length has no encoder, and this command needs one",
         ),
         ((*plain, "--query", "a", "--query", " "), "--query: number 2 is empty"),
         ((*plain, "--queries", queries), "queries.txt: No such file"),
@@ -298,7 +298,7 @@ loaded("--corpus", "blank.txt")
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.stdout.splitlines() == ["2"] * 9, done.stderr
     for told in (
-        "run/record.json is no record of a run (name, identity, seed or encoder is missing)",
+        "run/record.json is no record of a training run",
         "model: there is no folder ",
         "--device: torch finds no gpu",
         "a text file has no columns",

@@ -34,8 +34,6 @@ LENGTH, LLM = WITHOUT_ENCODER = ("length", "llm")
 CONFIG: Final = "config.yaml"
 CHECKPOINT: Final = "checkpoints/best.ckpt"
 
-_COMMANDS: Final = {LENGTH: "lightning_cse.evaluate and lightning_cse.score", LLM: "lightning_cse.evaluate"}
-
 
 def check_model(model: str, *, pooling: str = "auto", prompt: str | None = None) -> Path | None:
     """Return the folder of the run that a name means, None if it means an encoder, without loading either.
@@ -45,17 +43,14 @@ def check_model(model: str, *, pooling: str = "auto", prompt: str | None = None)
         ConfigError: if pooling or prompt are given for a run, which has its own.
     """
     if model in WITHOUT_ENCODER:
-        raise EncoderError(f"model: {model} has no encoder; only {_COMMANDS[model]} can use it")
+        raise EncoderError(f"model: {model} has no encoder, and this command needs one")
     folder = Path(model).expanduser()
     if folder.is_file():
         raise EncoderError(f"model: {folder} is a file; give the folder of the run or of the encoder that contains it")
     if not folder.is_dir():
         # Names on the hub have one slash at most; ours have none at the start.
         if model.startswith((".", "/", "~")) or model.rstrip("/").count("/") > 1:
-            raise EncoderError(
-                f"model: there is no folder {folder.absolute()}; give the folder of a run or of an encoder, the name "
-                "of an encoder of conf/encoder such as minilm_l6, or a name on the hub"
-            )
+            raise EncoderError(f"model: there is no folder {folder.absolute()}; give that of a run or of an encoder")
         return None
     if any((folder / name).is_file() for name in ("config.json", "modules.json")):
         return None
@@ -92,20 +87,21 @@ def read_run(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         failed = folder / "failed.json"
         why = f"it failed, see {failed}" if failed.is_file() else "it was interrupted"
-        raise EncoderError(f"model: {folder} has no record.json ({why}): finish it with the command that trained it")
+        raise EncoderError(
+            f"model: the run {folder} has no record.json ({why}): finish it with the command that trained it"
+        )
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if "identity" in record and "model" not in record:
             raise EncoderError(f"{folder} was trained by lightning_cse 0.x and cannot be loaded; train it again")
-        lacking = {"name", "seed", "model", "encoder", "checkpoint"} - record.keys()
-        if lacking or not {"weights", "tokenizer"} <= record["encoder"].keys() or "sha256" not in record["checkpoint"]:
-            raise ValueError(f"keys are missing{': ' if lacking else ''}{', '.join(sorted(lacking))}")
-    except (ValueError, AttributeError, TypeError) as error:
-        raise EncoderError(f"{path} is no record of a run ({error})") from error
+        _ = [record[key] for key in ("name", "seed", "model")]
+        _ = [record["checkpoint"]["sha256"], record["encoder"]["weights"], record["encoder"]["tokenizer"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise EncoderError(f"{path} is no record of a training run ({type(error).__name__}: {error})") from error
     for part in (CONFIG, CHECKPOINT):
         if not (folder / part).is_file():
             raise EncoderError(f"{folder / part} does not exist: copy it there, or train again with force=true")
-    return dict(record)
+    return record
 
 
 @dataclass(frozen=True)
@@ -244,7 +240,7 @@ def _load_encoder(model: str, options: dict[str, Any]) -> LoadedModel:
         text = str(error).replace("encoder.source", "model").replace("encoder=", "model=").replace("encoder.", "")
         if model not in known and not folder.is_dir():
             names = [*WITHOUT_ENCODER, *sorted(known)]
-            text = f"model: there is no {model!r}{did_you_mean(model, names)}\n{text}\nNames: {', '.join(names)}"
+            text = f"there is no model {model!r}{did_you_mean(model, names)}\n{text}\nNames: {', '.join(names)}"
         raise EncoderError(text) from error
     log.info("%s: pooling %s, sentences of at most %d tokens", name, encoder.pooling, encoder.max_length)
     return LoadedModel(PointModel(encoder).eval(), name, None, {}, dict(encoder.digests))

@@ -402,7 +402,7 @@ def test_runs_that_are_not_whole(copied: Path, run: Evaluate) -> None:
     record.write_text(json.dumps(told | {"encoder": told["encoder"] | {"tokenizer": "0"}}))
     fails(r"the tokenizer of the encoder tiny changed since", *options, run=run)
     record.write_text("[]")
-    fails(r"record\.json is no record of a run", *options, run=run)
+    fails(r"record\.json is no record of a training run", *options, run=run)
     record.unlink()
     fails(r"has no record\.json \(it was interrupted\): finish it", *options, run=run)
     (copied / "failed.json").write_text("{}")

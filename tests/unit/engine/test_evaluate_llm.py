@@ -392,5 +392,5 @@ def test_names_that_are_nearly_right_and_suites_that_do_not_fit(run: Evaluate) -
         run("model=length", "+suite=mteb")
     with pytest.raises(TaskError, match=r"no task of the suite suits m: FewShot does not answer what they ask"):
         run("model=llm", "+suite=stsb", "llm.model=m")
-    with pytest.raises(EncoderError, match=r"model: llm has no encoder; only lightning_cse\.evaluate can use it"):
+    with pytest.raises(EncoderError, match=r"model: llm has no encoder, and this command needs one"):
         load_model("llm")

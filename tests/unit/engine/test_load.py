@@ -52,7 +52,9 @@ def test_a_run_and_an_encoder_are_told_apart(run: Path, tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("name", ["./none", "../none", "runs/none/0-s0", "~/none-of-this-name", "/none"])
 def test_what_can_only_be_a_path_must_be_there(name: str) -> None:
-    with pytest.raises(EncoderError, match=r"^model: there is no folder /.*none.*; give the folder of a run or of an"):
+    with pytest.raises(
+        EncoderError, match=r"^model: there is no folder /.*none.*; give that of a run or of an encoder"
+    ):
         check_model(name)
 
 
@@ -94,7 +96,7 @@ def test_a_damaged_checkpoint_or_a_run_of_the_first_version_is_refused(run: Path
     with pytest.raises(EncoderError, match=r"was trained by lightning_cse 0\.x and cannot be loaded; train it again"):
         load_model(run)
     (run / "record.json").write_text(json.dumps(first))
-    with pytest.raises(EncoderError, match=r"is no record of a run \(keys are missing: checkpoint, model\)"):
+    with pytest.raises(EncoderError, match=r"is no record of a training run \(KeyError: 'model'\)"):
         load_model(run)
 
 
