@@ -139,7 +139,8 @@ def _defining(folder: Path, names: list[str]) -> Path:
     # A name alone is looked for in __init__ first: where letters' cases are one, NGCSE.py is ngcse.py too.
     if len(names) > 1 and module.is_file():
         return module
-    for node in ast.parse((folder / "__init__.py").read_text(encoding="utf-8")).body:
+    stub = folder / "__init__.pyi"  # of a room whose names are imported when they are first used
+    for node in ast.parse((stub if stub.is_file() else folder / "__init__.py").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom) and names[:1] in [[alias.asname or alias.name] for alias in node.names]:
             return folder / f"{(node.module or '').rpartition('.')[2]}.py"
     if names and module.is_file():

@@ -20,7 +20,7 @@ from lightning_cse.methods import Schedule, SimCSE, UnsupervisedSimCSE
 OPTIONS = {"positive_score": 4.0, "negative_score": 1.0, "sentences": 1000}
 
 
-def build(method: type[SimCSE], **options: Any) -> tuple[Diagnostics, ContrastiveData]:
+def build(method: type[SimCSE | UnsupervisedSimCSE], **options: Any) -> tuple[Diagnostics, ContrastiveData]:
     """Return the diagnostics of a method on its kind of data in the sample corpus, and the data."""
     unsupervised = issubclass(method, UnsupervisedSimCSE)
     encoder = tiny_encoder(layers=1)

@@ -387,10 +387,10 @@ def test_all_faults_of_an_endpoint_are_told_at_once(run: Evaluate, tmp_path: Pat
 def test_names_that_are_nearly_right_and_suites_that_do_not_fit(run: Evaluate) -> None:
     with pytest.raises(EncoderError, match="did you mean 'length'") as caught:
         run("model=lenght", "+suite=inli")
-    assert "and: length, llm, " in str(caught.value)
+    assert "Names: length, llm, " in str(caught.value)
     with pytest.raises(TaskError, match=r"tasks that need vectors, which length does not give"):
         run("model=length", "+suite=mteb")
     with pytest.raises(TaskError, match=r"no task of the suite suits m: FewShot does not answer what they ask"):
         run("model=llm", "+suite=stsb", "llm.model=m")
-    with pytest.raises(EncoderError, match=r"model: llm has no encoder: only lightning_cse\.evaluate takes it"):
+    with pytest.raises(EncoderError, match=r"model: llm has no encoder, and this command needs one"):
         load_model("llm")
