@@ -51,6 +51,14 @@ class TaskError(LightningCSEError):
     """An evaluation task asks for an answer that the method does not give."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM; the message says from where the same command continues."""
+
+    def __init__(self, message: str, signum: int) -> None:
+        super().__init__(message)
+        self.signum = signum
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``" - did you mean 'x'?"`` for the closest known word, or an empty string.
 

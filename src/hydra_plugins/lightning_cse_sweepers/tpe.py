@@ -102,7 +102,7 @@ class TPESweeper(PointSweeper):
         Raises:
             ConfigError: for a space that is none, or a study that cannot be gone on with.
         """
-        from lightning_cse.runs import Lock
+        from lightning_cse.runs import locked
 
         overrides, axes = spaces.split(self.read(arguments))
         fixed = [single_line(override) for override in overrides]
@@ -112,7 +112,7 @@ class TPESweeper(PointSweeper):
         studies = Path(str(self.config.paths.runs_dir)).expanduser().absolute() / "studies"
         storage = self.storage or str(studies / f"{name}.db")
         # Two processes on one study would each take the other's points for abandoned ones.
-        with Lock(studies / f"{name}.lock", f"the study {name}"):
+        with locked(studies / f"{name}.lock", f"the study {name}"):
             search = self._search(axes, storage=_url(storage), name=name, content=content)
             # Not the storage itself, whose URL may hold a password.
             log.info("study %s: %d of %d points have a value", name, search.finished, self.trials)
@@ -159,14 +159,14 @@ class TPESweeper(PointSweeper):
 
     def _content(self, fixed: Sequence[str], axes: Sequence[spaces.Axis]) -> str:
         """Ten hex digits of what makes two searches one: the recipe without what decides no result, and the space."""
-        from lightning_cse.runs import identity_document
+        from lightning_cse.runs import decisive
 
         first = {axis.key: axis.low if isinstance(axis, spaces.Real) else next(iter(axis)) for axis in axes}
         config = self._context.config_loader.load_sweep_config(
             self.config, order_overrides([*fixed, *spaces.lines(first)])
         )
         document = {
-            "config": identity_document(_resolved(config), data={}, encoder={}, resolved={})["config"],
+            "config": decisive(_resolved(config), data={}, encoder={}, resolved={})["config"],
             "space": [[type(axis).__name__, dataclasses.asdict(axis)] for axis in axes],
             "seed": OmegaConf.select(config, "seed"),
             "direction": self.direction,

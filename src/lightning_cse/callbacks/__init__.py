@@ -3,8 +3,9 @@
 from lightning_cse.callbacks.checkpoints import BestAndLast, RandomState
 from lightning_cse.callbacks.diagnostics import Diagnostics, Side
 from lightning_cse.callbacks.evaluation import Evaluation
+from lightning_cse.callbacks.interrupts import Interrupts
 from lightning_cse.callbacks.sides import build_diagnostics
-from lightning_cse.callbacks.steps import StepLog, progress
+from lightning_cse.callbacks.steps import StepBar, StepLog
 
 __all__ = [
     "BestAndLast",
@@ -12,7 +13,8 @@ __all__ = [
     "Evaluation",
     "RandomState",
     "Side",
+    "Interrupts",
+    "StepBar",
     "StepLog",
     "build_diagnostics",
-    "progress",
 ]

@@ -13,7 +13,7 @@ from hydra.conf import HydraConf
 from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse.config.outcomes import JOBLIB_LAUNCHER
-from lightning_cse.runs import Busy, Lock
+from lightning_cse.runs import Busy, locked
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ def taken(folder: Path, devices: Sequence[int], use: Callable[[int], None]) -> I
     told = False
     while True:
         for device in order:
-            lock = Lock(folder / f"gpu-{socket.gethostname()}-{device}.lock", f"GPU {device}")
+            lock = locked(folder / f"gpu-{socket.gethostname()}-{device}.lock", f"GPU {device}")
             with contextlib.ExitStack() as stack:
                 try:
                     stack.enter_context(lock)

@@ -29,7 +29,7 @@ from lightning_cse.config.overrides import check_overrides, flags_last, order_ov
 from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.resolvers import register
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.runs import Busy, FailedBeforeError
+from lightning_cse.runs import Busy, FailedBefore
 
 Task = Callable[[DictConfig], "float | None"]
 
@@ -146,10 +146,10 @@ class _Runner:
                 kind = "skipped" if told.skipped else "finished"
             except Busy as busy:
                 # None and not NaN: a search must not take it for a failure, since its value is on the way.
-                value, kind, reason = None, "busy", str(busy.owner)
+                value, kind, reason = None, "busy", str(busy)
                 sys.stderr.write(f"{busy}\n")
-            except FailedBeforeError as before:
-                kind, reason = "left", before.reason
+            except FailedBefore as before:
+                kind, reason = "left", str(before)
                 sys.stderr.write(f"{before}\n")
             except Exception as error:  # noqa: BLE001 - told, and counted; the other points still run
                 kind, reason, by_user = "failed", *_told_failure(error, " ".join(overrides))

@@ -25,7 +25,7 @@ from hydra.types import HydraContext, RunMode, TaskFunction
 from omegaconf import DictConfig
 
 from lightning_cse.config.causes import user_error
-from lightning_cse.runs import FailedBeforeError, Run, write_atomic
+from lightning_cse.runs import FailedBefore, Run, write_atomic
 
 Kind = Literal["finished", "skipped", "failed", "left", "busy"]
 """``skipped`` was finished before, ``left`` failed before and is not tried again, ``busy`` is run by somebody else."""
@@ -56,10 +56,10 @@ def leave_failed(cfg: DictConfig, folder: Run) -> None:
         folder: its run folder, whose lock is held.
 
     Raises:
-        FailedBeforeError: if it is to be left alone.
+        FailedBefore: if it is to be left alone.
     """
-    if in_sweep() and folder.state == "failed" and not (cfg.retry_failed or cfg.force):
-        raise FailedBeforeError(folder.path, folder.reason() or "")
+    if in_sweep() and folder.status == "failed" and not (cfg.retry_failed or cfg.force):
+        raise FailedBefore(f"{folder.path} failed before ({folder.reason()}): retry_failed=true tries it again")
 
 
 # ----------------------------------------------------------------------------------------------------- the point's word

@@ -53,7 +53,7 @@ class Parts:
 GIVEN = {
     "method": {"encoder"},
     "data": {"tokenize", "seed"},
-    "logger": {"identity", "name", "seed", "group", "settings", "folder", "resume", "tags"},
+    "logger": {"run", "group", "settings", "resumed_at", "tags"},
 }
 """Arguments that are not in the config but added where a node is built, by the node's key."""
 

@@ -23,7 +23,8 @@ from lightning_cse.papers.nested import leaves
 from lightning_cse.papers.significance import read_run
 from lightning_cse.plots import BLUE, GREY, ORANGE, VERMILION, blank_figure, plot_style, save_figures
 from lightning_cse.runs import Curves as CurvesFile
-from lightning_cse.runs.summary import Curves, CurveSummary, read_released, summarise
+from lightning_cse.papers.released import read_released
+from lightning_cse.runs.summary import Curves, CurveSummary, summarise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

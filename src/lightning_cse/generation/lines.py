@@ -1,11 +1,11 @@
-"""Lines that are appended one after the other to a file which may be cut short at any moment."""
+"""Whole lines appended to a file, which a crash may cut short."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from lightning_cse.runs.writing import told_disk, write_all
+from lightning_cse.runs import disk_errors
 
 
 class Lines:
@@ -29,7 +29,7 @@ class Lines:
         Raises:
             LightningCSEError: if the disk is full.
         """
-        with told_disk(self.path):
+        with disk_errors(self.path):
             descriptor = self._open()
             size = os.fstat(descriptor).st_size
             try:
@@ -45,7 +45,7 @@ class Lines:
             LightningCSEError: if the disk is full.
         """
         if self._descriptor is not None:
-            with told_disk(self.path):
+            with disk_errors(self.path):
                 os.fsync(self._descriptor)
 
     def close(self) -> None:
@@ -90,3 +90,10 @@ def _whole(descriptor: int) -> int:
             return start + place + 1
         end = start
     return 0
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write every byte, however many the system takes at once."""
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
