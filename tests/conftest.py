@@ -117,7 +117,7 @@ def run_tiny(compose: Compose) -> RunTiny:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            return train(cfg)
+            return Run.at(Path(train(cfg).folder))
         finally:
             torch.set_num_threads(threads)
 

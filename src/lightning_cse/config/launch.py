@@ -30,6 +30,7 @@ from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.resolvers import register
 from lightning_cse.errors import LightningCSEError
 from lightning_cse.runs import Busy, FailedBefore
+from lightning_cse.runs import Outcome as RunOutcome
 
 Task = Callable[[DictConfig], "float | None"]
 
@@ -143,6 +144,8 @@ class _Runner:
             try:
                 with one_gpu(cfg, job):
                     value = self._load()(cfg)
+                if isinstance(value, RunOutcome):
+                    told.folder, told.skipped, value = Path(value.folder), value.status == "skipped", value.score
                 kind = "skipped" if told.skipped else "finished"
             except Busy as busy:
                 # None and not NaN: a search must not take it for a failure, since its value is on the way.

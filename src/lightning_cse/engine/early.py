@@ -93,8 +93,8 @@ def read_run(folder: Path) -> dict[str, Any]:
         )
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if not {"name", "identity", "seed"} <= record.keys() or "tokenizer" not in record["encoder"]:
-            raise ValueError("name, identity, seed or encoder is missing")
+        if not {"name", "config_hash", "seed"} <= record.keys() or "tokenizer" not in record["encoder"]:
+            raise ValueError("name, config_hash, seed or encoder is missing")
     except (ValueError, AttributeError, TypeError, KeyError) as error:
         raise EncoderError(f"{path} is no record of a run ({error})") from error
     for part, advice in _PARTS.items():

@@ -83,9 +83,8 @@ def train(cfg: DictConfig) -> runs.Outcome:
                 raise runs.FailedBefore(
                     f"{folder.path} failed before ({folder.reason()}): retry_failed=true tries it again"
                 )
-            record = {"decisive": runs.decisive(plain(cfg), **decides)}
             with _logging_to(folder.log_path):
-                record |= _run(cfg, parts, folder, record, interrupts)
+                record = _run(cfg, parts, folder, runs.decisive(plain(cfg), **decides), interrupts)
     return runs.Outcome("finished", str(folder.path), record["best"]["score"])
 
 
@@ -98,7 +97,7 @@ def _skipped(cfg: DictConfig, folder: runs.Run) -> runs.Outcome:
 
 
 def _run(
-    cfg: DictConfig, parts: Parts, folder: runs.Run, record: dict[str, Any], interrupts: Interrupts
+    cfg: DictConfig, parts: Parts, folder: runs.Run, decisive: dict[str, Any], interrupts: Interrupts
 ) -> dict[str, Any]:
     """Start or resume the run in its folder, whose lock is held, and return its record."""
     last = folder.checkpoints / "last.ckpt"
@@ -124,7 +123,7 @@ def _run(
             "config_hash": folder.config_hash,
             "seed": folder.seed,
             "overrides": list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [],
-            **record,
+            "decisive": decisive,
             **_fit_and_test(cfg, parts, folder, loggers, interrupts, None if step is None else last),
             **({"provenance": parts.data.provenance} if parts.data.provenance else {}),
         }

@@ -435,7 +435,7 @@ def _keep_run(run: Found, folder: Path) -> list[Path]:
     record = run.record
     name = str(record["name"]).replace("/", "-")
     suffix = "" if "steps" in record else f"-{record.get('suite', 'evaluation')}"
-    stem = f"{name}{suffix}-{record['identity']}-s{record['seed']}"
+    stem = f"{name}{suffix}-{record['config_hash']}-s{record['seed']}"
     files = [folder / f"{stem}.json"]
     pairs = [(run.source, files[0])]
     if run.curves is not None and run.curves.is_file():
@@ -459,8 +459,8 @@ def _without_secrets(record: Mapping[str, Any]) -> dict[str, Any]:
         told["overrides"] = told_overrides(map(str, told["overrides"]))
     if "model" in told:
         told["model"] = without_secrets(told["model"])
-    if "config" in (document := told.get("identity_document") or {}):
-        told["identity_document"] = {**document, "config": without_secrets(document["config"])}
+    if "config" in (document := told.get("decisive") or {}):
+        told["decisive"] = {**document, "config": without_secrets(document["config"])}
     return told
 
 
