@@ -110,6 +110,7 @@ def run_tiny(compose: Compose) -> RunTiny:
     import torch
 
     from lightning_cse.engine.train import train
+    from lightning_cse.runs import Run
 
     def run(folder: Path, *overrides: str) -> Run:
         cfg = compose("+debug=tiny", "paths.cache_dir=null", *overrides)

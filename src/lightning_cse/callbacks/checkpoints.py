@@ -105,11 +105,14 @@ class DirectCheckpointIO(TorchCheckpointIO):
     """Write a checkpoint directly to its file, and the file to the disk.
 
     Lightning itself writes it to memory first and then to the folder of temporary files, and moves it from there:
-    three times the space, at two places that have nothing to do with the run's folder.
+    three times the space, at two places that have nothing to do with the run's folder. Of a checkpoint of weights alone,
+    no counts are kept, so that the same weights make the same file.
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         """Write the file and wait until it is on the disk; the caller renames it when it is complete."""
+        if "optimizer_states" not in checkpoint:
+            checkpoint = {key: checkpoint[key] for key in ("state_dict", "global_step", "pytorch-lightning_version")}
         with Path(path).open("wb") as file:
             torch.save(checkpoint, file)
             file.flush()
