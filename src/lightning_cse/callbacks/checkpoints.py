@@ -105,8 +105,8 @@ class DirectCheckpointIO(TorchCheckpointIO):
     """Write a checkpoint directly to its file, and the file to the disk.
 
     Lightning itself writes it to memory first and then to the folder of temporary files, and moves it from there:
-    three times the space, at two places that have nothing to do with the run's folder. Of a checkpoint of weights alone,
-    no counts are kept, so that the same weights make the same file.
+    three times the space, at two places that have nothing to do with the run's folder. A checkpoint of weights alone
+    keeps no counts, so that the same weights make the same file.
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:

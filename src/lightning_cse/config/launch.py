@@ -32,7 +32,7 @@ from lightning_cse.errors import LightningCSEError
 from lightning_cse.runs import Busy, FailedBefore
 from lightning_cse.runs import Outcome as RunOutcome
 
-Task = Callable[[DictConfig], "float | None"]
+Task = Callable[[DictConfig], "RunOutcome | float | None"]
 
 EXIT_BUG = 1
 EXIT_USER = 2

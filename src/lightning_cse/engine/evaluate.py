@@ -207,7 +207,7 @@ def _of_llm(cfg: DictConfig, overrides: Sequence[str]) -> str | None:
 
 
 class EvaluationFolder(runs.Run):
-    """The folder of one evaluation: ``<root>/<suite>-<config_hash>/``, with a file for each finished task in ``tasks/``.
+    """The folder of one evaluation, ``<root>/<suite>-<config_hash>/``, with a file for each finished task.
 
     Args:
         root: the folder of all evaluations of a model.
@@ -306,9 +306,7 @@ def _once(folder: EvaluationFolder, name: str, task: Step, session: Session, pla
     return outcome
 
 
-def _run_all(
-    folder: EvaluationFolder, tasks: Mapping[str, Step], session: Session
-) -> dict[str, _Outcome]:
+def _run_all(folder: EvaluationFolder, tasks: Mapping[str, Step], session: Session) -> dict[str, _Outcome]:
     results = {}
     for number, (name, task) in enumerate(tasks.items(), start=1):
         try:

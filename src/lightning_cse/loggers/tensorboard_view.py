@@ -50,10 +50,10 @@ class TensorBoardView(RunView, TensorBoardLogger):
         return super(RunView, self).experiment
 
     def _log(self, metrics: Mapping[str, float], step: int | None) -> None:
-        super(RunView, self).log_metrics(metrics, step)  # type: ignore[safe-super]  # of TensorBoardLogger
+        super(RunView, self).log_metrics(metrics, step)
 
     def _conclude(self, values: dict[str, float], step: int) -> None:
-        super(RunView, self).log_hyperparams(self._settings, metrics=values, step=step)  # type: ignore[safe-super]
+        super(RunView, self).log_hyperparams(self._settings, metrics=values, step=step)
 
     def _end(self, exit_code: int) -> None:
         if self._experiment is not None:

@@ -77,8 +77,9 @@ class RunView(Logger):
                     *("%s could not %s (%s: %s): the run continues without it", self.CALLED, what),
                     *(type(error).__name__, message),
                 )
-                with contextlib.suppress(Exception):
-                    self._end(1)  # else it stays open, and the next start of this run would find it in use
+                if what != "finish":
+                    with contextlib.suppress(Exception):
+                        self._end(1)  # else it stays open, and the next start of this run would find it in use
             return None
 
 

@@ -109,7 +109,7 @@ class WandbView(RunView, WandbLogger):
             best = {"val": "max,last", "train": "min,last"}.get(family)
             plain = rest == "learning_rate" or rest.endswith("threshold")
             self.experiment.define_metric(key, step_metric=STEP, summary=None if plain else best)
-        super(RunView, self).log_metrics(metrics, step)  # type: ignore[safe-super]  # of WandbLogger
+        super(RunView, self).log_metrics(metrics, step)
 
     def _conclude(self, values: dict[str, float], step: int) -> None:
         self.experiment.summary.update(values)

@@ -20,10 +20,10 @@ from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 from lightning_cse.errors import DataError
 from lightning_cse.metrics import spearman
 from lightning_cse.papers.nested import leaves
+from lightning_cse.papers.released import read_released
 from lightning_cse.papers.significance import read_run
 from lightning_cse.plots import BLUE, GREY, ORANGE, VERMILION, blank_figure, plot_style, save_figures
 from lightning_cse.runs import Curves as CurvesFile
-from lightning_cse.papers.released import read_released
 from lightning_cse.runs.summary import Curves, CurveSummary, summarise
 
 if TYPE_CHECKING:
@@ -230,9 +230,8 @@ def keep_curves(run_folders: Iterable[Path], folder: Path) -> list[Path]:
                     by_step.setdefault(step, {})[key] = value
         path = folder / f"{run.name}-s{run.seed}.csv"
         path.unlink(missing_ok=True)
-        with CurvesFile(path) as copy:
-            for step in sorted(by_step):
-                copy.append(step, by_step[step])
+        for step in sorted(by_step):
+            CurvesFile(path).append(step, by_step[step])
         kept.append(path)
     return kept
 

@@ -48,9 +48,7 @@ def _columns(path: Path, columns: dict[str, str]) -> dict[str, list[tuple[int, f
     try:
         file = path.open(encoding="utf-8", newline="")
     except (FileNotFoundError, NotADirectoryError):
-        raise DataError(
-            f"{path} is missing: give the folder of one setting, such as <release>/wiki/dropout, with {', '.join(_FILES)}"
-        ) from None
+        raise DataError(f"{path} is missing: give the folder of one setting, such as <release>/wiki/dropout") from None
     points: dict[str, list[tuple[int, float]]] = {key: [] for key in columns.values()}
     seen: set[int] = set()
     with file:

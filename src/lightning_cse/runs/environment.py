@@ -10,7 +10,16 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-_DISTRIBUTIONS: Final = "lightning_cse torch pytorch-lightning transformers tokenizers numpy scipy hydra-core".split()
+_DISTRIBUTIONS: Final = [
+    "lightning_cse",
+    "torch",
+    "pytorch-lightning",
+    "transformers",
+    "tokenizers",
+    "numpy",
+    "scipy",
+    "hydra-core",
+]
 
 
 def environment() -> dict[str, Any]:

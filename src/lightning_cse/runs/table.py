@@ -14,9 +14,9 @@ from rich.text import Text
 
 __all__ = ["print_run", "run_table"]
 
-_TRANSFER: Final = {
-    key: key.upper() for key in ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
-} | {"transfer_avg": "Avg"}
+_TRANSFER: Final = {key: key.upper() for key in ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")} | {
+    "transfer_avg": "Avg"
+}
 _NLI: Final = {"snli": "SNLI", "mnli": "MNLI", "mnli_matched": "MNLI-m", "sick": "SICK"}
 
 # One table each, with the headings of the papers' tables by metric; values are shown in percent.
@@ -25,11 +25,16 @@ _TABLES: Final[tuple[dict[str, str], ...]] = (
     | {"test/stsb/spearman": "STS-B", "test/sickr/spearman": "SICK-R", "test/sts_avg/spearman_all": "Avg"},
     {f"test/rte/accuracy_{label}": f"RTE\n{label}" for label in ("explicit", "implied", "neutral", "contradiction")}
     | {"test/rte/accuracy_all": "RTE\nAll", "test/eis/accuracy": "\nEIS", "test/eis_wang/accuracy": "EIS\nWang"},
-    {f"test/{key}/{metric}": f"{title}\n{heading}" for key, title in _NLI.items()
-     for metric, heading in (("accuracy", "accuracy"), ("auprc", "AUPRC"))},
+    {
+        f"test/{key}/{metric}": f"{title}\n{heading}"
+        for key, title in _NLI.items()
+        for metric, heading in (("accuracy", "accuracy"), ("auprc", "AUPRC"))
+    },
     {f"test/{key}_direction/accuracy": f"{title}\ndirection" for key, title in ({"inli": "INLI"} | _NLI).items()},
-    *({f"test/{key}/accuracy_{protocol}": f"{title}\n{protocol}" for key, title in _TRANSFER.items()}
-      for protocol in ("lbfgs", "senteval")),
+    *(
+        {f"test/{key}/accuracy_{protocol}": f"{title}\n{protocol}" for key, title in _TRANSFER.items()}
+        for protocol in ("lbfgs", "senteval")
+    ),
 )
 _BASELINES: Final = {"untrained": "untrained encoder", "length": "LENGTH"}
 _NARROWEST: Final = 100
