@@ -59,7 +59,7 @@ def test_every_launcher_runs_listed_points(launcher: str, tmp_path: Path, reposi
     records = {path: json.loads(path.read_text()) for path in (tmp_path / "runs").rglob("record.json")}
     assert {(record["name"], record["seed"]) for record in records.values()} == {("dualcse_cross", 1), ("gausscse", 0)}
     (changed,) = (record for record in records.values() if record["name"] == "gausscse")
-    assert changed["identity_document"]["config"]["method"]["loss"]["temperature"] == 0.1
+    assert changed["decisive"]["config"]["method"]["loss"]["temperature"] == 0.1
     assert {path.parent.name for path in (tmp_path / "sweep").glob("*/outcome.json")} == {"0", "1"}
     assert "Traceback" not in done.stderr
 

@@ -77,7 +77,7 @@ def test_a_failed_point_is_left_and_listed_and_tried_again_when_asked(train: Tra
     done = only_run(runs)
     score = done.read()["best"]["score"]
     assert not done.lock_path.exists()
-    failed = Run(runs, done.name, done.identity, 1)
+    failed = Run(runs, done.name, done.config_hash, 1)
     failed.fail(ValueError("out of luck"), "training")
 
     code, _, errors = train("-m", "seed=0,1")
@@ -85,31 +85,31 @@ def test_a_failed_point_is_left_and_listed_and_tried_again_when_asked(train: Tra
     assert f"{failed.path} failed before (ValueError: out of luck) and is left alone: retry_failed=true tries" in errors
     assert "\nerror: 2 points: 1 done before, 1 failed before, left alone\n" in errors
     assert words(runs) == [("skipped", score), ("left", None)]
-    assert failed.state == "failed"
+    assert failed.status == "failed"
 
     code, said, errors = train("-m", "seed=0,1", "retry_failed=true")
     assert (code, errors) == (0, "")
     assert said.splitlines()[-1] == "2 points: 1 done now, 1 done before"
-    assert failed.state == "finished"
-    assert only_run(runs, seed=1).identity == done.identity, "retry_failed is no part of the identity"
+    assert failed.status == "finished"
+    assert only_run(runs, seed=1).config_hash == done.config_hash, "retry_failed is no part of the identity"
     assert words(runs) == [("skipped", score), ("finished", failed.read()["best"]["score"])]
 
     # A single run is always tried again, and force asks nobody.
-    again = Run(runs, done.name, done.identity, 2)
+    again = Run(runs, done.name, done.config_hash, 2)
     again.fail(ValueError("out of luck"), "training")
     assert train("seed=2")[0] == 0
-    assert again.state == "finished"
+    assert again.status == "finished"
     again.record_path.unlink()
     again.fail(ValueError("out of luck"), "training")
     assert train("-m", "seed=2", "force=true")[0] == 0
-    assert again.state == "finished"
+    assert again.status == "finished"
 
 
 def test_a_point_that_somebody_runs_is_theirs(train: Train, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     assert train()[0] == 0
     done = only_run(runs)
-    theirs = Run(runs, done.name, done.identity, 1)
+    theirs = Run(runs, done.name, done.config_hash, 1)
     with theirs.lock():
         code, _, errors = train("seed=1")
         assert code == 3
@@ -127,7 +127,7 @@ def test_a_point_that_somebody_runs_is_theirs(train: Train, tmp_path: Path) -> N
         assert "one device" in train("trainer.devices=2")[2]
         assert "A sweep" not in train("trainer.devices=2")[2]
     assert train("seed=1")[0] == 0
-    assert theirs.state == "finished"
+    assert theirs.status == "finished"
 
 
 @pytest.mark.slow
@@ -153,5 +153,5 @@ def test_two_commands_at_once_run_a_point_once(tmp_path: Path, repository: Path)
     assert "is being run by pid" in other[1] if 3 in codes else "is finished; force=true runs it again" in other[0]
     folder = only_run(tmp_path / "runs")
     assert not folder.lock_path.exists()
-    steps = [step for step, _ in Curves(folder.curves).read()["train/loss"]]
+    steps = [step for step, _ in Curves(folder.curves_path).read()["train/loss"]]
     assert steps == sorted(set(steps))

@@ -12,7 +12,7 @@ import pytest
 from lightning_cse.engine.early import CHECKPOINT, CONFIG, check_device, check_model, read_run
 from lightning_cse.errors import ConfigError, EncoderError
 
-RECORD = {"name": "a_run", "identity": "0123456789", "seed": 0, "encoder": {"tokenizer": "t"}}
+RECORD = {"name": "a_run", "config_hash": "0123456789", "seed": 0, "encoder": {"tokenizer": "t"}}
 
 
 @pytest.fixture

@@ -35,13 +35,13 @@ def test_what_auto_became_is_part_of_the_identity(speaking_encoder: Path, run_ti
         return run_tiny(tmp_path, *SMALL, *source, f"encoder.pooling={pooling}", f"encoder.max_length={max_length}")
 
     auto = run("auto", "auto")
-    reads = auto.read()["identity_document"]["config"]["encoder"]
+    reads = auto.read()["decisive"]["config"]["encoder"]
     assert (reads["pooling"], reads["max_length"]) == ("mean", 32)
     assert run("mean", "32").path == auto.path  # one point, in whichever way it is said
     (speaking_encoder / "sentence_bert_config.json").write_text('{"max_seq_length": 48}')
     longer = run("auto", "auto")
     assert longer.path != auto.path
-    assert longer.read()["identity_document"]["config"]["encoder"]["max_length"] == 48
+    assert longer.read()["decisive"]["config"]["encoder"]["max_length"] == 48
 
 
 def test_a_finished_run_says_which_baselines_it_lacks(
@@ -91,7 +91,7 @@ def test_no_file_of_a_run_has_a_secret_and_no_identity_depends_on_one(
     files = [path for path in folder.path.rglob("*") if path.is_file()]
     assert {"record.json", "config.yaml", "curves.csv", "best.ckpt"} <= {path.name for path in files}
     assert not [path for path in files if b"planted-secret" in path.read_bytes()]
-    assert folder.read()["identity_document"]["config"]["notes"] == {"base_url": "http://host/v1"}
+    assert folder.read()["decisive"]["config"]["notes"] == {"base_url": "http://host/v1"}
     assert "base_url: http://host/v1" in folder.config_path.read_text()
     assert run("another-planted-secret").path == folder.path
     with pytest.raises(LightningCSEError):

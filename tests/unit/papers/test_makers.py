@@ -65,7 +65,7 @@ def kept(tmp_path: Path) -> Callable[..., Found]:
                     for step, value in values:
                         file.append(step, {key: value})
         summary = summarise(points)
-        record = {"name": name, "identity": "0", "seed": seed, "summary": vars(summary)}
+        record = {"name": name, "config_hash": "0", "seed": seed, "summary": vars(summary)}
         return Found(json.loads(json.dumps(record)), None, source)
 
     return make_one
@@ -208,9 +208,9 @@ def study_run(line: Line, seed: int) -> Found:
     )
     record: Mapping[str, Any] = {
         "name": "x",
-        "identity": str(hash(json.dumps(config))),
+        "config_hash": str(hash(json.dumps(config))),
         "seed": seed,
-        "identity_document": {"config": config},
+        "decisive": {"config": config},
         "metrics": {"test/sts_avg/spearman_all": score},
     }
     return Found(record, None, Path(f"{json.dumps(config)}-{seed}.json"))

@@ -50,7 +50,7 @@ def test_a_setting_of_runs_with_and_without_curves(tmp_path: Path) -> None:
 def record(llm_rows: Any, score: float | None, *, weights: str = "a", seed: int = 0) -> dict[str, Any]:
     document = {"config": {"data": {"llm_rows": llm_rows}}, "encoder": {"weights": weights}}
     metrics = {} if score is None else {"test/a": score}
-    return {"name": "x", "identity": "0", "seed": seed, "identity_document": document, "metrics": metrics}
+    return {"name": "x", "config_hash": "0", "seed": seed, "decisive": document, "metrics": metrics}
 
 
 def test_a_study_among_other_runs(caplog: pytest.LogCaptureFixture) -> None:
