@@ -60,10 +60,10 @@ def kept(tmp_path: Path) -> Callable[..., Found]:
         points = curves_of(len(name) + 100 * seed)
         source = tmp_path / f"{name}-s{seed}.json"
         if curves:
-            with Curves(source.with_suffix(".curves.csv")) as file:
-                for key, values in points.items():
-                    for step, value in values:
-                        file.append(step, {key: value})
+            file = Curves(source.with_suffix(".curves.csv"))
+            for key, values in points.items():
+                for step, value in values:
+                    file.append(step, {key: value})
         summary = summarise(points)
         record = {"name": name, "config_hash": "0", "seed": seed, "summary": vars(summary)}
         return Found(json.loads(json.dumps(record)), None, source)

@@ -62,10 +62,10 @@ MakeRun = Callable[..., Path]
 def make_run(tmp_path: Path) -> MakeRun:
     def make(name: str, seed: int, identity: str = "0123456789", monitor: str = "val/stsb/spearman") -> Path:
         folder = tmp_path / "runs" / name / f"{identity}-s{seed}"
-        with Curves(folder / "curves.csv") as file:
-            for key, points in curves(seed).items():
-                for step, value in points:
-                    file.append(step, {key: value, "train/loss": 1.0})
+        file = Curves(folder / "curves.csv")
+        for key, points in curves(seed).items():
+            for step, value in points:
+                file.append(step, {key: value, "train/loss": 1.0})
         record = {"name": name, "config_hash": identity, "seed": seed, "best": {"monitor": monitor}}
         (folder / "record.json").write_text(json.dumps(record), encoding="utf-8")
         return folder

@@ -31,10 +31,10 @@ CURVES = {
 
 def test_a_setting_of_runs_with_and_without_curves(tmp_path: Path) -> None:
     path = tmp_path / "x.curves.csv"
-    with Curves(path) as file:
-        for key, points in CURVES.items():
-            for step, value in points:
-                file.append(step, {key: value})
+    file = Curves(path)
+    for key, points in CURVES.items():
+        for step, value in points:
+            file.append(step, {key: value})
     record = {"best": {"monitor": "val/snli/auprc"}, "summary": {"rfd_alignment": -0.5, "best_step": 7, "more": 1}}
     setting = setting_of_runs("NLI.SUP", [(record, path), (record, None), ({}, tmp_path / "gone.csv")])
     assert setting.summaries == (

@@ -289,7 +289,7 @@ def runs(tmp_path: Path) -> Runs:
 def test_states_of_a_run(runs: Runs) -> None:
     index = RunsIndex(runs.root)
     assert index.state(POINT, 0) == "missing"
-    assert (index.find(POINT, 0), index.folder(POINT, 0), index.owner(POINT, 0), index.failure(POINT, 0)) == (None,) * 4
+    assert (index.find(POINT, 0), index.folder(POINT, 0), index.failure(POINT, 0)) == (None,) * 3
 
     folder = runs.folder(POINT)
     assert index.state(POINT, 0) == "missing", "the disk was read before"
@@ -302,12 +302,8 @@ def test_states_of_a_run(runs: Runs) -> None:
     assert index.state(POINT, 0) == "interrupted"
     with folder.lock():
         assert index.state(POINT, 0) == "running"
-        owner = index.owner(POINT, 0)
-        assert owner is not None
-        assert owner.pid == os.getpid()
-    assert index.owner(POINT, 0) is None
 
-    folder.fail(ValueError("no rows"), stage="fit", step=3)
+    folder.fail(ValueError("no rows"), stage="fit")
     assert index.state(POINT, 0) == "failed"
     failure = index.failure(POINT, 0)
     assert failure is not None
@@ -487,7 +483,6 @@ def test_evaluations_of_a_named_model(runs: Runs) -> None:
                 ("max_length=64",),
                 ("limits.test_pairs=9",),
                 ("whitening=[stsb/train]",),
-                ("precision=bf16-mixed",),
                 ("corpora=sample", "paths=sample"),
                 ("prompt='{} {mask}'",),
             )

@@ -100,7 +100,7 @@ def curves(shift: float = 0.0) -> dict[str, list[tuple[int, float]]]:
 
 def shown(*records: dict[str, Any]) -> list[ShownRun]:
     return [
-        ShownRun(Path(f"/runs/{one['name']}/{one['identity']}-s{one['seed']}"), one, curves(one["seed"] / 10))
+        ShownRun(Path(f"/runs/{one['name']}/{one['config_hash']}-s{one['seed']}"), one, curves(one["seed"] / 10))
         for one in records
     ]
 
@@ -547,7 +547,7 @@ def test_what_is_no_run_is_told(write: Write, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"runs holds no runs: give folders of runs"):
         read_runs([tmp_path / "runs"])
     damaged = write("a", 0, {"name": "a"})
-    with pytest.raises(DataError, match=r"record\.json has no identity, seed: it is not the record of a run"):
+    with pytest.raises(DataError, match=r"record\.json has no config_hash, seed: it is not the record of a run"):
         read_runs([damaged])
     (damaged / "record.json").write_text("{", encoding="utf-8")
     with pytest.raises(DataError, match=r"record\.json is damaged .*: redo the run with force=true"):

@@ -317,7 +317,6 @@ def test_runs_of_somebody_else_are_told_by_the_exit_code(tmp_path: Path, monkeyp
         assert [job.point for job in standing([plan]).of("running")] == [whole]
         told = text(status_of([plan], plan.index))
         assert "1 running" in told
-        assert "pid " in told
         assert run_missing([plan], Launch(tmp_path / "runs"), tmp_path / "points") == BUSY
 
 

@@ -304,8 +304,8 @@ class TestReading:
         ("text", "message"),
         [
             ("{", "is damaged"),
-            ("[]", "has no name, identity, seed"),
-            (json.dumps({"name": "a", "seed": 1}), "has no identity:"),
+            ("[]", "has no name, config_hash, seed"),
+            (json.dumps({"name": "a", "seed": 1}), "has no config_hash:"),
         ],
     )
     def test_a_damaged_record(self, make_run: MakeRun, text: str, message: str) -> None:
