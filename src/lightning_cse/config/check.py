@@ -118,6 +118,7 @@ class Train:
     force: bool = MISSING
     retry_failed: bool = MISSING
     keep_last: bool = MISSING
+    figures: bool = MISSING
     trainer: Trainer = field(default_factory=Trainer)
     method: Method = field(default_factory=Method)
     limits: dict[str, int | None] = MISSING
@@ -144,7 +145,7 @@ def check(cfg: DictConfig, config_name: str, overrides: Sequence[str] = ()) -> N
     Raises:
         ConfigError: with the faults found.
     """
-    cfg = OmegaConf.masked_copy(cfg, [key for key in cfg if key != "hydra"])
+    cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
     if faults := [*_added(config_name, overrides), *not_chosen(cfg)]:
         raise ConfigError(faults)
     try:

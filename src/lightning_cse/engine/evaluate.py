@@ -51,14 +51,14 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
 
     Raises:
         Busy: if another process is at this very evaluation.
-        FailedBeforeError: in a multirun, if it failed before and is not to be tried again.
+        FailedBefore: in a multirun, if it failed before and is not tried again.
         LightningCSEError: for whatever is the user's to mend; once there is a folder, its ``failed.json`` tells the
             same.
     """
     resolved = _resolve(cfg)
     if faults := list(_wrong_model(cfg, overrides)):
         raise ConfigError(faults)
-    check_nodes(cfg, {})
+    check_nodes(cfg)
     session = _open(cfg)
     tasks, summaries, left_out = _build(cfg.suite, session)
     decisive: dict[str, Any] = {
@@ -67,33 +67,34 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
         "resolved": resolved,
     }
     options = {"suite": plain(cfg.suite), "model": session.options()}
-    identity = runs.identity(options, **decisive)
+    config_hash = runs.config_hash(options, **decisive)
     root = session.root(Path(cfg.paths.runs_dir).expanduser())
-    folder = EvaluationFolder(root, suite, identity, session.seed)
+    folder = EvaluationFolder(root, suite, config_hash, session.seed)
     if _finished(cfg, folder):
         return folder
-    with folder.lock() as lock:
+    with folder.lock():
         if _finished(cfg, folder):  # by somebody who held the lock until now
             return folder
-        if in_sweep() and folder.state == "failed" and not (cfg.retry_failed or cfg.force):
-            raise runs.FailedBeforeError(folder.path, folder.reason() or "")
+        if in_sweep() and folder.status == "failed" and not (cfg.retry_failed or cfg.force):
+            raise runs.FailedBefore(
+                f"{folder.path} failed before ({folder.reason()}): retry_failed=true tries it again"
+            )
         if cfg.force:
             folder.clear()
         read = [str(key) for key in cfg if key not in SETTINGS or cfg.model == LLM]
         folder.start(OmegaConf.to_yaml(OmegaConf.masked_copy(cfg, read), resolve=True))
         how = ", ".join(map(str, resolved.values())) if session.embeds else session.device_name
         log.info("%s: %d tasks, %s; everything goes to %s", session.name, len(tasks), how, folder.path)
-        results = _run_all(folder, tasks, session, lock)
+        results = _run_all(folder, tasks, session)
         metrics = {name: result.metrics for name, result in results.items()}
         metrics |= {name: whole.metrics for name, whole in summarize_tasks(summaries, metrics, "test").items()}
         left_out |= _without_parts(summaries, metrics)
         accounts = {name: result.account for name, result in results.items() if result.account}
-        lock.check()
         folder.finish(
             {
                 "name": session.name,
                 "suite": suite,
-                "identity": identity,
+                "config_hash": config_hash,
                 "seed": folder.seed,
                 "model": {"given": cfg.model, "run": session.run, "prompt": cfg.prompt, **session.options()},
                 "metrics": {
@@ -114,14 +115,14 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
                 "peak_memory_mib": peak_memory(),
                 **({"account": accounts} if accounts else {}),
                 "overrides": list(overrides),
-                "identity_document": runs.identity_document(options, **decisive),
+                "decisive": runs.decisive(options, **decisive),
             }
         )
     return folder
 
 
 def _finished(cfg: DictConfig, folder: EvaluationFolder) -> bool:
-    if cfg.force or folder.state != "finished":
+    if cfg.force or folder.status != "finished":
         return False
     log.info("%s is finished; force=true evaluates it again", folder.path)
     return True
@@ -206,21 +207,20 @@ def _of_llm(cfg: DictConfig, overrides: Sequence[str]) -> str | None:
 
 
 class EvaluationFolder(runs.Run):
-    """The folder of one evaluation: ``<root>/<suite>-<identity>/``, with a file for each finished task in ``tasks/``.
+    """The folder of one evaluation, ``<root>/<suite>-<config_hash>/``, with a file for each finished task.
 
     Args:
         root: the folder of all evaluations of a model.
         suite: the suite's name.
-        identity: what `runs.identity` returned.
+        config_hash: what `runs.config_hash` returned.
         seed: the run's seed; 0 for a model that has none.
 
     Raises:
-        ValueError: if ``suite`` or ``identity`` would lead out of ``root``.
+        LightningCSEError: if ``suite`` would lead out of ``root``.
     """
 
-    def __init__(self, root: Path, suite: str, identity: str, seed: int) -> None:
-        super().__init__(root, suite, identity, seed)
-        self.path = self.root / f"{suite}-{identity}"
+    def __init__(self, root: Path, suite: str, config_hash: str, seed: int) -> None:
+        super().__init__(root, suite, config_hash, seed, folder=f"{suite}-{config_hash}")
 
     def outcome(self, task: str) -> Path:
         """The file of a task's outcome, there only when the task is finished."""
@@ -306,12 +306,9 @@ def _once(folder: EvaluationFolder, name: str, task: Step, session: Session, pla
     return outcome
 
 
-def _run_all(
-    folder: EvaluationFolder, tasks: Mapping[str, Step], session: Session, lock: runs.Lock
-) -> dict[str, _Outcome]:
+def _run_all(folder: EvaluationFolder, tasks: Mapping[str, Step], session: Session) -> dict[str, _Outcome]:
     results = {}
     for number, (name, task) in enumerate(tasks.items(), start=1):
-        lock.check()
         try:
             results[name] = _once(folder, name, task, session, f"{number}/{len(tasks)}")
         except Exception as error:

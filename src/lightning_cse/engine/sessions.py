@@ -49,7 +49,7 @@ class Session(ABC):
         embeds: whether it has vectors for another library to work with.
         room: how many word pieces of a sentence it reads; None where nothing is cut.
         now: what it is at, for the progress bar.
-        run: name, identity and seed of the run of ours that is evaluated; None for any other model.
+        run: name, config_hash and seed of the run of ours that is evaluated; None for any other model.
         seed: that run's seed; 0 for any other model.
     """
 
@@ -153,7 +153,7 @@ class EncoderSession(Session):
         self.device = device_of(accelerator)
         self._cut = 0
         if model.run is not None:
-            self.run = {key: model.record[key] for key in ("name", "identity", "seed")}
+            self.run = {key: model.record[key] for key in ("name", "config_hash", "seed")}
             self.seed = int(model.record["seed"])
         model.to(self.device)
 
@@ -190,7 +190,7 @@ class EncoderSession(Session):
         """Do a task from the embeddings of its sentences."""
         if isinstance(task, MTEBTask):
             width, cache = self.model.encoder.width, folder.path / "mteb"
-            return task.evaluate(self, self.name, folder.identity, cache, width=width, room=self.room)
+            return task.evaluate(self, self.name, folder.config_hash, cache, width=width, room=self.room)
         return _from_embeddings(self, name, task, "" if self.precision == "32-true" else ": use precision=32-true")
 
     def embed(self, sentences: Sequence[str]) -> Embedding:

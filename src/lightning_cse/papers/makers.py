@@ -395,7 +395,7 @@ def _describing(material: Material, *choices: str, of: str | None = None, own: I
         cfg = compose("describe", *ordered(overrides))
     except CompositionError as error:
         raise ConfigError([f"{material.artefact.path}: {' '.join(overrides)}: {plain_line(error)}"]) from error
-    cfg = OmegaConf.masked_copy(cfg, [key for key in cfg if key != "hydra"])
+    cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
     if material.data_dir is not None and Path(cfg.paths.data_dir) != sample_dir():
         cfg.paths.data_dir = str(material.data_dir)
     return cfg

@@ -49,7 +49,7 @@ def change_of(found: Found) -> Change:
         record = json.loads((found.folder.parent.parent / "record.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return "unknown"
-    same = isinstance(record, dict) and all(record.get(key) == run.get(key) for key in ("name", "identity", "seed"))
+    same = isinstance(record, dict) and all(record.get(key) == run.get(key) for key in ("name", "config_hash", "seed"))
     return changed_since(record) if same else "unknown"
 
 
@@ -70,7 +70,7 @@ def changed_since(record: Mapping[str, Any], package: Path | None = None) -> Cha
         ``unknown`` where git, the repository, a file or the record's commit is not there.
     """
     folder = Path(lightning_cse.__file__).resolve().parent if package is None else package.resolve()
-    method = ((record.get("identity_document") or {}).get("config") or {}).get("method")
+    method = ((record.get("decisive") or {}).get("config") or {}).get("method")
     if method is None:
         return "fresh"
     commit = str((record.get("environment") or {}).get("commit") or "").partition("-")[0]

@@ -99,12 +99,12 @@ def test_a_run_gives_the_numbers_of_its_own_record(
     folder: Path = request.getfixturevalue(which)
     before = (folder / "record.json").read_bytes()
     done = run(f"model={folder}", f"+suite={suite}", *LIMITS)
-    assert done.path == folder / "evaluate" / f"{suite}-{done.identity}"
+    assert done.path == folder / "evaluate" / f"{suite}-{done.config_hash}"
     assert (folder / "record.json").read_bytes() == before
     mine, theirs = done.read(), json.loads(before)
     assert len(metrics_of(mine)) > 2
     assert metrics_of(mine) == pytest.approx(metrics_of(theirs), abs=1e-5)
-    assert mine["model"]["run"] == {key: theirs[key] for key in ("name", "identity", "seed")}
+    assert mine["model"]["run"] == {key: theirs[key] for key in ("name", "config_hash", "seed")}
     assert mine["encoder"]["tokenizer"] == theirs["encoder"]["tokenizer"]
     for task in mine["task_data"]:
         told = pq.read_table(done.predictions / f"{task}.parquet").to_pydict()
@@ -123,7 +123,7 @@ def test_the_best_checkpoint_is_what_is_evaluated(gauss: Path) -> None:
 
 def test_a_folder_gives_the_numbers_of_a_plain_encoder(tiny: Path, run: Evaluate, tmp_path: Path) -> None:
     done = run(f"model={tiny}", "+suite=stsb", "pooling=mean", "max_length=32")
-    assert done.path == tmp_path / "runs" / "evaluate" / tiny.name / f"stsb-{done.identity}"
+    assert done.path == tmp_path / "runs" / "evaluate" / tiny.name / f"stsb-{done.config_hash}"
     answers = PointModel(load_encoder(name="x", source=str(tiny), pooling="mean", max_length=32)).eval()
     want = run_tasks({"stsb": STSB(data_dir=str(SAMPLE))}, answers, "test")["stsb"]
     record = done.read()
@@ -147,9 +147,9 @@ def test_sentence_transformers_says_how_its_model_pools(tiny: Path, run: Evaluat
         for kind, path in (("Transformer", ""), ("Pooling", "1_Pooling"))
     ]
     (tiny / "modules.json").write_text(json.dumps(modules))
-    assert run(f"model={tiny}", "+suite=stsb").read()["identity"] == first["identity"]
+    assert run(f"model={tiny}", "+suite=stsb").read()["config_hash"] == first["config_hash"]
     other = run(f"model={tiny}", "+suite=stsb", "pooling=cls", "max_length=32").read()
-    assert other["identity"] != first["identity"]
+    assert other["config_hash"] != first["config_hash"]
     assert other["metrics"] != first["metrics"]
 
 
@@ -168,7 +168,7 @@ def test_the_packaged_encoder_on_the_sample(run: Evaluate) -> None:
     assert (full["model"]["pooling"], full["model"]["max_length"]) == ("mean", 256)
     assert full["metrics"]["test/stsb/spearman"] > 0.4  # a random encoder stays below 0.3
     half = run("model=minilm_l6", "+suite=stsb", "precision=bf16-mixed").read()
-    assert half["identity"] != full["identity"]
+    assert half["config_hash"] != full["config_hash"]
     assert half["metrics"] != full["metrics"]
     assert half["metrics"]["test/stsb/spearman"] == pytest.approx(full["metrics"]["test/stsb/spearman"], abs=0.02)
 
@@ -194,14 +194,14 @@ def test_a_prompt_of_one_s_own(tiny: Path, run: Evaluate) -> None:
     default = run(*options, "pooling=prompt").read()
     assert own["model"]["pooling"] == default["model"]["pooling"] == "prompt"
     assert own["model"]["prompt"] == 'The sentence "{}", that\'s {mask} = it'
-    assert own["identity"] != default["identity"]
+    assert own["config_hash"] != default["config_hash"]
     assert own["metrics"] != default["metrics"]
 
 
 def test_a_plain_encoder_can_be_whitened(tiny: Path, gauss: Path, run: Evaluate, tmp_path: Path) -> None:
     plain = (f"model={tiny}", "+suite=stsb", "pooling=mean", "max_length=64")
     done = [run(*plain, *more).read() for more in ((), ("whitening=[stsb/train]",), ("whitening=[stsb/dev]",))]
-    assert len({record["identity"] for record in done}) == len({str(record["metrics"]) for record in done}) == 3
+    assert len({record["config_hash"] for record in done}) == len({str(record["metrics"]) for record in done}) == 3
     answers = Whitening(
         load_encoder(name="x", source=str(tiny), pooling="mean", max_length=64), sources=["stsb/dev"], data_dir=SAMPLE
     )
@@ -230,7 +230,7 @@ def test_a_mean_stands_behind_its_parts(gauss: Path, run: Evaluate) -> None:
     parts = [f"test/sts{year}/spearman_all" for year in range(12, 17)] + ["test/stsb/spearman", "test/sickr/spearman"]
     assert metrics["test/sts_avg/spearman_all"] == pytest.approx(sum(map(metrics.__getitem__, parts)) / 7, abs=1e-12)
     assert list(metrics)[-1] == "test/sts_avg/spearman_all"
-    stated = run(*options).read()["identity_document"]["config"]["suite"]
+    stated = run(*options).read()["decisive"]["config"]["suite"]
     assert sorted(stated) == ["sickr", "sts12", "sts13", "sts14", "sts15", "sts16", "sts_avg", "stsb"]
 
 
@@ -265,7 +265,7 @@ def test_a_stopped_evaluation_goes_on_with_the_task_that_is_missing(
     with pytest.raises(KeyboardInterrupt):
         run(f"model={copied}", "+suite=nli", *LIMITS)
     (folder,) = (copied / "evaluate").iterdir()
-    assert folder.name == f"nli-{whole['identity']}"
+    assert folder.name == f"nli-{whole['config_hash']}"
     kept = {path: path.stat().st_mtime_ns for path in (folder / "tasks").iterdir()}
     assert sorted(path.stem for path in kept) == ["mnli", "snli", "stsb"]
     assert not (folder / "record.json").exists()
@@ -325,18 +325,18 @@ def test_a_damaged_outcome_is_told(tiny: Path, run: Evaluate) -> None:
 
 def test_an_identity_is_what_decides_the_numbers(tiny: Path, tmp_path: Path, run: Evaluate) -> None:
     options = (f"model={tiny}", "+suite=stsb", "pooling=mean", "max_length=32")
-    identity = run(*options).identity
+    identity = run(*options).config_hash
     moved = shutil.copytree(tiny, tmp_path / "moved")
-    assert run(f"model={moved}", *options[1:], "accelerator=cpu").identity != identity  # by name, as training has it
+    assert run(f"model={moved}", *options[1:], "accelerator=cpu").config_hash != identity  # by name, as training has it
     shutil.move(moved, tmp_path / "elsewhere" / tiny.name)
-    assert run(f"model={tmp_path / 'elsewhere' / tiny.name}", *options[1:]).identity == identity
+    assert run(f"model={tmp_path / 'elsewhere' / tiny.name}", *options[1:]).config_hash == identity
     seen = {identity}
     for changed in (("limits.test_pairs=9",), ("pooling=first_last",), ("max_length=33",), ("precision=bf16-mixed",)):
-        seen.add(run(*options, *changed).identity)
+        seen.add(run(*options, *changed).config_hash)
     assert len(seen) == 5
     backbone = tiny_encoder(seed=1).backbone
     backbone.save_pretrained(tiny)
-    assert run(*options).identity not in seen
+    assert run(*options).config_hash not in seen
 
 
 def test_long_sentences_are_counted(tiny: Path, run: Evaluate, caplog: pytest.LogCaptureFixture) -> None:

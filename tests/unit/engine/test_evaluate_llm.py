@@ -105,7 +105,7 @@ def test_a_model_that_is_always_right(serve: Serve, run: Evaluate, tmp_path: Pat
     accuracies = dict.fromkeys((*(f"accuracy_{kind}" for kind in HYPOTHESES), "accuracy_all"), 1.0)
     assert record["metrics"] == {f"test/rte/{name}": value for name, value in (accuracies | shares).items()}
     assert record["left_out"] == {"eis": ["implicitness"]}
-    assert done.path == tmp_path / "runs" / "evaluate" / "llm" / "org" / "model-1" / f"inli-{done.identity}"
+    assert done.path == tmp_path / "runs" / "evaluate" / "llm" / "org" / "model-1" / f"inli-{done.config_hash}"
     assert (record["name"], record["encoder"]) == ("org/model-1", {"name": "org/model-1"})
     assert len(server.calls) == PAIRS
     account = record["account"]["rte"]
@@ -279,12 +279,12 @@ def test_the_key_is_in_no_file(serve: Serve, run: Evaluate, tmp_path: Path, capl
 
 def test_an_identity_is_what_decides_the_answers(serve: Serve, run: Evaluate) -> None:
     with serve(right) as server, serve(right) as other:
-        identity = run(*asks(server)).identity
+        identity = run(*asks(server)).config_hash
         way = ("llm.concurrency=2", "llm.timeout=7", "llm.retries=1", "llm.price={input: 1, output: 1}")
-        assert run(*asks(other, *way, "llm.key_variable=ANOTHER", "accelerator=cpu")).identity == identity
+        assert run(*asks(other, *way, "llm.key_variable=ANOTHER", "accelerator=cpu")).config_hash == identity
         assert not other.calls, "it is finished"
         deciding = ("llm.model=m", "few_shot.shots=4", "few_shot.seed=1", "llm.parameters.temperature=1")
-        seen = {run(*asks(server, one)).identity for one in (*deciding, "limits.test_rows=2")}
+        seen = {run(*asks(server, one)).config_hash for one in (*deciding, "limits.test_rows=2")}
     assert len(seen | {identity}) == 6
 
 
@@ -317,12 +317,12 @@ def test_length_is_evaluated_like_any_model(run: Evaluate, tmp_path: Path) -> No
     want = run_tasks({"eis": EIS(data_dir=str(sample_dir()))}, Length(), "test")["eis"].metrics["accuracy"]
     assert record["metrics"] == {"test/eis/accuracy": want}
     assert record["left_out"] == {"rte": ["entailment_score"]}
-    assert done.path == tmp_path / "runs" / "evaluate" / "length" / f"inli-{done.identity}"
+    assert done.path == tmp_path / "runs" / "evaluate" / "length" / f"inli-{done.config_hash}"
     assert (record["name"], record["encoder"], record["seed"]) == ("length", {"name": "length"}, 0)
     assert record["sentences"]["eis"] > 0
     assert "account" not in record
     assert not {"llm", "few_shot"} & OmegaConf.load(done.path / "config.yaml").keys()
-    assert run("model=length", "+suite=inli", "accelerator=cpu", "precision=auto").identity == done.identity
+    assert run("model=length", "+suite=inli", "accelerator=cpu", "precision=auto").config_hash == done.config_hash
 
 
 # Errors

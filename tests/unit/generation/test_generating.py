@@ -33,7 +33,7 @@ from lightning_cse.generation import Journal, Settled
 from lightning_cse.generation.generating import Generation, _check
 from lightning_cse.generation.prompts import print_prompts
 from lightning_cse.llm import LLMError
-from lightning_cse.runs import Busy, Lock
+from lightning_cse.runs import Busy, locked
 
 Generate = Callable[..., Generation]
 
@@ -384,7 +384,7 @@ def test_sentences_that_nothing_comes_of(
 
 def test_one_process_at_a_time(serve: Callable[..., ChatServer], generation: Generate) -> None:
     made = generation(serve())
-    with Lock(made.folder / "lock.json", "x"), pytest.raises(Busy):
+    with locked(made.folder / "lock.json", "x"), pytest.raises(Busy):
         made.run()
     made.run()
 

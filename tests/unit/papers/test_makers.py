@@ -61,12 +61,12 @@ def kept(tmp_path: Path) -> Callable[..., Found]:
         points = curves_of(len(name) + 100 * seed)
         source = tmp_path / f"{name}-s{seed}.json"
         if curves:
-            with Curves(source.with_suffix(".curves.csv")) as file:
-                for key, values in points.items():
-                    for step, value in values:
-                        file.append(step, {key: value})
+            file = Curves(source.with_suffix(".curves.csv"))
+            for key, values in points.items():
+                for step, value in values:
+                    file.append(step, {key: value})
         summary = summarise(points)
-        record = {"name": name, "identity": "0", "seed": seed, "summary": vars(summary)}
+        record = {"name": name, "config_hash": "0", "seed": seed, "summary": vars(summary)}
         return Found(json.loads(json.dumps(record)), None, source)
 
     return make_one
@@ -209,9 +209,9 @@ def study_run(line: Line, seed: int) -> Found:
     )
     record: Mapping[str, Any] = {
         "name": "x",
-        "identity": str(hash(json.dumps(config))),
+        "config_hash": str(hash(json.dumps(config))),
         "seed": seed,
-        "identity_document": {"config": config},
+        "decisive": {"config": config},
         "metrics": {"test/sts_avg/spearman_all": score},
     }
     return Found(record, None, Path(f"{json.dumps(config)}-{seed}.json"))

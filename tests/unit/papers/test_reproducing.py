@@ -103,13 +103,13 @@ def an_artefact(folder: Path, text: str, name: str = "table1") -> Artefact:
 def a_run(runs: Path, point: Point, seed: int, **more: Any) -> Path:
     """Write the record that a finished run of a training point would have left."""
     config = composed(point)
-    document = records.identity_document(config, data={}, encoder={"name": "tiny"}, resolved={})
-    identity = records.identity(config, data={}, encoder={"name": "tiny"}, resolved={})
+    document = records.decisive(config, data={}, encoder={"name": "tiny"}, resolved={})
+    identity = records.config_hash(config, data={}, encoder={"name": "tiny"}, resolved={})
     folder = runs / config["name"] / f"{identity}-s{seed}"
     folder.mkdir(parents=True, exist_ok=True)
     record = {
         "name": config["name"],
-        "identity": identity,
+        "config_hash": identity,
         "seed": seed,
         "steps": 10,
         "metrics": {"test/rte/accuracy_all": 0.5},
@@ -120,7 +120,7 @@ def a_run(runs: Path, point: Point, seed: int, **more: Any) -> Path:
         "device": "cpu",
         "precision": "32-true",
         "seconds": {"training": 30.0, "test": 6.0},
-        "identity_document": {**document, "data": {}, "encoder": {"name": "tiny"}},
+        "decisive": {**document, "data": {}, "encoder": {"name": "tiny"}},
         **more,
     }
     (folder / "record.json").write_text(json.dumps(record))
@@ -317,7 +317,6 @@ def test_runs_of_somebody_else_are_told_by_the_exit_code(tmp_path: Path, monkeyp
         assert [job.point for job in standing([plan]).of("running")] == [whole]
         told = text(status_of([plan], plan.index))
         assert "1 running" in told
-        assert "pid " in told
         assert run_missing([plan], Launch(tmp_path / "runs"), tmp_path / "points") == BUSY
 
 
@@ -490,6 +489,6 @@ def test_a_kept_file_found_is_named_after_the_run(tmp_path: Path) -> None:
     found = Found(record=record, folder=folder, source=folder / "record.json")
     files = reproducing._keep_run(found, tmp_path / "kept")
     assert [file.name for file in files] == [
-        f"dualcse_cross-{record['identity']}-s0.json",
-        f"dualcse_cross-{record['identity']}-s0.curves.csv",
+        f"dualcse_cross-{record['config_hash']}-s0.json",
+        f"dualcse_cross-{record['config_hash']}-s0.curves.csv",
     ]
