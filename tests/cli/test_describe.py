@@ -52,8 +52,6 @@ def test_a_corpus_that_is_not_there_and_no_data_set_at_all(command: Command, tmp
     assert "python -m lightning_cse.prepare inli" in missing.stderr
     nothing = command()
     assert nothing.returncode == 2
-    assert (
-        "data: not set, since no data set was chosen - add data=<one of these>:\n    implicit_pairs" in nothing.stderr
-    )
+    assert "data: no data was chosen - add data=<one of these>:\n    implicit_pairs" in nothing.stderr
     assert "Traceback" not in missing.stderr + nothing.stderr
     assert not (tmp_path / "runs" / "describe").exists()

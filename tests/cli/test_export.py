@@ -156,5 +156,5 @@ def test_an_interrupt_is_told_and_leaves_nothing(
 
     monkeypatch.setattr(exporting, "differences", interrupted)
     assert main(["--model", "tiny", "--to", str(tmp_path / "new" / "made")]) == 130
-    assert capfd.readouterr().err.endswith("\ninterrupted, nothing is written\n")
+    assert "interrupted" in capfd.readouterr().err
     assert list(tmp_path.iterdir()) == []

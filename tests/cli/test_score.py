@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from lightning_cse.analysis import scoring
 from lightning_cse.baselines import Length
 from lightning_cse.score import main
 
@@ -134,21 +133,10 @@ def test_an_interrupt_tells_how_many_rows_are_written(
         output.write_text("mine\n")
     given = ("--input", str(tmp_path / "in.txt"), "--output", str(output), "--batch-size", "1")
     assert main(["--model", "length", *given]) == 130
-    assert capsys.readouterr().err == f"\ninterrupted after {told.format(output=output)}\n"
+    assert capsys.readouterr().err == f"interrupted after {told.format(output=output)}\n"
     partial = {"out.csv.partial": "line,sentence,implicitness\n1,a b,2\n"} if chunks else {}
     left = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert left == {"in.txt": "a b\nc\n", **({"out.csv": "mine\n"} if there else {}), **partial}
-
-
-def test_an_interrupt_before_anything_is_read_is_told_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(request: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(scoring, "run", interrupted)
-    assert main(["--model", "length", "--input", "in.txt"]) == 130
-    assert capsys.readouterr().err == "\ninterrupted after 0 rows, nothing is written\n"
 
 
 @pytest.mark.parametrize(
