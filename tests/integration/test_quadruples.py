@@ -22,6 +22,7 @@ SMALL = (
     "+experiment=dualcse_cross",
     "data=quadruples",
     "baselines=none",
+    "keep_last=true",
     "encoder.layers=1",
     "data.train_rows=36",
     "data.held_out_rows=8",
@@ -103,7 +104,9 @@ def outcome(folder: Run) -> dict[str, Any]:
     last = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)
     record = folder.read()
     kept = {key: last[key] for key in ("state_dict", "optimizer_states", "lr_schedulers", "ContrastiveData")}
-    return kept | {"curves": folder.curves_path.read_text()} | {key: record[key] for key in ("rows", "metrics", "final")}
+    return (
+        kept | {"curves": folder.curves_path.read_text()} | {key: record[key] for key in ("rows", "metrics", "final")}
+    )
 
 
 def equal(one: Any, other: Any) -> bool:

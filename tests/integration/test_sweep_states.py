@@ -118,7 +118,7 @@ def test_a_point_that_somebody_runs_is_theirs(train: Train, tmp_path: Path) -> N
         assert code == 3
         assert "\n2 points: 1 done before, 1 being run by somebody else\n" in errors
         assert f"\n  being run by somebody else: {' '.join(POINT)} " in errors
-        assert sorted(entry.name for entry in theirs.path.iterdir()) == ["lock.json"]
+        assert sorted(entry.name for entry in theirs.path.iterdir()) == ["run.lock"]
         code, _, errors = train("seed=1", "force=true")
         assert code == 3, "force clears no folder of somebody else"
         code, _, errors = train("-m", "seed=0,1", "trainer.devices=2")

@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 from lightning_cse.config import gpus
 from lightning_cse.config.outcomes import BASIC_LAUNCHER, JOBLIB_LAUNCHER
-from lightning_cse.runs import locked
+from lightning_cse.runs import Lock
 
 
 @pytest.fixture(autouse=True)

@@ -92,7 +92,7 @@ def test_names_that_only_sound_like_those_of_secrets(name: str) -> None:
 def test_settings_that_only_sound_like_secrets_are_a_part_of_the_identity() -> None:
     def identity(mask: str, order: str) -> str:
         config = {"encoder": {"mask_token": mask}, "data": {"sort_key": order}}
-        return runs.config_hash(without_secrets(config), data={}, encoder={}, resolved={})
+        return runs.identity(without_secrets(config), data={}, encoder={}, resolved={})
 
     assert len({identity(*given) for given in (("[A]", "length"), ("[B]", "length"), ("[A]", "words"))}) == 3
 

@@ -20,7 +20,7 @@ from hydra_plugins.lightning_cse_sweepers.tpe import TPESweeper
 from lightning_cse.config.spaces import Axis, Choices, Real, Whole
 from lightning_cse.config.tree import ConfigTree
 from lightning_cse.errors import ConfigError
-from lightning_cse.runs import Busy, locked
+from lightning_cse.runs import Busy, Lock
 
 Score = Callable[[dict[str, str]], float]
 AXES = [Choices("a", ("x", "y", "z")), Whole("b", 0, 3)]

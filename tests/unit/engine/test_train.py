@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hydra.core.hydra_config import HydraConfig
 
 from lightning_cse.data import sample_dir, side_file, write_provenance
-from lightning_cse.engine import train as training
-from lightning_cse.errors import LightningCSEError
 from lightning_cse.runs import Run
 
 RunTiny = Callable[..., Run]
