@@ -42,7 +42,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch.profiler import ProfilerActivity, profile
 
-from lightning_cse.config.overrides import order_overrides
+from lightning_cse.config.launch import ordered
 from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.resolvers import register
 from lightning_cse.data import ContrastiveData, sample_dir
@@ -128,7 +128,7 @@ def config_of(experiment: str, precision: str, steps: int, *overrides: str) -> D
         *overrides,
     ]
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        return compose("train", order_overrides(given))
+        return compose("train", ordered(given))
 
 
 def build(cfg: DictConfig) -> tuple[Method, ContrastiveData]:
@@ -310,13 +310,13 @@ def matrix_rate(precision: str) -> float:
 
 def operations(method: Method, data: ContrastiveData) -> float:
     """Floating-point operations a step in matrix products, for real tokens only: forward, and twice that backward."""
-    shape = method.encoder.backbone.config
+    shape = method.model.encoder.backbone.config
     width, inner, layers = shape.hidden_size, shape.intermediate_size, shape.num_hidden_layers
-    specials = len(method.encoder.template())
+    specials = len(method.model.encoder.template())
     total = 0.0
     for role in data.roles:
-        for sentence in method.encoder.tokenizer(data.train.column(role)):
-            length = min(len(sentence) + specials, method.encoder.max_length)
+        for sentence in method.model.encoder.tokenizer(data.train.column(role)):
+            length = min(len(sentence) + specials, method.model.encoder.max_length)
             total += layers * length * (2 * (4 * width**2 + 2 * width * inner) + 4 * length * width)
     return 3 * total * BATCH / len(data.train)
 

@@ -18,11 +18,11 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from lightning_cse.baselines import PlainEncoder
 from lightning_cse.data.readers import default_data_dir
 from lightning_cse.encoders import load_encoder
 from lightning_cse.evaluation import Embedded, Transfer
 from lightning_cse.evaluation.transfer import SOLVERS, SPLITS
+from lightning_cse.models import PointModel
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def main() -> None:
         pooling="mean",
         max_length=256,
     )
-    answers = PlainEncoder(encoder)
+    answers = PointModel(encoder).eval()
     fast = torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     table = Table("task", "protocol", "accuracy", "embedding s", "classifier s", "processor s")
     for corpus in arguments.tasks:

@@ -84,7 +84,7 @@ def compose() -> Compose:
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
-    from lightning_cse.config.overrides import order_overrides
+    from lightning_cse.config.launch import ordered
     from lightning_cse.config.paths import conf_dir
     from lightning_cse.config.resolvers import register
 
@@ -94,7 +94,7 @@ def compose() -> Compose:
         GlobalHydra.instance().clear()
         try:
             with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-                return hydra_compose("train", order_overrides(overrides), return_hydra_config=with_hydra)
+                return hydra_compose("train", ordered(overrides), return_hydra_config=with_hydra)
         finally:
             GlobalHydra.instance().clear()
 

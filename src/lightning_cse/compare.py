@@ -7,14 +7,13 @@ import csv
 import io
 import json
 import math
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from lightning_cse.errors import LightningCSEError
+from lightning_cse.errors import reported
 
 if TYPE_CHECKING:
     from lightning_cse.papers.significance import Comparison, Point
@@ -39,28 +38,17 @@ _HEADINGS: Final = (
 )
 
 
+@reported
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0, or 2 for what the user can mend."""
+    """Run the command and return its exit code."""
     arguments = _parser().parse_args(argv)
     from lightning_cse.papers.significance import baseline_points, compare, points, read_run
 
-    try:
-        runs = [read_run(path.expanduser()) for path in arguments.run]
-        given = points(runs)
-        unique = [run for point in given for run in point.runs]
-        for baseline in dict.fromkeys(arguments.baseline):
-            given += baseline_points(baseline, unique)
-        comparisons = compare(given, arguments.task)
-    except LightningCSEError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    try:
-        sys.stdout.write(FORMATS[arguments.format](given, comparisons, arguments.alpha))
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    given = points([read_run(path.expanduser()) for path in arguments.run])
+    unique = [run for point in given for run in point.runs]
+    for baseline in dict.fromkeys(arguments.baseline):
+        given += baseline_points(baseline, unique)
+    sys.stdout.write(FORMATS[arguments.format](given, compare(given, arguments.task), arguments.alpha))
     return 0
 
 

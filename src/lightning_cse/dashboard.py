@@ -7,11 +7,12 @@ import json
 import sys
 from collections.abc import Sequence
 
-from lightning_cse.errors import LightningCSEError
+from lightning_cse.errors import reported
 
 
+@reported
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0, or 2 for what the user can mend."""
+    """Run the command and return its exit code."""
     arguments = _parser().parse_args(argv)
     from lightning_cse.analysis import dashboards
 
@@ -22,18 +23,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         dev=arguments.dev or dashboards.DEV_SCORES,
         test=arguments.test or dashboards.TEST_SCORES,
     )
-    try:
-        if arguments.dry_run:
-            build = dashboards.workspace if arguments.kind == "workspace" else dashboards.report
-            told = json.dumps(dashboards.as_json(build(layout)), indent=2, ensure_ascii=False)
-        else:
-            told = dashboards.save(layout, arguments.kind)
-    except LightningCSEError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    sys.stdout.write(f"{told}\n")
+    if arguments.dry_run:
+        build = dashboards.workspace if arguments.kind == "workspace" else dashboards.report
+        shown = json.dumps(dashboards.as_json(build(layout)), indent=2, ensure_ascii=False)
+    else:
+        shown = dashboards.save(layout, arguments.kind)
+    sys.stdout.write(f"{shown}\n")
     return 0
 
 

@@ -7,7 +7,7 @@ from lightning_cse.config.launch import launch
 
 def main() -> None:
     """Read the command line and describe; everything heavy is imported only then."""
-    launch("lightning_cse.analysis.describing:run", config_name="describe", goes_on="from the beginning")
+    launch("lightning_cse.analysis.describing:run", config_name="describe")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,46 @@
-"""The errors a user can cause, each told in one message that names the file, line or key and the next step."""
+"""The errors a user can cause, and the one handler of all commands, which turns any exception into one line.
+
+Exit codes: 0, done. 1, a fault of ours, or a point of a sweep was killed. 2, a user error. 3, nothing is missing but
+what another process is running. 130 and 143, stopped by Ctrl-C and by SIGTERM. 141, the reader of stdout has gone.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+import functools
+import logging
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar, Final, ParamSpec
+
+BUG: Final = 1
+USER: Final = 2
+BUSY: Final = 3
+
+P = ParamSpec("P")
 
 
 class LightningCSEError(Exception):
-    """Base of every error that is the user's to mend: entry points print it without a traceback and exit with 2."""
+    """Base of every user error: commands print it without a traceback and exit with ``exit_code``."""
+
+    exit_code: ClassVar[int] = USER
+
+
+class Interrupted(KeyboardInterrupt):
+    """A command was stopped by a signal; the message says from where the same command continues.
+
+    Args:
+        message: such as "stopped at step 40; the same command continues from there".
+        signum: the signal, SIGINT by default.
+    """
+
+    def __init__(self, message: str, signum: int = signal.SIGINT) -> None:
+        super().__init__(message)
+        self.signum = int(signum)
 
 
 class ConfigError(LightningCSEError):
@@ -17,15 +50,13 @@ class ConfigError(LightningCSEError):
         >>> raise ConfigError(["method.loss: unknown argument 'temprature'"])
         Traceback (most recent call last):
         ...
-        lightning_cse.errors.ConfigError: 1 fault in the config:
-          method.loss: unknown argument 'temprature'
+        lightning_cse.errors.ConfigError: method.loss: unknown argument 'temprature'
     """
 
     def __init__(self, faults: Iterable[str]) -> None:
         self.faults = list(faults)
-        count = len(self.faults)
-        lines = "".join(f"\n  {fault}" for fault in self.faults)
-        super().__init__(f"{count} fault{'' if count == 1 else 's'} in the config:{lines}")
+        several = "".join(f"\n  {fault}" for fault in self.faults)
+        super().__init__(self.faults[0] if len(self.faults) == 1 else f"{len(self.faults)} faults:{several}")
 
     def __reduce__(self) -> tuple[type[ConfigError], tuple[list[str]]]:
         return (type(self), (self.faults,))
@@ -51,6 +82,21 @@ class TaskError(LightningCSEError):
     """An evaluation task asks for an answer that the method does not give."""
 
 
+def user_error(error: BaseException | None) -> LightningCSEError | None:
+    """Return the user error that an exception is, or that Hydra or OmegaConf has wrapped in it; else None.
+
+    Example:
+        >>> user_error(DataError("no such corpus"))
+        DataError('no such corpus')
+        >>> user_error(ValueError("a bug")) is None
+        True
+    """
+    while error is not None and not isinstance(error, LightningCSEError):
+        wraps = type(error).__module__.startswith(("hydra.", "omegaconf."))
+        error = (error.__cause__ or error.__context__) if wraps else None
+    return error
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``" - did you mean 'x'?"`` for the closest known word, or an empty string.
 
@@ -60,3 +106,80 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" - did you mean '{close[0]}'?" if close else ""
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code of an exception; what the system refuses (a full disk, a folder) is the user's to fix."""
+    known = user_error(error)
+    return known.exit_code if known else USER if isinstance(error, OSError) and error.strerror else BUG
+
+
+def one_line(error: BaseException) -> str:
+    """Return the message of a user error, or file and reason of the system's, or type and message in one line."""
+    if (known := user_error(error)) is not None:
+        return str(known)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def report(error: BaseException, *, verbose: bool = False) -> int:
+    """Print an exception in one line, and return the exit code.
+
+    Args:
+        error: what was raised.
+        verbose: print the traceback too; else that of a fault of ours goes to the run's log or a temporary file.
+    """
+    if isinstance(error, BrokenPipeError) and _stdout_is_closed():
+        return 128 + signal.SIGPIPE
+    if verbose:
+        traceback.print_exception(error)
+    if isinstance(error, KeyboardInterrupt):
+        sys.stderr.write(f"{str(error) or 'interrupted; the same command continues where it stopped'}\n")
+        return 128 + int(getattr(error, "signum", signal.SIGINT))
+    code = exit_code(error)
+    where = f"\n  a fault of lightning_cse; traceback: {_keep_traceback(error)}" if code == BUG else ""
+    sys.stderr.write(f"error: {one_line(error)}{where}\n")
+    return code
+
+
+def reported(main: Callable[P, int | None]) -> Callable[P, int]:
+    """Make a command's main function return its exit code, whatever is raised in it."""
+
+    @functools.wraps(main)
+    def command(*args: P.args, **kwargs: P.kwargs) -> int:
+        verbose = os.environ.get("HYDRA_FULL_ERROR") == "1"
+        try:
+            try:
+                return main(*args, **kwargs) or 0
+            finally:
+                sys.stdout.flush()
+        except SystemExit as ending:
+            if isinstance(ending.__context__, KeyboardInterrupt):  # Lightning's answer to Ctrl-C
+                return report(ending.__context__, verbose=verbose)
+            raise  # argparse
+        except BaseException as error:  # noqa: BLE001 - all of them end here
+            return report(error, verbose=verbose)
+
+    return command
+
+
+def _keep_traceback(error: BaseException) -> str:
+    """Write a traceback to the run's log, else to a temporary file, and return the file's path."""
+    text = "".join(traceback.format_exception(error))
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.FileHandler):
+            handler.handle(logging.LogRecord(__name__, logging.ERROR, __file__, 0, text, None, None))
+            return handler.baseFilename
+    with tempfile.NamedTemporaryFile("w", prefix="lightning_cse-", suffix=".log", delete=False) as file:
+        file.write(text)
+    return file.name
+
+
+def _stdout_is_closed() -> bool:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more when it ends
+        return True
+    return False

@@ -7,12 +7,7 @@ from lightning_cse.config.launch import launch
 
 def main() -> None:
     """Read the command line and evaluate; everything heavy is imported only then."""
-    launch(
-        "lightning_cse.engine.evaluate:run",
-        config_name="evaluate",
-        free_text=("model", "prompt"),
-        goes_on="after the last finished task, or reply",
-    )
+    launch("lightning_cse.engine.evaluate:run", config_name="evaluate", free_text=("model", "prompt"))
 
 
 if __name__ == "__main__":

@@ -6,23 +6,17 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from lightning_cse.config.arguments import path
-from lightning_cse.errors import LightningCSEError
+from lightning_cse.arguments import path
+from lightning_cse.errors import reported
 
 
+@reported
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0, or 2 for what the user can mend."""
+    """Run the command and return its exit code."""
     given = vars(_parser().parse_args(argv))
-    try:
-        from lightning_cse.analysis.exporting import Request, run
+    from lightning_cse.analysis.exporting import Request, run
 
-        run(Request(**given))
-    except LightningCSEError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted, nothing is written\n")
-        return 130
+    run(Request(**given))
     return 0
 
 

@@ -7,7 +7,7 @@ from lightning_cse.config.launch import launch
 
 def main() -> None:
     """Read the command line and generate; everything heavy is imported only then."""
-    launch("lightning_cse.generation.generating:run", config_name="generate", goes_on="after the last reply")
+    launch("lightning_cse.generation.generating:run", config_name="generate")
 
 
 if __name__ == "__main__":

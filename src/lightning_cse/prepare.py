@@ -28,7 +28,7 @@ from lightning_cse.data.readers import (
     read_bytes,
     read_file,
 )
-from lightning_cse.errors import DataError, LightningCSEError
+from lightning_cse.errors import DataError, reported
 
 if TYPE_CHECKING:
     from requests import RequestException
@@ -39,28 +39,20 @@ TIMEOUT = 30.0  # seconds without a byte
 MANY = 4  # files of one folder that are still told by name
 
 
+@reported
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0, or 2 for what the user can mend."""
+    """Run the command and return its exit code."""
     arguments = _parser().parse_args(argv)
     folder: Path = (arguments.data_dir or default_data_dir()).expanduser().absolute()
-    try:
-        corpora = [get_corpus(name) for name in arguments.corpus]
-        if not corpora:
-            list_corpora(folder)
-        with Archives() as archives:
-            for corpus in corpora:
-                if arguments.check:
-                    check(corpus, folder)
-                else:
-                    prepare(corpus, folder, archives, source=arguments.source, force=arguments.force)
-    except LightningCSEError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    except KeyboardInterrupt:
-        sys.stderr.write("\nstopped; files that were finished are kept, run the same command to go on\n")
-        return 130
-    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    corpora = [get_corpus(name) for name in arguments.corpus]
+    if not corpora:
+        list_corpora(folder)
+    with Archives() as archives:
+        for corpus in corpora:
+            if arguments.check:
+                check(corpus, folder)
+            else:
+                prepare(corpus, folder, archives, source=arguments.source, force=arguments.force)
     return 0
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from lightning_cse.config import arguments as shared
-from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean
+from lightning_cse import arguments as shared
+from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean, reported
 
 if TYPE_CHECKING:
     from lightning_cse.papers.artefacts import Artefact
@@ -20,20 +20,12 @@ if TYPE_CHECKING:
 EVERYTHING: Final = "all"
 
 
+@reported
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0, or 2 for what the user can mend."""
+    """Run the command and return its exit code."""
     arguments = _parser().parse_args(argv)
-    try:
-        page = make_report(arguments)
-        _write(page, arguments.to)
-    except LightningCSEError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    except OSError as error:
-        sys.stderr.write(f"error: {error.filename}: {error.strerror}; mend it, or leave it out\n")
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    page = make_report(arguments)
+    _write(page, arguments.to)
     sys.stdout.write(f"written: {arguments.to} ({len(page.encode()) / 2**20:.1f} MiB)\n")
     return 0
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from lightning_cse.config import arguments as shared
-from lightning_cse.errors import LightningCSEError
+from lightning_cse import arguments as shared
+from lightning_cse.errors import LightningCSEError, reported
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,27 +26,14 @@ REFRESH: Final = 5.0  # seconds between two looks at the runs, while their statu
 _NARROWEST: Final = 100
 
 
+@reported
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
-    0: all that was asked for is there; 2: something is the user's to mend; 1: a run failed; 3: another process is
+    0: all that was asked for is there; 2: a user error; 1: a run failed; 3: another process is
     still running what is missing (with --status: something is still missing); 130: interrupted.
     """
     arguments = _parser().parse_args(argv)
-    try:
-        return _main(arguments)
-    except LightningCSEError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted; what is finished is kept, and the same command goes on\n")
-        return 130
-    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-
-
-def _main(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
     from lightning_cse.config.paths import experiments_dir

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 
-from lightning_cse.config.arguments import count
-from lightning_cse.errors import LightningCSEError
+from lightning_cse.arguments import count
+from lightning_cse.errors import reported
 
 
+@reported
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0, or 2 for what the user can mend."""
+    """Run the command and return its exit code."""
     given = vars(_parser().parse_args(argv))
-    try:
-        from lightning_cse.analysis.scoring import Request, run
+    from lightning_cse.analysis.scoring import Request, run
 
-        run(Request(**given))
-    except LightningCSEError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    except KeyboardInterrupt as stop:  # says how many rows are written, once there may be any
-        sys.stderr.write(f"\n{str(stop) or 'interrupted after 0 rows, nothing is written'}\n")
-        return 130
-    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    run(Request(**given))
     return 0
 
 

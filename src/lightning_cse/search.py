@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from lightning_cse.config.arguments import count, path
-from lightning_cse.engine.early import check_device, check_model
-from lightning_cse.errors import DataError, LightningCSEError
+from lightning_cse.arguments import count, path
+from lightning_cse.engine.load import check_device, check_model
+from lightning_cse.errors import DataError, reported
 
 if TYPE_CHECKING:
     from lightning_cse.analysis.searching import Found, Searcher
@@ -25,24 +25,13 @@ STDIN: Final = "-"
 DIGITS: Final = 6  # of a score that is printed; float32 has no more
 
 
+@reported
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0, or 2 for what the user can mend."""
+    """Run the command and return its exit code."""
     parser = _parser()
     arguments = parser.parse_args(argv)
     _check(parser, arguments)
-    try:
-        search(arguments)
-    except LightningCSEError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
-        sys.stderr.write(f"error: {error.filename or 'index'}: {error.strerror or error}\n")
-        return 2
-    except KeyboardInterrupt:
-        sys.stderr.write("\nstopped; what was embedded is kept, the same command goes on from there\n")
-        return 130
+    search(arguments)
     return 0
 
 

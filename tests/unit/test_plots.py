@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from lightning_cse.errors import LightningCSEError
 from lightning_cse.loggers.plots import run_figures
-from lightning_cse.papers import figures
+from lightning_cse import plots as figures
 
 MONITOR = "val/rte/accuracy_all"
 STEPS = [0, 125, 250, 375]
@@ -207,11 +207,11 @@ class TestSmooth:
         for i in range(20):
             window = [values[j] for j in range(20) if abs(j - i) <= 2]
             want.append(sum(window) / len(window))
-        assert figures._smooth(values, 5) == pytest.approx(want)
+        assert figures.moving_average(values, 5) == pytest.approx(want)
 
     def test_a_line_stays_a_line_and_gaps_count_for_nothing(self) -> None:
         line = [0.5 * i for i in range(30)]
-        assert figures._smooth(line, 7) == pytest.approx([0.75, 1.0, 1.25, *line[3:-3], 13.25, 13.5, 13.75])
-        smooth = figures._smooth([1.0, math.nan, 1.0, math.inf, 1.0], 3)
+        assert figures.moving_average(line, 7) == pytest.approx([0.75, 1.0, 1.25, *line[3:-3], 13.25, 13.5, 13.75])
+        smooth = figures.moving_average([1.0, math.nan, 1.0, math.inf, 1.0], 3)
         assert smooth == pytest.approx([1.0] * 5)
-        assert math.isnan(figures._smooth([math.nan], 3)[0])
+        assert math.isnan(figures.moving_average([math.nan], 3)[0])

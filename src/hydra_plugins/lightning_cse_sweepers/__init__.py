@@ -1,4 +1,4 @@
-"""What lightning_cse adds to Hydra: ``hydra/sweeper=points``, ``hydra/sweeper=tpe`` and ``hydra/launcher=ray``.
+"""What lightning_cse adds to Hydra: ``hydra/sweeper=points`` and ``hydra/launcher=ray``.
 
 Hydra finds plugins in the namespace package ``hydra_plugins`` and loads every module whose name has no leading
 underscore, at each start of each command: these modules import nothing heavy. It puts them into `sys.modules` only

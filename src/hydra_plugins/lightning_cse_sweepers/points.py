@@ -1,24 +1,35 @@
-"""``hydra/sweeper=points``: a sweep whose points are listed, since they form no rectangle.
+"""``hydra/sweeper=points``, the sweeper of all commands: grids as Hydra's own, and lists of points.
 
-python -m lightning_cse.train -m hydra/sweeper=points hydra.sweeper.file=points.yaml +profile=laptop
+python -m lightning_cse.train +experiment=gausscse data.batch_size=16,32 seed=0,1 -m
+python -m lightning_cse.train -m hydra.sweeper.file=points.yaml +profile=laptop seed=0,1
 
 # points.yaml
-- [+experiment=dualcse_cross, seed=0]
+- [+experiment=dualcse_cross]
 - [+experiment=gausscse, data.batch_size=32]
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import yaml  # type: ignore[import-untyped,unused-ignore]
 from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn
-from omegaconf import OmegaConf
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
 
-from hydra_plugins.lightning_cse_sweepers._base import PointSweeper
-from lightning_cse.config.overrides import order_overrides
-from lightning_cse.config.points import listed_points, merged, not_of_one_point, rectangle
-from lightning_cse.errors import ConfigError
+from lightning_cse.config import sweeps
+from lightning_cse.config.check import check
+from lightning_cse.config.compose import CompositionError
+from lightning_cse.config.launch import ordered
+from lightning_cse.config.suggestions import explain
+from lightning_cse.errors import ConfigError, user_error
 
 
 @dataclass
@@ -36,10 +47,11 @@ ConfigStore.instance().store(
 )
 
 
-class PointsSweeper(PointSweeper):
-    """Runs listed points, each as often as what holds for all of them says (``seed=0,1,2``: three times).
+class PointsSweeper(Sweeper):
+    """Runs every combination of the values given, for each of the listed points if there are any.
 
     What the command line and ``hydra.sweeper.params`` set holds for every point that does not set the same itself.
+    Every value is checked before the first point starts.
 
     Args:
         file: a YAML list of lists of overrides.
@@ -47,39 +59,87 @@ class PointsSweeper(PointSweeper):
         params: what holds for all points, as for Hydra's own sweeper.
     """
 
-    def __init__(
-        self, file: str | None = None, points: Sequence[Any] | None = None, params: Mapping[str, Any] | None = None
-    ) -> None:
-        super().__init__(params)
+    def __init__(self, file: str | None, points: Sequence[Any] | None, params: Mapping[str, Any]) -> None:
         self.file = file
-        listed: Any = OmegaConf.to_container(points, resolve=True) if OmegaConf.is_config(points) else points
-        self.points: Sequence[Any] | None = listed
+        self.points: Any = OmegaConf.to_container(points, resolve=True) if OmegaConf.is_config(points) else points
+        self.params = params
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Hold on to what Hydra hands over, and build the launcher."""
+        self.config = config
+        self.loader = hydra_context.config_loader
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
 
     def sweep(self, arguments: list[str]) -> Sequence[JobReturn]:
-        """Run every point; the first that raised in its launcher raises here, when all have ended.
+        """Run every point.
 
         Raises:
-            ConfigError: for points that are none.
+            ConfigError: for points that cannot be run.
         """
         jobs = self.jobs(arguments)
-        self.folder()
-        results = self.launch(jobs)
-        for result in results:
-            _ = result.return_value  # raises what the job raised
-        return results
+        self._check(jobs)
+        sweeps.current = sweeps.Sweep(Path(str(self.config.hydra.sweep.dir)), jobs)
+        return self.launcher.launch(jobs, initial_job_idx=0)
 
     def jobs(self, arguments: Sequence[str]) -> list[list[str]]:
-        """The overrides of every point, in their order on a command line.
+        """Return the overrides of every point, in their order on a command line.
 
         Raises:
-            ConfigError: for points that are none.
+            ConfigError: if the list of points is none.
         """
-        shared = self.read(arguments)
-        jobs, faults = [], []
-        for point in listed_points(self.file, self.points):
-            own = self.parse(point.overrides)
-            faults += [f"{point.place}: {o.input_line}: {why}" for o in own if (why := not_of_one_point(o))]
-            jobs += [order_overrides(job) for job in rectangle(merged(shared, own))] if not faults else []
-        if faults:
-            raise ConfigError(faults)
+        shared = self._parse([*(f"{key}={value}" for key, value in self.params.items()), *arguments])
+        jobs = []
+        for point in self._listed():
+            own = self._parse(point)
+            taken = {override.key_or_group for override in own}
+            merged = [other for other in shared if other.key_or_group not in taken]
+            jobs += [ordered(job) for job in _combinations([*merged, *own])]
         return jobs
+
+    def _listed(self) -> list[list[str]]:
+        listed, place = self.points, "hydra.sweeper.points"
+        if self.file is not None:
+            place = self.file
+            try:
+                listed = yaml.safe_load(Path(self.file).expanduser().read_text(encoding="utf-8"))
+            except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+                raise ConfigError([f"hydra.sweeper.file={self.file}: {' '.join(str(error).split())}"]) from error
+        if listed is None and self.file is None:
+            return [[]]
+        wrong = not isinstance(listed, list) or not listed
+        if wrong or not all(isinstance(p, list) and all(isinstance(one, str) for one in p) for p in listed):
+            raise ConfigError([f"{place}: must be a list of points, each a list of overrides: [[seed=0, ...], ...]"])
+        return list(listed)
+
+    def _parse(self, lines: Sequence[str]) -> list[Override]:
+        return OverridesParser.create(config_loader=self.loader).parse_overrides(list(lines))
+
+    def _check(self, jobs: Sequence[Sequence[str]]) -> None:
+        """Compose and check as many points as it takes for every override to be in one; seeds are alike."""
+        seen: set[str] = set()
+        name = str(self.config.hydra.job.config_name)
+        for job in jobs:
+            if not (new := {one for one in job if not one.startswith("seed=")} - seen) and seen:
+                continue
+            seen |= new
+            try:
+                cfg = self.loader.load_sweep_config(self.config, list(job))
+                check(OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"]), name, job)
+            except CompositionError as error:
+                raise (user_error(error) or explain(job, name, error)) from error
+
+
+def _combinations(overrides: Sequence[Override]) -> list[list[str]]:
+    """Return every combination of the values, the last key's changing fastest; a later key wins."""
+    lines: dict[str, list[str]] = {}
+    for override in overrides:
+        key = override.get_key_element()
+        if override.is_interval_sweep():
+            raise ConfigError([f"{override.input_line}: a grid takes values, such as 1e-5,3e-5"])
+        if override.is_sweep_override():
+            lines[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
+        else:
+            lines[key] = [key if override.is_delete() else f"{key}={override.get_value_element_as_str()}"]
+    return [list(combination) for combination in itertools.product(*lines.values())]

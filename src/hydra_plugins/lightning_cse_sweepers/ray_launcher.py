@@ -4,21 +4,31 @@ r"""``hydra/launcher=ray``: one point a Ray task, on this machine or on a cluste
     python -m lightning_cse.train -m ... hydra/launcher=ray hydra.launcher.ray.init.address=auto \
         hydra.launcher.ray.remote.num_gpus=1
 
-The settings have the names they have in hydra-ray-launcher, whose place this takes: that one asks for cloudpickle<3,
-which joblib 1.6 refuses, for boto3, and for Ray's dashboard, and it gives up the other points when a worker dies.
+The settings have the names of hydra-ray-launcher, whose place this takes: that one asks for cloudpickle<3, which
+joblib 1.6 refuses, for boto3, and for Ray's dashboard, and it gives up the other points when a worker dies.
 """
 
+import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
-from hydra.core.utils import JobReturn
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.singleton import Singleton
+from hydra.core.utils import JobReturn, JobStatus, configure_log, filter_overrides, run_job, setup_globals
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from lightning_cse.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+_STARTS = 4
+_OF_A_NEW_RAY = ("num_cpus", "num_gpus", "include_dashboard", "object_store_memory")
 
 
 @dataclass
@@ -36,13 +46,7 @@ class RayConf:
             "logging_level": "error",
         }
     )
-    remote: dict[str, Any] = field(
-        default_factory=lambda: {
-            "num_cpus": 1,
-            "num_gpus": 0,
-            "max_retries": 0,  # the same command tries again; Ray would do it at once, before anybody saw why
-        }
-    )
+    remote: dict[str, Any] = field(default_factory=lambda: {"num_cpus": 1, "num_gpus": 0, "max_retries": 0})
 
 
 @dataclass
@@ -67,31 +71,94 @@ class RayLauncher(Launcher):
 
     def __init__(self, ray: Mapping[str, Any]) -> None:
         settings: Any = OmegaConf.to_container(ray, resolve=True) if OmegaConf.is_config(ray) else ray
-        self.init: dict[str, Any] = dict(settings["init"])
+        self.init: dict[str, Any] = {key: value for key, value in settings["init"].items() if value is not None}
         self.remote: dict[str, Any] = dict(settings["remote"])
-        self.config: DictConfig = OmegaConf.create()
-        self.hydra_context: HydraContext | None = None
-        self.task_function: TaskFunction | None = None
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Hold on to what Hydra hands over."""
         self.config = config
-        self.hydra_context = hydra_context
-        self.task_function = task_function
+        self.work = (hydra_context, config, task_function)
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run the points, as many at once as Ray has places for, and return what came of them in their order.
 
         Raises:
-            ConfigError: if Ray is not installed, or cannot be started or reached.
+            ConfigError: if Ray is not installed, cannot be started or reached, or refuses a setting.
         """
+        # Ray reads them when it is imported: nothing is sent anywhere, and a point is as urgent as under any launcher.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_worker_niceness", "0")
         try:
-            from hydra_plugins.lightning_cse_sweepers import _ray
+            import ray
         except ImportError as error:
             raise ConfigError([f"hydra/launcher=ray needs pip install 'lightning_cse[ray]' ({error})"]) from error
+        setup_globals()
+        configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
+        Path(str(self.config.hydra.sweep.dir)).mkdir(parents=True, exist_ok=True)
+        ours = not ray.is_initialized()
+        if ours:
+            self._start(ray)
+        try:
+            found = ray.cluster_resources()
+            there = ", ".join(f"{found[kind]:g} {kind}" for kind in ("CPU", "GPU") if kind in found)
+            log.info("Ray is launching %d points, with %s", len(job_overrides), there)
+            try:
+                task = ray.remote(**self.remote)(_run)
+            except (TypeError, ValueError) as error:
+                raise ConfigError([f"hydra.launcher.ray.remote: {error}"]) from error
+            shared = ray.put((*self.work, Singleton.get_state()))  # once for all points: it holds every config source
+            points = list(enumerate(job_overrides, start=initial_job_idx))
+            running = [task.remote(shared, number, list(overrides)) for number, overrides in points]
+            return [self._result(ray, one, *point) for one, point in zip(running, points, strict=True)]
+        finally:
+            if ours:
+                ray.shutdown()
 
-        if self.hydra_context is None or self.task_function is None:
-            raise RuntimeError("setup() comes before launch()")
-        points = list(enumerate(job_overrides, start=initial_job_idx))
-        work = _ray.Work(self.hydra_context, self.config, self.task_function)
-        return _ray.launch(work, points, init=self.init, remote=self.remote)
+    def _start(self, ray: Any) -> None:
+        settings = {"address": "local"} | self.init
+        if settings["address"] != "local":
+            settings = {key: value for key, value in settings.items() if key not in _OF_A_NEW_RAY}
+        for attempt in range(_STARTS):
+            try:
+                ray.init(**settings)
+                return
+            except Exception as error:
+                ray.shutdown()
+                # Half a minute is all that Ray gives itself to start, which a busy machine exceeds.
+                if "timed out during startup" not in str(error) or attempt + 1 == _STARTS:
+                    why = " ".join(str(error).split())
+                    raise ConfigError([f"hydra.launcher.ray.init: Ray cannot be started: {why}"]) from error
+                log.warning("Ray did not start in time; trying again")
+
+    @staticmethod
+    def _result(ray: Any, reference: Any, number: int, overrides: Sequence[str]) -> JobReturn:
+        """Return what came of a point; one whose worker was lost comes back as failed."""
+        try:
+            result: JobReturn = ray.get(reference)
+        except ray.exceptions.RayError as error:
+            # A RayTaskError brings the traceback as text, the others advice of many lines.
+            cause = getattr(error, "cause", error)
+            why = f"{type(cause).__name__}: {' '.join(str(cause).split()).partition('. ')[0]}"
+            log.error("#%d %s was lost: %s", number, " ".join(filter_overrides(overrides)), why)
+            result = JobReturn(overrides=list(overrides), status=JobStatus.FAILED)
+            result.return_value = RuntimeError(why)
+        return result
+
+
+def _run(shared: Any, number: int, overrides: list[str]) -> JobReturn:
+    """Run one point, in a worker."""
+    context, shared_config, task, singletons = shared
+    setup_globals()
+    Singleton.set_state(singletons)
+    config = context.config_loader.load_sweep_config(shared_config, overrides)
+    with open_dict(config):
+        config.hydra.job.id = f"{config.hydra.job.name}_{number}"
+        config.hydra.job.num = number
+    HydraConfig.instance().set_config(config)
+    return run_job(
+        hydra_context=context,
+        task_function=task,
+        config=config,
+        job_dir_key="hydra.sweep.dir",
+        job_subdir_key="hydra.sweep.subdir",
+    )

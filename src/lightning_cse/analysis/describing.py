@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -29,18 +29,14 @@ from lightning_cse.analysis.measuring import (
     print_tables,
     table,
 )
-from lightning_cse.config.check import refuse_faults, wrong_counts
 from lightning_cse.data import ContrastiveData, Rows, read_corpus
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.engine.build import GIVEN, automatic_reading, built, plain
+from lightning_cse.engine.build import automatic_reading, built, check_nodes, plain
 from lightning_cse.engine.machine import device_of
 from lightning_cse.errors import ConfigError, did_you_mean
 
 __all__ = ["describe", "pair_sets", "run"]
-
-SPLITS: Final = ("train", "dev", "test")
-"""What ``beside.split`` can be."""
 
 _BATCHING: Final = ("batch_size", "drop_last", "llm_rows_together")  # what no row, and so no number here, depends on
 
@@ -70,7 +66,7 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
     Raises:
         LightningCSEError: for whatever is the user's to mend.
     """
-    _check(cfg)
+    check_nodes(cfg)
     encoder: SentenceEncoder = built(cfg.encoder)
     data: ContrastiveData = built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
     described = [_training_set(cfg, name, data), _stsb(cfg)]
@@ -124,7 +120,7 @@ def pair_sets(configs: Mapping[str, DictConfig]) -> list[PairSet]:
         LightningCSEError: for whatever is the user's to mend.
     """
     for cfg in configs.values():
-        _check(cfg)
+        check_nodes(cfg)
     first = next(iter(configs.values()))
     encoder: SentenceEncoder = built(first.encoder)
     described = []
@@ -133,21 +129,6 @@ def pair_sets(configs: Mapping[str, DictConfig]) -> list[PairSet]:
         described.append(_training_set(cfg, name, data))
     described.append(_stsb(first))
     return [_drawn(each, pairs) for each, pairs in zip(described, _measure(first, encoder, described), strict=True)]
-
-
-def _check(cfg: DictConfig) -> None:
-    """Refuse a config that describes nothing, with all its faults at once, before anything is loaded."""
-    refuse_faults(cfg, _wrong(cfg), GIVEN)
-
-
-def _wrong(cfg: DictConfig) -> Iterator[str]:
-    yield from wrong_counts(cfg, {"rows": 2, "seed": 0})
-    if cfg.beside.split not in SPLITS:
-        near = did_you_mean(str(cfg.beside.split), SPLITS)
-        yield f"beside.split: {cfg.beside.split!r} is not one of {', '.join(SPLITS)}{near}"
-    for key in ("positive_score", "negative_score"):
-        if not isinstance(cfg.beside[key], int | float):
-            yield f"beside.{key}: {cfg.beside[key]!r} is no number"
 
 
 # ------------------------------------------------------------------------------------------------- what is looked at

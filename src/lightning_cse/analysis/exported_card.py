@@ -8,7 +8,6 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 import lightning_cse
-from lightning_cse.config.secrets import without_secrets
 from lightning_cse.data.readers import is_own
 
 if TYPE_CHECKING:  # heavy, and what is wrong with a command line is told without
@@ -34,7 +33,7 @@ def card(
         left_out: the fields of the model's embeddings that the vectors are not.
         width: the dimensions of a vector.
     """
-    record: dict[str, Any] = without_secrets(model.record)
+    record: dict[str, Any] = model.record
     method = type(model.answers).__name__
     parts = [
         "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n"

@@ -52,25 +52,21 @@ def recipe_of(answers: Any, view: str) -> Recipe:
     """Return what the vectors of a view are made of.
 
     Args:
-        answers: a method or a plain encoder, as in `LoadedModel.answers`.
+        answers: a model, as in `LoadedModel.answers`.
         view: one of its embeddings' views.
 
     Raises:
         EncoderError: if modules of sentence-transformers cannot give exactly these vectors.
     """
-    from lightning_cse import methods
-    from lightning_cse.baselines import PlainEncoder
+    from lightning_cse import models
 
-    # By the class itself: what derives from a method may embed in its own way.
+    # By the class itself: what derives from a model may embed in its own way.
     known: dict[type, Callable[[Any, str], Recipe]] = {
-        PlainEncoder: _pooled,
-        methods.SimCSE: lambda method, _: Recipe(method.encoder, method.template, (_dense(method.head),)),
-        methods.UnsupervisedSimCSE: _pooled,
-        methods.NGCSE: lambda method, _: Recipe(method.encoder, method.templates[0]),
-        methods.GaussCSE: lambda method, _: Recipe(method.encoder, method.template, (_dense(method.heads.mean),)),
-        methods.DualCSE: _dual,
-        methods.DualGauss: _dual_gauss,
-        methods.ImpScore: _pragmatic,
+        models.PointModel: lambda model, _: _on(model, model.head),
+        models.GaussianModel: lambda model, _: _on(model, model.heads.mean),
+        models.DualModel: _dual,
+        models.DualGaussianModel: _dual_gaussian,
+        models.ImpScoreModel: _pragmatic,
     }
     kind = type(answers)
     if kind not in known:
@@ -87,26 +83,26 @@ def recipe_of(answers: Any, view: str) -> Recipe:
     return recipe
 
 
-def _pooled(answers: Any, view: str) -> Recipe:
-    return Recipe(answers.encoder, answers.template)
+def _on(model: Any, head: nn.Module | None) -> Recipe:
+    return Recipe(model.encoder, model.templates[0], () if head is None else (_dense(head),))
 
 
-def _dual(method: Any, view: str) -> Recipe:
+def _dual(model: Any, view: str) -> Recipe:
     implicit = view == "implicit"
-    encoder = method.implicit_encoder if implicit and method.implicit_encoder is not None else method.encoder
-    return Recipe(encoder, method.implicit_template if implicit else method.explicit_template)
+    encoder = model.implicit_encoder if implicit and model.implicit_encoder is not None else model.encoder
+    return Recipe(encoder, model.implicit_template if implicit else model.explicit_template)
 
 
-def _dual_gauss(method: Any, view: str) -> Recipe:
-    recipe = _dual(method, view)
-    own = view == "implicit" and method.implicit_heads is not None
-    heads = method.implicit_heads if own else method.heads
+def _dual_gaussian(model: Any, view: str) -> Recipe:
+    recipe = _dual(model, view)
+    own = view == "implicit" and model.implicit_heads is not None
+    heads = model.implicit_heads if own else model.heads
     return Recipe(recipe.encoder, recipe.template, (_dense(heads.mean),))
 
 
-def _pragmatic(method: Any, view: str) -> Recipe:
-    scaled = (Module("Normalize", {}, {}),) if method.normalize else ()
-    return Recipe(method.encoder, method.template, (*scaled, _dense(getattr(method, view))))
+def _pragmatic(model: Any, view: str) -> Recipe:
+    scaled = (Module("Normalize", {}, {}),) if model.normalize else ()
+    return Recipe(model.encoder, model.templates[0], (*scaled, _dense(getattr(model, view))))
 
 
 def _dense(layer: nn.Module) -> Module:

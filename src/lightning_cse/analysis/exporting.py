@@ -16,7 +16,7 @@ from lightning_cse.analysis.exported_check import check_sentences, compared_by, 
 from lightning_cse.analysis.exported_files import LIBRARY, quiet, write_files
 from lightning_cse.analysis.exported_place import check_place, taking_its_place, told_disk
 from lightning_cse.analysis.exported_recipe import OTHERWISE, recipe_of
-from lightning_cse.engine.early import check_model
+from lightning_cse.engine.load import check_model
 from lightning_cse.errors import LightningCSEError, TaskError, did_you_mean
 
 if TYPE_CHECKING:  # heavy, and what is wrong with a command line is told without

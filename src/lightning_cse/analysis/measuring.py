@@ -14,12 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from lightning_cse.analysis.histograms import Pairs, PairSet
-from lightning_cse.baselines import PlainEncoder
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.engine.machine import device_of
 from lightning_cse.errors import EncoderError
 from lightning_cse.evaluation import Embedded
 from lightning_cse.metrics import match_error_rates
+from lightning_cse.models import PointModel
 
 __all__ = [
     "ROLES",
@@ -88,7 +88,7 @@ def measure(encoder: SentenceEncoder | None, sets: Sequence[Sequence[Drawn]], se
     """
     if encoder is None:
         return [[Pairs(pairs.label, match_error_rates(pairs.first, pairs.second)) for pairs in drawn] for drawn in sets]
-    plain = PlainEncoder(encoder.to(device_of()))
+    plain = PointModel(encoder.to(device_of())).eval()
     sentences = [s for drawn in sets for pairs in drawn if not pairs.dropout for s in (*pairs.first, *pairs.second)]
     log.info("%s reads %d sentences without dropout", encoder.name, len(set(sentences)))
     embedded = Embedded(plain, sentences) if sentences else None
@@ -108,7 +108,7 @@ def measure(encoder: SentenceEncoder | None, sets: Sequence[Sequence[Drawn]], se
     return measured
 
 
-def _dropout_cosine(plain: PlainEncoder, sentences: Sequence[str], seed: int) -> torch.Tensor:
+def _dropout_cosine(plain: PointModel, sentences: Sequence[str], seed: int) -> torch.Tensor:
     """Return the cosine of two passes with dropout over each sentence, and leave the random state as it was."""
     if not sentences:
         return torch.empty(0)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
-from lightning_cse.engine.early import LENGTH, check_device, check_model
+from lightning_cse.engine.load import LENGTH, check_device, check_model
 from lightning_cse.errors import DataError, LightningCSEError, TaskError
 
 __all__ = ["Input", "Request", "Row", "Scorer", "Tally", "layout_of", "run", "score"]

@@ -1,6 +1,6 @@
-"""What answers a method's questions without being trained here.
+"""Models that are not trained here: LENGTH, whitening and few-shot LLMs. The untrained encoder is `models.PointModel`.
 
-What needs an encoder or torch is imported when it is first asked for: LENGTH needs no transformer, a verdict no tensor.
+Torch and encoders are imported on first use: a verdict needs neither.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from lightning_cse.baselines.verdict import NO_VERDICT, Verdict
 if TYPE_CHECKING:
     from lightning_cse.baselines.few_shot import FewShot
     from lightning_cse.baselines.length import Length
-    from lightning_cse.baselines.plain import PlainEncoder
     from lightning_cse.baselines.whitening import Whitening
 
-__all__ = ["NO_VERDICT", "FewShot", "Length", "PlainEncoder", "Verdict", "Whitening"]
+__all__ = ["NO_VERDICT", "FewShot", "Length", "Verdict", "Whitening"]
 
-_LAZY = {"FewShot": "few_shot", "Length": "length", "PlainEncoder": "plain", "Whitening": "whitening"}
+_LAZY = {"FewShot": "few_shot", "Length": "length", "Whitening": "whitening"}
 
 
 def __getattr__(name: str) -> Any:

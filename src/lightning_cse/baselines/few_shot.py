@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from lightning_cse.baselines.verdict import Verdict
 from lightning_cse.data import Rows, read_corpus
-from lightning_cse.errors import DataError
+from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.llm import Failure, Reply, Request, declines
 
 __all__ = ["LABELS", "FewShot", "Label", "read_answer"]
@@ -35,30 +35,23 @@ class Label:
 
 
 LABELS: Final = {
-    "explicit": Label(
-        "explicit entailment",
-        "the premise itself says the hypothesis, in the same words or in others",
-        "explicit_entailment",
-        True,
-    ),
-    "implied": Label(
-        "implied entailment",
-        "the premise does not say the hypothesis, but gives a reader good reason to understand it so",
-        "implied_entailment",
-        True,
-    ),
-    "neutral": Label(
-        "neutral",
-        "with the premise as it stands, the hypothesis may be true or false",
-        "neutral",
-        False,
-    ),
-    "contradiction": Label(
-        "contradiction",
-        "if the premise holds, the hypothesis is false",
-        "contradiction",
-        False,
-    ),
+    label.column.removesuffix("_entailment"): label
+    for label in (
+        Label(
+            "explicit entailment",
+            "the premise itself says the hypothesis, in the same words or in others",
+            "explicit_entailment",
+            True,
+        ),
+        Label(
+            "implied entailment",
+            "the premise does not say the hypothesis, but gives a reader good reason to understand it so",
+            "implied_entailment",
+            True,
+        ),
+        Label("neutral", "with the premise as it stands, the hypothesis may be true or false", "neutral", False),
+        Label("contradiction", "if the premise holds, the hypothesis is false", "contradiction", False),
+    )
 }
 """The labels by the type of hypothesis they stand for."""
 
@@ -68,20 +61,16 @@ _TASK: Final = (
 )
 _PAIR: Final = "Premise: {}\nHypothesis: {}"
 
-_MANY: Final = 0.05
-"""The share of replies without a label above which a reader is warned."""
-_SHOWN: Final = 200
-"""Characters of such a reply that the warning shows."""
+_UNREAD: Final = 0.05
+"""The share of replies without a label above which a warning is logged."""
 
-_BETWEEN: Final = r"[\s_*-]+"
-"""What may stand between the words of a label."""
+_WORD: Final = r"(?<![^\W_]){}(?![^\W_])"  # markdown's underscores are no part of a word
 _NAMED: Final = {
-    kind: re.compile(rf"(?<![^\W_]){_BETWEEN.join(label.name.split())}(?![^\W_])", re.IGNORECASE)
+    kind: re.compile(_WORD.format(r"[\s_*-]+".join(label.name.split())), re.IGNORECASE)
     for kind, label in LABELS.items()
 }
-_WORD: Final = r"(?<![^\W_]){}(?![^\W_])"  # markdown's underscores are no part of a word
 _CLAUSE: Final = re.compile(r"(?:\b(?:not|never)\s*,[^.;:!?\n]*|[^.;:!?,\n]*)\Z", re.IGNORECASE)
-"""What stands before a label in its clause; a denial that ends an earlier clause reaches over the comma."""
+"""The words before a label in its clause; a denial that ends an earlier clause reaches over the comma."""
 _DENIES: Final = re.compile(
     _WORD.format(r"(?:not|no|nor|neither|never|cannot|without|than|far\s+from|rather|\w*n['’]t)"), re.IGNORECASE
 )
@@ -89,9 +78,7 @@ _DENIED_AFTER: Final = re.compile(
     r"[^\w.,;!\n]*(?:(?:is|was|does|can|could|would|should|must)(?:\s+be)?\s+)?"
     + _WORD.format(r"(?:no|not|false|wrong|incorrect|excluded|ruled\s+out|cannot|\w+n['’]t)")
     # Past the end of its sentence only a word that stands alone: "Neutral. Not enough is said." denies nothing.
-    + r"|\W*"
-    + _WORD.format("(?:no|not|false)")
-    + r"[^\w.,;!\n]*(?:\Z|[.,;!\n])",
+    + rf"|\W*{_WORD.format('(?:no|not|false)')}[^\w.,;!\n]*(?:\Z|[.,;!\n])",
     re.IGNORECASE,
 )
 
@@ -121,9 +108,6 @@ class FewShot:
         shots: how many examples are shown; 0 for none.
         seed: draws the examples.
         parameters: what goes to the endpoint with every pair, by the endpoint's own names.
-
-    Raises:
-        ValueError: if shots or seed are negative.
     """
 
     def __init__(
@@ -135,9 +119,8 @@ class FewShot:
         seed: int = 0,
         parameters: Mapping[str, float | int | str] | None = None,
     ) -> None:
-        for name, value in (("shots", shots), ("seed", seed)):
-            if value < 0:
-                raise ValueError(f"{name}: {value} is no whole number of at least 0")
+        if min(shots, seed) < 0:
+            raise ConfigError([f"few_shot: shots and seed must be integers >= 0, got {shots} and {seed}"])
         self.client = client
         self.data_dir = Path(data_dir)
         self.shots = shots
@@ -201,33 +184,26 @@ class FewShot:
         came = dict(self.client.ask(self.requests(premises, hypotheses)))
         replies = [came[number] for number in range(len(premises))]
         verdicts = [_verdict(reply) for reply in replies]
-        unread = [
-            reply
-            for reply, verdict in zip(replies, verdicts, strict=True)
-            if isinstance(reply, Reply) and verdict.answer == "unparsable"
-        ]
-        if len(unread) > _MANY * len(replies):
-            log.warning("%s", _told_unread(unread, len(replies)))
+        unread = [r for r in replies if isinstance(r, Reply) and read_answer(r) == "unparsable"]
+        if len(unread) > _UNREAD * len(replies):
+            reason, count = Counter(reply.finish_reason for reply in unread).most_common(1)[0]
+            example = next(reply.text for reply in unread if reply.finish_reason == reason)
+            log.warning(
+                "%d of %d replies name no label, or several, and count as wrong; most often they ended with %r (%d)%s. "
+                "One of these: %r",
+                len(unread),
+                len(replies),
+                reason,
+                count,
+                ": they were cut off, so raise llm.parameters.max_tokens" if reason == "length" else "",
+                example[:200],
+            )
         return verdicts
 
 
 def _verdict(reply: Reply | Failure) -> Verdict:
-    if isinstance(reply, Failure):
-        return Verdict(None, "failed")
-    answer = read_answer(reply)
+    answer = "failed" if isinstance(reply, Failure) else read_answer(reply)
     return Verdict(LABELS[answer].entailed if answer in LABELS else None, answer)
-
-
-def _told_unread(unread: Sequence[Reply], total: int) -> str:
-    """Say how many replies name no label or several, why they ended, and what one of them is."""
-    ((reason, count),) = Counter(reply.finish_reason for reply in unread).most_common(1)
-    text = next(reply.text for reply in unread if reply.finish_reason == reason)
-    shown = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
-    remedy = ": they were cut off, so raise llm.parameters.max_tokens" if reason == "length" else ""
-    return (
-        f"{len(unread)} of {total} replies name no label, or several, and count as wrong; most often they ended with "
-        f"{reason!r} ({count}){remedy}. One of these: {shown}"
-    )
 
 
 def read_answer(reply: Reply) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lightning_cse.embeddings import PointEmbedding
 
 
-class Length:
+class Length(nn.Module):
     """The number of words (separated by white space) as implicitness, of characters as the direction of entailment.
 
     Source: DualCSE, baseline LENGTH: words, and ties wrong, give its 99.90 on INLI test; GaussCSE, length baseline:

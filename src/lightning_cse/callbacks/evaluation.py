@@ -101,13 +101,13 @@ class Evaluation(Callback):
 
     def _measure(self, method: Method) -> dict[str, float]:
         watched = [] if self.diagnostics is None else self.diagnostics.sentences()
-        tasks = {name: task for name, task in self.tasks.items() if "dev" in task.splits and task.suits(method)}
+        tasks = {name: task for name, task in self.tasks.items() if "dev" in task.splits and task.suits(method.model)}
         sentences = [sentence for task in tasks.values() for sentence in task.sentences("dev")]
         with _mode(method, training=False):
             embedded = self._embed(method, sentences if self.dropout else sentences + watched)
             values: dict[str, float] = {}
             for name, task in tasks.items():
-                metrics = task.evaluate(method, embedded, "dev").metrics
+                metrics = task.evaluate(method.model, embedded, "dev").metrics
                 values |= {f"val/{name}/{metric}": value for metric, value in metrics.items()}
         if self.diagnostics is None:
             return values
@@ -118,7 +118,7 @@ class Evaluation(Callback):
             return values | self.diagnostics.measure(first, second, self.step)
 
     def _embed(self, method: Method, sentences: list[str]) -> Embedded:
-        embedded = Embedded(method, sentences)
+        embedded = Embedded(method.model, sentences)
         if not embedded.is_finite:
             raise TrainingError(
                 f"after step {self.step} some embeddings are not finite numbers. The checkpoint before it is kept: "

@@ -1,213 +1,255 @@
-"""The last check of a config before anything is built, and its automatic choices."""
+"""The one check of a composed config, before anything heavy is imported: keys, types, and values that make no run.
+
+The schema is for checking and then discarded: its defaults never reach a constructor. Nodes with a ``_target_`` are
+checked against the target's signature where they are built.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-import torch
-from omegaconf import DictConfig, ListConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
-from lightning_cse.config.outcomes import in_sweep
-from lightning_cse.config.secrets import literal_secrets
-from lightning_cse.config.validate import validate
-from lightning_cse.errors import ConfigError, did_you_mean
+from lightning_cse.config.compose import compose, is_choice, parse, plain_line
+from lightning_cse.config.suggestions import keys, not_chosen, unknown_key
+from lightning_cse.errors import ConfigError, did_you_mean, user_error
 
-EVALUATION_SIDES = ("stsb_dev", "corpus_dev", "none")
-"""What the evaluation side of RFD can be."""
+OPEN: Final = ("llm.parameters.", "method.optimizer.", "suite.", "baselines.", "hydra.")
+"""Below these a plus adds any key: ``+llm.parameters.top_p=0.9``. All others have the keys that ``conf/`` lists."""
 
+PRECISIONS: Final = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
+"""What a model can be trained in, by Lightning's short names; ``16-mixed`` needs a GPU."""
 
-SHORT_PRECISIONS = {"32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed", "64": "64-true"}
-"""Lightning's short names: one spelling each, so that one point has one identity."""
-
-EVALUATION_PRECISIONS = ("32-true", "bf16-mixed")
-"""What a model can be evaluated in."""
-
-
-def resolve_automatic(cfg: DictConfig, *, under: str = "trainer") -> dict[str, Any]:
-    """Replace ``auto`` choices in the config by what they become on this machine, and return what decides a result.
-
-    Args:
-        cfg: the composed config.
-        under: the node that has ``accelerator`` and ``precision``; an empty string for the top.
-    """
-    node = cfg[under] if under else cfg
-    if node.accelerator == "auto":
-        node.accelerator = "gpu" if torch.cuda.is_available() else "cpu"
-    if node.precision == "auto":
-        on_gpu = node.accelerator in ("gpu", "cuda")
-        fast = torch.cuda.is_bf16_supported() if on_gpu else _fast_bfloat16_on_cpu()
-        node.precision = "bf16-mixed" if fast else "32-true"
-    node.precision = SHORT_PRECISIONS.get(str(node.precision), node.precision)
-    return {".".join(filter(None, (under, key))): node[key] for key in ("accelerator", "precision")}
-
-
-def refuse_faults(cfg: DictConfig, found: Iterable[str], given: Mapping[str, Collection[str]] | None = None) -> None:
-    """Refuse a config with all its faults at once, before anything is loaded.
-
-    Args:
-        cfg: the composed config.
-        found: faults that the caller knows of.
-        given: arguments that are not in it but added where a node is built, by the node's key.
-
-    Raises:
-        ConfigError: for those, for secrets that stand in it, and for what `validate` finds.
-    """
-    faults = literal_secrets(OmegaConf.to_container(cfg, resolve=False))
-    try:
-        validate(cfg, given=given)
-    except ConfigError as error:
-        faults += error.faults
-    faults += found
-    if faults:
-        raise ConfigError(dict.fromkeys(faults))
-
-
-def wrong_counts(cfg: DictConfig, least: Mapping[str, int], nullable: Collection[str] = frozenset()) -> Iterator[str]:
-    """Yield a fault for each of some keys that is no whole number of at least so much, nor null where it may be."""
-    for key, lowest in least.items():
-        value = cfg[key]
-        if value is None and key in nullable:
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
-            yield f"{key}: {value!r} is no whole number of at least {lowest}"
-
-
-def check(cfg: DictConfig, given: Mapping[str, Collection[str]]) -> None:
-    """Refuse a config that makes no run, as `refuse_faults` does.
-
-    Raises:
-        ConfigError: also for values of the right type that make no run.
-    """
-    refuse_faults(cfg, _impossible(cfg), given)
-
-
-def check_evaluation(cfg: DictConfig, found: Iterable[str]) -> None:
-    """Refuse a config that cannot be evaluated, as `refuse_faults` does.
-
-    Raises:
-        ConfigError: also for values of the right type that make no evaluation.
-    """
-    refuse_faults(
-        cfg,
-        [*found, *_wrong_counts(cfg), *_wrong_accelerator("accelerator", str(cfg.accelerator)), *_wrong_precision(cfg)],
-    )
-
-
-def _wrong_precision(cfg: DictConfig) -> Iterator[str]:
-    if cfg.precision not in EVALUATION_PRECISIONS:
-        near = did_you_mean(str(cfg.precision), EVALUATION_PRECISIONS)
-        yield f"precision: {cfg.precision!r} is not one of {', '.join(EVALUATION_PRECISIONS)} and auto{near}"
-
-
-SWEEP_DEVICES = (
-    ". A sweep does that with hydra/launcher=joblib (a free GPU of this machine for each point), with a Ray launcher "
-    "and num_gpus=1, or with hydra/launcher=submitit_slurm and gpus_per_node=1; else give one command a point"
-)
-"""How the points of a sweep come to a device each. Lightning's own processes would each start the whole sweep anew."""
-
-
-LEAST = {
-    "seed": 0,
+LEAST: Final = {
     "eval_every": 1,
     "least_evaluations": 1,
-    "limits.dev_rows": 1,
-    "limits.test_rows": 1,
-    "limits.dev_pairs": 1,
-    "limits.test_pairs": 1,
-    "data.max_tokens": 1,
-    "trainer.accumulate_grad_batches": 1,
+    "few_shot.shots": 0,
+    "diag.sentences": 2,
+    **{f"limits.{split}_{what}": 1 for split in ("dev", "test") for what in ("rows", "pairs")},
     "data.batch_size": 2,
+    "data.max_tokens": 1,
     "data.train_rows": 2,
     "data.held_out_rows": 1,
     "data.llm_rows": 0,
     "data.llm_rows_together": 1,
-    "diag.sentences": 2,
+    "trainer.accumulate_grad_batches": 1,
+    "rows": 2,
+    "n": 1,
+    "samples": 1,
+    "patience": 0,
+    "most_words": 1,
+    "looked_at": 2,  # describe, generate
 }
-"""The smallest whole number that makes a run, by key; null, where a key may be null, is no number."""
+"""The smallest integer that makes sense, by key; null is no number."""
+
+BELOW: Final = {
+    "seed": 2**32,
+    "encoder.dropout": 1,
+    "method.optimizer.lr": float("inf"),
+    "beside.positive_score": float("inf"),
+    "beside.negative_score": float("inf"),
+}
+"""Keys whose value is a number from 0 to just below this."""
+
+CHOICES: Final = {
+    "trainer.precision": (*PRECISIONS.values(), "auto", *PRECISIONS),
+    "trainer.accelerator": ("auto", "cpu", "gpu", "cuda", "mps"),
+    "trainer.devices": ("1",),  # negatives come from one device and are not gathered over several
+    "precision": ("32-true", "bf16-mixed", "auto"),
+    "accelerator": ("auto", "cpu", "gpu", "cuda", "mps"),
+    "diag.evaluation": ("stsb_dev", "corpus_dev", "none"),
+    "show_prompts": ("True", "False"),
+    "beside.split": ("train", "dev", "test"),
+    "force": ("True", "False"),
+    "retry_failed": ("True", "False"),
+}
 
 
-def _impossible(cfg: DictConfig) -> Iterator[str]:
-    """Yield what has the right type and still makes no run."""
-    yield from _wrong_numbers(cfg)
-    yield from _wrong_ends(cfg)
-    yield from _wrong_devices(cfg)
-    if cfg.diag.evaluation not in EVALUATION_SIDES:
-        near = did_you_mean(str(cfg.diag.evaluation), EVALUATION_SIDES)
-        yield f"diag.evaluation: {cfg.diag.evaluation!r} is not one of {', '.join(EVALUATION_SIDES)}{near}"
-    for key, node in (cfg.suite or {}).items():
-        if isinstance(node, ListConfig):
-            yield f"suite.{key}: names of tasks of another library; they are for lightning_cse.evaluate"
-    if not cfg.suite:
-        yield "suite: there is no task to choose the best checkpoint by"
+@dataclass
+class Trainer:
+    """Arguments of Lightning's Trainer that a user sets; the others are the engine's."""
+
+    _target_: str = MISSING
+    max_epochs: int | None = MISSING
+    max_steps: int = MISSING
+    max_time: Any = MISSING
+    limit_train_batches: Any = MISSING
+    accelerator: str = MISSING
+    devices: Any = MISSING
+    precision: Any = MISSING
+    gradient_clip_val: float | None = MISSING
+    gradient_clip_algorithm: str | None = MISSING
+    accumulate_grad_batches: int = MISSING
+    deterministic: Any = MISSING
+    benchmark: bool | None = MISSING
+    limit_val_batches: Any = MISSING
+    num_sanity_val_steps: int = MISSING
+    enable_model_summary: bool = MISSING
+    log_every_n_steps: int = MISSING
 
 
-def _wrong_counts(cfg: DictConfig) -> Iterator[str]:
-    suite = {
-        f"suite.{task}.{key}": 1
-        for task, node in (_value(cfg, "suite") or {}).items()
-        if isinstance(node, DictConfig)
-        for key in map(str, node)
-        if key.endswith("_rows") and not OmegaConf.is_interpolation(node, key)  # a limit, checked by its own name
-    }
-    for key, least in (LEAST | suite).items():
-        value = _value(cfg, key)
-        if value is not None and (not isinstance(value, int) or value < least):
-            yield f"{key}: {value!r} is no whole number of at least {least}"
+@dataclass
+class Optimizer:
+    """What optimizers share; each has arguments of its own."""
+
+    lr: float = MISSING
+    weight_decay: float = MISSING
 
 
-def _wrong_numbers(cfg: DictConfig) -> Iterator[str]:
-    yield from _wrong_counts(cfg)
-    if isinstance(cfg.seed, int) and cfg.seed >= 2**32:
-        yield f"seed: {cfg.seed} is too large; NumPy takes seeds below 2**32"
-    rate = _value(cfg, "method.optimizer.lr")
-    if rate is not None and not (isinstance(rate, int | float) and rate >= 0):
-        yield f"method.optimizer.lr: {rate!r} is no learning rate"
-    dropout = _value(cfg, "encoder.dropout")
-    if isinstance(dropout, int | float) and not 0 <= dropout < 1:
-        yield f"encoder.dropout: {dropout} is no probability in [0, 1)"
-    for key in ("diag.positive_score", "diag.negative_score"):
-        if not isinstance(_value(cfg, key), int | float):
-            yield f"{key}: {_value(cfg, key)!r} is no number"
+@dataclass
+class Schedule:
+    """The learning rate over the steps."""
+
+    _target_: str = MISSING
+    name: str = MISSING
+    warmup: float = MISSING
 
 
-def _wrong_ends(cfg: DictConfig) -> Iterator[str]:
-    ends = {key: _value(cfg, key) for key in ("trainer.max_epochs", "trainer.max_steps")}
-    for key, end in ends.items():
-        if end == 0:
-            yield f"{key}: 0 trains nothing (every run has the untrained encoder among its baselines)"
-    if all(end in (None, -1) for end in ends.values()):
-        yield f"trainer.max_epochs: {ends['trainer.max_epochs']} never ends unless trainer.max_steps is set"
+@dataclass
+class Method:
+    """What methods share; each has arguments of its own."""
+
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    schedule: Schedule = field(default_factory=Schedule)
 
 
-def _wrong_devices(cfg: DictConfig) -> Iterator[str]:
-    if cfg.trainer.devices not in (1, "1"):
-        yield (
-            f"trainer.devices: {cfg.trainer.devices}, but negatives come from one device and are not gathered "
-            "over several; use one device a run, and one run a device" + (SWEEP_DEVICES if in_sweep() else "")
-        )
-    yield from _wrong_accelerator("trainer.accelerator", str(cfg.trainer.accelerator))
+@dataclass
+class Limits:
+    """How much of dev and test is evaluated."""
+
+    dev_rows: int | None = MISSING
+    test_rows: int | None = MISSING
+    dev_pairs: int | None = MISSING
+    test_pairs: int | None = MISSING
 
 
-def _wrong_accelerator(key: str, accelerator: str) -> Iterator[str]:
-    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
-    accelerators = {"cpu": True, "gpu": cuda or mps, "cuda": cuda, "mps": mps}
-    if accelerator not in accelerators:
-        near = did_you_mean(accelerator, accelerators)
-        yield f"{key}: {accelerator!r} is not one of {', '.join(accelerators)} and auto{near}"
-    elif not accelerators[accelerator]:
-        yield f"{key}: torch finds no {accelerator} on this machine; auto takes what there is"
+@dataclass
+class Diag:
+    """What alignment, uniformity and RFD are measured on."""
+
+    evaluation: str = MISSING
+    dropout: bool = MISSING
+    positive_score: float = MISSING
+    negative_score: float = MISSING
+    sentences: int = MISSING
 
 
-def _value(cfg: DictConfig, key: str) -> Any:
+@dataclass
+class Train:
+    """The top of ``conf/train.yaml``; what is `Any` here is checked where it is built."""
+
+    name: str = MISSING
+    monitor: str = MISSING
+    seed: int = MISSING
+    eval_every: int = MISSING
+    least_evaluations: int = MISSING
+    force: bool = MISSING
+    retry_failed: bool = MISSING
+    keep_last: bool = MISSING
+    trainer: Trainer = field(default_factory=Trainer)
+    method: Method = field(default_factory=Method)
+    limits: Limits = field(default_factory=Limits)
+    diag: Diag = field(default_factory=Diag)
+    data: Any = MISSING
+    suite: Any = MISSING
+    encoder: Any = MISSING
+    corpora: Any = MISSING
+    baselines: Any = MISSING
+    logger: Any = MISSING
+    paths: Any = MISSING
+    recipe: Any = MISSING
+
+
+def check(cfg: DictConfig, config_name: str, overrides: Sequence[str] = ()) -> None:
+    """Refuse a config with unknown keys, wrong types, or values that make no run.
+
+    Args:
+        cfg: the composed config, which is not changed.
+        config_name: the command.
+        overrides: its command line, for what was added with a plus.
+
+    Raises:
+        ConfigError: with the faults found.
+    """
+    if faults := [*_added(config_name, overrides), *not_chosen(cfg)]:
+        raise ConfigError(faults)
     try:
-        return OmegaConf.select(cfg, key)
-    except OmegaConfBaseException:
-        return None  # an interpolation without an answer, which `validate` tells
+        plain: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+        missing = _typed(plain) if config_name == "train" else set()
+    except OmegaConfBaseException as error:
+        near = did_you_mean(str(error.key), error.parent_node) if isinstance(error, ConfigKeyError) else ""
+        raise user_error(error) or ConfigError([f"{error.full_key}: {plain_line(error)}{near}"]) from error
+    faults = [f"{key}: is missing, and cannot be left out" for key in missing]
+    if faults := faults or [*_values(plain), *(_impossible(plain) if config_name == "train" else [])]:
+        raise ConfigError(faults)
 
 
-def _fast_bfloat16_on_cpu() -> bool:
-    # Private to torch, and the only one that asks the processor; without it, float32 is always right.
-    supported = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
-    return bool(supported()) if supported is not None else False
+def _added(config_name: str, overrides: Sequence[str]) -> list[str]:
+    """Return a fault for each key that a plus adds where none can be added."""
+    parsed = [parse(line) for line in overrides]
+    added = [one for one in parsed if (one.is_add() or one.is_force_add()) and not is_choice(one)]
+    added = [one for one in added if not one.key_or_group.startswith(OPEN)]
+    if not added:
+        return []
+    base = compose(config_name, *(str(one.input_line) for one in parsed if is_choice(one)))
+    known = set(keys(base))
+    return [unknown_key(one, base) for one in added if one.key_or_group not in known]
+
+
+def _typed(plain: Mapping[str, Any]) -> set[str]:
+    """Convert a copy to the schema, which raises what it refuses; return the keys that are missing."""
+    schema = OmegaConf.structured(Train)
+    for node in (schema.method, schema.method.optimizer):
+        OmegaConf.set_struct(node, False)
+    for key in ("trainer", "method", "method.optimizer", "method.schedule", "limits", "diag"):
+        if not isinstance(value := value_at(plain, key), Mapping):
+            raise ConfigError([f"{key}: must be a mapping, got {value!r}"])
+    missing: set[str] = OmegaConf.missing_keys(OmegaConf.merge(schema, plain))
+    return missing
+
+
+def _values(plain: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a fault for each value that is out of its range, or none of its choices."""
+    tasks = (plain.get("suite") or {}).items()
+    rows = {f"suite.{name}.{key}": 1 for name, task in tasks for key in task if str(key).endswith("_rows")}
+    for key, least in (LEAST | rows).items():
+        value = value_at(plain, key)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            yield f"{key}: must be an integer >= {least}, got {value!r}"
+    for key, limit in BELOW.items():
+        value = value_at(plain, key)
+        if value is not None and not (isinstance(value, int | float) and 0 <= value < limit):
+            yield f"{key}: must be a number >= 0 and < {limit}, got {value!r}"
+    for key, known in CHOICES.items():
+        value = value_at(plain, key)
+        if value is not None and str(value) not in known:
+            shown = [one for one in known if one not in PRECISIONS]
+            yield f"{key}: must be {' or '.join(shown)}, got {value!r}{did_you_mean(str(value), shown)}"
+
+
+def _impossible(plain: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what has the right type and still makes no training."""
+    if not re.fullmatch(r"[\w.+-]{1,80}(/[\w.+-]{1,80})*", str(plain["name"])):
+        yield f"name: {str(plain['name'])[:80]!r} names no folder: up to 80 letters, digits and . _ + - a level"
+    epochs, steps = plain["trainer"]["max_epochs"], plain["trainer"]["max_steps"]
+    if 0 in (epochs, steps):
+        yield "trainer.max_epochs, trainer.max_steps: 0 trains nothing (every run has the untrained encoder beside it)"
+    if epochs in (None, -1) and steps == -1:
+        yield "trainer.max_epochs: training never ends unless trainer.max_epochs or trainer.max_steps is set"
+    if not plain["suite"]:
+        yield "suite: there is no task to choose the best checkpoint by"
+    for name, task in plain["suite"].items() if plain["suite"] else ():
+        if isinstance(task, list):
+            yield f"suite.{name}: names of tasks of another library; they are for lightning_cse.evaluate"
+
+
+def value_at(plain: Mapping[str, Any], dotted: str) -> Any:
+    """Return the value at a dotted key of plain containers; None where there is none."""
+    node: Any = plain
+    for part in dotted.split("."):
+        node = node.get(part) if isinstance(node, Mapping) else None
+    return node

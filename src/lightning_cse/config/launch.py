@@ -1,195 +1,141 @@
-"""From a command line to a task: one way in for every Hydra entry point, and one way to fail.
+"""From a command line to a task: one way in for every Hydra command.
 
-    if __name__ == "__main__":
-        launch("lightning_cse.engine.train:run", config_name="train")
-
-Nothing heavy is imported until the task itself runs, so ``--help`` answers at once.
+Nothing heavy is imported until the config is checked, so that ``--help`` and a typo are answered at once.
 """
 
 from __future__ import annotations
 
 import importlib
-import math
+import itertools
 import os
+import re
 import sys
-import time
-import traceback
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from typing import Any
 
 import hydra
-from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from lightning_cse.config.causes import user_error
-from lightning_cse.config.gpus import one_gpu
-from lightning_cse.config.outcomes import Kind, Outcome, Sweep, in_sweep, listening, one_line, place, write
-from lightning_cse.config.overrides import check_overrides, flags_last, order_overrides, quote_free_text
+from lightning_cse.config import sweeps
+from lightning_cse.config.check import check
+from lightning_cse.config.compose import CompositionError, plain_line
 from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.resolvers import register
-from lightning_cse.errors import LightningCSEError
-from lightning_cse.runs import Busy, FailedBeforeError
+from lightning_cse.config.suggestions import APPENDED, explain
+from lightning_cse.errors import ConfigError, report, reported, user_error
 
-Task = Callable[[DictConfig], "float | None"]
-
-EXIT_BUG = 1
-EXIT_USER = 2
-EXIT_BUSY = 3
-EXIT_INTERRUPTED = 130
+_CHOICE = re.compile(rf"^\+{{0,2}}(?P<rest>(?P<group>{'|'.join(APPENDED)})=.*)$", re.DOTALL)
 
 
-def launch(
-    task: Task | str,
-    config_name: str,
-    *,
-    config_dir: Path | None = None,
-    free_text: Sequence[str] = (),
-    goes_on: str = "from the last checkpoint",
-) -> None:
-    """Read the command line, check it, and run ``task`` with the composed config, once or once a point of a sweep.
+def launch(task: str, config_name: str, *, free_text: Sequence[str] = ()) -> None:
+    """Read the command line, check it, and run a task with the composed config, once or once a point of a sweep.
 
-    The process ends with 0 when all went well, with 2 for an error that is the user's to mend (one message on stderr,
-    no traceback unless ``HYDRA_FULL_ERROR=1``), with 3 when nothing is lacking but what somebody else is running, with
-    1 for any other error, and with 130 when interrupted. In a multirun, whatever its launcher, a point that fails is
-    told at once and the others still run; the sweeper gets NaN for it (None for one that somebody else is running), and
-    a summary at the end names it again.
+    The points of a sweep run on after one has failed; a table of them is printed at the end.
 
     Args:
-        task: what to run, or ``"module:function"``, imported only when the first point starts. Its value goes to the
-            sweeper (the best dev score, say).
-        config_name: the primary config, ``train`` for ``conf/train.yaml``; it also names the job in Hydra's log.
-        config_dir: where the configs are; the project's own ``conf/`` by default.
+        task: ``"module:function"``, imported after the check; it returns a `lightning_cse.runs.Outcome` or None.
+        config_name: the primary config, ``train`` for ``conf/train.yaml``.
         free_text: keys whose value is text as it stands (a path, a sentence), whatever Hydra's grammar makes of it.
-        goes_on: from where the same command continues after an interrupt.
 
     Raises:
-        SystemExit: with the code above, unless it is 0.
+        SystemExit: with an exit code of `lightning_cse.errors`, unless it is 0.
     """
-    sweep = Sweep()
-    try:
-        with sweep.watching():
-            code = _run(_Runner(task, config_name), config_name, config_dir, free_text)
-    except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
-    except BaseException:
-        _summarise(sweep)
-        raise
-    if code == EXIT_INTERRUPTED:
-        sys.stderr.write(f"interrupted; the same command continues {goes_on}\n")
-    if not code or sweep.began:
-        found = _summarise(sweep)
-        code = code or found
-    if code:
+    if code := _launch(task, config_name, free_text):
         sys.exit(code)
 
 
-def _run(runner: _Runner, config_name: str, config_dir: Path | None, free_text: Sequence[str]) -> int:
-    _prepare_process()
+@reported
+def _launch(task: str, config_name: str, free_text: Sequence[str]) -> int:
+    argv, before = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its exceptions, in place of printing them
+    runner = Runner(task, config_name, verbose=before == "1")
+    sweeps.current = None
+    code = 0
     try:
-        folder = config_dir or conf_dir()
-        sys.argv[1:] = flags_last(order_overrides(quote_free_text(sys.argv[1:], free_text)))
-        check_overrides(sys.argv[1:], folder, config_name)
-    except LightningCSEError as error:
-        return _tell(error)
-    try:
-        hydra.main(version_base="1.3", config_path=str(folder.resolve()), config_name=config_name)(runner)()
-    except SystemExit as ending:
-        # Lightning answers Ctrl-C with sys.exit(1), and so does Hydra to an exception: what led there tells them apart.
-        if isinstance(ending.__context__, KeyboardInterrupt):
-            return EXIT_INTERRUPTED
-        if ending.code == EXIT_BUG and (mistake := user_error(ending.__context__)) is not None:
-            return _tell(mistake)  # raised by a sweeper or a launcher
-        raise
-    except LightningCSEError as error:  # the same, with HYDRA_FULL_ERROR=1
-        return _tell(error)
-    return 0
-
-
-def _summarise(sweep: Sweep) -> int:
-    """Say what became of the points of a multirun; return the exit code they ask for."""
-    code = {"good": 0, "user": EXIT_USER, "bug": EXIT_BUG, "busy": EXIT_BUSY}[sweep.verdict()]
-    (sys.stderr if code else sys.stdout).write(sweep.summary())
+        sys.argv = [argv[0], *ordered(quote_free_text(argv[1:], free_text))]
+        hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=config_name)(runner)()
+    except CompositionError as error:
+        if known := user_error(error):
+            raise known from error
+        if any(arg.startswith(("--config-", "-cd", "-cp", "-cn")) for arg in sys.argv):  # configs we do not know
+            raise ConfigError([plain_line(error)]) from error
+        raise explain(itertools.takewhile(lambda arg: arg[0] != "-", sys.argv[1:]), config_name, error) from error
+    finally:
+        sys.argv = argv
+        os.environ.pop("HYDRA_FULL_ERROR")
+        os.environ |= {} if before is None else {"HYDRA_FULL_ERROR": before}
+        if sweeps.current is not None:
+            code = sweeps.current.finish()
+    if runner.error is not None:
+        raise runner.error
     return code
 
 
-class _Runner:
-    """The task as Hydra calls it. An instance and not a closure: other launchers pickle it into their workers."""
+class Runner:
+    """The task as Hydra calls it. An instance and not a closure, since launchers pickle it into their workers."""
 
-    def __init__(self, task: Task | str, config_name: str) -> None:
-        self._task = task
-        # Hydra names the job, and its log file, after the last part of the task's module.
-        self.__module__ = f"lightning_cse.{config_name}"
+    def __init__(self, task: str, config_name: str, *, verbose: bool) -> None:
+        register()
+        self.task = task
+        self.config_name = config_name
+        self.verbose = verbose
+        self.error: Exception | None = None
+        self.__module__ = f"lightning_cse.{config_name}"  # Hydra names the job after its last part
 
-    def __call__(self, cfg: DictConfig) -> float | None:
-        _prepare_process()
-        if in_sweep():
-            return self._point(cfg, HydraConfig.get())
+    def __call__(self, cfg: DictConfig) -> Any:
+        """Check the config, import the task and run it; in a sweep, return what became of the point."""
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads may deadlock once a data loader forks
+        register()
+        overrides = list(map(str, HydraConfig.get().overrides.task))
         try:
-            return self._load()(cfg)
-        except Exception as error:
-            if (mistake := user_error(error)) is None:
-                raise
-            raise SystemExit(_tell(mistake)) from error
-
-    def _point(self, cfg: DictConfig, job: HydraConf) -> float | None:
-        """Run a point of a sweep, which raises nothing: what became of it is told here, and to the driver in a file."""
-        overrides = tuple(map(str, job.overrides.task))
-        start = time.perf_counter()
-        value: float | None = math.nan
-        with listening() as told:
-            kind: Kind
-            reason, by_user = "", False
-            try:
-                with one_gpu(cfg, job):
-                    value = self._load()(cfg)
-                kind = "skipped" if told.skipped else "finished"
-            except Busy as busy:
-                # None and not NaN: a search must not take it for a failure, since its value is on the way.
-                value, kind, reason = None, "busy", str(busy.owner)
-                sys.stderr.write(f"{busy}\n")
-            except FailedBeforeError as before:
-                kind, reason = "left", before.reason
-                sys.stderr.write(f"{before}\n")
-            except Exception as error:  # noqa: BLE001 - told, and counted; the other points still run
-                kind, reason, by_user = "failed", *_told_failure(error, " ".join(overrides))
-        folder = None if told.folder is None else str(told.folder)
-        seconds = time.perf_counter() - start
-        outcome = Outcome(overrides, kind, folder, reason, by_user, seconds, None if value is None else float(value))
-        try:
-            write(place(job), outcome)
-        except (OSError, LightningCSEError) as error:
-            sys.stderr.write(f"could not write {place(job)}: {error}\n")
-        return value
-
-    def _load(self) -> Task:
-        if isinstance(self._task, str):
-            module, _, name = self._task.partition(":")
-            task: Task = getattr(importlib.import_module(module), name)
-            return task
-        return self._task
+            check(cfg, self.config_name, overrides)
+            module, _, function = self.task.partition(":")
+            with sweeps.one_gpu(cfg):
+                result = getattr(importlib.import_module(module), function)(cfg)
+        except Exception as error:  # noqa: BLE001 - reported by the handler, or in the sweep's table
+            self.error = error
+            if not sweeps.in_sweep():
+                return None
+            sys.stderr.write(f"{' '.join(overrides)}: ")
+            report(error, verbose=self.verbose)
+            return sweeps.Point.of_error(overrides, error)
+        return sweeps.Point.of_result(overrides, result) if sweeps.in_sweep() else result
 
 
-def _told_failure(error: Exception, overrides: str) -> tuple[str, bool]:
-    """Tell why a point failed; return the same in one line, and whether it is the user's to mend."""
-    mistake = user_error(error)
-    sys.stderr.write(f"the point {overrides} failed, the others go on\n")
-    if mistake is None:
-        traceback.print_exception(error)
-    else:
-        _tell(mistake)
-    sys.stderr.flush()
-    return one_line(mistake or error), mistake is not None
+def ordered(args: Sequence[str]) -> list[str]:
+    """Put experiment, profile, sweep and debug first, in this order and with their plus, and flags last.
+
+    Example:
+        >>> ordered(["-m", "seed=0,1", "+debug=tiny", "experiment=simcse"])
+        ['+experiment=simcse', '+debug=tiny', 'seed=0,1', '-m']
+    """
+
+    def place(arg: str) -> int:
+        match = _CHOICE.match(arg)
+        return APPENDED.index(match["group"]) if match else len(APPENDED) + (not _is_override(arg))
+
+    return [_CHOICE.sub(r"+\g<rest>", arg) for arg in sorted(args, key=place)]
 
 
-def _prepare_process() -> None:
-    # The tokenizers' own threads warn, and may deadlock, once a data loader forks.
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    register()
+def _is_override(arg: str) -> bool:
+    return not arg.startswith("-") and ("=" in arg or arg.startswith("~"))
 
 
-def _tell(error: LightningCSEError) -> int:
-    if os.environ.get("HYDRA_FULL_ERROR") == "1":
-        traceback.print_exception(error)
-    sys.stderr.write(f"error: {error}\n")
-    return EXIT_BUSY if isinstance(error, Busy) else EXIT_USER
+def quote_free_text(args: Sequence[str], keys: Sequence[str]) -> list[str]:
+    r"""Quote the values of some keys for Hydra, unless they are quoted already or this is a multirun.
+
+    Example:
+        >>> quote_free_text(["model=it's in a, b=c", "seed=1"], ["model"])
+        ['model="it\'s in a, b=c"', 'seed=1']
+    """
+
+    def quoted(arg: str) -> str:
+        key, _, value = arg.partition("=")
+        if key.lstrip("+") not in keys or re.fullmatch(r"""(?s)(["']).*\1|null""", value):
+            return arg
+        # Hydra takes a backslash for itself where a quote or the end follows it.
+        escaped = re.sub(r'(\\*)("|$)', lambda found: found[1] * 2 + ('\\"' if found[2] else ""), value)
+        return f'{key}="{escaped}"'
+
+    return list(args) if {"-m", "--multirun"} & set(args) else [quoted(arg) for arg in args]

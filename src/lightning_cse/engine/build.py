@@ -1,17 +1,21 @@
-"""From the nodes of a config to the objects of a run."""
+"""From the nodes of a config to the objects of a run, each node checked against its class before anything is loaded."""
 
 from __future__ import annotations
 
+import inspect
 import logging
+import pkgutil
 import re
-from collections.abc import Mapping
+import types
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, Union, get_args, get_origin
 
 import torch
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from pytorch_lightning.utilities.exceptions import MisconfigurationException  # type: ignore[attr-defined]  # not theirs
 
 from lightning_cse.callbacks import Diagnostics, build_diagnostics
@@ -22,6 +26,13 @@ from lightning_cse.evaluation import Task, check_parts
 from lightning_cse.methods import Method
 
 log = logging.getLogger(__name__)
+
+GIVEN: Mapping[str, Collection[str]] = {
+    "method": {"encoder"},
+    "data": {"tokenize", "seed"},
+    "logger": {"identity", "name", "seed", "group", "settings", "folder", "resume", "tags"},
+}
+"""Arguments that are not in the config but added where a node is built, by the node's key."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +61,6 @@ class Parts:
         return digests
 
 
-GIVEN = {
-    "method": {"encoder"},
-    "data": {"tokenize", "seed"},
-    "logger": {"identity", "name", "seed", "group", "settings", "folder", "resume", "tags"},
-}
-"""Arguments that are not in the config but added where a node is built, by the node's key."""
-
-
 def build(cfg: DictConfig) -> Parts:
     """Build encoder, data, tasks, diagnostics and method of a config."""
     with torch.random.fork_rng():  # what loading draws must not decide how a method's own layers begin
@@ -68,24 +71,28 @@ def build(cfg: DictConfig) -> Parts:
     check_parts(tasks)
     method: Method = built(cfg.method, encoder=encoder)
     data.use(method.roles, method.optional)
-    left_out |= _unsuited(tasks, method)
+    for name, task in sorted(tasks.items()):
+        if not task.suits(method.model):
+            left_out[name] = f"it needs {' and '.join(task.needs)}, which {type(method).__name__} does not give"
+            log.info("the task %s is left out: %s", name, left_out[name])
     _check_monitor(cfg.monitor, tasks, left_out)
     diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
     return Parts(encoder, data, tasks, diagnostics, method, left_out)
 
 
 def automatic_reading(cfg: DictConfig, encoder: SentenceEncoder) -> dict[str, Any]:
-    """Return what the ``auto`` choices of how an encoder reads became, by dotted key, since they decide the result."""
+    """Return the values of the ``auto`` choices of how an encoder reads, by dotted key: they decide the result."""
     became = {"encoder.pooling": encoder.pooling, "encoder.max_length": encoder.max_length}
     return {key: value for key, value in became.items() if OmegaConf.select(cfg, key) == "auto"}
 
 
 def build_tasks(suite: DictConfig, left_out: dict[str, str] | None = None) -> dict[str, Task]:
-    """Build the tasks of a suite, each by the name its metrics go by; those that cannot be done are left out and told.
+    """Build the tasks of a suite, each by the name its metrics go by.
 
     Args:
         suite: the tasks' nodes.
-        left_out: where to note the tasks that are left out, and why.
+        left_out: where to note the tasks that are left out because their data are missing, and why; a warning in any
+            case.
     """
     tasks: dict[str, Task] = {}
     for key, node in suite.items():
@@ -100,19 +107,6 @@ def build_tasks(suite: DictConfig, left_out: dict[str, str] | None = None) -> di
         if left_out is not None:
             left_out[name] = reason
     return tasks
-
-
-def _unsuited(tasks: Mapping[str, Task], method: Method) -> dict[str, str]:
-    """Tell which tasks ask what the method does not answer, and return what they need."""
-    kind = type(method).__name__
-    reasons = {
-        name: f"it needs {' and '.join(task.needs)}, which {kind} does not give"
-        for name, task in tasks.items()
-        if not task.suits(method)
-    }
-    for name, reason in sorted(reasons.items()):
-        log.info("the task %s is left out: %s", name, reason)
-    return reasons
 
 
 def _check_monitor(monitor: str, tasks: Mapping[str, Task], left_out: Mapping[str, str]) -> None:
@@ -130,10 +124,10 @@ def _check_monitor(monitor: str, tasks: Mapping[str, Task], left_out: Mapping[st
 
 
 def built(node: DictConfig, **given: Any) -> Any:
-    """Build a node of the config; an argument that its class refuses is the user's mistake, and told by its key.
+    """Build a node of the config.
 
     Raises:
-        ConfigError: if the class, or one below it, says that a value is wrong.
+        ConfigError: with the node's key, if the class, or one below it, says that a value is wrong.
         LightningCSEError: what the class itself raises of these.
     """
     try:
@@ -152,3 +146,100 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
     """Return a config as plain values, resolved."""
     plain: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]  # a DictConfig's is
     return plain
+
+
+# Nodes against signatures --------------------------------------------------------------------------------------------
+
+
+def check_nodes(cfg: DictConfig, given: Mapping[str, Collection[str]] = GIVEN) -> None:
+    """Check every node with a ``_target_`` as `check_node` does, without building anything.
+
+    Raises:
+        ConfigError: with all faults, one that interpolations repeat only once; or if a value is missing.
+    """
+    try:
+        values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError([f"{error.full_key}: {str(error).splitlines()[0]}"]) from error
+    faults: dict[str, str] = {}
+    for key, node in _nodes(values, ""):
+        for fault in check_node(node, key, given.get(key, ())):
+            faults.setdefault(fault.partition(": ")[2], fault)
+    if faults:
+        raise ConfigError(faults.values())
+
+
+def _nodes(value: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    if isinstance(value, dict) and "_target_" in value:
+        yield key, value
+    for name, part in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(part, (dict, list)) and name != "hydra":
+            yield from _nodes(part, f"{key}.{name}" if key else str(name))
+
+
+def check_node(node: Mapping[str, Any], key: str, given: Collection[str] = ()) -> Iterator[str]:
+    """Yield the unknown, missing and mistyped arguments of a node, a line each.
+
+    Types are checked where the annotation is made of builtins, ``Literal``, unions and sequences of them.
+
+    Args:
+        node: plain values with a ``_target_``.
+        key: where it is in the config.
+        given: arguments that are added when it is built.
+    """
+    try:
+        target = pkgutil.resolve_name(node["_target_"])
+        parameters = _signature(target).parameters
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        yield f"{key}._target_: {node['_target_']!r} cannot be used ({error})"
+        return
+    name, options = target.__name__, {option: node[option] for option in node if not option.startswith("_")}
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        for option in options.keys() - parameters.keys():
+            yield f"{key}: {name} got an unexpected argument '{option}'{did_you_mean(option, parameters)}"
+    for option in [option for option in options if option in parameters]:
+        if not _fits(options[option], parameters[option]):
+            yield f"{key}.{option}: {name} takes {_expected(parameters[option].annotation, options[option])}"
+    required = [o for o, p in parameters.items() if p.default is p.empty and "VAR_" not in p.kind.name]
+    for option in [] if node.get("_partial_") else required:
+        if option not in options and option not in given:
+            yield f"{key}: {name} needs the argument '{option}', which the config does not give"
+
+
+def _signature(target: Any) -> inspect.Signature:
+    try:
+        return inspect.signature(target, eval_str=True)
+    except NameError:  # a name imported for type checkers only
+        return inspect.signature(target)
+
+
+def _expected(annotation: Any, got: Any) -> str:
+    kinds = [annotation, *get_args(annotation)]
+    near = did_you_mean(
+        str(got), [str(value) for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)]
+    )
+    name = annotation.__name__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
+    return f"{name.removeprefix('typing.')}, got {got!r}{near}"
+
+
+def _fits(value: Any, parameter: inspect.Parameter) -> bool:
+    return _is(value, parameter.annotation) or (value == parameter.default and type(value) is type(parameter.default))
+
+
+def _is(value: Any, kind: Any) -> bool:
+    """Whether a value is of a kind; yes where that is not plain to see, as of a node that is not built yet."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if isinstance(value, dict) and "_target_" in value:
+        return True
+    if origin in (Union, types.UnionType):
+        return any(_is(value, option) for option in inner)
+    if origin is Literal:
+        return any(value == option and type(value) is type(option) for option in inner)
+    if kind in (bool, int, float, str):
+        return isinstance(value, {float: (int, float)}.get(kind, kind)) and isinstance(value, bool) == (kind is bool)
+    if origin in (list, tuple, Sequence):
+        if not isinstance(value, list):
+            return False
+        kinds = inner if origin is tuple and Ellipsis not in inner else inner[:1] * len(value)
+        return len(value) == len(kinds) and all(map(_is, value, kinds))
+    return value is None if kind in (None, types.NoneType) else True

@@ -14,18 +14,15 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from lightning_cse import runs
-from lightning_cse.config import outcomes
-from lightning_cse.config.causes import user_error
-from lightning_cse.config.check import check_evaluation, resolve_automatic
-from lightning_cse.config.secrets import told_overrides, told_yaml, without_secrets
+from lightning_cse.config.sweeps import in_sweep
 from lightning_cse.encoders.pooling import POOLINGS
-from lightning_cse.engine.build import build_tasks, plain
+from lightning_cse.engine.build import build_tasks, check_nodes, plain
 from lightning_cse.engine.chatting import SETTINGS, ChatSession, wrong_endpoint
 from lightning_cse.engine.load import LENGTH, LLM, WITHOUT_ENCODER, load_model
-from lightning_cse.engine.machine import peak_memory
+from lightning_cse.engine.machine import peak_memory, resolve_automatic
 from lightning_cse.engine.mteb_suite import MTEBTask
 from lightning_cse.engine.sessions import EncoderSession, LengthSession, Session, Step
-from lightning_cse.errors import TaskError, did_you_mean
+from lightning_cse.errors import ConfigError, TaskError, did_you_mean, user_error
 from lightning_cse.evaluation import Summary, Task, check_parts, summarize_tasks
 from lightning_cse.runs.table import print_run
 
@@ -59,7 +56,9 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
             same.
     """
     resolved = _resolve(cfg)
-    check_evaluation(cfg, _wrong_model(cfg, overrides))
+    if faults := list(_wrong_model(cfg, overrides)):
+        raise ConfigError(faults)
+    check_nodes(cfg, {})
     session = _open(cfg)
     tasks, summaries, left_out = _build(cfg.suite, session)
     decisive: dict[str, Any] = {
@@ -67,21 +66,21 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
         "encoder": session.encoder,
         "resolved": resolved,
     }
-    options = {"suite": without_secrets(plain(cfg.suite)), "model": session.options()}
+    options = {"suite": plain(cfg.suite), "model": session.options()}
     identity = runs.identity(options, **decisive)
     root = session.root(Path(cfg.paths.runs_dir).expanduser())
     folder = EvaluationFolder(root, suite, identity, session.seed)
-    outcomes.tell(folder.path)
     if _finished(cfg, folder):
         return folder
     with folder.lock() as lock:
         if _finished(cfg, folder):  # by somebody who held the lock until now
             return folder
-        outcomes.leave_failed(cfg, folder)
+        if in_sweep() and folder.state == "failed" and not (cfg.retry_failed or cfg.force):
+            raise runs.FailedBeforeError(folder.path, folder.reason() or "")
         if cfg.force:
             folder.clear()
         read = [str(key) for key in cfg if key not in SETTINGS or cfg.model == LLM]
-        folder.start(told_yaml(OmegaConf.masked_copy(cfg, read)))
+        folder.start(OmegaConf.to_yaml(OmegaConf.masked_copy(cfg, read), resolve=True))
         how = ", ".join(map(str, resolved.values())) if session.embeds else session.device_name
         log.info("%s: %d tasks, %s; everything goes to %s", session.name, len(tasks), how, folder.path)
         results = _run_all(folder, tasks, session, lock)
@@ -114,7 +113,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> Eval
                 "task_seconds": {name: result.seconds for name, result in results.items()},
                 "peak_memory_mib": peak_memory(),
                 **({"account": accounts} if accounts else {}),
-                "overrides": told_overrides(overrides),
+                "overrides": list(overrides),
                 "identity_document": runs.identity_document(options, **decisive),
             }
         )
@@ -125,7 +124,6 @@ def _finished(cfg: DictConfig, folder: EvaluationFolder) -> bool:
     if cfg.force or folder.state != "finished":
         return False
     log.info("%s is finished; force=true evaluates it again", folder.path)
-    outcomes.tell(folder.path, skipped=True)
     return True
 
 

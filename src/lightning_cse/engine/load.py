@@ -1,49 +1,126 @@
-"""A model by what its user calls it: a run's folder, an encoder of ``conf/encoder``, a folder, a name on the hub."""
+"""A model by its name: the folder of a run, an encoder of ``conf/encoder``, another folder, or a name on the hub.
+
+Importing this module is cheap, so that commands check names and devices before anything heavy is imported; loading
+itself needs neither Lightning nor Hydra.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-import torch
-from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
-
-from lightning_cse.baselines import PlainEncoder, Whitening
-from lightning_cse.config.causes import user_error
 from lightning_cse.config.paths import conf_dir
-from lightning_cse.config.tree import ConfigTree
-from lightning_cse.config.validate import validate
-from lightning_cse.encoders import SentenceEncoder, Template
-from lightning_cse.engine.early import CHECKPOINT, CONFIG, LENGTH, LLM, WITHOUT_ENCODER, check_model, read_run
-from lightning_cse.errors import ConfigError, EncoderError, LightningCSEError, did_you_mean
-from lightning_cse.methods import Method
+from lightning_cse.errors import ConfigError, EncoderError, did_you_mean
 
-__all__ = ["LENGTH", "LLM", "WITHOUT_ENCODER", "LoadedModel", "load_model"]
+if TYPE_CHECKING:
+    import torch
+
+    from lightning_cse.encoders import SentenceEncoder, Template
+    from lightning_cse.models import Model
+
+__all__ = ["LENGTH", "LLM", "WITHOUT_ENCODER", "LoadedModel", "check_device", "check_model", "load_model", "read_run"]
 
 log = logging.getLogger(__name__)
 
-_LOADER = "lightning_cse.encoders.load_encoder"
+LENGTH, LLM = WITHOUT_ENCODER = ("length", "llm")
+"""Models that an evaluation takes and that have no encoder; these names come before those of encoders."""
+
+CONFIG: Final = "config.yaml"
+CHECKPOINT: Final = "checkpoints/best.ckpt"
+
+_COMMANDS: Final = {LENGTH: "lightning_cse.evaluate and lightning_cse.score", LLM: "lightning_cse.evaluate"}
+
+
+def check_model(model: str, *, pooling: str = "auto", prompt: str | None = None) -> Path | None:
+    """Return the folder of the run that a name means, None if it means an encoder, without loading either.
+
+    Raises:
+        EncoderError: if it has no encoder, does not exist, or is neither a finished run nor an encoder.
+        ConfigError: if pooling or prompt are given for a run, which has its own.
+    """
+    if model in WITHOUT_ENCODER:
+        raise EncoderError(f"model: {model} has no encoder; only {_COMMANDS[model]} can use it")
+    folder = Path(model).expanduser()
+    if folder.is_file():
+        raise EncoderError(f"model: {folder} is a file; give the folder of the run or of the encoder that contains it")
+    if not folder.is_dir():
+        # Names on the hub have one slash at most; ours have none at the start.
+        if model.startswith((".", "/", "~")) or model.rstrip("/").count("/") > 1:
+            raise EncoderError(
+                f"model: there is no folder {folder.absolute()}; give the folder of a run or of an encoder, the name "
+                "of an encoder of conf/encoder such as minilm_l6, or a name on the hub"
+            )
+        return None
+    if any((folder / name).is_file() for name in ("config.json", "modules.json")):
+        return None
+    if not any((folder / name).is_file() for name in ("record.json", CONFIG)):
+        runs = sorted(str(record.parent) for record in folder.rglob("record.json") if "evaluate" not in record.parts)
+        if not runs:
+            raise EncoderError(f"model: {folder.resolve()} contains neither a run nor an encoder")
+        shown = "".join(f"\n  model={run}" for run in runs[:8])
+        raise EncoderError(f"model: {folder} contains {len(runs)} runs; give one of them:{shown}")
+    if prompt is not None or pooling != "auto":
+        given = "prompt" if prompt is not None else "pooling"
+        raise ConfigError([f"{given}: a run is evaluated as it was trained, and {folder} is one; leave it out"])
+    read_run(folder)
+    return folder.resolve()
+
+
+def check_device(device: str) -> None:
+    """Raise ConfigError if torch finds no such device on this machine."""
+    import torch
+
+    cuda, mps = torch.cuda.is_available, torch.backends.mps.is_available
+    available: dict[str, Callable[[], bool]] = {"gpu": lambda: cuda() or mps(), "cuda": cuda, "mps": mps}
+    if device in available and not available[device]():
+        raise ConfigError([f"--device: torch finds no {device} on this machine; leave it out for the best available"])
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """Return the record of a finished run whose config and checkpoint are there.
+
+    Raises:
+        EncoderError: if a file is missing, or the first version of lightning_cse trained the run.
+    """
+    path = folder / "record.json"
+    if not path.is_file():
+        failed = folder / "failed.json"
+        why = f"it failed, see {failed}" if failed.is_file() else "it was interrupted"
+        raise EncoderError(f"model: {folder} has no record.json ({why}): finish it with the command that trained it")
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if "identity" in record and "model" not in record:
+            raise EncoderError(f"{folder} was trained by lightning_cse 0.x and cannot be loaded; train it again")
+        lacking = {"name", "seed", "model", "encoder", "checkpoint"} - record.keys()
+        if lacking or not {"weights", "tokenizer"} <= record["encoder"].keys() or "sha256" not in record["checkpoint"]:
+            raise ValueError(f"keys are missing{': ' if lacking else ''}{', '.join(sorted(lacking))}")
+    except (ValueError, AttributeError, TypeError) as error:
+        raise EncoderError(f"{path} is no record of a run ({error})") from error
+    for part in (CONFIG, CHECKPOINT):
+        if not (folder / part).is_file():
+            raise EncoderError(f"{folder / part} does not exist: copy it there, or train again with force=true")
+    return dict(record)
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model that answers an evaluation's questions, in evaluation mode, and where it comes from.
+    """A model in evaluation mode, and where it comes from.
 
     Attributes:
-        answers: the method of a run with its best checkpoint, or the plain encoder.
-        name: what it is called in tables.
-        run: the run's folder; None for a plain encoder.
-        record: the run's record; empty for a plain encoder.
+        answers: the model.
+        name: its name in tables.
+        run: the run's folder; None for an encoder that was not trained here.
+        record: the run's record; empty without a run.
         digests: sha256 of the weights and of the tokenizer's files.
     """
 
-    answers: Method | PlainEncoder
+    answers: Model
     name: str
     run: Path | None
     record: dict[str, Any]
@@ -52,148 +129,140 @@ class LoadedModel:
     @property
     def encoder(self) -> SentenceEncoder:
         """The encoder inside."""
-        encoder: SentenceEncoder = self.answers.encoder
-        return encoder
+        return self.answers.encoder
 
     @property
     def templates(self) -> tuple[Template, ...]:
         """What is put around a sentence, for each time it is encoded."""
-        return self.answers.templates if isinstance(self.answers, Method) else (self.answers.template,)
+        return self.answers.templates
 
     @property
     def room(self) -> int:
         """How many tokens of a sentence are read: the maximum length without the longest template."""
-        return self.encoder.max_length - max(len(template) for template in self.templates)
+        return self.encoder.max_length - max(map(len, self.templates))
 
     def whitened(self, sources: Sequence[str], data_dir: str) -> LoadedModel:
-        """Return the plain encoder with its vectors whitened, by those of other sentences.
+        """Return the encoder with its vectors whitened, by those of other sentences.
 
         Raises:
-            ConfigError: if this is a run, which is evaluated as it was trained, or as `Whitening`.
+            ConfigError: if this is a run, or as `Whitening`.
             DataError: as `Whitening`.
         """
-        if isinstance(self.answers, Method):
-            raise ConfigError(
-                [f"whitening: a run is evaluated as it was trained, and {self.name} is one; leave it out"]
-            )
-        answers = Whitening(self.answers.encoder, sources=sources, data_dir=data_dir)
+        from lightning_cse.baselines import Whitening
+
+        if self.run is not None:
+            raise ConfigError([f"whitening: a run is evaluated as it was trained, and {self.name} is one"])
+        answers = Whitening(self.encoder, sources=sources, data_dir=data_dir).eval()
         fitted_on = hashlib.sha256("\n".join(answers.sentences).encode()).hexdigest()
         return replace(self, answers=answers, digests={**self.digests, "whitening": fitted_on})
 
     def to(self, device: torch.device) -> None:
         """Move the weights to a device."""
-        (self.answers if isinstance(self.answers, Method) else self.answers.encoder).to(device)
+        self.answers.to(device)
 
 
 def load_model(
-    model: str, *, pooling: str = "auto", prompt: str | None = None, max_length: int | str = "auto"
+    model: str | Path, *, pooling: str = "auto", prompt: str | None = None, max_length: int | str = "auto"
 ) -> LoadedModel:
-    """Load the model of that name, in float32 and in evaluation mode.
+    """Load a model in float32 and in evaluation mode.
 
-    A folder with a run's ``config.yaml`` or ``record.json`` is a run of ours: its method is built from its own config
-    and gets the weights of its best checkpoint, read with ``weights_only=True``. Any other text is the name of an
-    encoder in ``conf/encoder``, the folder of a plain Hugging Face encoder or of a sentence-transformers model, or a
-    name on the hub, tried in this order (so ``./bert_base`` is a folder and ``bert_base`` is not).
+    The name is tried as the folder of a run, whose model is built from its record and gets the weights of its best
+    checkpoint, as an encoder of ``conf/encoder``, as the folder of a Hugging Face or sentence-transformers model, and
+    as a name on the hub (so ``./bert_base`` is a folder and ``bert_base`` is not).
 
     Args:
         model: as above.
         pooling: ``auto`` for the model's own; runs have no other.
-        prompt: a template of one's own, which implies ``pooling="prompt"``.
-        max_length: tokens a sequence may have, template included; ``auto`` for the model's own: of a run what it was
-            trained with, of an encoder, those of ``conf/encoder`` too, as much as it can read.
+        prompt: a template of your own, which implies ``pooling="prompt"``.
+        max_length: tokens a sequence may have, template included; ``auto`` for what a run was trained with, and for as
+            much as an encoder can read.
 
     Raises:
-        EncoderError: if there is no such model, it has no encoder, or its files are not whole; the message says what
-            was tried.
+        EncoderError: if there is no such model, it has no encoder, or its files are damaged.
         ConfigError: if pooling or prompt are given for a run.
     """
-    run = check_model(model, pooling=pooling, prompt=prompt)
+    run = check_model(str(model), pooling=pooling, prompt=prompt)
     options: dict[str, Any] = {} if max_length == "auto" else {"max_length": max_length}
     if prompt is not None:
         options |= {"pooling": "prompt", "prompts": [prompt]}
     elif pooling != "auto":
         options["pooling"] = pooling
-    return _load_plain(model, options) if run is None else _load_run(run, options)
-
-
-# ---------------------------------------------------------------------------------------------------- a run of ours
+    return _load_encoder(str(model), options) if run is None else _load_run(run, options)
 
 
 def _load_run(folder: Path, options: dict[str, Any]) -> LoadedModel:
+    import torch
+
+    from lightning_cse.models import build
+
     record = read_run(folder)
-    cfg = _read_config(folder, options)
-    built = OmegaConf.create({"encoder": cfg.encoder, "method": cfg.method})
-    try:
-        validate(built, given={"method": {"encoder"}})
-    except ConfigError as error:
-        raise ConfigError([f"{folder / CONFIG}: {fault}" for fault in error.faults]) from error
-    encoder: SentenceEncoder = instantiate(built.encoder)
-    if encoder.digests["tokenizer"] != record["encoder"]["tokenizer"]:
-        raise EncoderError(
-            f"{folder} was trained with another tokenizer than the encoder {encoder.name} has now, so its weights "
-            "would read other word pieces: bring back the files it was trained from"
-        )
-    method: Method = instantiate(built.method, encoder=encoder)
-    if method.frozen and encoder.digests["weights"] != record["encoder"]["weights"]:
-        raise EncoderError(
-            f"{folder} was trained on a frozen encoder whose weights are not those that {encoder.name} has now, and "
-            "its checkpoint has none: bring back the files it was trained from"
-        )
     best = folder / CHECKPOINT
+    with best.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    if sha256 != record["checkpoint"]["sha256"]:
+        raise EncoderError(
+            f"{best} is damaged (its sha256 is not the record's): copy it again, or train with force=true"
+        )
+    encoder = _built(_node(folder / CONFIG, "encoder"), options, folder / CONFIG)
+    kept = ("tokenizer", "weights") if record["model"].get("frozen") else ("tokenizer",)
+    for part in kept:  # a checkpoint has no tokenizer, and no weights of a frozen encoder
+        if encoder.digests[part] != record["encoder"][part]:
+            raise EncoderError(
+                f"{folder} was trained with another {part} than the encoder {encoder.name} has now, and its "
+                "checkpoint contains none: restore the files it was trained from"
+            )
+    model = build(encoder, record["model"])
     try:
-        method.load_state_dict(torch.load(best, map_location="cpu", weights_only=True)["state_dict"])
+        state = torch.load(best, map_location="cpu", weights_only=True)["state_dict"]
+        weights = {name.removeprefix("model."): value for name, value in state.items() if name.startswith("model.")}
+        model.load_state_dict(weights)
     except (OSError, RuntimeError, KeyError, EOFError, pickle.UnpicklingError) as error:
         what = " ".join(str(error).split())[:200] or type(error).__name__
-        raise EncoderError(f"{best} does not fit the run's config.yaml, or is damaged ({what})") from error
-    method.eval()
-    log.info("%s: %s trained from %s, best checkpoint of %s", record["name"], type(method).__name__, encoder.name, best)
-    with best.open("rb") as file:
-        weights = hashlib.file_digest(file, "sha256").hexdigest()
-    digests = {"weights": weights, "tokenizer": encoder.digests["tokenizer"]}
-    return LoadedModel(method, str(record["name"]), folder, record, digests)
+        raise EncoderError(f"{best} does not fit the run's config.yaml ({what})") from error
+    log.info("%s: %s on %s, best checkpoint of %s", record["name"], type(model).__name__, encoder.name, best)
+    digests = {"weights": sha256, "tokenizer": encoder.digests["tokenizer"]}
+    return LoadedModel(model.eval(), str(record["name"]), folder, record, digests)
 
 
-def _read_config(folder: Path, options: dict[str, Any]) -> DictConfig:
-    path = folder / CONFIG
-    cfg = OmegaConf.load(path)
-    if not isinstance(cfg, DictConfig) or "encoder" not in cfg or "method" not in cfg:
-        raise EncoderError(f"{path} has no encoder and method: it is not the config of a training run")
-    cfg.encoder.update(options)
-    return cfg
+def _load_encoder(model: str, options: dict[str, Any]) -> LoadedModel:
+    from lightning_cse.models import PointModel
 
-
-# ------------------------------------------------------------------------------------------------- a plain encoder
-
-
-def _load_plain(model: str, options: dict[str, Any]) -> LoadedModel:
-    tree = ConfigTree([conf_dir()], "train")
-    named = tree.options("encoder")
+    known = {path.stem: path for path in (conf_dir() / "encoder").glob("*.yaml")}
     folder = Path(model).expanduser()
-    if model in named:
-        name, node = model, dict(tree.compose([f"encoder={model}"]).encoder)
-    else:
-        name = folder.resolve().name if folder.is_dir() else model
-        node = {"_target_": _LOADER, "name": name, "source": model, "pooling": "auto"}
-    if node["_target_"] == _LOADER:
-        node["max_length"] = "auto"  # what conf/encoder has is for training; published protocols cut nothing
+    name = folder.resolve().name if model not in known and folder.is_dir() else model
+    node: Mapping[str, Any] = {"_target_": "load_encoder", "name": name, "source": model, "pooling": "auto"}
+    if model in known:
+        node = _node(known[model])
+    if not node["_target_"].endswith("tiny_encoder"):
+        node = {**node, "max_length": "auto"}  # conf/encoder has the length of training; evaluation cuts nothing
     try:
-        encoder: SentenceEncoder = instantiate(node | options)
-    except Exception as error:
-        mistake = user_error(error)
-        if not isinstance(mistake, EncoderError):
-            raise
-        raise EncoderError(_in_other_words(mistake, model, named)) from error
+        encoder = _built(node, options, known.get(model, folder))
+    except EncoderError as error:  # it names the keys of training
+        text = str(error).replace("encoder.source", "model").replace("encoder=", "model=").replace("encoder.", "")
+        near = did_you_mean(model, [*WITHOUT_ENCODER, *known]) if model not in known and not folder.is_dir() else ""
+        more = f"\nmodel= also takes the folder of a run, and: {', '.join([*WITHOUT_ENCODER, *sorted(known)])}"
+        raise EncoderError(f"model: {model!r} cannot be loaded{near}\n{text}{more}") from error
     log.info("%s: pooling %s, sentences of at most %d tokens", name, encoder.pooling, encoder.max_length)
-    return LoadedModel(PlainEncoder(encoder), name, None, {}, dict(encoder.digests))
+    return LoadedModel(PointModel(encoder).eval(), name, None, {}, dict(encoder.digests))
 
 
-def _in_other_words(error: LightningCSEError, model: str, named: list[str]) -> str:
-    """Say ``model=`` and ``pooling`` where an encoder speaks of training's ``encoder=`` and ``encoder.pooling``."""
-    told = str(error).replace("encoder.source=", "model=").replace("encoder.source", "model")
-    told = told.replace("encoder=", "model=").replace("encoder.", "")
-    if not told.startswith("no encoder"):
-        return told
-    known = [*WITHOUT_ENCODER, *named]
-    near = did_you_mean(model, known)
-    first = f"there is no model {model!r}{near}\n" if near else ""  # else the eye finds it last, below all paths
-    return f"{first}{told}\nmodel= also takes the folder of a run, and: {', '.join(known)}"
+def _node(path: Path, key: str | None = None) -> dict[str, Any]:
+    """Return a file of settings, or one node of it, resolved."""
+    from omegaconf import OmegaConf
+
+    config: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
+    node = config.get(key) if key and isinstance(config, dict) else config
+    if not isinstance(node, dict) or "_target_" not in node:
+        raise EncoderError(f"{path} does not describe an encoder: it is not the config of a training run")
+    return node
+
+
+def _built(node: Mapping[str, Any], options: Mapping[str, Any], place: Path) -> SentenceEncoder:
+    from lightning_cse.encoders import load_encoder, tiny_encoder
+
+    target = str(node["_target_"]).rpartition(".")[2]
+    make: Callable[..., SentenceEncoder] = tiny_encoder if target == "tiny_encoder" else load_encoder
+    try:
+        return make(**{key: value for key, value in {**node, **options}.items() if key != "_target_"})
+    except TypeError as error:
+        raise EncoderError(f"{place}: the encoder does not take these settings ({error})") from error

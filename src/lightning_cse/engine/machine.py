@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import resource
 import sys
+from typing import Any
 
 import torch
+from omegaconf import DictConfig
+
+from lightning_cse.config.check import PRECISIONS
+from lightning_cse.errors import ConfigError
 
 
 def device_of(accelerator: str = "auto") -> torch.device:
@@ -32,3 +37,35 @@ def peak_memory() -> float:
         return torch.cuda.max_memory_allocated() / 2**20
     unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes there, in KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
+
+
+def resolve_automatic(cfg: DictConfig, *, under: str = "trainer") -> dict[str, Any]:
+    """Replace ``auto`` choices in the config by what they become on this machine, and return what decides a result.
+
+    Args:
+        cfg: the composed config.
+        under: the node that has ``accelerator`` and ``precision``; an empty string for the top.
+
+    Raises:
+        ConfigError: if this machine has no such accelerator, or it has not the precision.
+    """
+    node, prefix = (cfg[under], f"{under}.") if under else (cfg, "")
+    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    if node.accelerator == "auto":
+        node.accelerator = "gpu" if cuda else "cpu"
+    if not {"cpu": True, "gpu": cuda or mps, "cuda": cuda, "mps": mps}[node.accelerator]:
+        raise ConfigError([f"{prefix}accelerator: torch finds no {node.accelerator} on this machine; use auto"])
+    on_gpu = node.accelerator in ("gpu", "cuda")
+    if node.precision == "auto":
+        fast = torch.cuda.is_bf16_supported() if on_gpu else _fast_bfloat16_on_cpu()
+        node.precision = "bf16-mixed" if fast else "32-true"
+    node.precision = PRECISIONS.get(str(node.precision), node.precision)
+    if node.precision == "16-mixed" and not on_gpu:
+        raise ConfigError([f"{prefix}precision: 16-mixed needs a GPU; use 32-true or bf16-mixed"])
+    return {f"{prefix}{key}": node[key] for key in ("accelerator", "precision")}
+
+
+def _fast_bfloat16_on_cpu() -> bool:
+    # Private to torch, and the only one that asks the processor; without it, float32 is always right.
+    supported = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
+    return bool(supported()) if supported is not None else False

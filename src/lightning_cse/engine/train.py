@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import logging
 import pickle
 import signal
@@ -16,7 +17,7 @@ import pytorch_lightning as pl
 import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
@@ -28,14 +29,11 @@ from lightning_cse.callbacks import (
     StepLog,
     progress,
 )
-from lightning_cse.config import outcomes
-from lightning_cse.config.causes import user_error
-from lightning_cse.config.check import check, resolve_automatic
-from lightning_cse.config.secrets import told_overrides, told_yaml, without_secrets
+from lightning_cse.config.sweeps import in_sweep
 from lightning_cse.data.token_cache import tokenise
-from lightning_cse.engine.build import GIVEN, Parts, automatic_reading, build, built, plain
-from lightning_cse.engine.machine import device_name, forget_peak_memory, peak_memory
-from lightning_cse.errors import ConfigError, TrainingError
+from lightning_cse.engine.build import Parts, automatic_reading, build, built, check_nodes, plain
+from lightning_cse.engine.machine import device_name, forget_peak_memory, peak_memory, resolve_automatic
+from lightning_cse.errors import ConfigError, TrainingError, user_error
 from lightning_cse.evaluation import Split, TaskResult, run_tasks
 from lightning_cse.loggers import CurvesLogger, RunView
 from lightning_cse.loggers.plots import run_figures
@@ -69,7 +67,7 @@ def train(cfg: DictConfig) -> runs.Run:
     """
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # tips, and what hardware there is not
     resolved = resolve_automatic(cfg)
-    check(cfg, GIVEN)
+    check_nodes(cfg)
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     forget_peak_memory()
     parts = build(cfg)
@@ -78,18 +76,18 @@ def train(cfg: DictConfig) -> runs.Run:
         "encoder": {"name": parts.encoder.name, **parts.encoder.digests},
         "resolved": resolved | automatic_reading(cfg, parts.encoder),
     }
-    identity = runs.identity(without_secrets(plain(cfg)), **decisive)
+    identity = runs.identity(plain(cfg), **decisive)
     try:
         folder = runs.Run(Path(cfg.paths.runs_dir).expanduser(), cfg.name, identity, cfg.seed)
     except ValueError as error:
         raise ConfigError([f"name: {error}"]) from error
-    outcomes.tell(folder.path)
     if _finished(cfg, folder):
         return folder
     with folder.lock() as lock:
         if _finished(cfg, folder):  # by somebody who held the lock until now
             return folder
-        outcomes.leave_failed(cfg, folder)
+        if in_sweep() and folder.state == "failed" and not (cfg.retry_failed or cfg.force):
+            raise runs.FailedBeforeError(folder.path, folder.reason() or "")
         if cfg.force:
             folder.clear()
         _train(cfg, parts, folder, identity, decisive, lock)
@@ -100,7 +98,6 @@ def _finished(cfg: DictConfig, folder: runs.Run) -> bool:
     if cfg.force or folder.state != "finished":
         return False
     log.info("%s is finished; force=true runs it again", folder.path)
-    outcomes.tell(folder.path, skipped=True)
     _tell_lacking_baselines(cfg, folder)
     return True
 
@@ -114,7 +111,7 @@ def _train(
     lock: runs.Lock,
 ) -> None:
     resume = (folder.checkpoints / "last.ckpt").is_file()  # of an interrupted run, or of a failed one
-    folder.start(told_yaml(cfg))
+    folder.start(OmegaConf.to_yaml(cfg, resolve=True))
     log.info(
         "%s: %s, %d training rows, %s, %s; everything goes to %s",
         cfg.name,
@@ -130,7 +127,7 @@ def _train(
     try:
         record = _fit_and_test(cfg, parts, folder, loggers, lock, resume=resume)
         record |= {"name": cfg.name, "identity": identity, "seed": cfg.seed, "overrides": _overrides()}
-        record |= {"identity_document": runs.identity_document(without_secrets(plain(cfg)), **decisive)}
+        record |= {"identity_document": runs.identity_document(plain(cfg), **decisive)}
         record |= provenance
         lock.check()
         folder.finish(record)
@@ -159,11 +156,7 @@ def _provenance(parts: Parts) -> dict[str, Any]:
 
     It is no part of the identity: the rows themselves are.
     """
-    told = {}
-    for name, document in parts.data.provenance.items():
-        overrides = {"overrides": told_overrides(map(str, document["overrides"]))} if "overrides" in document else {}
-        told[name] = without_secrets({**document, **overrides})
-    return {"provenance": told} if told else {}
+    return {"provenance": dict(parts.data.provenance)} if parts.data.provenance else {}
 
 
 def _tell_lacking_baselines(cfg: DictConfig, folder: runs.Run) -> None:
@@ -200,7 +193,7 @@ def _loggers(cfg: DictConfig, folder: runs.Run, identity: str, *, resume: bool) 
                 name=cfg.name,
                 seed=cfg.seed,
                 group=_group(cfg),
-                settings=without_secrets(plain(cfg)),
+                settings=plain(cfg),
                 folder=folder.path,
                 resume=resume,
                 tags=_tags(),
@@ -221,7 +214,7 @@ def _group(cfg: DictConfig) -> str:
 
 
 def _overrides() -> list[str]:
-    return told_overrides(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
+    return list(map(str, HydraConfig.get().overrides.task)) if HydraConfig.initialized() else []
 
 
 class _StillOurs(pl.Callback):
@@ -288,6 +281,8 @@ def _fit_and_test(
     results, baselines = _test(cfg, parts, folder, trainer, checkpoints.best)
     logged = curves.read()
     return {
+        "model": parts.method.model.settings(),
+        "checkpoint": {"sha256": _sha256(checkpoints.best)},
         "metrics": {f"test/{task}/{metric}": v for task, r in results.items() for metric, v in r.metrics.items()},
         "baselines": baselines,
         "left_out": {name: [why] for name, why in parts.left_out.items()},
@@ -312,6 +307,11 @@ def _fit_and_test(
         "peak_memory_mib": peak_memory(),
         "figures": [path.name for path in run_figures(logged, folder.figures, cfg.monitor)],
     }
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _devices(cfg: DictConfig) -> Any:
@@ -370,13 +370,11 @@ def _test(
     parts.method.load_state_dict(torch.load(best, map_location="cpu", weights_only=True)["state_dict"])
     parts.method.to(device).eval()
     with trainer.precision_plugin.forward_context():
-        results = run_tasks(parts.tasks, parts.method, "test")
+        results = run_tasks(parts.tasks, parts.method.model, "test")
         _save_predictions(folder, results)
         baselines = {}
         for name, node in cfg.baselines.items():
-            answers = built(node)
-            if hasattr(answers, "encoder"):
-                answers.encoder.to(device)
+            answers = built(node).to(device).eval()
             outcome = run_tasks(parts.tasks, answers, "test")
             _save_predictions(folder, outcome, prefix=f"{name}-")
             baselines[name] = {f"test/{t}/{m}": v for t, result in outcome.items() for m, v in result.metrics.items()}

@@ -19,13 +19,11 @@ from rich.console import Console
 from rich.text import Text
 
 from lightning_cse import runs
-from lightning_cse.config.check import refuse_faults, wrong_counts
-from lightning_cse.config.secrets import told_overrides, told_yaml
 from lightning_cse.data import Hybrid
 from lightning_cse.data.provenance import read_provenance, side_file, write_provenance
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.engine.build import GIVEN, built
-from lightning_cse.errors import DataError, EncoderError
+from lightning_cse.engine.build import built, check_nodes
+from lightning_cse.errors import ConfigError, DataError, EncoderError
 from lightning_cse.generation import Journal, Pattern, Settled, Tally, Unanswered, Writer, build_pattern, wrong_pattern
 from lightning_cse.generation.drawn_sentences import draw_sentences
 from lightning_cse.generation.hybrid_training import how_to_train
@@ -41,16 +39,14 @@ log = logging.getLogger(__name__)
 NO_MODEL: Final = "(llm.model is not set)"
 """Stands for the model where nothing is asked."""
 
-_LEAST: Final = {"n": 1, "seed": 0, "samples": 1, "patience": 0, "most_words": 1, "looked_at": 2}
 _JOURNAL: Final = "journal.jsonl"
-_NULLABLE: Final = frozenset({"n", "most_words", "patience"})
 
 
 def run(cfg: DictConfig) -> None:
     """Generate what the command line asks for, or show what would be asked, and print what came of it."""
     hydra = HydraConfig.get()
     _check(cfg)
-    generation = Generation(cfg, str(hydra.runtime.choices["data"]), told_overrides(hydra.overrides.task))
+    generation = Generation(cfg, str(hydra.runtime.choices["data"]), list(map(str, hydra.overrides.task)))
     console = Console(highlight=False)
     if cfg.show_prompts:
         unwritten, wanted = generation.unwritten(), generation.wanted
@@ -233,7 +229,7 @@ class Generation:
     def _begin(self) -> None:
         """Write the config when there is something to keep; its time is when the rows were begun."""
         if not (path := self.folder / "config.yaml").is_file():
-            runs.write_atomic(path, told_yaml(self.cfg))
+            runs.write_atomic(path, OmegaConf.to_yaml(self.cfg, resolve=True))
 
     def _conclude(self, journal: Journal, tally: Tally) -> dict[str, Any]:
         """Write rows, what was given up and, last, the provenance, in the order of drawing."""
@@ -338,13 +334,14 @@ class Generation:
 
 def _check(cfg: DictConfig) -> None:
     """Refuse a config that generates nothing, with all its faults at once, before a corpus is read."""
-    refuse_faults(cfg, _wrong(cfg), GIVEN)
+    if faults := list(_wrong(cfg)):
+        raise ConfigError(faults)
+    check_nodes(cfg)
 
 
 def _wrong(cfg: DictConfig) -> Iterator[str]:
     if OmegaConf.select(cfg, "data.rows._target_") == f"lightning_cse.data.{Hybrid.__name__}":
         yield "data: this set is made of such rows itself; give the one of its sentences, as data=wiki or data=nli"
-    yield from wrong_counts(cfg, _LEAST, _NULLABLE)
     if not isinstance(cfg.show_prompts, bool):
         yield f"show_prompts: {cfg.show_prompts!r} is neither true nor false"
     if cfg.paths.cache_dir is None and not cfg.show_prompts:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from lightning_cse.config.secrets import without_secrets
 from lightning_cse.loggers.view import RunView
 
 __all__ = ["TensorBoardView"]
@@ -52,7 +51,7 @@ class TensorBoardView(RunView):
         self._resume = resume
         self._name = name
         self._version = f"{identity}-s{seed}"
-        self._config = without_secrets(settings) | {"group": group, "tags": " ".join(tags)}
+        self._config = dict(settings) | {"group": group, "tags": " ".join(tags)}
         self._first: int | None = None
 
     @property

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from lightning_cse.config.secrets import without_secrets
 from lightning_cse.loggers.view import RunView
 
 __all__ = ["STEP", "WandbView", "account", "is_logged_in"]
@@ -87,7 +86,7 @@ class WandbView(RunView):
         self._id = _run_id(name, identity, seed)
         self._name = f"{name[: _LONGEST - 24]}-s{seed}"
         self._group = group[:_LONGEST]
-        self._config = without_secrets(settings)
+        self._config = dict(settings)
         self._tags = list(dict.fromkeys(tag[:_LONGEST_TAG] for tag in (*_own_tags(settings), *tags) if tag))
         self._defined: set[str] = set()
 

@@ -1,9 +1,9 @@
-"""What every method shares: how it is trained, how sentences are embedded, and the questions it answers."""
+"""What every method shares: the mode and the checks of training, its outputs, gradient clipping and the optimizer."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,50 +16,28 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from lightning_cse.embeddings import Embedding
-from lightning_cse.encoders import SentenceEncoder, Template
+from lightning_cse.encoders import Template
 from lightning_cse.errors import ConfigError, EncoderError, TrainingError
 from lightning_cse.methods.schedules import Schedule
-from lightning_cse.tokens import Tokens
-
-EVALUATION_TOKENS = 16_384
-"""Padded tokens through the encoder at once when nothing is learned; bounds memory, changes no value."""
-
-SENTENCES_AT_ONCE = 16_384
+from lightning_cse.models import Model
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 
 
-def embed(
-    sentences: Sequence[str],
-    encoder: SentenceEncoder,
-    encode: Callable[[Tokens], Sequence[Embedding]],
-    device: torch.device,
-) -> Embedding:
-    """Return the float32 embeddings of sentences in main memory, encoded a bounded number at once."""
-    # No more tokens than the encoder reads: one broken row of 14,000 tokens would pad all others to its length.
-    ids = [sentence[: encoder.max_length] for sentence in encoder.tokenizer(sentences)]
-    parts = []
-    for start in range(0, len(ids), SENTENCES_AT_ONCE):
-        (embedding,) = encode(Tokens.pad(ids[start : start + SENTENCES_AT_ONCE]).to(device))
-        parts.append(embedding.float().cpu())
-    return Embedding.cat(parts)
-
-
 class Method(pl.LightningModule, ABC):
-    """A way to train sentence embeddings, and the answers that evaluation asks for.
+    """A way to train a model of sentence embeddings.
 
-    A method defines ``encode`` (tokens to embeddings, all roles in one pass), ``training_step`` (which reads like its
-    paper) and ``similarity``; ``entailment_score`` and ``implicitness`` where it has them. Its class says
+    A method owns the model that evaluation asks (``model``), the loss, and what is there in training only. It defines
+    ``training_step``, which reads like its paper. Its class says
 
     - ``roles``: the roles a training batch must have;
     - ``pairs``: for each view of its embeddings, the two roles whose alignment is watched;
-    - ``optional``: those of them that rows may lack, because the loss drops the terms of what is missing;
+    - ``optional``: those of the roles that rows may lack, because the loss drops the terms of what is missing;
     - ``spread``: the roles whose uniformity is watched, where these are not all that the data have;
-    - ``needs_dropout``: whether its positive *is* a dropout pair, so that training without dropout is refused;
-    - ``frozen``: whether its encoder learns nothing, and so is in no checkpoint.
+    - ``needs_dropout``: whether its positive *is* a dropout pair, so that training without dropout is refused.
 
     Args:
-        encoder: sentences to vectors.
+        model: what is trained.
         loss: embeddings to a scalar.
         optimizer: a partial of an optimizer class, completed with the parameters.
         schedule: the factor on the learning rate at each step.
@@ -69,22 +47,14 @@ class Method(pl.LightningModule, ABC):
     optional: tuple[str, ...] = ()
     spread: tuple[str, ...] = ()
     needs_dropout: bool = False
-    frozen: bool = False
 
-    def __init__(
-        self,
-        encoder: SentenceEncoder,
-        loss: nn.Module,
-        *,
-        optimizer: MakeOptimizer,
-        schedule: Schedule,
-    ) -> None:
+    def __init__(self, model: Model, loss: nn.Module, *, optimizer: MakeOptimizer, schedule: Schedule) -> None:
         super().__init__()
-        self.encoder = encoder
+        self.model = model
         self.loss = loss
         self.make_optimizer = optimizer
         self.schedule = schedule
-        self._rows: list[Tensor] = []  # of the batches that the next step is made of
+        self._rows: list[Tensor] = []  # training rows of the batches since the last optimizer step
 
     @property
     @abstractmethod
@@ -92,48 +62,22 @@ class Method(pl.LightningModule, ABC):
         """For each view, the primary one first, the two roles whose alignment is watched."""
 
     @property
-    @abstractmethod
     def templates(self) -> tuple[Template, ...]:
-        """What is put around a sentence, for each time it is encoded."""
-
-    @property
-    def tokens_at_once(self) -> int | None:
-        """The most padded tokens through the encoder at once; no bound while gradients are kept."""
-        return None if torch.is_grad_enabled() else EVALUATION_TOKENS
-
-    # The questions of evaluation ------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def encode(self, *roles: Tokens) -> Sequence[Embedding]:
-        """Embed every role's sentences in one pass through the encoder."""
-
-    @abstractmethod
-    def similarity(self, a: Any, b: Any) -> Tensor:
-        """Return how close each row of ``a`` is to the same row of ``b``, symmetric: (n,)."""
-
-    def features(self, embedding: Any) -> Tensor:
-        """Return the vectors of the primary view, for classifiers on top: (n, d)."""
-        vectors: Tensor = next(iter(embedding.views().values()))
-        return vectors
-
-    @torch.no_grad()
-    def embed(self, sentences: Sequence[str]) -> Embedding:
-        """Embed sentences in the module's present mode (call ``eval()`` first unless dropout is wanted)."""
-        return embed(sentences, self.encoder, self.encode, self.device)
-
-    # Training -------------------------------------------------------------------------------------------------------
+        """Every template that training puts around a sentence."""
+        return self.model.templates
 
     def on_fit_start(self) -> None:
         """Put everything in training mode, because the Trainer leaves an encoder as it was loaded: without dropout."""
         self.train()
-        if self.encoder.has_dropout:
+        encoder = self.model.encoder
+        if encoder.has_dropout:
             return
         if self.needs_dropout:
             raise EncoderError(
                 f"{type(self).__name__} learns from two dropout passes over one sentence, but the encoder "
-                f"{self.encoder.name} has no dropout: set encoder.dropout=0.1"
+                f"{encoder.name} has no dropout: set encoder.dropout=0.1"
             )
-        rank_zero_warn(f"the encoder {self.encoder.name} has no dropout; set encoder.dropout=0.1 to train with it")
+        rank_zero_warn(f"the encoder {encoder.name} has no dropout; set encoder.dropout=0.1 to train with it")
 
     def output(
         self, loss: Tensor, index: Tensor, parts: Mapping[str, Tensor] | None = None, /, **embeddings: Embedding

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final, Literal
 
 import torch
 from torch import Tensor, nn
 
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder, Template
-from lightning_cse.errors import ConfigError, EncoderError, did_you_mean
+from lightning_cse.errors import ConfigError, EncoderError
 from lightning_cse.methods.base import MakeOptimizer, Method
 from lightning_cse.methods.schedules import Schedule
-from lightning_cse.similarity import cosine
+from lightning_cse.models import PointModel
+from lightning_cse.models.base import in_float32
 from lightning_cse.tokens import Tokens
 
-ROLES = ("anchor", "positive", "intermediate", "negative")
-ROW_KINDS = (ROLES[:1], ROLES[:2], ("anchor", "positive", "negative"), ROLES)
+ROLES: Final = ("anchor", "positive", "intermediate", "negative")
+ROW_KINDS: Final = (ROLES[:1], ROLES[:2], ("anchor", "positive", "negative"), ROLES)
 """The roles that a data set's rows may have: alone; augmented; labelled or of the NLI pattern; of the STS pattern."""
 
-CONTRASTIVE = ("hierarchical_triplet", "single_positive", "multiple_positive")
-LLM_POSITIVES = ("intermediate", "positive")
-HEAD_SCALE = 0.006
+HEAD_SCALE: Final = 0.006
 
 
 class NGCSE(Method):
@@ -59,7 +58,7 @@ class NGCSE(Method):
         llm_positive: ``intermediate`` or ``positive``.
 
     Raises:
-        ConfigError: for roles, a ``contrastive`` or an ``llm_positive`` that there are not, or that do not fit.
+        ConfigError: for other roles, a ``contrastive`` that does not fit them, or a negative ``beta``.
     """
 
     def __init__(
@@ -70,13 +69,13 @@ class NGCSE(Method):
         *,
         beta: float,
         roles: Sequence[str],
-        contrastive: str,
-        llm_positive: str,
+        contrastive: Literal["hierarchical_triplet", "single_positive", "multiple_positive"],
+        llm_positive: Literal["intermediate", "positive"],
         optimizer: MakeOptimizer,
         schedule: Schedule,
     ) -> None:
-        super().__init__(encoder, loss, optimizer=optimizer, schedule=schedule)
-        _check(roles, contrastive, llm_positive, beta)
+        _check(roles, contrastive, beta)
+        super().__init__(PointModel(encoder), loss, optimizer=optimizer, schedule=schedule)
         written = "intermediate" in roles
         self.hierarchical_triplet = hierarchical_triplet
         self.beta = beta
@@ -96,8 +95,7 @@ class NGCSE(Method):
         spread = tuple(role for role in roles if role != "intermediate" or self.has_triplet)
         self.spread = spread if "negative" in roles else ("anchor",)
         self.needs_dropout = tuple(roles) == ("anchor",) and len(encoder.templates) == 1
-        self._templates = encoder.templates
-        self._views_are_the_same = not encoder.has_dropout and len(self._templates) == 1
+        self._views_are_the_same = not encoder.has_dropout and len(encoder.templates) == 1
         self.head = nn.Linear(encoder.width, encoder.width)
         for parameter in self.head.parameters():
             nn.init.normal_(parameter, std=HEAD_SCALE)
@@ -110,12 +108,7 @@ class NGCSE(Method):
     @property
     def templates(self) -> tuple[Template, ...]:
         """The encoder's, of which a sentence alone has the first."""
-        return self._templates
-
-    def encode(self, *roles: Tokens) -> list[PointEmbedding]:
-        """Embed every role's sentences in one pass, without the head and with the first template."""
-        requests = [(tokens, self.templates[0]) for tokens in roles]
-        return [PointEmbedding(vector) for vector in self.encoder(requests, most=self.tokens_at_once)]
+        return self.model.encoder.templates
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed what the rows of a batch have, and compare."""
@@ -143,26 +136,16 @@ class NGCSE(Method):
         if self._views_are_the_same and bool(alone.any()):
             raise EncoderError(
                 f"{int(alone.sum())} of {len(alone)} rows of this batch are their own positive through another dropout "
-                f"mask, but the encoder {self.encoder.name} has no dropout: set encoder.dropout=0.1"
+                f"mask, but the encoder {self.model.encoder.name} has no dropout: set encoder.dropout=0.1"
             )
         return anchor.select(alone)
 
     def _project(self, tokens: Mapping[str, Tokens]) -> dict[str, Tensor]:
         """Return the vectors of every role that has sentences, through encoder and head."""
-        place = {"again": -1, "positive": self.second_template}
-        requests = {role: (some, self.templates[place.get(role, 0)]) for role, some in tokens.items() if len(some)}
-        pooled = self.encoder(list(requests.values()), most=self.tokens_at_once)
-        # In float32 also under autocast: a vector rounded to bfloat16 makes ties between scores.
-        with torch.autocast(self.device.type, enabled=False):
-            return {role: self.head(vector) for role, vector in zip(requests, pooled, strict=True)}
-
-    def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
-        """Return the cosine row by row."""
-        return cosine(a.vector, b.vector)
-
-    def entailment_score(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
-        """Return the cosine row by row: a point has no direction."""
-        return cosine(premise.vector, hypothesis.vector)
+        templates, place = self.templates, {"again": -1, "positive": self.second_template}
+        requests = {role: (some, templates[place.get(role, 0)]) for role, some in tokens.items() if len(some)}
+        pooled = self.model.encoder(list(requests.values()))
+        return {role: in_float32(self.head, vector) for role, vector in zip(requests, pooled, strict=True)}
 
 
 def _rows(vectors: Mapping[str, Tensor], parts: Mapping[str, Tokens]) -> Tensor:
@@ -172,21 +155,14 @@ def _rows(vectors: Mapping[str, Tensor], parts: Mapping[str, Tokens]) -> Tensor:
     return torch.cat([vectors[role] for role in there])[torch.argsort(order)]
 
 
-def _check(roles: Sequence[str], contrastive: str, llm_positive: str, beta: float) -> None:
+def _check(roles: Sequence[str], contrastive: str, beta: float) -> None:
     faults = []
     if tuple(roles) not in ROW_KINDS:
-        known = "; ".join(", ".join(pattern) for pattern in ROW_KINDS)
-        faults.append(f"method.roles: {', '.join(roles)} is none of the kinds of rows: {known}")
-    for key, value, options in (
-        ("contrastive", contrastive, CONTRASTIVE),
-        ("llm_positive", llm_positive, LLM_POSITIVES),
-    ):
-        if value not in options:
-            near = did_you_mean(value, options)
-            faults.append(f"method.{key}: {value!r} is not one of {', '.join(options)}{near}")
+        known = "; ".join(", ".join(kind) for kind in ROW_KINDS)
+        faults.append(f"method.roles: {', '.join(roles)} is not one of the kinds of rows: {known}")
     if "intermediate" not in roles and contrastive != "single_positive":
         faults.append(f"method.contrastive: {contrastive} needs rows with an intermediate, and method.roles has none")
     if not 0 <= beta < math.inf:
-        faults.append(f"method.beta: {beta} is no weight")
+        faults.append(f"method.beta: must be a number >= 0, got {beta}")
     if faults:
         raise ConfigError(faults)

@@ -16,9 +16,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 
-from lightning_cse.config.overrides import APPENDED
-from lightning_cse.config.paths import conf_dir
-from lightning_cse.config.tree import ConfigTree, one_line
+from lightning_cse.config.compose import compose, options, plain_line
+from lightning_cse.config.suggestions import APPENDED
 from lightning_cse.errors import ConfigError, did_you_mean
 
 __all__ = [
@@ -38,7 +37,6 @@ __all__ = [
     "Significance",
     "Train",
     "Way",
-    "config_tree",
     "find_artefacts",
     "profile_override",
     "read_artefact",
@@ -337,23 +335,16 @@ def _filled(way: Way, encoder: str | None, paper: str | None) -> tuple[Way, str 
     return way, encoder
 
 
-@functools.cache
-def config_tree(config_name: str) -> ConfigTree:
-    """Return the project's tree of configs under ``conf/train.yaml`` or ``conf/evaluate.yaml``."""
-    return ConfigTree([conf_dir()], config_name)
-
-
 def profile_override(profile: str) -> str:
     """Return the override that chooses a profile: ``+profile=small``, and ``+debug=tiny``.
 
     Raises:
         ConfigError: if there is no such profile.
     """
-    tree = config_tree("train")
     for group in ("profile", "debug"):
-        if profile in tree.options(group):
+        if profile in options(group):
             return f"+{group}={profile}"
-    known = [*tree.options("profile"), *tree.options("debug")]
+    known = [*options("profile"), *options("debug")]
     raise ConfigError(
         [f"there is no profile {profile!r}{did_you_mean(profile, known)} (there are: {', '.join(known)})"]
     )
@@ -366,15 +357,13 @@ def profile_encoder(profile: str) -> str | None:
     Raises:
         ConfigError: if there is no such profile.
     """
-    tree = config_tree("train")
-    with_it, without = (
-        str(tree.compose(overrides).hydra.runtime.choices.encoder) for overrides in ([profile_override(profile)], [])
-    )
+    configs = compose("train", profile_override(profile)), compose("train")
+    with_it, without = (str(cfg.hydra.runtime.choices.encoder) for cfg in configs)
     return with_it if with_it != without else None
 
 
 def _not_an_option(group: str, name: str) -> str:
-    known = config_tree("train").options(group)
+    known = options(group)
     if name in known:
         return ""
     return f"there is no {group} {name!r}{did_you_mean(name, known)} (there are: {', '.join(known)})"
@@ -400,7 +389,7 @@ def read_artefact(path: Path) -> Artefact:
         there = f" (there are: {', '.join(known)})" if known else ""
         raise ConfigError([f"{path}: there is no such file{did_you_mean(path.stem, known)}{there}"]) from None
     except (OmegaConfBaseException, YAMLError, OSError, UnicodeDecodeError) as error:
-        raise ConfigError([f"{path}: {one_line(error)}"]) from error
+        raise ConfigError([f"{path}: {plain_line(error)}"]) from error
     if not isinstance(raw, dict):
         raise ConfigError([f"{path}: an artefact is a mapping with title, source, columns and rows"])
     return _Reader(path).artefact(raw)

@@ -15,10 +15,11 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from lightning_cse.config.overrides import order_overrides
-from lightning_cse.config.tree import CompositionError, one_line
+from lightning_cse.config import compose as configs
+from lightning_cse.config.compose import CompositionError, compose, plain_line
+from lightning_cse.config.launch import ordered
 from lightning_cse.errors import ConfigError, DataError
-from lightning_cse.papers.artefacts import Artefact, Line, Request, Train, config_tree, profile_override
+from lightning_cse.papers.artefacts import Artefact, Line, Request, Train, profile_override
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -277,7 +278,7 @@ def pattern_complexity(material: Material) -> Made:
     read_with = [] if encoder is None else [f"encoder={encoder}"]
     configs = {}
     for label, name in experiments.items():
-        chosen = config_tree("train").compose([f"+experiment={name}"]).hydra.runtime.choices
+        chosen = compose("train", f"+experiment={name}").hydra.runtime.choices
         way = lines[label].way if label in lines else None
         own = way.overrides if isinstance(way, Train) else ()
         configs[label] = _describing(material, f"data={chosen['data']}", *read_with, of=label, own=own)
@@ -359,7 +360,7 @@ def _experiment(label: str, line: Line | None) -> str | None:
 
     if line is not None and isinstance(line.way, Train):
         return line.way.experiment
-    known = {setting_name(name): name for name in config_tree("train").options("experiment")}
+    known = {setting_name(name): name for name in configs.options("experiment")}
     return known.get(label)
 
 
@@ -391,9 +392,9 @@ def _describing(material: Material, *choices: str, of: str | None = None, own: I
     if of is None:
         overrides = [each for each in overrides if not each.startswith("data.")]
     try:
-        cfg = copy.deepcopy(config_tree("describe").compose(order_overrides(overrides)))
+        cfg = copy.deepcopy(compose("describe", *ordered(overrides)))
     except CompositionError as error:
-        raise ConfigError([f"{material.artefact.path}: {' '.join(overrides)}: {one_line(error)}"]) from error
+        raise ConfigError([f"{material.artefact.path}: {' '.join(overrides)}: {plain_line(error)}"]) from error
     if material.data_dir is not None and Path(cfg.paths.data_dir) != sample_dir():
         cfg.paths.data_dir = str(material.data_dir)
     return cfg

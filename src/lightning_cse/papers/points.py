@@ -19,11 +19,11 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 
 from lightning_cse import runs
-from lightning_cse.config.causes import user_error
-from lightning_cse.config.overrides import check_overrides, quote_free_text
-from lightning_cse.config.paths import conf_dir
-from lightning_cse.config.tree import CompositionError, ConfigTree, one_line
-from lightning_cse.errors import ConfigError, DataError, did_you_mean
+from lightning_cse.config.check import PRECISIONS
+from lightning_cse.config.compose import CompositionError, compose, is_choice, options, parse
+from lightning_cse.config.launch import quote_free_text
+from lightning_cse.config.suggestions import explain
+from lightning_cse.errors import ConfigError, DataError, did_you_mean, user_error
 from lightning_cse.papers.artefacts import (
     Artefact,
     Baseline,
@@ -34,7 +34,6 @@ from lightning_cse.papers.artefacts import (
     Published,
     Request,
     Train,
-    config_tree,
     profile_encoder,
     profile_override,
     wrong_override,
@@ -135,7 +134,7 @@ def _evaluation_of(profile: str | None) -> tuple[str, ...]:
     """Return what makes an evaluation read what a profile trains and tests on: its corpora, and as much of them."""
     if profile is None:
         return ()
-    with_it, without = (config_tree("train").compose(overrides) for overrides in ([profile_override(profile)], []))
+    with_it, without = compose("train", profile_override(profile)), compose("train")
     limits = tuple(
         f"limits.{key}={'null' if value is None else value}"
         for key, value in with_it.limits.items()
@@ -150,7 +149,7 @@ def _evaluation_of(profile: str | None) -> tuple[str, ...]:
 @functools.cache
 def _brings_sample(override: str) -> bool:
     """Whether a profile reads the sample corpus instead of the official files."""
-    node = config_tree("train").compose([override]).paths
+    node = compose("train", override).paths
     return "sample_dir" in str(OmegaConf.to_container(node, resolve=False)["data_dir"])  # type: ignore[index,call-overload]
 
 
@@ -159,7 +158,7 @@ def _belongs(command: Command, head: tuple[str, ...], setting: str) -> bool:
     if _composer(command).knows(head, setting):
         return True
     if command == "train":
-        suites = config_tree("evaluate").options("suite")  # some bring keys of their own
+        suites = options("suite")  # some bring keys of their own
         return not any(_composer("evaluate").knows(head, setting) for head in [(), *((f"+suite={s}",) for s in suites)])
     return not _composer("train").knows((), setting)
 
@@ -187,7 +186,7 @@ def point_key(point: Point) -> str:
 
 @functools.cache
 def _composer(command: Command) -> _Composer:
-    return _Composer(config_tree(command), command)
+    return _Composer(command)
 
 
 class _Composer:
@@ -197,8 +196,7 @@ class _Composer:
     values for a package, which are rare, are left to Hydra.
     """
 
-    def __init__(self, tree: ConfigTree, command: Command) -> None:
-        self.tree = tree
+    def __init__(self, command: Command) -> None:
         self.command: Command = command
         self._bases: dict[tuple[str, ...], DictConfig] = {}
         self._composed: dict[tuple[str, ...], dict[str, Any]] = {}
@@ -228,17 +226,16 @@ class _Composer:
 
     @functools.cached_property
     def _listed(self) -> set[str]:
-        return self.tree.listed_groups([])
+        return set(map(str, compose(self.command).hydra.runtime.choices))
 
     def _parse(self, line: str) -> Override:
         if line not in self._parsed:
-            self._parsed[line] = self.tree.parse(line)
+            self._parsed[line] = parse(line)
         return self._parsed[line]
 
     def _is_choice(self, line: str) -> bool:
         if line not in self._choosing:
-            override = self._parse(line)
-            self._choosing[line] = self.tree.is_group(override.key_or_group) and not isinstance(override.value(), dict)
+            self._choosing[line] = is_choice(self._parse(line))
         return self._choosing[line]
 
     def _choices(self, overrides: Iterable[str]) -> tuple[str, ...]:
@@ -246,7 +243,7 @@ class _Composer:
 
     def _base(self, choices: tuple[str, ...]) -> DictConfig:
         if choices not in self._bases:
-            base = OmegaConf.to_container(self.tree.compose(choices), resolve=False)
+            base = OmegaConf.to_container(compose(self.command, *choices), resolve=False)
             assert isinstance(base, dict)  # noqa: S101 - the top of a config
             self._bases[choices] = OmegaConf.create({key: value for key, value in base.items() if key != "hydra"})
         return self._bases[choices]
@@ -254,7 +251,7 @@ class _Composer:
     def _filled(self, overrides: tuple[str, ...]) -> DictConfig:
         parsed = [self._parse(line) for line in overrides if not self._is_choice(line)]
         if any(one.is_delete() or one.is_add() or one.is_sweep_override() or one.package for one in parsed):
-            cfg = self.tree.compose(overrides).copy()
+            cfg = compose(self.command, *overrides).copy()
             OmegaConf.set_struct(cfg, False)
             cfg.pop("hydra", None)
             return cfg
@@ -267,23 +264,15 @@ class _Composer:
 
     def _told(self, overrides: tuple[str, ...], error: Exception) -> ConfigError:
         """Return the faults as a command line with these overrides would be told them."""
-        known = user_error(error)
-        if known is None:
-            try:
-                check_overrides(list(overrides), conf_dir(), self.command)
-            except ConfigError as told:
-                known = told
-        faults = known.faults if isinstance(known, ConfigError) else [str(known) if known else one_line(error)]
+        known = user_error(error) or explain(overrides, self.command, error)
+        faults = known.faults if isinstance(known, ConfigError) else [str(known)]
         return ConfigError([f"{self.command} {' '.join(overrides)}: {fault}" for fault in faults])
 
 
 def _train_document(config: Mapping[str, Any]) -> dict[str, Any]:
     """Reduce a config of ``train`` to what a record's identity document has of it."""
     precision = str(config["trainer"]["precision"])
-    if precision != "auto" and "-" not in precision:
-        from lightning_cse.config.check import SHORT_PRECISIONS  # brings torch, and hardly anybody writes it short
-
-        precision = SHORT_PRECISIONS.get(precision, precision)
+    precision = PRECISIONS.get(precision, precision)
     # With an encoder given, what says where it came from is left out.
     document = runs.identity_document(config, data={}, encoder={"name": ""}, resolved={"trainer.precision": precision})
     kept: dict[str, Any] = document["config"]
@@ -688,10 +677,9 @@ def _sample_dir() -> str:
 
 def _values(overrides: Iterable[str]) -> Iterator[tuple[str, Any]]:
     """Yield keys and values of a command line, without lines that cannot be read: it is another code's."""
-    tree = config_tree("evaluate")
     for line in overrides:
         try:
-            override = tree.parse(line)
+            override = parse(line)
         except HydraException:
             continue
         if not override.is_delete() and not override.is_sweep_override():
@@ -703,7 +691,7 @@ def _reads_sample(overrides: tuple[str, ...]) -> bool:
     """Whether a command line reads the sample corpus: by a profile, by ``paths=sample``, or by the folder itself."""
     sample = False
     for key, value in _values(overrides):
-        known = key in ("profile", "debug") and value in config_tree("train").options(key)
+        known = key in ("profile", "debug") and value in options(key)
         sample |= (known and _brings_sample(f"+{key}={value}")) or (key == "paths" and value == "sample")
     folders = [str(value) for key, value in _values(overrides) if key == "paths.data_dir"]
     return folders[-1] in ("${sample_dir:}", _sample_dir()) if folders else sample

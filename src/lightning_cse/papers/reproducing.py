@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import yaml
 
-from lightning_cse.config.secrets import told_overrides, without_secrets
 from lightning_cse.errors import LightningCSEError, did_you_mean
 from lightning_cse.papers.artefacts import Artefact, Baseline, Chosen, Column, Line, Needs, Published, Request
 from lightning_cse.papers.cells import Measured, Table, assemble
@@ -77,7 +75,6 @@ class Launch:
             "-m",
             f"lightning_cse.{entry}",
             "--multirun",
-            "hydra/sweeper=points",
             f"hydra.sweeper.file='{quoted}'",
             *([f"hydra/launcher={self.launcher}"] if self.launcher else []),
             *self.hydra,
@@ -417,7 +414,7 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
     """Write an artefact into ``experiments/<paper>/results/``, with the records and curves it is made of.
 
     Predictions are not kept, since they may be large; the tests made of them stand in ``<stem>.tests.csv``. A text that
-    quotes a corpus is not kept either: its sentences are somebody else's. Nor is what looks like a secret in a record.
+    quotes a corpus is not kept either: its sentences are somebody else's.
     """
     plan = reproduction.plan
     folder = experiments / plan.artefact.paper / "results"
@@ -442,26 +439,10 @@ def _keep_run(run: Found, folder: Path) -> list[Path]:
         files.append(folder / f"{stem}.curves.csv")
         pairs.append((run.curves, files[1]))
     folder.mkdir(parents=True, exist_ok=True)
-    told = _without_secrets(record)
-    if told != record:
-        pairs = pairs[1:]
-        write_atomic(files[0], json.dumps(told, indent=2, ensure_ascii=False) + "\n")
     for source, target in pairs:
         if source.resolve() != target.resolve():
             shutil.copyfile(source, target)
     return files
-
-
-def _without_secrets(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record without the secrets of its settings; digests stand under names of files, whatever they are."""
-    told = dict(record)
-    if "overrides" in told:
-        told["overrides"] = told_overrides(map(str, told["overrides"]))
-    if "model" in told:
-        told["model"] = without_secrets(told["model"])
-    if "config" in (document := told.get("identity_document") or {}):
-        told["identity_document"] = {**document, "config": without_secrets(document["config"])}
-    return told
 
 
 def check_keys(keys: Sequence[str], artefacts: Mapping[str, Artefact]) -> list[Artefact]:

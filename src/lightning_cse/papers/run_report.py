@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from lightning_cse.config.secrets import told_overrides, without_secrets
 from lightning_cse.errors import DataError
 from lightning_cse.papers.cells import machine_of, short_commit
 from lightning_cse.papers.figures import Series, overlay
@@ -486,7 +485,7 @@ def _different_overrides(runs: Sequence[ShownRun]) -> list[str]:
     ]
     finished = [set(one) for one, run in zip(given, runs, strict=True) if run.state == "finished"]
     common = set.intersection(*finished) if finished else set()
-    return ["\n".join(told_overrides(one for one in own if one not in common)) for own in given]
+    return ["\n".join(one for one in own if one not in common) for own in given]
 
 
 def _other_metrics(groups: Sequence[_Group]) -> tuple[TableView, ...]:
@@ -565,7 +564,7 @@ def _differences(settings: Sequence[Mapping[str, str]]) -> tuple[tuple[LineView,
 
 def _settings(record: Mapping[str, Any]) -> dict[str, str]:
     """Return the config that decides a run's result, as text by dotted key."""
-    config = without_secrets((record.get("identity_document") or {}).get("config") or {})
+    config = (record.get("identity_document") or {}).get("config") or {}
     return {key: _told(value) for key, value in leaves(config) if key != "name"}
 
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["change_of", "changed_since", "differs", "loss_files"]
 
 _PACKAGE: Final = "lightning_cse"
-_FOLLOWED: Final = ("losses", "methods")
-"""The rooms whose files bring along what they import from their own room: base classes, heads, shared terms."""
-_NOT_FOLLOWED: Final = ("methods/base.py", "methods/schedules.py")
+_FOLLOWED: Final = ("losses", "methods", "models")
+"""The rooms whose files bring along what they import from their own room, and methods their models."""
+_NOT_FOLLOWED: Final = ("methods/base.py", "methods/schedules.py", "models/__init__.py", "models/base.py")
 """What every method imports and none is told by.
 
 ``base.py`` is how any method is trained and watched, as the encoder, the data and the Trainer are, which are not looked
@@ -152,13 +152,14 @@ def _imported(file: Path, package: Path) -> Iterator[Path]:
     room = file.parent
     if room.parent != package or room.name not in _FOLLOWED:
         return
-    name = f"{_PACKAGE}.{room.name}"
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if not isinstance(node, ast.ImportFrom) or not f"{node.module}.".startswith(f"{name}."):
+        if not isinstance(node, ast.ImportFrom):
             continue
-        within = str(node.module).removeprefix(name).split(".")[1:]
+        parts = str(node.module).split(".")
+        if parts[0] != _PACKAGE or parts[1:2] not in ([room.name], ["models"]):
+            continue
         for alias in node.names:
-            found = _defining(room, [*within, alias.name])
+            found = _defining(package, [*parts[1:], alias.name])
             if found.relative_to(package).as_posix() not in _NOT_FOLLOWED:
                 yield found
 

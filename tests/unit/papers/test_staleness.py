@@ -54,9 +54,10 @@ def package(tmp_path: Path) -> Path:
         "from lightning_cse.methods.twofold import Twofold\n",
         "methods/simcse.py": "from lightning_cse.methods.base import Method\n"
         "from lightning_cse.methods.schedules import Schedule\n",
-        "methods/twofold.py": "from lightning_cse.methods import SimCSE\n"
-        "from lightning_cse.methods.heads import Heads\n",
-        "methods/heads.py": "class Heads: ...\n",
+        "methods/twofold.py": "from lightning_cse.methods import SimCSE\nfrom lightning_cse.models import PointModel\n",
+        "models/__init__.py": "from lightning_cse.models.point import PointModel\n",
+        "models/point.py": "from lightning_cse.models.heads import Heads\n",
+        "models/heads.py": "class Heads: ...\n",
         "methods/base.py": "class Method: ...\n",
         "methods/schedules.py": "class Schedule: ...\n",
         "records.py": "",
@@ -127,10 +128,10 @@ class TestChangedSince:
         commit("losses/info_nce.py")
         assert changed_since(record(first, DUAL), package) == "stale"
 
-    @pytest.mark.parametrize("name", ["simcse", "twofold", "heads"])
+    @pytest.mark.parametrize("name", ["methods/simcse", "methods/twofold", "models/point", "models/heads"])
     def test_a_method_is_as_old_as_the_methods_it_is_made_of(self, package: Path, commit: Commit, name: str) -> None:
         then = record(commit(), INFO_NCE, of="lightning_cse.methods.Twofold")
-        commit(f"methods/{name}.py")
+        commit(f"{name}.py")
         assert changed_since(then, package) == "stale"
 
     @pytest.mark.parametrize(
@@ -307,16 +308,19 @@ def test_a_difference(old: str, new: str) -> None:
 @pytest.mark.parametrize(
     ("method", "files"),
     [
-        ("DualCSE", {"dualcse"}),
-        ("DualGauss", {"dualgauss", "dualcse", "heads"}),
-        ("GaussCSE", {"gausscse", "heads"}),
-        ("NGCSE", {"ngcse"}),
-        ("Schedule", {"schedules"}),
+        ("DualCSE", {"methods/dualcse", "models/dual"}),
+        (
+            "DualGauss",
+            {"methods/dualgauss", "methods/dualcse", "models/dual_gaussian", "models/dual", "models/gaussian"},
+        ),
+        ("GaussCSE", {"methods/gausscse", "models/gaussian"}),
+        ("NGCSE", {"methods/ngcse", "models/point"}),
+        ("Schedule", {"methods/schedules"}),
     ],
 )
 def test_the_files_of_a_method(method: str, files: set[str]) -> None:
     package = Path(lightning_cse.__file__).parent
-    expected = [*(package / "methods" / f"{file}.py" for file in files), package / "similarity.py"]
+    expected = [package / f"{file}.py" for file in {*files, "similarity"}]
     assert loss_files(package, (f"lightning_cse.methods.{method}",)) == sorted(expected)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lightning_cse.papers import tables
+from lightning_cse.runs import table as tables
 from lightning_cse.runs.table import print_run, run_table
 
 RTE = {

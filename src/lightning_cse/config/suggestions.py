@@ -1,0 +1,114 @@
+"""What is wrong with a command line that Hydra refuses, and what was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+
+from lightning_cse.config.compose import CompositionError, compose, describe, is_choice, options, parse, plain_line
+from lightning_cse.config.paths import conf_dir
+from lightning_cse.errors import ConfigError, did_you_mean
+
+APPENDED: Final = ("experiment", "profile", "sweep", "debug")
+"""The groups that no defaults list names: each is appended with a plus, and a later one wins over an earlier one."""
+_EXTRAS: Final = {"joblib": "joblib", "submitit_local": "slurm", "submitit_slurm": "slurm"}
+
+
+def explain(overrides: Iterable[str], config_name: str, error: Exception) -> ConfigError:
+    """Return what is wrong with a command line that does not compose.
+
+    Args:
+        overrides: the command line without flags.
+        config_name: the command.
+        error: what Hydra says, which is shown where nothing better is known.
+    """
+    faults: list[str] = []
+    chosen: list[str] = []
+    values: list[Override] = []
+    for line in overrides:
+        try:
+            override = parse(line)
+        except HydraException:
+            faults.append(_unreadable(line))
+            continue
+        group = override.key_or_group
+        if override.is_delete() or not (is_choice(override) or "/" in group):
+            values.append(override)
+        elif wrong := [name for name in _given(override) if name not in options(group) and "${" not in name]:
+            faults.append(f"{line}: {no_option(group, wrong[0])}")
+        elif not override.is_sweep_override():
+            chosen.append(line)
+    if not faults:
+        try:
+            base = compose(config_name, *chosen)
+        except CompositionError:
+            return ConfigError([plain_line(error)])
+        faults = list(not_chosen(base)) if values else []
+        known = set(keys(base))
+        faults = faults or [unknown_key(one, base) for one in values if one.key_or_group not in known]
+    return ConfigError(faults or [plain_line(error)])
+
+
+def not_chosen(cfg: DictConfig) -> Iterator[str]:
+    """Yield that an option of a group has to be chosen, with all there are."""
+    for key, group in {"name": "experiment", "suite": "suite", "pattern": "pattern", "data": "data"}.items():
+        if OmegaConf.is_missing(cfg, key):
+            plus = "" if group == "data" else "+"
+            width = max(map(len, options(group)), default=0)
+            rows = [f"\n    {option:<{width}}  {describe(group, option)}" for option in options(group)]
+            yield f"{key}: no {group} was chosen - add {plus}{group}=<one of these>:{''.join(rows)}"
+
+
+def no_option(group: str, option: str) -> str:
+    """Return that a group has no such option, with those it has."""
+    if group == "hydra/launcher" and option in _EXTRAS:
+        return f"is not installed - pip install 'lightning_cse[{_EXTRAS[option]}]'"
+    near = did_you_mean(option, options(group))
+    if group == "data" and ("/" in option or "." in option):
+        near = f" - a file of your own is for data.train, as in data.train=[{option}]"
+    return f"there is no {group} '{option}'{near} (there are: {', '.join(options(group)) or 'none'})"
+
+
+def unknown_key(override: Override, base: DictConfig) -> str:
+    """Return that a key is unknown, with the keys that were probably meant: spelled alike, or ending in that word."""
+    key = override.key_or_group
+    groups = [] if "." in key else [folder.name for folder in conf_dir().iterdir() if folder.is_dir()]
+    known = [*groups, *(name for name in keys(base) if not name.startswith(("hydra", "recipe")))]
+    last = {name: name.rpartition(".")[2] for name in known}
+    word = key.rpartition(".")[2]
+    meant = difflib.get_close_matches(key, known, n=1, cutoff=0.85) or [name for name in known if last[name] == word]
+    if not meant:
+        near = difflib.get_close_matches(word, last.values(), n=1, cutoff=0.7)
+        meant = [name for name in known if last[name] in near]
+    shown = [f"{'+' if name in APPENDED else ''}{name}=" if name in groups else name for name in meant]
+    hint = f" - did you mean {' or '.join(map(repr, dict.fromkeys(shown[:3])))}?" if meant else ""
+    return f"{override.input_line}: unknown key '{key}'{hint}"
+
+
+def keys(node: Any, before: str = "") -> Iterator[str]:
+    """Yield every dotted key of a config, or of plain containers, places in lists included."""
+    node = OmegaConf.to_container(node, resolve=False) if isinstance(node, DictConfig) else node
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node if isinstance(node, list) else ()):
+        yield f"{before}{key}"
+        yield from keys(value, f"{before}{key}.")
+
+
+def _unreadable(line: str) -> str:
+    if "=" not in line:
+        meant = [f"+{group}={line}" for group in APPENDED if line in options(group)]
+        return f"{line}: not an override, which is key=value" + (f" - did you mean '{meant[0]}'?" if meant else "")
+    key, _, value = line.partition("=")
+    return f"{line}: Hydra cannot read this value; quote it for Hydra and for the shell: '{key}=\"{value}\"'"
+
+
+def _given(override: Override) -> Sequence[str]:
+    """Return the options that a choice names: one, several in a sweep, or the parts of a list."""
+    if override.is_sweep_override():
+        return [text.strip("'\"") for text in override.sweep_string_iterator()] if override.is_discrete_sweep() else []
+    value = override.value()
+    return [str(one) for one in (value if isinstance(value, list) else [value])]

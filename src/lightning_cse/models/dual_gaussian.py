@@ -1,0 +1,52 @@
+"""Two Gaussians a sentence: what it says and what it implies."""
+
+from __future__ import annotations
+
+import copy
+
+from torch import Tensor
+
+from lightning_cse.embeddings import DualGaussianEmbedding
+from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.models.dual import Architecture, DualModel
+from lightning_cse.models.gaussian import GaussianHeads
+from lightning_cse.similarity import GaussianSimilarity, Reduce, cosine
+from lightning_cse.tokens import Tokens
+
+
+class DualGaussianModel(DualModel):
+    r"""The dual model with a Gaussian in place of each vector.
+
+    Entailment and implicitness are the dual model's with :math:`\mathrm{sim}(b \Vert a)` where that has
+    :math:`\cos(a, b)`: for a premise p and a hypothesis h, with Gaussians R (explicit) and U (implicit),
+
+    .. math:: \max(\mathrm{sim}(R_h \Vert R_p), \mathrm{sim}(R_h \Vert U_p)), \qquad
+              1 - \mathrm{sim}(U_s \Vert R_s)
+
+    Args:
+        encoder: sentences to vectors.
+        architecture: as in `DualModel`; each encoder has heads of its own.
+        reduce: how the KL divergences of the dimensions become one score, as in `gaussian_similarity`.
+    """
+
+    def __init__(
+        self, encoder: SentenceEncoder, *, architecture: Architecture = "cross", reduce: Reduce = "mean_of_sims"
+    ) -> None:
+        super().__init__(encoder, architecture=architecture)
+        self.reduce = reduce
+        self.compare = GaussianSimilarity(reduce).rows
+        self.heads = GaussianHeads(encoder.width)
+        self.implicit_heads = copy.deepcopy(self.heads) if architecture == "bi" else None
+
+    def encode(self, *roles: Tokens) -> list[DualGaussianEmbedding]:
+        """Embed every role's sentences."""
+        implicit = self.implicit_heads or self.heads
+        return [DualGaussianEmbedding.of(self.heads(r), implicit(u)) for r, u in self.vectors(*roles)]
+
+    def similarity(self, a: DualGaussianEmbedding, b: DualGaussianEmbedding) -> Tensor:
+        """Return the cosine of the explicit means row by row, which is symmetric, as the Gaussian model's is."""
+        return cosine(a.explicit_mean, b.explicit_mean)
+
+    def log_determinant(self, sentence: DualGaussianEmbedding) -> Tensor:
+        r"""Return :math:`\sum_d \log \sigma_d^2` of the explicit Gaussian, how wide it is."""
+        return sentence.explicit_log_variance.sum(dim=-1)

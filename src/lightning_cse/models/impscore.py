@@ -1,0 +1,154 @@
+"""Semantic and pragmatic vector of a sentence; implicitness is the distance of the two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from lightning_cse.embeddings import Embedding, PragmaticEmbedding
+from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.models.base import Model, in_float32
+from lightning_cse.models.point import PointModel
+from lightning_cse.similarity import cosine
+from lightning_cse.tokens import Tokens
+
+Direction = Literal["p2s", "s2p", "third_space"]
+Distance = Literal["cosine", "euclidean"]
+
+
+class ImpScoreModel(Model):
+    r"""Linear maps without bias on the sentence vector x, P and S to ``dim`` dimensions and T inside them.
+
+    .. math:: p = P x, \qquad s = S x, \qquad I = d(s, T p), \qquad D = d'(p_1, p_2)
+
+    I is a sentence's implicitness, D the pragmatic distance of two sentences: how far apart they are in what is meant.
+    A distance is :math:`1 - \cos`, or Euclidean. A frozen encoder gets no gradient, drops nothing out and is not part
+    of the state dict.
+
+    Source: ImpScore (Wang et al. 2025), method, and the authors' code, which has the third space's two maps.
+    Differs: the score for entailment, minus the pragmatic distance, is ours.
+
+    Args:
+        encoder: sentences to vectors.
+        dim: dimensions of semantic and pragmatic vectors.
+        direction: what is compared for I: s and Tp (``p2s``), Ts and p (``s2p``), or, in a third space, each through a
+            map of its own, :math:`T_s s` and :math:`T_p p` (``third_space``).
+        implicitness_metric: the distance of I.
+        pragmatic_metric: the distance of D.
+        frozen: whether the encoder stays as it is.
+        normalize: whether sentence vectors are scaled to length one, which Euclidean distances depend on.
+    """
+
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        *,
+        dim: int = 64,
+        direction: Direction = "p2s",
+        implicitness_metric: Distance = "cosine",
+        pragmatic_metric: Distance = "euclidean",
+        frozen: bool = True,
+        normalize: bool = True,
+    ) -> None:
+        super().__init__(encoder)
+        self.dim = dim
+        self.direction = direction
+        self.implicitness_metric = implicitness_metric
+        self.pragmatic_metric = pragmatic_metric
+        self.frozen = frozen
+        self.normalize = normalize
+        self.pragmatic = _xavier(encoder.width, dim)
+        self.semantic = _xavier(encoder.width, dim)
+        self.from_pragmatic = nn.Identity() if direction == "s2p" else _xavier(dim, dim)
+        self.from_semantic = nn.Identity() if direction == "p2s" else _xavier(dim, dim)
+        self.kept: dict[tuple[str, ...], Tensor] | None = None
+        """Sentence vectors by the sentences embedded together, kept while a training with a frozen encoder runs."""
+        if frozen:
+            encoder.requires_grad_(False)
+            encoder.eval()
+            self.register_state_dict_post_hook(_without_encoder)  # type: ignore[no-untyped-call]
+            self.register_load_state_dict_pre_hook(_with_own_encoder)  # type: ignore[no-untyped-call]
+
+    def train(self, mode: bool = True) -> ImpScoreModel:
+        """Set the mode of all but a frozen encoder, which stays in evaluation mode."""
+        super().train(mode)
+        if self.frozen:
+            self.encoder.eval()
+        return self
+
+    def encode(self, *roles: Tokens) -> list[PragmaticEmbedding]:
+        """Embed every role's sentences in one pass."""
+        return [self.project(vector) for vector in self.pooled(*roles)]
+
+    def pooled(self, *roles: Tokens) -> list[Tensor]:
+        """Return the sentence vectors of every role, from one pass; without gradients if the encoder is frozen."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+            return [self._scaled(vector) for vector in super().pooled(*roles)]
+
+    def _scaled(self, vector: Tensor) -> Tensor:
+        return nn.functional.normalize(vector, dim=-1) if self.normalize else vector
+
+    def project(self, vector: Tensor) -> PragmaticEmbedding:
+        """Apply the two maps to sentence vectors."""
+        return PragmaticEmbedding(
+            semantic=in_float32(self.semantic, vector), pragmatic=in_float32(self.pragmatic, vector)
+        )
+
+    @torch.no_grad()
+    def embed(self, sentences: Sequence[str]) -> Embedding:
+        """Embed sentences; where their vectors are `kept`, only the maps are applied anew."""
+        if self.kept is None:
+            return super().embed(sentences)
+        key = tuple(sentences)
+        if key not in self.kept:
+            (vectors,) = PointModel(self.encoder).embed(sentences).fields().values()
+            self.kept[key] = self._scaled(vectors)
+        return self.project(self.kept[key].to(self.device)).cpu()
+
+    def implicitness(self, sentence: PragmaticEmbedding) -> Tensor:
+        """Return the distance of the semantic and the pragmatic vector, in the space where they are compared: (n,)."""
+        weight = self.pragmatic.weight
+        there = sentence.to(weight.device, weight.dtype)  # embeddings are in main memory in evaluation
+        semantic = in_float32(self.from_semantic, there.semantic)
+        pragmatic = in_float32(self.from_pragmatic, there.pragmatic)
+        return _distance(semantic, pragmatic, self.implicitness_metric).to(sentence.semantic.device)
+
+    def pragmatic_distance(self, a: PragmaticEmbedding, b: PragmaticEmbedding) -> Tensor:
+        """Return the distance of the pragmatic vectors row by row."""
+        return _distance(a.pragmatic, b.pragmatic, self.pragmatic_metric)
+
+    def similarity(self, a: PragmaticEmbedding, b: PragmaticEmbedding) -> Tensor:
+        """Return minus the pragmatic distance row by row."""
+        return -self.pragmatic_distance(a, b)
+
+    def entailment_score(self, premise: PragmaticEmbedding, hypothesis: PragmaticEmbedding) -> Tensor:
+        """Return minus the pragmatic distance row by row: it has no direction."""
+        return -self.pragmatic_distance(premise, hypothesis)
+
+
+def _without_encoder(module: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
+    """Leave a frozen encoder out of checkpoints: it is where it was loaded from, and far larger than the maps."""
+    for name in [name for name in state if name.startswith(f"{prefix}encoder.")]:
+        del state[name]
+
+
+def _with_own_encoder(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Complete a checkpoint without the encoder by the encoder's own weights."""
+    encoder = module.get_submodule("encoder")
+    state.update({f"{prefix}encoder.{name}": value for name, value in encoder.state_dict().items()})
+
+
+def _xavier(width: int, dim: int) -> nn.Linear:
+    layer = nn.Linear(width, dim, bias=False)
+    nn.init.xavier_uniform_(layer.weight)
+    return layer
+
+
+def _distance(a: Tensor, b: Tensor, metric: Distance) -> Tensor:
+    if metric == "cosine":
+        return 1 - cosine(a, b)
+    distance: Tensor = torch.linalg.vector_norm((a - b).float(), dim=-1)
+    return distance

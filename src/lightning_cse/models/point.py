@@ -1,0 +1,40 @@
+"""A sentence is a point: the encoder's pooled vector, or a head on it."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from lightning_cse.embeddings import PointEmbedding
+from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.models.base import Model, in_float32
+from lightning_cse.similarity import cosine
+from lightning_cse.tokens import Tokens
+
+
+class PointModel(Model):
+    r"""One vector a sentence, compared by cosine; without a head, the encoder as it was loaded.
+
+    Args:
+        encoder: sentences to vectors.
+        has_head: whether SimCSE's head, :math:`\tanh(Wx + b)`, freshly initialised, is put on the pooled vector.
+    """
+
+    def __init__(self, encoder: SentenceEncoder, *, has_head: bool = False) -> None:
+        super().__init__(encoder)
+        self.has_head = has_head
+        self.head = nn.Sequential(nn.Linear(encoder.width, encoder.width), nn.Tanh()) if has_head else None
+
+    def encode(self, *roles: Tokens) -> list[PointEmbedding]:
+        """Embed every role's sentences in one pass."""
+        vectors = self.pooled(*roles)
+        if self.head is not None:
+            vectors = [in_float32(self.head, vector) for vector in vectors]
+        return [PointEmbedding(vector) for vector in vectors]
+
+    def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
+        """Return the cosine row by row."""
+        return cosine(a.vector, b.vector)
+
+    def entailment_score(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
+        """Return the cosine row by row: a point has no direction."""
+        return cosine(premise.vector, hypothesis.vector)
