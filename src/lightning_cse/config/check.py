@@ -233,7 +233,7 @@ def _values(plain: Mapping[str, Any]) -> Iterator[str]:
 
 def _impossible(plain: Mapping[str, Any]) -> Iterator[str]:
     """Yield what has the right type and still makes no training."""
-    if not re.fullmatch(r"[\w.+-]{1,80}(/[\w.+-]{1,80})*", str(plain["name"])):
+    if not re.fullmatch(r"\w[\w.+-]{0,79}(/\w[\w.+-]{0,79})*", str(plain["name"])):
         yield f"name: {str(plain['name'])[:80]!r} names no folder: up to 80 letters, digits and . _ + - a level"
     epochs, steps = plain["trainer"]["max_epochs"], plain["trainer"]["max_steps"]
     if 0 in (epochs, steps):
