@@ -53,20 +53,14 @@ def run(cfg: DictConfig) -> runs.Outcome:
 
 
 def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs.Outcome:
-    """Evaluate a model on a suite, unless that is done, and return what became of it.
+    """Evaluate a model on the suite in the config, unless that is done; the command line goes into the record.
 
-    Tasks are done one at a time, and the result of a task is on disk before the next begins: an interrupted evaluation
-    continues with the first task that is missing (``force=true`` starts again). In a multirun, one that failed is
-    skipped unless ``retry_failed=true``. Meanwhile this process holds the lock of the evaluation's folder.
-
-    Args:
-        cfg: the config of ``evaluate``, with a suite in it.
-        suite: the suite's name.
-        overrides: the command line, for the record.
+    The result of a task is on disk before the next task begins: an interrupted evaluation continues with the first task
+    that is missing (``force=true`` starts again).
 
     Raises:
         Busy: if another process is running this very evaluation.
-        FailedBefore: in a multirun, if it failed before and is not tried again.
+        FailedBefore: in a multirun, if it failed before, unless ``retry_failed=true``.
         LightningCSEError: for user errors; once there is a folder, its ``failed.json`` says the same.
     """
     if faults := list(_mistakes(cfg, overrides)):
@@ -190,10 +184,7 @@ def _result(folder: runs.Run, name: str, task: Task | MTEBTask, model: Evaluated
     """Return metrics and costs of a task: those on disk, or new ones, which are written with the predictions."""
     path = folder.path / "tasks" / f"{name}.json"
     if path.is_file():
-        try:
-            known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise TaskError(f"{path} is damaged ({error}): remove it to repeat the task") from error
+        known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         log.info("%s %s: done before, %s", place, name, _shown(known["metrics"]))
         return known
     start = time.perf_counter()

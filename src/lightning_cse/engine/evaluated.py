@@ -24,38 +24,28 @@ from lightning_cse.llm.asker import Asker
 from lightning_cse.progress import progress
 from lightning_cse.runs import Run
 
-SENTENCES_AT_ONCE = 1024
-"""Sentences embedded between two updates of the progress bar."""
+SENTENCES_AT_ONCE = 1024  # between two updates of the progress bar
 
 
 @dataclass
 class Evaluated:
     """A model under evaluation.
 
-    Attributes:
-        model: answers the questions of tasks.
-        name: its name in tables.
-        root: the folder of its evaluations.
-        options: how it reads sentences, which decides results.
-        encoder: its name, and the sha256 of its files.
-        data: the sha256 of the corpus files that it reads besides those of the tasks.
-        run: name, config_hash and seed of the run that trained it.
-        device: what it is computed on.
-        loaded: the model with its encoder, if it has one.
-        precision: ``32-true`` or ``bf16-mixed``, of an encoder.
+    ``options``, ``encoder`` and ``data`` decide its answers: how it reads sentences, its name with the sha256 of its
+    files, and the sha256 of the corpus files that it reads.
     """
 
-    model: Any
-    name: str
-    root: Path
+    model: Any  # answers the questions of tasks
+    name: str  # in tables
+    root: Path  # of its evaluations
     options: dict[str, Any]
     encoder: dict[str, str]
     data: dict[str, str] = field(default_factory=dict)
-    run: dict[str, Any] | None = None
+    run: dict[str, Any] | None = None  # name, config_hash and seed of the run that trained it
     device: str = "cpu"
-    loaded: LoadedModel | None = None
-    precision: str | None = None
-    label: str = ""
+    loaded: LoadedModel | None = None  # the model with its encoder, if it has one
+    precision: str | None = None  # of an encoder
+    label: str = ""  # the task in the progress bar
     counts: Counter[str] = field(default_factory=Counter)
 
     def suits(self, task: Task | MTEBTask) -> bool:
@@ -63,11 +53,7 @@ class Evaluated:
         return self.loaded is not None if isinstance(task, MTEBTask) else task.suits(self.model)
 
     def do(self, task: Task | MTEBTask, run: Run, label: str) -> tuple[TaskResult, dict[str, Any]]:
-        """Do a task on its test split, and return its result and what it took: sentences, those cut, and an account.
-
-        Raises:
-            TaskError: if an embedding is not finite.
-        """
+        """Do a task on its test split, and return its result and what it took: sentences, those cut, and an account."""
         self.label, self.counts = label, Counter(sentences=0, cut=0)
         if isinstance(task, MTEBTask):
             return task.evaluate(self, run), dict(self.counts)
@@ -106,11 +92,7 @@ class LanguageModel:
         self.sentences = self._pairs = 0
 
     def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
-        """Return a verdict on every pair, in their order.
-
-        Raises:
-            LLMError: if a pair has no reply that asking again may bring.
-        """
+        """Return a verdict on every pair, in their order; raise LLMError if replies are missing."""
         self.sentences = len({*premises, *hypotheses})
         self._pairs = self.asker.announce(self.label, self.prompt.requests(premises, hypotheses))
         return self.prompt.judge(premises, hypotheses)

@@ -72,11 +72,7 @@ class MTEBTask:
         return {f"mteb/{dataset['path']}": str(dataset["revision"]), "mteb": importlib.metadata.version("mteb")}
 
     def evaluate(self, model: Evaluated, run: Run) -> TaskResult:
-        """Let mteb evaluate a model, with its own results in ``mteb/`` of the run.
-
-        Raises:
-            DataError: if mteb cannot load its data.
-        """
+        """Let mteb evaluate a model, with its own results in ``mteb/`` of the run."""
         mteb = _mteb()
         try:
             self._task.load_data()

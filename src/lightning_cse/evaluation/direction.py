@@ -94,6 +94,5 @@ class INLIDirection(INLITask, DirectionTask):
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Compare each pair with its reverse, also by type of entailment."""
         result, rows = super().evaluate(answers, embedded, split), self.rows(split)
-        by_type = accuracy_by_type(rows, result.predictions["correct"])
-        metrics = result.metrics | {f"accuracy_{kind}": value for kind, value in by_type.items()}
+        metrics = result.metrics | accuracy_by_type(rows, result.predictions["correct"])
         return TaskResult(metrics, {**result.predictions, "type": rows.column("type")})

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import ClassVar
 
 from lightning_cse.data import Rows
 from lightning_cse.data.sources import lacking
 from lightning_cse.evaluation.rte import INLITask
-from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult
+from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, sides
 
 log = logging.getLogger(__name__)
 
@@ -17,25 +16,23 @@ class ImplicitnessTask(CorpusTask):
     """Is the implicit sentence of a pair recognised?
 
     A pair is right iff the implicitness of its first sentence is strictly larger, so ties are wrong. Metric:
-    ``accuracy``, over all pairs of all types. ``pair`` names the columns of the implicit and the explicit sentence.
+    ``accuracy``, over all pairs of all types.
     """
 
     needs = ("implicitness",)
     metrics: tuple[str, ...] = ("accuracy",)
-    pair: ClassVar[tuple[str, str]]
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Compare the two sentences of each pair."""
         rows = self.rows(split)
-        implicit, explicit = (
-            self.ask(answers, "implicitness", embedded[rows.column(side)]).double() for side in self.pair
-        )
+        pair = sides(rows)
+        implicit, explicit = (self.ask(answers, "implicitness", embedded[rows.column(c)]).double() for c in pair)
         correct = (implicit > explicit).tolist()
         predictions = {
             "row": rows.column("row"),
             "type": rows.column("type"),
-            f"{self.pair[0]}_score": implicit.tolist(),
-            f"{self.pair[1]}_score": explicit.tolist(),
+            f"{pair[0]}_score": implicit.tolist(),
+            f"{pair[1]}_score": explicit.tolist(),
             "correct": correct,
         }
         return TaskResult({"accuracy": sum(correct) / len(correct)}, predictions)
@@ -51,7 +48,6 @@ class EIS(INLITask, ImplicitnessTask):
     """
 
     name = "eis"
-    pair = ("premise", "hypothesis")
 
 
 class PairEIS(ImplicitnessTask):
@@ -73,7 +69,6 @@ class PairEIS(ImplicitnessTask):
     """
 
     name = "pair_eis"
-    pair = ("implicit", "explicit")
 
     def __init__(
         self,
@@ -99,11 +94,6 @@ class PairEIS(ImplicitnessTask):
             del self.sources["dev"]
             self.splits = ("test",)
         return None
-
-    def sentences(self, split: Split) -> list[str]:
-        """Return the sentences of the split."""
-        rows = self.rows(split)
-        return [*rows.column("implicit"), *rows.column("explicit")]
 
     def select(self, rows: Rows, split: Split) -> Rows:
         """Return the positive pairs of the split, then the negative ones."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from torch import Tensor
 
 from lightning_cse.data import Rows
 from lightning_cse.errors import DataError
@@ -57,9 +56,9 @@ class NLI(CorpusTask):
         """Tune the threshold on dev, and apply it to the split."""
         rows = self.rows(split)
         tuned = rows if split == "dev" else self.table("dev")
-        tuned_scores = self._scores(answers, embedded, tuned)
+        tuned_scores = self.ask_pairs(answers, "entailment_score", embedded, tuned)
         threshold, _ = best_threshold(_entailed(tuned), tuned_scores, grid=GRID)
-        scores = tuned_scores if split == "dev" else self._scores(answers, embedded, rows)
+        scores = tuned_scores if split == "dev" else self.ask_pairs(answers, "entailment_score", embedded, rows)
         labels = _entailed(rows)
         metrics = {
             "accuracy": threshold_accuracy(labels, scores, threshold),
@@ -73,10 +72,6 @@ class NLI(CorpusTask):
             "prediction": (scores >= threshold).tolist(),
         }
         return TaskResult(metrics, predictions)
-
-    def _scores(self, answers: Answers, embedded: Embedded, rows: Rows) -> Tensor:
-        premise, hypothesis = (embedded[rows.column(column)] for column in ("premise", "hypothesis"))
-        return self.ask(answers, "entailment_score", premise, hypothesis).double()
 
 
 def _entailed(rows: Rows) -> list[bool]:

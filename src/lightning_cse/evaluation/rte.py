@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from torch import Tensor
-
 from lightning_cse.baselines import NO_VERDICT
 from lightning_cse.data import Rows
 from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Judge, Split, TaskResult, texts
@@ -25,7 +23,8 @@ HYPOTHESES = {
 class INLITask(CorpusTask):
     """A task on the pairs of an INLI premise and one of its hypotheses: all of one type, then all of the next.
 
-    ``types`` are those it uses; the columns of its rows are ``row`` (of INLI), ``type``, ``premise``, ``hypothesis``.
+    ``types`` are those it uses; the columns of its rows are ``row`` (of INLI), ``type``, ``label`` (entailed
+    or not), ``premise`` and ``hypothesis``.
 
     Args:
         data_dir: the folder of the corpora.
@@ -45,6 +44,7 @@ class INLITask(CorpusTask):
         return pairs.with_columns(
             row=[*range(len(rows))] * len(self.types),
             type=[kind for kind in self.types for _ in range(len(rows))],
+            label=[HYPOTHESES[kind][1] for kind in self.types for _ in range(len(rows))],
             premise=pairs.column("premise"),
             hypothesis=[sentence for kind in self.types for sentence in rows.column(HYPOTHESES[kind][0])],
         )
@@ -71,14 +71,14 @@ class RTE(INLITask):
 
     def sentences(self, split: Split) -> list[str]:
         """Return the sentences of the split, and those of dev, which the threshold is tuned on."""
-        return texts(self.rows("dev")) if split == "dev" else texts(self.rows("dev")) + texts(self.rows("test"))
+        return texts(self.rows("dev")) + (texts(self.rows("test")) if split == "test" else [])
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Tune the threshold on dev, and apply it to the split."""
         dev, rows = self.rows("dev"), self.rows(split)
-        dev_scores = self._scores(answers, embedded, dev)
-        threshold, _ = best_threshold(_labels(dev), dev_scores, strict=True)
-        scores = dev_scores if split == "dev" else self._scores(answers, embedded, rows)
+        dev_scores = self.ask_pairs(answers, "entailment_score", embedded, dev)
+        threshold, _ = best_threshold(dev.column("label"), dev_scores, strict=True)
+        scores = dev_scores if split == "dev" else self.ask_pairs(answers, "entailment_score", embedded, rows)
         predictions = _described(rows) | {"score": scores.tolist(), "prediction": (scores > threshold).tolist()}
         accuracies = _accuracies(rows, _equal(predictions["prediction"], predictions["label"]))
         return TaskResult({**accuracies, "threshold": threshold}, predictions)
@@ -101,17 +101,9 @@ class RTE(INLITask):
         """Whether the model scores pairs or gives verdicts on them."""
         return hasattr(answers, "judge") or super().suits(answers)
 
-    def _scores(self, answers: Answers, embedded: Embedded, rows: Rows) -> Tensor:
-        premise, hypothesis = (embedded[rows.column(column)] for column in ("premise", "hypothesis"))
-        return self.ask(answers, "entailment_score", premise, hypothesis).double()
-
-
-def _labels(rows: Rows) -> list[bool]:
-    return [HYPOTHESES[kind][1] for kind in rows.column("type")]
-
 
 def _described(rows: Rows) -> dict[str, list[Any]]:
-    return {"row": rows.column("row"), "type": rows.column("type"), "label": _labels(rows)}
+    return {column: rows.column(column) for column in ("row", "type", "label")}
 
 
 def _equal(a: Sequence[object], b: Sequence[object]) -> list[bool]:
@@ -120,12 +112,12 @@ def _equal(a: Sequence[object], b: Sequence[object]) -> list[bool]:
 
 def _accuracies(rows: Rows, correct: Sequence[bool]) -> dict[str, float]:
     """Return the accuracy of each type of hypothesis, and their mean."""
-    metrics = {f"accuracy_{kind}": value for kind, value in accuracy_by_type(rows, correct).items()}
+    metrics = accuracy_by_type(rows, correct)
     return metrics | {"accuracy_all": sum(metrics.values()) / len(metrics)}
 
 
 def accuracy_by_type(rows: Rows, correct: Sequence[bool]) -> dict[str, float]:
-    """Return the share of correct rows of each type, in the order of the rows."""
+    """Return ``accuracy_<type>`` of each type, in the order of the rows."""
     types = rows.column("type")
     right = Counter(kind for kind, is_right in zip(types, correct, strict=True) if is_right)
-    return {kind: right[kind] / count for kind, count in Counter(types).items()}
+    return {f"accuracy_{kind}": right[kind] / count for kind, count in Counter(types).items()}

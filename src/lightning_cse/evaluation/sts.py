@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, sides
+from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult
 from lightning_cse.metrics import spearman, spearman_all, spearman_mean, spearman_wmean
 
 
@@ -39,8 +39,7 @@ class STS(CorpusTask):
         """Correlate similarity and gold score over the pairs of the split."""
         rows = self.rows(split)
         gold = rows.column("score")
-        first, second = (embedded[rows.column(side)] for side in sides(rows))
-        scores = self.ask(answers, "similarity", first, second).tolist()
+        scores = self.ask_pairs(answers, "similarity", embedded, rows).tolist()
         predictions = {"row": list(range(len(rows))), "gold": gold, "score": scores}
         if "subset" not in rows.names:
             return TaskResult({"spearman": spearman(gold, scores, constant=0.0)}, predictions)

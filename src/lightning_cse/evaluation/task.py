@@ -21,9 +21,9 @@ from lightning_cse.errors import TaskError
 Split = Literal["dev", "test"]
 
 QUESTIONS = ("similarity", "entailment_score", "direction", "implicitness", "log_determinant", "features", "judge")
-"""What a model can be asked: all about embeddings, except ``judge``, which is about the sentences themselves."""
+"""What a model can be asked: all about embeddings, except ``judge``, which is about sentences."""
 
-SIDES = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("sentence",))
+SIDES = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("implicit", "explicit"), ("sentence",))
 """The columns of the sentences of a row, by kind of corpus."""
 
 
@@ -187,6 +187,11 @@ class CorpusTask(Task):
     def select(self, rows: Rows, split: Split) -> Rows:
         """Return the rows of a split to evaluate; tasks that need them in another form override this."""
         return first_rows(rows, self.limits[split], each=self.limited_by)
+
+    def ask_pairs(self, answers: object, question: str, embedded: Embedded, rows: Rows) -> Tensor:
+        """Return a model's float64 answers to a question about the pairs of sentences of rows: (n,)."""
+        first, second = (embedded[rows.column(side)] for side in sides(rows))
+        return self.ask(answers, question, first, second).double()
 
     @property
     def digests(self) -> dict[str, str]:
