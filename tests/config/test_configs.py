@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import re
 from collections import Counter
@@ -10,19 +11,19 @@ from pathlib import Path
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from lightning_cse.config.check import resolve_automatic
-from lightning_cse.config.overrides import APPENDED, order_overrides
-from lightning_cse.config.validate import validate
-from lightning_cse.engine.train import GIVEN
+from lightning_cse.config.check import check
+from lightning_cse.config.suggestions import APPENDED
+from lightning_cse.engine.build import check_nodes
 
 Compose = Callable[..., DictConfig]
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 FILES = sorted(str(path.relative_to(CONF)) for path in CONF.rglob("*.yaml"))
+OTHERS = ("describe.yaml", "evaluate.yaml", "generate.yaml", "llm/default.yaml", "suite/mteb.yaml")
 COUNTS = {
-    "": 4,
+    "": 5,
     "baselines": 3,
     "callbacks": 1,
     "corpora": 3,
@@ -54,10 +55,11 @@ CROSS = "+experiment=dualcse_cross"
 
 
 def valid(cfg: DictConfig) -> DictConfig:
-    """Validate a config as training does, and resolve every value of it."""
-    resolve_automatic(cfg)
-    validate(cfg, given=GIVEN)
-    OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    """Check a config as training does; what is automatic stays for the machine."""
+    check(cfg, "train")
+    plain = copy.deepcopy(cfg)
+    plain.trainer.precision = "32-true"
+    check_nodes(plain)
     return cfg
 
 
@@ -76,7 +78,7 @@ def test_every_config_composes_and_validates(name: str, compose: Compose) -> Non
         ]
         assert users, f"no config of {group}/ has {option} in its defaults list"
         return
-    if group == "pattern" or name in ("describe.yaml", "evaluate.yaml", "generate.yaml", "llm/default.yaml"):
+    if group == "pattern" or name in OTHERS:
         return  # other commands': tests/unit/running/test_describing.py, test_evaluating*.py, test_generating.py
     if group in ("", "experiment"):
         overrides = [f"+experiment={option}" if group else CROSS]
@@ -89,42 +91,13 @@ def test_every_config_composes_and_validates(name: str, compose: Compose) -> Non
         assert cfg.name == option
 
 
-def is_variant(experiment: str) -> bool:
-    """Whether an experiment has another one in its defaults list: it changes a flag or the data, not the recipe."""
-    text = (CONF / "experiment" / f"{experiment}.yaml").read_text()
-    return any(re.search(rf"^ *- {other}$", text, re.MULTILINE) for other in EXPERIMENTS)
-
-
-# Recipes x profiles x encoders: variants of another experiment stand for themselves, with one encoder, and a profile
-# that chooses the encoder has it; `make test-all` has all of them.
-CASES = [
-    (experiment, setting)
-    for experiment in EXPERIMENTS
-    for setting in SETTINGS
-    if not is_variant(experiment) or setting in ("none", "tiny")
-]
-
-
-@pytest.mark.parametrize(("experiment", "setting"), CASES)
-def test_every_experiment_validates_in_every_setting_with_every_encoder(
-    experiment: str, setting: str, compose: Compose
-) -> None:
-    chosen = [None] if is_variant(experiment) or setting != "none" else [None, *ENCODERS]
-    for encoder in chosen:
-        cfg = valid(
-            compose(f"+experiment={experiment}", *SETTINGS[setting], *([f"encoder={encoder}"] if encoder else []))
-        )
-        assert cfg.name == experiment
-        assert encoder is None or cfg.encoder.name == encoder  # the command line has the last word
-        assert cfg.data.batch_size >= 2
-        assert 0 < cfg.method.optimizer.lr <= 1e-2
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("experiment", [name for name in EXPERIMENTS if is_variant(name)])
-def test_every_variant_validates_in_every_setting_with_every_encoder(experiment: str, compose: Compose) -> None:
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_experiment_is_valid_in_every_setting_with_every_encoder(experiment: str, compose: Compose) -> None:
     for overrides, encoder in itertools.product(SETTINGS.values(), ENCODERS):
-        assert valid(compose(f"+experiment={experiment}", *overrides, f"encoder={encoder}")).encoder.name == encoder
+        cfg = valid(compose(f"+experiment={experiment}", *overrides, f"encoder={encoder}"))
+        assert (cfg.name, cfg.encoder.name) == (experiment, encoder)  # the command line has the last word
+        assert 0 < cfg.method.optimizer.lr <= 1e-2
 
 
 # What the papers say
@@ -315,17 +288,6 @@ def test_every_number_of_an_experiment_names_its_source() -> None:
 
 
 # Order
-
-
-def test_the_order_on_the_command_line_does_not_matter(compose: Compose) -> None:
-    given = [CROSS, "+profile=laptop", "+sweep=seeds", "+debug=tiny"]
-    orders = {tuple(order_overrides([*shuffled, "seed=3"])) for shuffled in itertools.permutations(given)}
-    assert len(orders) == 1
-    # Unresolved: the folders of the two name the moment at which they are asked.
-    first, last = (
-        OmegaConf.to_container(compose(*line, with_hydra=True), resolve=False) for line in (given, given[::-1])
-    )
-    assert first == last
 
 
 def test_debug_wins_over_sweep_over_profile_over_experiment(compose: Compose) -> None:

@@ -13,9 +13,9 @@ import matplotlib as mpl
 import pytest
 from matplotlib.figure import Figure
 
+from lightning_cse import plots as figures
 from lightning_cse.errors import LightningCSEError
 from lightning_cse.loggers.plots import run_figures
-from lightning_cse import plots as figures
 
 MONITOR = "val/rte/accuracy_all"
 STEPS = [0, 125, 250, 375]

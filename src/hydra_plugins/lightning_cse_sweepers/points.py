@@ -30,6 +30,7 @@ from lightning_cse.config.compose import CompositionError
 from lightning_cse.config.launch import ordered
 from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, user_error
+from lightning_cse.runs.sweep import Sweep
 
 
 @dataclass
@@ -66,9 +67,9 @@ class PointsSweeper(Sweeper):
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Hold on to what Hydra hands over, and build the launcher."""
-        self.config = config
+        self.cfg = config
         self.loader = hydra_context.config_loader
-        self.launcher = Plugins.instance().instantiate_launcher(
+        self.runs = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
 
@@ -80,8 +81,8 @@ class PointsSweeper(Sweeper):
         """
         jobs = self.jobs(arguments)
         self._check(jobs)
-        sweeps.current = sweeps.Sweep(Path(str(self.config.hydra.sweep.dir)), jobs)
-        return self.launcher.launch(jobs, initial_job_idx=0)
+        sweeps.current = Sweep(Path(str(self.cfg.hydra.sweep.dir)), jobs)
+        return self.runs.launch(jobs, initial_job_idx=0)
 
     def jobs(self, arguments: Sequence[str]) -> list[list[str]]:
         """Return the overrides of every point, in their order on a command line.
@@ -119,13 +120,13 @@ class PointsSweeper(Sweeper):
     def _check(self, jobs: Sequence[Sequence[str]]) -> None:
         """Compose and check as many points as it takes for every override to be in one; seeds are alike."""
         seen: set[str] = set()
-        name = str(self.config.hydra.job.config_name)
+        name = str(self.cfg.hydra.job.config_name)
         for job in jobs:
             if not (new := {one for one in job if not one.startswith("seed=")} - seen) and seen:
                 continue
             seen |= new
             try:
-                cfg = self.loader.load_sweep_config(self.config, list(job))
+                cfg = self.loader.load_sweep_config(self.cfg, list(job))
                 check(OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"]), name, job)
             except CompositionError as error:
                 raise (user_error(error) or explain(job, name, error)) from error

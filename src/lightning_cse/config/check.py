@@ -25,35 +25,15 @@ PRECISIONS: Final = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
 """What a model can be trained in, by Lightning's short names; ``16-mixed`` needs a GPU."""
 
 LEAST: Final = {
-    "eval_every": 1,
-    "least_evaluations": 1,
-    "few_shot.shots": 0,
-    "diag.sentences": 2,
-    **{f"limits.{split}_{what}": 1 for split in ("dev", "test") for what in ("rows", "pairs")},
-    "data.batch_size": 2,
-    "data.max_tokens": 1,
-    "data.train_rows": 2,
-    "data.held_out_rows": 1,
-    "data.llm_rows": 0,
-    "data.llm_rows_together": 1,
-    "trainer.accumulate_grad_batches": 1,
-    "rows": 2,
-    "n": 1,
-    "samples": 1,
-    "patience": 0,
-    "most_words": 1,
-    "looked_at": 2,  # describe, generate
+    0: "few_shot.shots data.llm_rows patience",
+    1: "eval_every least_evaluations limits.dev_rows limits.test_rows limits.dev_pairs limits.test_pairs n samples "
+    "data.max_tokens data.held_out_rows data.llm_rows_together trainer.accumulate_grad_batches most_words",
+    2: "data.batch_size data.train_rows diag.sentences rows looked_at",
 }
-"""The smallest integer that makes sense, by key; null is no number."""
+"""Keys whose value, if not null, is an integer of at least this."""
 
-BELOW: Final = {
-    "seed": 2**32,
-    "encoder.dropout": 1,
-    "method.optimizer.lr": float("inf"),
-    "beside.positive_score": float("inf"),
-    "beside.negative_score": float("inf"),
-}
-"""Keys whose value is a number from 0 to just below this."""
+BELOW: Final = {"seed": 2**32, "encoder.dropout": 1, "method.optimizer.lr": float("inf")}
+"""Keys whose value, if not null, is a number from 0 to just below this."""
 
 CHOICES: Final = {
     "trainer.precision": (*PRECISIONS.values(), "auto", *PRECISIONS),
@@ -62,10 +42,8 @@ CHOICES: Final = {
     "precision": ("32-true", "bf16-mixed", "auto"),
     "accelerator": ("auto", "cpu", "gpu", "cuda", "mps"),
     "diag.evaluation": ("stsb_dev", "corpus_dev", "none"),
-    "show_prompts": ("True", "False"),
     "beside.split": ("train", "dev", "test"),
-    "force": ("True", "False"),
-    "retry_failed": ("True", "False"),
+    **dict.fromkeys(("show_prompts", "force", "retry_failed"), ("True", "False")),
 }
 
 
@@ -118,16 +96,6 @@ class Method:
 
 
 @dataclass
-class Limits:
-    """How much of dev and test is evaluated."""
-
-    dev_rows: int | None = MISSING
-    test_rows: int | None = MISSING
-    dev_pairs: int | None = MISSING
-    test_pairs: int | None = MISSING
-
-
-@dataclass
 class Diag:
     """What alignment, uniformity and RFD are measured on."""
 
@@ -152,7 +120,7 @@ class Train:
     keep_last: bool = MISSING
     trainer: Trainer = field(default_factory=Trainer)
     method: Method = field(default_factory=Method)
-    limits: Limits = field(default_factory=Limits)
+    limits: dict[str, int | None] = MISSING
     diag: Diag = field(default_factory=Diag)
     data: Any = MISSING
     suite: Any = MISSING
@@ -162,6 +130,7 @@ class Train:
     logger: Any = MISSING
     paths: Any = MISSING
     recipe: Any = MISSING
+    transfer: Any = None  # comes with suite=transfer
 
 
 def check(cfg: DictConfig, config_name: str, overrides: Sequence[str] = ()) -> None:
@@ -178,7 +147,7 @@ def check(cfg: DictConfig, config_name: str, overrides: Sequence[str] = ()) -> N
     if faults := [*_added(config_name, overrides), *not_chosen(cfg)]:
         raise ConfigError(faults)
     try:
-        plain: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+        plain: DictConfig = OmegaConf.create(OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True))  # type: ignore[assignment]
         missing = _typed(plain) if config_name == "train" else set()
     except OmegaConfBaseException as error:
         near = did_you_mean(str(error.key), error.parent_node) if isinstance(error, ConfigKeyError) else ""
@@ -200,56 +169,40 @@ def _added(config_name: str, overrides: Sequence[str]) -> list[str]:
     return [unknown_key(one, base) for one in added if one.key_or_group not in known]
 
 
-def _typed(plain: Mapping[str, Any]) -> set[str]:
+def _typed(plain: DictConfig) -> set[str]:
     """Convert a copy to the schema, which raises what it refuses; return the keys that are missing."""
     schema = OmegaConf.structured(Train)
     for node in (schema.method, schema.method.optimizer):
         OmegaConf.set_struct(node, False)
     for key in ("trainer", "method", "method.optimizer", "method.schedule", "limits", "diag"):
-        if not isinstance(value := value_at(plain, key), Mapping):
+        if not isinstance(value := OmegaConf.select(plain, key), Mapping):
             raise ConfigError([f"{key}: must be a mapping, got {value!r}"])
     missing: set[str] = OmegaConf.missing_keys(OmegaConf.merge(schema, plain))
     return missing
 
 
-def _values(plain: Mapping[str, Any]) -> Iterator[str]:
+def _values(plain: DictConfig) -> Iterator[str]:
     """Yield a fault for each value that is out of its range, or none of its choices."""
-    tasks = (plain.get("suite") or {}).items()
-    rows = {f"suite.{name}.{key}": 1 for name, task in tasks for key in task if str(key).endswith("_rows")}
-    for key, least in (LEAST | rows).items():
-        value = value_at(plain, key)
+    for key, least in {key: least for least, names in LEAST.items() for key in names.split()}.items():
+        value = OmegaConf.select(plain, key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
             yield f"{key}: must be an integer >= {least}, got {value!r}"
     for key, limit in BELOW.items():
-        value = value_at(plain, key)
+        value = OmegaConf.select(plain, key)
         if value is not None and not (isinstance(value, int | float) and 0 <= value < limit):
             yield f"{key}: must be a number >= 0 and < {limit}, got {value!r}"
     for key, known in CHOICES.items():
-        value = value_at(plain, key)
+        value = OmegaConf.select(plain, key)
         if value is not None and str(value) not in known:
             shown = [one for one in known if one not in PRECISIONS]
             yield f"{key}: must be {' or '.join(shown)}, got {value!r}{did_you_mean(str(value), shown)}"
 
 
-def _impossible(plain: Mapping[str, Any]) -> Iterator[str]:
+def _impossible(plain: DictConfig) -> Iterator[str]:
     """Yield what has the right type and still makes no training."""
     if not re.fullmatch(r"\w[\w.+-]{0,79}(/\w[\w.+-]{0,79})*", str(plain["name"])):
         yield f"name: {str(plain['name'])[:80]!r} names no folder: up to 80 letters, digits and . _ + - a level"
-    epochs, steps = plain["trainer"]["max_epochs"], plain["trainer"]["max_steps"]
-    if 0 in (epochs, steps):
-        yield "trainer.max_epochs, trainer.max_steps: 0 trains nothing (every run has the untrained encoder beside it)"
-    if epochs in (None, -1) and steps == -1:
+    if plain["trainer"]["max_epochs"] in (None, -1) and plain["trainer"]["max_steps"] == -1:
         yield "trainer.max_epochs: training never ends unless trainer.max_epochs or trainer.max_steps is set"
-    if not plain["suite"]:
-        yield "suite: there is no task to choose the best checkpoint by"
-    for name, task in plain["suite"].items() if plain["suite"] else ():
-        if isinstance(task, list):
-            yield f"suite.{name}: names of tasks of another library; they are for lightning_cse.evaluate"
-
-
-def value_at(plain: Mapping[str, Any], dotted: str) -> Any:
-    """Return the value at a dotted key of plain containers; None where there is none."""
-    node: Any = plain
-    for part in dotted.split("."):
-        node = node.get(part) if isinstance(node, Mapping) else None
-    return node
+    if not any(isinstance(task, Mapping) for task in (plain["suite"] or {}).values()):
+        yield "suite: has no task to choose the best checkpoint by"

@@ -7,7 +7,6 @@ import functools
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
@@ -40,7 +39,7 @@ def compose(config_name: str, *overrides: str) -> DictConfig:
 def options(group: str) -> tuple[str, ...]:
     """Return the options of a group without parts of others (``_name``); none if there is no such group."""
     with _hydra():
-        found = GlobalHydra.instance().config_loader().get_group_options(group, ObjectType.CONFIG)
+        found = GlobalHydra.instance().config_loader().get_group_options(group)
     return tuple(sorted(name for name in found if not name.startswith("_")))
 
 

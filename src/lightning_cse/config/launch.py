@@ -24,8 +24,9 @@ from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.resolvers import register
 from lightning_cse.config.suggestions import APPENDED, explain
 from lightning_cse.errors import ConfigError, report, reported, user_error
+from lightning_cse.runs.sweep import Point
 
-_CHOICE = re.compile(rf"^\+{{0,2}}(?P<rest>(?P<group>{'|'.join(APPENDED)})=.*)$", re.DOTALL)
+_CHOICE = re.compile(rf"(?s)^\+{{0,2}}((?P<group>{'|'.join(APPENDED)})=.*)$")
 
 
 def launch(task: str, config_name: str, *, free_text: Sequence[str] = ()) -> None:
@@ -47,26 +48,20 @@ def launch(task: str, config_name: str, *, free_text: Sequence[str] = ()) -> Non
 
 @reported
 def _launch(task: str, config_name: str, free_text: Sequence[str]) -> int:
-    argv, before = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    argv, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR", "0")
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its exceptions, in place of printing them
-    runner = Runner(task, config_name, verbose=before == "1")
-    sweeps.current = None
-    code = 0
+    runner, sweeps.current = Runner(task, config_name, verbose=full_error == "1"), None
     try:
         sys.argv = [argv[0], *ordered(quote_free_text(argv[1:], free_text))]
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=config_name)(runner)()
     except CompositionError as error:
-        if known := user_error(error):
-            raise known from error
-        if any(arg.startswith(("--config-", "-cd", "-cp", "-cn")) for arg in sys.argv):  # configs we do not know
-            raise ConfigError([plain_line(error)]) from error
-        raise explain(itertools.takewhile(lambda arg: arg[0] != "-", sys.argv[1:]), config_name, error) from error
+        if any(arg.startswith(("--config-", "-cd", "-cp", "-cn")) for arg in argv):  # configs that we do not know
+            raise user_error(error) or ConfigError([plain_line(error)]) from error
+        given = itertools.takewhile(lambda arg: arg[0] != "-", sys.argv[1:])
+        raise user_error(error) or explain(given, config_name, error) from error
     finally:
-        sys.argv = argv
-        os.environ.pop("HYDRA_FULL_ERROR")
-        os.environ |= {} if before is None else {"HYDRA_FULL_ERROR": before}
-        if sweeps.current is not None:
-            code = sweeps.current.finish()
+        sys.argv, os.environ["HYDRA_FULL_ERROR"] = argv, full_error
+        code = sweeps.finish()
     if runner.error is not None:
         raise runner.error
     return code
@@ -77,9 +72,7 @@ class Runner:
 
     def __init__(self, task: str, config_name: str, *, verbose: bool) -> None:
         register()
-        self.task = task
-        self.config_name = config_name
-        self.verbose = verbose
+        self.task, self.config_name, self.verbose = task, config_name, verbose
         self.error: Exception | None = None
         self.__module__ = f"lightning_cse.{config_name}"  # Hydra names the job after its last part
 
@@ -90,17 +83,17 @@ class Runner:
         overrides = list(map(str, HydraConfig.get().overrides.task))
         try:
             check(cfg, self.config_name, overrides)
+            sweeps.take_gpu(cfg)
             module, _, function = self.task.partition(":")
-            with sweeps.one_gpu(cfg):
-                result = getattr(importlib.import_module(module), function)(cfg)
+            result = getattr(importlib.import_module(module), function)(cfg)
         except Exception as error:  # noqa: BLE001 - reported by the handler, or in the sweep's table
-            self.error = error
             if not sweeps.in_sweep():
+                self.error = error
                 return None
             sys.stderr.write(f"{' '.join(overrides)}: ")
             report(error, verbose=self.verbose)
-            return sweeps.Point.of_error(overrides, error)
-        return sweeps.Point.of_result(overrides, result) if sweeps.in_sweep() else result
+            result = error
+        return Point.of(overrides, result) if sweeps.in_sweep() else None
 
 
 def ordered(args: Sequence[str]) -> list[str]:
@@ -112,14 +105,11 @@ def ordered(args: Sequence[str]) -> list[str]:
     """
 
     def place(arg: str) -> int:
+        is_override = arg[:1] != "-" and ("=" in arg or arg[:1] == "~")
         match = _CHOICE.match(arg)
-        return APPENDED.index(match["group"]) if match else len(APPENDED) + (not _is_override(arg))
+        return APPENDED.index(match["group"]) if match else len(APPENDED) + (not is_override)
 
-    return [_CHOICE.sub(r"+\g<rest>", arg) for arg in sorted(args, key=place)]
-
-
-def _is_override(arg: str) -> bool:
-    return not arg.startswith("-") and ("=" in arg or arg.startswith("~"))
+    return [_CHOICE.sub(r"+\1", arg) for arg in sorted(args, key=place)]
 
 
 def quote_free_text(args: Sequence[str], keys: Sequence[str]) -> list[str]:
@@ -127,15 +117,10 @@ def quote_free_text(args: Sequence[str], keys: Sequence[str]) -> list[str]:
 
     Example:
         >>> quote_free_text(["model=it's in a, b=c", "seed=1"], ["model"])
-        ['model="it\'s in a, b=c"', 'seed=1']
+        ["model='it\\'s in a, b=c'", 'seed=1']
     """
-
-    def quoted(arg: str) -> str:
-        key, _, value = arg.partition("=")
-        if key.lstrip("+") not in keys or re.fullmatch(r"""(?s)(["']).*\1|null""", value):
-            return arg
-        # Hydra takes a backslash for itself where a quote or the end follows it.
-        escaped = re.sub(r'(\\*)("|$)', lambda found: found[1] * 2 + ('\\"' if found[2] else ""), value)
-        return f'{key}="{escaped}"'
-
-    return list(args) if {"-m", "--multirun"} & set(args) else [quoted(arg) for arg in args]
+    if {"-m", "--multirun"} & set(args):
+        return list(args)
+    free = re.compile(rf"""(?s)\+{{0,2}}({"|".join(keys) or "-"})=(?!null$|(["']).*\2$)""")
+    quoted = [arg.replace("'", r"\'").replace("=", "='", 1) + "'" for arg in args]
+    return [new if free.match(arg) else arg for arg, new in zip(args, quoted, strict=True)]

@@ -1,4 +1,4 @@
-"""Where ``conf/`` and ``experiments/`` are: packaged copy first, then the repository root."""
+"""Where ``conf/`` and ``experiments/`` are: in the installed package, or at the top of the repository."""
 
 from __future__ import annotations
 
@@ -11,29 +11,17 @@ _REPOSITORY = _PACKAGE.parent.parent
 
 
 def conf_dir() -> Path:
-    """Return the absolute path of the folder that holds the Hydra configs.
-
-    Raises:
-        ConfigError: neither the installed package nor the repository holds it.
-    """
+    """Return the folder of the Hydra configs."""
     return _find("conf", marker="train.yaml")
 
 
 def experiments_dir() -> Path:
-    """Return the absolute path of the folder that holds one folder a paper: its tables, figures and numbers.
-
-    Raises:
-        ConfigError: neither the installed package nor the repository holds it.
-    """
+    """Return the folder with one folder a paper: its tables, figures and numbers."""
     return _find("experiments", marker="")
 
 
 def _find(name: str, marker: str) -> Path:
-    places = [_PACKAGE / name, _REPOSITORY / name]
-    for place in places:
-        # `marker` keeps a stray folder of the same name (src/lightning_cse/conf left empty, say) from winning.
-        if place.is_dir() and (place / marker).exists():
+    for place in (_PACKAGE / name, _REPOSITORY / name):
+        if place.is_dir() and (place / marker).exists():  # a stray folder of that name has no such file
             return place
-    looked = " and ".join(str(place) for place in places)
-    advice = "install from a checkout with `pip install -e .`, or install a wheel that carries it"
-    raise ConfigError([f"{name}/: not found (looked for {looked}) - {advice}"])
+    raise ConfigError([f"{name}/: not found in {_PACKAGE} and {_REPOSITORY}; install with `pip install -e .`"])

@@ -9,8 +9,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse.errors import ConfigError, did_you_mean
 
-_ABSENT = object()
-
 
 def register() -> None:
     """Register the project's resolvers; calling it again changes nothing."""
@@ -25,22 +23,17 @@ def _recipe(key: str, *, _root_: DictConfig) -> Any:
     so that ``encoder=bert_base`` on the command line brings the paper's learning rate for BERT with it.
 
     Raises:
-        ConfigError: the recipe has the key neither for the encoder nor under ``default`` (OmegaConf wraps it in its
-            own exception; `lightning_cse.config.causes.user_error` finds it again).
+        ConfigError: the recipe has the key for neither; OmegaConf wraps it in an exception of its own.
     """
-    encoder = OmegaConf.select(_root_, "encoder.name", default=None)
-    recipe = OmegaConf.select(_root_, "recipe", default=None)
-    if not isinstance(recipe, DictConfig):
-        raise ConfigError([f"${{recipe:{key}}}: the config has no `recipe` - it comes with an experiment"])
+    encoder = OmegaConf.select(_root_, "encoder.name", default="default")
+    recipe: Any = OmegaConf.to_container(_root_.get("recipe") or OmegaConf.create(), resolve=True)
     for name in (encoder, "default"):
-        value = _ABSENT if name is None or name not in recipe else OmegaConf.select(recipe[name], key, default=_ABSENT)
-        if value is not _ABSENT:
-            return value
-    known = sorted({str(k) for node in recipe.values() if isinstance(node, DictConfig) for k in node})
-    which = f"`recipe.{encoder}.{key}` nor `recipe.default.{key}` exists"
-    raise ConfigError([f"${{recipe:{key}}}: neither {which} (the encoder is '{encoder}'){did_you_mean(key, known)}"])
+        if isinstance(numbers := recipe.get(name), dict) and key in numbers:
+            return numbers[key]
+    near = did_you_mean(key, {str(known) for node in recipe.values() for known in node or ()})
+    raise ConfigError([f"${{recipe:{key}}}: neither recipe.{encoder}.{key} nor recipe.default.{key} exists{near}"])
 
 
 def _sample_dir() -> str:
-    """Return the folder of the sample corpus in the package (what `lightning_cse.data.sample_dir` returns)."""
+    """Return the folder of the sample corpus in the package."""
     return str(Path(__file__).resolve().parents[1] / "data" / "sample")

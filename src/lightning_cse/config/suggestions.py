@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from hydra.core.override_parser.types import Override
@@ -36,21 +36,25 @@ def explain(overrides: Iterable[str], config_name: str, error: Exception) -> Con
         except HydraException:
             faults.append(_unreadable(line))
             continue
-        group = override.key_or_group
+        group, is_sweep = override.key_or_group, override.is_sweep_override()
         if override.is_delete() or not (is_choice(override) or "/" in group):
-            values.append(override)
-        elif wrong := [name for name in _given(override) if name not in options(group) and "${" not in name]:
-            faults.append(f"{line}: {no_option(group, wrong[0])}")
-        elif not override.is_sweep_override():
-            chosen.append(line)
-    if not faults:
+            values += [] if override.is_delete() else [override]
+            continue
+        if is_sweep:
+            given = [text.strip("'\"") for text in override.sweep_string_iterator()]
+        else:
+            value = override.value()
+            given = [str(one) for one in (value if isinstance(value, list) else [value])]
+        faults += [f"{line}: {no_option(group, name)}" for name in given if name not in options(group)][:1]
+        chosen += [] if is_sweep else [line]
+    if not faults and values:
         try:
             base = compose(config_name, *chosen)
         except CompositionError:
             return ConfigError([plain_line(error)])
-        faults = list(not_chosen(base)) if values else []
         known = set(keys(base))
-        faults = faults or [unknown_key(one, base) for one in values if one.key_or_group not in known]
+        unknown = (unknown_key(one, base) for one in values if one.key_or_group not in known)
+        faults = list(not_chosen(base)) or list(unknown)
     return ConfigError(faults or [plain_line(error)])
 
 
@@ -58,10 +62,10 @@ def not_chosen(cfg: DictConfig) -> Iterator[str]:
     """Yield that an option of a group has to be chosen, with all there are."""
     for key, group in {"name": "experiment", "suite": "suite", "pattern": "pattern", "data": "data"}.items():
         if OmegaConf.is_missing(cfg, key):
-            plus = "" if group == "data" else "+"
             width = max(map(len, options(group)), default=0)
             rows = [f"\n    {option:<{width}}  {describe(group, option)}" for option in options(group)]
-            yield f"{key}: no {group} was chosen - add {plus}{group}=<one of these>:{''.join(rows)}"
+            chosen = f"{'' if group == 'data' else '+'}{group}=<one of these>"
+            yield f"{key}: no {group} was chosen - add {chosen}:{''.join(rows)}"
 
 
 def no_option(group: str, option: str) -> str:
@@ -99,16 +103,8 @@ def keys(node: Any, before: str = "") -> Iterator[str]:
 
 
 def _unreadable(line: str) -> str:
-    if "=" not in line:
-        meant = [f"+{group}={line}" for group in APPENDED if line in options(group)]
-        return f"{line}: not an override, which is key=value" + (f" - did you mean '{meant[0]}'?" if meant else "")
-    key, _, value = line.partition("=")
-    return f"{line}: Hydra cannot read this value; quote it for Hydra and for the shell: '{key}=\"{value}\"'"
-
-
-def _given(override: Override) -> Sequence[str]:
-    """Return the options that a choice names: one, several in a sweep, or the parts of a list."""
-    if override.is_sweep_override():
-        return [text.strip("'\"") for text in override.sweep_string_iterator()] if override.is_discrete_sweep() else []
-    value = override.value()
-    return [str(one) for one in (value if isinstance(value, list) else [value])]
+    key, equals, value = line.partition("=")
+    if equals:
+        return f"{line}: Hydra cannot read this value; quote it for Hydra and for the shell: '{key}=\"{value}\"'"
+    meant = did_you_mean(line, options("experiment")).replace("'", "'+experiment=", 1)
+    return f"{line}: not an override, which is key=value{meant}"

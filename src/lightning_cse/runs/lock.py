@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from lightning_cse.errors import LightningCSEError
+from lightning_cse.errors import BUSY, LightningCSEError
 from lightning_cse.runs.writing import told_disk, write_all, write_atomic
 
 HEARTBEAT: Final = 15.0
@@ -63,6 +63,8 @@ class Owner:
 
 class Busy(LightningCSEError):  # noqa: N818 - said of a run, as in `failed` and `finished`; it is no fault
     """Somebody else is at it; ``owner`` says who, and ``lock`` is the file that does."""
+
+    exit_code = BUSY
 
     def __init__(self, subject: str, owner: Owner, lock: Path | None = None) -> None:
         self.subject = subject

@@ -16,13 +16,13 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from lightning_cse.analysis.describing import _check, _print, describe
-from lightning_cse.config.overrides import order_overrides
+from lightning_cse.analysis.describing import _print, describe
+from lightning_cse.config.check import check
+from lightning_cse.config.launch import ordered
 from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.resolvers import register
-from lightning_cse.config.validate import validate
 from lightning_cse.data import read_corpus, sample_dir
-from lightning_cse.engine.train import GIVEN
+from lightning_cse.engine.build import check_nodes
 from lightning_cse.errors import ConfigError
 
 Describe = Callable[..., tuple[dict[str, Any], Path]]
@@ -34,7 +34,7 @@ def composed(*overrides: str) -> DictConfig:
     register()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        return hydra_compose("describe", order_overrides(overrides))
+        return hydra_compose("describe", ordered(overrides))
 
 
 @pytest.fixture
@@ -194,25 +194,13 @@ def test_the_tables_name_every_role_and_pair(
     assert told.splitlines()[-1] == f"summary: {folder / 'summary.json'}"
 
 
-def test_all_faults_at_once() -> None:
-    with pytest.raises(ConfigError) as caught:
-        _check(composed("rows=1", "beside.split=tset", "seed=-1"))
-    told = str(caught.value)
-    assert len(caught.value.faults) == 4
-    assert "data: not set" in told
-    assert "rows: 1 is no whole number of at least 2" in told
-    assert "seed: -1" in told
-    assert "beside.split: 'tset' is not one of train, dev, test - did you mean 'test'?" in told
-
-
 def test_every_data_set_can_be_described() -> None:
     assert len(NAMES) >= 14
     for name in NAMES:
         for profile in ((), ("+profile=laptop",), ("+profile=small",)):
             cfg = composed(f"data={name}", *profile)
-            _check(cfg)
-            validate(cfg, given=GIVEN)
-            OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+            check(cfg, "describe")
+            check_nodes(cfg)
             assert cfg.encoder.name == ("minilm_l6" if profile else "bert_base")
 
 

@@ -19,7 +19,9 @@ from llm_server import ChatServer, prompt
 from omegaconf import DictConfig
 from rich.console import Console
 
-from lightning_cse.config.overrides import check_overrides, order_overrides
+from lightning_cse.config.check import check
+from lightning_cse.config.compose import compose
+from lightning_cse.config.launch import ordered
 from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.resolvers import register
 from lightning_cse.data import Sentences, read_corpus, sample_dir
@@ -42,7 +44,7 @@ def composed(*overrides: str) -> DictConfig:
     register()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        return hydra_compose("generate", order_overrides(overrides))
+        return hydra_compose("generate", ordered(overrides))
 
 
 def asked(body: dict[str, Any]) -> str:
@@ -472,7 +474,7 @@ def test_the_command_that_trains(
     words = shlex.split(command)
     assert words[:3] == ["python", "-m", "lightning_cse.train"]
     assert " ".join(words[3:]) == expected.replace("ROWS", str(made.rows))
-    check_overrides(words[3:], conf_dir(), "train")
+    check(compose("train", *ordered(words[3:])), "train", words[3:])
 
 
 def test_rows_are_trained_on_and_the_record_says_where_they_come_from(

@@ -1,0 +1,47 @@
+"""A task that takes no time, for tests of sweeps: what becomes of a point is in ``name``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from omegaconf import DictConfig
+
+from lightning_cse.errors import DataError
+from lightning_cse.runs import Busy
+
+SLOW = 0.2
+
+
+class FailedBefore(DataError):  # noqa: N818
+    """Stands for `lightning_cse.runs.FailedBefore`, which a sweep knows by its name."""
+
+
+def run(cfg: DictConfig) -> Any:
+    """Do what the config's name says, and return what a training would."""
+    fate = str(cfg.name)
+    runs = Path(cfg.paths.runs_dir)
+    if fate == "user":
+        raise DataError("the corpus is missing")
+    if fate == "bug":
+        raise ValueError("an odd\nmatter")
+    if fate == "busy":
+        raise Busy.__new__(Busy, "somebody runs it")
+    if fate == "left":
+        raise FailedBefore("failed before")
+    if fate == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if fate == "interrupted":
+        raise KeyboardInterrupt
+    if fate == "slow":
+        time.sleep(SLOW)
+    runs.mkdir(parents=True, exist_ok=True)
+    with (runs / "done.txt").open("a") as file:
+        file.write(f"{fate} {cfg.seed}\n")
+    return SimpleNamespace(
+        status="skipped" if fate == "skipped" else "finished", folder=str(runs), score=0.5 + cfg.seed
+    )

@@ -1,0 +1,77 @@
+"""The handler of all commands: an exit code and one line for whatever is raised."""
+
+from __future__ import annotations
+
+import errno
+import io
+import logging
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from omegaconf.errors import OmegaConfBaseException
+
+from lightning_cse.errors import ConfigError, DataError, Interrupted, report, reported, user_error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (ConfigError(["seed: wrong"]), 2, "error: seed: wrong\n"),
+        (ConfigError(["a", "b"]), 2, "error: 2 faults:\n  a\n  b\n"),
+        (DataError("no corpus"), 2, "error: no corpus\n"),
+        (PermissionError(errno.EACCES, "Permission denied", "runs"), 2, "error: runs: Permission denied\n"),
+        (OSError(errno.ENOSPC, "No space left on device"), 2, "error: No space left on device\n"),
+        (KeyboardInterrupt(), 130, "interrupted; the same command continues where it stopped\n"),
+        (Interrupted("stopped at step 40", signal.SIGTERM), 143, "stopped at step 40\n"),
+    ],
+)
+def test_what_is_raised_becomes_a_line(
+    error: BaseException, code: int, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @reported
+    def main() -> int:
+        raise error
+
+    assert main() == code
+    assert capsys.readouterr() == ("", line)
+
+
+def test_a_fault_of_ours_is_written_to_the_log_of_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    handler = logging.FileHandler(tmp_path / "train.log")
+    logging.getLogger().addHandler(handler)
+    try:
+        assert report(KeyError("x")) == 1
+    finally:
+        logging.getLogger().removeHandler(handler)
+        handler.close()
+    assert capsys.readouterr().err.startswith(
+        f"error: KeyError: 'x'\n  a fault of lightning_cse; traceback: {tmp_path}"
+    )
+    assert "KeyError: 'x'" in (tmp_path / "train.log").read_text()
+
+
+def test_a_reader_that_has_gone_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Closed(io.StringIO):
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+        def fileno(self) -> int:
+            return 99  # nobody's
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    assert reported(lambda: print("x"))() == 141  # noqa: T201
+    assert capsys.readouterr().err == ""
+
+
+def test_the_user_error_behind_a_wrapper() -> None:
+    known = DataError("no corpus")
+    wrapped = OmegaConfBaseException("in a resolver")
+    wrapped.__cause__ = known
+    assert user_error(wrapped) is known
+    followed = ValueError("a bug")
+    followed.__context__ = known
+    assert user_error(followed) is None
