@@ -201,8 +201,8 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly(start: Start, tm
             "--output: a.txt/b cannot be written: Not a",
         ),
         (("--model", "tny", "--input", "a.txt"), "there is no model 'tny' - did you mean 'tiny'?\nno encoder 'tny' in"),
-        (("--model", "llm", "--input", "a.txt"), "llm has no encoder: only lightning_cse.evaluate takes it"),
-        (("--model", "tiny", "--input", "a.txt"), "tiny (PlainEncoder) gives no implicitness of a sentence"),
+        (("--model", "llm", "--input", "a.txt"), "llm has no encoder, and this command needs one"),
+        (("--model", "tiny", "--input", "a.txt"), "tiny (PointModel) gives no implicitness of a sentence"),
         (("--model", "length", "--input", "bad.txt"), "bad.txt:2: is empty; mend it"),
         (("--model", "length", "--input", "bad.csv", "--skip-bad"), "bad.csv: has no row that can be scored"),
         pytest.param(

@@ -244,7 +244,7 @@ def test_what_is_wrong_is_told_at_once(search: Search, corpus: Path, tmp_path: P
         ),
         (
             ("--model", "length", "--corpus", corpus, "--query", "a"),
-            "length has no encoder: only lightning_cse.evaluate and lightning_cse.score take it",
+            "length has no encoder, and this command needs one",
         ),
         ((*plain, "--query", "a", "--query", " "), "--query: number 2 is empty"),
         ((*plain, "--queries", queries), "queries.txt: No such file"),
@@ -298,7 +298,7 @@ loaded("--corpus", "blank.txt")
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.stdout.splitlines() == ["2"] * 9, done.stderr
     for told in (
-        "run/record.json is no record of a run (name, identity, seed or encoder is missing)",
+        "run/record.json is no record of a training run",
         "model: there is no folder ",
         "--device: torch finds no gpu",
         "a text file has no columns",
@@ -330,7 +330,7 @@ def test_a_direction_that_a_model_lacks_is_told_before_anything_is_built(
         code, out, err = search(*plain, "--relation", relation)
         assert (code, out) == (2, "")
         assert err == (
-            f"error: --relation {relation}: the score of PlainEncoder is the same both ways, so there is no direction "
+            f"error: --relation {relation}: the score of PointModel is the same both ways, so there is no direction "
             "to ask for; use --relation similar\n"
         )
     assert not (tmp_path / "index").exists()

@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from lightning_cse import runs
 from lightning_cse.data.corpora import CORPORA as CORPORA_THERE
 from lightning_cse.engine import train as training
+from lightning_cse.engine.load import load_model
 from lightning_cse.evaluation import run_tasks
 from lightning_cse.metrics import auprc, spearman
 from lightning_cse.runs import Run
@@ -437,9 +438,8 @@ def test_the_best_checkpoint_alone_gives_the_recorded_test_scores(
     assert (best["global_step"], last["global_step"]) == (folder.read()["best"]["step"], folder.read()["steps"])
     assert "optimizer_states" not in best  # weights only, so a third of the size
     parts = training.build(compose(f"+experiment={experiment}", "+debug=tiny"))
-    untrained = run_tasks(parts.tasks, parts.method.eval(), "test")
-    parts.method.load_state_dict(best["state_dict"])
-    results = run_tasks(parts.tasks, parts.method.eval(), "test")
+    untrained = run_tasks(parts.tasks, parts.method.eval().model, "test")
+    results = run_tasks(parts.tasks, load_model(folder.path).answers, "test")
     metrics = {f"test/{task}/{name}": value for task, r in results.items() for name, value in r.metrics.items()}
     assert metrics == folder.read()["metrics"]
     assert metrics != {f"test/{task}/{name}": v for task, r in untrained.items() for name, v in r.metrics.items()}

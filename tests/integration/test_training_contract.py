@@ -110,7 +110,7 @@ def test_evaluation_does_not_change_training(
 
 def test_every_part_is_left_in_its_own_mode(run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def frozen(self: Evaluation, trainer: pl.Trainer, method: Any) -> None:
-        method.encoder.backbone.embeddings.eval()
+        method.model.encoder.backbone.embeddings.eval()
         original(self, trainer, method)
 
     original = Evaluation.on_train_start
@@ -129,7 +129,7 @@ def test_every_part_is_left_in_its_own_mode(run_tiny: RunTiny, tmp_path: Path, m
     for modes in watch.seen:
         assert {mode for name, mode in modes.items() if ".embeddings" in name} == {False}
         assert {mode for name, mode in modes.items() if ".embeddings" not in name} == {True}
-        assert "encoder.backbone.embeddings.dropout" in modes
+        assert "model.encoder.backbone.embeddings.dropout" in modes
 
 
 @pytest.mark.parametrize("architecture", ["cross", "bi"])
@@ -138,7 +138,7 @@ def test_dropout_is_active_while_training_and_at_no_other_time(
 ) -> None:
     def twice(method: DualCSE) -> list[bool]:
         with torch.random.fork_rng():
-            first, second = method.embed(["She left early."]), method.embed(["She left early."])
+            first, second = (method.model.embed(["She left early."]) for _ in range(2))
         return [torch.equal(first.explicit, second.explicit), torch.equal(first.implicit, second.implicit)]
 
     embed, equal = Evaluation._embed, []
@@ -403,7 +403,7 @@ def test_the_order_of_rows_within_a_batch_does_not_matter(experiment: str, compo
     losses = []
     for rows in (index, shuffled):
         batch = parts.data.collate(rows)
-        embeddings = method.encode(*(batch["roles"][role] for role in method.roles))
+        embeddings = method.model.encode(*(batch["roles"][role] for role in method.roles))
         views = embeddings if experiment != "simcse_inli" else [embedding.vector for embedding in embeddings]
         losses.append(method.loss(*views).item())
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)

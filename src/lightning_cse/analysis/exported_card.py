@@ -34,7 +34,7 @@ def card(
         width: the dimensions of a vector.
     """
     record: dict[str, Any] = model.record
-    method = type(model.answers).__name__
+    method = model.method
     parts = [
         "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n"
         "tags: [sentence-transformers, sentence-similarity, feature-extraction, lightning_cse]\n---",
@@ -76,7 +76,7 @@ def card(
 def _about(
     model: LoadedModel, record: Mapping[str, Any], recipe: Recipe, view: str, width: int
 ) -> Iterator[tuple[str, str]]:
-    yield "method", type(model.answers).__name__
+    yield "method", model.method
     yield "view", view
     encoder = recipe.encoder
     yield "encoder", f"{_no_path(encoder.name)}, pooling {encoder.pooling}, {encoder.max_length} tokens at most"

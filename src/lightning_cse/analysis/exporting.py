@@ -152,7 +152,7 @@ def write(model: LoadedModel, to: Path, *, view: str | None = None, force: bool 
             )
         check_may_be_written()  # something may have come there meanwhile
     others = tuple(name for name in views if name != view)
-    return Exported(to, type(model.answers).__name__, view, others, compared, len(sentences), *apart)
+    return Exported(to, model.method, view, others, compared, len(sentences), *apart)
 
 
 def _used(model: LoadedModel) -> list[Path]:
@@ -199,7 +199,7 @@ def _chosen(model: LoadedModel, views: Sequence[str], asked: str | None) -> str:
         return views[0]
     if asked not in views:
         raise TaskError(
-            f"--view: {model.name} ({type(model.answers).__name__}) has no view {asked!r}{did_you_mean(asked, views)} "
+            f"--view: {model.name} ({model.method}) has no view {asked!r}{did_you_mean(asked, views)} "
             f"(it has: {', '.join(views)})"
         )
     return asked

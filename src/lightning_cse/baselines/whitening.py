@@ -60,6 +60,7 @@ class Whitening(PointModel):
         dimensions: int | None = None,
     ) -> None:
         super().__init__(encoder)
+        self.eval()  # it is fitted and asked without dropout
         if (sources is None) == (sentences is None):
             raise ConfigError(["whitening: needs either sources or sentences to be fitted on"])
         if dimensions is not None and not 1 <= dimensions <= encoder.width:

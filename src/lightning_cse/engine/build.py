@@ -114,13 +114,10 @@ def _check_monitor(monitor: str, tasks: Mapping[str, Task], left_out: Mapping[st
     known = [f"val/{name}/{metric}" for name, task in watched.items() for metric in task.metrics]
     if monitor in known:
         return
-    fault = f"is no dev score{did_you_mean(monitor, known)}"
-    unwatched = {name: "tested only" for name in tasks if name not in watched}
-    unwatched |= {name: f"left out: {reason}" for name, reason in left_out.items()}
-    for name, why in unwatched.items():
-        if monitor.startswith(f"val/{name}/"):
-            fault = f"is of a task that is {why}"
-    raise ConfigError([f"monitor: {monitor!r} {fault} (there are: {', '.join(known)})"])
+    why = {name: "of a task that is tested only" for name in tasks if name not in watched}
+    why |= {name: f"of a task that is left out: {reason}" for name, reason in left_out.items()}
+    fault = why.get(monitor.removeprefix("val/").partition("/")[0], f"no dev score{did_you_mean(monitor, known)}")
+    raise ConfigError([f"monitor: {monitor!r} is {fault} (there are: {', '.join(known)})"])
 
 
 def built(node: DictConfig, **given: Any) -> Any:

@@ -34,8 +34,6 @@ LENGTH, LLM = WITHOUT_ENCODER = ("length", "llm")
 CONFIG: Final = "config.yaml"
 CHECKPOINT: Final = "checkpoints/best.ckpt"
 
-_COMMANDS: Final = {LENGTH: "lightning_cse.evaluate and lightning_cse.score", LLM: "lightning_cse.evaluate"}
-
 
 def check_model(model: str, *, pooling: str = "auto", prompt: str | None = None) -> Path | None:
     """Return the folder of the run that a name means, None if it means an encoder, without loading either.
@@ -45,17 +43,14 @@ def check_model(model: str, *, pooling: str = "auto", prompt: str | None = None)
         ConfigError: if pooling or prompt are given for a run, which has its own.
     """
     if model in WITHOUT_ENCODER:
-        raise EncoderError(f"model: {model} has no encoder; only {_COMMANDS[model]} can use it")
+        raise EncoderError(f"model: {model} has no encoder, and this command needs one")
     folder = Path(model).expanduser()
     if folder.is_file():
         raise EncoderError(f"model: {folder} is a file; give the folder of the run or of the encoder that contains it")
     if not folder.is_dir():
         # Names on the hub have one slash at most; ours have none at the start.
         if model.startswith((".", "/", "~")) or model.rstrip("/").count("/") > 1:
-            raise EncoderError(
-                f"model: there is no folder {folder.absolute()}; give the folder of a run or of an encoder, the name "
-                "of an encoder of conf/encoder such as minilm_l6, or a name on the hub"
-            )
+            raise EncoderError(f"model: there is no folder {folder.absolute()}; give that of a run or of an encoder")
         return None
     if any((folder / name).is_file() for name in ("config.json", "modules.json")):
         return None
@@ -64,7 +59,7 @@ def check_model(model: str, *, pooling: str = "auto", prompt: str | None = None)
         if not runs:
             raise EncoderError(f"model: {folder.resolve()} contains neither a run nor an encoder")
         shown = "".join(f"\n  model={run}" for run in runs[:8])
-        raise EncoderError(f"model: {folder} contains {len(runs)} runs; give one of them:{shown}")
+        raise EncoderError(f"model: {folder} contains runs; give one of them:{shown}")
     if prompt is not None or pooling != "auto":
         given = "prompt" if prompt is not None else "pooling"
         raise ConfigError([f"{given}: a run is evaluated as it was trained, and {folder} is one; leave it out"])
@@ -92,20 +87,21 @@ def read_run(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         failed = folder / "failed.json"
         why = f"it failed, see {failed}" if failed.is_file() else "it was interrupted"
-        raise EncoderError(f"model: {folder} has no record.json ({why}): finish it with the command that trained it")
+        raise EncoderError(
+            f"model: the run {folder} has no record.json ({why}): finish it with the command that trained it"
+        )
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if "identity" in record and "model" not in record:
             raise EncoderError(f"{folder} was trained by lightning_cse 0.x and cannot be loaded; train it again")
-        lacking = {"name", "seed", "model", "encoder", "checkpoint"} - record.keys()
-        if lacking or not {"weights", "tokenizer"} <= record["encoder"].keys() or "sha256" not in record["checkpoint"]:
-            raise ValueError(f"keys are missing{': ' if lacking else ''}{', '.join(sorted(lacking))}")
-    except (ValueError, AttributeError, TypeError) as error:
-        raise EncoderError(f"{path} is no record of a run ({error})") from error
+        _ = [record[key] for key in ("name", "seed", "model")]
+        _ = [record["checkpoint"]["sha256"], record["encoder"]["weights"], record["encoder"]["tokenizer"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise EncoderError(f"{path} is no record of a training run ({type(error).__name__}: {error})") from error
     for part in (CONFIG, CHECKPOINT):
         if not (folder / part).is_file():
             raise EncoderError(f"{folder / part} does not exist: copy it there, or train again with force=true")
-    return dict(record)
+    return record
 
 
 @dataclass(frozen=True)
@@ -118,6 +114,7 @@ class LoadedModel:
         run: the run's folder; None for an encoder that was not trained here.
         record: the run's record; empty without a run.
         digests: sha256 of the weights and of the tokenizer's files.
+        method: the class of the method that trained it, or of a model that was not trained here.
     """
 
     answers: Model
@@ -125,6 +122,7 @@ class LoadedModel:
     run: Path | None
     record: dict[str, Any]
     digests: dict[str, str]
+    method: str = "PointModel"
 
     @property
     def encoder(self) -> SentenceEncoder:
@@ -152,7 +150,7 @@ class LoadedModel:
 
         if self.run is not None:
             raise ConfigError([f"whitening: a run is evaluated as it was trained, and {self.name} is one"])
-        answers = Whitening(self.encoder, sources=sources, data_dir=data_dir).eval()
+        answers = Whitening(self.encoder, sources=sources, data_dir=data_dir)
         fitted_on = hashlib.sha256("\n".join(answers.sentences).encode()).hexdigest()
         return replace(self, answers=answers, digests={**self.digests, "whitening": fitted_on})
 
@@ -208,8 +206,8 @@ def _load_run(folder: Path, options: dict[str, Any]) -> LoadedModel:
     for part in kept:  # a checkpoint has no tokenizer, and no weights of a frozen encoder
         if encoder.digests[part] != record["encoder"][part]:
             raise EncoderError(
-                f"{folder} was trained with another {part} than the encoder {encoder.name} has now, and its "
-                "checkpoint contains none: restore the files it was trained from"
+                f"the {part} of the encoder {encoder.name} changed since {folder} was trained, and its checkpoint "
+                "contains none: restore the files it was trained from"
             )
     model = build(encoder, record["model"])
     try:
@@ -221,7 +219,8 @@ def _load_run(folder: Path, options: dict[str, Any]) -> LoadedModel:
         raise EncoderError(f"{best} does not fit the run's config.yaml ({what})") from error
     log.info("%s: %s on %s, best checkpoint of %s", record["name"], type(model).__name__, encoder.name, best)
     digests = {"weights": sha256, "tokenizer": encoder.digests["tokenizer"]}
-    return LoadedModel(model.eval(), str(record["name"]), folder, record, digests)
+    method = str(_node(folder / CONFIG, "method")["_target_"]).rpartition(".")[2]
+    return LoadedModel(model.eval(), str(record["name"]), folder, record, digests, method)
 
 
 def _load_encoder(model: str, options: dict[str, Any]) -> LoadedModel:
@@ -239,9 +238,10 @@ def _load_encoder(model: str, options: dict[str, Any]) -> LoadedModel:
         encoder = _built(node, options, known.get(model, folder))
     except EncoderError as error:  # it names the keys of training
         text = str(error).replace("encoder.source", "model").replace("encoder=", "model=").replace("encoder.", "")
-        near = did_you_mean(model, [*WITHOUT_ENCODER, *known]) if model not in known and not folder.is_dir() else ""
-        more = f"\nmodel= also takes the folder of a run, and: {', '.join([*WITHOUT_ENCODER, *sorted(known)])}"
-        raise EncoderError(f"model: {model!r} cannot be loaded{near}\n{text}{more}") from error
+        if model not in known and not folder.is_dir():
+            names = [*WITHOUT_ENCODER, *sorted(known)]
+            text = f"there is no model {model!r}{did_you_mean(model, names)}\n{text}\nNames: {', '.join(names)}"
+        raise EncoderError(text) from error
     log.info("%s: pooling %s, sentences of at most %d tokens", name, encoder.pooling, encoder.max_length)
     return LoadedModel(PointModel(encoder).eval(), name, None, {}, dict(encoder.digests))
 
@@ -253,7 +253,7 @@ def _node(path: Path, key: str | None = None) -> dict[str, Any]:
     config: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
     node = config.get(key) if key and isinstance(config, dict) else config
     if not isinstance(node, dict) or "_target_" not in node:
-        raise EncoderError(f"{path} does not describe an encoder: it is not the config of a training run")
+        raise EncoderError(f"{path} has no {key or 'encoder'}: it is not the config of a training run")
     return node
 
 

@@ -16,10 +16,10 @@ import torch
 
 from lightning_cse.analysis import scoring
 from lightning_cse.analysis.scoring import Input, Row, Scorer, Tally, layout_of, score
-from lightning_cse.baselines import Length, PlainEncoder
+from lightning_cse.baselines import Length
 from lightning_cse.engine.load import load_model
 from lightning_cse.errors import ConfigError, DataError, LightningCSEError, TaskError
-from lightning_cse.methods import DualCSE, GaussCSE
+from lightning_cse.models import DualModel, GaussianModel, PointModel
 from lightning_cse.runs import Run
 from lightning_cse.similarity import cosine
 
@@ -182,7 +182,7 @@ def test_length_of_sentences_and_pairs() -> None:
 @pytest.mark.parametrize("layout", ["csv", "jsonl"])
 def test_a_run_says_what_its_method_says(dual: Path, layout: str) -> None:
     method = load_model(str(dual)).answers
-    assert isinstance(method, DualCSE)
+    assert isinstance(method, DualModel)
     premise, hypothesis = (method.embed([pair[side] for pair in PAIRS]) for side in (0, 1))
     there, back = method.entailment_score(premise, hypothesis), method.entailment_score(hypothesis, premise)
     want = {
@@ -204,7 +204,7 @@ def test_a_run_says_what_its_method_says(dual: Path, layout: str) -> None:
 
 def test_a_gaussian_gives_direction_and_no_implicitness(gauss: Path) -> None:
     method = load_model(str(gauss)).answers
-    assert isinstance(method, GaussCSE)
+    assert isinstance(method, GaussianModel)
     scorer = Scorer(str(gauss), "pair")
     assert scorer.unanswered == ["implicitness"]
     assert scorer.left_out == [f"{scorer.name} gives no implicitness: these columns are left out"]
@@ -215,7 +215,7 @@ def test_a_gaussian_gives_direction_and_no_implicitness(gauss: Path) -> None:
     for row in rows:
         signs = {"forward": 1, "backward": -1, "tie": 0}
         assert signs[str(row["direction"])] == (float(str(row["lead"])) > 0) - (float(str(row["lead"])) < 0)
-    with pytest.raises(TaskError, match=r"\(GaussCSE\) gives no implicitness of a sentence.*Give pairs"):
+    with pytest.raises(TaskError, match=r"\(GaussianModel\) gives no implicitness of a sentence.*Give pairs"):
         Scorer(str(gauss), "sentence")
 
 
@@ -225,25 +225,25 @@ def test_a_score_that_is_the_same_both_ways_says_nothing_of_a_direction(monkeypa
     assert list(scored(scorer, text)[0]) == ["line", "premise", "hypothesis", "similarity"]
     assert scorer.left_out == [
         "tiny gives no implicitness: these columns are left out",
-        "the entailment score of tiny (PlainEncoder) is the same both ways, and is its similarity: "
+        "the entailment score of tiny (PointModel) is the same both ways, and is its similarity: "
         "entailment, entailment_reversed, lead, direction are left out",
     ]
-    monkeypatch.setattr(PlainEncoder, "entailment_score", lambda self, a, b: 2 * cosine(a.vector, b.vector))
+    monkeypatch.setattr(PointModel, "entailment_score", lambda self, a, b: 2 * cosine(a.vector, b.vector))
     scorer = Scorer("tiny", "pair")
     for row in scored(scorer, text):
         assert list(row) == ["line", "premise", "hypothesis", "similarity", "entailment"]
         assert row["entailment"] == pytest.approx(2 * float(str(row["similarity"])), rel=1e-4)
     assert scorer.left_out[1] == (
-        "the entailment score of tiny (PlainEncoder) is the same both ways: "
+        "the entailment score of tiny (PointModel) is the same both ways: "
         "entailment_reversed, lead, direction are left out"
     )
     longer = {"direction": lambda self, a, b: a.vector.sum(1) - b.vector.sum(1)}
-    monkeypatch.setattr(PlainEncoder, "direction", longer["direction"], raising=False)
+    monkeypatch.setattr(PointModel, "direction", longer["direction"], raising=False)
     assert Scorer("tiny", "pair").columns == ("similarity", "entailment", "lead", "direction")
 
 
 def test_a_plain_encoder_has_no_implicitness() -> None:
-    with pytest.raises(TaskError, match=r"^tiny \(PlainEncoder\) gives no implicitness of a sentence; it answers: "):
+    with pytest.raises(TaskError, match=r"^tiny \(PointModel\) gives no implicitness of a sentence; it answers: "):
         Scorer("tiny", "sentence")
 
 

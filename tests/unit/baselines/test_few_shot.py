@@ -107,13 +107,6 @@ def test_without_examples_no_corpus_is_read(tmp_path: Path) -> None:
     assert few_shot().digests.keys() == {"INLI/train.csv"}
 
 
-@pytest.mark.parametrize("wrong", [{"shots": -1}, {"seed": -1}])
-def test_numbers_that_make_no_prompt(wrong: dict[str, int]) -> None:
-    ((name, value),) = wrong.items()
-    with pytest.raises(ValueError, match=rf"^{name}: {value} is no whole number of at least 0$"):
-        few_shot(**wrong)
-
-
 # Replies
 
 

@@ -106,7 +106,7 @@ def test_without_an_evaluation_side_there_is_no_rfd() -> None:
     }
 
 
-def build(method: type[SimCSE], **options: Any) -> tuple[Diagnostics, ContrastiveData]:
+def build(method: type[SimCSE | UnsupervisedSimCSE], **options: Any) -> tuple[Diagnostics, ContrastiveData]:
     """Return the diagnostics of a method on its kind of data in the sample corpus, and the data."""
     unsupervised = issubclass(method, UnsupervisedSimCSE)
     encoder = tiny_encoder(layers=1)

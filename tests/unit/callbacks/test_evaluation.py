@@ -93,8 +93,8 @@ def test_tasks_are_evaluated_without_dropout_whatever_the_diagnostics_ask(
     scores = []
     for training in (False, False, True):
         parts.method.train(training)
-        embedded = Embedded(parts.method, parts.task.sentences("dev"))
-        scores.append(parts.task.evaluate(parts.method, embedded, "dev").metrics["spearman"])
+        embedded = Embedded(parts.method.model, parts.task.sentences("dev"))
+        scores.append(parts.task.evaluate(parts.method.model, embedded, "dev").metrics["spearman"])
     assert scores[0] == scores[1] == plain[STS][0]
     assert scores[2] != scores[0], "with dropout it would be another score"
 
@@ -122,8 +122,8 @@ class Modes(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, UnsupervisedSimCSE)
-        pl_module.encoder.backbone.embeddings.eval()
-        pl_module.encoder.register_forward_pre_hook(
+        pl_module.model.encoder.backbone.embeddings.eval()
+        pl_module.model.encoder.register_forward_pre_hook(
             lambda encoder, _: (
                 None if torch.is_grad_enabled() else self.at_passes.append({p.training for p in encoder.modules()})
             )
@@ -140,7 +140,7 @@ def test_parts_change_their_mode_for_a_pass_only(dropout: bool, passes: list[set
     assert modes.at_passes == passes * 4, "tasks; then the diagnostics, first and second sentences"
     embeddings = {name for name, _ in parts.method.named_modules() if ".embeddings" in name}
     assert modes.at_batches == [embeddings] * STEPS
-    assert "encoder.backbone.embeddings.dropout" in embeddings
+    assert "model.encoder.backbone.embeddings.dropout" in embeddings
 
 
 def test_without_diagnostics_tasks_are_all_there_is(tmp_path: Path) -> None:

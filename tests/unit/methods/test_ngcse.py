@@ -45,7 +45,7 @@ def make(roles: Sequence[str], *, dropout: float | None = 0.0, **options: Any) -
 
 
 def batch(method: NGCSE, llm: Sequence[int] = LLM) -> dict[str, Any]:
-    tokenise = method.encoder.tokenizer
+    tokenise = method.model.encoder.tokenizer
     roles = {"anchor": Tokens.pad(tokenise(ANCHORS))}
     for role in method.roles[1:]:
         roles[role] = Tokens.pad(tokenise([WRITTEN[role][k] for k in range(len(llm))]), rows=list(llm))
@@ -55,8 +55,8 @@ def batch(method: NGCSE, llm: Sequence[int] = LLM) -> dict[str, Any]:
 def heads(method: NGCSE, sentences: Sequence[str], template: int = 0) -> Tensor:
     """The vectors that the loss sees, in float64, one sentence at a time."""
     rows = []
-    for ids in method.encoder.tokenizer(sentences):
-        (vector,) = method.encoder([(Tokens.pad([ids]), method.templates[template])])
+    for ids in method.model.encoder.tokenizer(sentences):
+        (vector,) = method.model.encoder([(Tokens.pad([ids]), method.templates[template])])
         rows.append(method.head.double()(vector.double()))
     method.head.float()
     return torch.nn.functional.normalize(torch.cat(rows), dim=1).detach()
@@ -119,7 +119,7 @@ def test_several_positives_are_the_mean_of_two_losses() -> None:
 @pytest.mark.parametrize("roles", [ALONE, AUGMENTED, LABELLED])
 def test_without_llm_rows_it_is_simcse_with_another_head(roles: Sequence[str]) -> None:
     method = make(roles, dropout=0.1).eval()
-    tokenise = method.encoder.tokenizer
+    tokenise = method.model.encoder.tokenizer
     sentences = {"anchor": ANCHORS, "positive": ANCHORS[::-1], "negative": WRITTEN["negative"] * 2}
     given = {role: Tokens.pad(tokenise(sentences[role])) for role in method.roles}
     vectors = {role: heads(method, sentences[role]) for role in method.roles}
@@ -175,8 +175,8 @@ def test_every_part_learns_but_the_head_is_gone_at_test() -> None:
     method.training_step(batch(method), 0)["loss"].backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in method.head.parameters())
     method.eval()
-    (pooled,) = method.encoder([(Tokens.pad(method.encoder.tokenizer(ANCHORS)), method.templates[0])])
-    torch.testing.assert_close(method.embed(ANCHORS).vector, pooled)
+    (pooled,) = method.model.encoder([(Tokens.pad(method.model.encoder.tokenizer(ANCHORS)), method.templates[0])])
+    torch.testing.assert_close(method.model.embed(ANCHORS).vector, pooled)
 
 
 def test_the_head_starts_small() -> None:
@@ -208,14 +208,12 @@ def test_what_is_watched_is_the_authors_choice(
 @pytest.mark.parametrize(
     ("roles", "options", "told"),
     [
-        (("anchor", "negative"), {}, r"method\.roles: anchor, negative is none"),
+        (("anchor", "negative"), {}, r"method\.roles: anchor, negative is not one"),
         (ALONE, {"contrastive": "hierarchical_triplet"}, r"method\.contrastive: .* needs rows with an intermediate"),
-        (STS, {"contrastive": "multiple_positives"}, "did you mean 'multiple_positive'"),
-        (STS, {"llm_positive": "negative"}, r"method\.llm_positive"),
-        (STS, {"beta": -1.0}, r"method\.beta: -1\.0"),
+        (STS, {"beta": -1.0}, r"method\.beta: .* -1\.0"),
     ],
 )
-def test_what_does_not_fit_is_told(roles: Sequence[str], options: dict[str, Any], told: str) -> None:
+def test_what_does_not_fit_is_refused(roles: Sequence[str], options: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         make(roles, **options)
 
@@ -228,7 +226,7 @@ def test_with_prompts_the_second_view_of_a_sentence_has_the_second_template() ->
     assert parts["contrastive"].item() == pytest.approx(loop(anchor, second(again, written), None), rel=1e-5)
 
     augmented = make(AUGMENTED, pooling="prompt").eval()
-    tokens = augmented.encoder.tokenizer
+    tokens = augmented.model.encoder.tokenizer
     given = {"anchor": Tokens.pad(tokens(ANCHORS)), "positive": Tokens.pad(tokens(ANCHORS[::-1]))}
     loss = augmented.training_step({"roles": given, "index": torch.arange(4)}, 0)["loss"]
     want = loop(heads(augmented, ANCHORS), heads(augmented, ANCHORS[::-1], template=1), None)

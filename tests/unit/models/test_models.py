@@ -1,0 +1,299 @@
+"""Every model: embeddings, questions against formulas of their own, building it again from its settings."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from lightning_cse.embeddings import (
+    DualEmbedding,
+    DualGaussianEmbedding,
+    GaussianEmbedding,
+    PointEmbedding,
+    PragmaticEmbedding,
+)
+from lightning_cse.encoders import SentenceEncoder, tiny_encoder
+from lightning_cse.errors import EncoderError
+from lightning_cse.models import (
+    DualGaussianModel,
+    DualModel,
+    GaussianModel,
+    ImpScoreModel,
+    Model,
+    PointModel,
+    base,
+    build,
+)
+from lightning_cse.similarity import GaussianSimilarity, cosine, gaussian_similarity
+from lightning_cse.tokens import Tokens
+
+SENTENCES = [
+    "The kettle is on, if you would like to stay.",
+    "She would rather walk.",
+    "Nobody had told the new teacher about the bell.",
+    "He fixed the gate before breakfast.",
+    "Is the last train gone?",
+]
+METRICS = ("cosine", "euclidean")
+MAPS = {
+    "p2s": {"pragmatic", "semantic", "from_pragmatic"},
+    "s2p": {"pragmatic", "semantic", "from_semantic"},
+    "third_space": {"pragmatic", "semantic", "from_pragmatic", "from_semantic"},
+}
+MODELS: list[tuple[type[Model], dict[str, Any]]] = [
+    (PointModel, {}),
+    (PointModel, {"has_head": True}),
+    (GaussianModel, {"reduce": "sim_of_sum", "sts_similarity": "symmetric"}),
+    (DualModel, {"architecture": "cross"}),
+    (DualModel, {"architecture": "bi"}),
+    (DualGaussianModel, {"architecture": "cross", "reduce": "sim_of_sum"}),
+    (DualGaussianModel, {"architecture": "bi"}),
+    (ImpScoreModel, {"dim": 8, "direction": "third_space"}),
+    (ImpScoreModel, {"dim": 8, "frozen": False, "normalize": False, "pragmatic_metric": "cosine"}),
+]
+QUESTIONS = {
+    PointModel: {"similarity", "entailment_score", "features"},
+    GaussianModel: {"similarity", "entailment_score", "features", "log_determinant"},
+    DualModel: {"similarity", "entailment_score", "features", "implicitness"},
+    DualGaussianModel: {"similarity", "entailment_score", "features", "implicitness", "log_determinant"},
+    ImpScoreModel: {"similarity", "entailment_score", "features", "implicitness"},
+}
+
+
+def make(kind: type[Model], **options: Any) -> Any:
+    torch.manual_seed(0)
+    return kind(tiny_encoder(), **options).eval()
+
+
+def tokens(model: Model, sentences: list[str] = SENTENCES) -> Tokens:
+    return Tokens.pad(model.encoder.tokenizer(sentences))
+
+
+# All models ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "options"), MODELS)
+def test_settings_and_weights_build_the_same_model_again(kind: type[Model], options: dict[str, Any]) -> None:
+    model = make(kind, **options)
+    settings = model.settings()
+    assert settings["class"] == kind.__name__
+    assert {key: settings[key] for key in options} == options
+    assert all(isinstance(value, str | int | bool) for value in settings.values())
+    torch.manual_seed(1)
+    again = build(tiny_encoder(), settings).eval()
+    assert type(again) is kind
+    assert again.settings() == settings
+    again.load_state_dict(model.state_dict())
+    for one, other in zip(
+        model.embed(SENTENCES).fields().values(), again.embed(SENTENCES).fields().values(), strict=True
+    ):
+        assert torch.equal(one, other)
+
+
+def test_settings_of_no_model_are_refused() -> None:
+    for settings in ({"class": "PointsModel"}, {"class": "PointModel", "tanh": True}, {}):
+        with pytest.raises(EncoderError, match="no model has the settings"):
+            build(tiny_encoder(), settings)
+
+
+@pytest.mark.parametrize(("kind", "options"), MODELS)
+def test_the_questions_are_answered_row_by_row(kind: type[Model], options: dict[str, Any]) -> None:
+    model = make(kind, **options)
+    a = model.embed(SENTENCES)
+    b = a[torch.tensor([1, 2, 3, 4, 0])]
+    assert all(value.dtype == torch.float32 and value.device.type == "cpu" for value in a.fields().values())
+    answered = {name for name in set().union(*QUESTIONS.values()) if hasattr(model, name)}
+    assert answered == QUESTIONS[kind]
+    for question in answered:
+        asked = (a, b) if question in ("similarity", "entailment_score") else (a,)
+        answer = getattr(model, question)(*asked)
+        assert len(answer) == len(SENTENCES)
+        assert torch.isfinite(answer).all()
+    torch.testing.assert_close(model.similarity(a, b), model.similarity(b, a))
+    assert torch.equal(model.features(a), next(iter(a.views().values())))
+
+
+@pytest.mark.parametrize(("kind", "options"), MODELS)
+def test_a_sentence_has_the_same_embedding_alone_and_among_others(
+    kind: type[Model], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make(kind, **options)
+    together = model.embed(SENTENCES)
+    monkeypatch.setattr(base, "SENTENCES_AT_ONCE", 2)
+    monkeypatch.setattr(base, "EVALUATION_TOKENS", 24)
+    apart = model.embed(SENTENCES)
+    for one, other in zip(together.fields().values(), apart.fields().values(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("kind", "options"), MODELS)
+def test_heads_compute_in_float32_under_autocast(kind: type[Model], options: dict[str, Any]) -> None:
+    model = make(kind, **options)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        (embedding,) = model.encode(tokens(model))
+    assert {value.dtype for value in embedding.fields().values()} == {torch.float32}
+
+
+# Points --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "first_last", "embedding_last", "prompt"])
+def test_an_encoder_alone_is_a_model_with_every_pooling(pooling: str) -> None:
+    model = PointModel(tiny_encoder(pooling=pooling)).eval()
+    (pooled,) = model.encoder([(tokens(model), model.encoder.template())])
+    torch.testing.assert_close(model.embed(SENTENCES).fields(), {"vector": pooled.detach()})
+
+
+def test_points_are_compared_by_cosine() -> None:
+    model = make(PointModel)
+    torch.manual_seed(1)
+    a, b = torch.randn(2, 6, 4, dtype=torch.float64)
+    want = (a * b).sum(1) / a.norm(dim=1) / b.norm(dim=1)
+    for score in (model.similarity, model.entailment_score):
+        torch.testing.assert_close(score(PointEmbedding(a), PointEmbedding(b)), want)
+
+
+# Gaussians -----------------------------------------------------------------------------------------------------------
+
+
+def gaussians(n: int = 6, d: int = 4) -> GaussianEmbedding:
+    return GaussianEmbedding(*torch.randn(2, n, d, dtype=torch.float64))
+
+
+def test_a_hypothesis_is_scored_against_its_premise() -> None:
+    model = make(GaussianModel)
+    torch.manual_seed(1)
+    premise, hypothesis = gaussians(), gaussians()
+    variance_ratio = (hypothesis.log_variance - premise.log_variance).exp()
+    shift = (hypothesis.mean - premise.mean) ** 2 / premise.log_variance.exp()
+    kl = 0.5 * (variance_ratio + shift - 1 - variance_ratio.log())
+    torch.testing.assert_close(model.entailment_score(premise, hypothesis), (1 / (1 + kl)).mean(dim=1))
+    torch.testing.assert_close(model.log_determinant(premise), premise.log_variance.sum(dim=1))
+    assert torch.equal(model.similarity(premise, hypothesis), cosine(premise.mean, hypothesis.mean))
+
+
+def test_gaussians_are_compared_symmetrically_where_asked() -> None:
+    model = make(GaussianModel, reduce="sim_of_sum", sts_similarity="symmetric")
+    torch.manual_seed(1)
+    a, b = gaussians(), gaussians()
+    torch.testing.assert_close(model.similarity(a, b), model.similarity(b, a))
+    assert not torch.allclose(model.similarity(a, b), cosine(a.mean, b.mean))
+    assert not torch.allclose(model.entailment_score(a, b), model.entailment_score(b, a))
+
+
+def test_means_are_bounded_and_the_heads_start_apart() -> None:
+    model = make(GaussianModel)
+    assert model.embed(SENTENCES).mean.abs().max() < 1
+    assert not torch.allclose(model.heads.mean[0].weight, model.heads.log_variance.weight)
+
+
+# Two vectors or two Gaussians ----------------------------------------------------------------------------------------
+
+
+def test_dual_scores_are_the_papers() -> None:
+    model = make(DualModel)
+    torch.manual_seed(1)
+    p, h = (DualEmbedding(torch.randn(6, 4), torch.randn(6, 4)) for _ in range(2))
+    want = torch.maximum(cosine(p.explicit, h.explicit), cosine(p.implicit, h.explicit))
+    assert torch.equal(model.entailment_score(p, h), want)
+    assert torch.equal(model.implicitness(p), 1 - cosine(p.explicit, p.implicit).double())
+
+
+def test_dual_gaussian_scores_are_the_same_with_the_similarity_of_gaussians() -> None:
+    model = make(DualGaussianModel)
+    torch.manual_seed(1)
+    p, h = (DualGaussianEmbedding(*torch.randn(4, 6, 5)) for _ in range(2))
+    want = torch.maximum(gaussian_similarity(h.explicit, p.explicit), gaussian_similarity(h.explicit, p.implicit))
+    assert torch.equal(model.entailment_score(p, h), want)
+    assert not torch.equal(model.entailment_score(h, p), want), "entailment has a direction"
+    assert torch.equal(model.implicitness(p), 1 - gaussian_similarity(p.implicit, p.explicit).double())
+    assert torch.equal(model.log_determinant(p), p.explicit_log_variance.sum(1))
+
+
+def test_implicitness_does_not_tie_where_similarities_are_small() -> None:
+    model = make(DualGaussianModel, reduce="sim_of_sum")
+    torch.manual_seed(1)
+    far = DualGaussianEmbedding(*(torch.randn(200, 64) * scale for scale in (1, 6, 1, 6)))
+    similarities = GaussianSimilarity("sim_of_sum").rows(far.explicit, far.implicit)
+    assert similarities.max() < 1e-5
+    assert len(model.implicitness(far).unique()) == len(similarities.unique())
+
+
+def test_cross_reads_the_word_and_bi_has_two_encoders_and_heads() -> None:
+    cross, bi = make(DualGaussianModel), make(DualGaussianModel, architecture="bi")
+    word = cross.encoder.tokenizer(["implicit"])[0]
+    assert list(cross.implicit_template.suffix[-1 - len(word) : -1]) == word
+    assert cross.implicit_encoder is cross.implicit_heads is None
+    assert bi.explicit_template == bi.implicit_template
+    for one, other in ((bi.encoder, bi.implicit_encoder), (bi.heads, bi.implicit_heads)):
+        pairs = list(zip(one.parameters(), other.parameters(), strict=True))
+        assert all(torch.equal(a, b) and a is not b for a, b in pairs), "equal at the start, and not shared"
+
+
+# ImpScore ------------------------------------------------------------------------------------------------------------
+
+
+def by_hand(a: Tensor, b: Tensor, metric: str) -> float:
+    a, b = a.double(), b.double()
+    if metric == "euclidean":
+        return math.sqrt(float(((a - b) ** 2).sum()))
+    return 1 - float(a @ b / (a @ a).sqrt() / (b @ b).sqrt())
+
+
+@pytest.mark.parametrize(("direction", "metric"), list(itertools.product(MAPS, METRICS)))
+def test_implicitness_and_pragmatic_distance_are_the_papers(direction: str, metric: str) -> None:
+    model = make(ImpScoreModel, dim=8, direction=direction, implicitness_metric=metric, pragmatic_metric=metric)
+    got = model.embed(SENTENCES)
+    assert isinstance(got, PragmaticEmbedding)
+    (x,) = model.encoder([(tokens(model), model.encoder.template())])
+    x = x / x.norm(dim=1, keepdim=True)
+    weights = {name: value.detach() for name, value in model.state_dict().items()}
+    assert set(weights) == {f"{name}.weight" for name in MAPS[direction]}, "no map has a bias"
+    p, s = x @ weights["pragmatic.weight"].T, x @ weights["semantic.weight"].T
+    torch.testing.assert_close(got.fields(), {"semantic": s, "pragmatic": p}, atol=1e-5, rtol=1e-4)
+    mapped_p = p @ weights["from_pragmatic.weight"].T if direction != "s2p" else p
+    mapped_s = s @ weights["from_semantic.weight"].T if direction != "p2s" else s
+    want = [by_hand(a, b, metric) for a, b in zip(mapped_s, mapped_p, strict=True)]
+    assert model.implicitness(got).tolist() == pytest.approx(want, abs=1e-4)
+    other = got[torch.tensor([2, 0, 1, 4, 3])]
+    apart = [by_hand(a, b, metric) for a, b in zip(got.pragmatic, other.pragmatic, strict=True)]
+    for score in (model.entailment_score(got, other), model.similarity(other, got)):
+        assert score.tolist() == pytest.approx([-distance for distance in apart], abs=1e-4)
+
+
+def test_the_maps_begin_as_xavier_has_it() -> None:
+    model = make(ImpScoreModel, dim=8, direction="third_space")
+    for name, bound in (("pragmatic", 6 / (32 + 8)), ("semantic", 6 / (32 + 8)), ("from_pragmatic", 6 / 16)):
+        weight = getattr(model, name).weight
+        assert 0.9 * math.sqrt(bound) < float(weight.detach().abs().max()) <= math.sqrt(bound)
+    assert not torch.equal(model.from_pragmatic.weight, model.from_semantic.weight)
+
+
+def test_a_frozen_encoder_learns_nothing_and_is_in_no_state_dict() -> None:
+    frozen, learning = make(ImpScoreModel).train(), make(ImpScoreModel, frozen=False).train()
+    assert not frozen.encoder.training
+    assert learning.encoder.training
+    assert not any(parameter.requires_grad for parameter in frozen.encoder.parameters())
+    assert not any(name.startswith("encoder.") for name in frozen.state_dict())
+    assert any(name.startswith("encoder.") for name in learning.state_dict())
+    assert torch.nn.ModuleDict({"model": frozen}).state_dict().keys() == {
+        f"model.{name}" for name in frozen.state_dict()
+    }
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_kept_sentence_vectors_give_the_same_embeddings(normalize: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make(ImpScoreModel, normalize=normalize)
+    want = model.embed(SENTENCES)
+    passes: list[int] = []
+    forward = SentenceEncoder.forward
+    monkeypatch.setattr(SentenceEncoder, "forward", lambda self, *a, **k: passes.append(1) or forward(self, *a, **k))
+    model.kept = {}
+    for _ in range(3):
+        torch.testing.assert_close(model.embed(SENTENCES).fields(), want.fields())
+    assert len(passes) == 1
