@@ -121,7 +121,7 @@ def open_model(cfg: DictConfig) -> Evaluated:
         options["whitening"] = loaded.answers.fitted_on
     device, encoder = device_of(cfg.accelerator), loaded.encoder
     loaded.to(device)
-    options |= {"method": type(loaded.answers).__name__, "pooling": encoder.pooling, "max_length": encoder.max_length}
+    options |= {"method": loaded.method, "pooling": encoder.pooling, "max_length": encoder.max_length}
     options["templates"] = [[template.prefix, template.suffix] for template in loaded.templates]
     return Evaluated(
         loaded.answers,
