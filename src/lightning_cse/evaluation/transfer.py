@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -22,20 +20,14 @@ from lightning_cse.evaluation.task import Answers, Embedded, Split, Task, TaskRe
 
 log = logging.getLogger(__name__)
 
-SPLITS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "mr": ("all",),
-        "cr": ("all",),
-        "subj": ("all",),
-        "mpqa": ("all",),
-        "sst2": ("train", "dev", "test"),
-        "trec": ("train", "test"),
-        "mrpc": ("train", "test"),
-    }
-)
+SPLITS: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("mr", "cr", "subj", "mpqa"), ("all",)),
+    "sst2": ("train", "dev", "test"),
+    **dict.fromkeys(("trec", "mrpc"), ("train", "test")),
+}
 """The corpora and their splits, which decide how L2 is chosen."""
 
-SOLVERS: Final[Mapping[str, Solver]] = MappingProxyType({"lbfgs": fit_lbfgs, "senteval": fit_senteval})
+SOLVERS: Final[dict[str, Solver]] = {"lbfgs": fit_lbfgs, "senteval": fit_senteval}
 
 L2: Final = (1e-5, 1e-4, 1e-3, 1e-2)
 """The weight decays to choose from, in SentEval's order."""
