@@ -81,7 +81,7 @@ def main(name: str, folders: Sequence[Path]) -> None:
     there.mkdir(exist_ok=True, parents=True)
     for folder in folders:
         record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
-        copy = f"{record['name']}-{record['identity']}-s{record['seed']}.json"
+        copy = f"{record['name']}-{record['config_hash']}-s{record['seed']}.json"
         (there / copy).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     records = read_records(sorted(there.glob("*.json")))
     parts = [f"<!-- Written by scripts/collect.py from the records beside it; do not edit. -->\n{part.about}"]
@@ -107,7 +107,7 @@ def _effects(records: Sequence[Mapping[str, Any]], tables: Mapping[str, Columns]
     """Return the differences of points that differ in one thing: the sets of the loss, its formula, or the method."""
     seeds_of: dict[str, list[Mapping[str, Any]]] = {}
     for record in records:
-        seeds_of.setdefault(record["identity"], []).append(record)
+        seeds_of.setdefault(record["config_hash"], []).append(record)
     headed = {h if " " in h else f"{h} direction": key for columns in tables.values() for h, key in columns.items()}
     shown = {h: key for h, key in headed.items() if any(key in r["metrics"] for r in records) and "det" not in h}
     lines = [f"| effect | seeds | {' | '.join(shown)} |", f"|---|{'---:|' * (len(shown) + 1)}"]
@@ -132,7 +132,7 @@ ORDER = ("", "ent", "ent+con", "ent+rev", "ent+con+rev")
 def _training(records: Sequence[Mapping[str, Any]]) -> Any:
     """Return what two points must share for their difference to be an effect: rows, steps and encoder."""
     record = records[0]
-    config = record["identity_document"]["config"]
+    config = record["decisive"]["config"]
     return (
         record["rows"]["training_rows"],
         record["encoder"],
@@ -150,7 +150,7 @@ def _reduce(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _loss(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    loss: Mapping[str, Any] = records[0]["identity_document"]["config"]["method"]["loss"]
+    loss: Mapping[str, Any] = records[0]["decisive"]["config"]["method"]["loss"]
     return loss
 
 

@@ -124,6 +124,7 @@ def _environment() -> Iterator[None]:
 LEFT_OUT: Final = (
     # where things are, and what watches a run
     *("paths", "logger", "baselines", "callbacks", "seed", "force", "retry_failed", "hydra"),
+    *("keep_last", "figures"),
     # values that stand a second time where they are used
     *("corpora", "limits"),
     # what Lightning prints

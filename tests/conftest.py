@@ -110,6 +110,7 @@ def run_tiny(compose: Compose) -> RunTiny:
     import torch
 
     from lightning_cse.engine.train import train
+    from lightning_cse.runs import Run
 
     def run(folder: Path, *overrides: str) -> Run:
         cfg = compose("+debug=tiny", "paths.cache_dir=null", *overrides)
@@ -117,7 +118,7 @@ def run_tiny(compose: Compose) -> RunTiny:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            return train(cfg)
+            return Run.at(Path(train(cfg).folder))
         finally:
             torch.set_num_threads(threads)
 

@@ -134,7 +134,7 @@ def as_json(given: Sequence[Point], comparisons: Sequence[Comparison], alpha: fl
                 "label": point.label,
                 "baseline": point.baseline,
                 "name": point.runs[0].name,
-                "identity": point.runs[0].identity,
+                "config_hash": point.runs[0].config_hash,
                 "seeds": list(point.seeds),
                 "folders": [str(run.path) for run in point.runs],
             }

@@ -10,11 +10,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 __all__ = ["progress"]
 
 
-def progress(*more: TextColumn) -> Progress:
+def progress(*more: TextColumn, width: int = 40) -> Progress:
     """Return a progress bar on stderr, which shows nothing where there is no terminal.
 
     Args:
         more: columns behind those that every bar has.
+        width: of the bar itself, in characters.
     """
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), *more)
-    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    columns = (TextColumn("{task.description}"), BarColumn(width), MofNCompleteColumn(), TimeRemainingColumn(), *more)
+    console, shown = Console(stderr=True), sys.stderr.isatty()
+    # The time left is estimated over all steps, so that it counts the pauses between them too.
+    return Progress(*columns, console=console, transient=True, disable=not shown, speed_estimate_period=86_400.0)

@@ -69,8 +69,8 @@ def finished(tmp_path: Path) -> dict[str, Run]:
 
 def numbers(folder: Run) -> dict[str, Any]:
     record = folder.read()
-    return {key: record[key] for key in ("identity", "metrics", "baselines", "best", "final", "rows")} | {
-        "curves": folder.curves.read_text()
+    return {key: record[key] for key in ("config_hash", "metrics", "baselines", "best", "final", "rows")} | {
+        "curves": folder.curves_path.read_text()
     }
 
 
@@ -208,7 +208,7 @@ def test_a_multirun_is_the_same_as_its_points_one_by_one(
         assert {f"+experiment={experiment}", f"seed={seed}", "+debug=tiny"} <= set(overrides)
         assert f"record: {folder.record_path}\n" in done.stdout
         (offline,) = (folder.path / "wandb").glob("offline-run-*")  # its own, and no other's
-        assert offline.name.endswith(f"-{experiment}-{folder.identity}-s{seed}")
+        assert offline.name.endswith(f"-{experiment}-{folder.config_hash}-s{seed}")
     assert len({folder.read()["metrics"]["test/rte/threshold"] for folder in folders.values()}) == 4
     hydra = sorted(path.relative_to(tmp_path).parts[:2] for path in tmp_path.rglob("train.log"))
     assert {("runs", "hydra")} == set(hydra)  # Hydra's own folders stay out of the run folders
@@ -220,8 +220,8 @@ def test_a_sweep_runs_every_point_once_whatever_the_order_of_the_command_line(co
     assert done.returncode == 0, done.stderr
     folders = finished(tmp_path)
     assert sorted(folders) == [f"dualcse_cross-s{seed}" for seed in range(5)]
-    assert len({folder.identity for folder in folders.values()}) == 1
-    assert len({folder.curves.read_text() for folder in folders.values()}) == 5
+    assert len({folder.config_hash for folder in folders.values()}) == 1
+    assert len({folder.curves_path.read_text() for folder in folders.values()}) == 5
     stamps = {folder.path: folder.record_path.stat().st_mtime_ns for folder in folders.values()}
 
     done = command("+experiment=dualcse_cross", *SMALL, "+debug=tiny", "+sweep=seeds")
@@ -237,8 +237,8 @@ def test_a_sweep_over_losses_makes_a_point_of_each(command: Command, tmp_path: P
     done = command("+experiment=gausscse", "+sweep=gausscse_losses_five_seeds", "+debug=tiny", "seed=0", *SMALL)
     assert done.returncode == 0, done.stderr
     records = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "gausscse").glob("*-s0/record.json")]
-    assert len({record["identity"] for record in records}) == len(records) == 4
-    sets = [tuple(record["identity_document"]["config"]["method"]["loss"]["sets"]) for record in records]
+    assert len({record["config_hash"] for record in records}) == len(records) == 4
+    sets = [tuple(record["decisive"]["config"]["method"]["loss"]["sets"]) for record in records]
     assert set(sets) == {("ent",), ("ent", "con"), ("ent", "rev"), ("ent", "con", "rev")}
     for record, chosen in zip(records, sets, strict=True):
         assert {"seed=0", f"method.loss.sets=[{','.join(chosen)}]"} <= set(record["overrides"])

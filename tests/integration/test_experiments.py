@@ -219,7 +219,7 @@ def run(place: Path, run_tiny: RunTiny) -> Callable[[str], Run]:
 
 
 def curves(folder: Run) -> dict[str, dict[int, float]]:
-    return {key: dict(points) for key, points in runs.Curves(folder.curves).read().items()}
+    return {key: dict(points) for key, points in runs.Curves(folder.curves_path).read().items()}
 
 
 def keys(tasks: Mapping[str, set[str]], split: str = "test") -> set[str]:
@@ -243,8 +243,8 @@ def test_every_experiment_is_expected() -> None:
 def test_an_experiment_leaves_a_complete_record(experiment: str, run: Callable[[str], Run], place: Path) -> None:
     folder, expected = run(experiment), EXPECTED[experiment]
     record = folder.read()
-    assert folder.state == "finished"
-    assert folder.path == place / "runs" / experiment / f"{record['identity']}-s0"
+    assert folder.status == "finished"
+    assert folder.path == place / "runs" / experiment / f"{record['config_hash']}-s0"
     assert (record["name"], record["seed"], record["steps"]) == (experiment, 0, expected.steps)
     assert isinstance(record["overrides"], list)  # filled where Hydra starts the run: tests/cli
     assert (record["device"], record["precision"], record["environment"]["threads"]) == ("cpu", "32-true", 1)
@@ -267,7 +267,7 @@ def test_an_experiment_leaves_a_complete_record(experiment: str, run: Callable[[
     assert record["task_data"].keys() == expected.tasks.keys() | expected.length.keys()  # all of the suite
     assert all(digests.items() <= record["data"].items() for digests in record["task_data"].values())
     assert set(record["encoder"]) == {"name", "weights", "tokenizer"}
-    document = record["identity_document"]["config"]
+    document = record["decisive"]["config"]
     assert "seed" not in document.keys() | document["data"].keys()  # the triplets' own, in data.rows, is another
 
     assert set(record["metrics"]) == keys(expected.tasks)
@@ -321,7 +321,7 @@ def test_an_experiment_is_evaluated_at_the_start_on_the_way_and_at_the_end(
         for step in values["train/loss"]
     ]
     assert list(values["train/learning_rate"].values()) == pytest.approx([lr * factor for factor in factors])
-    with folder.curves.open(newline="") as file:  # one row a value: nothing is logged twice
+    with folder.curves_path.open(newline="") as file:  # one row a value: nothing is logged twice
         rows = [(row["step"], row["key"]) for row in csv.DictReader(file)]
     assert len(rows) == len(set(rows)) == sum(len(curve) for curve in values.values())
 
@@ -447,7 +447,7 @@ def test_the_best_checkpoint_alone_gives_the_recorded_test_scores(
 
 def test_ablations_are_other_points(run: Callable[[str], Run]) -> None:
     read = [run(experiment).read() for experiment in EXPERIMENTS]
-    assert len({record["identity"] for record in read}) == len(EXPERIMENTS)
+    assert len({record["config_hash"] for record in read}) == len(EXPERIMENTS)
     for family in ("dualcse_cross", "dualcse_bi", "gausscse"):
         losses = [curves(run(name))["train/loss"][1] for name in EXPERIMENTS if name.startswith(family)]
         assert len(set(losses)) == len(losses) == 4  # the same batch, another loss
@@ -485,12 +485,12 @@ def test_force_does_it_again_with_the_same_numbers_and_another_seed_with_others(
     forced = run_tiny(place, CROSS, "force=true")
     assert forced.record_path.stat().st_mtime_ns > stamp
     assert forced.curves.read_text() == was
-    for key in ("metrics", "baselines", "best", "final", "identity", "identity_document"):
+    for key in ("metrics", "baselines", "best", "final", "config_hash", "decisive"):
         assert forced.read()[key] == first[key]
 
     other = run_tiny(place, CROSS, "seed=1")
     assert other.path.name == forced.path.name.removesuffix("-s0") + "-s1"
-    assert other.read()["identity_document"] == first["identity_document"]
+    assert other.read()["decisive"] == first["decisive"]
     losses = curves(other)["train/loss"], curves(forced)["train/loss"]
     assert losses[0][1] != losses[1][1]
     assert other.read()["metrics"] != first["metrics"]

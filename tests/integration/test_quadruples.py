@@ -103,7 +103,9 @@ def outcome(folder: Run) -> dict[str, Any]:
     last = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)
     record = folder.read()
     kept = {key: last[key] for key in ("state_dict", "optimizer_states", "lr_schedulers", "ContrastiveData")}
-    return kept | {"curves": folder.curves.read_text()} | {key: record[key] for key in ("rows", "metrics", "final")}
+    return (
+        kept | {"curves": folder.curves_path.read_text()} | {key: record[key] for key in ("rows", "metrics", "final")}
+    )
 
 
 def equal(one: Any, other: Any) -> bool:
@@ -148,7 +150,7 @@ def _dies_at(original: Callable[..., Any], at: int) -> Callable[..., Any]:
 
 def test_weights_of_one_are_the_run_without_them(run_tiny: RunTiny, own: str, tmp_path: Path) -> None:
     plain, ones = (run_tiny(tmp_path / weights, *sources(own, weights)) for weights in ("null", "[1,1]"))
-    assert plain.read()["identity"] != ones.read()["identity"]
+    assert plain.read()["config_hash"] != ones.read()["config_hash"]
     found, want = outcome(ones), outcome(plain)
     assert not [key for key in want if not equal(found[key], want[key])]
 

@@ -176,7 +176,7 @@ def write_run(folder: Path, name: str, seed: int) -> Path:
     config = {"name": name, "monitor": MONITOR, "data": {"rows": 1000 * POINTS.index(name)}}
     record = {
         "name": name,
-        "identity": run.name.partition("-")[0],
+        "config_hash": run.name.partition("-")[0],
         "seed": seed,
         "overrides": [f"+experiment={name}", f"data.rows={1000 * POINTS.index(name)}", f"seed={seed}"],
         "metrics": {f"test/sts{year}/spearman_all": 0.7 + shift for year in range(12, 17)},
@@ -188,7 +188,7 @@ def write_run(folder: Path, name: str, seed: int) -> Path:
         "precision": "32-true",
         "encoder": {"name": "tiny"},
         "environment": {"commit": "0" * 40, "machine": {"cpu": "A processor with a rather long name", "cores": 2}},
-        "identity_document": {"config": config, "data": {}, "encoder": {}},
+        "decisive": {"config": config, "data": {}, "encoder": {}},
     }
     (run / "record.json").write_text(json.dumps(record), encoding="utf-8")
     rows = ["step,key,value"]

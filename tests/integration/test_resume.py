@@ -22,10 +22,10 @@ import torch
 
 from lightning_cse.callbacks import BestAndLast, Evaluation, StepLog
 from lightning_cse.engine import train as training
-from lightning_cse.errors import LightningCSEError, TrainingError
+from lightning_cse.errors import Interrupted, LightningCSEError, TrainingError
 from lightning_cse.loggers import CurvesLogger
 from lightning_cse.methods import DualCSE
-from lightning_cse.runs import Run
+from lightning_cse.runs import Curves, Run, disk_errors
 
 RunTiny = Callable[..., Run]
 
@@ -33,6 +33,7 @@ RunTiny = Callable[..., Run]
 SMALL = (
     "+experiment=dualcse_cross",
     "baselines=none",
+    "keep_last=true",
     "encoder.layers=1",
     "data.train_rows=20",
     "data.held_out_rows=8",
@@ -51,18 +52,11 @@ COSTS = (
     "peak_memory_mib",
     "environment",
     "overrides",
-    "figures",
 )
 
 
 class Killed(BaseException):
     """Neither the run nor Lightning may turn it into anything else."""
-
-
-@pytest.fixture(autouse=True)
-def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures take half of such a run and are drawn from the curves, which are compared."""
-    monkeypatch.setattr(training, "run_figures", lambda *args: [])
 
 
 def outcome(folder: Run) -> dict[str, Any]:
@@ -74,13 +68,13 @@ def outcome(folder: Run) -> dict[str, Any]:
     for state in last["callbacks"].values():
         state.pop("seconds", None)
     best = torch.load(folder.checkpoints / "best.ckpt", weights_only=True)
-    files = sorted(str(path.relative_to(folder.path)) for path in folder.path.rglob("*") if "figures" not in path.parts)
+    files = sorted(str(path.relative_to(folder.path)) for path in folder.path.rglob("*"))
     predictions = {path.name: path.read_bytes() for path in folder.predictions.iterdir()}
     # What loops have counted is Lightning's own; whether it matters shows in all the rest.
     checkpoints = {
         f"{name}.{key}": v for name, c in (("best", best), ("last", last)) for key, v in c.items() if key != "loops"
     }
-    return {"record": record, "curves": folder.curves.read_text(), "files": files, **checkpoints, **predictions}
+    return {"record": record, "curves": folder.curves_path.read_text(), "files": files, **checkpoints, **predictions}
 
 
 def differences(one: Any, other: Any, where: str = "") -> list[str]:
@@ -165,6 +159,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory, run_tiny: RunTiny) -> Ca
 # In this process
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)  # some thirty runs, for a machine that is busy
 def test_killed_at_every_moment(run_tiny: RunTiny, tmp_path: Path) -> None:
     seen: list[str] = []
@@ -237,37 +232,36 @@ VARIANTS = {
 }
 
 
-QUICK = (
-    "accumulated",
-    "bi-encoder, dropout while measuring",
-    "a head",
-    "GaussCSE",
-    "ImpScore",
-    "NGCSE",
-    "unsupervised SimCSE",
-)
-"""Each keeps something that no other does; the others are the same few things at other moments, for `make test-all`."""
+QUICK = ("accumulated", "a head", "ImpScore", "NGCSE", "unsupervised SimCSE")
+"""Each keeps something that no other does."""
 
 
-@pytest.mark.parametrize("variant", [v if v in QUICK else pytest.param(v, marks=pytest.mark.slow) for v in VARIANTS])
-def test_killed_at_every_step_of_other_runs(
-    variant: str, run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path
-) -> None:
+def _killed_and_resumed(run_tiny: RunTiny, place: Path, step: int, *overrides: str) -> Run:
+    """Die before the values of a step are logged, and start the same command again."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(CurvesLogger, "log_metrics", _dies_at(CurvesLogger.log_metrics, step))
+        run_tiny(place, *SMALL, *overrides)
+    return run_tiny(place, *SMALL, *overrides)
+
+
+@pytest.mark.parametrize("variant", QUICK)
+def test_killed_once(variant: str, run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path) -> None:
     overrides, steps = VARIANTS[variant]
     whole = reference(*overrides)
     assert whole.read()["steps"] == steps
-    # Before the step's values are logged, but for the first step, which is as good as none.
+    same(_killed_and_resumed(run_tiny, tmp_path, steps - 1, *overrides), whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_killed_at_every_step(variant: str, run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path) -> None:
+    overrides, steps = VARIANTS[variant]
     for step in range(2, steps + 1):
-        place = tmp_path / str(step)
-        seen: list[str] = []
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(CurvesLogger, "log_metrics", _dies_at(CurvesLogger.log_metrics, step, seen))
-            run_tiny(place, *SMALL, *overrides)
-        same(run_tiny(place, *SMALL, *overrides), whole)
-        shutil.rmtree(place)
+        same(_killed_and_resumed(run_tiny, tmp_path / str(step), step, *overrides), reference(*overrides))
+        shutil.rmtree(tmp_path / str(step))
 
 
-def _dies_at(original: Callable[..., Any], at: int, seen: list[str]) -> Callable[..., Any]:
+def _dies_at(original: Callable[..., Any], at: int) -> Callable[..., Any]:
     def mortal(self: CurvesLogger, metrics: dict[str, float], step: int | None = None) -> None:
         if step == at:
             raise Killed
@@ -318,9 +312,9 @@ def test_a_failed_run_is_done_again(
         assert not list(tmp_path.rglob("record.json"))
         last = failed.parent / "checkpoints" / "last.ckpt"
         assert (torch.load(last, weights_only=True)["global_step"] if last.is_file() else None) == checkpoint
-        assert Run(tmp_path / "runs", "dualcse_cross", failed.parent.name.split("-")[0], 0).state == "failed"
+        assert Run(tmp_path / "runs", "dualcse_cross", failed.parent.name.split("-")[0], 0).status == "failed"
     folder = run_tiny(tmp_path, *SMALL)
-    assert folder.state == "finished"
+    assert folder.status == "finished"
     assert not folder.failed_path.exists()
     same(folder, reference())
 
@@ -334,38 +328,81 @@ def _fails_at(step: int, original: Callable[..., Any]) -> Callable[..., Any]:
     return training_step
 
 
-def test_a_terminated_run_says_so_and_goes_on(
-    run_tiny: RunTiny,
-    reference: Callable[..., Run],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    step = DualCSE.training_step
+# Ctrl-C and SIGTERM
 
-    def terminated(self: DualCSE, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
-        if self.global_step == 2:
-            assert callable(signal.getsignal(signal.SIGTERM))  # else the whole test session would end here
-            os.kill(os.getpid(), signal.SIGTERM)
-        return step(self, batch, batch_idx)
 
-    with monkeypatch.context() as patch, pytest.raises(SystemExit) as caught:
-        patch.setattr(DualCSE, "training_step", terminated)
-        run_tiny(tmp_path, *SMALL)
-    assert caught.value.code == 128 + signal.SIGTERM
-    assert "ended by SIGTERM; the same command continues from the last checkpoint" in caplog.text
-    assert not list(tmp_path.rglob("failed.json"))
+def stopped_at(run_tiny: RunTiny, place: Path, owner: Any, name: str, count: int, *overrides: str, n: int = 1) -> str:
+    """Send a signal, or several, when a method is called this many times; return what the run says."""
+    original, calls = getattr(owner, name), []
+    signum = signal.SIGINT if count % 2 else signal.SIGTERM
+
+    def stops(*args: Any, **kwargs: Any) -> Any:
+        calls.append(name)
+        if len(calls) == count:
+            for _ in range(n):
+                os.kill(os.getpid(), signum)
+        return original(*args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted) as caught:
+        patch.setattr(owner, name, stops)
+        run_tiny(place, *SMALL, *overrides)
+    assert caught.value.signum == signum
+    assert not list(place.rglob("failed.json"))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return str(caught.value)
+
+
+def test_a_signal_in_a_step_saves_that_step(run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path) -> None:
+    for step in (1, 2, 3, 6):  # the second and the last are evaluated
+        place = tmp_path / str(step)
+        said = stopped_at(run_tiny, place, DualCSE, "training_step", step)
+        assert said == f"stopped at step {step}; the same command continues from there"
+        (last,) = place.rglob("last.ckpt")
+        assert torch.load(last, weights_only=True)["global_step"] == step
+        same(run_tiny(place, *SMALL), reference())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_signal_in_every_step(variant: str, run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path) -> None:
+    overrides, steps = VARIANTS[variant]
+    for step in range(1, steps + 1):
+        stopped_at(run_tiny, tmp_path / str(step), StepLog, "on_train_batch_start", step, *overrides)
+        same(run_tiny(tmp_path / str(step), *SMALL, *overrides), reference(*overrides))
+        shutil.rmtree(tmp_path / str(step))
+
+
+def test_signals_again_and_again(run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path) -> None:
+    measured = "diag.dropout=true"  # draws random numbers in an evaluation that is due when the run is resumed
+    stopped_at(run_tiny, tmp_path, DualCSE, "training_step", 2, measured)
+    stopped_at(run_tiny, tmp_path, Evaluation, "_measure", 1, measured)  # in the evaluation that is due
+    stopped_at(run_tiny, tmp_path, DualCSE, "training_step", 1, measured)
+    same(run_tiny(tmp_path, *SMALL, measured), reference(measured))
+
+
+def test_signals_outside_of_the_steps(run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path) -> None:
+    assert stopped_at(run_tiny, tmp_path, training, "build", 1) == "stopped; the same command starts the run"
+    assert not list(tmp_path.rglob("*.*"))
+    said = stopped_at(run_tiny, tmp_path, Evaluation, "_measure", 1)
+    assert said == "stopped; the same command starts the run"
+    said = stopped_at(run_tiny, tmp_path, DualCSE, "training_step", 3, n=2)  # the second one stops at once
+    assert said == "stopped; the same command continues from step 2"
+    said = stopped_at(run_tiny, tmp_path, training, "_test", 1)
+    assert said == "stopped; the same command repeats only the test"
     same(run_tiny(tmp_path, *SMALL), reference())
 
 
-@pytest.mark.parametrize("content", [b"", b"no checkpoint", None])
-def test_a_damaged_checkpoint_is_told(content: bytes | None, run_tiny: RunTiny, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"", b"no checkpoint", None, "keys"])
+def test_a_damaged_checkpoint_is_reported(content: Any, run_tiny: RunTiny, tmp_path: Path) -> None:
     kill(run_tiny, tmp_path, 3, moments=((DualCSE, "training_step"),))
     (last,) = tmp_path.rglob("last.ckpt")
-    last.write_bytes(last.read_bytes()[: last.stat().st_size // 2] if content is None else content)
-    with pytest.raises(TrainingError, match=r"last\.ckpt is damaged \(.+\): force=true starts this run anew"):
+    if content == "keys":
+        torch.save({"global_step": 2}, last)
+    else:
+        last.write_bytes(last.read_bytes()[: last.stat().st_size // 2] if content is None else bytes(content))
+    with pytest.raises(TrainingError, match=r"last\.ckpt is damaged \(.+\): force=true"):
         run_tiny(tmp_path, *SMALL)
-    assert run_tiny(tmp_path, *SMALL, "force=true").state == "finished"
+    assert run_tiny(tmp_path, *SMALL, "force=true").status == "finished"
 
 
 # A full disk
@@ -426,20 +463,21 @@ def test_a_disk_that_fills_up_between_write_and_name_keeps_the_one_before(
 def test_a_disk_that_fills_up_in_the_curves_is_one_message_too(
     run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, seen = os.write, []
+    append, seen = Curves.append, []
 
-    def full(descriptor: int, data: Any) -> int:
-        if bytes(data).startswith(b"5,train/loss"):
-            seen.append(descriptor)
-            write(descriptor, bytes(data)[:7])  # half a line gets there
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(descriptor, data)
+    def full(self: Curves, step: int, values: dict[str, float]) -> None:
+        if step == 5:
+            seen.append(step)
+            with disk_errors(self.path), self.path.open("a") as file:
+                file.write("5,train/l")  # half a line gets there
+                raise OSError(errno.ENOSPC, "No space left on device")
+        append(self, step, values)
 
     with (
         monkeypatch.context() as patch,
         pytest.raises(LightningCSEError, match=r"no space left to write .*curves\.csv"),
     ):
-        patch.setattr(os, "write", full)
+        patch.setattr(Curves, "append", full)
         run_tiny(tmp_path, *SMALL)
     assert len(seen) == 1
     same(run_tiny(tmp_path, *SMALL), reference())
@@ -501,23 +539,23 @@ def test_a_process_killed_in_every_way_ends_where_an_undisturbed_one_does(
     assert "\n1,train/loss," in (run / "curves.csv").read_text()
 
     done = command("dies.py", "SIGINT", "3")  # Ctrl-C, a step after the first checkpoint
-    assert (done.returncode, saved()) == (130, 2), done.stderr
-    assert done.stderr.splitlines()[-1] == "interrupted; the same command continues from the last checkpoint"
+    assert (done.returncode, saved()) == (130, 3), done.stderr
+    assert "stopped at step 3; the same command continues from there" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
     assert not (run / "failed.json").exists()
 
-    done = command("dies.py", "write", "0")  # while the second checkpoint is being written
-    assert (done.returncode, saved()) == (-signal.SIGKILL, 2), done.stderr
+    done = command("dies.py", "write", "0")  # while the next checkpoint is being written
+    assert (done.returncode, saved()) == (-signal.SIGKILL, 3), done.stderr
     part = run / "checkpoints" / "last.part"
     assert 0 < part.stat().st_size < (run / "checkpoints" / "last.ckpt").stat().st_size
-    assert "going on from step 2" in done.stdout
+    assert "resuming from step 3" in done.stdout
 
     done = command("dies.py", "SIGKILL", "5")  # in the middle of the second epoch
     assert (done.returncode, saved()) == (-signal.SIGKILL, 4), done.stderr
 
     done = command("-m", "lightning_cse.train")
     assert done.returncode == 0, done.stderr
-    assert "going on from step 4" in done.stdout
+    assert "resuming from step 4" in done.stdout
     assert done.stdout.splitlines()[-1] == f"record: {run / 'record.json'}"
     folder = Run(tmp_path / "runs", "dualcse_cross", run.name.split("-")[0], 0)
     same(folder, reference())

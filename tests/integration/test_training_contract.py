@@ -56,7 +56,7 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def curve(folder: Run, key: str) -> dict[int, float]:
-    return dict(runs.Curves(folder.curves).read()[key])
+    return dict(runs.Curves(folder.curves_path).read()[key])
 
 
 class Watch:
@@ -160,7 +160,7 @@ def test_dualcse_without_dropout_warns_once_and_goes_on(run_tiny: RunTiny, tmp_p
         folder = run_tiny(tmp_path, *SMALL, "encoder.dropout=0")
     told = [str(warning.message) for warning in caught if "dropout" in str(warning.message)]
     assert told == ["the encoder tiny has no dropout; set encoder.dropout=0.1 to train with it"]
-    assert folder.state == "finished"
+    assert folder.status == "finished"
 
 
 def test_a_method_of_dropout_pairs_refuses_to_train_without(run_tiny: RunTiny, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def make_run(tmp_path: Path) -> MakeRun:
         columns = {"row": list(range(len(correct))), "label": labels, "prediction": predicted}
         write_predictions(folder.predictions, "rte", columns)
         write_predictions(folder.predictions, "untrained-rte", columns | {"prediction": labels[::-1]})
-        folder.finish({"name": name, "identity": identity, "seed": seed, "overrides": [*overrides, f"seed={seed}"]})
+        folder.finish({"name": name, "config_hash": identity, "seed": seed, "overrides": [*overrides, f"seed={seed}"]})
         return str(folder.path)
 
     return make

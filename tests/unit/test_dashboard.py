@@ -159,7 +159,7 @@ class TestSave:
             saved.append(one)
 
         monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-        monkeypatch.setattr(wandb_view, "account", lambda: "me")
+        monkeypatch.setattr("lightning_cse.analysis.dashboards.account", lambda: "me")
         for kind in (ws.Workspace, wr.Report):
             monkeypatch.setattr(kind, "save", take)
             monkeypatch.setattr(kind, "url", property(lambda one: f"https://example.org/{one.entity}/{one.project}"))

@@ -26,7 +26,7 @@ from wandb.proto import wandb_internal_pb2
 from lightning_cse import loggers
 from lightning_cse.loggers import CurvesLogger, WandbView, wandb_view
 from lightning_cse.loggers.view import final_values
-from lightning_cse.runs import Curves
+from lightning_cse.runs import Curves, Run
 
 
 @pytest.fixture(autouse=True)
@@ -38,16 +38,10 @@ def nobody_logged_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
 
 
-def view(folder: Path, **options: Any) -> WandbView:
+def view(root: Path, *, name: str = "dualcse_cross", seed: int = 0, **options: Any) -> WandbView:
     """Return a view with the defaults of this file."""
-    given = {
-        "identity": "0123456789",
-        "name": "dualcse_cross",
-        "seed": 0,
-        "group": "dualcse_cross/seeds",
-        "settings": {},
-    }
-    return WandbView(folder=folder, **{**given, **options})
+    run = Run(root, name, "0123456789", seed, folder=".")
+    return WandbView(run=run, **{"group": "dualcse_cross/seeds", "settings": {}, **options})
 
 
 def written(folder: Path) -> tuple[Path, list[wandb_internal_pb2.Record]]:
@@ -129,98 +123,63 @@ def fit(module: Line, used: list[Any], folder: Path, steps: int = 4) -> None:
     trainer.fit(module, DataLoader(torch.ones(steps, 1)))
 
 
-class TestCurvesLogger:
-    def test_every_value_of_a_fit_is_there(self, tmp_path: Path) -> None:
-        curves = Curves(tmp_path / "0123456789-s0" / "curves.csv")
-        logger = CurvesLogger(curves)
-        fit(Line(), [logger], tmp_path)
-        assert curves.read()["train/index"] == [(step, float(step)) for step in range(4)]
-        logger.log_metrics({"test/rte/accuracy_all": 0.5}, step=4)  # after the Trainer said it was done
-        assert curves.read()["test/rte/accuracy_all"] == [(4, 0.5)]
-        logger.finalize("success")
-        assert (logger.name, logger.version) == ("curves", "0123456789-s0")
-        assert logger.save_dir == str(tmp_path / "0123456789-s0")
-
-    def test_a_step_is_asked_for(self, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match=r"\['a', 'b'\] came without one"):
-            CurvesLogger(Curves(tmp_path / "c.csv")).log_metrics({"b": 1.0, "a": 2.0})
+def test_curves_have_every_value_of_a_fit(tmp_path: Path) -> None:
+    curves = Curves(tmp_path / "0123456789-s0" / "curves.csv")
+    logger = CurvesLogger(curves)
+    fit(Line(), [logger], tmp_path)
+    assert curves.read()["train/index"] == [(step, float(step)) for step in range(4)]
+    logger.log_metrics({"test/rte/accuracy_all": 0.5}, step=4)  # after the Trainer has finished
+    assert curves.read()["test/rte/accuracy_all"] == [(4, 0.5)]
+    with pytest.raises(ValueError, match=r"\['a', 'b'\] must be logged with a step"):
+        logger.log_metrics({"b": 1.0, "a": 2.0})
 
 
-class TestOffline:
-    def test_two_runs_in_one_process_do_not_meet(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("WANDB_MODE", "offline")
-        monkeypatch.setattr(sys, "argv", ["train", "llm.api_key=hush"])
-        before = dict(os.environ)
-        config = {"method": {"lr": 5e-5, "loss": {"temperature": 0.05}}, "llm": {"api_key": "hush", "model": "m"}}
-        for seed in (0, 1):
-            one = view(tmp_path / f"s{seed}", seed=seed, settings=config)
-            one.log_metrics({"train/loss": 1.0 + seed}, step=10)
-            one.log_metrics({"train/loss": 0.5 + seed}, step=20)
-            one.finalize("success")  # a Trainer's; the test is still to come
-            one.log_metrics({"test/rte/accuracy_all": 0.75}, step=20)
-            one.close(seed)
-            one.close(0)
-            one.finalize("failed")
-            one.log_metrics({"train/loss": 9.0}, step=30)
-        assert dict(os.environ) == before
-        assert wandb.run is None
-        for seed in (0, 1):
-            run, found = written(tmp_path / f"s{seed}")
-            assert run.name.endswith(f"-dualcse_cross-0123456789-s{seed}")
-            (start,) = of_type(found, "run")[:1]
-            assert start.run_id == f"dualcse_cross-0123456789-s{seed}"
-            assert start.display_name == f"dualcse_cross-s{seed}"
-            assert start.run_group == "dualcse_cross/seeds"
-            assert start.job_type == "train"
-            assert start.project == "lightning_cse"
-            settings = {item.key: json.loads(item.value_json) for item in start.config.update}
-            assert settings["method"] == config["method"]
-            assert settings["llm"] == {"model": "m"}
-            assert history(found) == [
-                {"train/loss": 1.0 + seed, "trainer/global_step": 10},
-                {"train/loss": 0.5 + seed, "trainer/global_step": 20},
-                {"test/rte/accuracy_all": 0.75, "trainer/global_step": 20},
-            ]
-            axes = {metric.name: metric.step_metric for metric in of_type(found, "metric")}
-            step = "trainer/global_step"
-            assert axes == {step: "", "train/loss": step, "test/rte/accuracy_all": step}
-            assert [end.exit_code for end in of_type(found, "exit")] == [seed]
-            assert not any("hush" in record.SerializeToString().decode("latin-1") for record in found)
-            assert not of_type(found, "output_raw")
+def test_two_runs_in_one_process_stay_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setattr(sys, "argv", ["train", "some.key=on-the-command-line"])
+    before = dict(os.environ)
+    config = {"method": {"lr": 5e-5, "loss": {"temperature": 0.05}}}
+    for seed in (0, 1):
+        (tmp_path / f"s{seed}").mkdir()
+        one = view(tmp_path / f"s{seed}", seed=seed, settings=config)
+        one.log_metrics({"train/loss": 1.0 + seed}, step=10)
+        one.log_metrics({"train/loss": 0.5 + seed}, step=20)
+        one.finalize("success")  # a Trainer's; the test is still to come
+        one.log_metrics({"test/rte/accuracy_all": 0.75}, step=20)
+        one.close(seed)
+        one.close(0)
+        one.log_metrics({"train/loss": 9.0}, step=30)
+    assert dict(os.environ) == before
+    assert wandb.run is None
+    for seed in (0, 1):
+        run, found = written(tmp_path / f"s{seed}")
+        assert run.name.endswith(f"-dualcse_cross-0123456789-s{seed}")
+        (start,) = of_type(found, "run")[:1]
+        assert start.run_id == f"dualcse_cross-0123456789-s{seed}"
+        assert (start.display_name, start.run_group) == (f"dualcse_cross-s{seed}", "dualcse_cross/seeds")
+        assert (start.project, start.job_type) == ("lightning_cse", "train")
+        settings = {item.key: json.loads(item.value_json) for item in start.config.update}
+        assert settings["method"] == config["method"]
+        assert history(found) == [
+            {"train/loss": 1.0 + seed, "trainer/global_step": 10},
+            {"train/loss": 0.5 + seed, "trainer/global_step": 20},
+            {"test/rte/accuracy_all": 0.75, "trainer/global_step": 20},
+        ]
+        axes = {metric.name: metric.step_metric for metric in of_type(found, "metric") if metric.name}
+        step = "trainer/global_step"
+        assert axes == {step: "", "train/loss": step, "test/rte/accuracy_all": step}
+        assert [end.exit_code for end in of_type(found, "exit")] == [seed]
+        assert not any("on-the-command-line" in record.SerializeToString().decode("latin-1") for record in found)
+        assert not of_type(found, "output_raw")
 
-    def test_a_failing_fit_is_closed_as_failed(self, tmp_path: Path) -> None:
-        one = view(tmp_path)
-        with pytest.raises(RuntimeError, match="asked to fail"):
-            fit(Line(fails_at=2), [one], tmp_path)
-        _, found = written(tmp_path)
-        assert [end.exit_code for end in of_type(found, "exit")] == [1]
-        assert [row["train/index"] for row in history(found)] == [0, 1]
 
-    def test_a_fit_that_fails_before_its_first_value_is_a_failed_run(self, tmp_path: Path) -> None:
-        with pytest.raises(RuntimeError, match="asked to fail"):
-            fit(Line(fails_at=0), [view(tmp_path)], tmp_path)
-        _, found = written(tmp_path)
-        assert [end.exit_code for end in of_type(found, "exit")] == [1]
-
-    def test_same_values_as_the_curves(self, tmp_path: Path) -> None:
-        one, curves = view(tmp_path), Curves(tmp_path / "curves.csv")
-        fit(Line(), [CurvesLogger(curves), one], tmp_path)
-        one.close()
-        rows = history(written(tmp_path)[1])
-        read = curves.read()
-        assert set(read) == {"train/index", "epoch"}
-        for key, points in read.items():
-            assert [(row["trainer/global_step"], row[key]) for row in rows] == points
-
-    @pytest.mark.slow
-    def test_a_process_that_forgets_to_close_ends(self, tmp_path: Path) -> None:
-        code = (
-            "import sys; from pathlib import Path; from lightning_cse.loggers import WandbView\n"
-            "WandbView(identity='0', name='x', seed=0, group='x', settings={}, folder=Path(sys.argv[1])).log_metrics("
-            "{'a': 1.0}, step=1)"
-        )
-        run_python(code, str(tmp_path))
-        assert history(written(tmp_path)[1]) == [{"a": 1.0, "trainer/global_step": 1}]
+def test_same_values_as_the_curves(tmp_path: Path) -> None:
+    one, curves = view(tmp_path), Curves(tmp_path / "curves.csv")
+    fit(Line(), [CurvesLogger(curves), one], tmp_path)
+    one.close()
+    rows = history(written(tmp_path)[1])
+    for key, points in curves.read().items():
+        assert [(row["trainer/global_step"], row[key]) for row in rows] == points
 
 
 def run_python(code: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -269,68 +228,6 @@ RECORD: dict[str, Any] = {
 }
 
 
-class TestTable:
-    """What stands in the line of a run in W&B's table."""
-
-    def test_each_family_keeps_what_it_is_read_for(self, tmp_path: Path) -> None:
-        one = view(tmp_path)
-        for step, value in enumerate((1.0, 3.0, 2.0)):
-            keys = (
-                "val/rte/accuracy_all",
-                "val/rte/threshold",
-                "train/loss",
-                "train/learning_rate",
-                "diag/eval/uniformity",
-            )
-            one.log_metrics(dict.fromkeys(keys, value), step=step)
-        one.close()
-        assert summary(written(tmp_path)[1]) == {
-            "val/rte/accuracy_all": {"max": 3.0, "last": 2.0},
-            "val/rte/threshold": 2.0,
-            "train/loss": {"min": 1.0, "last": 2.0},
-            "train/learning_rate": 2.0,
-            "diag/eval/uniformity": 2.0,
-            "trainer/global_step": 2,
-        }
-
-    def test_final_values_are_columns_and_no_curves(self, tmp_path: Path) -> None:
-        one = view(tmp_path)
-        one.log_metrics({"train/loss": 1.0}, step=20)
-        one.conclude(RECORD)
-        one.close()
-        found = written(tmp_path)[1]
-        assert history(found) == [{"train/loss": 1.0, "trainer/global_step": 20}]
-        values = summary(found)
-        assert {key: value for key, value in values.items() if not key.startswith("train")} == {
-            "test/rte/accuracy_all": 0.75,
-            "best/score": 0.8,
-            "best/step": 20,
-            "summary/rfd_alignment": 0.25,
-            "summary/final_score": 0.7,
-        }
-
-    def test_final_values_of_a_record_without_summary(self) -> None:
-        record = {"metrics": {"test/a/b": 1.0}, "best": {"step": 1, "score": float("-inf")}}
-        assert final_values(record) == {"test/a/b": 1.0, "best/step": 1}
-
-    def test_tags_tell_method_encoder_and_profile_once(self, tmp_path: Path) -> None:
-        settings = {"method": {"_target_": "lightning_cse.methods.DualCSE"}, "encoder": {"name": "small"}}
-        one = view(tmp_path, settings=settings, tags=["small", "", "t" * 80])
-        one.log_metrics({"a": 1.0}, step=1)
-        one.close()
-        (start,) = of_type(written(tmp_path)[1], "run")[:1]
-        assert list(start.tags) == ["dualcse", "small", "t" * 64]
-
-    def test_a_record_that_lacks_its_numbers_is_a_warning(
-        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        one = view(tmp_path)
-        one.log_metrics({"a": 1.0}, step=1)
-        one.conclude({"metrics": {}})
-        assert "W&B could not show the result (KeyError: 'best')" in caplog.text
-        assert [end.exit_code for end in of_type(written(tmp_path)[1], "exit")] == [1]  # ended, not left open
-
-
 def summary(found: list[wandb_internal_pb2.Record]) -> dict[str, Any]:
     """Return what stands in the run's line of the table at the end, without W&B's own values."""
     values = {
@@ -341,90 +238,92 @@ def summary(found: list[wandb_internal_pb2.Record]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if not key.startswith("_")}
 
 
-class TestHarmless:
-    @pytest.mark.parametrize("method", ["init", "define_metric", "log", "summary", "finish"])
-    def test_one_warning_and_then_silence(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, method: str
-    ) -> None:
-        run = Broken(method)
+def test_what_stands_in_the_table_of_runs(tmp_path: Path) -> None:
+    settings = {"method": {"_target_": "lightning_cse.methods.DualCSE"}, "encoder": {"name": "small"}}
+    one = view(tmp_path, settings=settings, tags=["small", "", "t" * 80])
+    keys = ("val/rte/accuracy_all", "val/rte/threshold", "train/loss", "train/learning_rate", "diag/eval/uniformity")
+    for step, value in enumerate((1.0, 3.0, 2.0)):
+        one.log_metrics(dict.fromkeys(keys, value), step=step)
+    one.conclude(RECORD)
+    one.close()
+    found = written(tmp_path)[1]
+    assert summary(found) == {
+        "val/rte/accuracy_all": {"max": 3.0, "last": 2.0},
+        "val/rte/threshold": 2.0,
+        "train/loss": {"min": 1.0, "last": 2.0},
+        "train/learning_rate": 2.0,
+        "diag/eval/uniformity": 2.0,
+        "trainer/global_step": 2,
+        **final_values(RECORD),
+    }
+    assert final_values(RECORD) == {
+        "test/rte/accuracy_all": 0.75,
+        "best/score": 0.8,
+        "best/step": 20,
+        "summary/rfd_alignment": 0.25,
+        "summary/final_score": 0.7,
+    }
+    (start,) = of_type(found, "run")[:1]
+    assert list(start.tags) == ["dualcse", "small", "t" * 64]
 
-        def init(**_: Any) -> Broken:
-            if method == "init":
-                raise wandb.errors.CommError("no init")
-            return run
 
-        monkeypatch.setattr(wandb, "init", init)
-        one = view(tmp_path, offline=True)
-        with caplog.at_level(logging.WARNING):
-            fit(Line(), [one], tmp_path)
-            one.log_metrics({"a": 1.0}, step=9)
-            one.conclude(RECORD)
-            one.close(0)
-            one.close(0)
-        mine = [record.message for record in caplog.records if record.name == loggers.__name__]
-        assert len(mine) == 1
-        assert f"no {method}" in mine[0]
-        assert str(tmp_path) in mine[0]
-        assert run.calls.count(method) == (0 if method == "init" else 1)
+@pytest.mark.parametrize("method", ["init", "define_metric", "log", "summary", "finish"])
+def test_one_warning_and_then_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, method: str
+) -> None:
+    run = Broken(method)
 
-    def test_wandb_not_installed(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        monkeypatch.setitem(sys.modules, "wandb", None)
-        one = view(tmp_path)
-        one.log_metrics({"a": 1.0}, step=1)
-        one.close(1)
-        assert "could not start (ModuleNotFoundError" in caplog.text
+    def init(**_: Any) -> Broken:
+        if method == "init":
+            raise wandb.errors.CommError("no init")
+        return run
 
-    @pytest.mark.slow
-    def test_a_service_that_died_in_mid_run(self, tmp_path: Path) -> None:
-        """W&B's own process is killed while the run goes on."""
-        code = (
-            "import os, signal, subprocess, sys, logging; from pathlib import Path\n"
-            "from lightning_cse.loggers import WandbView\n"
-            "logging.basicConfig(level=logging.WARNING)\n"
-            "one = WandbView(identity='0', name='x', seed=0, group='x', settings={}, folder=Path(sys.argv[1]))\n"
-            "one.log_metrics({'a': 1.0}, step=1)\n"
-            "mine = subprocess.run(['ps', '-o', 'pid=,comm=', '--ppid', str(os.getpid())], capture_output=True,"
-            " text=True).stdout.splitlines()\n"
-            "cores = [int(line.split()[0]) for line in mine if 'wandb' in line]\n"
-            "assert cores, mine\n"
-            "for core in cores: os.kill(core, signal.SIGKILL)\n"
-            "for step in range(2, 50): one.log_metrics({'a': 1.0}, step=step)\n"
-            "one.close(0)\n"
-            "print('still here')"
-        )
-        done = run_python(code, str(tmp_path))
-        assert "still here" in done.stdout
+    monkeypatch.setattr(wandb, "init", init)
+    one = view(tmp_path, offline=True)
+    with caplog.at_level(logging.WARNING):
+        fit(Line(), [one], tmp_path)
+        one.log_metrics({"a": 1.0}, step=9)
+        one.conclude(RECORD)
+        one.close(0)
+        one.close(0)
+    mine = [record.message for record in caplog.records if record.name == loggers.__name__]
+    assert len(mine) == 1
+    assert f"no {method}" in mine[0]
+    assert run.calls.count(method) == (0 if method == "init" else 1)
 
-    @pytest.mark.slow
-    def test_a_server_that_never_answers(self, tmp_path: Path, deaf_server: str) -> None:
-        code = (
-            "import sys, logging, time; from pathlib import Path\n"
-            "from lightning_cse.loggers import WandbView\n"
-            "logging.basicConfig(level=logging.WARNING)\n"
-            "WandbView.INIT_SECONDS = 2.0\n"
-            "one = WandbView(identity='0', name='x', seed=0, group='x', settings={}, folder=Path(sys.argv[1]))\n"
-            "start = time.monotonic()\n"
-            "one.log_metrics({'a': 1.0}, step=1)\n"
-            "one.close(0)\n"
-            "assert time.monotonic() - start < 30\n"
-        )
-        done = run_python(code, str(tmp_path), WANDB_BASE_URL=deaf_server, WANDB_API_KEY="0" * 40)
-        assert done.stderr.count("W&B could not start") == 1
 
-    @pytest.mark.slow
-    def test_a_server_that_refuses(self, tmp_path: Path) -> None:
-        code = (
-            "import sys, logging; from pathlib import Path\n"
-            "from lightning_cse.loggers import WandbView\n"
-            "logging.basicConfig(level=logging.WARNING)\n"
-            "WandbView.INIT_SECONDS = 2.0\n"
-            "one = WandbView(identity='0', name='x', seed=0, group='x', settings={}, folder=Path(sys.argv[1]))\n"
-            "one.log_metrics({'a': 1.0}, step=1)\n"
-            "one.close(0)\n"
-        )
-        done = run_python(code, str(tmp_path), WANDB_BASE_URL="http://127.0.0.1:9", WANDB_API_KEY="0" * 40)
+START = """
+import os, signal, subprocess, sys, logging, time
+from pathlib import Path
+from lightning_cse.loggers import WandbView, wandb_view
+from lightning_cse.runs import Run
+logging.basicConfig(level=logging.WARNING)
+wandb_view._SETTINGS["init_timeout"] = 2.0
+one = WandbView(run=Run(Path(sys.argv[1]), "x", "0", 0, folder="."), settings={}, group="x")
+one.log_metrics({"a": 1.0}, step=1)
+"""
+
+
+@pytest.mark.slow
+def test_a_service_that_died(tmp_path: Path) -> None:
+    """W&B's own process is killed while the run continues."""
+    code = START + (
+        "mine = subprocess.run(['ps', '-o', 'pid=,comm=', '--ppid', str(os.getpid())], capture_output=True,"
+        " text=True).stdout.splitlines()\n"
+        "cores = [int(line.split()[0]) for line in mine if 'wandb' in line]\n"
+        "assert cores, mine\n"
+        "for core in cores: os.kill(core, signal.SIGKILL)\n"
+        "for step in range(2, 50): one.log_metrics({'a': 1.0}, step=step)\n"
+        "one.close(0)\n"
+        "print('still here')"
+    )
+    assert "still here" in run_python(code, str(tmp_path)).stdout
+
+
+@pytest.mark.slow
+def test_a_server_that_never_answers_or_refuses(tmp_path: Path, deaf_server: str) -> None:
+    for address in (deaf_server, "http://127.0.0.1:9"):
+        done = run_python(START + "one.close(0)\n", str(tmp_path), WANDB_BASE_URL=address, WANDB_API_KEY="0" * 40)
         assert done.stderr.count("W&B could not start") == 1
 
 
@@ -448,73 +347,56 @@ def deaf_server() -> Iterator[str]:
         connection.close()
 
 
-class TestMode:
-    @pytest.mark.parametrize(
-        ("variable", "offline", "logged_in", "want"),
-        [
-            (None, None, False, "offline"),
-            (None, None, True, "online"),
-            (None, True, True, "offline"),
-            (None, False, False, "online"),
-            ("offline", None, True, "offline"),
-            ("offline", False, True, "offline"),
-            ("dryrun", None, True, "offline"),
-            ("online", None, False, "online"),
-            ("online", True, True, "offline"),
-            ("disabled", False, True, "disabled"),
-            ("disabled", True, True, "disabled"),
-        ],
-    )
-    def test_who_decides(
-        self, monkeypatch: pytest.MonkeyPatch, variable: str | None, offline: bool | None, logged_in: bool, want: str
-    ) -> None:
-        if variable is not None:
-            monkeypatch.setenv("WANDB_MODE", variable)
-        if logged_in:
-            monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-        assert wandb_view._mode(offline) == want
-
-    def test_netrc(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        place = tmp_path / "netrc"
-        monkeypatch.setenv("NETRC", str(place))
-        assert not wandb_view.is_logged_in()
-        place.write_text("machine github.com login user password abc\n")
-        place.chmod(0o600)
-        assert not wandb_view.is_logged_in()
-        place.write_text("machine api.wandb.ai login user password abc\n")
-        assert wandb_view.is_logged_in()
-        monkeypatch.setenv("WANDB_BASE_URL", "https://wandb.example.org")
-        assert not wandb_view.is_logged_in()
-        place.write_text("machine 'broken\n")
-        assert not wandb_view.is_logged_in()
-
-    def test_disabled_does_not_even_load_wandb(self, tmp_path: Path) -> None:
-        code = (
-            "import sys; from pathlib import Path; from lightning_cse.loggers import WandbView\n"
-            "one = WandbView(identity='0', name='x', seed=0, group='x', settings={}, folder=Path(sys.argv[1]))\n"
-            "one.log_metrics({'a': 1.0}, step=1); one.close(1)\n"
-            "assert 'wandb' not in sys.modules"
-        )
-        run_python(code, str(tmp_path), WANDB_MODE="disabled")
-        assert list(tmp_path.iterdir()) == []
-
-    def test_online_asked_for_but_nobody_logged_in(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        one = view(tmp_path, offline=False)
-        one.log_metrics({"a": 1.0}, step=1)
-        one.close()
-        assert "nobody is logged in" in caplog.text
-        assert history(written(tmp_path)[1])
+@pytest.mark.parametrize(
+    ("variable", "offline", "logged_in", "want"),
+    [
+        (None, None, False, "offline"),
+        (None, None, True, "online"),
+        (None, True, True, "offline"),
+        (None, False, False, "offline"),
+        ("offline", False, True, "offline"),
+        ("dryrun", None, True, "offline"),
+        ("online", None, False, "offline"),
+        ("online", True, True, "offline"),
+        ("disabled", True, True, "disabled"),
+    ],
+)
+def test_who_decides_the_mode(
+    monkeypatch: pytest.MonkeyPatch, variable: str | None, offline: bool | None, logged_in: bool, want: str
+) -> None:
+    if variable is not None:
+        monkeypatch.setenv("WANDB_MODE", variable)
+    if logged_in:
+        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    assert wandb_view._mode(offline) == want
 
 
-class TestNames:
-    def test_long_and_odd_names_fit(self, tmp_path: Path) -> None:
-        one = view(tmp_path, name="paper/row:" + "x" * 200, seed=12345, group="g" * 300, offline=True)
-        assert len(one.version) == 128
-        assert one.version.startswith("paper-row-xxx")
-        assert one.version.endswith("x-0123456789-s12345")
-        one.log_metrics({"a": 1.0}, step=1)
-        one.close()
-        (start,) = of_type(written(tmp_path)[1], "run")[:1]
-        assert start.run_id == one.version
-        assert len(start.display_name) <= 128
-        assert start.display_name.endswith("-s12345")
+def test_netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "netrc"
+    monkeypatch.setenv("NETRC", str(place))
+    assert not wandb_view.is_logged_in()
+    place.write_text("machine api.wandb.ai login user password abc\n")
+    place.chmod(0o600)
+    assert wandb_view.is_logged_in()
+    monkeypatch.setenv("WANDB_BASE_URL", "https://wandb.example.org")
+    assert not wandb_view.is_logged_in()
+    place.write_text("machine 'broken\n")
+    assert not wandb_view.is_logged_in()
+
+
+def test_disabled_does_not_even_load_wandb(tmp_path: Path) -> None:
+    run_python(START + "one.close(1)\nassert 'wandb' not in sys.modules", str(tmp_path), WANDB_MODE="disabled")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_long_and_odd_names_fit(tmp_path: Path) -> None:
+    one = view(tmp_path, name="paper/row:" + "x" * 200, seed=12345, group="g" * 300, offline=True)
+    assert one.version is not None
+    assert len(one.version) == 128
+    assert one.version.startswith("paper-row-xxx")
+    assert one.version.endswith("x-0123456789-s12345")
+    one.log_metrics({"a": 1.0}, step=1)
+    one.close()
+    (start,) = of_type(written(tmp_path)[1], "run")[:1]
+    assert start.run_id == one.version
+    assert start.display_name.endswith("-s12345")

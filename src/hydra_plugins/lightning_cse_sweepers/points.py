@@ -126,8 +126,7 @@ class PointsSweeper(Sweeper):
                 continue
             seen |= new
             try:
-                cfg = self.loader.load_sweep_config(self.cfg, list(job))
-                check(OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"]), name, job)
+                check(self.loader.load_sweep_config(self.cfg, list(job)), name, job)
             except CompositionError as error:
                 raise (user_error(error) or explain(job, name, error)) from error
 

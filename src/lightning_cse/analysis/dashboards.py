@@ -180,7 +180,7 @@ def save(layout: Layout, kind: Kind) -> str:
             f"WANDB_MODE={os.environ['WANDB_MODE']} keeps W&B off the network, and a dashboard lives there: unset it, "
             "or look at what would be built with --dry-run"
         )
-    from lightning_cse.loggers.wandb_view import account, is_logged_in  # Lightning comes with it
+    from lightning_cse.loggers.wandb_view import is_logged_in  # Lightning comes with it
 
     if not is_logged_in():
         raise DashboardError("nobody is logged in at W&B: `wandb login`, or look at what would be built with --dry-run")
@@ -198,6 +198,18 @@ def save(layout: Layout, kind: Kind) -> str:
             f"W&B did not take the {kind} of {whose} ({type(error).__name__}: {what}): look at the network, at the key "
             "(`wandb login --relogin`) and at --entity and --project"
         ) from error
+
+
+def account(timeout: int = 20) -> str:
+    """Return the user or team of whoever is logged in; asks the server.
+
+    Raises:
+        Exception: whatever W&B raises where there is no network or the key is not taken.
+    """
+    import wandb
+
+    entity: str | None = wandb.Api(timeout=timeout).default_entity
+    return entity or ""
 
 
 def _runs(columns: Sequence[str] = ()) -> wr.Runset:

@@ -79,7 +79,7 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
     }
     chosen = {key: options[key] for key in ("encoder", "rows", "positive", "negative", "beside")}
     chosen["data"] = {key: value for key, value in options["data"].items() if key not in _BATCHING}
-    identity = runs.identity({**chosen, "draw": cfg.seed}, **decisive)
+    identity = runs.config_hash({**chosen, "draw": cfg.seed}, **decisive)
     folder = Path(cfg.paths.runs_dir).expanduser() / "describe" / f"{name.replace('/', '_')}-{identity}"
     sets = []
     for each, pairs in zip(described, measured, strict=True):
@@ -87,7 +87,7 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
         sets.append({"name": each.name, "rows": each.count, **_sentences(cfg, encoder, each), "pairs": found})
     summary = {
         "name": name,
-        "identity": identity,
+        "config_hash": identity,
         "seed": cfg.seed,
         "looked_at": cfg.rows,
         "encoder": {**decisive["encoder"], "pooling": encoder.pooling, "max_length": encoder.max_length},

@@ -82,7 +82,7 @@ def _about(
     yield "encoder", f"{_no_path(encoder.name)}, pooling {encoder.pooling}, {encoder.max_length} tokens at most"
     yield "vectors", f"{width} dimensions, float32"
     if record:
-        yield "run", f"{record['name']}, identity {record['identity']}, seed {record['seed']}"
+        yield "run", f"{record['name']}, identity {record['config_hash']}, seed {record['seed']}"
         yield "commit", str(record.get("environment", {}).get("commit") or "unknown")
         yield "started from weights", f"sha256 {record['encoder'].get('weights', 'unknown')}"
     yield f"made from {'the checkpoint' if record else 'weights'}", f"sha256 {model.digests['weights']}"
@@ -104,7 +104,7 @@ def _data(record: Mapping[str, Any]) -> Iterator[str]:
     """Yield what the run was trained and chosen on: names and digests, no path."""
     if not record.get("data"):
         return
-    data = record.get("identity_document", {}).get("config", {}).get("data", {})
+    data = record.get("decisive", {}).get("config", {}).get("data", {})
     sources = [str(source) for source in data.get("train") or []]
     own = {text.removesuffix(".gz") for text in _texts(data) if is_own(text)}
 

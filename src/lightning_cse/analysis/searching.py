@@ -318,7 +318,7 @@ def model_identity(model: LoadedModel, precision: str) -> dict[str, Any]:
     """Return the name of a model and everything that decides its vectors."""
     decides = {
         **model.digests,
-        "run": model.record.get("identity"),
+        "run": model.record.get("config_hash"),
         "method": type(model.answers).__name__,
         "pooling": model.encoder.pooling,
         "templates": [[list(template.prefix), list(template.suffix)] for template in model.templates],

@@ -3,15 +3,17 @@
 from lightning_cse.callbacks.checkpoints import BestAndLast, RandomState
 from lightning_cse.callbacks.diagnostics import Diagnostics, Side, build_diagnostics
 from lightning_cse.callbacks.evaluation import Evaluation
-from lightning_cse.callbacks.steps import StepLog, progress
+from lightning_cse.callbacks.interrupts import Interrupts
+from lightning_cse.callbacks.steps import StepBar, StepLog
 
 __all__ = [
     "BestAndLast",
     "Diagnostics",
     "Evaluation",
+    "Interrupts",
     "RandomState",
     "Side",
+    "StepBar",
     "StepLog",
     "build_diagnostics",
-    "progress",
 ]

@@ -1,4 +1,4 @@
-"""Best and last checkpoint, written after each evaluation, whole or not at all."""
+"""Best and last checkpoint, each written as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -21,39 +21,49 @@ from lightning_cse.errors import TrainingError
 
 
 class BestAndLast(Checkpoint):
-    """Keep ``best.ckpt`` (weights of the best evaluation) and ``last.ckpt`` (everything, to go on from).
+    """Keep ``best.ckpt`` (weights of the best evaluation) and ``last.ckpt`` (everything needed to resume).
 
-    Lightning calls checkpoint callbacks after all others, so the evaluation of this step is in what is saved. A file is
-    written beside its place, synced and renamed: a kill at any moment leaves the one before. The best comes first: a
-    kill between the two goes back to the older last and makes the same best again.
+    Both are written after each evaluation; after Ctrl-C or SIGTERM, ``last.ckpt`` is written after the step that is
+    being made. Lightning calls checkpoint callbacks after all others, so what is saved includes this step's evaluation.
+    A file is written beside its place, synced and renamed: a kill at any moment leaves the one before. The best comes
+    first: a kill between the two resumes from the older last and makes the same best again.
     """
 
     def __init__(self, folder: Path, evaluation: Evaluation) -> None:
+        self.best = folder / "best.ckpt"
+        self.last = folder / "last.ckpt"
         self.folder = folder
         self.evaluation = evaluation
+        self.interrupts = evaluation.interrupts
         self._saved = -1
-
-    @property
-    def best(self) -> Path:
-        """The weights with the highest dev score."""
-        return self.folder / "best.ckpt"
-
-    @property
-    def last(self) -> Path:
-        """The state to go on from."""
-        return self.folder / "last.ckpt"
+        self._before = -1
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Have checkpoints written by `StraightToFile`."""
-        trainer.strategy.checkpoint_io = StraightToFile()
+        """Have checkpoints written by `DirectCheckpointIO`."""
+        trainer.strategy.checkpoint_io = DirectCheckpointIO()
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Save the best if a resumed run has just made the evaluation that its interruption skipped."""
+        if self.evaluation.step == trainer.global_step != self._saved and self.evaluation.improved:
+            self._write(trainer, self.best, weights_only=True)
+
+    def on_train_batch_start(self, trainer: pl.Trainer, *args: Any) -> None:
+        """Note the number of steps made."""
+        self._before = trainer.global_step
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any) -> None:
-        """Save if this step was evaluated."""
+        """Save if this step was evaluated, or if it is the last one because of a signal."""
         self._save(trainer)
+        step = trainer.global_step
+        if self.interrupts.signum is not None and step > self._before:  # not while gradients are accumulated
+            if step != self._saved:
+                self._write(trainer, self.last, weights_only=False)
+            self.interrupts.stop(f"stopped at step {step}; the same command continues from there")
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save the last step, wherever training ended."""
         self._save(trainer)
+        self.interrupts.end_training()
 
     def _save(self, trainer: pl.Trainer) -> None:
         step = trainer.global_step
@@ -70,38 +80,39 @@ class BestAndLast(Checkpoint):
             self.folder.mkdir(parents=True, exist_ok=True)
             trainer.save_checkpoint(temporary, weights_only=weights_only)
             temporary.replace(path)
-        except (OSError, RuntimeError) as error:  # torch tells a full disk as a RuntimeError
+        except (OSError, RuntimeError) as error:  # torch raises a RuntimeError when the disk is full
             temporary.unlink(missing_ok=True)
-            free = shutil.disk_usage(self.folder if self.folder.exists() else self.folder.parent).free
+            free = shutil.disk_usage(next(folder for folder in path.parents if folder.is_dir())).free
             full = getattr(error, "errno", None) == errno.ENOSPC or free < 2**26
-            reason = (
-                f"the disk is full ({free / 2**20:.0f} MiB free)"
-                if full
-                else (str(error) or type(error).__name__).splitlines()[0]
-            )
+            reason = f"the disk is full ({free / 2**20:.0f} MiB free)" if full else str(error).partition("\n")[0]
             raise TrainingError(
                 f"{path} could not be written: {reason}. The checkpoint before it is kept; "
                 "make room and start the same command again"
             ) from error
+        if path == self.last:
+            self.interrupts.continues = f"continues from step {trainer.global_step}"
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the step of the last save."""
+        """Return the step of the last save after an evaluation."""
         return {"saved": self._saved}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up the step of the last save."""
+        """Restore it."""
         self._saved = state_dict["saved"]
 
 
-class StraightToFile(TorchCheckpointIO):
-    """Write a checkpoint to its file, and the file to the disk.
+class DirectCheckpointIO(TorchCheckpointIO):
+    """Write a checkpoint directly to its file, and the file to the disk.
 
     Lightning itself writes it to memory first and then to the folder of temporary files, and moves it from there:
-    three times the space, at two places that have nothing to do with the run's folder.
+    three times the space, at two places that have nothing to do with the run's folder. A checkpoint of weights alone
+    keeps no counts, so that the same weights make the same file.
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        """Write the file and wait until it is on the disk; the caller gives it its name when it is whole."""
+        """Write the file and wait until it is on the disk; the caller renames it when it is complete."""
+        if "optimizer_states" not in checkpoint:
+            checkpoint = {key: checkpoint[key] for key in ("state_dict", "global_step", "pytorch-lightning_version")}
         with Path(path).open("wb") as file:
             torch.save(checkpoint, file)
             file.flush()
@@ -120,21 +131,29 @@ class RandomState(Callback):
         version, internal, gauss_next = random.getstate()
         return {
             "torch": torch.get_rng_state(),
-            # Of the run's own GPU: another process, or a sweep, may give it another number when it goes on.
+            # Of the run's own GPU: another process, or a sweep, may give it another number when it is resumed.
             "cuda": [torch.cuda.get_rng_state()] if torch.cuda.is_available() else [],
             "numpy": [torch.from_numpy(np.asarray(keys).astype(np.int64)), int(position), int(has_gauss), float(gauss)],
             "python": [version, list(internal), gauss_next],
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Keep the states until the first batch: what a trainer does before it may draw random numbers."""
+        """Keep the states until training starts."""
         self._restored = state_dict
 
+    def on_train_start(self, *args: Any) -> None:
+        """Restore the states for an evaluation that is still due."""
+        self._restore()
+
     def on_train_batch_start(self, *args: Any) -> None:
-        """Restore the states, once."""
+        """Restore the states once more, after all that a trainer draws before the first batch."""
+        self._restore()
+        self._restored = None
+
+    def _restore(self) -> None:
         if self._restored is None:
             return
-        state, self._restored = self._restored, None
+        state = self._restored
         keys, position, has_gauss, gauss = state["numpy"]
         version, internal, gauss_next = state["python"]
         torch.set_rng_state(state["torch"])

@@ -1,4 +1,4 @@
-"""The one callback that evaluates: every so many optimizer steps, at step 0 and at the last step."""
+"""Evaluation while training: every so many optimizer steps, at step 0 and at the last step."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pytorch_lightning import Callback
 from pytorch_lightning.utilities.seed import isolate_rng
 
 from lightning_cse.callbacks.diagnostics import Diagnostics
+from lightning_cse.callbacks.interrupts import Interrupts
 from lightning_cse.errors import ConfigError, TrainingError, did_you_mean
 from lightning_cse.evaluation import Embedded, Task
 from lightning_cse.methods import Method
@@ -24,10 +25,10 @@ log = logging.getLogger(__name__)
 class Evaluation(Callback):
     """Run the tasks on their dev split and the diagnostics, log every value, and remember the best step.
 
-    Keyed on a changed ``trainer.global_step``, because Lightning's own validation counts batches, may not be longer
-    than an epoch and misses the end. All sentences of all tasks and diagnostics are embedded once, each distinct one
-    once. The method is in evaluation mode (unless ``dropout``), the random state is forked, and the method is left as
-    it was found: training is the same with and without this callback.
+    Lightning's own validation counts batches, may not be longer than an epoch and misses the end. All sentences of all
+    tasks and diagnostics are embedded once, each distinct one once. The method is in evaluation mode (unless
+    ``dropout``), the random state is forked, and the method is left as it was: training is the same with and without
+    this callback.
 
     Args:
         tasks: dev tasks by name; a task's metric ``m`` is logged as ``val/<task>/<m>``.
@@ -38,6 +39,7 @@ class Evaluation(Callback):
         dropout: whether dropout is active for the diagnostics, as the NGCSE authors have it; tasks never see it. The
             second sentences of pairs are then embedded once more, so that a pair of one sentence with itself is a
             dropout pair.
+        interrupts: after a signal, an evaluation that is due is left to the resumed run.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Evaluation(Callback):
         least: int = 1,
         monitor: str,
         dropout: bool = False,
+        interrupts: Interrupts | None = None,
     ) -> None:
         self.tasks = dict(tasks)
         self.diagnostics = diagnostics
@@ -56,6 +59,8 @@ class Evaluation(Callback):
         self.least = least
         self.monitor = monitor
         self.dropout = dropout
+        self.interrupts = interrupts or Interrupts()
+        self.due = False
         self.step = -1
         self.latest: dict[str, float] = {}
         self.best_step = -1
@@ -63,14 +68,18 @@ class Evaluation(Callback):
         self.seconds = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Evaluate what is there before the first step."""
+        """Evaluate before the first step, and where an interrupted run left it undone."""
         self.every = min(self.every, max(1, int(trainer.estimated_stepping_batches) // self.least))
-        self._evaluate(trainer, pl_module)
+        if trainer.global_step == 0 or self.due:
+            self._evaluate(trainer, pl_module)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any) -> None:
-        """Evaluate if a step was made and its number is due."""
+        """Evaluate if a step was made that is due."""
         last = trainer.global_step == trainer.estimated_stepping_batches
-        if trainer.global_step % self.every == 0 or last:
+        if trainer.global_step == self.step or not (last or trainer.global_step % self.every == 0):
+            return
+        self.due = self.interrupts.signum is not None and not last
+        if not self.due:
             self._evaluate(trainer, pl_module)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -85,7 +94,7 @@ class Evaluation(Callback):
     def _evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.global_step == self.step:
             return
-        self.step = trainer.global_step
+        self.step, self.due = trainer.global_step, False
         start = time.perf_counter()
         method = cast(Method, pl_module)
         with isolate_rng(), trainer.precision_plugin.forward_context():
@@ -127,9 +136,10 @@ class Evaluation(Callback):
         return embedded
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything a resumed run needs to go on as if it had not stopped."""
+        """Return everything that a resumed run needs to continue as if it had not stopped."""
         return {
             "step": self.step,
+            "due": self.due,
             "latest": dict(self.latest),
             "best_step": self.best_step,
             "best_score": self.best_score,
@@ -138,7 +148,8 @@ class Evaluation(Callback):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up where another run was."""
+        """Continue from there."""
+        self.due = state_dict["due"]
         self.step, self.latest = state_dict["step"], dict(state_dict["latest"])
         self.best_step, self.best_score = state_dict["best_step"], state_dict["best_score"]
         self.seconds = state_dict["seconds"]

@@ -1,4 +1,4 @@
-"""What every optimizer step tells: loss and learning rate to the loggers, progress to the screen."""
+"""Loss and learning rate of every optimizer step for the loggers, and the progress shown."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning import Callback
-from pytorch_lightning.callbacks import ProgressBar, RichProgressBar
+from pytorch_lightning.callbacks import ProgressBar
+from rich.progress import TextColumn
 
 from lightning_cse.callbacks.evaluation import Evaluation
+from lightning_cse.progress import progress
 
 log = logging.getLogger(__name__)
 
@@ -57,84 +59,76 @@ class StepLog(Callback):
             logger.log_metrics(means | {"train/learning_rate": self._learning_rate}, step=trainer.global_step)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the account so far."""
+        """Return the totals so far."""
         return {"seconds": self.seconds, "sentences": self.sentences}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with the account of another run."""
+        """Continue the totals."""
         self.seconds, self.sentences = state_dict["seconds"], state_dict["sentences"]
 
 
 def batch_loss(trainer: pl.Trainer, outputs: Any) -> float:
-    """Return the loss of a batch, which Lightning hands on divided by the number of batches a step is made of."""
+    """Return the loss of a batch, which Lightning divides by the number of batches a step is made of."""
     return float(outputs["loss"].item() * trainer.accumulate_grad_batches)
 
 
-SHOWN = {"rfd_a": "diag/rfd_alignment", "rfd_u": "diag/rfd_uniformity"}
+class StepBar(ProgressBar):
+    """Show the progress of the whole run: one bar over its optimizer steps, and a line an evaluation.
 
+    Args:
+        evaluation: The run's evaluation, whose dev score is shown.
+    """
 
-class EvaluationBar(RichProgressBar):
-    """Lightning's bar with the loss, the dev score and the RFD of the last evaluation."""
-
-    def __init__(self, evaluation: Evaluation) -> None:
-        super().__init__(leave=True)
-        self.evaluation = evaluation
-        self._loss = float("nan")
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Note the loss, then draw."""
-        self._loss = batch_loss(trainer, outputs)
-        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
-
-    def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
-        """Return what stands behind the bar."""
-        shown = {"loss": f"{self._loss:.3f}"}
-        if self.evaluation.latest:
-            shown["dev"] = f"{self.evaluation.latest[self.evaluation.monitor]:.4f}"
-        latest = self.evaluation.latest
-        return shown | {name: f"{latest[key]:+.3f}" for name, key in SHOWN.items() if key in latest}
-
-
-class EvaluationLines(ProgressBar):
-    """A line an evaluation, for logs and other places without a terminal."""
+    _RFD = (("rfd_a", "diag/rfd_alignment"), ("rfd_u", "diag/rfd_uniformity"))
 
     def __init__(self, evaluation: Evaluation) -> None:
         super().__init__()
         self.evaluation = evaluation
-        self._told = -1
-        self._losses: list[float] = []
+        self._losses: list[float] = []  # since the last evaluation
+        self._bar = progress(TextColumn("{task.fields[values]}"), width=20)
+        self._streams: list[tuple[logging.StreamHandler[Any], Any]] = []
+        self._task = self._bar.add_task("train", values="")
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Tell the evaluation before the first step."""
-        self._tell(trainer)
+        """Begin, at the step from which a run is resumed."""
+        self._bar.update(self._task, total=trainer.estimated_stepping_batches, completed=trainer.global_step)
+        self._bar.start()
+        if not self._bar.disable:  # rich has replaced sys.stderr by a stream that writes above the bar
+            handlers = [one for one in logging.getLogger().handlers if type(one) is logging.StreamHandler]
+            self._streams = [(handler, handler.setStream(sys.stderr)) for handler in handlers]
+        if trainer.global_step == self.evaluation.step:
+            self._log(trainer)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Tell a new evaluation."""
+        """Show the step, and an evaluation if there was one."""
         self._losses.append(batch_loss(trainer, outputs))
-        self._tell(trainer)
+        latest = self.evaluation.latest
+        dev = f"  dev {latest[self.evaluation.monitor]:.4f}" if latest else ""
+        self._bar.update(self._task, completed=trainer.global_step, values=f"loss {self._losses[-1]:.3f}{dev}")
+        if trainer.global_step == self.evaluation.step:
+            self._log(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Tell the last evaluation."""
-        self._tell(trainer)
+        """Remove the bar."""
+        self._stop()
 
-    def _tell(self, trainer: pl.Trainer) -> None:
-        evaluation = self.evaluation
-        if evaluation.step in (self._told, -1) or not evaluation.latest:
-            return
-        self._told = evaluation.step
-        parts = [f"step {evaluation.step}/{trainer.estimated_stepping_batches}"]
-        if self._losses:
-            parts.append(f"loss {sum(self._losses) / len(self._losses):.3f}")
-        parts.append(f"{evaluation.monitor} {evaluation.latest[evaluation.monitor]:.4f}")
-        parts += [f"{name} {evaluation.latest[key]:+.3f}" for name, key in SHOWN.items() if key in evaluation.latest]
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        """Remove the bar."""
+        self._stop()
+
+    def _stop(self) -> None:
+        self._bar.stop()
+        for handler, stream in self._streams:
+            handler.setStream(stream)
+        self._streams = []
+
+    def _log(self, trainer: pl.Trainer) -> None:
+        latest = self.evaluation.latest
+        parts = [f"step {self.evaluation.step}/{trainer.estimated_stepping_batches}"]
+        parts += [f"loss {sum(self._losses) / len(self._losses):.3f}"] if self._losses else []
+        parts.append(f"{self.evaluation.monitor} {latest[self.evaluation.monitor]:.4f}")
+        parts += [f"{name} {latest[key]:+.3f}" for name, key in self._RFD if key in latest]
         self._losses = []
         log.info("  ".join(parts))
-
-
-def progress(evaluation: Evaluation) -> ProgressBar:
-    """Return a live bar in a terminal, and lines elsewhere."""
-    return EvaluationBar(evaluation) if sys.stdout.isatty() else EvaluationLines(evaluation)

@@ -118,6 +118,7 @@ class Train:
     force: bool = MISSING
     retry_failed: bool = MISSING
     keep_last: bool = MISSING
+    figures: bool = MISSING
     trainer: Trainer = field(default_factory=Trainer)
     method: Method = field(default_factory=Method)
     limits: dict[str, int | None] = MISSING
@@ -137,13 +138,14 @@ def check(cfg: DictConfig, config_name: str, overrides: Sequence[str] = ()) -> N
     """Refuse a config with unknown keys, wrong types, or values that make no run.
 
     Args:
-        cfg: the composed config, which is not changed.
+        cfg: the composed config, which is not changed; Hydra's own node is not looked at.
         config_name: the command.
         overrides: its command line, for what was added with a plus.
 
     Raises:
         ConfigError: with the faults found.
     """
+    cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
     if faults := [*_added(config_name, overrides), *not_chosen(cfg)]:
         raise ConfigError(faults)
     try:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 GIVEN: Mapping[str, Collection[str]] = {
     "method": {"encoder"},
     "data": {"tokenize", "seed"},
-    "logger": {"identity", "name", "seed", "group", "settings", "folder", "resume", "tags"},
+    "logger": {"run", "group", "settings", "resumed_at", "tags"},
 }
 """Arguments that are not in the config but added where a node is built, by the node's key."""
 

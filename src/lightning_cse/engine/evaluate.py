@@ -68,7 +68,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
     if cfg.model in WITHOUT_ENCODER:
         cfg.accelerator, cfg.precision = "cpu", "32-true"
     resolved = resolve_automatic(cfg, under="")
-    check_nodes(cfg, {})
+    check_nodes(cfg)
     model = open_model(cfg)
     tasks, summaries, left_out = _tasks(cfg.suite, model)
     options = {"suite": plain(cfg.suite), "model": model.options}
@@ -87,7 +87,9 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
         if folder.status == "finished":  # by the process that held the lock until now
             return _skipped(folder)
         if folder.status == "failed" and in_sweep() and not cfg.retry_failed:
-            raise runs.FailedBefore(folder.path, folder.reason() or "")
+            raise runs.FailedBefore(
+                f"{folder.path} failed before ({folder.reason()}): retry_failed=true tries it again"
+            )
         read = [str(key) for key in cfg if key not in _OF_LLM or cfg.model == LLM]
         folder.start(OmegaConf.to_yaml(OmegaConf.masked_copy(cfg, read), resolve=True))
         log.info("%s: %d tasks; everything is written to %s", model.name, len(tasks), folder.path)

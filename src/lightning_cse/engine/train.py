@@ -1,15 +1,15 @@
-"""A training run from its config to its record: build, train, test the best checkpoint, write the record."""
+"""A training run from its config to its record: resolve, check, build, train, test the best checkpoint, record."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import logging
 import pickle
-import signal
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +19,14 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.loggers import Logger
-from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from lightning_cse import runs
-from lightning_cse.callbacks import (
-    BestAndLast,
-    Evaluation,
-    RandomState,
-    StepLog,
-    progress,
-)
+from lightning_cse.callbacks import BestAndLast, Evaluation, Interrupts, RandomState, StepBar, StepLog
 from lightning_cse.config.sweeps import in_sweep
 from lightning_cse.data.token_cache import tokenise
 from lightning_cse.engine.build import Parts, automatic_reading, build, built, check_nodes, plain
 from lightning_cse.engine.machine import device_name, forget_peak_memory, peak_memory, resolve_automatic
-from lightning_cse.errors import ConfigError, TrainingError, user_error
+from lightning_cse.errors import Interrupted, TrainingError
 from lightning_cse.evaluation import Split, TaskResult, run_tasks
 from lightning_cse.loggers import CurvesLogger, RunView
 from lightning_cse.loggers.plots import run_figures
@@ -43,189 +36,142 @@ from lightning_cse.runs.table import print_run
 log = logging.getLogger(__name__)
 
 
-def run(cfg: DictConfig) -> float:
-    """Train, print the table, and return the best dev score (for Hydra's sweepers)."""
-    folder = train(cfg)
-    record = folder.read()
-    print_run(record, folder.record_path)
-    score: float = record["best"]["score"]
-    return score
+def run(cfg: DictConfig) -> runs.Outcome:
+    """Train, and print the table: what the command calls, once for each point of a sweep."""
+    outcome = train(cfg)
+    folder = runs.Run.at(Path(outcome.folder))
+    print_run(folder.read(), folder.record_path)
+    return outcome
 
 
-def train(cfg: DictConfig) -> runs.Run:
-    """Train the method that a config describes, unless its record is there, and return the run's folder.
+def train(cfg: DictConfig) -> runs.Outcome:
+    """Train the method that a config describes, unless that is done, and return what became of it.
 
-    A folder with a record is finished and left as it is (``force=true`` starts anew); one with a last checkpoint and no
-    record, interrupted or failed, is resumed, to the same numbers as a run that was never stopped. In a multirun, one
-    that failed is left alone unless ``retry_failed=true``. While it runs, this process holds the folder's lock.
+    A run with a record is finished and skipped (``force=true`` starts again). One with a last checkpoint and no record,
+    interrupted or failed, is resumed, to the same numbers as a run that was never stopped. In a multirun, one that
+    failed is skipped unless ``retry_failed=true``. Meanwhile this process holds the lock of the run's folder.
 
     Raises:
-        Busy: if another process is running this very point.
-        FailedBeforeError: in a multirun, if the point failed before and is not to be tried again.
-        LightningCSEError: for whatever is the user's to mend; once the run has a folder, its ``failed.json`` tells the
-            same.
+        Busy: if another process is running this very run.
+        FailedBefore: in a multirun, if the run failed before and is not tried again.
+        Interrupted: after Ctrl-C or SIGTERM.
+        LightningCSEError: for user errors; once the run has a folder, its ``failed.json`` says the same.
     """
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # tips, and what hardware there is not
-    resolved = resolve_automatic(cfg)
-    check_nodes(cfg)
-    pl.seed_everything(cfg.seed, workers=True, verbose=False)
-    forget_peak_memory()
-    parts = build(cfg)
-    decisive: dict[str, Any] = {
-        "data": parts.digests,
-        "encoder": {"name": parts.encoder.name, **parts.encoder.digests},
-        "resolved": resolved | automatic_reading(cfg, parts.encoder),
-    }
-    identity = runs.identity(plain(cfg), **decisive)
-    try:
-        folder = runs.Run(Path(cfg.paths.runs_dir).expanduser(), cfg.name, identity, cfg.seed)
-    except ValueError as error:
-        raise ConfigError([f"name: {error}"]) from error
-    if _finished(cfg, folder):
-        return folder
-    with folder.lock() as lock:
-        if _finished(cfg, folder):  # by somebody who held the lock until now
-            return folder
-        if in_sweep() and folder.state == "failed" and not (cfg.retry_failed or cfg.force):
-            raise runs.FailedBeforeError(folder.path, folder.reason() or "")
-        if cfg.force:
-            folder.clear()
-        _train(cfg, parts, folder, identity, decisive, lock)
-    return folder
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # else tips, and what hardware is missing
+    with Interrupts() as interrupts:
+        resolved = resolve_automatic(cfg)
+        check_nodes(cfg)
+        pl.seed_everything(cfg.seed, workers=True, verbose=False)
+        forget_peak_memory()
+        parts = build(cfg)
+        decides: dict[str, Any] = {
+            "data": parts.digests,
+            "encoder": {"name": parts.encoder.name, **parts.encoder.digests},
+            "resolved": resolved | automatic_reading(cfg, parts.encoder),
+        }
+        config_hash = runs.config_hash(plain(cfg), **decides)
+        folder = runs.Run(Path(cfg.paths.runs_dir).expanduser(), str(cfg.name), config_hash, cfg.seed)
+        if folder.status == "finished" and not cfg.force:
+            return _skipped(cfg, folder)
+        with folder.lock():
+            if cfg.force:
+                folder.clear()
+            if folder.status == "finished":  # by the process that held the lock until now
+                return _skipped(cfg, folder)
+            if folder.status == "failed" and in_sweep() and not cfg.retry_failed:
+                raise runs.FailedBefore(
+                    f"{folder.path} failed before ({folder.reason()}): retry_failed=true tries it again"
+                )
+            with _logging_to(folder.log_path):
+                record = _run(cfg, parts, folder, runs.decisive(plain(cfg), **decides), interrupts)
+    return runs.Outcome("finished", str(folder.path), record["best"]["score"])
 
 
-def _finished(cfg: DictConfig, folder: runs.Run) -> bool:
-    if cfg.force or folder.state != "finished":
-        return False
+def _skipped(cfg: DictConfig, folder: runs.Run) -> runs.Outcome:
+    record = folder.read()
     log.info("%s is finished; force=true runs it again", folder.path)
-    _tell_lacking_baselines(cfg, folder)
-    return True
+    if missing := [str(name) for name in cfg.baselines if name not in (record.get("baselines") or {})]:
+        log.warning("it has no values of the baselines %s: force=true runs it again with them", ", ".join(missing))
+    return runs.Outcome("skipped", str(folder.path), record["best"]["score"])
 
 
-def _train(
-    cfg: DictConfig,
-    parts: Parts,
-    folder: runs.Run,
-    identity: str,
-    decisive: dict[str, Any],
-    lock: runs.Lock,
-) -> None:
-    resume = (folder.checkpoints / "last.ckpt").is_file()  # of an interrupted run, or of a failed one
+def _run(
+    cfg: DictConfig, parts: Parts, folder: runs.Run, decisive: dict[str, Any], interrupts: Interrupts
+) -> dict[str, Any]:
+    """Start or resume the run in its folder, whose lock is held, and return its record."""
+    last = folder.checkpoints / "last.ckpt"
+    step, due = _resume_point(last) if last.is_file() else (None, False)
     folder.start(OmegaConf.to_yaml(cfg, resolve=True))
     log.info(
-        "%s: %s, %d training rows, %s, %s; everything goes to %s",
-        cfg.name,
-        parts.encoder.name,
-        len(parts.data.train),
-        cfg.trainer.accelerator,
-        cfg.trainer.precision,
+        "%s: %s, %d training rows, %s, %s; everything is written to %s",
+        *(cfg.name, parts.encoder.name, len(parts.data.train), cfg.trainer.accelerator, cfg.trainer.precision),
         folder.path,
     )
-    provenance = _provenance(parts)
-    loggers = _loggers(cfg, folder, identity, resume=resume)
-    status = "failed"
+    curves = runs.Curves(folder.curves_path)
+    if step is None:
+        curves.keep(lambda at, key: False)
+    else:
+        log.info("resuming from step %d of %s", step, last)
+        interrupts.continues = f"continues from step {step}"
+        curves.keep(lambda at, key: at < step or (at == step and (not due or key.startswith("train/"))))
+    loggers = _loggers(cfg, folder, resumed_at=step)
+    exit_code = 1
     try:
-        record = _fit_and_test(cfg, parts, folder, loggers, lock, resume=resume)
-        record |= {"name": cfg.name, "identity": identity, "seed": cfg.seed, "overrides": _overrides()}
-        record |= {"identity_document": runs.identity_document(plain(cfg), **decisive)}
-        record |= provenance
-        lock.check()
+        record = {
+            "name": folder.name,
+            "config_hash": folder.config_hash,
+            "seed": folder.seed,
+            "overrides": list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [],
+            "decisive": decisive,
+            **_fit_and_test(cfg, parts, folder, loggers, interrupts, None if step is None else last),
+            **({"provenance": parts.data.provenance} if parts.data.provenance else {}),
+        }
         folder.finish(record)
-        status = "success"
+        exit_code = 0
         for view in loggers:
             if isinstance(view, RunView):
                 view.conclude(record)
-    except SIGTERMException as ending:
-        log.warning("ended by SIGTERM; the same command continues from the last checkpoint")
-        raise SystemExit(TERMINATED) from ending  # Lightning's own exit code would be 0, as if all had gone well
-    except runs.Busy:
-        raise  # another machine thought this one dead, and the folder is its own now
+    except Interrupted as interrupted:
+        exit_code = 128 + interrupted.signum
+        raise
     except Exception as error:
-        folder.fail(user_error(error) or error, stage="training")
+        folder.fail(error, stage="training")
         raise
     finally:
-        for logger in loggers:
-            if isinstance(logger, RunView):
-                logger.close(exit_code=0 if status == "success" else 1)
-            else:
-                logger.finalize(status)
+        for view in loggers:
+            if isinstance(view, RunView):
+                view.close(exit_code)
+    if not cfg.keep_last:
+        last.unlink(missing_ok=True)
+    if cfg.figures:
+        run_figures(curves.read(), folder.figures, cfg.monitor)
+    return record
 
 
-def _provenance(parts: Parts) -> dict[str, Any]:
-    """Return, for the record, where LLM rows come from, without secrets; nothing where no side file tells.
-
-    It is no part of the identity: the rows themselves are.
-    """
-    return {"provenance": dict(parts.data.provenance)} if parts.data.provenance else {}
-
-
-def _tell_lacking_baselines(cfg: DictConfig, folder: runs.Run) -> None:
-    """Say which baselines a finished run was asked for and has not: they are no part of its identity."""
-    lacking = [str(name) for name in cfg.baselines if name not in (folder.read().get("baselines") or {})]
-    if not lacking:
-        return
-    alone = ""
-    if "whitening" in lacking:
-        alone = (
-            f", or see lightning_cse.evaluate model={cfg.encoder.name} +suite=... whitening=[...] for whitening alone"
-        )
-    log.warning(
-        "%s has no values of the baselines %s, which were not asked for when it ran: force=true runs it again with "
-        "them%s",
-        folder.record_path,
-        ", ".join(lacking),
-        alone,
-    )
+def _resume_point(last: Path) -> tuple[int, bool]:
+    """Return the step of a checkpoint, and whether its evaluation is still due."""
+    try:
+        state = torch.load(last, map_location="cpu", weights_only=True)
+        _ = [state[key] for key in ("state_dict", "optimizer_states", "lr_schedulers", "loops")]
+        return int(state["global_step"]), bool(state["callbacks"][Evaluation.__qualname__]["due"])
+    except (OSError, RuntimeError, LookupError, TypeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+        what = " ".join(str(error).split())[:200] or type(error).__name__
+        raise TrainingError(f"{last} is damaged ({what}): force=true starts this run again") from error
 
 
-TERMINATED = 128 + signal.SIGTERM
-"""The exit code of a process that SIGTERM ended, by the shell's rule."""
-
-
-def _loggers(cfg: DictConfig, folder: runs.Run, identity: str, *, resume: bool) -> list[Logger]:
-    loggers: list[Logger] = [CurvesLogger(runs.Curves(folder.curves))]
+def _loggers(cfg: DictConfig, folder: runs.Run, *, resumed_at: int | None) -> list[Logger]:
+    loggers: list[Logger] = [CurvesLogger(runs.Curves(folder.curves_path))]
     if cfg.logger:
+        choices = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
+        group = f"{cfg.name}/{choices['sweep']}" if choices.get("sweep") else str(cfg.name)
+        tags = [str(choices[name]) for name in ("profile", "debug") if choices.get(name)]
         # Completed outside Hydra, which would build everything that the settings describe.
         view = instantiate(cfg.logger, _partial_=True)
-        loggers.append(
-            view(
-                identity=identity,
-                name=cfg.name,
-                seed=cfg.seed,
-                group=_group(cfg),
-                settings=plain(cfg),
-                folder=folder.path,
-                resume=resume,
-                tags=_tags(),
-            )
-        )
+        try:
+            loggers.append(view(run=folder, group=group, settings=plain(cfg), resumed_at=resumed_at, tags=tags))
+        except Exception as error:  # noqa: BLE001 - a package that is not installed, a folder: no view may fail a run
+            log.warning("the run continues without its view %s: %s", cfg.logger._target_, error)
     return loggers
-
-
-def _tags() -> list[str]:
-    """Return the profile and the debugging aid of the command line: how much of a paper's recipe a run is."""
-    choices = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
-    return [str(choices[group]) for group in ("profile", "debug") if choices.get(group)]
-
-
-def _group(cfg: DictConfig) -> str:
-    sweep = [o.split("=", 1)[1] for o in _overrides() if o.lstrip("+").startswith("sweep=")]
-    return f"{cfg.name}/{sweep[0]}" if sweep else str(cfg.name)
-
-
-def _overrides() -> list[str]:
-    return list(map(str, HydraConfig.get().overrides.task)) if HydraConfig.initialized() else []
-
-
-class _StillOurs(pl.Callback):
-    """Ends a training whose folder another machine has taken over, before both write checkpoints into it for long."""
-
-    def __init__(self, lock: runs.Lock) -> None:
-        self._lock = lock
-
-    def on_train_batch_start(self, *args: Any) -> None:
-        """Ask what the lock's last sign of life found."""
-        self._lock.check_known()
 
 
 def _fit_and_test(
@@ -233,12 +179,12 @@ def _fit_and_test(
     parts: Parts,
     folder: runs.Run,
     loggers: list[Logger],
-    lock: runs.Lock,
-    *,
-    resume: bool,
+    interrupts: Interrupts,
+    last: Path | None,
 ) -> dict[str, Any]:
+    """Train from the start or from the last checkpoint, test the best one, and return what the record says of it."""
     parts.data.setup()
-    truncated = _tell_truncation(parts)
+    truncated = _truncated(parts)
     evaluation = Evaluation(
         parts.tasks,
         parts.diagnostics,
@@ -246,54 +192,46 @@ def _fit_and_test(
         least=cfg.least_evaluations,
         monitor=cfg.monitor,
         dropout=cfg.diag.dropout,
+        interrupts=interrupts,
     )
-    steps = StepLog()
-    checkpoints = BestAndLast(folder.checkpoints, evaluation)
+    steps, checkpoints = StepLog(), BestAndLast(folder.checkpoints, evaluation)
+    on_cuda = cfg.trainer.accelerator in ("gpu", "cuda") and torch.cuda.is_available()
     trainer: pl.Trainer = built(
         cfg.trainer,
         logger=loggers,
-        callbacks=[_StillOurs(lock), RandomState(), steps, evaluation, progress(evaluation), checkpoints],
-        devices=_devices(cfg),
+        callbacks=[interrupts, RandomState(), steps, evaluation, StepBar(evaluation), checkpoints],
+        # The GPU that "cuda" means in this process, which Lightning would not ask.
+        devices=[torch.cuda.current_device()] if on_cuda else cfg.trainer.devices,
         default_root_dir=str(folder.path),
         _convert_="all",
     )
-    curves = runs.Curves(folder.curves)
-    last = None
-    if resume:
-        last = checkpoints.last
-        step = _step_of(last)
-        curves.cut(step)
-        log.info("going on from step %d of %s", step, last)
-    else:
-        curves.cut(-1)
-    with warnings.catch_warnings():
-        # Of Lightning 2.6 itself, with torch 2.13: nothing a user could mend.
-        warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
-        _fit(trainer, parts, last)
+    _fit(trainer, parts, last)
     if trainer.global_step == 0:
-        raise TrainingError("not one training step was made: look at trainer.limit_train_batches and trainer.max_time")
+        raise TrainingError("no training step was made: see trainer.limit_train_batches and trainer.max_time")
     if not checkpoints.best.is_file():
         raise TrainingError(
-            f"{cfg.monitor} was never a finite number after step 0, so there is no best checkpoint; see {folder.curves}"
+            f"{cfg.monitor} was never a finite number after step 0, so there is no best checkpoint; "
+            f"see {folder.curves_path}"
         )
-    lock.check()
+    interrupts.continues = "repeats only the test"
     start = time.perf_counter()
     results, baselines = _test(cfg, parts, folder, trainer, checkpoints.best)
-    logged = curves.read()
+    with checkpoints.best.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {
         "model": parts.method.model.settings(),
-        "checkpoint": {"sha256": _sha256(checkpoints.best)},
         "metrics": {f"test/{task}/{metric}": v for task, r in results.items() for metric, v in r.metrics.items()},
         "baselines": baselines,
         "left_out": {name: [why] for name, why in parts.left_out.items()},
         "best": {"step": evaluation.best_step, "score": evaluation.best_score, "monitor": cfg.monitor},
         "final": evaluation.latest,
-        "summary": dataclasses.asdict(summarise(logged, cfg.monitor)),
+        "summary": dataclasses.asdict(summarise(runs.Curves(folder.curves_path).read(), cfg.monitor)),
         "steps": trainer.global_step,
         "rows": parts.data.counts | truncated,
         "data": parts.digests,
         "task_data": {name: task.digests for name, task in parts.tasks.items()},
         "encoder": {"name": parts.encoder.name, **parts.encoder.digests},
+        "checkpoint": {"sha256": digest},
         "device": device_name(trainer.strategy.root_device),
         "precision": str(trainer.precision),
         "environment": runs.environment(),
@@ -305,41 +243,11 @@ def _fit_and_test(
         "evaluation_share": evaluation.seconds / max(evaluation.seconds + steps.seconds, 1e-9),
         "sentences_per_second": steps.sentences / max(steps.seconds, 1e-9),
         "peak_memory_mib": peak_memory(),
-        "figures": [path.name for path in run_figures(logged, folder.figures, cfg.monitor)],
     }
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _devices(cfg: DictConfig) -> Any:
-    """Return the GPU that ``cuda`` means in this process, which Lightning would not ask; else what the config says."""
-    on_cuda = cfg.trainer.accelerator in ("gpu", "cuda") and torch.cuda.is_available()
-    return [torch.cuda.current_device()] if on_cuda else cfg.trainer.devices
-
-
-def _step_of(checkpoint: Path) -> int:
-    try:
-        return int(torch.load(checkpoint, map_location="cpu", weights_only=True)["global_step"])
-    except (OSError, RuntimeError, KeyError, EOFError, pickle.UnpicklingError) as error:
-        what = " ".join(str(error).split())[:200] or type(error).__name__
-        raise TrainingError(f"{checkpoint} is damaged ({what}): force=true starts this run anew") from error
-
-
-def _fit(trainer: pl.Trainer, parts: Parts, last: Path | None) -> None:
-    try:
-        trainer.fit(parts.method, parts.data, ckpt_path=last, weights_only=True)
-    except TrainingError as error:
-        if not error.rows:
-            raise
-        places = ", ".join(parts.data.train.where(row) for row in error.rows[:3])
-        raise TrainingError(f"{error} (the first: {places})", error.rows) from error
-
-
-def _tell_truncation(parts: Parts) -> dict[str, int]:
-    """Count the sentences that are cut, in training and in evaluation, and say once how many and by which limit."""
+def _truncated(parts: Parts) -> dict[str, int]:
+    """Count the sentences that are cut, in training and in evaluation, and warn once of them."""
     longest = parts.encoder.max_length - max(len(template) for template in parts.method.templates)
     splits: tuple[Split, ...] = ("dev", "test")
     evaluated = {s for task in parts.tasks.values() for split in splits for s in task.sentences(split)}
@@ -349,17 +257,32 @@ def _tell_truncation(parts: Parts) -> dict[str, int]:
         "sentences_cut": parts.data.longer_than(longest),
         "evaluation_sentences_cut": int((tokens.lengths > longest).sum()),
     }
-    training = f"{cut['sentences_cut']} of {parts.data.sentences} training sentences"
-    evaluation = f"{cut['evaluation_sentences_cut']} of {len(evaluated)} evaluation sentences"
-    length, most = f"encoder.max_length={parts.encoder.max_length}", parts.data.max_tokens
-    if most is None or most >= longest:
-        told = [f"{training} and {evaluation} are longer than {length}"] if any(cut.values()) else []
-    else:
-        told = [f"{training} are longer than data.max_tokens={most}"] if cut["sentences_cut"] else []
-        told += [f"{evaluation} are longer than {length}"] if cut["evaluation_sentences_cut"] else []
-    if told:
-        log.warning("%s and are cut", "; ".join(told))
+    if any(cut.values()):
+        shorter = parts.data.max_tokens is not None and parts.data.max_tokens < longest
+        log.warning(
+            "%d of %d training sentences (longer than %s) and %d of %d evaluation sentences (longer than %s) are cut",
+            *(cut["sentences_cut"], parts.data.sentences),
+            f"data.max_tokens={parts.data.max_tokens}" if shorter else f"encoder.max_length={parts.encoder.max_length}",
+            *(cut["evaluation_sentences_cut"], len(evaluated), f"encoder.max_length={parts.encoder.max_length}"),
+        )
     return cut
+
+
+def _fit(trainer: pl.Trainer, parts: Parts, last: Path | None) -> None:
+    try:
+        with warnings.catch_warnings():
+            # Of Lightning 2.6 itself, with torch 2.13.
+            warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
+            trainer.fit(parts.method, parts.data, ckpt_path=last, weights_only=True)
+    except SystemExit as ending:  # what Lightning makes of a KeyboardInterrupt
+        if isinstance(ending.__context__, KeyboardInterrupt):
+            raise ending.__context__ from None
+        raise
+    except TrainingError as error:
+        if not error.rows:
+            raise
+        places = ", ".join(parts.data.train.where(row) for row in error.rows[:3])
+        raise TrainingError(f"{error} (the first: {places})", error.rows) from error
 
 
 def _test(
@@ -385,3 +308,24 @@ def _save_predictions(folder: runs.Run, results: Mapping[str, TaskResult], prefi
     for task, result in results.items():
         if result.predictions:  # a mean of other tasks has none
             runs.write_predictions(folder.predictions, f"{prefix}{task}", result.predictions)
+
+
+@contextlib.contextmanager
+def _logging_to(path: Path) -> Iterator[None]:
+    """Write logs, warnings and the traceback of an error to a file too."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    logging.captureWarnings(True)
+    try:
+        yield
+    except BaseException as error:
+        exc_info = (type(error), error, error.__traceback__)
+        handler.handle(logging.LogRecord(__name__, logging.ERROR, __file__, 0, str(error), None, exc_info))
+        raise
+    finally:
+        logging.captureWarnings(False)
+        root.removeHandler(handler)
+        handler.close()

@@ -115,7 +115,7 @@ class Generation:
             "samples": cfg.samples,
             "n": self.wanted,
         }
-        identity = runs.identity(decisive, data={}, encoder={}, resolved={})
+        identity = runs.config_hash(decisive, data={}, encoder={}, resolved={})
         return Path(cfg.paths.runs_dir).expanduser() / "generate" / f"{self.name}-{identity}"
 
     @property
@@ -152,7 +152,7 @@ class Generation:
         if self.finished:
             log.info("%s is there; another n, seed or pattern makes other rows", self.rows)
             return _read(side_file(self.rows))
-        with runs.Lock(self.folder / "lock.json", str(self.folder)), Journal(self.folder / _JOURNAL) as journal:
+        with runs.locked(self.folder / "run.lock", str(self.folder)), Journal(self.folder / _JOURNAL) as journal:
             if side_file(self.rows).exists():
                 log.warning("%s is not as it was written: written again, from %s", self.rows, journal.path)
             journal.repair()

@@ -12,8 +12,9 @@ from types import TracebackType
 from typing import Any, Final
 
 from lightning_cse.errors import DataError
+from lightning_cse.generation.lines import Lines
 from lightning_cse.generation.settled import Rejected, Settled
-from lightning_cse.runs import Lines, atomic_file
+from lightning_cse.runs import atomic_file
 
 log = logging.getLogger(__name__)
 

@@ -27,8 +27,7 @@ from lightning_cse.index.folder import (
     write_about,
 )
 from lightning_cse.index.sentences import SentenceFile
-from lightning_cse.runs import Lock, write_atomic
-from lightning_cse.runs.writing import told_disk
+from lightning_cse.runs import disk_errors, locked, write_atomic
 
 __all__ = ["CHUNK", "build_index"]
 
@@ -87,7 +86,7 @@ def build_index(
     if is_taken(path) and not (replace and (path / "index.json").is_file()):
         raise IndexFolderError(f"{path} is there already; give another folder, or --rebuild if it is an index")
     part = path.with_name(f".{path.name}.building")
-    with Lock(path.with_name(f".{path.name}.lock"), f"the index {path}"):
+    with locked(path.with_name(f".{path.name}.lock"), f"the index {path}"):
         wanted = {"format": FORMAT, "model": dict(model), "corpus": corpus_identity(corpus)}
         survey = corpus.survey()
         progress = _resumed(part, wanted)
@@ -101,7 +100,7 @@ def build_index(
             advance(progress.count, total)
         if progress.count != total or SentenceFile(corpus.path).sha256 != corpus.sha256:
             raise DataError(f"{corpus.path} changed while it was read; give the same command again")
-        with told_disk(part):
+        with disk_errors(part):
             np.asarray(firsts, dtype="<i8").tofile(part / LINES)
             survey.times.astype("<i8").tofile(part / TIMES)
         about = {
@@ -151,7 +150,7 @@ def _resumed(part: Path, wanted: dict[str, Any]) -> _Progress:
         fits = False
     if not fits:
         shutil.rmtree(part, ignore_errors=True)
-        with told_disk(part):
+        with disk_errors(part):
             part.mkdir(parents=True)
         return _Progress(wanted)
     for name, size in sizes.items():
@@ -168,7 +167,7 @@ def _append(part: Path, progress: _Progress, sentences: list[str], embed: Embed)
         )
     encoded = [sentence.encode() for sentence in sentences]
     ends = progress.size - 1 + np.cumsum([len(one) + 1 for one in encoded])
-    with told_disk(part):
+    with disk_errors(part):
         _write(part / SENTENCES, b"".join(one + b"\n" for one in encoded))
         _write(part / ENDS, ends.astype("<i8").tobytes())
         for name, value in fields.items():

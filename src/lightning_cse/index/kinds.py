@@ -18,8 +18,7 @@ from torch import Tensor
 from lightning_cse.errors import LightningCSEError
 from lightning_cse.index.best import Best
 from lightning_cse.index.folder import IndexFolder, IndexFolderError
-from lightning_cse.runs import Lock
-from lightning_cse.runs.writing import told_disk
+from lightning_cse.runs import disk_errors, locked
 from lightning_cse.similarity import cosine_matrix
 
 __all__ = ["KINDS", "ExactIndex", "FaissIndex", "Index", "open_index"]
@@ -267,7 +266,7 @@ def open_index(folder: IndexFolder, kind: str = "auto", tell: Callable[[str], No
         return ExactIndex(folder)
     found = _FAISS[kind]
     if not _is_there(folder, kind):
-        with Lock(folder.path / f".{kind}.lock", f"the {kind} of {folder.path}"):
+        with locked(folder.path / f".{kind}.lock", f"the {kind} of {folder.path}"):
             tell(f"{kind}: building for {folder.count:,} sentences")
             folder = found.build(folder, tell)
     return found(folder)
@@ -354,7 +353,7 @@ def _share(
 
 def _write(faiss: Any, made: Any, path: Path) -> None:
     temporary = path.with_name(f".{path.name}.tmp")
-    with told_disk(path):
+    with disk_errors(path):
         try:
             faiss.write_index(made, str(temporary))
             with temporary.open("rb+") as file:

@@ -1,22 +1,6 @@
 """The methods, one paper a file."""
 
-from lightning_cse.methods.base import Method
-from lightning_cse.methods.dualcse import DualCSE
-from lightning_cse.methods.dualgauss import DualGauss
-from lightning_cse.methods.gausscse import GaussCSE
-from lightning_cse.methods.impscore import ImpScore
-from lightning_cse.methods.ngcse import NGCSE
-from lightning_cse.methods.schedules import Schedule
-from lightning_cse.methods.simcse import SimCSE, UnsupervisedSimCSE
+import lazy_loader
 
-__all__ = [
-    "NGCSE",
-    "DualCSE",
-    "DualGauss",
-    "GaussCSE",
-    "ImpScore",
-    "Method",
-    "Schedule",
-    "SimCSE",
-    "UnsupervisedSimCSE",
-]
+# The stub beside this file lists the public names; each is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,17 +1,19 @@
-"""What every model shares: embedding sentences a bounded number at a time, and saying how it is built."""
+"""What every model shares: embedding sentences a bounded number at a time, and being built again from settings."""
 
 from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from lightning_cse import models
 from lightning_cse.embeddings import Embedding
 from lightning_cse.encoders import SentenceEncoder, Template
+from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens
 
 EVALUATION_TOKENS = 16_384
@@ -85,6 +87,20 @@ class Model(nn.Module, ABC):
         """Return the name of the class and its constructor arguments but the encoder, all plain values."""
         names = list(inspect.signature(type(self)).parameters)[1:]
         return {"class": type(self).__name__} | {name: getattr(self, name) for name in names}
+
+
+def build(encoder: SentenceEncoder, settings: Mapping[str, Any]) -> Model:
+    """Build the model that some `Model.settings` describe, its own layers freshly initialised.
+
+    Raises:
+        EncoderError: if there is no such model, or it does not take these settings.
+    """
+    options = {key: value for key, value in settings.items() if key != "class"}
+    try:
+        model: Model = getattr(models, settings["class"])(encoder, **options)
+    except (KeyError, AttributeError, TypeError) as error:
+        raise EncoderError(f"no model has the settings {dict(settings)} ({error})") from error
+    return model
 
 
 def in_float32(layer: nn.Module, vector: Tensor) -> Tensor:

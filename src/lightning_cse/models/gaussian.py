@@ -20,14 +20,12 @@ class GaussianHeads(nn.Module):
 
     .. math:: \mu = \tanh(W_\mu v + b_\mu), \qquad \log \sigma^2 = W_\sigma v + b_\sigma
 
-    with v of shape ``(n, width)`` and both results of the same shape, in float32 also under autocast, because a
-    divergence divides by variances.
+    with v and both results of shape ``(n, width)``.
 
     Source: GaussCSE, the authors' code (the paper has no tanh, and calls the second head's output the variance).
     """
 
     def __init__(self, width: int) -> None:
-        """Create the heads with torch's default initialisation."""
         super().__init__()
         self.mean = nn.Sequential(nn.Linear(width, width), nn.Tanh())
         self.log_variance = nn.Linear(width, width)

@@ -32,7 +32,7 @@ class ImpScoreModel(Model):
     Differs: the score for entailment, minus the pragmatic distance, is ours.
 
     Args:
-        encoder: sentences to vectors.
+        encoder: as in `Model`.
         dim: dimensions of semantic and pragmatic vectors.
         space: what is compared for I: s and Tp (``p2s``), Ts and p (``s2p``), or, in a third space, each through a
             map of its own, :math:`T_s s` and :math:`T_p p` (``third_space``).
@@ -64,8 +64,8 @@ class ImpScoreModel(Model):
         self.semantic = _xavier(encoder.width, dim)
         self.from_pragmatic = nn.Identity() if space == "s2p" else _xavier(dim, dim)
         self.from_semantic = nn.Identity() if space == "p2s" else _xavier(dim, dim)
+        # Vectors by the sentences embedded together, kept while a training with a frozen encoder runs.
         self.kept: dict[tuple[str, ...], Tensor] | None = None
-        """Sentence vectors by the sentences embedded together, kept while a training with a frozen encoder runs."""
         if frozen:
             encoder.requires_grad_(False)
             encoder.eval()
@@ -124,9 +124,7 @@ class ImpScoreModel(Model):
         """Return minus the pragmatic distance row by row."""
         return -self.pragmatic_distance(a, b)
 
-    def entailment_score(self, premise: PragmaticEmbedding, hypothesis: PragmaticEmbedding) -> Tensor:
-        """Return minus the pragmatic distance row by row: it has no direction."""
-        return -self.pragmatic_distance(premise, hypothesis)
+    entailment_score = similarity
 
 
 def _without_encoder(module: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:

@@ -341,7 +341,7 @@ class _Assembly:
     def _setting(self, line: Line, column: Column, paper: PublishedValue | None) -> Cell:
         """Return a cell that shows a setting: of the runs, or of the config that they would have."""
         runs = _of(self.measured(line, column)) if not self._is_quoted(line) else []
-        given = [value_at(run.record, f"identity_document.config.{column.keys[0]}") for run in runs]
+        given = [value_at(run.record, f"decisive.config.{column.keys[0]}") for run in runs]
         known = [value for value in given if value is not None]
         if not known and self.setting_of is not None and not self._is_quoted(line):
             known = [value for value in (self.setting_of(line, column),) if value is not None]
@@ -469,7 +469,7 @@ class _Assembly:
         if reading.metric is None or not reading.found:
             return ()
         _, task, name = reading.metric.split("/")
-        of = value_at(reading.found[0].record, f"identity_document.config.suite.{task}.of")
+        of = value_at(reading.found[0].record, f"decisive.config.suite.{task}.of")
         metrics = tuple(f"test/{part}" for part in of) if isinstance(of, list) else (reading.metric,)
         if self.artefact.test == "mcnemar":
             return metrics if of is None and name.partition("_")[0] == "accuracy" else ()
@@ -666,7 +666,7 @@ def short_commit(record: Mapping[str, Any]) -> str:
 
 def _identity(record: Mapping[str, Any]) -> Any:
     """Return what decided a run's result but for its seed; of an evaluated run that of the run."""
-    return (value_at(record, "model.run") or record).get("identity")
+    return (value_at(record, "model.run") or record).get("config_hash")
 
 
 def machine_of(record: Mapping[str, Any]) -> str:

@@ -86,7 +86,7 @@ def measured_rows(records: Sequence[Mapping[str, Any]], columns: Columns) -> lis
     """Return a row a point, over its seeds, and a row a baseline; those without a value in any column are left out."""
     rows: dict[str, Row] = {}
     for record in records:
-        point = rows.setdefault(record["identity"], Row(record["name"]))
+        point = rows.setdefault(record["config_hash"], Row(record["name"]))
         point.note = settings(record)
         point.seeds = (point.seeds or 0) + 1
         _add(point, record["metrics"], columns)
@@ -100,7 +100,7 @@ def measured_rows(records: Sequence[Mapping[str, Any]], columns: Columns) -> lis
 
 def settings(record: Mapping[str, Any]) -> str:
     """Return in a few words how a run was trained."""
-    options = record["identity_document"]["config"]
+    options = record["decisive"]["config"]
     loss = options["method"].get("loss", {})
     parts = [record["encoder"]["name"]]
     if "sets" in loss:

@@ -376,7 +376,7 @@ def _describing(material: Material, *choices: str, of: str | None = None, own: I
     Raises:
         ConfigError: if they do not compose.
     """
-    import copy
+    from omegaconf import OmegaConf
 
     from lightning_cse.data import sample_dir
 
@@ -392,9 +392,10 @@ def _describing(material: Material, *choices: str, of: str | None = None, own: I
     if of is None:
         overrides = [each for each in overrides if not each.startswith("data.")]
     try:
-        cfg = copy.deepcopy(compose("describe", *ordered(overrides)))
+        cfg = compose("describe", *ordered(overrides))
     except CompositionError as error:
         raise ConfigError([f"{material.artefact.path}: {' '.join(overrides)}: {plain_line(error)}"]) from error
+    cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
     if material.data_dir is not None and Path(cfg.paths.data_dir) != sample_dir():
         cfg.paths.data_dir = str(material.data_dir)
     return cfg

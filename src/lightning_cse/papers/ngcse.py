@@ -20,10 +20,11 @@ from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 from lightning_cse.errors import DataError
 from lightning_cse.metrics import spearman
 from lightning_cse.papers.nested import leaves
+from lightning_cse.papers.released import read_released
 from lightning_cse.papers.significance import read_run
 from lightning_cse.plots import BLUE, GREY, ORANGE, VERMILION, blank_figure, plot_style, save_figures
 from lightning_cse.runs import Curves as CurvesFile
-from lightning_cse.runs.summary import Curves, CurveSummary, read_released, summarise
+from lightning_cse.runs.summary import Curves, CurveSummary, summarise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -173,8 +174,8 @@ def read_settings(paths: Iterable[Path], monitor: str = _MONITOR) -> list[Settin
             run = read_run(path.parent)
             name, seed = run.name, run.seed
             key = str((run.record.get("best") or {}).get("monitor", monitor))
-            identity, first = identities.setdefault(name, (run.identity, path))
-            if identity != run.identity:
+            identity, first = identities.setdefault(name, (run.config_hash, path))
+            if identity != run.config_hash:
                 raise DataError(f"{first} and {path} are of two points of {name}: give the runs of one point only")
         else:
             name, seed, key = *_name_and_seed(path), monitor
@@ -229,9 +230,8 @@ def keep_curves(run_folders: Iterable[Path], folder: Path) -> list[Path]:
                     by_step.setdefault(step, {})[key] = value
         path = folder / f"{run.name}-s{run.seed}.csv"
         path.unlink(missing_ok=True)
-        with CurvesFile(path) as copy:
-            for step in sorted(by_step):
-                copy.append(step, by_step[step])
+        for step in sorted(by_step):
+            CurvesFile(path).append(step, by_step[step])
         kept.append(path)
     return kept
 
@@ -325,7 +325,7 @@ def study_among(records: Iterable[Mapping[str, Any]], option: str, metric: str) 
     """
     fit = []
     for record in records:
-        value = dict(leaves(record["identity_document"])).get(f"config.{option}")
+        value = dict(leaves(record["decisive"])).get(f"config.{option}")
         if isinstance(value, int | float) and not isinstance(value, bool) and metric in record["metrics"]:
             fit.append(record)
     families = _families(fit, option)
@@ -339,7 +339,7 @@ def _families(records: Iterable[Mapping[str, Any]], option: str) -> list[list[_R
     """Return the runs in groups alike but for the option, that with the most values and then the most runs first."""
     families: dict[frozenset[tuple[str, str]], list[_Run]] = {}
     for record in records:
-        decisive = dict(leaves(record["identity_document"]))
+        decisive = dict(leaves(record["decisive"]))
         value = decisive.pop(f"config.{option}", None)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise DataError(
@@ -363,7 +363,7 @@ def _size(family: Sequence[_Run]) -> tuple[int, int]:
 
 
 def _told(record: Mapping[str, Any]) -> str:
-    return f"{record.get('name')} {record.get('identity')}, seed {record.get('seed')}"
+    return f"{record.get('name')} {record.get('config_hash')}, seed {record.get('seed')}"
 
 
 def _difference(one: _Run, other: _Run) -> str:

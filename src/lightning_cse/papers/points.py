@@ -270,11 +270,11 @@ class _Composer:
 
 
 def _train_document(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Reduce a config of ``train`` to what a record's identity document has of it."""
+    """Reduce a config of ``train`` to what a record has of it as decisive."""
     precision = str(config["trainer"]["precision"])
     precision = PRECISIONS.get(precision, precision)
     # With an encoder given, what says where it came from is left out.
-    document = runs.identity_document(config, data={}, encoder={"name": ""}, resolved={"trainer.precision": precision})
+    document = runs.decisive(config, data={}, encoder={"name": ""}, resolved={"trainer.precision": precision})
     kept: dict[str, Any] = document["config"]
     return kept
 
@@ -284,10 +284,8 @@ _READING: Final = ("model", "pooling", "prompt", "max_length", "whitening", "pre
 
 def _evaluate_document(config: Mapping[str, Any]) -> dict[str, Any]:
     """Reduce a config of ``evaluate`` to the suite and to how the model is read."""
-    document = runs.identity_document(
-        {key: config[key] for key in ("suite", *_READING)}, data={}, encoder={}, resolved={}
-    )
-    kept: dict[str, Any] = document["config"]
+    suite = runs.decisive({"suite": config["suite"]}, data={}, encoder={}, resolved={})["config"]["suite"]
+    kept: dict[str, Any] = {"suite": suite, **{key: config[key] for key in _READING}}
     if config["model"] == "llm":  # who is asked, and how; not by which way
         sent = {key: value for key, value in config["llm"]["parameters"].items() if value is not None}
         kept["llm"] = {"model": config["llm"]["model"], "parameters": sent}
@@ -300,13 +298,15 @@ def _wanted(point: Point) -> dict[str, Any]:
     return _train_document(config) if point.command == "train" else _evaluate_document(config)
 
 
-def _matches(wanted: Any, found: Any) -> bool:
-    """Whether a config is the one wanted; an automatic choice may have become anything."""
+def _matches(wanted: Any, found: Any, key: str = "") -> bool:
+    """Whether a config is the one wanted; an automatic choice may have become anything, a class have moved."""
     if wanted == "auto":
         return True
+    if key == "_target_" and isinstance(found, str):
+        return bool(wanted.rpartition(".")[2] == found.rpartition(".")[2])
     if isinstance(wanted, dict):
         same = isinstance(found, dict) and wanted.keys() == found.keys()
-        return same and all(_matches(value, found[key]) for key, value in wanted.items())
+        return same and all(_matches(value, found[key], key) for key, value in wanted.items())
     if isinstance(wanted, list):
         same = isinstance(found, list) and len(wanted) == len(found)
         return same and all(_matches(one, other) for one, other in zip(wanted, found, strict=True))
@@ -343,7 +343,7 @@ class Found:
         return path if path is not None and path.is_dir() else None
 
 
-_FOLDER: Final = re.compile(r"(?P<identity>[0-9A-Za-z]+)-s(?P<seed>\d+)")
+_FOLDER: Final = re.compile(r"(?P<config_hash>[0-9A-Za-z]+)-s(?P<seed>\d+)")
 _RECORD: Final = "record.json"
 _CONFIG: Final = "config.yaml"
 _EVALUATIONS: Final = "evaluate"
@@ -381,7 +381,7 @@ class RunsIndex:
     """The runs that there are, by the point and the seed they have made.
 
     A run is a point's when the point's config, composed anew, has what decides the run's result
-    (`lightning_cse.runs.identity_document`); an automatic choice in it (``auto``) matches whatever it became.
+    (`lightning_cse.runs.decisive`); an automatic choice in it (``auto``) matches whatever it became.
     Digests of data are not compared, which the run itself does, but runs on the sample corpus are told from others.
 
     The disk is read once, and again after `refresh`.
@@ -423,7 +423,7 @@ class RunsIndex:
         unfinished = self._find_open(point, seed)
         if unfinished is None:
             return "missing"
-        state = unfinished.folder.state
+        state = unfinished.folder.status
         if state == "finished":  # since the disk was read
             self.refresh()
             return "finished" if self.find(point, seed) is not None else "missing"
@@ -439,11 +439,6 @@ class RunsIndex:
             return found.folder
         unfinished = self._find_open(point, seed)
         return None if unfinished is None else unfinished.folder.path
-
-    def owner(self, point: Point, seed: int) -> runs.Owner | None:
-        """Return who runs a point and a seed just now."""
-        unfinished = None if self.find(point, seed) is not None else self._find_open(point, seed)
-        return None if unfinished is None else unfinished.folder.owner()
 
     def failure(self, point: Point, seed: int) -> dict[str, Any] | None:
         """Return what went wrong, as the run's ``failed.json`` tells it."""
@@ -502,7 +497,7 @@ class RunsIndex:
 
     @staticmethod
     def _is_run_of(point: Point, wanted: Mapping[str, Any], found: Found) -> bool:
-        if not _matches(wanted, found.record["identity_document"]["config"]):
+        if not _matches(wanted, found.record["decisive"]["config"]):
             return False
         made_with = found.record.get("overrides")
         return not made_with or _reads_sample(tuple(made_with)) == _reads_sample(point.overrides)
@@ -511,14 +506,14 @@ class RunsIndex:
         """Whether a record is of this evaluation; with ``run``, of that run's, else of any run or of the model."""
         record = found.record
         of = record["model"]["run"]
-        if run is not None and of != {key: run.record[key] for key in ("name", "identity", "seed")}:
+        if run is not None and of != {key: run.record[key] for key in ("name", "config_hash", "seed")}:
             return False
         if (of is None) != (point.of is None) or (of is None and record["model"]["given"] != wanted["model"]):
             return False
-        document = record["identity_document"]["config"]
+        document = record["decisive"]["config"]
         if not _matches(wanted["suite"], document["suite"]):
             return False
-        if not all(_matches(wanted[key], document[key]) for key in ("accelerator", "precision")):
+        if not _matches(wanted["accelerator"], document["accelerator"]):
             return False
         read = document.get("model", {})
         if not all(_matches(wanted.get(key), read.get(key)) for key in ("llm", "few_shot")):
@@ -542,7 +537,7 @@ class RunsIndex:
             return False
         if point.of is not None and found.record["encoder"]["name"] != composed(point.of)["encoder"]["name"]:
             return False
-        there = found.record["identity_document"]["config"]["suite"]
+        there = found.record["decisive"]["config"]["suite"]
         return isinstance(there, dict) and there.keys() == wanted["suite"].keys()
 
     def _options(self, found: Found) -> dict[str, Any]:
@@ -610,23 +605,20 @@ class RunsIndex:
             if top in path.parents:
                 self._take_evaluation(disk, path, None)
             elif path.parent != root and (name := _FOLDER.fullmatch(path.name)):
-                run = runs.Run(root, str(path.parent.relative_to(root)), name["identity"], int(name["seed"]))
+                run = runs.Run(root, str(path.parent.relative_to(root)), name["config_hash"], int(name["seed"]))
                 if _RECORD in files:
                     self._take(disk, path / _RECORD, path)
                 else:
                     disk.open_runs.setdefault(run.seed, []).append(_Open(run))
-                for inner in sorted((path / _EVALUATIONS).glob(f"*/{_CONFIG}")):
+                for inner in sorted((path / _EVALUATIONS).glob(f"*/*/{_CONFIG}")):
                     self._take_evaluation(disk, inner.parent, path)
 
     def _take_evaluation(self, disk: _Disk, path: Path, run: Path | None) -> None:
         if (path / _RECORD).is_file():
             self._take(disk, path / _RECORD, path)
             return
-        suite, _, identity = path.name.rpartition("-")
-        if suite and identity.isalnum():
-            folder = runs.Run(path.parent, suite, identity, 0)
-            folder.path = path  # an evaluation's has no seed in its name
-            disk.open_evaluations.append(_Open(folder, run))
+        if _FOLDER.fullmatch(path.name):
+            disk.open_evaluations.append(_Open(runs.Run.at(path), run))
 
     def _take(self, disk: _Disk, source: Path, folder: Path | None) -> None:
         try:
@@ -664,9 +656,9 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _of_a_run(record: Mapping[str, Any]) -> bool:
     """Whether a record has what it is told by."""
-    document, model = record.get("identity_document"), record.get("model")
+    document, model = record.get("decisive"), record.get("model")
     whole = isinstance(document, dict) and isinstance(document.get("config"), dict)
-    named = {"name", "identity", "seed", "encoder", "seconds"} <= record.keys()
+    named = {"name", "config_hash", "seed", "encoder", "seconds"} <= record.keys()
     evaluated = "suite" not in record or (isinstance(model, dict) and {"given", "run"} <= model.keys())
     return whole and named and evaluated
 

@@ -432,7 +432,7 @@ def _keep_run(run: Found, folder: Path) -> list[Path]:
     record = run.record
     name = str(record["name"]).replace("/", "-")
     suffix = "" if "steps" in record else f"-{record.get('suite', 'evaluation')}"
-    stem = f"{name}{suffix}-{record['identity']}-s{record['seed']}"
+    stem = f"{name}{suffix}-{record['config_hash']}-s{record['seed']}"
     files = [folder / f"{stem}.json"]
     pairs = [(run.source, files[0])]
     if run.curves is not None and run.curves.is_file():

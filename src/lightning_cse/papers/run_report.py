@@ -31,7 +31,7 @@ from lightning_cse.papers.report import (
 )
 from lightning_cse.papers.significance import Point, Run, points
 from lightning_cse.plots import plot_style, series_look
-from lightning_cse.runs import Curves, identity_document
+from lightning_cse.runs import Curves, decisive
 from lightning_cse.runs import Run as RunFolder
 from lightning_cse.runs.summary import summarise
 
@@ -139,8 +139,7 @@ def _read_folder(path: Path) -> ShownRun:
     curves = _read_curves(path / "curves.csv")
     if (path / "record.json").is_file():
         return ShownRun(path, _read_record(path / "record.json"), curves)
-    identity, _, seed = path.name.rpartition("-s")
-    folder = RunFolder(path.parent.parent, path.parent.name, identity, int(seed))
+    folder = RunFolder.at(path)
     try:
         config = yaml.safe_load(folder.config_path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, yaml.YAMLError) as error:
@@ -149,16 +148,16 @@ def _read_folder(path: Path) -> ShownRun:
     if not isinstance(config, dict):
         raise DataError(f"{folder.config_path} is no mapping: redo the run, or leave it out")
     encoder = {"name": str((config.get("encoder") or {}).get("name", ""))}
-    document = identity_document(config, data={}, encoder=encoder, resolved={})
+    document = decisive(config, data={}, encoder=encoder, resolved={})
     name = str(config.get("name", path.parent.name))
     record = {
         "name": name,
-        "identity": identity,
+        "config_hash": folder.config_hash,
         "seed": folder.seed,
         "encoder": encoder,
-        "identity_document": document,
+        "decisive": document,
     }
-    return ShownRun(path, record, curves, folder.state, _failure(folder.failed_path))
+    return ShownRun(path, record, curves, folder.status, _failure(folder.failed_path))
 
 
 def _failure(path: Path) -> str:
@@ -174,7 +173,7 @@ def _read_record(path: Path) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DataError(f"{path} is damaged ({error}): redo the run with force=true, or leave it out") from None
-    missing = [key for key in ("name", "identity", "seed") if not isinstance(record, dict) or key not in record]
+    missing = [key for key in ("name", "config_hash", "seed") if not isinstance(record, dict) or key not in record]
     if missing:
         raise DataError(f"{path} has no {', '.join(missing)}: it is not the record of a run; leave it out")
     return dict(record)
@@ -564,12 +563,12 @@ def _differences(settings: Sequence[Mapping[str, str]]) -> tuple[tuple[LineView,
 
 def _settings(record: Mapping[str, Any]) -> dict[str, str]:
     """Return the config that decides a run's result, as text by dotted key."""
-    config = (record.get("identity_document") or {}).get("config") or {}
+    config = (record.get("decisive") or {}).get("config") or {}
     return {key: _told(value) for key, value in leaves(config) if key != "name"}
 
 
 def _digests(record: Mapping[str, Any]) -> dict[str, str]:
-    document = record.get("identity_document") or {}
+    document = record.get("decisive") or {}
     encoder = {f"encoder's {key}": value for key, value in (document.get("encoder") or {}).items() if key != "name"}
     return {key: str(value)[:10] for key, value in {**encoder, **(document.get("data") or {})}.items()}
 
@@ -605,7 +604,7 @@ def _learning_charts(groups: Sequence[_Group], name: str) -> tuple[Chart, ...]:
 
 def _monitor(record: Mapping[str, Any]) -> object:
     """Return the key of the dev score; of a run that has no best step yet, from its config."""
-    config = (record.get("identity_document") or {}).get("config") or {}
+    config = (record.get("decisive") or {}).get("config") or {}
     return (record.get("best") or {}).get("monitor") or config.get("monitor")
 
 

@@ -55,9 +55,9 @@ class Run:
         return str(self.record["name"])
 
     @property
-    def identity(self) -> str:
+    def config_hash(self) -> str:
         """The hash of what decides the result, the seed excepted."""
-        return str(self.record["identity"])
+        return str(self.record["config_hash"])
 
     @property
     def seed(self) -> int:
@@ -214,7 +214,7 @@ def read_run(path: Path) -> Run:
         record = json.loads(record_path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DataError(f"{record_path} is damaged ({error}): redo the run with force=true") from None
-    missing = [key for key in ("name", "identity", "seed") if not isinstance(record, dict) or key not in record]
+    missing = [key for key in ("name", "config_hash", "seed") if not isinstance(record, dict) or key not in record]
     if missing:
         raise DataError(f"{record_path} has no {', '.join(missing)}: it is not the record of a run")
     return Run(path, record)
@@ -230,10 +230,10 @@ def points(runs: Iterable[Run]) -> list[Point]:
     """
     groups: dict[tuple[str, str], dict[int, Run]] = {}
     for run in {run.path.resolve(): run for run in runs}.values():
-        same = groups.setdefault((run.name, run.identity), {})
+        same = groups.setdefault((run.name, run.config_hash), {})
         if run.seed in same:
             raise DataError(
-                f"{same[run.seed].path} and {run.path} are both seed {run.seed} of {run.name} {run.identity}: "
+                f"{same[run.seed].path} and {run.path} are both seed {run.seed} of {run.name} {run.config_hash}: "
                 "give only one of them"
             )
         same[run.seed] = run
@@ -251,7 +251,7 @@ def baseline_points(baseline: str, runs: Sequence[Run]) -> list[Point]:
     by_encoder: dict[str, list[Run]] = {}
     for run in runs:
         if tasks[run.path]:
-            options = run.record.get("identity_document", {}).get("config", {}).get("encoder")
+            options = run.record.get("decisive", {}).get("config", {}).get("encoder")
             key = json.dumps([run.record.get("encoder"), options], sort_keys=True)
             by_encoder.setdefault(key, []).append(run)
     if not by_encoder:
@@ -270,7 +270,7 @@ def baseline_points(baseline: str, runs: Sequence[Run]) -> list[Point]:
         found = [replace(p, label=f"{baseline} {p.runs[0].record.get('encoder', {}).get('name')}") for p in found]
     repeated = {label for label, count in Counter(point.label for point in found).items() if count > 1}
     return [
-        replace(point, label=f"{point.label}@{point.runs[0].identity}") if point.label in repeated else point
+        replace(point, label=f"{point.label}@{point.runs[0].config_hash}") if point.label in repeated else point
         for point in found
     ]
 

@@ -42,14 +42,14 @@ def change_of(found: Found) -> Change:
     run = (found.record.get("model") or {}).get("run")
     if run is None:
         return changed_since(found.record)
-    # <run>/evaluate/<evaluation>: what was evaluated was made by the run's code, not by the evaluation's.
+    # <run>/evaluate/<suite>/<evaluation>: what was evaluated was made by the run's code, not by the evaluation's.
     if found.folder is None:
         return "unknown"
     try:
-        record = json.loads((found.folder.parent.parent / "record.json").read_text(encoding="utf-8"))
+        record = json.loads((found.folder.parents[2] / "record.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return "unknown"
-    same = isinstance(record, dict) and all(record.get(key) == run.get(key) for key in ("name", "identity", "seed"))
+    same = isinstance(record, dict) and all(record.get(key) == run.get(key) for key in ("name", "config_hash", "seed"))
     return changed_since(record) if same else "unknown"
 
 
@@ -70,7 +70,7 @@ def changed_since(record: Mapping[str, Any], package: Path | None = None) -> Cha
         ``unknown`` where git, the repository, a file or the record's commit is not there.
     """
     folder = Path(lightning_cse.__file__).resolve().parent if package is None else package.resolve()
-    method = ((record.get("identity_document") or {}).get("config") or {}).get("method")
+    method = ((record.get("decisive") or {}).get("config") or {}).get("method")
     if method is None:
         return "fresh"
     commit = str((record.get("environment") or {}).get("commit") or "").partition("-")[0]
@@ -139,7 +139,8 @@ def _defining(folder: Path, names: list[str]) -> Path:
     # A name alone is looked for in __init__ first: where letters' cases are one, NGCSE.py is ngcse.py too.
     if len(names) > 1 and module.is_file():
         return module
-    for node in ast.parse((folder / "__init__.py").read_text(encoding="utf-8")).body:
+    stub = folder / "__init__.pyi"  # of a room whose names are imported when they are first used
+    for node in ast.parse((stub if stub.is_file() else folder / "__init__.py").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom) and names[:1] in [[alias.asname or alias.name] for alias in node.names]:
             return folder / f"{(node.module or '').rpartition('.')[2]}.py"
     if names and module.is_file():

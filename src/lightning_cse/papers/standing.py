@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 from rich import box
@@ -138,12 +137,7 @@ def status_of(plans: Sequence[Plan], records: RunsIndex) -> RenderableType:
     parts: list[RenderableType] = [Text(f"{_runs(now.total)}: {counts or 'none'}", style="bold")]
     running = now.of("running")
     if running:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        for title in ("running", "by", "for", "left, about"):
-            table.add_column(title, overflow="fold")
-        for job in running:
-            table.add_row(*_running(job, index, records))
-        parts += [Text(), table]
+        parts += [Text(), *(Text(f"running: {_short(job)}") for job in running)]
     if now.of("failed"):
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         table.add_column("failed", overflow="fold")
@@ -168,16 +162,6 @@ def _not_run(now: Standing, rows: Mapping[Needs, Sequence[str]] | None = None) -
         labels = list(dict.fromkeys((rows or {}).get(needs, ())))
         of = f": {few(labels)}" if labels else ""
         yield Text(f"not run: {needs} ({_runs(len(jobs))}{of})", style="dim")
-
-
-def _running(job: Job, index: RunsIndex, records: RunsIndex) -> tuple[Text, Text, Text, Text]:
-    owner = index.owner(job.point, job.seed)
-    if owner is None:  # it has ended since the states were read
-        return Text(_short(job)), Text(""), Text(""), Text("")
-    elapsed = (datetime.now(UTC) - owner.started).total_seconds()
-    whole = records.seconds(job.point)
-    left = "?" if whole is None else _duration(max(whole - elapsed, 0.0))
-    return Text(_short(job)), Text(f"pid {owner.pid} on {owner.host}"), Text(_duration(elapsed)), Text(left)
 
 
 def _runs(count: int) -> str:

@@ -1,26 +1,27 @@
-"""What a run leaves on disk: its identity, its folder, its curves, its predictions and the record that closes it."""
+"""A run on disk: its folder, status, lock and record, the hash that names it, its curves and predictions."""
 
 from lightning_cse.runs.curves import Curves
-from lightning_cse.runs.environments import environment
-from lightning_cse.runs.folder import FailedBeforeError, Run, RunStatus
-from lightning_cse.runs.identities import identity, identity_document
-from lightning_cse.runs.lines import Lines
-from lightning_cse.runs.lock import Busy, Lock, Owner
-from lightning_cse.runs.writing import atomic_file, write_atomic, write_predictions
+from lightning_cse.runs.environment import environment
+from lightning_cse.runs.files import atomic_file, disk_errors, write_atomic, write_predictions
+from lightning_cse.runs.hashing import config_hash, decisive
+from lightning_cse.runs.lock import Busy, is_locked, locked
+from lightning_cse.runs.run import FailedBefore, Outcome, Run, RunStatus, find_runs
 
 __all__ = [
     "Busy",
     "Curves",
-    "FailedBeforeError",
-    "Lines",
-    "Lock",
-    "Owner",
+    "FailedBefore",
+    "Outcome",
     "Run",
     "RunStatus",
     "atomic_file",
+    "config_hash",
+    "decisive",
+    "disk_errors",
     "environment",
-    "identity",
-    "identity_document",
+    "find_runs",
+    "is_locked",
+    "locked",
     "write_atomic",
     "write_predictions",
 ]

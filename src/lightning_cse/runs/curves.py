@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.runs.lines import Lines
-from lightning_cse.runs.writing import write_atomic
+from lightning_cse.runs.files import disk_errors, write_atomic
+
+Row = tuple[int, str, float]
 
 
 class Curves:
     """Every logged value of a run: a CSV with the columns ``step, key, value``, one row a value.
 
-    Values are written so that they are read back to the last bit. Rows reach the file as they are logged; the file is
-    made by the first of them.
+    Values are read back to the last bit. Rows reach the file as they are logged.
 
     Args:
-        path: The CSV, see `Run.curves`.
+        path: The CSV, see `Run.curves_path`.
 
     Example:
         >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder, Curves(Path(folder) / "curves.csv") as curves:
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     curves = Curves(Path(folder) / "curves.csv")
         ...     curves.append(100, {"train/loss": 0.5})
         ...     curves.read()
         {'train/loss': [(100, 0.5)]}
@@ -35,41 +35,20 @@ class Curves:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        self._lines = Lines(self.path, self._HEADER)
-
-    def __enter__(self) -> Curves:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def append(self, step: int, values: Mapping[str, float]) -> None:
-        """Write the values of one step, all of them or, on a full disk, none.
+        """Write the values of one step."""
+        text = self._format((int(step), key, float(value)) for key, value in values.items())
+        with disk_errors(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8", newline="") as file:
+                file.write(text if file.tell() else f"{self._HEADER}\n{text}")
 
-        Raises:
-            ValueError: if a key is empty or has a line break.
-            LightningCSEError: if the disk is full.
-        """
-        rows = [(int(step), key, repr(float(value))) for key, value in values.items()]
-        if not rows:
-            return
-        self._lines.append(self._format(rows))
-
-    def cut(self, step: int) -> None:
-        """Keep the rows up to and with ``step``: what a resumed run logs again must not be there twice.
-
-        A last line that was only half written is dropped.
-
-        Raises:
-            LightningCSEError: if a line other than the last is damaged, or the disk is full.
-        """
-        if not self.path.is_file():
-            return
-        self.close()
-        rows = [(at, key, repr(value)) for at, key, value in self._rows() if at <= step]
-        write_atomic(self.path, f"{self._HEADER}\n{self._format(rows)}")
+    def keep(self, wanted: Callable[[int, str], bool]) -> None:
+        """Keep the rows whose step and key are wanted, and drop a last line that was written only in part."""
+        if self.path.is_file():
+            rows = [row for row in self._rows() if wanted(row[0], row[1])]
+            write_atomic(self.path, f"{self._HEADER}\n{self._format(rows)}")
 
     def read(self) -> dict[str, list[tuple[int, float]]]:
         """Return the points ``(step, value)`` of each key, in the order in which they were logged.
@@ -82,38 +61,22 @@ class Curves:
             curves.setdefault(key, []).append((step, value))
         return curves
 
-    def close(self) -> None:
-        """Close the file; a later `append` opens it again."""
-        self._lines.close()
-
-    def _rows(self) -> list[tuple[int, str, float]]:
-        try:
-            lines = self.path.read_bytes().split(b"\n")
-        except FileNotFoundError:
-            return []
-        lines.pop()  # empty after the last line break, else a half-written line
-        if lines and lines[0].decode("utf-8", "replace").rstrip("\r") != self._HEADER:
-            raise LightningCSEError(f"{self.path}, line 1: expected the header {self._HEADER!r}, found {lines[0]!r}")
+    def _rows(self) -> list[Row]:
+        lines = self.path.read_text(encoding="utf-8", errors="replace").split("\n") if self.path.is_file() else []
         rows = []
-        for number, line in enumerate(lines[1:], start=2):
+        for number, line in enumerate(lines[1:-1], start=2):  # the last is empty, or was written only in part
             try:
-                (fields,) = csv.reader([line.decode("utf-8")], strict=True)
-                step, key, value = fields
+                step, key, value = next(csv.reader([line], strict=True))
                 rows.append((int(step), key, float(value)))
-            except (ValueError, csv.Error):
-                if number == len(lines):
-                    break  # the last line of a machine that lost its power
-                raise LightningCSEError(
-                    f"{self.path}, line {number}: expected {self._HEADER!r}, found {line!r}"
-                ) from None
+            except (ValueError, csv.Error, StopIteration):
+                if number == len(lines) - 1:
+                    break  # after a power failure
+                raise LightningCSEError(f"{self.path}, line {number}: {line!r} is not {self._HEADER}") from None
         return rows
 
     @staticmethod
-    def _format(rows: Sequence[tuple[int, str, str]]) -> str:
+    def _format(rows: Iterable[Row]) -> str:
         sink = io.StringIO()
         writer = csv.writer(sink, lineterminator="\n")
-        for row in rows:
-            if not row[1] or "\n" in row[1] or "\r" in row[1]:
-                raise ValueError(f"{row[1]!r} cannot be the key of a curve: it is empty or has a line break")
-            writer.writerow(row)
+        writer.writerows((step, key, repr(value)) for step, key, value in rows)
         return sink.getvalue()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,103 +14,59 @@ from rich.text import Text
 
 __all__ = ["print_run", "run_table"]
 
-Rows = Mapping[str, Mapping[str, float]]
-"""Values by key, by what a row is called; the method's come first."""
-
-_STSB: Final = "test/stsb/spearman"  # in two tables: where there are more STS tasks, among them
-_STS: Final = {
-    **{f"test/sts{year}/spearman_all": f"\nSTS{year}" for year in range(12, 17)},
-    _STSB: "\nSTS-B",
-    "test/sickr/spearman": "\nSICK-R",
-    "test/sts_avg/spearman_all": "\nAvg",
+_TRANSFER: Final = {key: key.upper() for key in ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")} | {
+    "transfer_avg": "Avg"
 }
-_TRANSFER_SETS: Final = {
-    "mr": "MR",
-    "cr": "CR",
-    "subj": "SUBJ",
-    "mpqa": "MPQA",
-    "sst2": "SST2",
-    "trec": "TREC",
-    "mrpc": "MRPC",
-    "transfer_avg": "Avg",
-}
-_PROTOCOLS: Final = ("lbfgs", "senteval")
-_NLI_SETS: Final = {"snli": "SNLI", "mnli": "MNLI", "mnli_matched": "MNLI-m", "sick": "SICK"}
+_NLI: Final = {"snli": "SNLI", "mnli": "MNLI", "mnli_matched": "MNLI-m", "sick": "SICK"}
 
-# Tables of blocks that are shown as a whole, a column by metric key: the order and the names of the papers' tables.
-_TABLES: Final[tuple[tuple[dict[str, str], ...], ...]] = (
-    (
-        {
-            "test/rte/accuracy_explicit": "RTE\nexplicit",
-            "test/rte/accuracy_implied": "RTE\nimplied",
-            "test/rte/accuracy_neutral": "RTE\nneutral",
-            "test/rte/accuracy_contradiction": "RTE\ncontradiction",
-            "test/rte/accuracy_all": "RTE\nAll",
-        },
-        {"test/eis/accuracy": "\nEIS"},
-        {"test/eis_wang/accuracy": "EIS\nWang"},
-    ),
-    tuple(
-        {f"test/{key}/accuracy": f"{title}\naccuracy", f"test/{key}/auprc": f"{title}\nAUPRC"}
-        for key, title in _NLI_SETS.items()
-    ),
-    (
-        *(
-            {f"test/{key}_direction/accuracy": f"{title}\ndirection"}
-            for key, title in ({"inli": "INLI"} | _NLI_SETS).items()
-        ),
-        {_STSB: "STS-B\nSpearman"},
-    ),
+# One table each, with the headings of the papers' tables by metric; values are shown in percent.
+_TABLES: Final[tuple[dict[str, str], ...]] = (
+    {f"test/sts{year}/spearman_all": f"STS{year}" for year in range(12, 17)}
+    | {"test/stsb/spearman": "STS-B", "test/sickr/spearman": "SICK-R", "test/sts_avg/spearman_all": "Avg"},
+    {f"test/rte/accuracy_{label}": f"RTE\n{label}" for label in ("explicit", "implied", "neutral", "contradiction")}
+    | {"test/rte/accuracy_all": "RTE\nAll", "test/eis/accuracy": "\nEIS", "test/eis_wang/accuracy": "EIS\nWang"},
+    {
+        f"test/{key}/{metric}": f"{title}\n{heading}"
+        for key, title in _NLI.items()
+        for metric, heading in (("accuracy", "accuracy"), ("auprc", "AUPRC"))
+    },
+    {f"test/{key}_direction/accuracy": f"{title}\ndirection" for key, title in ({"inli": "INLI"} | _NLI).items()},
     *(
-        ({f"test/{key}/accuracy_{protocol}": f"{title}\n{protocol}" for key, title in _TRANSFER_SETS.items()},)
-        for protocol in _PROTOCOLS
+        {f"test/{key}/accuracy_{protocol}": f"{title}\n{protocol}" for key, title in _TRANSFER.items()}
+        for protocol in ("lbfgs", "senteval")
     ),
 )
-_SUBSETS: Final = {f"test/sts{year}/spearman": f"STS{year}" for year in range(12, 17)}  # and below, of their subsets
-_AGGREGATES: Final = ("mean", "wmean")
 _BASELINES: Final = {"untrained": "untrained encoder", "length": "LENGTH"}
-_MISSING: Final = "-"
 _NARROWEST: Final = 100
 
 
 def run_table(record: Mapping[str, Any]) -> RenderableType:
     """Return the final table of a run: the method and its baselines, then every other test metric, then a few facts.
 
-    Accuracies and correlations of the known columns are percentages, rounded here and nowhere before; all else is shown
-    as it was measured, with four decimals. A baseline that has no value in a table is not in it.
-
     Args:
         record: A run's record; ``metrics`` holds the method's values by key, ``baselines`` those of each baseline.
     """
-    rows = {str(record.get("name", "this run")): _metrics(record.get("metrics"))}
+    rows = {str(record.get("name", "this run")): _numbers(record.get("metrics"))}
     for name, metrics in (record.get("baselines") or {}).items():
-        rows[_BASELINES.get(name, name)] = _metrics(metrics)
-    present = {key for metrics in rows.values() for key in metrics if key.startswith("test/")}
+        rows[_BASELINES.get(name, name)] = _numbers(metrics)
+    rest = {key for metrics in rows.values() for key in metrics if key.startswith("test/")}
     parts: list[RenderableType] = []
-    shown: set[str] = set()
-    for blocks in (((_STS,) if present & _STS.keys() - {_STSB} else ()), *_TABLES):
-        left = present - shown
-        columns = {key: title for block in blocks if left & block.keys() for key, title in block.items()}
-        if columns:
-            parts += [_known(_of(rows, columns), columns), ""]
-            shown |= columns.keys()
-    aggregated = {f"{stem}_{aggregate}" for stem in _SUBSETS for aggregate in _AGGREGATES} & present
-    if aggregated:
-        parts += [_aggregations(_of(rows, aggregated), aggregated), ""]
-        shown |= aggregated
-    rest = sorted(present - shown)
+    for headings in _TABLES:
+        shown = {key: title for key, title in headings.items() if key in rest}
+        if shown:
+            parts += [_percent(rows, shown), ""]
+            rest -= shown.keys()
     if rest:
-        parts += [_others(_of(rows, rest), rest), ""]
-    parts.extend(_facts(record))
-    return Group(*parts)
+        parts += [_others(rows, sorted(rest)), ""]
+    return Group(*parts, *map(Text, _facts(record)))
 
 
 def print_run(record: Mapping[str, Any], path: Path) -> None:
-    """Print the final table and, as the last line, the path of the record, to a terminal or to a pipe.
+    """Print the final table and, as the last line, the path of the record.
 
     Args:
         record: A run's record.
-        path: Where the record lies.
+        path: The record's path.
     """
     console = Console(highlight=False)
     if console.width < _NARROWEST:
@@ -119,80 +75,49 @@ def print_run(record: Mapping[str, Any], path: Path) -> None:
     console.print(Text(f"record: {path}"), soft_wrap=True)
 
 
-def _metrics(metrics: Mapping[str, Any] | None) -> dict[str, float]:
-    """Return what is a number; a null stands for one that could not be measured."""
+def _numbers(metrics: Mapping[str, Any] | None) -> dict[str, float]:
     found = (metrics or {}).items()
     return {key: float(v) for key, v in found if isinstance(v, int | float) and math.isfinite(v)}
 
 
-def _of(rows: Rows, keys: Iterable[str]) -> Rows:
-    """Return the method's row, and those of the baselines that have one of some values."""
-    wanted = set(keys)
-    return {name: row for place, (name, row) in enumerate(rows.items()) if place == 0 or wanted & row.keys()}
-
-
-def _table() -> Table:
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-
-
-def _known(rows: Rows, columns: Mapping[str, str]) -> Table:
-    table = _table()
-    table.add_column("\ntest, %", overflow="fold")
-    for title in columns.values():
+def _percent(rows: Mapping[str, Mapping[str, float]], headings: Mapping[str, str]) -> Table:
+    """Return a row a model, with accuracies and correlations in percent; baselines without any value are left out."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    deep = any("\n" in title for title in headings.values())
+    table.add_column("\ntest, %" if deep else "test, %", overflow="fold")
+    for title in headings.values():
         table.add_column(title, justify="right", no_wrap=True)
-    for name, metrics in rows.items():
-        cells = [f"{100 * metrics[key]:.2f}" if key in metrics else _MISSING for key in columns]
-        table.add_row(Text(name), *cells)
+    for place, (name, metrics) in enumerate(rows.items()):
+        if place == 0 or headings.keys() & metrics.keys():
+            table.add_row(Text(name), *(f"{100 * metrics[key]:.2f}" if key in metrics else "-" for key in headings))
     return table
 
 
-def _aggregations(rows: Rows, keys: Collection[str]) -> Table:
-    """Return the correlations that were not taken over all subsets put together: a row a model and aggregate."""
-    stems = {stem: title for stem, title in _SUBSETS.items() if any(f"{stem}_{a}" in keys for a in _AGGREGATES)}
-    table = _table()
-    table.add_column("other aggregations, %", overflow="fold")
-    table.add_column("of subsets")
-    for title in stems.values():
-        table.add_column(title, justify="right", no_wrap=True)
-    for name, metrics in rows.items():
-        for aggregate in _AGGREGATES:
-            values = [metrics.get(f"{stem}_{aggregate}") for stem in stems]
-            if any(value is not None for value in values):
-                cells = [_MISSING if value is None else f"{100 * value:.2f}" for value in values]
-                table.add_row(Text(name), aggregate, *cells)
-    return table
-
-
-def _others(rows: Rows, keys: list[str]) -> Table:
-    table = _table()
+def _others(rows: Mapping[str, Mapping[str, float]], keys: list[str]) -> Table:
+    """Return a row a metric, as measured."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("other test values", overflow="fold")
-    for name in rows:
+    shown = [(name, row) for place, (name, row) in enumerate(rows.items()) if place == 0 or row.keys() & set(keys)]
+    for name, _ in shown:
         table.add_column(Text(name), justify="right", overflow="fold")
     for key in keys:
-        cells = [f"{metrics[key]:.4f}" if key in metrics else _MISSING for metrics in rows.values()]
-        table.add_row(Text(key), *cells)
+        table.add_row(Text(key), *(f"{row[key]:.4f}" if key in row else "-" for _, row in shown))
     return table
 
 
-def _facts(record: Mapping[str, Any]) -> list[Text]:
+def _facts(record: Mapping[str, Any]) -> list[str]:
     lines = []
-    best = record.get("best") or {}
-    if best.get("step") is not None:
-        score = best.get("score")
-        told = f", {best.get('monitor', 'dev score')} {score:.4f}" if isinstance(score, int | float) else ""
-        of = f" of {record['steps']}" if record.get("steps") is not None else ""
-        lines.append(Text(f"best checkpoint: step {best['step']}{of}{told}"))
-    summary = record.get("summary") or {}
-    final = summary.get("final_score")
-    # Of one evaluation it is the best score, told already.
-    if isinstance(final, int | float) and final != summary.get("best_score"):
-        lines.append(Text(f"final score (mean of the five best dev scores): {final:.4f}"))
-    seconds = record.get("seconds") or {}
+    best, summary, seconds = (record.get(key) or {} for key in ("best", "summary", "seconds"))
+    if best.get("score") is not None:
+        lines.append(
+            f"best checkpoint: step {best['step']} of {record['steps']}, {best['monitor']} {best['score']:.4f}"
+        )
+    if summary.get("final_score") not in (None, summary.get("best_score")):  # of one evaluation it is the best score
+        lines.append(f"final score (mean of the five best dev scores): {summary['final_score']:.4f}")
     if seconds:
-        told = ", ".join(f"{what} {value:.1f} s" for what, value in seconds.items() if isinstance(value, int | float))
         where = ", ".join(str(record[key]) for key in ("device", "precision") if record.get(key))
-        lines.append(Text(f"time: {told}" + (f" ({where})" if where else "")))
-    share = record.get("evaluation_share")
-    if isinstance(share, float):
-        lines.append(Text(f"evaluation's share of the training: {share:.0%}"))
+        spent = ", ".join(f"{what} {value:.1f} s" for what, value in seconds.items())
+        lines.append(f"time: {spent}" + (f" ({where})" if where else ""))
+    if record.get("evaluation_share") is not None:
+        lines.append(f"evaluation's share of the training: {record['evaluation_share']:.0%}")
     return lines

@@ -95,7 +95,7 @@ def test_what_auto_became_is_part_of_the_identity(described: Describe, own: list
     def identity(pooling: str, max_length: str) -> str:
         source = ("encoder=minilm_l6", "encoder.package=null", f"encoder.source={speaking_encoder}")
         reads = (f"encoder.pooling={pooling}", f"encoder.max_length={max_length}")
-        return str(described("ngcse_wiki", *own, *source, *reads, "rows=10")[0]["identity"])
+        return str(described("ngcse_wiki", *own, *source, *reads, "rows=10")[0]["config_hash"])
 
     first = identity("auto", "auto")
     assert identity("mean", "32") == first
@@ -175,7 +175,7 @@ def test_sentences_that_are_cut(described: Describe, own: list[str]) -> None:
 
 def test_the_folder_is_named_by_what_decides_the_numbers(described: Describe, own: list[str]) -> None:
     first, folder = described("ngcse_wiki", *own, "rows=5")
-    assert folder.name == f"ngcse_wiki-{first['identity']}"
+    assert folder.name == f"ngcse_wiki-{first['config_hash']}"
     assert first["sets"][0]["pairs"][0]["looked_at"] == 5
     assert described("ngcse_wiki", *own, "rows=5", "data.batch_size=64")[1] == folder
     others = {described("ngcse_wiki", *own, *each)[1] for each in (["rows=6"], ["rows=5", "seed=1"])}

@@ -484,7 +484,7 @@ def test_a_run_and_its_card(dual: Run, tmp_path: Path) -> None:
     card = (tmp_path / "made" / "README.md").read_text()
     for told in (
         "# dualcse_bi: DualCSE, implicit",
-        f"| run | dualcse_bi, identity {dual.identity}, seed 0 |",
+        f"| run | dualcse_bi, identity {dual.config_hash}, seed 0 |",
         f"| commit | {record['environment']['commit'] or 'unknown'} |",
         f"sha256 {model.digests['weights']}",
         f"sha256 {record['encoder']['weights']}",
@@ -501,7 +501,7 @@ def test_a_run_and_its_card(dual: Run, tmp_path: Path) -> None:
 def test_a_card_tells_no_path_and_no_key(tmp_path: Path) -> None:
     record = {
         "name": "mine",
-        "identity": "abc",
+        "config_hash": "abc",
         "seed": 1,
         "encoder": {"weights": "3" * 64, "tokenizer": "4" * 64},
         "environment": {"commit": None},
@@ -513,7 +513,7 @@ def test_a_card_tells_no_path_and_no_key(tmp_path: Path) -> None:
             "srv/watched.jsonl": "8" * 64,
             "C:\\srv\\windows.txt": "9" * 64,
         },
-        "identity_document": {
+        "decisive": {
             "config": {
                 "data": {"train": ["/srv/me/rows.jsonl.gz", "inli/train"], "watched_in": ["srv/watched.jsonl.gz"]}
             }

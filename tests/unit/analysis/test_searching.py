@@ -356,7 +356,7 @@ def test_an_index_that_fits_is_used_and_another_is_told(tmp_path: Path) -> None:
     with pytest.raises(IndexFolderError, match="model: precision was 32-true and is bf16-mixed"):
         opened(None, precision="bf16-mixed")
     with pytest.raises(IndexFolderError, match="model: run was null and is 0123456789"):
-        opened(None, record={"identity": "0123456789"})
+        opened(None, record={"config_hash": "0123456789"})
     assert opened(path, precision="bf16-mixed", rebuild=True).count == 1
     assert len(told) == 4
 

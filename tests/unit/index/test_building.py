@@ -13,7 +13,7 @@ import torch
 from lightning_cse.embeddings import DualEmbedding, PointEmbedding
 from lightning_cse.errors import DataError, EncoderError, LightningCSEError
 from lightning_cse.index import IndexFolder, IndexFolderError, SentenceFile, build_index, building, differences
-from lightning_cse.runs import Busy, Lock
+from lightning_cse.runs import Busy, locked
 
 Corpus = Callable[[int], SentenceFile]
 MakeIndex = Callable[..., IndexFolder]
@@ -134,7 +134,7 @@ def test_what_is_there_is_not_written_over(
 
 
 def test_two_do_not_build_one_index(tmp_path: Path, corpus: Corpus, embed: Embed, model: Model) -> None:
-    with Lock(tmp_path / ".x.lock", "it"), pytest.raises(Busy, match=r"the index .*x is being run by pid"):
+    with locked(tmp_path / ".x.lock", "it"), pytest.raises(Busy, match=r"the index .*x .*is in use"):
         build_index(tmp_path / "x", corpus(3), embed, model=model)
 
 

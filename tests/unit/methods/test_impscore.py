@@ -254,7 +254,7 @@ def test_it_trains_on_inli_from_the_config(run_tiny: RunTiny, tmp_path: Path) ->
     record = folder.read()
     assert (record["steps"], record["best"]["monitor"]) == (8, "val/eis/accuracy")
     assert {key.split("/")[1] for key in record["metrics"]} == {"rte", "eis"}
-    assert "diag/semantic/rfd_alignment" in folder.curves.read_text()
+    assert "diag/semantic/rfd_alignment" in folder.curves_path.read_text()
     sentences = load_model(str(folder.path)).answers.embed(SENTENCES)
     assert len(sentences) == len(SENTENCES)
     record["encoder"]["weights"] = "0" * 64

@@ -48,7 +48,7 @@ def artefact(*columns: Column, **change: Any) -> Artefact:
 def record(metrics: Mapping[str, Any] = {}, **more: Any) -> dict[str, Any]:
     return {
         "name": "a",
-        "identity": "01",
+        "config_hash": "01",
         "seed": 0,
         "metrics": dict(metrics),
         "device": "cpu",
@@ -121,8 +121,8 @@ class TestValues:
     def test_seeds_of_other_data_are_told(self) -> None:
         avg = Column("Avg", "mean", ("RTE",), scale=1.0)
         runs = {"a": of_seeds("test/rte/accuracy_all", 0.5, 0.6), "b": of_seeds("test/rte/accuracy_all", 0.5, 0.6)}
-        runs["b"][1]["identity"] = "02"
-        run = {"name": "a", "identity": "01", "seed": 0}
+        runs["b"][1]["config_hash"] = "02"
+        run = {"name": "a", "config_hash": "01", "seed": 0}
         runs["c"] = {s: record({"test/rte/accuracy_all": 0.5}, identity=f"e{s}", model={"run": run}) for s in (0, 1)}
         found = table(artefact(RTE, avg), [line(), line("b"), line("c")], runs)
         assert [cell.marks for one in found.lines for cell in one.cells] == [(), (), *[("mixed",)] * 2, (), ()]
@@ -131,7 +131,7 @@ class TestValues:
     def test_settings_are_shown_as_they_are(self) -> None:
         columns = [Column(k, "config", (k,), scale=1.0) for k in ("method.lr", "loss.sets", "gone")]
         config = {"method": {"lr": 1e-5}, "loss": {"sets": ["ent", "con"]}}
-        records = {0: record(identity_document={"config": config})}
+        records = {0: record(decisive={"config": config})}
         made = artefact(*columns, published=(PublishedValue("a", "bert_base", "method.lr", 3e-5),))
         asked = []
 
@@ -447,7 +447,7 @@ class TestSignificance:
                     write_predictions(folder / "predictions", task, columns)
                 values = {"test/x/spearman_all": 0.5, "test/y/spearman": 0.5, "test/avg/spearman_all": 0.5}
                 document = {"config": {"suite": suite}}
-                found = record(values, name=label, seed=seed, identity_document=document)
+                found = record(values, name=label, seed=seed, decisive=document)
                 runs.setdefault(label, {})[seed] = Found(found, folder, folder / "record.json")
         columns = [Column(t, "metric", (f"test/{t}",)) for t in (*of, "avg/spearman_all")]
         mean = Column("Avg", "mean", tuple(of), scale=1.0)

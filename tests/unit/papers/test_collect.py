@@ -28,13 +28,13 @@ def record(seed: int, score: float) -> dict:
     }
     return {
         "name": "dualcse_cross",
-        "identity": "0123456789",
+        "config_hash": "0123456789",
         "seed": seed,
         "encoder": {"name": "minilm_l6"},
         "precision": "bf16-mixed",
         "metrics": {"test/rte/accuracy_all": score, "test/eis/accuracy": 1.0},
         "baselines": {"length": {"test/eis/accuracy": 0.999}, "untrained": {"test/rte/accuracy_all": 0.64}},
-        "identity_document": {"config": options},
+        "decisive": {"config": options},
     }
 
 
@@ -105,7 +105,7 @@ def test_the_committed_tables_are_those_of_the_records(part: str) -> None:
     folder = ROOT / "experiments" / part
     records = read_records(sorted(folder.glob("*.json")))
     assert records
-    assert not [record["identity"] for record in records if str(record["environment"]["commit"]).endswith("-dirty")]
+    assert not [record["config_hash"] for record in records if str(record["environment"]["commit"]).endswith("-dirty")]
     for title, columns in PARTS[part].items():
         table = markdown(measured_rows(records, columns), columns, title=title)
         assert table in (folder / "results.md").read_text(encoding="utf-8")

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from matplotlib.collections import PathCollection
 
+from lightning_cse.config.compose import options
 from lightning_cse.config.paths import experiments_dir
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.errors import ConfigError
-from lightning_cse.papers.artefacts import Artefact, Line, Request, Train, config_tree, read_artefact
+from lightning_cse.papers.artefacts import Artefact, Line, Request, Train, read_artefact
 from lightning_cse.papers.makers import MAKERS, Made, Material
 from lightning_cse.papers.ngcse import setting_name
 from lightning_cse.papers.points import Found
@@ -60,12 +61,12 @@ def kept(tmp_path: Path) -> Callable[..., Found]:
         points = curves_of(len(name) + 100 * seed)
         source = tmp_path / f"{name}-s{seed}.json"
         if curves:
-            with Curves(source.with_suffix(".curves.csv")) as file:
-                for key, values in points.items():
-                    for step, value in values:
-                        file.append(step, {key: value})
+            file = Curves(source.with_suffix(".curves.csv"))
+            for key, values in points.items():
+                for step, value in values:
+                    file.append(step, {key: value})
         summary = summarise(points)
-        record = {"name": name, "identity": "0", "seed": seed, "summary": vars(summary)}
+        record = {"name": name, "config_hash": "0", "seed": seed, "summary": vars(summary)}
         return Found(json.loads(json.dumps(record)), None, source)
 
     return make_one
@@ -208,9 +209,9 @@ def study_run(line: Line, seed: int) -> Found:
     )
     record: Mapping[str, Any] = {
         "name": "x",
-        "identity": str(hash(json.dumps(config))),
+        "config_hash": str(hash(json.dumps(config))),
         "seed": seed,
-        "identity_document": {"config": config},
+        "decisive": {"config": config},
         "metrics": {"test/sts_avg/spearman_all": score},
     }
     return Found(record, None, Path(f"{json.dumps(config)}-{seed}.json"))
@@ -281,7 +282,7 @@ def test_pattern_complexity_needs_no_run() -> None:
 
 def test_every_row_of_figure_7_names_an_experiment() -> None:
     labels = [line.label for line in artefact("ngcse/figure7").lines(TINY)]
-    known = {setting_name(name) for name in config_tree("train").options("experiment")}
+    known = {setting_name(name) for name in options("experiment")}
     assert len(labels) == 8
     assert set(labels) <= known
 

@@ -35,7 +35,7 @@ from lightning_cse.papers.ngcse import (
     settings_table,
     study_of_records,
 )
-from lightning_cse.runs import Curves, identity_document
+from lightning_cse.runs import Curves, decisive
 from lightning_cse.runs.summary import CurveSummary, summarise
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments" / "ngcse"
@@ -62,11 +62,11 @@ MakeRun = Callable[..., Path]
 def make_run(tmp_path: Path) -> MakeRun:
     def make(name: str, seed: int, identity: str = "0123456789", monitor: str = "val/stsb/spearman") -> Path:
         folder = tmp_path / "runs" / name / f"{identity}-s{seed}"
-        with Curves(folder / "curves.csv") as file:
-            for key, points in curves(seed).items():
-                for step, value in points:
-                    file.append(step, {key: value, "train/loss": 1.0})
-        record = {"name": name, "identity": identity, "seed": seed, "best": {"monitor": monitor}}
+        file = Curves(folder / "curves.csv")
+        for key, points in curves(seed).items():
+            for step, value in points:
+                file.append(step, {key: value, "train/loss": 1.0})
+        record = {"name": name, "config_hash": identity, "seed": seed, "best": {"monitor": monitor}}
         (folder / "record.json").write_text(json.dumps(record), encoding="utf-8")
         return folder
 
@@ -153,7 +153,7 @@ def test_a_study_is_read_by_number(tmp_path: Path) -> None:
 def test_a_study_of_records_is_by_option() -> None:
     def record(rows: Any, score: float) -> dict[str, Any]:
         document = {"config": {"data": {"llm_rows": rows}}}
-        return {"name": "x", "identity": "0", "seed": 1, "identity_document": document, "metrics": {"test/a": score}}
+        return {"name": "x", "config_hash": "0", "seed": 1, "decisive": document, "metrics": {"test/a": score}}
 
     records = [record(20, 0.75), record(0, 0.5), record(20, 0.25)]
     assert study_of_records([], "data.llm_rows", "test/a") == {}
@@ -180,9 +180,9 @@ def margin_run(
     }
     return {
         "name": "x",
-        "identity": f"{positive:g}-{negative:g}",
+        "config_hash": f"{positive:g}-{negative:g}",
         "seed": seed,
-        "identity_document": identity_document(config, data={}, encoder={"weights": weights}, resolved={}),
+        "decisive": decisive(config, data={}, encoder={"weights": weights}, resolved={}),
         "metrics": {"test/a": positive + 10 * negative + seed},
     }
 
@@ -216,7 +216,7 @@ def test_a_study_that_is_not_clear_names_what_differs() -> None:
     with pytest.raises(DataError, match=r"margin_negative \(0\.05 and 0\.04\)"):
         study_of_records([margin_run(0.1, 0.05), margin_run(0.1, 0.05, 1), margin_run(0.2, 0.04)], POSITIVE, "test/a")
     bare = margin_run(0.1, 0.05, contrastive="single_positive")
-    del bare["identity_document"]["config"]["method"]["hierarchical_triplet"]
+    del bare["decisive"]["config"]["method"]["hierarchical_triplet"]
     with pytest.raises(DataError, match=r"x 0\.1-0\.05, seed 0: .*margin_positive is None, which is no number"):
         study_of_records([*one, bare], POSITIVE, "test/a")
 
@@ -482,7 +482,7 @@ def test_the_command_draws_a_study(
     folders = [make_run("ngcse_wiki_sts_ht_final", seed, identity=str(seed)) for seed in (0, 1)]
     for seed, folder in enumerate(folders):
         record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
-        record |= {"identity_document": {"config": {"data": {"n": seed}}}, "metrics": {"test/a": 0.5}}
+        record |= {"decisive": {"config": {"data": {"n": seed}}}, "metrics": {"test/a": 0.5}}
         (folder / "record.json").write_text(json.dumps(record), encoding="utf-8")
     given = ["--records", *map(str, folders), "--out", str(tmp_path / "out")]
     command.main([*given, "--study", "llm_rows=data.n", "--metric", "test/a"])

@@ -31,10 +31,10 @@ CURVES = {
 
 def test_a_setting_of_runs_with_and_without_curves(tmp_path: Path) -> None:
     path = tmp_path / "x.curves.csv"
-    with Curves(path) as file:
-        for key, points in CURVES.items():
-            for step, value in points:
-                file.append(step, {key: value})
+    file = Curves(path)
+    for key, points in CURVES.items():
+        for step, value in points:
+            file.append(step, {key: value})
     record = {"best": {"monitor": "val/snli/auprc"}, "summary": {"rfd_alignment": -0.5, "best_step": 7, "more": 1}}
     setting = setting_of_runs("NLI.SUP", [(record, path), (record, None), ({}, tmp_path / "gone.csv")])
     assert setting.summaries == (
@@ -50,7 +50,7 @@ def test_a_setting_of_runs_with_and_without_curves(tmp_path: Path) -> None:
 def record(llm_rows: Any, score: float | None, *, weights: str = "a", seed: int = 0) -> dict[str, Any]:
     document = {"config": {"data": {"llm_rows": llm_rows}}, "encoder": {"weights": weights}}
     metrics = {} if score is None else {"test/a": score}
-    return {"name": "x", "identity": "0", "seed": seed, "identity_document": document, "metrics": metrics}
+    return {"name": "x", "config_hash": "0", "seed": seed, "decisive": document, "metrics": metrics}
 
 
 def test_a_study_among_other_runs(caplog: pytest.LogCaptureFixture) -> None:

@@ -61,7 +61,7 @@ def make_run(tmp_path: Path) -> MakeRun:
         folder = Run(tmp_path / "runs", name, identity, seed)
         for stored, columns in predictions.items():
             write_predictions(folder.predictions, stored, columns)
-        folder.finish({"name": name, "identity": identity, "seed": seed, **record})
+        folder.finish({"name": name, "config_hash": identity, "seed": seed, **record})
         return folder.path
 
     return make
@@ -265,7 +265,7 @@ class TestBaselines:
                     0,
                     {"untrained-rte": rte([right])},
                     encoder=ENCODER,
-                    identity_document={"config": {"encoder": {"pooling": pooling}}},
+                    decisive={"config": {"encoder": {"pooling": pooling}}},
                 )
             )
             for name, identity, pooling, right in (("a", "01", "cls", True), ("b", "02", "mean", False))
@@ -304,8 +304,8 @@ class TestReading:
         ("text", "message"),
         [
             ("{", "is damaged"),
-            ("[]", "has no name, identity, seed"),
-            (json.dumps({"name": "a", "seed": 1}), "has no identity:"),
+            ("[]", "has no name, config_hash, seed"),
+            (json.dumps({"name": "a", "seed": 1}), "has no config_hash:"),
         ],
     )
     def test_a_damaged_record(self, make_run: MakeRun, text: str, message: str) -> None:

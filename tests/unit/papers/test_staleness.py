@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import importlib
 import json
 import os
 import subprocess
@@ -100,7 +100,7 @@ def commit(package: Path) -> Commit:
 def record(commit: str | None, *targets: str, of: str = METHOD) -> dict[str, Any]:
     method: dict[str, Any] = {"_target_": of, "optimizer": {"_target_": "torch.optim.AdamW"}}
     method["loss"] = {"_target_": targets[0]} if targets else None
-    return {"environment": {"commit": commit}, "identity_document": {"config": {"method": method}}}
+    return {"environment": {"commit": commit}, "decisive": {"config": {"method": method}}}
 
 
 class TestChangedSince:
@@ -146,7 +146,7 @@ class TestChangedSince:
         self, package: Path, commit: Commit, target: str, file: str
     ) -> None:
         then = record(commit(), INFO_NCE)
-        config = then["identity_document"]["config"]
+        config = then["decisive"]["config"]
         config["method"]["loss"]["more"] = [{"_target_": f"lightning_cse.{target}"}]
         assert changed_since(then, package) == "fresh"
         commit(file)
@@ -209,7 +209,7 @@ class TestChangedSince:
         assert changed_since(then, package) == "unknown"
 
     def test_what_has_no_method_is_fresh(self, package: Path) -> None:
-        assert changed_since({"identity_document": {"config": {"suite": {}}}}, package) == "fresh"
+        assert changed_since({"decisive": {"config": {"suite": {}}}}, package) == "fresh"
 
 
 class TestChangeOf:
@@ -219,9 +219,9 @@ class TestChangeOf:
         run = tmp_path / "simcse" / "01-s0"
         folder = run / "evaluate" / "sts-02"
         folder.mkdir(parents=True)
-        evaluation = Found({"model": {"run": {"name": "simcse", "identity": "01", "seed": 0}}}, folder, folder / "r")
+        evaluation = Found({"model": {"run": {"name": "simcse", "config_hash": "01", "seed": 0}}}, folder, folder / "r")
         assert change_of(evaluation) == "unknown", "the training's record is not there"
-        training = {"name": "simcse", "identity": "01", "seed": 0}
+        training = {"name": "simcse", "config_hash": "01", "seed": 0}
         (run / "record.json").write_text(json.dumps(training | {"seed": 1}))
         assert change_of(evaluation) == "unknown", "another run's record is"
         (run / "record.json").write_text(json.dumps(training))
@@ -230,7 +230,7 @@ class TestChangeOf:
         assert change_of(Found(evaluation.record, None, folder / "r")) == "unknown"
 
     def test_others_are_as_old_as_they_are(self, tmp_path: Path) -> None:
-        named = {"model": {"given": "x", "run": None}, "identity_document": {"config": {"suite": {}}}}
+        named = {"model": {"given": "x", "run": None}, "decisive": {"config": {"suite": {}}}}
         assert change_of(Found(named, None, tmp_path)) == "fresh"
 
 
@@ -328,11 +328,7 @@ def test_every_loss_and_method_of_this_package_is_found() -> None:
     package = Path(lightning_cse.__file__).parent
     found = 0
     for room in ("losses", "methods"):
-        (names,) = (
-            ast.literal_eval(node.value)
-            for node in ast.parse((package / room / "__init__.py").read_text()).body
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
-        )
+        names = importlib.import_module(f"lightning_cse.{room}").__all__
         for name in names:
             files = loss_files(package, (f"lightning_cse.{room}.{name}",))
             assert package / "similarity.py" in files

@@ -1,0 +1,220 @@
+"""The folder of one run: its status, its lock, and the record that finishes it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+import re
+import shutil
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from lightning_cse.errors import LightningCSEError
+from lightning_cse.runs.files import write_atomic
+from lightning_cse.runs.lock import is_locked, locked
+
+RunStatus = Literal["new", "running", "interrupted", "failed", "finished"]
+
+_LOG: Final = logging.getLogger(__name__)
+_FOLDER: Final = re.compile(r"([0-9A-Za-z]+)-s(\d+)")
+_LOCK: Final = "run.lock"
+_REQUIRED: Final = ("name", "config_hash", "seed", "metrics")
+
+
+class FailedBefore(LightningCSEError):  # noqa: N818 - a status, not a fault
+    """A run failed before and is not tried again."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a task returns to a sweep: ``skipped`` means that the run was finished before."""
+
+    status: Literal["finished", "skipped"]
+    folder: str
+    score: float | None = None
+
+
+class Run:
+    """The folder of one run, ``<root>/<name>/<config_hash>-s<seed>/``.
+
+    Nothing is made on disk before `lock` or `start`. The record is written last, so a folder with a record is a
+    finished run. Whoever changes the folder holds its lock.
+
+    Args:
+        root: The folder of all runs, ``paths.runs_dir``.
+        name: The experiment's name; slashes make subfolders.
+        config_hash: What `lightning_cse.runs.config_hash` returned.
+        seed: The seed.
+
+    Attributes:
+        path: The folder.
+        config_path: The resolved config.
+        curves_path: Every logged value by step, see `Curves`.
+        checkpoints: The folder of ``best.ckpt`` and ``last.ckpt``.
+        predictions: The folder of the predictions, one file a task.
+        figures: The folder of the figures.
+        log_path: What was logged while it ran.
+        record_path: The record, there only when the run is finished.
+        failed_path: What went wrong, there only when the run failed.
+        lock_path: The lock file.
+
+    Raises:
+        LightningCSEError: if ``name`` or ``config_hash`` would lead out of ``root``.
+    """
+
+    def __init__(self, root: Path, name: str, config_hash: str, seed: int) -> None:
+        if any(part in {"", ".", ".."} for part in name.split("/")) or any(c in name for c in "\\\0\n"):
+            raise LightningCSEError(f"name: {name!r} makes no folder inside {root}")
+        if not re.fullmatch(r"[0-9A-Za-z]+", config_hash):
+            raise LightningCSEError(f"the hash {config_hash!r} must consist of letters and digits")
+        self.root, self.name, self.config_hash, self.seed = Path(root), name, config_hash, int(seed)
+        self.path = self.root / f"{name}/{config_hash}-s{self.seed}"
+        self.config_path = self.path / "config.yaml"
+        self.curves_path = self.path / "curves.csv"
+        self.checkpoints = self.path / "checkpoints"
+        self.predictions = self.path / "predictions"
+        self.figures = self.path / "figures"
+        self.log_path = self.path / "train.log"
+        self.record_path = self.path / "record.json"
+        self.failed_path = self.path / "failed.json"
+        self.lock_path = self.path / _LOCK
+        self._held = False
+
+    @classmethod
+    def at(cls, path: Path) -> Run:
+        """Return the run of a folder, by the names of the folder and of the one it is in.
+
+        Raises:
+            LightningCSEError: if that is not the name of a run's folder.
+        """
+        path = Path(path).absolute()
+        found = _FOLDER.fullmatch(path.name)
+        if found is None:
+            raise LightningCSEError(f"{path} is not the folder of a run: its name must be <config_hash>-s<seed>")
+        return cls(path.parent.parent, path.parent.name, found[1], int(found[2]))
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    @property
+    def status(self) -> RunStatus:
+        """How far the run is; whoever holds the lock through this object sees the status before it was locked."""
+        if self.record_path.is_file():
+            return "finished"
+        if not self._held and is_locked(self.lock_path):
+            return "running"
+        if self.failed_path.is_file():
+            return "failed"
+        return "interrupted" if (self.checkpoints / "last.ckpt").is_file() else "new"
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Be the only process that changes this folder, until the end of the block; see `locked`."""
+        new = not self.path.is_dir()
+        try:
+            with locked(self.lock_path, str(self.path)):
+                self._held = True
+                yield
+        finally:
+            self._held = False
+            if new:
+                with contextlib.suppress(OSError):
+                    self.path.rmdir()  # made for the lock alone; a folder that holds something stays
+
+    def reason(self) -> str | None:
+        """Return in one line why the run failed, or None if it did not."""
+        if not self.failed_path.is_file():
+            return None
+        try:
+            failure = json.loads(self.failed_path.read_text(encoding="utf-8"))
+            return f"{failure['type']}: {' '.join(str(failure['message']).split())}"
+        except (OSError, ValueError, KeyError, TypeError):
+            return f"see {self.failed_path}"
+
+    def start(self, config_yaml: str) -> None:
+        """Write the resolved config, and remove what an earlier failure or kill left; checkpoints and curves stay."""
+        write_atomic(self.config_path, config_yaml)
+        for leftover in (*self.path.rglob(".*.tmp"), *self.checkpoints.glob("*.part")):
+            leftover.unlink(missing_ok=True)
+        self.failed_path.unlink(missing_ok=True)
+
+    def finish(self, record: Mapping[str, Any]) -> None:
+        """Write the record, which makes the run finished: call it last. Numbers that are not finite become null."""
+        text = json.dumps(_finite(record), indent=2, ensure_ascii=False, allow_nan=False)
+        write_atomic(self.record_path, text + "\n")
+        self.failed_path.unlink(missing_ok=True)
+
+    def fail(self, error: BaseException, stage: str) -> None:
+        """Write ``failed.json``; where the disk refuses that, only log it: ``error`` is what the user must see.
+
+        Args:
+            error: What ended the run.
+            stage: What the run was doing, such as ``"training"``.
+        """
+        failure = {"type": type(error).__name__, "message": str(error), "stage": stage}
+        failure["time"] = datetime.now(UTC).isoformat(timespec="seconds")
+        failure["traceback"] = "".join(traceback.format_exception(error))
+        try:
+            write_atomic(self.failed_path, json.dumps(failure, indent=2) + "\n")
+        except (OSError, LightningCSEError) as problem:
+            _LOG.warning("could not write %s: %s", self.failed_path, problem)
+
+    def read(self) -> dict[str, Any]:
+        """Return the record of a finished run.
+
+        Raises:
+            LightningCSEError: if there is none, it is damaged, or the first version of this package wrote it.
+        """
+        try:
+            record = json.loads(self.record_path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise LightningCSEError(f"{self.path} has no record.json: the run is {self.status}") from None
+        except ValueError as error:
+            raise LightningCSEError(f"{self.record_path} is damaged ({error}): force=true runs it again") from None
+        record = record if isinstance(record, dict) else {}
+        if "identity" in record:
+            raise LightningCSEError(f"{self.path} is a run of the first version of lightning_cse: run it again")
+        if missing := [key for key in _REQUIRED if key not in record]:
+            raise LightningCSEError(f"{self.record_path} has no {', '.join(missing)}: force=true runs it again")
+        return record
+
+    def clear(self) -> None:
+        """Remove everything in this folder but its lock; links are removed, never followed.
+
+        Raises:
+            LightningCSEError: if the folder itself is a link.
+        """
+        if self.path.is_symlink():
+            raise LightningCSEError(f"{self.path} is a link to {self.path.readlink()}: clear that folder yourself")
+        self.record_path.unlink(missing_ok=True)  # first: a run cleared half-way must not look finished
+        for entry in self.path.iterdir() if self.path.is_dir() else ():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            elif entry.name != _LOCK:
+                entry.unlink()
+
+
+def find_runs(root: Path) -> Iterator[Run]:
+    """Yield every run below a folder, finished or not, but no evaluations."""
+    for parent, folders, files in os.walk(root):
+        path = Path(parent)
+        folders.sort()
+        if path != Path(root) and not {"record.json", "config.yaml"}.isdisjoint(files):
+            folders.clear()
+            if found := _FOLDER.fullmatch(path.name):
+                yield Run(root, path.parent.relative_to(root).as_posix(), found[1], int(found[2]))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

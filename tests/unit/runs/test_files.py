@@ -1,0 +1,75 @@
+"""Curves and predictions of a run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from lightning_cse.errors import LightningCSEError
+from lightning_cse.runs import Curves, write_predictions
+
+
+def test_curves_come_back_to_the_last_bit(tmp_path: Path) -> None:
+    values = [0.1 + 0.2, 1e-320, -0.0, 1.7976931348623157e308, math.inf, float(np.float32(0.1))]
+    curves = Curves(tmp_path / "sub" / "curves.csv")
+    assert curves.read() == {}
+    for step, value in enumerate(values):
+        curves.append(step, {"train/loss": value, 'odd, "key"': 1})
+    read = Curves(curves.path).read()
+    assert [value.hex() for _, value in read["train/loss"]] == [value.hex() for value in values]
+    assert read['odd, "key"'] == [(step, 1.0) for step in range(len(values))]
+    assert curves.path.read_text().startswith("step,key,value\n0,train/loss,0.30000000000000004\n")
+    curves.append(9, {"nan": math.nan})
+    assert math.isnan(curves.read()["nan"][0][1])
+
+
+def test_curves_of_a_resumed_run(tmp_path: Path) -> None:
+    curves = Curves(tmp_path / "c.csv")
+    curves.keep(lambda step, key: False)
+    assert not curves.path.exists()
+    for step in range(6):
+        curves.append(step, {"a": step / 7, "b": -step})
+    whole = curves.path.read_bytes()
+    curves.keep(lambda step, key: step < 3 or (step == 3 and key == "a"))
+    assert curves.read()["a"] == [(step, step / 7) for step in range(4)]
+    assert curves.read()["b"] == [(step, -step) for step in range(3)]
+    curves.append(3, {"b": -3})
+    for step in (4, 5):
+        curves.append(step, {"a": step / 7, "b": -step})
+    assert curves.path.read_bytes() == whole
+
+
+def test_every_place_at_which_a_kill_can_stop_a_line(tmp_path: Path) -> None:
+    curves = Curves(tmp_path / "c.csv")
+    curves.append(1, {"train/loss": 0.125})
+    curves.append(2, {"train/loss": 0.0625})
+    whole = curves.path.read_bytes()
+    for length in range(len(whole) + 1):
+        curves.path.write_bytes(whole[:length])
+        want = [(1, 0.125), (2, 0.0625)][: max(whole[:length].count(b"\n") - 1, 0)]
+        assert curves.read().get("train/loss", []) == want
+        curves.keep(lambda step, key: True)
+        curves.append(3, {"train/loss": 1.0})
+        assert curves.read()["train/loss"] == [*want, (3, 1.0)]
+
+
+def test_damage_elsewhere_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    path.write_bytes(b"step,key,value\n1,a,1.0\n\0\0\0\n")  # a power failure
+    assert Curves(path).read() == {"a": [(1, 1.0)]}
+    path.write_bytes(b"step,key,value\nx,a,1.0\n2,a,1.0\n")
+    with pytest.raises(LightningCSEError, match=r"c\.csv, line 2: .*x,a,1\.0"):
+        Curves(path).read()
+
+
+def test_predictions(tmp_path: Path) -> None:
+    columns = {"id": [0, 1], "type": ["a", "ü"], "score": np.linspace(0, 1, 2), "correct": [True, None]}
+    path = write_predictions(tmp_path / "predictions", "rte", columns)
+    assert path == tmp_path / "predictions" / "rte.parquet"
+    assert pq.read_table(path).to_pydict() == {**columns, "score": [0.0, 1.0]}
+    with pytest.raises(ValueError, match=r"'\.\./rte'"):
+        write_predictions(tmp_path, "../rte", {"a": [1]})

@@ -1,0 +1,129 @@
+"""What a run's hash depends on."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from lightning_cse.runs import config_hash, decisive
+from lightning_cse.runs.hashing import NEUTRAL
+
+CONFIG: dict[str, Any] = {
+    "name": "dualcse_cross",
+    "seed": 0,
+    "force": False,
+    "paths": {"data_dir": "/a", "runs_dir": "/b"},
+    "logger": {"project": "p"},
+    "least_evaluations": 1,
+    "diag": {},
+    "method": {"_target_": "pkg.DualCSE", "loss": {"temperature": 0.05, "both": True}, "lr": 5e-5, "sets": ["a", "b"]},
+    "data": {"name": "inli", "batch_size": 64, "data_dir": "/a", "reader": {"cache_dir": "/c", "limit": None}},
+    "encoder": {"name": "minilm_l6", "pooling": "mean", "source": "hub/name", "package": "pkg/sub"},
+    "trainer": {"accelerator": "auto", "devices": 1, "precision": "32-true", "max_epochs": 3},
+}
+DATA = {"inli/train": "aa", "inli/dev": "bb"}
+ENCODER = {"weights": "cc", "tokenizer": "dd"}
+RESOLVED = {"trainer.accelerator": "cpu"}
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """Return CONFIG with one dotted key set."""
+    config: dict[str, Any] = json.loads(json.dumps(CONFIG))
+    *parents, last = path.split(".")
+    node = config
+    for parent in parents:
+        node = node.setdefault(parent, {})
+    node[last] = value
+    return config
+
+
+def of(config: dict[str, Any], **others: Any) -> str:
+    return config_hash(config, **{"data": DATA, "encoder": ENCODER, "resolved": RESOLVED, **others})
+
+
+def test_stays_as_it_is() -> None:
+    # A change here orphans every finished run: make it only on purpose.
+    assert config_hash({"a": 1, "b": {"_target_": "x.Y"}}, data={}, encoder={}, resolved={}) == "0c466da208"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        *(("seed", 7), ("force", True), ("retry_failed", True), ("keep_last", True), ("figures", False)),
+        *(("baselines", {}), ("recipe.default.lr", 1), ("hydra.mode", "MULTIRUN"), ("logger", None)),
+        *(("paths.data_dir", "/b"), ("data.data_dir", "/b"), ("data.reader.cache_dir", "/b")),
+        *(("encoder.source", "/local/copy"), ("encoder.package", None), ("encoder.compile", True)),
+        *(("trainer.devices", 4), ("trainer.strategy", "ddp"), ("trainer.num_nodes", 2), ("trainer.logger", False)),
+        *(("method.chunk_size", 8), ("trainer.accelerator", "cpu")),
+        # other ways to write the same
+        *(("method.lr", 0.00005), ("trainer.max_epochs", 3.0), ("method.sets", ("a", "b"))),
+        ("method._target_", "elsewhere.DualCSE"),
+        # keys that were added later, at their neutral values
+        *(("method.new", None), ("data.reader", {"cache_dir": "/c"}), ("trainer.accumulate_grad_batches", 1)),
+        ("diag.dropout", False),
+    ],
+)
+def test_what_does_not_decide_the_result_does_not_change_it(path: str, value: Any) -> None:
+    assert of(changed(path, value)) == of(CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        *(("name", "dualcse_bi"), ("method._target_", "pkg.SimCSE"), ("method.loss.temperature", 0.06)),
+        *(("method.loss.both", False), ("method.loss.both", 1), ("method.loss.both", None)),
+        *(("method.sets", ["b", "a"]), ("method.lr", "5e-5"), ("method.lr", math.inf), ("method.lr", "inf")),
+        *(("data.batch_size", 32), ("data.reader.limit", 10), ("data.seed", 1), ("encoder.pooling", "cls")),
+        *(("trainer.precision", "bf16-mixed"), ("trainer.max_epochs", 2), ("trainer.gradient_clip_val", 1.0)),
+        *(("least_evaluations", 2), ("least_evaluations", True), ("trainer.accumulate_grad_batches", 2)),
+    ],
+)
+def test_what_decides_the_result_changes_it(path: str, value: Any) -> None:
+    assert of(changed(path, value)) != of(CONFIG)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"data": {**DATA, "inli/dev": "b2"}},
+        {"data": {"inli/train": "aa"}},
+        {"encoder": {**ENCODER, "weights": "c2"}},
+        {"resolved": {"trainer.accelerator": "cuda"}},
+    ],
+)
+def test_files_encoder_and_machine_choices_change_it(others: dict[str, Any]) -> None:
+    assert of(CONFIG, **others) != of(CONFIG)
+
+
+def test_an_encoder_without_digests_is_known_by_its_source() -> None:
+    assert of(changed("encoder.source", "other"), encoder={}) != of(CONFIG, encoder={})
+
+
+def test_the_precision_of_an_evaluation_does_not_enter() -> None:
+    same = [config_hash({"suite": {}, "precision": one}, data={}, encoder={}, resolved={}) for one in ("32", "bf16")]
+    same += [config_hash({"suite": {}}, data={}, encoder={}, resolved={"precision": "bf16"})]
+    assert len(set(same)) == 1
+
+
+def test_the_document_is_json_without_classes_shortened() -> None:
+    document = decisive(CONFIG, data=DATA, encoder=ENCODER, resolved=RESOLVED)
+    assert json.loads(json.dumps(document)) == document
+    assert document["config"]["trainer"] == {"accelerator": "cpu", "precision": "32-true", "max_epochs": 3}
+    assert document["config"]["encoder"] == {"name": "minilm_l6", "pooling": "mean"}
+    assert document["config"]["method"]["_target_"] == "pkg.DualCSE"
+    assert "least_evaluations" not in document["config"]
+
+
+def test_something_else_than_a_value_is_named() -> None:
+    with pytest.raises(TypeError, match=r"config\.method\.lr"):
+        of({"method": {"lr": object()}})
+
+
+def test_neutral_values_are_those_of_the_configs(compose: Any) -> None:
+    from omegaconf import OmegaConf
+
+    cfg = compose("+experiment=gausscse")
+    assert {key: OmegaConf.select(cfg, key) for key in NEUTRAL} == dict(NEUTRAL)

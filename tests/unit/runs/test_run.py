@@ -1,0 +1,230 @@
+"""The folder of a run: status, lock, record."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import filelock
+import pytest
+
+from lightning_cse import runs
+from lightning_cse.errors import LightningCSEError
+from lightning_cse.runs import Busy, Run, environment, find_runs, locked, write_atomic
+
+RECORD: dict[str, Any] = {"name": "x", "config_hash": "0a", "seed": 3, "metrics": {"a": 0.1 + 0.2}}
+HOLDS = """
+import sys, time
+from pathlib import Path
+from lightning_cse.runs import Run
+with Run(Path(sys.argv[1]), "x", "0a", 3).lock():
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path / "runs", "x", "0a", 3)
+
+
+@pytest.fixture
+def holder(run: Run) -> Any:
+    """A process that holds the lock of the run."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(runs.__file__).parents[2])}
+    command = [sys.executable, "-c", HOLDS, str(run.root)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_path_and_back(run: Run, tmp_path: Path) -> None:
+    assert run.path == tmp_path / "runs" / "x" / "0a-s3"
+    found = Run.at(run.path)
+    assert (found.path, found.name, found.config_hash, found.seed) == (run.path, "x", "0a", 3)
+    with pytest.raises(LightningCSEError, match="not the folder of a run"):
+        Run.at(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/../b", "/a", "a//b", "a\\b", "a\nb"])
+def test_no_way_out_of_the_root(name: str, tmp_path: Path) -> None:
+    with pytest.raises(LightningCSEError, match="makes no folder inside"):
+        Run(tmp_path, name, "0a", 0)
+
+
+def test_status_from_new_to_finished(run: Run) -> None:
+    assert run.status == "new"
+    with run.lock():
+        assert run.status == "new"  # as it was found
+        assert Run.at(run.path).status == "running"
+        run.start("a: 1\n")
+        run.checkpoints.mkdir()
+        (run.checkpoints / "last.ckpt").touch()
+        (run.checkpoints / "best.part").touch()
+    assert run.status == "interrupted"
+    run.fail(ValueError("two\nlines"), "training")
+    assert (run.status, run.reason()) == ("failed", "ValueError: two lines")
+    assert "ValueError" in json.loads(run.failed_path.read_text())["traceback"]
+    run.start("a: 1\n")
+    assert not (run.checkpoints / "best.part").exists()
+    assert (run.status, run.reason()) == ("interrupted", None)
+    run.finish(RECORD)
+    assert run.status == "finished"
+    assert run.read() == RECORD
+    assert not run.lock_path.exists()
+
+
+def test_one_process_at_a_time(run: Run, holder: subprocess.Popen[str]) -> None:
+    assert run.status == "running"
+    with pytest.raises(Busy, match=rf"0a-s3 \(pid {holder.pid}\) is in use"), run.lock():
+        pass
+    assert run.lock_path.exists()
+    os.kill(holder.pid, signal.SIGKILL)  # the lock ends with its process
+    holder.wait()
+    assert run.status == "new"
+    with run.lock(), pytest.raises(Busy), Run.at(run.path).lock():
+        pass
+
+
+def test_a_folder_made_for_the_lock_alone_goes_with_it(run: Run) -> None:
+    with pytest.raises(RuntimeError), run.lock():
+        raise RuntimeError
+    assert not run.path.exists()
+    with run.lock():
+        run.start("")
+    assert [path.name for path in run.path.iterdir()] == ["config.yaml"]
+
+
+def test_a_file_system_without_locks_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+
+    def missing(*_: Any) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", missing)
+    with pytest.raises(LightningCSEError, match="has no locks"), run.lock():
+        pass
+    assert issubclass(filelock.UnixFileLock, filelock.BaseFileLock)
+
+
+@pytest.mark.slow
+def test_of_eight_processes_one_gets_the_lock_of_a_killed_one(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from lightning_cse.runs import Busy, locked\n"
+        "try:\n"
+        "    with locked(Path(sys.argv[1]), 'it'):\n"
+        "        print('mine', flush=True); time.sleep(5)\n"
+        "except Busy: print('busy')"
+    )
+    path = tmp_path / "run.lock"
+    path.write_text("1\n")  # left behind
+    environment = {**os.environ, "PYTHONPATH": str(Path(runs.__file__).parents[2])}
+    command = [sys.executable, "-c", code, str(path)]
+    processes = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(8)]
+    said = sorted(process.communicate(timeout=60)[0].strip() for process in processes)
+    assert said == ["busy"] * 7 + ["mine"]
+
+
+def test_numbers_that_are_not_finite_become_null(run: Run) -> None:
+    run.finish(RECORD | {"metrics": {"a": math.nan, "b": [math.inf, 1.0]}})
+    assert run.read()["metrics"] == {"a": None, "b": [None, 1.0]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"a": ', "damaged"),
+        ("[]", "has no name"),
+        ('{"name": "x"}', "has no config_hash, seed, metrics"),
+        ('{"name": "x", "config_hash": "0a", "seed": 1, "metrics": {}}', "first version"),
+    ],
+)
+def test_records_that_cannot_be_read(run: Run, content: str, message: str) -> None:
+    with pytest.raises(LightningCSEError, match=r"no record\.json: the run is new"):
+        run.read()
+    run.path.mkdir(parents=True)
+    run.record_path.write_text(content)
+    with pytest.raises(LightningCSEError, match=message):
+        run.read()
+
+
+def test_clear_removes_nothing_outside(run: Run, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("x")
+    run.clear()  # nothing there yet
+    run.finish(RECORD)
+    run.checkpoints.mkdir()
+    (run.path / "link").symlink_to(outside)
+    (run.checkpoints / "link").symlink_to(outside)
+    with run.lock():
+        run.clear()
+        assert [path.name for path in run.path.iterdir()] == ["run.lock"]
+    assert (outside / "precious").read_text() == "x"
+    (run.root / "x" / "0b-s0").symlink_to(outside)
+    with pytest.raises(LightningCSEError, match="is a link to"):
+        Run(run.root, "x", "0b", 0).clear()
+
+
+def test_find_runs(run: Run) -> None:
+    deep = Run(run.root, "a/b", "0c", 1)
+    for one in (run, deep):
+        one.start("")
+    write_atomic(run.path / "evaluate" / "sts-0d" / "record.json", "{}")
+    write_atomic(run.root / "evaluate" / "minilm" / "sts-0d" / "record.json", "{}")
+    assert [(one.name, one.path) for one in find_runs(run.root)] == [("a/b", deep.path), ("x", run.path)]
+
+
+def test_a_full_disk_keeps_what_was_there(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.start("old: true\n")
+    run.finish(RECORD)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        for action in (lambda: run.finish({}), lambda: run.start("")):
+            with pytest.raises(LightningCSEError, match="no space left to write"):
+                action()
+        run.fail(RuntimeError("boom"), "training")  # only logged
+    assert run.read() == RECORD
+    assert sorted(path.name for path in run.path.iterdir()) == ["config.yaml", "record.json"]
+
+
+def test_a_process_killed_while_it_writes_leaves_the_old_file(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "file", "old")
+    code = (
+        "import os, signal, sys; from pathlib import Path; from lightning_cse.runs import write_atomic\n"
+        "os.replace = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "write_atomic(Path(sys.argv[1]), 'new')"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(runs.__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "file")], env=environment, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert (tmp_path / "file").read_text() == "old"
+
+
+def test_other_system_errors_stay_themselves(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(FileExistsError):
+        write_atomic(tmp_path / "file" / "a.txt", "x")
+    with pytest.raises(OSError, match="file"), locked(tmp_path / "file" / "lock", "it"):
+        pass
+
+
+def test_environment() -> None:
+    found = environment()
+    json.dumps(found, allow_nan=False)
+    assert set(found) == {"commit", "versions", "machine", "threads"}
+    assert found["versions"]["torch"]
+    assert found["machine"]["cores"] >= 1
