@@ -162,7 +162,7 @@ def _mistakes(cfg: DictConfig, overrides: Sequence[str]) -> Iterator[str]:
 
 def _tasks(
     suite: DictConfig, model: Evaluated
-) -> tuple[dict[str, Task | MTEBTask], dict[str, Summary], dict[str, Sequence[str]]]:
+) -> tuple[Mapping[str, Task | MTEBTask], dict[str, Summary], dict[str, Sequence[str]]]:
     """Build the tasks of a suite that suit the model, its summaries, and what the tasks left out need."""
     if any(isinstance(node, ListConfig) for node in suite.values()):
         if model.loaded is None:

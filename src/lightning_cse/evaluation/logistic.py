@@ -199,4 +199,4 @@ def _gradient(weights: Tensor, inputs: Tensor, truth: Tensor) -> Tensor:
 def _accuracy(weights: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
     """Return the accuracy of each of several classifiers (decays, classes, d): (decays,)."""
     predicted = torch.mm(inputs, weights.flatten(0, 1).T).unflatten(1, weights.shape[:2]).argmax(dim=2)
-    return predicted.eq(labels[:, None]).double().mean(dim=0)
+    return torch.eq(predicted, labels[:, None]).double().mean(dim=0)
