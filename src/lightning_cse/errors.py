@@ -178,6 +178,7 @@ def _keep_traceback(error: BaseException) -> str:
 
 def _stdout_is_closed() -> bool:
     try:
+        sys.stdout.write("\n")
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more when it ends
