@@ -18,8 +18,8 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
+from lightning_cse.arguments import quote_free_text
 from lightning_cse.baselines import Whitening
-from lightning_cse.config.launch import quote_free_text
 from lightning_cse.config.paths import conf_dir
 from lightning_cse.config.resolvers import register
 from lightning_cse.encoders import load_encoder, tiny_encoder
