@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 Start = Callable[..., "subprocess.Popen[str]"]
+Command = Callable[..., tuple[int, str, str]]
 
 
 def _hear_interrupts() -> None:
@@ -56,3 +58,30 @@ def start(tmp_path: Path, repository: Path, key: str) -> Iterator[Start]:
         with suppress(ProcessLookupError):
             process.kill()
         process.wait()
+
+
+@pytest.fixture
+def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], key: str) -> Command:
+    """Run ``lightning_cse.evaluate`` in this process, in an empty folder; return exit code, stdout and stderr."""
+    from lightning_cse import evaluate
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    monkeypatch.setenv("LIGHTNING_CSE_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("LIGHTNING_CSE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("LIGHTNING_CSE_DATA", raising=False)
+
+    def run(*args: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["evaluate.py", *args])
+        handlers = logging.root.handlers[:]
+        capsys.readouterr()
+        try:
+            evaluate.main()
+            code = 0
+        except SystemExit as ending:
+            code = int(ending.code or 0)
+        finally:
+            logging.root.handlers[:] = handlers  # Hydra's have this test's stdout
+        return code, *capsys.readouterr()
+
+    return run

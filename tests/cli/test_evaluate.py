@@ -1,71 +1,26 @@
-"""``python -m lightning_cse.evaluate`` as a user starts it."""
+"""``lightning_cse.evaluate`` as a user starts it: in this process, but for imports and Ctrl-C."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from llm_server import ChatServer
 
 from lightning_cse.encoders import tiny_encoder
 
-Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Start = Callable[..., "subprocess.Popen[str]"]
-
-# A busy machine may take minutes to load torch; pytest's own limit is made for tests that start no process.
-pytestmark = pytest.mark.timeout(900)
+Command = Callable[..., tuple[int, str, str]]
 
 SAMPLE = ("corpora=sample", "paths=sample")
-
-
-def hear_interrupts() -> None:
-    """Undo what a shell does to its background jobs, which inherit that Ctrl-C is ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-@pytest.fixture
-def start(tmp_path: Path, repository: Path) -> Start:
-    """Start ``lightning_cse.evaluate`` in an empty folder, with runs in it; the hub stays offline."""
-
-    def started(*args: str, python: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-        environment = os.environ | {
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(repository / "src"),
-            "LIGHTNING_CSE_RUNS": str(tmp_path / "runs"),
-            "HF_HOME": str(tmp_path / "hub"),
-        }
-        environment.pop("LIGHTNING_CSE_DATA", None)
-        line = [sys.executable, *python, "-m", "lightning_cse.evaluate", *args]
-        pipe = subprocess.PIPE
-        return subprocess.Popen(
-            line,
-            cwd=tmp_path,
-            env=environment,
-            stdout=pipe,
-            stderr=pipe,
-            text=True,
-            preexec_fn=hear_interrupts,  # noqa: PLW1509 - these tests have no threads
-        )
-
-    return started
-
-
-@pytest.fixture
-def command(start: Start) -> Command:
-    """The same, and wait for its end."""
-
-    def ended(*args: str, python: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-        process = start(*args, python=python)
-        stdout, stderr = process.communicate(timeout=400)
-        return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
-
-    return ended
+ENDPOINT = ("model=llm", "+suite=inli", *SAMPLE, "limits.test_rows=6", "limits.dev_rows=2")
 
 
 @pytest.fixture
@@ -78,49 +33,109 @@ def tiny(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_model_that_is_nowhere_says_what_was_tried(command: Command) -> None:
-    done = command("model=org/nothing like it", "+suite=stsb", *SAMPLE)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stdout + done.stderr
-    assert "org/nothing like it" in done.stderr
+@pytest.mark.timeout(900)  # a busy machine may take minutes to start Python
+def test_help_imports_nothing_heavy(repository: Path, tmp_path: Path) -> None:
+    line = [sys.executable, "-X", "importtime", "-m", "lightning_cse.evaluate", "--help"]
+    environment = {"PYTHONPATH": str(repository / "src"), "HOME": str(tmp_path)}
+    done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines() if "|" in line}
+    assert "hydra" in imported
+    assert not imported & {"torch", "pytorch_lightning", "transformers", "datasets", "numpy", "wandb", "matplotlib"}
+    for word in ("model=MODEL +suite=NAME", "minilm_l6", "inli", "pooling: auto"):
+        assert word in done.stdout
+    assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
-def test_a_path_with_anything_in_it_is_evaluated_once(command: Command, tiny: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (("modl=tiny", "+suite=stsb"), "'modl' - did you mean 'model'?"),
+        (("model=tiny", "+suite=nly"), "there is no suite 'nly' - did you mean 'nli'?"),
+        (("model=tiny", "+suite=stsb", "corpora=sampel"), "there is no corpora 'sampel' - did you mean 'sample'?"),
+        (("model=tiny",), "+suite=<one of these>"),
+        (("+suite=stsb",), "model: "),
+        (("model=org/nothing like it", "+suite=stsb", *SAMPLE), "no model 'org/nothing like it'"),
+        (("model=tiny", "+suite=stsb", *SAMPLE, "pooling=men"), "got 'men' - did you mean 'mean'?"),
+        (("model=tiny", "+suite=stsb", *SAMPLE, "precision=16-mixed"), "precision: "),
+    ],
+)
+def test_a_mistake_is_one_error(line: tuple[str, ...], message: str, evaluate: Command, tmp_path: Path) -> None:
+    code, stdout, stderr = evaluate(*line)
+    assert (code, "Traceback" in stdout + stderr) == (2, False)
+    assert stderr.startswith("error: ")
+    assert message in stderr
+    assert not list((tmp_path / "runs").rglob("record.json"))
+
+
+def test_a_path_with_anything_in_it_is_evaluated_once(evaluate: Command, tiny: Path, tmp_path: Path) -> None:
     line = (f"model={tiny}", "+suite=stsb", "pooling=mean", "max_length=64", *SAMPLE)
-    done = command(*line)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""  # no progress bar without a terminal
+    code, stdout, stderr = evaluate(*line)
+    assert (code, stderr) == (0, ""), "no progress bar without a terminal"
     (path,) = (tmp_path / "runs" / "evaluate").rglob("record.json")
-    assert path.parents[1].name == tiny.name
-    assert done.stdout.splitlines()[-1] == f"record: {path}"
+    assert path.parents[2].name == tiny.name
+    assert stdout.splitlines()[-1] == f"record: {path}"
     record = json.loads(path.read_text())
     assert record["model"]["given"] == str(tiny)
     assert {"+suite=stsb", "pooling=mean", "paths=sample"} <= set(record["overrides"])
-    assert f"{100 * record['metrics']['test/stsb/spearman']:.2f}" in done.stdout
+    assert f"{100 * record['metrics']['test/stsb/spearman']:.2f}" in stdout
     stamp = path.stat().st_mtime_ns
-    again = command(*line)
-    assert "is finished; force=true evaluates it again" in again.stdout
-    assert again.stdout.splitlines()[-3:] == done.stdout.splitlines()[-3:]
+    code, again, _ = evaluate(*line)
+    assert "is finished; force=true evaluates it again" in again
+    assert again.splitlines()[-3:] == stdout.splitlines()[-3:]
     assert path.stat().st_mtime_ns == stamp
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_what_is_finished(command: Command, start: Start, tmp_path: Path) -> None:
+@pytest.mark.timeout(900)
+def test_ctrl_c_keeps_what_is_finished(evaluate: Command, start: Start, tmp_path: Path) -> None:
     line = ("model=tiny", "+suite=transfer", *SAMPLE)  # whose tasks take long enough to be interrupted
-    process = start(*line)
+    process = start("evaluate", *line)
     assert process.stdout is not None
-    for told in process.stdout:
-        if "1/7 mr: " in told:
+    for shown in process.stdout:
+        if "1/7 mr: " in shown:
             process.send_signal(signal.SIGINT)
             break
     _, stderr = process.communicate(timeout=400)
     assert process.returncode == 130
-    assert stderr == "interrupted; the same command continues after the last finished task, or reply\n"
+    assert stderr.startswith("interrupted; the same command continues")
     assert not list((tmp_path / "runs" / "evaluate").rglob("record.json"))
-    done = command(*line)
-    assert done.returncode == 0, done.stderr
-    assert "1/7 mr: done before, accuracy_lbfgs " in done.stdout
-    assert re.search(r"7/7 mrpc: accuracy_lbfgs \d", done.stdout)
-    (path,) = (tmp_path / "runs" / "evaluate").rglob("record.json")
-    assert len(json.loads(path.read_text())["task_seconds"]) == 7
+    code, stdout, stderr = evaluate(*line)
+    assert code == 0, stderr
+    assert "1/7 mr: done before, accuracy_lbfgs " in stdout
+    assert re.search(r"7/7 mrpc: accuracy_lbfgs \d", stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_ctrl_c_pays_for_no_reply_twice(start: Start, evaluate: Command, tmp_path: Path, key: str) -> None:
+    with ChatServer(lambda body: "Neutral.", seconds=0.02, key=key) as server:
+        line = (*ENDPOINT, "llm.model=some-model", f"llm.base_url={server.url}", "llm.concurrency=2")
+        process = start("evaluate", *line)
+        while sum(server.answered.values()) < 6 and process.poll() is None:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=200)
+        assert (process.returncode, "Traceback" in stderr) == (130, False), stderr
+        before = len(server.calls)
+        assert before < 24
+        code, stdout, stderr = evaluate(*line)
+        assert (code, stderr) == (0, "")
+    (path,) = (tmp_path / "runs").rglob("record.json")
+    record = json.loads(path.read_text())
+    assert record["metrics"]["test/rte/accuracy_all"] == 0.5
+    assert re.search(r"test/rte/accuracy_four_way +0\.2500$", stdout, re.MULTILINE)
+    account = record["account"]["rte"]
+    assert (account["requests"], account["cached"]) == (24, before), "a call under way at the interrupt is paid for"
+    assert len(server.calls) == server.answered.total() == 24
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in files if key.encode() in path.read_bytes()]
+
+
+def test_a_dead_endpoint_is_one_error(evaluate: Command, tmp_path: Path) -> None:
+    with ChatServer() as server:
+        pass  # and is gone
+    line = ("llm.model=m", f"llm.base_url={server.url}", "llm.retries=1", "llm.backoff=0.01")
+    code, stdout, stderr = evaluate(*ENDPOINT, *line)
+    assert (code, stderr.count("error: "), "Traceback" in stdout + stderr) == (2, 1, False)
+    assert server.url in stderr
+    assert not list((tmp_path / "runs").rglob("record.json"))

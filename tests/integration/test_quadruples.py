@@ -22,6 +22,7 @@ SMALL = (
     "+experiment=dualcse_cross",
     "data=quadruples",
     "baselines=none",
+    "keep_last=true",
     "encoder.layers=1",
     "data.train_rows=36",
     "data.held_out_rows=8",

@@ -1,10 +1,9 @@
 """What watches a training: evaluation and diagnostics, checkpoints, the log of steps, the progress shown."""
 
 from lightning_cse.callbacks.checkpoints import BestAndLast, RandomState
-from lightning_cse.callbacks.diagnostics import Diagnostics, Side
+from lightning_cse.callbacks.diagnostics import Diagnostics, Side, build_diagnostics
 from lightning_cse.callbacks.evaluation import Evaluation
 from lightning_cse.callbacks.interrupts import Interrupts
-from lightning_cse.callbacks.sides import build_diagnostics
 from lightning_cse.callbacks.steps import StepBar, StepLog
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""An evaluation from its config to its record: load a model, run the tasks one by one, write what each of them gave."""
+"""An evaluation from its config to its record: load a model, do the tasks one by one, write the result of each."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import json
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -17,305 +16,194 @@ from lightning_cse import runs
 from lightning_cse.config.sweeps import in_sweep
 from lightning_cse.encoders.pooling import POOLINGS
 from lightning_cse.engine.build import build_tasks, check_nodes, plain
-from lightning_cse.engine.chatting import SETTINGS, ChatSession, wrong_endpoint
-from lightning_cse.engine.load import LENGTH, LLM, WITHOUT_ENCODER, load_model
+from lightning_cse.engine.evaluated import Evaluated, open_model
+from lightning_cse.engine.load import LLM, WITHOUT_ENCODER
 from lightning_cse.engine.machine import peak_memory, resolve_automatic
 from lightning_cse.engine.mteb_suite import MTEBTask
-from lightning_cse.engine.sessions import EncoderSession, LengthSession, Session, Step
-from lightning_cse.errors import ConfigError, TaskError, did_you_mean, user_error
+from lightning_cse.errors import ConfigError, TaskError, did_you_mean
 from lightning_cse.evaluation import Summary, Task, check_parts, summarize_tasks
+from lightning_cse.llm.asker import wrong_settings
 from lightning_cse.runs.table import print_run
 
 log = logging.getLogger(__name__)
 
+_READING: Final[Mapping[str, tuple[Any, ...]]] = {
+    "pooling": ("auto",),
+    "prompt": (None,),
+    "max_length": ("auto",),
+    "whitening": (None,),
+    "precision": ("32-true", "auto"),
+    "accelerator": ("auto", "cpu"),
+}
+"""How an encoder reads and computes, with the values that a model without one may have."""
 
-def run(cfg: DictConfig) -> None:
-    """Evaluate what the command line asks for, and print the table."""
-    choice = HydraConfig.get().runtime.choices["suite"]
+_OF_LLM: Final = ("llm", "few_shot")
+"""Keys that only a language model reads."""
+
+
+def run(cfg: DictConfig) -> runs.Outcome:
+    """Evaluate, and print the table: what the command calls, once for each point of a sweep."""
+    hydra = HydraConfig.get()
+    choice = hydra.runtime.choices["suite"]
     suite = choice if isinstance(choice, str) else "+".join(choice)
-    folder = evaluate(cfg, suite, list(HydraConfig.get().overrides.task))
+    outcome = evaluate(cfg, suite, list(map(str, hydra.overrides.task)))
+    folder = runs.Run.at(Path(outcome.folder))
     print_run(folder.read(), folder.record_path)
-
-
-def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> EvaluationFolder:
-    """Evaluate a model on a suite, unless its record is there, and return the evaluation's folder.
-
-    Tasks are done one at a time, and what a task gave is on the disk before the next begins: an evaluation that was
-    stopped goes on with the first task that is missing (``force=true`` starts anew). In a multirun, one that failed is
-    left alone unless ``retry_failed=true``. Meanwhile this process holds the folder's lock.
-
-    Args:
-        cfg: the config of ``evaluate``, with a suite in it.
-        suite: the suite's name.
-        overrides: the command line, for the record.
-
-    Raises:
-        Busy: if another process is at this very evaluation.
-        FailedBefore: in a multirun, if it failed before and is not tried again.
-        LightningCSEError: for whatever is the user's to mend; once there is a folder, its ``failed.json`` tells the
-            same.
-    """
-    resolved = _resolve(cfg)
-    if faults := list(_wrong_model(cfg, overrides)):
-        raise ConfigError(faults)
-    check_nodes(cfg)
-    session = _open(cfg)
-    tasks, summaries, left_out = _build(cfg.suite, session)
-    decisive: dict[str, Any] = {
-        "data": {name: digest for task in tasks.values() for name, digest in task.digests.items()} | session.data,
-        "encoder": session.encoder,
-        "resolved": resolved,
-    }
-    options = {"suite": plain(cfg.suite), "model": session.options()}
-    config_hash = runs.config_hash(options, **decisive)
-    root = session.root(Path(cfg.paths.runs_dir).expanduser())
-    folder = EvaluationFolder(root, suite, config_hash, session.seed)
-    if _finished(cfg, folder):
-        return folder
-    with folder.lock():
-        if _finished(cfg, folder):  # by somebody who held the lock until now
-            return folder
-        if in_sweep() and folder.status == "failed" and not (cfg.retry_failed or cfg.force):
-            raise runs.FailedBefore(
-                f"{folder.path} failed before ({folder.reason()}): retry_failed=true tries it again"
-            )
-        if cfg.force:
-            folder.clear()
-        read = [str(key) for key in cfg if key not in SETTINGS or cfg.model == LLM]
-        folder.start(OmegaConf.to_yaml(OmegaConf.masked_copy(cfg, read), resolve=True))
-        how = ", ".join(map(str, resolved.values())) if session.embeds else session.device_name
-        log.info("%s: %d tasks, %s; everything goes to %s", session.name, len(tasks), how, folder.path)
-        results = _run_all(folder, tasks, session)
-        metrics = {name: result.metrics for name, result in results.items()}
-        metrics |= {name: whole.metrics for name, whole in summarize_tasks(summaries, metrics, "test").items()}
-        left_out |= _without_parts(summaries, metrics)
-        accounts = {name: result.account for name, result in results.items() if result.account}
-        folder.finish(
-            {
-                "name": session.name,
-                "suite": suite,
-                "config_hash": config_hash,
-                "seed": folder.seed,
-                "model": {"given": cfg.model, "run": session.run, "prompt": cfg.prompt, **session.options()},
-                "metrics": {
-                    f"test/{name}/{metric}": v for name, found in metrics.items() for metric, v in found.items()
-                },
-                "baselines": {},
-                "left_out": left_out,
-                "sentences": {name: result.sentences for name, result in results.items()},
-                "sentences_cut": {name: result.cut for name, result in results.items()},
-                "data": decisive["data"],
-                "task_data": {name: task.digests for name, task in tasks.items()},
-                "encoder": decisive["encoder"],
-                "device": session.device_name,
-                "precision": cfg.precision if session.embeds else None,
-                "environment": runs.environment(),
-                "seconds": {"evaluation": sum(result.seconds for result in results.values())},
-                "task_seconds": {name: result.seconds for name, result in results.items()},
-                "peak_memory_mib": peak_memory(),
-                **({"account": accounts} if accounts else {}),
-                "overrides": list(overrides),
-                "decisive": runs.decisive(options, **decisive),
-            }
-        )
-    return folder
-
-
-def _finished(cfg: DictConfig, folder: EvaluationFolder) -> bool:
-    if cfg.force or folder.status != "finished":
-        return False
-    log.info("%s is finished; force=true evaluates it again", folder.path)
-    return True
-
-
-# --------------------------------------------------------------------------------------------------------- the model
-
-
-_READING = {"pooling": "auto", "prompt": None, "max_length": "auto", "whitening": None, "precision": "32-true"}
-"""How an encoder reads, and what stands there where nothing is asked for."""
-
-
-def _resolve(cfg: DictConfig) -> dict[str, Any]:
-    """Replace automatic choices as `resolve_automatic` does; what has no encoder computes nothing on a GPU."""
-    if _is_given(cfg) and cfg.model in WITHOUT_ENCODER:
-        for key, value in (("accelerator", "cpu"), ("precision", _READING["precision"])):
-            if cfg[key] == "auto":
-                cfg[key] = value
-    return resolve_automatic(cfg, under="")
-
-
-def _open(cfg: DictConfig) -> Session:
-    """Load the model that a config names."""
-    if cfg.model == LENGTH:
-        return LengthSession()
-    if cfg.model == LLM:
-        return ChatSession(cfg)
-    model = load_model(cfg.model, pooling=cfg.pooling, prompt=cfg.prompt, max_length=cfg.max_length)
-    if cfg.whitening:
-        model = model.whitened(cfg.whitening, cfg.paths.data_dir)
-    return EncoderSession(model, cfg.precision, cfg.accelerator)
-
-
-def _is_given(cfg: DictConfig) -> bool:
-    return not OmegaConf.is_missing(cfg, "model") and isinstance(cfg.model, str) and bool(cfg.model.strip())
-
-
-def _wrong_model(cfg: DictConfig, overrides: Sequence[str]) -> Iterator[str]:
-    """Yield what cannot be a model, or the way it is to be read."""
-    if not _is_given(cfg):
-        yield "model: give the folder of a run, an encoder of conf/encoder, a local folder, or a name on the hub"
-    if _is_given(cfg) and cfg.model in WITHOUT_ENCODER:
-        yield from _wrong_without_encoder(cfg)
-    else:
-        yield from _wrong_reading(cfg)
-    if _is_given(cfg) and cfg.model == LLM:
-        yield from wrong_endpoint(cfg)
-    elif given := _of_llm(cfg, overrides):
-        yield f"{given}: it is for model={LLM}, and the model is {cfg.model if _is_given(cfg) else 'not given'}"
-
-
-def _wrong_reading(cfg: DictConfig) -> Iterator[str]:
-    poolings = ("auto", *POOLINGS)
-    if cfg.pooling not in poolings:
-        near = did_you_mean(str(cfg.pooling), poolings)
-        yield f"pooling: {cfg.pooling!r} is not one of {', '.join(poolings)}{near}"
-    if cfg.prompt is not None:
-        if not isinstance(cfg.prompt, str) or cfg.prompt.count("{}") != 1 or cfg.prompt.count("{mask}") != 1:
-            yield f"prompt: {cfg.prompt!r} does not have {{}} (the sentence) and {{mask}} once each"
-        if cfg.pooling not in ("auto", "prompt"):
-            yield f"prompt: pooling={cfg.pooling} reads no prompt; leave it out, or set pooling=prompt"
-    if cfg.max_length != "auto" and (not isinstance(cfg.max_length, int) or cfg.max_length < 1):
-        yield f"max_length: {cfg.max_length!r} is neither auto nor a whole number of at least 1"
-
-
-def _wrong_without_encoder(cfg: DictConfig) -> Iterator[str]:
-    given = [key for key, unset in _READING.items() if cfg[key] != unset]
-    if cfg.accelerator != "cpu":
-        given.append("accelerator")
-    for key in given:
-        yield f"{key}: model={cfg.model} has no encoder that this could be for; leave it out"
-
-
-def _of_llm(cfg: DictConfig, overrides: Sequence[str]) -> str | None:
-    """Return a key that only a language model has and that somebody has set, if there is one."""
-    keys = (override.lstrip("+").partition("=")[0] for override in overrides)
-    given = next((key for key in keys if key.partition(".")[0] in SETTINGS), None)
-    return "llm.model" if given is None and cfg.get("llm") and cfg.llm.model is not None else given
-
-
-# ------------------------------------------------------------------------------------------------------- the folder
-
-
-class EvaluationFolder(runs.Run):
-    """The folder of one evaluation, ``<root>/<suite>-<config_hash>/``, with a file for each finished task.
-
-    Args:
-        root: the folder of all evaluations of a model.
-        suite: the suite's name.
-        config_hash: what `runs.config_hash` returned.
-        seed: the run's seed; 0 for a model that has none.
-
-    Raises:
-        LightningCSEError: if ``suite`` would lead out of ``root``.
-    """
-
-    def __init__(self, root: Path, suite: str, config_hash: str, seed: int) -> None:
-        super().__init__(root, suite, config_hash, seed, folder=f"{suite}-{config_hash}")
-
-    def outcome(self, task: str) -> Path:
-        """The file of a task's outcome, there only when the task is finished."""
-        return self.path / "tasks" / f"{task}.json"
-
-
-# -------------------------------------------------------------------------------------------------------- the tasks
-
-
-def _build(suite: DictConfig, session: Session) -> tuple[dict[str, Step], dict[str, Task], dict[str, tuple[str, ...]]]:
-    """Build a suite: the tasks that the model can answer, the suite as a whole, and what the tasks left out need."""
-    if any(isinstance(node, ListConfig) for node in suite.values()):
-        if not session.embeds:
-            raise TaskError(f"the suite is of tasks that need vectors, which {session.name} does not give")
-        return {name: MTEBTask(name) for name in suite.tasks}, {}, {}
-    lacking: dict[str, str] = {}
-    suite_tasks = {name: task for name, task in build_tasks(suite, lacking).items() if "test" in task.splits}
-    check_parts(suite_tasks)
-    left_out = {name: task.needs for name, task in suite_tasks.items() if not session.suits(task)}
-    for name, needs in left_out.items():
-        log.info(
-            "the task %s is left out: it needs %s, which %s does not give", name, " and ".join(needs), session.kind
-        )
-    tasks: dict[str, Step] = {
-        name: task for name, task in suite_tasks.items() if name not in left_out and not isinstance(task, Summary)
-    }
-    if not tasks:
-        raise TaskError(f"no task of the suite suits {session.name}: {session.kind} does not answer what they ask")
-    return tasks, suite_tasks, left_out | {name: (reason,) for name, reason in lacking.items()}
-
-
-def _without_parts(tasks: Mapping[str, Task], metrics: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Name the summaries that are not among the results, with the parts they need."""
-    missing = {name: t.parts for name, t in tasks.items() if isinstance(t, Summary) and name not in metrics}
-    for name, parts in missing.items():
-        log.info("%s is left out: not all of its parts are there (%s)", name, ", ".join(parts))
-    return missing
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """What is kept of a finished task beside its predictions."""
-
-    metrics: dict[str, float]
-    sentences: int
-    cut: int
-    seconds: float
-    account: dict[str, Any] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as it is written: an account only where there is one."""
-        return {key: value for key, value in asdict(self).items() if key != "account" or value}
-
-
-def _once(folder: EvaluationFolder, name: str, task: Step, session: Session, place: str) -> _Outcome:
-    """Return the outcome of a task: the one on the disk, or else a new one, which is then put there."""
-    path = folder.outcome(name)
-    if path.is_file():
-        try:
-            outcome = _Outcome(**json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, TypeError) as error:
-            raise TaskError(f"{path} is damaged ({error}): remove it, and the task is done again") from error
-        log.info("%s %s: done before, %s", place, name, _told(outcome.metrics))
-        return outcome
-    start = time.perf_counter()
-    session.now = f"{place} {name}"
-    result = session.do(name, task, folder)
-    if result.predictions:
-        runs.write_predictions(folder.predictions, name, result.predictions)
-    work = session.work()
-    seconds = time.perf_counter() - start
-    outcome = _Outcome(dict(result.metrics), work.sentences, work.cut, seconds, dict(work.account))
-    runs.write_atomic(path, json.dumps(outcome.as_dict(), indent=2, allow_nan=False) + "\n")
-    if work.cut:
-        log.warning(
-            "%s: %d of %d sentences are longer than %d word pieces and are cut",
-            name,
-            work.cut,
-            work.sentences,
-            session.room,
-        )
-    log.info("%s %s: %s (%.1f s)", place, name, _told(result.metrics), outcome.seconds)
     return outcome
 
 
-def _run_all(folder: EvaluationFolder, tasks: Mapping[str, Step], session: Session) -> dict[str, _Outcome]:
-    results = {}
-    for number, (name, task) in enumerate(tasks.items(), start=1):
-        try:
-            results[name] = _once(folder, name, task, session, f"{number}/{len(tasks)}")
-        except Exception as error:
-            folder.fail(user_error(error) or error, stage=name)
-            raise
-    return results
+def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs.Outcome:
+    """Evaluate a model on the suite in the config, unless that is done; the command line goes into the record.
+
+    The result of a task is on disk before the next task begins: an interrupted evaluation continues with the first task
+    that is missing (``force=true`` starts again).
+
+    Raises:
+        Busy: if another process is running this very evaluation.
+        FailedBefore: in a multirun, if it failed before, unless ``retry_failed=true``.
+        LightningCSEError: for user errors; once there is a folder, its ``failed.json`` says the same.
+    """
+    if faults := list(_mistakes(cfg, overrides)):
+        raise ConfigError(faults)
+    if cfg.model in WITHOUT_ENCODER:
+        cfg.accelerator, cfg.precision = "cpu", "32-true"
+    resolved = resolve_automatic(cfg, under="")
+    check_nodes(cfg)
+    model = open_model(cfg)
+    tasks, summaries, left_out = _tasks(cfg.suite, model)
+    options = {"suite": plain(cfg.suite), "model": model.options}
+    decides: dict[str, Any] = {
+        "data": {name: digest for task in tasks.values() for name, digest in task.digests.items()} | model.data,
+        "encoder": model.encoder,
+        "resolved": resolved,
+    }
+    seed = int(model.run["seed"]) if model.run else 0
+    folder = runs.Run(model.root, suite, runs.config_hash(options, **decides), seed)
+    if folder.status == "finished" and not cfg.force:
+        return _skipped(folder)
+    with folder.lock():
+        if cfg.force:
+            folder.clear()
+        if folder.status == "finished":  # by the process that held the lock until now
+            return _skipped(folder)
+        if folder.status == "failed" and in_sweep() and not cfg.retry_failed:
+            raise runs.FailedBefore(
+                f"{folder.path} failed before ({folder.reason()}): retry_failed=true tries it again"
+            )
+        read = [str(key) for key in cfg if key not in _OF_LLM or cfg.model == LLM]
+        folder.start(OmegaConf.to_yaml(OmegaConf.masked_copy(cfg, read), resolve=True))
+        log.info("%s: %d tasks; everything is written to %s", model.name, len(tasks), folder.path)
+        results = {
+            name: _result(folder, name, task, model, f"{number}/{len(tasks)}")
+            for number, (name, task) in enumerate(tasks.items(), start=1)
+        }
+        metrics = {name: result["metrics"] for name, result in results.items()}
+        metrics |= {name: whole.metrics for name, whole in summarize_tasks(summaries, metrics, "test").items()}
+        accounts = {name: result["account"] for name, result in results.items() if "account" in result}
+        folder.finish(
+            {
+                "name": model.name,
+                "suite": suite,
+                "config_hash": folder.config_hash,
+                "seed": folder.seed,
+                "model": {"given": cfg.model, "run": model.run, "prompt": cfg.prompt, **model.options},
+                "metrics": {f"test/{name}/{key}": v for name, found in metrics.items() for key, v in found.items()},
+                "baselines": {},
+                "left_out": left_out | {n: t.parts for n, t in summaries.items() if n not in metrics},
+                "sentences": {name: result["sentences"] for name, result in results.items()},
+                "sentences_cut": {name: result["cut"] for name, result in results.items()},
+                "data": decides["data"],
+                "task_data": {name: task.digests for name, task in tasks.items()},
+                "encoder": model.encoder,
+                "device": model.device,
+                "precision": model.precision,
+                "environment": runs.environment(),
+                "seconds": {"evaluation": sum(result["seconds"] for result in results.values())},
+                "task_seconds": {name: result["seconds"] for name, result in results.items()},
+                "peak_memory_mib": peak_memory(),
+                **({"account": accounts} if accounts else {}),
+                "overrides": list(overrides),
+                "decisive": runs.decisive(options, **decides),
+            }
+        )
+    return runs.Outcome("finished", str(folder.path))
 
 
-def _told(metrics: Mapping[str, float]) -> str:
+def _skipped(folder: runs.Run) -> runs.Outcome:
+    log.info("%s is finished; force=true evaluates it again", folder.path)
+    return runs.Outcome("skipped", str(folder.path))
+
+
+def _mistakes(cfg: DictConfig, overrides: Sequence[str]) -> Iterator[str]:
+    """Yield what does not fit the model, or each other."""
+    model = None if OmegaConf.is_missing(cfg, "model") else cfg.model
+    if not isinstance(model, str) or not model.strip():
+        yield "model: must be the folder of a run, an encoder of conf/encoder, a local folder, or a name on the hub"
+    if model in WITHOUT_ENCODER:
+        for key, unread in _READING.items():
+            if cfg[key] not in unread:
+                yield f"{key}: model={model} has no encoder; leave it out"
+    elif cfg.pooling not in (poolings := ("auto", *POOLINGS)):
+        near = did_you_mean(str(cfg.pooling), poolings)
+        yield f"pooling: must be one of {', '.join(poolings)}, got {cfg.pooling!r}{near}"
+    elif cfg.prompt is not None and cfg.pooling not in ("auto", "prompt"):
+        yield f"prompt: pooling={cfg.pooling} reads no prompt; leave it out, or set pooling=prompt"
+    elif cfg.prompt is not None and (str(cfg.prompt).count("{}"), str(cfg.prompt).count("{mask}")) != (1, 1):
+        yield f"prompt: must have {{}} (the sentence) and {{mask}} once each, got {cfg.prompt!r}"
+    elif cfg.max_length != "auto" and (not isinstance(cfg.max_length, int) or cfg.max_length < 1):
+        yield f"max_length: must be auto or an integer >= 1, got {cfg.max_length!r}"
+    if model == LLM:
+        yield from wrong_settings(plain(cfg.llm))
+        return
+    set_keys = [override.lstrip("+").partition("=")[0] for override in overrides]
+    for key in [key for key in set_keys if key.partition(".")[0] in _OF_LLM] or ["llm.model"] * bool(cfg.llm.model):
+        yield f"{key}: only model={LLM} reads it"
+
+
+def _tasks(
+    suite: DictConfig, model: Evaluated
+) -> tuple[Mapping[str, Task | MTEBTask], dict[str, Summary], dict[str, Sequence[str]]]:
+    """Build the tasks of a suite that suit the model, its summaries, and what the tasks left out need."""
+    if any(isinstance(node, ListConfig) for node in suite.values()):
+        if model.loaded is None:
+            raise TaskError(f"the suite needs vectors, which {model.name} does not have")
+        return {name: MTEBTask(name) for name in suite.tasks}, {}, {}
+    lacking: dict[str, str] = {}
+    all_tasks = {name: task for name, task in build_tasks(suite, lacking).items() if "test" in task.splits}
+    check_parts(all_tasks)
+    left_out: dict[str, Sequence[str]] = {name: task.needs for name, task in all_tasks.items() if not model.suits(task)}
+    kind = type(model.model).__name__
+    for name, needs in left_out.items():
+        log.info("the task %s is left out: it needs %s, which %s does not have", name, " and ".join(needs), kind)
+    summaries = {name: task for name, task in all_tasks.items() if isinstance(task, Summary)}
+    tasks = {name: task for name, task in all_tasks.items() if name not in left_out and name not in summaries}
+    if not tasks:
+        raise TaskError(f"no task of the suite suits {model.name}: {kind} does not answer what they ask")
+    return tasks, summaries, left_out | {name: (reason,) for name, reason in lacking.items()}
+
+
+def _result(folder: runs.Run, name: str, task: Task | MTEBTask, model: Evaluated, place: str) -> dict[str, Any]:
+    """Return metrics and costs of a task: those on disk, or new ones, which are written with the predictions."""
+    path = folder.path / "tasks" / f"{name}.json"
+    if path.is_file():
+        known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        log.info("%s %s: done before, %s", place, name, _shown(known["metrics"]))
+        return known
+    start = time.perf_counter()
+    try:
+        result, costs = model.do(task, folder, f"{place} {name}")
+        if result.predictions:
+            runs.write_predictions(folder.predictions, name, result.predictions)
+    except Exception as error:
+        folder.fail(error, stage=name)
+        raise
+    done = {"metrics": result.metrics, **costs, "seconds": time.perf_counter() - start}
+    runs.write_atomic(path, json.dumps(done, indent=2, allow_nan=False) + "\n")
+    if costs["cut"]:
+        log.warning("%s: %d of %d sentences are too long and are cut", name, costs["cut"], costs["sentences"])
+    log.info("%s %s: %s (%.1f s)", place, name, _shown(result.metrics), done["seconds"])
+    return done
+
+
+def _shown(metrics: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
-from lightning_cse.config.check import PRECISIONS
 from lightning_cse.errors import ConfigError
 
 
@@ -49,6 +48,8 @@ def resolve_automatic(cfg: DictConfig, *, under: str = "trainer") -> dict[str, A
     Raises:
         ConfigError: if this machine has no such accelerator, or it has not the precision.
     """
+    from lightning_cse.config.check import PRECISIONS  # brings Hydra, which models do without
+
     node, prefix = (cfg[under], f"{under}.") if under else (cfg, "")
     cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
     if node.accelerator == "auto":

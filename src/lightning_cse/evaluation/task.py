@@ -1,11 +1,12 @@
-"""What an evaluation task is: sentences to embed, and an answer from their embeddings."""
+"""What an evaluation task is: sentences to embed, and metrics and predictions from what a model answers about them."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 import torch
@@ -13,18 +14,21 @@ from torch import Tensor
 
 from lightning_cse.baselines import Verdict
 from lightning_cse.data import Rows
+from lightning_cse.data.sources import read_sources
 from lightning_cse.embeddings import Embedding
-from lightning_cse.errors import ConfigError, TaskError, did_you_mean
+from lightning_cse.errors import TaskError
 
 Split = Literal["dev", "test"]
 
-
 QUESTIONS = ("similarity", "entailment_score", "direction", "implicitness", "log_determinant", "features", "judge")
-"""What a method can be asked: all about embeddings but ``judge``, which is about sentences as they stand."""
+"""What a model can be asked: all about embeddings, except ``judge``, which is about sentences."""
+
+SIDES = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("implicit", "explicit"), ("sentence",))
+"""The columns of the sentences of a row, by kind of corpus."""
 
 
 class Answers(Protocol):
-    """What evaluation asks of a method or a baseline; the other questions are asked of those that have them."""
+    """What evaluation asks of every model; the other `QUESTIONS` are asked of models that have them."""
 
     def embed(self, sentences: Sequence[str]) -> Embedding:
         """Embed sentences."""
@@ -41,7 +45,7 @@ class Judge(Protocol):
 
 @dataclass(frozen=True)
 class TaskResult:
-    """The outcome of a task: metrics by name, and what was predicted for every example, by column."""
+    """The outcome of a task: metrics by name, and the predictions for every example, by column."""
 
     metrics: dict[str, float]
     predictions: dict[str, list[Any]] = field(default_factory=dict)
@@ -58,7 +62,7 @@ class Embedded:
         return len(self._row)
 
     def __getitem__(self, sentences: Sequence[str]) -> Embedding:
-        """Return one embedding a sentence, in order."""
+        """Return one embedding per sentence, in order."""
         return self._embedding[torch.tensor([self._row[sentence] for sentence in sentences], dtype=torch.long)]
 
     @property
@@ -70,9 +74,9 @@ class Embedded:
 class Task(ABC):
     """One evaluation of one protocol on a dev or a test split.
 
-    ``needs`` names the questions it asks, ``metrics`` what it measures; a method that does not answer is told by name.
-    ``splits`` are those that it evaluates: a test set without a dev split of its own has no part in training.
-    ``suffix`` is what the keys of its metrics say of the protocol behind the corpus's name: ``mnli_matched``.
+    ``needs`` names the questions it asks; a model that does not answer them is skipped. ``splits`` are those that it
+    evaluates: a test set without a dev split of its own has no part in training. ``suffix`` is what the keys of its
+    metrics say about the protocol behind the name of the corpus: ``mnli_matched``.
     """
 
     name: ClassVar[str]
@@ -83,156 +87,148 @@ class Task(ABC):
     @property
     @abstractmethod
     def metrics(self) -> tuple[str, ...]:
-        """The names of what it measures."""
+        """The names of its metrics."""
 
-    @abstractmethod
+    @property
+    def digests(self) -> dict[str, str]:
+        """The sha256 of every file that it reads."""
+        return {}
+
     def sentences(self, split: Split) -> list[str]:
-        """Return all sentences that `evaluate` will look up; repeats are free."""
+        """Return all sentences that `evaluate` looks up; repeats are free."""
+        return []
 
     @abstractmethod
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
-        """Return metrics and predictions of a method on a split."""
+        """Return metrics and predictions of a model on a split."""
 
     def judged(self, judge: Judge, split: Split) -> TaskResult:
         """Return metrics and predictions of a model that has no embeddings, on a split.
 
         Raises:
-            TaskError: as a rule; a task that verdicts are enough for has a way of its own, and says so in `suits`.
+            TaskError: unless the task can be done from verdicts.
         """
-        raise TaskError(f"the task {self.name} asks about embeddings, and {type(judge).__name__} has none")
-
-    @property
-    @abstractmethod
-    def digests(self) -> dict[str, str]:
-        """The sha256 of every file the task reads."""
+        raise TaskError(f"the task {self.name} needs embeddings, which {type(judge).__name__} does not have")
 
     def lacking(self) -> str | None:
-        """Return why the task cannot be done, whatever the method; None where nothing is in its way."""
+        """Return why the task cannot be done with any model; None where it can."""
         return None
 
     def suits(self, answers: object) -> bool:
-        """Whether the method answers all questions of this task."""
+        """Whether the model answers all questions of this task."""
         return all(hasattr(answers, question) for question in self.needs)
 
     def ask(self, answers: object, question: str, *embeddings: Embedding) -> Tensor:
-        """Ask a method a question about embeddings, row by row: (n,).
+        """Return a model's answers to a question about embeddings, row by row: (n,), or (n, d) for ``features``.
 
         Raises:
-            TaskError: if the method does not answer it, naming those it does.
+            TaskError: if the model does not answer it.
         """
         if not hasattr(answers, question):
-            known = [name for name in QUESTIONS if hasattr(answers, name)]
-            raise TaskError(
-                f"the task {self.name} needs {question!r}, which {type(answers).__name__} does not answer; "
-                f"it answers: {', '.join(known) or 'none'}"
-            )
+            known = ", ".join(name for name in QUESTIONS if hasattr(answers, name)) or "none"
+            kind = type(answers).__name__
+            raise TaskError(f"the task {self.name} needs {question!r}, which {kind} does not answer; it has: {known}")
         scores: Tensor = getattr(answers, question)(*embeddings)
         return scores
 
 
-def first_of_each(rows: Rows, column: str, limit: int) -> Rows:
-    """Return the first so many rows of each value of a column, in the order they stand in.
+class CorpusTask(Task):
+    """A task on the dev and the test split of corpora, each read when it is first needed.
 
-    Example:
-        >>> rows = Rows({"label": ["a", "a", "b", "a", "b"], "sentence": list("vwxyz")})
-        >>> first_of_each(rows, "label", 1).column("sentence")
-        ['v', 'x']
-    """
-    seen: Counter[str] = Counter()
-    chosen = []
-    for row, value in enumerate(rows.column(column)):
-        seen[value] += 1
-        if seen[value] <= limit:
-            chosen.append(row)
-    return rows.select(chosen)
-
-
-class Summary(Task):
-    """A value of a whole suite: made of other tasks' metrics, not of sentences.
-
-    ``parts`` names them: ``<task>/<metric>``, the task by its name in the suite.
+    Args:
+        data_dir: the folder of the corpora.
+        dev: ``corpus/split``, or a file of your own, that thresholds are tuned on and training is evaluated on; None
+            for a task without.
+        test: the same for the test.
+        watched: whether training is evaluated on dev; a test set that borrows the dev split of another corpus need not.
+        dev_rows: use only the first so many dev rows.
+        test_rows: use only the first so many test rows.
     """
 
-    needs = ()
-    parts: tuple[str, ...]
+    limited_by: ClassVar[str | None] = None
+    """A column: the limits count the rows of each of its values, where a corpus has it."""
 
-    @abstractmethod
-    def summarize(self, values: Sequence[float]) -> TaskResult:
-        """Return its metrics from the values of its parts, in their order."""
+    def __init__(
+        self,
+        *,
+        data_dir: str,
+        test: str,
+        dev: str | None = None,
+        watched: bool = True,
+        dev_rows: int | None = None,
+        test_rows: int | None = None,
+    ) -> None:
+        self.data_dir = Path(data_dir)
+        self.sources: dict[Split, str] = {"test": test} if dev is None else {"dev": dev, "test": test}
+        self.limits: dict[Split, int | None] = {"dev": dev_rows, "test": test_rows}
+        self.splits = tuple(self.sources) if watched else ("test",)
+        self.suffix = "_matched" if test.endswith("/dev_matched") else ""
+        self._tables: dict[Split, Rows] = {}
+        self._rows: dict[Split, Rows] = {}
 
-    def sentences(self, split: Split) -> list[str]:
-        """Return nothing."""
-        return []
+    def table(self, split: Split) -> Rows:
+        """Return all rows of a split.
+
+        Raises:
+            TaskError: if the task has no such split.
+        """
+        if split not in self.sources:
+            raise TaskError(f"the task {self.name} on {self.sources['test']} has no {split} split")
+        if split not in self._tables:
+            (self._tables[split],) = read_sources([self.sources[split]], self.data_dir, key=f"suite: {split}")
+        return self._tables[split]
+
+    def rows(self, split: Split) -> Rows:
+        """Return the rows that a split is evaluated on."""
+        if split not in self._rows:
+            self._rows[split] = self.select(self.table(split), split)
+        return self._rows[split]
+
+    def select(self, rows: Rows, split: Split) -> Rows:
+        """Return the rows of a split to evaluate; tasks that need them in another form override this."""
+        return first_rows(rows, self.limits[split], each=self.limited_by)
+
+    def ask_pairs(self, answers: object, question: str, embedded: Embedded, rows: Rows) -> Tensor:
+        """Return a model's float64 answers to a question about the pairs of sentences of rows: (n,)."""
+        first, second = (embedded[rows.column(side)] for side in sides(rows))
+        return self.ask(answers, question, first, second).double()
 
     @property
     def digests(self) -> dict[str, str]:
-        """No file is read."""
-        return {}
+        """The sha256 of the files of its splits."""
+        return {file.name: file.sha256 for split in self.sources for file in self.table(split).files}
 
-    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
-        """Refuse: it has no embeddings to look at.
-
-        Raises:
-            TypeError: always.
-        """
-        raise TypeError(f"{type(self).__name__} is made of results: call summarize_tasks when its parts are there")
+    def sentences(self, split: Split) -> list[str]:
+        """Return the sentences of the split; none of one that is not evaluated."""
+        return texts(self.rows(split)) if split in self.splits else []
 
 
-def check_parts(tasks: Mapping[str, Task]) -> None:
-    """Check that every part of every summary is a metric of the suite.
+def texts(rows: Rows) -> list[str]:
+    """Return the sentences of rows, column by column."""
+    return [sentence for column in sides(rows) for sentence in rows.column(column)]
 
-    Raises:
-        ConfigError: if one is not, with all that are not.
+
+def sides(rows: Rows) -> tuple[str, ...]:
+    """Return the columns of the sentences of rows."""
+    return next((columns for columns in SIDES if columns[0] in rows.names), SIDES[0])
+
+
+def first_rows(rows: Rows, limit: int | None, *, each: str | None = None) -> Rows:
+    """Return the first so many rows, of each value of a column where the rows have it.
+
+    Example:
+        >>> rows = Rows({"label": ["a", "a", "b", "a", "b"], "sentence": list("vwxyz")})
+        >>> first_rows(rows, 1, each="label").column("sentence")
+        ['v', 'x']
     """
-    known = [f"{name}/{metric}" for name, task in tasks.items() for metric in task.metrics]
-    there = f"(there are: {', '.join(known)})"
-    faults = [
-        f"suite.{name}.of: {part!r} is no metric of this suite{did_you_mean(part, known)} {there}"
-        for name, task in tasks.items()
-        if isinstance(task, Summary)
-        for part in task.parts
-        if part not in known
-    ]
-    if faults:
-        raise ConfigError(faults)
-
-
-def summarize_tasks(
-    tasks: Mapping[str, Task], metrics: Mapping[str, Mapping[str, float]], split: Split
-) -> dict[str, TaskResult]:
-    """Return the summaries of a suite that have the split and all their parts.
-
-    Args:
-        tasks: the whole suite.
-        metrics: what its tasks gave on the split, by task and metric; a part that is not there leaves its summary out.
-        split: the split they were evaluated on.
-
-    Raises:
-        ConfigError: as `check_parts`.
-    """
-    check_parts(tasks)
-    values = {f"{name}/{metric}": value for name, found in metrics.items() for metric, value in found.items()}
-    return {
-        name: task.summarize([values[part] for part in task.parts])
-        for name, task in tasks.items()
-        if isinstance(task, Summary) and split in task.splits and all(part in values for part in task.parts)
-    }
-
-
-def run_tasks(tasks: Mapping[str, Task], answers: Answers, split: Split) -> dict[str, TaskResult]:
-    """Run every task that has the split and suits the method, with one pass over all their sentences.
-
-    Raises:
-        ConfigError: as `check_parts`, before anything is run.
-    """
-    check_parts(tasks)
-    suiting = {
-        name: task
-        for name, task in tasks.items()
-        if not isinstance(task, Summary) and split in task.splits and task.suits(answers)
-    }
-    if not suiting:
-        return {}
-    embedded = Embedded(answers, (sentence for task in suiting.values() for sentence in task.sentences(split)))
-    results = {name: task.evaluate(answers, embedded, split) for name, task in suiting.items()}
-    return results | summarize_tasks(tasks, {name: result.metrics for name, result in results.items()}, split)
+    if limit is None:
+        return rows
+    if each not in rows.names:
+        return rows[:limit]
+    seen: Counter[str] = Counter()
+    chosen = []
+    for number, value in enumerate(rows.column(each)):
+        seen[value] += 1
+        if seen[value] <= limit:
+            chosen.append(number)
+    return rows.select(chosen)

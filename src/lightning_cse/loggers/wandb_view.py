@@ -6,6 +6,7 @@ import logging
 import netrc
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -30,7 +31,7 @@ _SETTINGS: Final = {
     "silent": True,
     # The record holds commit, versions and machine; metadata would hold the whole command line.
     **dict.fromkeys(("disable_git", "disable_code", "x_disable_meta", "x_disable_machine_info"), True),
-    "save_code": False,
+    **dict.fromkeys(("save_code", "x_save_requirements"), False),
     "init_timeout": 30.0,
     "login_timeout": 30.0,
     "finish_timeout": 60.0,
@@ -92,14 +93,21 @@ class WandbView(RunView, WandbLogger):
         self._defined: set[str] = set()
 
     def _started(self) -> Any:
-        new, service = self._experiment is None, os.environ.get("WANDB_SERVICE")
-        run = super(RunView, self).experiment
-        if new and service is None:
-            os.environ.pop("WANDB_SERVICE", None)  # processes of later jobs would look for this one's service
-        if new:
-            offline = self._wandb_init["mode"] == "offline"
-            where = f"offline in {self.save_dir}/wandb; `wandb sync` on the folder in it uploads it"
-            log.info("W&B: %s", where if offline else run.url)
+        if self._experiment is not None:
+            return self._experiment
+        service = os.environ.get("WANDB_SERVICE")
+        # W&B tries to import its Launch and goes on without; in a process with many modules that takes seconds.
+        launch = sys.modules.setdefault("wandb.sdk.launch", None)  # type: ignore[arg-type]  # None: cannot be imported
+        try:
+            run = super(RunView, self).experiment
+        finally:
+            if launch is None:
+                del sys.modules["wandb.sdk.launch"]
+            if service is None:
+                os.environ.pop("WANDB_SERVICE", None)  # processes of later jobs would look for this one's service
+        offline = self._wandb_init["mode"] == "offline"
+        where = f"offline in {self.save_dir}/wandb; `wandb sync` on the folder in it uploads it"
+        log.info("W&B: %s", where if offline else run.url)
         return run
 
     def _log(self, metrics: Mapping[str, float], step: int | None) -> None:

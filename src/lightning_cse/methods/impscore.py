@@ -49,7 +49,7 @@ class ImpScore(Method):
         optimizer: as in `Method`.
         schedule: as in `Method`.
         dim: as in `ImpScoreModel`, and so the others.
-        direction: see there.
+        direction: its ``space``.
         implicitness_metric: see there.
         pragmatic_metric: see there.
         frozen: whether the encoder stays as it is; false trains it too, as the other methods do.
@@ -83,7 +83,7 @@ class ImpScore(Method):
         model = ImpScoreModel(
             encoder,
             dim=dim,
-            direction=direction,
+            space=direction,
             implicitness_metric=implicitness_metric,
             pragmatic_metric=pragmatic_metric,
             frozen=frozen,

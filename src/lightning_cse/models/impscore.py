@@ -34,7 +34,7 @@ class ImpScoreModel(Model):
     Args:
         encoder: as in `Model`.
         dim: dimensions of semantic and pragmatic vectors.
-        direction: what is compared for I: s and Tp (``p2s``), Ts and p (``s2p``), or, in a third space, each through a
+        space: what is compared for I: s and Tp (``p2s``), Ts and p (``s2p``), or, in a third space, each through a
             map of its own, :math:`T_s s` and :math:`T_p p` (``third_space``).
         implicitness_metric: the distance of I.
         pragmatic_metric: the distance of D.
@@ -47,7 +47,7 @@ class ImpScoreModel(Model):
         encoder: SentenceEncoder,
         *,
         dim: int = 64,
-        direction: Direction = "p2s",
+        space: Direction = "p2s",
         implicitness_metric: Distance = "cosine",
         pragmatic_metric: Distance = "euclidean",
         frozen: bool = True,
@@ -55,15 +55,15 @@ class ImpScoreModel(Model):
     ) -> None:
         super().__init__(encoder)
         self.dim = dim
-        self.direction = direction
+        self.space = space
         self.implicitness_metric = implicitness_metric
         self.pragmatic_metric = pragmatic_metric
         self.frozen = frozen
         self.normalize = normalize
         self.pragmatic = _xavier(encoder.width, dim)
         self.semantic = _xavier(encoder.width, dim)
-        self.from_pragmatic = nn.Identity() if direction == "s2p" else _xavier(dim, dim)
-        self.from_semantic = nn.Identity() if direction == "p2s" else _xavier(dim, dim)
+        self.from_pragmatic = nn.Identity() if space == "s2p" else _xavier(dim, dim)
+        self.from_semantic = nn.Identity() if space == "p2s" else _xavier(dim, dim)
         # Vectors by the sentences embedded together, kept while a training with a frozen encoder runs.
         self.kept: dict[tuple[str, ...], Tensor] | None = None
         if frozen:

@@ -304,7 +304,7 @@ def length_ratios(material: Material) -> Made:
     sets = []
     for name, key in _CORPORA.items():
         source = str(cfg.corpora[key])
-        rows = Direction(data_dir=str(cfg.paths.data_dir), dev=source, test=source).test
+        rows = Direction(data_dir=str(cfg.paths.data_dir), test=source).rows("test")
         sets.append(LengthRatios(name, source, log_length_ratios(rows.column("premise"), rows.column("hypothesis"))))
     with plot_style():
         figure = length_figure(sets)

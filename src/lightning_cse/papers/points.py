@@ -610,17 +610,15 @@ class RunsIndex:
                     self._take(disk, path / _RECORD, path)
                 else:
                     disk.open_runs.setdefault(run.seed, []).append(_Open(run))
-                for inner in sorted((path / _EVALUATIONS).glob(f"*/{_CONFIG}")):
+                for inner in sorted((path / _EVALUATIONS).glob(f"*/*/{_CONFIG}")):
                     self._take_evaluation(disk, inner.parent, path)
 
     def _take_evaluation(self, disk: _Disk, path: Path, run: Path | None) -> None:
         if (path / _RECORD).is_file():
             self._take(disk, path / _RECORD, path)
             return
-        suite, _, config_hash = path.name.rpartition("-")
-        if suite and config_hash.isalnum():
-            folder = runs.Run(path.parent, suite, config_hash, 0, folder=path.name)  # has no seed in its name
-            disk.open_evaluations.append(_Open(folder, run))
+        if _FOLDER.fullmatch(path.name):
+            disk.open_evaluations.append(_Open(runs.Run.at(path), run))
 
     def _take(self, disk: _Disk, source: Path, folder: Path | None) -> None:
         try:

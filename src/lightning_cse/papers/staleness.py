@@ -42,11 +42,11 @@ def change_of(found: Found) -> Change:
     run = (found.record.get("model") or {}).get("run")
     if run is None:
         return changed_since(found.record)
-    # <run>/evaluate/<evaluation>: what was evaluated was made by the run's code, not by the evaluation's.
+    # <run>/evaluate/<suite>/<evaluation>: what was evaluated was made by the run's code, not by the evaluation's.
     if found.folder is None:
         return "unknown"
     try:
-        record = json.loads((found.folder.parent.parent / "record.json").read_text(encoding="utf-8"))
+        record = json.loads((found.folder.parents[2] / "record.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return "unknown"
     same = isinstance(record, dict) and all(record.get(key) == run.get(key) for key in ("name", "config_hash", "seed"))

@@ -52,7 +52,6 @@ class Run:
         name: The experiment's name; slashes make subfolders.
         config_hash: What `lightning_cse.runs.config_hash` returned.
         seed: The seed.
-        folder: Another folder below ``root``.
 
     Attributes:
         path: The folder.
@@ -70,13 +69,13 @@ class Run:
         LightningCSEError: if ``name`` or ``config_hash`` would lead out of ``root``.
     """
 
-    def __init__(self, root: Path, name: str, config_hash: str, seed: int, *, folder: str | None = None) -> None:
+    def __init__(self, root: Path, name: str, config_hash: str, seed: int) -> None:
         if any(part in {"", ".", ".."} for part in name.split("/")) or any(c in name for c in "\\\0\n"):
             raise LightningCSEError(f"name: {name!r} makes no folder inside {root}")
         if not re.fullmatch(r"[0-9A-Za-z]+", config_hash):
             raise LightningCSEError(f"the hash {config_hash!r} must consist of letters and digits")
         self.root, self.name, self.config_hash, self.seed = Path(root), name, config_hash, int(seed)
-        self.path = self.root / (folder or f"{name}/{config_hash}-s{self.seed}")
+        self.path = self.root / f"{name}/{config_hash}-s{self.seed}"
         self.config_path = self.path / "config.yaml"
         self.curves_path = self.path / "curves.csv"
         self.checkpoints = self.path / "checkpoints"

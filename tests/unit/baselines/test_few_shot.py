@@ -259,5 +259,5 @@ def test_rte_counts_verdicts_on_test_alone(two_rows: str, tmp_path: Path) -> Non
 def test_a_task_about_embeddings_is_no_task_for_verdicts(two_rows: str) -> None:
     task = EIS(data_dir=two_rows)
     assert not task.suits(Fixed({}))
-    with pytest.raises(TaskError, match=r"the task eis asks about embeddings, and Fixed has none"):
+    with pytest.raises(TaskError, match=r"the task eis needs embeddings, which Fixed does not have"):
         task.judged(Fixed({}), "test")

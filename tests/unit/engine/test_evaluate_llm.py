@@ -1,4 +1,4 @@
-"""Evaluation of what has no encoder: LENGTH, and a language model behind a local server."""
+"""Evaluation of a language model behind a local server."""
 
 from __future__ import annotations
 
@@ -11,25 +11,18 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from llm_server import ChatServer, prompt
-from omegaconf import DictConfig, OmegaConf
 
-from lightning_cse.baselines import Length
-from lightning_cse.config.paths import conf_dir
-from lightning_cse.config.resolvers import register
 from lightning_cse.data import read_corpus
 from lightning_cse.data.readers import sample_dir
-from lightning_cse.engine.evaluate import EvaluationFolder, evaluate
 from lightning_cse.engine.load import load_model
 from lightning_cse.errors import ConfigError, EncoderError, TaskError
-from lightning_cse.evaluation import EIS, run_tasks
 from lightning_cse.evaluation.rte import HYPOTHESES
 from lightning_cse.llm import LLMError
 from lightning_cse.llm import asker as asking
 from lightning_cse.papers import significance
 from lightning_cse.papers.points import Point, RunsIndex
+from lightning_cse.runs import Run
 
 KEY = "sk-hush-0123456789abcdef"
 NAMES = {
@@ -39,7 +32,7 @@ ROWS = 4
 PAIRS = ROWS * len(HYPOTHESES)
 SAMPLE = ("corpora=sample", "paths=sample")
 
-Evaluate = Callable[..., EvaluationFolder]
+Evaluate = Callable[..., Run]
 Serve = Callable[..., ChatServer]
 
 
@@ -69,25 +62,6 @@ def serve() -> Iterator[Serve]:
         yield lambda *arguments, **named: stack.enter_context(ChatServer(*arguments, **named))
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Evaluate:
-    """Evaluate on the sample corpus; runs and replies lie below the test's folder."""
-
-    def evaluated(*overrides: str) -> EvaluationFolder:
-        register()
-        GlobalHydra.instance().clear()
-        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-            cfg: DictConfig = compose("evaluate", [*SAMPLE, *overrides])
-        GlobalHydra.instance().clear()
-        cfg.paths.runs_dir = str(tmp_path / "runs")
-        if cfg.paths.cache_dir is not None:
-            cfg.paths.cache_dir = str(tmp_path / "cache")
-        suite = next(o.removeprefix("+suite=") for o in overrides if o.startswith("+suite="))
-        return evaluate(cfg, suite, [*SAMPLE, *overrides])
-
-    return evaluated
-
-
 def asks(server: ChatServer | str, *more: str) -> tuple[str, ...]:
     url = server if isinstance(server, str) else server.url
     short = ("llm.backoff=0.001", "llm.timeout=5", f"limits.test_rows={ROWS}", "limits.dev_rows=2")
@@ -105,7 +79,7 @@ def test_a_model_that_is_always_right(serve: Serve, run: Evaluate, tmp_path: Pat
     accuracies = dict.fromkeys((*(f"accuracy_{kind}" for kind in HYPOTHESES), "accuracy_all"), 1.0)
     assert record["metrics"] == {f"test/rte/{name}": value for name, value in (accuracies | shares).items()}
     assert record["left_out"] == {"eis": ["implicitness"]}
-    assert done.path == tmp_path / "runs" / "evaluate" / "llm" / "org" / "model-1" / f"inli-{done.config_hash}"
+    assert done.path == tmp_path / "runs" / "evaluate" / "llm" / "org" / "model-1" / "inli" / done.path.name
     assert (record["name"], record["encoder"]) == ("org/model-1", {"name": "org/model-1"})
     assert len(server.calls) == PAIRS
     account = record["account"]["rte"]
@@ -147,9 +121,9 @@ def test_metrics_of_a_model_that_errs_refuses_and_talks(serve: Serve, run: Evalu
         "unparsable": 1 / 16,
         "failed": 1 / 16,
     }
-    told = pq.read_table(done.predictions / "rte.parquet").to_pydict()
-    assert list(told) == ["row", "type", "label", "answer", "prediction", "correct"]
-    assert Counter(told["answer"]) == {
+    predicted = pq.read_table(done.predictions / "rte.parquet").to_pydict()
+    assert list(predicted) == ["row", "type", "label", "answer", "prediction", "correct"]
+    assert Counter(predicted["answer"]) == {
         "explicit": 2,
         "implied": 4,
         "neutral": 3,
@@ -158,7 +132,7 @@ def test_metrics_of_a_model_that_errs_refuses_and_talks(serve: Serve, run: Evalu
         "unparsable": 1,
         "failed": 1,
     }
-    assert [told["prediction"][k] for k in range(PAIRS) if told["answer"][k] == "failed"] == [None]
+    assert [predicted["prediction"][k] for k in range(PAIRS) if predicted["answer"][k] == "failed"] == [None]
 
 
 def test_an_outage_is_no_result_and_the_same_command_asks_for_the_rest(
@@ -176,7 +150,7 @@ def test_an_outage_is_no_result_and_the_same_command_asks_for_the_rest(
         )
         assert not list(tmp_path.rglob("record.json"))
         assert f"{PAIRS} questions to org/model-1, 0 of them answered before: {PAIRS} calls" in caplog.text
-        assert f"{PAIRS} questions, 0 answered before, 8 failed" in caplog.text, "what it took is told all the same"
+        assert f"{PAIRS} questions, 0 answered before, 8 failed" in caplog.text, "what it took is reported all the same"
         server.plan = None
         before = len(server.calls)
         done = run(*asks(server, "llm.retries=0", price)).read()
@@ -255,7 +229,7 @@ def test_a_stopped_evaluation_asks_nothing_twice(
     assert done.read()["account"]["rte"]["cached"] == 7
 
 
-def test_a_dead_endpoint_is_told_once_and_does_not_stay(serve: Serve, run: Evaluate, tmp_path: Path) -> None:
+def test_a_dead_endpoint_is_reported_once_and_does_not_stay(serve: Serve, run: Evaluate, tmp_path: Path) -> None:
     with serve(right) as server:
         pass  # and is gone
     with pytest.raises(LLMError, match=r"llm\.base_url"):
@@ -277,15 +251,15 @@ def test_the_key_is_in_no_file(serve: Serve, run: Evaluate, tmp_path: Path, capl
     assert KEY not in caplog.text
 
 
-def test_an_identity_is_what_decides_the_answers(serve: Serve, run: Evaluate) -> None:
+def test_the_hash_is_of_what_decides_the_answers(serve: Serve, run: Evaluate) -> None:
     with serve(right) as server, serve(right) as other:
-        identity = run(*asks(server)).config_hash
+        first = run(*asks(server)).config_hash
         way = ("llm.concurrency=2", "llm.timeout=7", "llm.retries=1", "llm.price={input: 1, output: 1}")
-        assert run(*asks(other, *way, "llm.key_variable=ANOTHER", "accelerator=cpu")).config_hash == identity
+        assert run(*asks(other, *way, "llm.key_variable=ANOTHER", "accelerator=cpu")).config_hash == first
         assert not other.calls, "it is finished"
         deciding = ("llm.model=m", "few_shot.shots=4", "few_shot.seed=1", "llm.parameters.temperature=1")
         seen = {run(*asks(server, one)).config_hash for one in (*deciding, "limits.test_rows=2")}
-    assert len(seen | {identity}) == 6
+    assert len(seen | {first}) == 6
 
 
 def test_without_a_folder_for_caches_nothing_is_kept(
@@ -308,89 +282,40 @@ def test_its_record_is_compared_with_that_of_an_encoder(serve: Serve, run: Evalu
     assert significance.compare_accuracy(*given, "test/rte/accuracy_neutral").examples == ROWS
 
 
-# LENGTH
+# Mistakes
 
 
-def test_length_is_evaluated_like_any_model(run: Evaluate, tmp_path: Path) -> None:
-    done = run("model=length", "+suite=inli")
-    record = done.read()
-    want = run_tasks({"eis": EIS(data_dir=str(sample_dir()))}, Length(), "test")["eis"].metrics["accuracy"]
-    assert record["metrics"] == {"test/eis/accuracy": want}
-    assert record["left_out"] == {"rte": ["entailment_score"]}
-    assert done.path == tmp_path / "runs" / "evaluate" / "length" / f"inli-{done.config_hash}"
-    assert (record["name"], record["encoder"], record["seed"]) == ("length", {"name": "length"}, 0)
-    assert record["sentences"]["eis"] > 0
-    assert "account" not in record
-    assert not {"llm", "few_shot"} & OmegaConf.load(done.path / "config.yaml").keys()
-    assert run("model=length", "+suite=inli", "accelerator=cpu", "precision=auto").config_hash == done.config_hash
+@pytest.mark.parametrize(
+    "given", ["pooling=cls", "prompt='{} {mask}'", "max_length=9", "whitening=[stsb/train]", "precision=bf16-mixed"]
+)
+def test_what_is_for_encoders_is_refused(given: str, run: Evaluate) -> None:
+    with pytest.raises(ConfigError, match=f"{given.partition('=')[0]}: model=llm has no encoder; leave it out"):
+        run("model=llm", "+suite=inli", "llm.model=m", given)
 
 
-# Errors
-
-
-@pytest.mark.parametrize("model", ["length", "llm"])
-def test_what_is_for_encoders_is_refused(model: str, run: Evaluate) -> None:
-    given = ("pooling=cls", "prompt='{} {mask}'", "max_length=9", "whitening=[stsb/train]", "precision=bf16-mixed")
-    name = ("llm.model=m",) if model == "llm" else ()
-    with pytest.raises(ConfigError) as caught:
-        run(f"model={model}", "+suite=inli", *given, *name)
-    assert caught.value.faults == [
-        f"{override.partition('=')[0]}: model={model} has no encoder that this could be for; leave it out"
-        for override in given
-    ]
-
-
-def test_settings_of_another_model_are_refused(run: Evaluate) -> None:
-    with pytest.raises(ConfigError) as caught:
-        run("model=tiny", "+suite=inli", "llm.model=m")
-    assert caught.value.faults == ["llm.model: it is for model=llm, and the model is tiny"]
-    with pytest.raises(ConfigError, match=r"few_shot\.shots: it is for model=llm, and the model is length"):
-        run("model=length", "+suite=inli", "few_shot.shots=8")
-
-
-def test_all_faults_of_an_endpoint_are_told_at_once(run: Evaluate, tmp_path: Path) -> None:
-    wrong = {
-        "llm.base_url=localhost/v1": "llm.base_url: 'localhost/v1' is no address",
-        "llm.concurrency=0": "llm.concurrency: 0 is not a whole number of at least 1",
-        "+llm.temperature=1": "llm.temperature: there is no such setting; what is sent to the model stands below llm.p",
-        "+llm.retry=1": "llm.retry: there is no such setting - did you mean 'retries'?",
-        "llm.parameters.temperature=nan": "llm.parameters.temperature: nan is not a finite number",
-        "+llm.parameters.top_p=-inf": "llm.parameters.top_p: -inf is not a finite number",
-        "+llm.parameters.stop=[a]": "llm.parameters.stop: ['a'] is not one text, number or truth value",
-        "+llm.parameters.n=2": "llm.parameters: the parameter 'n' is not for the parameters",
-        "few_shot.shots=many": "few_shot.shots: 'many' is not a whole number of at least 0",
-        "few_shot.seed=-1": "few_shot.seed: -1 is not a whole number of at least 0",
-        "+few_shot.seeed=1": "few_shot.seeed: there are shots and seed - did you mean 'seed'?",
-    }
-    with pytest.raises(ConfigError) as caught:
-        run("model=llm", "+suite=inli", *wrong)
-    told = caught.value.faults
-    assert len(told) == len(wrong) + 1
-    for fault in ("llm.model: ", *wrong.values()):
-        assert [line for line in told if line.startswith(fault)], fault
-    with pytest.raises(ConfigError, match=r"llm\.base_url: ") as caught:
-        run("model=llm", "+suite=inli", "llm.model=m", "llm.base_url=http://me:hush@localhost/v1")
+@pytest.mark.parametrize(
+    "given",
+    [
+        "llm.base_url=localhost/v1",
+        "llm.concurrency=0",
+        "+llm.temperature=1",
+        "+llm.retry=1",
+        "llm.parameters.temperature=nan",
+        "+llm.parameters.n=2",
+        "few_shot.seed=-1",
+        "llm.base_url=http://me:hush@localhost/v1",
+    ],
+)
+def test_mistakes_of_an_endpoint_name_the_key(given: str, run: Evaluate, tmp_path: Path) -> None:
+    key = given.lstrip("+").partition("=")[0]
+    with pytest.raises(ConfigError, match=rf"(?m)^ *({re.escape(key)}|llm\.parameters|few_shot): ") as caught:
+        run("model=llm", "+suite=inli", "llm.model=m", given)
     assert "hush" not in str(caught.value)
-    for gone in (
-        "few_shot=null",
-        "~llm",
-        "llm.parameters=null",
-        "~few_shot.seed",
-        "few_shot=5",
-        "few_shot.seed=${no}",
-    ):
-        with pytest.raises(ConfigError, match=rf"(?m)^ *{re.escape(gone.strip('~').partition('=')[0])}: "):
-            run("model=llm", "+suite=inli", gone)
     assert not (tmp_path / "runs").exists()
 
 
-def test_names_that_are_nearly_right_and_suites_that_do_not_fit(run: Evaluate) -> None:
-    with pytest.raises(EncoderError, match="did you mean 'length'") as caught:
-        run("model=lenght", "+suite=inli")
-    assert "Names: length, llm, " in str(caught.value)
-    with pytest.raises(TaskError, match=r"tasks that need vectors, which length does not give"):
-        run("model=length", "+suite=mteb")
-    with pytest.raises(TaskError, match=r"no task of the suite suits m: FewShot does not answer what they ask"):
+def test_suites_and_commands_that_do_not_fit(run: Evaluate) -> None:
+    with pytest.raises(TaskError, match=r"no task of the suite suits m: LanguageModel does not answer what they ask"):
         run("model=llm", "+suite=stsb", "llm.model=m")
-    with pytest.raises(EncoderError, match=r"model: llm has no encoder, and this command needs one"):
+    with pytest.raises(EncoderError, match=r"model: llm has no encoder"):
         load_model("llm")

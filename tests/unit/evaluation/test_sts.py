@@ -15,7 +15,7 @@ from lightning_cse.data.rows import Rows
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.errors import TaskError
 from lightning_cse.evaluation import STS, STSB, Average, Embedded, Task, run_tasks
-from lightning_cse.evaluation import sts as module
+from lightning_cse.evaluation import task as module
 
 DEV = [(5.0, "a 1", "b 9"), (3.0, "c 1", "d 5"), (2.0, "e 2", "f 6"), (0.0, "g 0", "h 7")]
 TEST = [(4.0, "k 1", "l 1"), (4.0, "m 2", "n 3"), (1.0, "a 1", "b 9")]
@@ -119,11 +119,11 @@ def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
     assert len(task.rows("dev")) == 4
 
 
-def test_a_method_without_similarity_is_told(data_dir: str) -> None:
+def test_a_method_without_similarity_is_reported(data_dir: str) -> None:
     task = STSB(data_dir=data_dir)
     answers = OneSided()
     assert not task.suits(answers)
-    with pytest.raises(TaskError, match=r"stsb needs 'similarity', which OneSided .* it answers: implicitness"):
+    with pytest.raises(TaskError, match=r"stsb needs 'similarity', which OneSided .* it has: implicitness"):
         task.evaluate(answers, Embedded(answers, task.sentences("dev")), "dev")
 
 

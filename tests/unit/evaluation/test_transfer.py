@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,8 +47,8 @@ def table(rows: int, classes: Sequence[str], seed: int, *, pairs: bool = False, 
     columns: dict[str, list[str]] = {"label": []} | {name: [] for name in _columns(pairs)}
     for _ in range(rows):
         numbers = random.randn(len(_columns(pairs)), WIDTH).round(3)
-        told = np.abs(numbers[0] - numbers[1]).sum() - 4 if pairs else numbers[0].sum()
-        noisy = skill * told + random.randn()
+        signal = np.abs(numbers[0] - numbers[1]).sum() - 4 if pairs else numbers[0].sum()
+        noisy = skill * signal + random.randn()
         columns["label"].append(classes[int(np.clip(np.floor(noisy / 1.5 + len(classes) / 2), 0, len(classes) - 1))])
         for name, side in zip(_columns(pairs), numbers, strict=True):
             columns[name].append(" ".join(["w"] * random.randint(1, 6) + [str(number) for number in side]))
@@ -194,9 +192,9 @@ def test_the_sample_of_every_corpus_is_read_and_classified(corpus: str) -> None:
     assert task.digests
 
 
-def test_a_class_of_too_few_rows_is_told() -> None:
+def test_a_class_of_too_few_rows_is_reported() -> None:
     task = Transfer(data_dir=str(sample_dir()), corpus="mr", rows=2)
-    with pytest.raises(DataError, match=r"rt-polarity\.pos: a class has one row left .* raise limits\.test_pairs"):
+    with pytest.raises(DataError, match=r"rt-polarity\.pos: too few rows of a class .* raise limits\.test_pairs"):
         run_tasks({"mr": task}, Hashed(), "test")
 
 
@@ -207,12 +205,12 @@ def test_a_class_of_too_few_rows_is_told() -> None:
         ({"corpus": "mr", "protocol": "sentevl"}, r"protocol: 'sentevl' is not one .* did you mean 'senteval'\?"),
     ],
 )
-def test_names_that_are_not_known_are_told(options: dict[str, str], message: str) -> None:
+def test_names_that_are_not_known_are_reported(options: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Transfer(data_dir="", **options)  # type: ignore[arg-type]
 
 
-def test_a_method_without_features_is_left_out_or_told() -> None:
+def test_a_method_without_features_is_left_out_or_reported() -> None:
     class NoFeatures:
         def embed(self, sentences: Sequence[str]) -> PointEmbedding:
             return Hashed().embed(sentences)
@@ -237,23 +235,3 @@ def test_the_real_corpora_have_sentevals_sizes_but_for_blank_lines(real_data: Pa
         "trec": [5452, 500],
         "mrpc": [4076, 1725],
     }
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_the_bar_is_shown_on_stderr_and_only_in_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with module._bar("mr", 3) as tell:
-        tell(3)
-    assert capsys.readouterr() == ("", "")
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    with module._bar("mr", 3) as tell:
-        tell(3)
-    assert "3/3" in terminal.getvalue()
-    assert capsys.readouterr().out == ""

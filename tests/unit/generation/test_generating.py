@@ -384,7 +384,7 @@ def test_sentences_that_nothing_comes_of(
 
 def test_one_process_at_a_time(serve: Callable[..., ChatServer], generation: Generate) -> None:
     made = generation(serve())
-    with locked(made.folder / "lock.json", "x"), pytest.raises(Busy):
+    with locked(made.folder / "run.lock", "x"), pytest.raises(Busy):
         made.run()
     made.run()
 

@@ -19,6 +19,7 @@ from lightning_cse.embeddings import (
 )
 from lightning_cse.encoders import SentenceEncoder, tiny_encoder
 from lightning_cse.errors import EncoderError
+from lightning_cse.evaluation import task
 from lightning_cse.models import (
     DualGaussianModel,
     DualModel,
@@ -53,7 +54,7 @@ MODELS: list[tuple[type[Model], dict[str, Any]]] = [
     (DualModel, {"architecture": "bi"}),
     (DualGaussianModel, {"architecture": "cross", "reduce": "sim_of_sum"}),
     (DualGaussianModel, {"architecture": "bi"}),
-    (ImpScoreModel, {"dim": 8, "direction": "third_space"}),
+    (ImpScoreModel, {"dim": 8, "space": "third_space"}),
     (ImpScoreModel, {"dim": 8, "frozen": False, "normalize": False, "pragmatic_metric": "cosine"}),
 ]
 QUESTIONS = {
@@ -107,7 +108,7 @@ def test_the_questions_are_answered_row_by_row(kind: type[Model], options: dict[
     a = model.embed(SENTENCES)
     b = a[torch.tensor([1, 2, 3, 4, 0])]
     assert all(value.dtype == torch.float32 and value.device.type == "cpu" for value in a.fields().values())
-    answered = {name for name in set().union(*QUESTIONS.values()) if hasattr(model, name)}
+    answered = {name for name in task.QUESTIONS if hasattr(model, name)}
     assert answered == QUESTIONS[kind]
     for question in answered:
         asked = (a, b) if question in ("similarity", "entailment_score") else (a,)
@@ -247,7 +248,7 @@ def by_hand(a: Tensor, b: Tensor, metric: str) -> float:
 
 @pytest.mark.parametrize(("direction", "metric"), list(itertools.product(MAPS, METRICS)))
 def test_implicitness_and_pragmatic_distance_are_the_papers(direction: str, metric: str) -> None:
-    model = make(ImpScoreModel, dim=8, direction=direction, implicitness_metric=metric, pragmatic_metric=metric)
+    model = make(ImpScoreModel, dim=8, space=direction, implicitness_metric=metric, pragmatic_metric=metric)
     got = model.embed(SENTENCES)
     assert isinstance(got, PragmaticEmbedding)
     (x,) = model.encoder([(tokens(model), model.encoder.template())])
@@ -267,7 +268,7 @@ def test_implicitness_and_pragmatic_distance_are_the_papers(direction: str, metr
 
 
 def test_the_maps_begin_as_xavier_has_it() -> None:
-    model = make(ImpScoreModel, dim=8, direction="third_space")
+    model = make(ImpScoreModel, dim=8, space="third_space")
     for name, bound in (("pragmatic", 6 / (32 + 8)), ("semantic", 6 / (32 + 8)), ("from_pragmatic", 6 / 16)):
         weight = getattr(model, name).weight
         assert 0.9 * math.sqrt(bound) < float(weight.detach().abs().max()) <= math.sqrt(bound)

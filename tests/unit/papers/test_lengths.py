@@ -11,14 +11,13 @@ from matplotlib.figure import Figure
 
 from lightning_cse.baselines import Length
 from lightning_cse.data import sample_dir
-from lightning_cse.evaluation import Direction
-from lightning_cse.evaluation.task import run_tasks
+from lightning_cse.evaluation import Direction, run_tasks
 from lightning_cse.papers.lengths import LengthRatios, length_figure, log_length_ratios
 from lightning_cse.plots import plot_style
 
 
 def ratios(source: str, data_dir: Path) -> LengthRatios:
-    rows = Direction(data_dir=str(data_dir), dev=source, test=source).test
+    rows = Direction(data_dir=str(data_dir), test=source).rows("test")
     return LengthRatios(source, source, log_length_ratios(rows.column("premise"), rows.column("hypothesis")))
 
 

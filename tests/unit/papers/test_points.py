@@ -464,13 +464,15 @@ PLAIN = Point("evaluate", ("model=bert_base", "+suite=stsb"))
 
 def test_evaluations_of_a_named_model(runs: Runs) -> None:
     mean = Point("evaluate", (*PLAIN.overrides, "pooling=mean"))
-    own = runs.evaluation(runs.root / "evaluate" / "bert_base" / "stsb-0a", PLAIN, "bert_base", None)
+    own = runs.evaluation(runs.root / "evaluate" / "bert_base" / "stsb" / "0a-s0", PLAIN, "bert_base", None)
     index = RunsIndex(runs.root)
     found = index.find(PLAIN, 0)
     assert found is not None
     assert found.folder == own
     assert index.find(mean, 0) is None
-    other = runs.evaluation(runs.root / "evaluate" / "bert_base" / "stsb-0b", mean, "bert_base", None, pooling="mean")
+    other = runs.evaluation(
+        runs.root / "evaluate" / "bert_base" / "stsb" / "0b-s0", mean, "bert_base", None, pooling="mean"
+    )
     index.refresh()
     assert [index.folder(point, 0) for point in (PLAIN, mean)] == [own, other]
     assert index.find(Point("evaluate", (*PLAIN.overrides, "pooling=cls")), 0) == found, "as it reads by itself"
@@ -497,13 +499,13 @@ def test_evaluations_of_a_named_model(runs: Runs) -> None:
 def test_only_an_evaluation_that_asked_for_the_models_own_reading_is_one(runs: Runs) -> None:
     """What ``auto`` became is not compared: the average of BERT is not its own way to read."""
     mean = Point("evaluate", (*PLAIN.overrides, "pooling=mean"))
-    runs.evaluation(runs.root / "evaluate" / "bert_base" / "stsb-0a", mean, "bert_base", None, pooling="mean")
+    runs.evaluation(runs.root / "evaluate" / "bert_base" / "stsb" / "0a-s0", mean, "bert_base", None, pooling="mean")
     assert RunsIndex(runs.root).find(PLAIN, 0) is None
 
 
 def test_whitened_evaluations(runs: Runs) -> None:
     white = Point("evaluate", (*PLAIN.overrides, "whitening=[stsb/train]"))
-    runs.evaluation(runs.root / "evaluate" / "m" / "stsb-0a", white, "bert_base", None, whitening="99ff")
+    runs.evaluation(runs.root / "evaluate" / "m" / "stsb" / "0a-s0", white, "bert_base", None, whitening="99ff")
     index = RunsIndex(runs.root)
     assert [index.find(point, 0) is not None for point in (PLAIN, white)] == [False, True]
     assert index.find(Point("evaluate", (*PLAIN.overrides, "whitening=[stsb/dev]")), 0) is None
@@ -515,7 +517,7 @@ def test_evaluations_of_a_run(runs: Runs) -> None:
     assert index.state(point, 0) == "missing"
     folders = {seed: runs.finish(POINT, "0a", seed) for seed in (0, 1)}
     run = {"name": "dualcse_cross", "config_hash": "0a", "seed": 1}
-    path = runs.evaluation(folders[1].path / "evaluate" / "stsb-0c", point, str(folders[1].path), run)
+    path = runs.evaluation(folders[1].path / "evaluate" / "stsb" / "0c-s1", point, str(folders[1].path), run)
     index.refresh()
     assert index.find(point, 0) is None
     assert index.folder(point, 1) == path
@@ -530,7 +532,7 @@ def test_evaluations_of_a_run(runs: Runs) -> None:
 def test_states_of_an_evaluation(runs: Runs) -> None:
     folder = runs.finish(POINT)
     point = Point("evaluate", ("+suite=stsb", "corpora=sample", "paths=sample"), POINT)
-    path = folder.path / "evaluate" / "stsb-0c"
+    path = folder.path / "evaluate" / "stsb" / "0c-s0"
     (path / "tasks").mkdir(parents=True)
     config = composed(point) | {"model": str(folder.path)}
     (path / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create(config)), encoding="utf-8")

@@ -490,7 +490,7 @@ def write(tmp_path: Path) -> Write:
 
 def test_runs_are_found_below_a_folder(write: Write, tmp_path: Path) -> None:
     finished = write("a", 0, record("a"))
-    evaluation = finished / "evaluate" / "sts-0"
+    evaluation = finished / "evaluate" / "sts" / "0-s0"
     evaluation.mkdir(parents=True)
     (evaluation / "record.json").write_text(json.dumps(record("evaluate")), encoding="utf-8")
     failed = write("b/c", 1, failed='{"type": "TrainingError", "message": "loss is nan"}')

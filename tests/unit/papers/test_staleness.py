@@ -217,7 +217,7 @@ class TestChangeOf:
         asked = []
         monkeypatch.setattr(staleness, "changed_since", lambda record: asked.append(record) or "stale")
         run = tmp_path / "simcse" / "01-s0"
-        folder = run / "evaluate" / "sts-02"
+        folder = run / "evaluate" / "sts" / "02-s0"
         folder.mkdir(parents=True)
         evaluation = Found({"model": {"run": {"name": "simcse", "config_hash": "01", "seed": 0}}}, folder, folder / "r")
         assert change_of(evaluation) == "unknown", "the training's record is not there"

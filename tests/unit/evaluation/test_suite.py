@@ -68,7 +68,7 @@ def test_it_has_no_part_in_dev_reads_nothing_and_measures_under_its_own_name() -
     average = suite()["avg"]
     assert set(run_tasks(suite(), Any(), "dev")) == {"a", "b", "c"}
     assert (average.sentences("test"), average.digests, average.metrics) == ([], {}, ("mean",))
-    with pytest.raises(TypeError, match="Average is made of results: call summarize_tasks"):
+    with pytest.raises(TypeError, match="call summarize_tasks"):
         average.evaluate(Any(), Embedded(Any(), []), "test")
 
 
@@ -84,19 +84,19 @@ def test_from_metrics_that_were_computed_one_by_one() -> None:
     assert summarize_tasks(suite(), metrics | {"c": {"value": 6.0}}, "dev") == {}
 
 
-def test_every_wrong_part_is_told_before_anything_is_embedded() -> None:
+def test_every_wrong_part_is_reported_before_anything_is_embedded() -> None:
     tasks = suite(avg=Average(of=["a/valeu", "d/value", "b/value"], metric="mean"))
     answers = Any()
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as raised:
         run_tasks(tasks, answers, "test")
     assert answers.calls == 0
-    assert "suite.avg.of: 'a/valeu' is no metric of this suite - did you mean 'a/value'?" in str(told.value)
-    assert "suite.avg.of: 'd/value' is no metric" in str(told.value)
-    assert len(told.value.faults) == 2
+    assert "suite.avg.of: 'a/valeu' is not a metric of this suite - did you mean 'a/value'?" in str(raised.value)
+    assert "suite.avg.of: 'd/value' is not a metric" in str(raised.value)
+    assert len(raised.value.faults) == 2
     check_parts(suite())
 
 
 @pytest.mark.parametrize("of", [[], ["a/value", "a/value"]])
 def test_nothing_to_average_or_something_twice_is_refused(of: list[str]) -> None:
-    with pytest.raises(ValueError, match="of: a mean needs at least one part and each once, got"):
+    with pytest.raises(ValueError, match="of: a mean needs at least one part and each only once, got"):
         Average(of=of, metric="mean")

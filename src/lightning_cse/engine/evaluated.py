@@ -1,0 +1,141 @@
+"""A model under evaluation: what decides its answers, and how it does a task."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+
+from lightning_cse.baselines import FewShot, Length, Verdict
+from lightning_cse.embeddings import Embedding
+from lightning_cse.engine.build import plain
+from lightning_cse.engine.load import LENGTH, LLM, LoadedModel, load_model
+from lightning_cse.engine.machine import device_name, device_of
+from lightning_cse.engine.mteb_suite import MTEBTask
+from lightning_cse.errors import TaskError
+from lightning_cse.evaluation import Embedded, Task, TaskResult
+from lightning_cse.llm import Failure, Reply, Request
+from lightning_cse.llm.asker import Asker
+from lightning_cse.progress import progress
+from lightning_cse.runs import Run
+
+SENTENCES_AT_ONCE = 1024  # between two updates of the progress bar
+
+
+@dataclass
+class Evaluated:
+    """A model under evaluation.
+
+    ``options``, ``encoder`` and ``data`` decide its answers: how it reads sentences, its name with the sha256 of its
+    files, and the sha256 of the corpus files that it reads.
+    """
+
+    model: Any  # answers the questions of tasks
+    name: str  # in tables
+    root: Path  # of its evaluations
+    options: dict[str, Any]
+    encoder: dict[str, str]
+    data: dict[str, str] = field(default_factory=dict)
+    run: dict[str, Any] | None = None  # name, config_hash and seed of the run that trained it
+    device: str = "cpu"
+    loaded: LoadedModel | None = None  # the model with its encoder, if it has one
+    precision: str | None = None  # of an encoder
+    label: str = ""  # the task in the progress bar
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def suits(self, task: Task | MTEBTask) -> bool:
+        """Whether the model answers what a task asks."""
+        return self.loaded is not None if isinstance(task, MTEBTask) else task.suits(self.model)
+
+    def do(self, task: Task | MTEBTask, run: Run, label: str) -> tuple[TaskResult, dict[str, Any]]:
+        """Do a task on its test split, and return its result and what it took: sentences, those cut, and an account."""
+        self.label, self.counts = label, Counter(sentences=0, cut=0)
+        if isinstance(task, MTEBTask):
+            return task.evaluate(self, run), dict(self.counts)
+        if isinstance(self.model, LanguageModel):
+            self.model.label = label
+            result = task.judged(self.model, "test")
+            return result, {"sentences": self.model.sentences, "cut": 0, "account": self.model.asker.taken()}
+        embedded = Embedded(self, task.sentences("test"))
+        if not embedded.is_finite:
+            advice = ": use precision=32-true" if self.precision == "bf16-mixed" else ""
+            raise TaskError(f"{label}: some embeddings of {self.name} are not finite numbers{advice}")
+        return task.evaluate(self.model, embedded, "test"), dict(self.counts)
+
+    def embed(self, sentences: Sequence[str]) -> Embedding:
+        """Embed sentences with a progress bar on a terminal; count them, and those that are cut."""
+        self.counts["sentences"] += len(sentences)
+        kind = "cpu"
+        if self.loaded is not None:
+            kind = self.loaded.answers.device.type
+            ids, room = self.loaded.encoder.tokenizer(sentences), self.loaded.room
+            self.counts["cut"] += sum(len(sentence) > room for sentence in ids)
+        with progress() as bar, torch.autocast(kind, torch.bfloat16, enabled=self.precision == "bf16-mixed"):
+            starts = range(0, len(sentences), SENTENCES_AT_ONCE)
+            shown = bar.track(starts, description=f"{self.label}: {len(sentences):,} sentences")
+            return Embedding.cat([self.model.embed(sentences[start : start + SENTENCES_AT_ONCE]) for start in shown])
+
+
+class LanguageModel:
+    """A language model at an endpoint, shown a few examples and asked about every pair."""
+
+    def __init__(self, cfg: DictConfig) -> None:
+        self.asker = Asker(plain(cfg.llm), cfg.paths.cache_dir)
+        parameters = self.asker.parameters
+        self.prompt = FewShot(self, data_dir=cfg.paths.data_dir, parameters=parameters, **plain(cfg.few_shot))
+        self.label = ""
+        self.sentences = self._pairs = 0
+
+    def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
+        """Return a verdict on every pair, in their order; raise LLMError if replies are missing."""
+        self.sentences = len({*premises, *hypotheses})
+        self._pairs = self.asker.announce(self.label, self.prompt.requests(premises, hypotheses))
+        return self.prompt.judge(premises, hypotheses)
+
+    def ask(self, requests: Iterable[Request]) -> Iterator[tuple[int, Reply | Failure]]:
+        """Yield the replies to questions as they come."""
+        return self.asker.ask(requests, self.label, self._pairs)
+
+
+def open_model(cfg: DictConfig) -> Evaluated:
+    """Load the model that a config of ``evaluate`` names."""
+    root = Path(cfg.paths.runs_dir).expanduser() / "evaluate"
+    options: dict[str, Any] = {"pooling": None, "max_length": None}
+    if cfg.model == LENGTH:
+        return Evaluated(Length(), LENGTH, root / LENGTH, {"method": "Length", **options}, {"name": LENGTH})
+    if cfg.model == LLM:
+        model = LanguageModel(cfg)
+        name, prompt = model.asker.endpoint.model, model.prompt
+        options |= {"method": "FewShot", "few_shot": plain(cfg.few_shot), "prompt_digest": prompt.prompt_digest}
+        options["llm"] = {"model": name, "parameters": dict(model.asker.parameters)}
+        folder = _below(root / "llm", name)
+        return Evaluated(model, name, folder, options, {"name": name}, prompt.digests, device="endpoint")
+    loaded = load_model(cfg.model, pooling=cfg.pooling, prompt=cfg.prompt, max_length=cfg.max_length)
+    if cfg.whitening:
+        loaded = loaded.whitened(cfg.whitening, cfg.paths.data_dir)
+        options["whitening"] = loaded.answers.fitted_on
+    device, encoder = device_of(cfg.accelerator), loaded.encoder
+    loaded.to(device)
+    options |= {"method": loaded.method, "pooling": encoder.pooling, "max_length": encoder.max_length}
+    options["templates"] = [[template.prefix, template.suffix] for template in loaded.templates]
+    return Evaluated(
+        loaded.answers,
+        loaded.name,
+        _below(root, loaded.name) if loaded.run is None else loaded.run / "evaluate",
+        options,
+        {"name": encoder.name, **loaded.digests},
+        run=None if loaded.run is None else {key: loaded.record[key] for key in ("name", "config_hash", "seed")},
+        device=device_name(device),
+        loaded=loaded,
+        precision=cfg.precision,
+    )
+
+
+def _below(root: Path, name: str) -> Path:
+    """Return the folder of a model's name, which is below ``root`` whatever the name is."""
+    return root.joinpath(*(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", "..", "~")))

@@ -1,0 +1,118 @@
+"""A suite of tasks: its summaries, and all of its tasks with one pass over their sentences."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+
+from lightning_cse.errors import ConfigError, did_you_mean
+from lightning_cse.evaluation.task import Answers, Embedded, Split, Task, TaskResult
+
+
+class Summary(Task):
+    """A value of a whole suite, from the metrics of other tasks; ``parts`` names these, as ``<task>/<metric>``."""
+
+    needs = ()
+    splits: tuple[Split, ...] = ("test",)
+    parts: tuple[str, ...]
+
+    @abstractmethod
+    def summarize(self, values: Sequence[float]) -> TaskResult:
+        """Return its metrics from the values of its parts, in their order."""
+
+    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+        """Raise TypeError: a summary has no embeddings."""
+        raise TypeError(f"{type(self).__name__} is made of the results of other tasks: call summarize_tasks")
+
+
+class Average(Summary):
+    r"""The mean of metrics of other tasks on the test split.
+
+    .. math:: \frac{1}{K} \sum_{k=1}^{K} m_k
+
+    of the unrounded metrics :math:`m_k`. There is no mean where a model lacks one of the parts.
+
+    Source: SimCSE, evaluation.py: the last column of its STS and transfer tables.  Differs: SimCSE averages values that
+    were rounded to two decimals of a percent, which can change the last decimal.
+
+    Args:
+        of: what is averaged, ``<task>/<metric>`` each, such as ``sts12/spearman_all``.
+        metric: the name of the mean.
+
+    Raises:
+        ValueError: if ``of`` is empty or has something twice.
+    """
+
+    name = "average"
+
+    def __init__(self, *, of: Sequence[str], metric: str) -> None:
+        self.parts = tuple(of)
+        if not self.parts or len(set(self.parts)) < len(self.parts):
+            raise ValueError(f"of: a mean needs at least one part and each only once, got {list(self.parts)}")
+        self.metric = metric
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The mean."""
+        return (self.metric,)
+
+    def summarize(self, values: Sequence[float]) -> TaskResult:
+        """Return the mean."""
+        return TaskResult({self.metric: math.fsum(values) / len(values)})
+
+
+def check_parts(tasks: Mapping[str, Task]) -> None:
+    """Check that every part of every summary is a metric of the suite.
+
+    Raises:
+        ConfigError: if one is not, naming all that are not.
+    """
+    known = [f"{name}/{metric}" for name, task in tasks.items() for metric in task.metrics]
+    has = f"(it has: {', '.join(known)})"
+    faults = [
+        f"suite.{name}.of: {part!r} is not a metric of this suite{did_you_mean(part, known)} {has}"
+        for name, task in tasks.items()
+        if isinstance(task, Summary)
+        for part in task.parts
+        if part not in known
+    ]
+    if faults:
+        raise ConfigError(faults)
+
+
+def summarize_tasks(
+    tasks: Mapping[str, Task], metrics: Mapping[str, Mapping[str, float]], split: Split
+) -> dict[str, TaskResult]:
+    """Return the summaries of a suite that have the split and all their parts.
+
+    Args:
+        tasks: the whole suite.
+        metrics: the results of its tasks on the split, by task and metric.
+        split: the split they were evaluated on.
+    """
+    values = {f"{name}/{metric}": value for name, found in metrics.items() for metric, value in found.items()}
+    return {
+        name: task.summarize([values[part] for part in task.parts])
+        for name, task in tasks.items()
+        if isinstance(task, Summary) and split in task.splits and all(part in values for part in task.parts)
+    }
+
+
+def run_tasks(tasks: Mapping[str, Task], answers: Answers, split: Split) -> dict[str, TaskResult]:
+    """Run every task that has the split and suits the model, with one pass over all their sentences.
+
+    Raises:
+        ConfigError: as `check_parts`, before anything is run.
+    """
+    check_parts(tasks)
+    suiting = {
+        name: task
+        for name, task in tasks.items()
+        if not isinstance(task, Summary) and split in task.splits and task.suits(answers)
+    }
+    if not suiting:
+        return {}
+    embedded = Embedded(answers, (sentence for task in suiting.values() for sentence in task.sentences(split)))
+    results = {name: task.evaluate(answers, embedded, split) for name, task in suiting.items()}
+    return results | summarize_tasks(tasks, {name: result.metrics for name, result in results.items()}, split)

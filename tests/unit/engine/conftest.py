@@ -1,0 +1,33 @@
+"""Evaluations on the sample corpus, for the tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from lightning_cse.config.compose import compose
+from lightning_cse.config.launch import quote_free_text
+from lightning_cse.engine.evaluate import evaluate
+from lightning_cse.runs import Run
+
+Evaluate = Callable[..., Run]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Evaluate:
+    """Evaluate on the sample corpus; runs and replies go below the test's folder."""
+
+    def evaluated(*overrides: str) -> Run:
+        line = ("corpora=sample", "paths=sample", *overrides)
+        composed = compose("evaluate", *quote_free_text(line, ["model", "prompt"]))
+        cfg = OmegaConf.masked_copy(composed, [key for key in composed if key != "hydra"])
+        cfg.paths.runs_dir = str(tmp_path / "runs")
+        if cfg.paths.cache_dir is not None:
+            cfg.paths.cache_dir = str(tmp_path / "cache")
+        suite = next((one.removeprefix("+suite=") for one in overrides if one.startswith("+suite=")), "none")
+        return Run.at(Path(evaluate(cfg, suite, line).folder))
+
+    return evaluated
