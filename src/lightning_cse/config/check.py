@@ -196,7 +196,7 @@ def _values(plain: DictConfig) -> Iterator[str]:
         if value is not None and str(value) not in known:
             shown = [one for one in known if one not in PRECISIONS]
             yield f"{key}: must be {' or '.join(shown)}, got {value!r}{did_you_mean(str(value), shown)}"
-    if "trainer" not in plain:
+    if "monitor" not in plain:
         return
     if not re.fullmatch(r"\w[\w.+-]{0,79}(/\w[\w.+-]{0,79})*", str(plain.name)):
         yield f"name: {str(plain.name)[:80]!r} names no folder: up to 80 letters, digits and . _ + - a level"
