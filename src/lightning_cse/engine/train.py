@@ -324,6 +324,7 @@ def _logging_to(path: Path) -> Iterator[None]:
     except BaseException as error:
         exc_info = (type(error), error, error.__traceback__)
         handler.handle(logging.LogRecord(__name__, logging.ERROR, __file__, 0, str(error), None, exc_info))
+        error.log_path = path  # type: ignore[attr-defined]  # for the message of the command
         raise
     finally:
         logging.captureWarnings(False)

@@ -89,11 +89,7 @@ class Run:
 
     @classmethod
     def at(cls, path: Path) -> Run:
-        """Return the run of a folder, by the names of the folder and of the one it is in.
-
-        Raises:
-            LightningCSEError: if that is not the name of a run's folder.
-        """
+        """Return the run of a folder, by the names of the folder and of the one it is in."""
         path = Path(path).absolute()
         found = _FOLDER.fullmatch(path.name)
         if found is None:
@@ -152,12 +148,7 @@ class Run:
         self.failed_path.unlink(missing_ok=True)
 
     def fail(self, error: BaseException, stage: str) -> None:
-        """Write ``failed.json``; where the disk refuses that, only log it: ``error`` is what the user must see.
-
-        Args:
-            error: What ended the run.
-            stage: What the run was doing, such as ``"training"``.
-        """
+        """Write ``failed.json``; where the disk refuses that, only log it: ``error`` is what the user must see."""
         failure = {"type": type(error).__name__, "message": str(error), "stage": stage}
         failure["time"] = datetime.now(UTC).isoformat(timespec="seconds")
         failure["traceback"] = "".join(traceback.format_exception(error))
@@ -186,11 +177,7 @@ class Run:
         return record
 
     def clear(self) -> None:
-        """Remove everything in this folder but its lock; links are removed, never followed.
-
-        Raises:
-            LightningCSEError: if the folder itself is a link.
-        """
+        """Remove everything in this folder but its lock; links are removed, never followed."""
         if self.path.is_symlink():
             raise LightningCSEError(f"{self.path} is a link to {self.path.readlink()}: clear that folder yourself")
         self.record_path.unlink(missing_ok=True)  # first: a run cleared half-way must not look finished

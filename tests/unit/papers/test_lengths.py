@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 
 from lightning_cse.baselines import Length
 from lightning_cse.data import sample_dir
-from lightning_cse.evaluation import Direction
-from lightning_cse.evaluation import run_tasks
+from lightning_cse.evaluation import Direction, run_tasks
 from lightning_cse.papers.lengths import LengthRatios, length_figure, log_length_ratios
 from lightning_cse.plots import plot_style
 

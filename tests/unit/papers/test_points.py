@@ -470,7 +470,9 @@ def test_evaluations_of_a_named_model(runs: Runs) -> None:
     assert found is not None
     assert found.folder == own
     assert index.find(mean, 0) is None
-    other = runs.evaluation(runs.root / "evaluate" / "bert_base" / "stsb" / "0b-s0", mean, "bert_base", None, pooling="mean")
+    other = runs.evaluation(
+        runs.root / "evaluate" / "bert_base" / "stsb" / "0b-s0", mean, "bert_base", None, pooling="mean"
+    )
     index.refresh()
     assert [index.folder(point, 0) for point in (PLAIN, mean)] == [own, other]
     assert index.find(Point("evaluate", (*PLAIN.overrides, "pooling=cls")), 0) == found, "as it reads by itself"

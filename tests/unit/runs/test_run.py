@@ -145,7 +145,7 @@ def test_numbers_that_are_not_finite_become_null(run: Run) -> None:
         ('{"a": ', "damaged"),
         ("[]", "has no name"),
         ('{"name": "x"}', "has no config_hash, seed, metrics"),
-        ('{"name": "x", "config_hash": "0a", "seed": 1, "metrics": {}}', "first version"),
+        ('{"name": "x", "identity": "0a", "seed": 1, "metrics": {}}', "first version"),
     ],
 )
 def test_records_that_cannot_be_read(run: Run, content: str, message: str) -> None:
