@@ -1,61 +1,48 @@
-"""The corpora that readers and ``prepare`` know: one file a corpus."""
+"""The corpora that readers and ``prepare`` know: one file a family of corpora, imported when one of them is used."""
 
 from __future__ import annotations
 
-from lightning_cse.data.corpora.impscore import IMPSCORE
-from lightning_cse.data.corpora.inli import INLI
-from lightning_cse.data.corpora.mnli import MNLI, MNLI_GLUE, MNLI_LLMSKNOW, MNLI_NYU
-from lightning_cse.data.corpora.ngcse import NGCSE
-from lightning_cse.data.corpora.sentences import WIKI1M, WIKI1M_PART, WIKI_SPLIT, WIKITEXT2
-from lightning_cse.data.corpora.sick import SICK, SICK_SEMEVAL
-from lightning_cse.data.corpora.simcse_nli import SIMCSE_NLI, SIMCSE_NLI_HEAD
-from lightning_cse.data.corpora.snli import SNLI, SNLI_COUNTERFACTUAL, SNLI_PARTIAL, SNLI_SAMPLE, SNLI_SENTEVAL
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Final
+
 from lightning_cse.data.corpora.spec import Corpus, CorpusFile, Hub
-from lightning_cse.data.corpora.sts import STS12, STS13, STS14, STS15, STS16
-from lightning_cse.data.corpora.stsb import STSB
-from lightning_cse.data.corpora.transfer import CR, MPQA, MR, MRPC, SST2, SUBJ, TREC
 from lightning_cse.errors import DataError, did_you_mean
 
 __all__ = ["CORPORA", "Corpus", "CorpusFile", "Hub", "get_corpus"]
 
-CORPORA: dict[str, Corpus] = {
-    corpus.name: corpus
-    for corpus in (
-        INLI,
-        SNLI,
-        SNLI_SENTEVAL,
-        SNLI_PARTIAL,
-        SNLI_SAMPLE,
-        SNLI_COUNTERFACTUAL,
-        MNLI,
-        MNLI_GLUE,
-        MNLI_NYU,
-        MNLI_LLMSKNOW,
-        SICK,
-        SICK_SEMEVAL,
-        STS12,
-        STS13,
-        STS14,
-        STS15,
-        STS16,
-        STSB,
-        MR,
-        CR,
-        SUBJ,
-        MPQA,
-        SST2,
-        TREC,
-        MRPC,
-        SIMCSE_NLI,
-        SIMCSE_NLI_HEAD,
-        WIKI1M,
-        WIKI1M_PART,
-        WIKI_SPLIT,
-        WIKITEXT2,
-        NGCSE,
-        IMPSCORE,
-    )
+_FILES: Final = {
+    "inli": "inli",
+    "snli": "snli snli_senteval snli_partial snli_sample snli_counterfactual",
+    "mnli": "mnli mnli_glue mnli_nyu mnli_llmsknow",
+    "sick": "sick sick_semeval",
+    "sts": "sts12 sts13 sts14 sts15 sts16",
+    "stsb": "stsb",
+    "transfer": "mr cr subj mpqa sst2 trec mrpc",
+    "simcse_nli": "simcse_nli simcse_nli_head",
+    "sentences": "wiki1m wiki1m_part wiki_split wikitext2",
+    "ngcse": "ngcse",
+    "impscore": "impscore",
 }
+
+
+class _Corpora(Mapping[str, Corpus]):
+    """Corpora by name; a corpus is the constant of its name in capitals."""
+
+    _files: Final = {name: file for file, names in _FILES.items() for name in names.split()}
+
+    def __getitem__(self, name: str) -> Corpus:
+        corpus: Corpus = getattr(importlib.import_module(f"{__name__}.{self._files[name]}"), name.upper())
+        return corpus
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
+CORPORA: Final = _Corpora()
 
 
 def get_corpus(name: str) -> Corpus:
