@@ -124,6 +124,24 @@ class Run:
                 with contextlib.suppress(OSError):
                     self.path.rmdir()  # made for the lock alone; a folder that holds something stays
 
+    @contextlib.contextmanager
+    def claim(self, *, force: bool, leave_failed: bool) -> Iterator[bool]:
+        """Hold the lock as in `lock`, and give whether there is something to do: not if the run is finished.
+
+        Args:
+            force: Clear the folder first.
+            leave_failed: Raise `FailedBefore` if the run failed before.
+        """
+        if self.status == "finished" and not force:
+            yield False
+            return
+        with self.lock():
+            if force:
+                self.clear()
+            if self.status == "failed" and leave_failed:
+                raise FailedBefore(f"{self.path} failed before ({self.reason()}): retry_failed=true tries it again")
+            yield self.status != "finished"  # by the process that held the lock until now
+
     def reason(self) -> str | None:
         """Return in one line why the run failed, or None if it did not."""
         if not self.failed_path.is_file():
@@ -189,14 +207,15 @@ class Run:
 
 
 def find_runs(root: Path) -> Iterator[Run]:
-    """Yield every run below a folder, finished or not, but no evaluations."""
+    """Yield every run below a folder, finished or not, and the evaluations inside it."""
     for parent, folders, files in os.walk(root):
         path = Path(parent)
         folders.sort()
-        if path != Path(root) and not {"record.json", "config.yaml"}.isdisjoint(files):
-            folders.clear()
-            if found := _FOLDER.fullmatch(path.name):
-                yield Run(root, path.parent.relative_to(root).as_posix(), found[1], int(found[2]))
+        if {"record.json", "config.yaml"}.isdisjoint(files):
+            continue
+        folders[:] = [name for name in folders if name == "evaluate"]
+        if (found := _FOLDER.fullmatch(path.name)) and path.parent != Path(root):
+            yield Run(root, path.parent.relative_to(root).as_posix(), found[1], int(found[2]))
 
 
 def _finite(value: Any) -> Any:
