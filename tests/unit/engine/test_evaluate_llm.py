@@ -121,9 +121,9 @@ def test_metrics_of_a_model_that_errs_refuses_and_talks(serve: Serve, run: Evalu
         "unparsable": 1 / 16,
         "failed": 1 / 16,
     }
-    told = pq.read_table(done.predictions / "rte.parquet").to_pydict()
-    assert list(told) == ["row", "type", "label", "answer", "prediction", "correct"]
-    assert Counter(told["answer"]) == {
+    predicted = pq.read_table(done.predictions / "rte.parquet").to_pydict()
+    assert list(predicted) == ["row", "type", "label", "answer", "prediction", "correct"]
+    assert Counter(predicted["answer"]) == {
         "explicit": 2,
         "implied": 4,
         "neutral": 3,
@@ -132,7 +132,7 @@ def test_metrics_of_a_model_that_errs_refuses_and_talks(serve: Serve, run: Evalu
         "unparsable": 1,
         "failed": 1,
     }
-    assert [told["prediction"][k] for k in range(PAIRS) if told["answer"][k] == "failed"] == [None]
+    assert [predicted["prediction"][k] for k in range(PAIRS) if predicted["answer"][k] == "failed"] == [None]
 
 
 def test_an_outage_is_no_result_and_the_same_command_asks_for_the_rest(
@@ -150,7 +150,7 @@ def test_an_outage_is_no_result_and_the_same_command_asks_for_the_rest(
         )
         assert not list(tmp_path.rglob("record.json"))
         assert f"{PAIRS} questions to org/model-1, 0 of them answered before: {PAIRS} calls" in caplog.text
-        assert f"{PAIRS} questions, 0 answered before, 8 failed" in caplog.text, "what it took is told all the same"
+        assert f"{PAIRS} questions, 0 answered before, 8 failed" in caplog.text, "what it took is reported all the same"
         server.plan = None
         before = len(server.calls)
         done = run(*asks(server, "llm.retries=0", price)).read()
@@ -229,7 +229,7 @@ def test_a_stopped_evaluation_asks_nothing_twice(
     assert done.read()["account"]["rte"]["cached"] == 7
 
 
-def test_a_dead_endpoint_is_told_once_and_does_not_stay(serve: Serve, run: Evaluate, tmp_path: Path) -> None:
+def test_a_dead_endpoint_is_reported_once_and_does_not_stay(serve: Serve, run: Evaluate, tmp_path: Path) -> None:
     with serve(right) as server:
         pass  # and is gone
     with pytest.raises(LLMError, match=r"llm\.base_url"):

@@ -17,7 +17,7 @@ HEADER = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contra
 
 
 class Wider:
-    """A sentence's number is how wide it is; the wider one entails the narrower one, and ties tell nothing."""
+    """A sentence's number is how wide it is; the wider one entails the narrower one, and ties are wrong."""
 
     def embed(self, sentences: Sequence[str]) -> PointEmbedding:
         return PointEmbedding(torch.tensor([[float(sentence.split()[-1])] for sentence in sentences]))

@@ -119,7 +119,7 @@ def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
     assert len(task.rows("dev")) == 4
 
 
-def test_a_method_without_similarity_is_told(data_dir: str) -> None:
+def test_a_method_without_similarity_is_reported(data_dir: str) -> None:
     task = STSB(data_dir=data_dir)
     answers = OneSided()
     assert not task.suits(answers)

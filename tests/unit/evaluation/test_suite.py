@@ -84,15 +84,15 @@ def test_from_metrics_that_were_computed_one_by_one() -> None:
     assert summarize_tasks(suite(), metrics | {"c": {"value": 6.0}}, "dev") == {}
 
 
-def test_every_wrong_part_is_told_before_anything_is_embedded() -> None:
+def test_every_wrong_part_is_reported_before_anything_is_embedded() -> None:
     tasks = suite(avg=Average(of=["a/valeu", "d/value", "b/value"], metric="mean"))
     answers = Any()
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as raised:
         run_tasks(tasks, answers, "test")
     assert answers.calls == 0
-    assert "suite.avg.of: 'a/valeu' is not a metric of this suite - did you mean 'a/value'?" in str(told.value)
-    assert "suite.avg.of: 'd/value' is not a metric" in str(told.value)
-    assert len(told.value.faults) == 2
+    assert "suite.avg.of: 'a/valeu' is not a metric of this suite - did you mean 'a/value'?" in str(raised.value)
+    assert "suite.avg.of: 'd/value' is not a metric" in str(raised.value)
+    assert len(raised.value.faults) == 2
     check_parts(suite())
 
 

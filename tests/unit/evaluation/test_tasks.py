@@ -169,7 +169,7 @@ class TestPairEIS:
         with pytest.raises(DataError, match=r"suite: dev: .*pairs\.csv:1: missing columns 'pos_explicit'"):
             task.sentences("dev")
 
-    def test_rows_of_another_kind_are_told(self) -> None:
+    def test_rows_of_another_kind_are_reported(self) -> None:
         task = PairEIS(data_dir=str(sample_dir()), dev="inli/dev", test="inli/test")
         with pytest.raises(DataError, match=r"INLI/val\.csv: no column 'pos_implicit'"):
             task.sentences("dev")

@@ -47,8 +47,8 @@ def table(rows: int, classes: Sequence[str], seed: int, *, pairs: bool = False, 
     columns: dict[str, list[str]] = {"label": []} | {name: [] for name in _columns(pairs)}
     for _ in range(rows):
         numbers = random.randn(len(_columns(pairs)), WIDTH).round(3)
-        told = np.abs(numbers[0] - numbers[1]).sum() - 4 if pairs else numbers[0].sum()
-        noisy = skill * told + random.randn()
+        signal = np.abs(numbers[0] - numbers[1]).sum() - 4 if pairs else numbers[0].sum()
+        noisy = skill * signal + random.randn()
         columns["label"].append(classes[int(np.clip(np.floor(noisy / 1.5 + len(classes) / 2), 0, len(classes) - 1))])
         for name, side in zip(_columns(pairs), numbers, strict=True):
             columns[name].append(" ".join(["w"] * random.randint(1, 6) + [str(number) for number in side]))
@@ -192,7 +192,7 @@ def test_the_sample_of_every_corpus_is_read_and_classified(corpus: str) -> None:
     assert task.digests
 
 
-def test_a_class_of_too_few_rows_is_told() -> None:
+def test_a_class_of_too_few_rows_is_reported() -> None:
     task = Transfer(data_dir=str(sample_dir()), corpus="mr", rows=2)
     with pytest.raises(DataError, match=r"rt-polarity\.pos: too few rows of a class .* raise limits\.test_pairs"):
         run_tasks({"mr": task}, Hashed(), "test")
@@ -205,12 +205,12 @@ def test_a_class_of_too_few_rows_is_told() -> None:
         ({"corpus": "mr", "protocol": "sentevl"}, r"protocol: 'sentevl' is not one .* did you mean 'senteval'\?"),
     ],
 )
-def test_names_that_are_not_known_are_told(options: dict[str, str], message: str) -> None:
+def test_names_that_are_not_known_are_reported(options: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Transfer(data_dir="", **options)  # type: ignore[arg-type]
 
 
-def test_a_method_without_features_is_left_out_or_told() -> None:
+def test_a_method_without_features_is_left_out_or_reported() -> None:
     class NoFeatures:
         def embed(self, sentences: Sequence[str]) -> PointEmbedding:
             return Hashed().embed(sentences)
