@@ -22,8 +22,6 @@ log = logging.getLogger(__name__)
 FLAT = 1e-10
 """A direction with less than this part of the widest one's variance, or of the square of the mean, is rounding."""
 
-_COLUMNS = (("sentence",), ("sentence1", "sentence2"))
-
 
 class Whitening(PointModel):
     r"""BERT-whitening: the pooled vectors of an encoder, whitened by the mean and covariance of given sentences.
@@ -47,7 +45,7 @@ class Whitening(PointModel):
 
     Raises:
         ConfigError: if neither or both of sources and sentences are given, or ``dimensions`` is not between 1 and d.
-        DataError: if they cannot be read, or span fewer directions than are asked for.
+        DataError: if they cannot be read, or (when sentences are embedded) span too few directions.
     """
 
     def __init__(
@@ -68,10 +66,6 @@ class Whitening(PointModel):
         self.dimensions = dimensions
         self.sentences = list(sentences or ()) if sources is None else _read(sources, Path(data_dir))
         self.fitted_on = "the list given" if sources is None else ", ".join(sources)
-        if len(self.sentences) < 2:
-            raise DataError(
-                f"whitening: {self.fitted_on} has {len(self.sentences)} sentences, and at least 2 are needed"
-            )
 
     @torch.no_grad()
     def embed(self, sentences: Sequence[str]) -> PointEmbedding:
@@ -88,11 +82,11 @@ class Whitening(PointModel):
         flat = FLAT * max(float(variances[0]), float(mean.square().max()))
         spanned = int((variances > flat).sum())
         wanted = self.dimensions or max(spanned, 1)
-        span = f"whitening: the {len(self.sentences)} sentences of {self.fitted_on} span {spanned}"
+        span = f"whitening: the {len(self.sentences)} sentences of {self.fitted_on} span {spanned} of {len(mean)}"
         if spanned < wanted:
             raise DataError(f"{span} directions, and {wanted} are needed; fit on more, or lower whitening.dimensions")
-        if spanned < len(variances) and self.dimensions is None:
-            log.warning("%s of %d directions; the others are left out", span, len(variances))
+        if self.dimensions is None and spanned < len(mean):
+            log.warning("%s directions; the others are left out", span)
         return mean, directions[:, :wanted] / variances[:wanted].sqrt()
 
     def _vectors(self, sentences: Sequence[str]) -> Tensor:
@@ -106,18 +100,14 @@ class Whitening(PointModel):
         for start in range(0, n, SENTENCES_AT_ONCE):
             vectors = self._vectors(self.sentences[start : start + SENTENCES_AT_ONCE]) - shift
             total, products = total + vectors.sum(0), products + vectors.T @ vectors
-        return shift[0] + total / n, (products - torch.outer(total, total) / n) / (n - 1)
+        return shift[0] + total / n, (products - torch.outer(total, total) / n) / max(n - 1, 1)
 
 
 def _read(sources: Sequence[str], data_dir: Path) -> list[str]:
     sentences: list[str] = []
     for source, rows in zip(sources, read_sources(sources, data_dir, key="whitening.sources"), strict=True):
-        names = next((names for names in _COLUMNS if set(names) <= set(rows.names)), None)
-        if names is None:
-            columns = ", ".join(rows.names)
-            raise DataError(
-                f"whitening.sources: {source} has no column sentence or sentence1, sentence2; has {columns}"
-            )
-        for name in names:
-            sentences += rows.column(name)
+        names = [name for name in ("sentence", "sentence1", "sentence2") if name in rows.names]
+        if not names:
+            raise DataError(f"whitening.sources: {source} has no column sentence, sentence1 or sentence2")
+        sentences += [sentence for name in names for sentence in rows.column(name)]
     return sentences

@@ -6,18 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from lightning_cse.baselines import NO_VERDICT
+from lightning_cse.baselines.verdict import HYPOTHESES, NO_VERDICT
 from lightning_cse.data import Rows
 from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Judge, Split, TaskResult, texts
 from lightning_cse.metrics import best_threshold
-
-HYPOTHESES = {
-    "explicit": ("explicit_entailment", True),
-    "implied": ("implied_entailment", True),
-    "neutral": ("neutral", False),
-    "contradiction": ("contradiction", False),
-}
-"""Type of hypothesis: its column in INLI, and whether it is entailed."""
 
 
 class INLITask(CorpusTask):

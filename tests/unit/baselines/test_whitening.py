@@ -114,15 +114,19 @@ def test_fewer_sentences_than_dimensions(encoder: SentenceEncoder, caplog: pytes
     assert np.isfinite(vectors(whitening, SENTENCES)).all()
 
 
-def test_more_dimensions_than_there_are_directions(encoder: SentenceEncoder) -> None:
-    whitening = Whitening(encoder, sentences=SENTENCES[:6], dimensions=6)
-    with pytest.raises(DataError, match=r"6 sentences of the list given span 5 directions, and 6 are needed"):
-        whitening.embed(["Hi"])
-
-
-def test_equal_sentences(encoder: SentenceEncoder) -> None:
-    with pytest.raises(DataError, match="span 0 directions, and 1 are needed"):
-        Whitening(encoder, sentences=["Hi there"] * 400).embed(["Hi"])
+@pytest.mark.parametrize(
+    ("sentences", "dimensions", "message"),
+    [
+        (SENTENCES[:6], 6, r"6 sentences of the list given span 5 of 16 directions, and 6 are needed"),
+        (["Hi there"] * 400, None, "span 0 of 16 directions, and 1 are needed"),
+        (["Hi there"], None, "span 0 of 16 directions, and 1 are needed"),
+    ],
+)
+def test_too_few_directions(
+    encoder: SentenceEncoder, sentences: list[str], dimensions: int | None, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        Whitening(encoder, sentences=sentences, dimensions=dimensions).embed(["Hi"])
 
 
 # What it is fitted on ------------------------------------------------------------------------------------------------
@@ -147,12 +151,12 @@ def test_both_sentences_of_pairs(encoder: SentenceEncoder) -> None:
 
 
 def test_a_corpus_without_such_columns(encoder: SentenceEncoder) -> None:
-    with pytest.raises(DataError, match=r"whitening\.sources: snli/train has no column sentence.* has premise"):
+    with pytest.raises(DataError, match=r"whitening\.sources: snli/train has no column sentence"):
         Whitening(encoder, sources=["snli/train"], data_dir=sample_dir())
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({}, "needs either sources or sentences"),
         ({"sentences": SENTENCES, "sources": ["stsb/dev"]}, "needs either sources or sentences"),
@@ -161,15 +165,9 @@ def test_a_corpus_without_such_columns(encoder: SentenceEncoder) -> None:
         ({"sentences": SENTENCES, "dimensions": 0}, r"dimensions: must be between 1 and 16, got 0"),
     ],
 )
-def test_options_that_do_not_fit(encoder: SentenceEncoder, options: dict[str, object], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_options_that_do_not_fit(encoder: SentenceEncoder, options: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         Whitening(encoder, **options)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(("sentences", "count"), [([], 0), (["Hi"], 1)])
-def test_too_few_sentences(encoder: SentenceEncoder, sentences: list[str], count: int) -> None:
-    with pytest.raises(DataError, match=f"the list given has {count} sentences, and at least 2 are needed"):
-        Whitening(encoder, sentences=sentences)
 
 
 # Answers -------------------------------------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from llm_server import ChatServer, prompt
 
+from lightning_cse.baselines.verdict import HYPOTHESES
 from lightning_cse.data import read_corpus
 from lightning_cse.data.readers import sample_dir
 from lightning_cse.engine.load import load_model
 from lightning_cse.errors import ConfigError, EncoderError, TaskError
-from lightning_cse.evaluation.rte import HYPOTHESES
 from lightning_cse.llm import LLMError
 from lightning_cse.llm import asker as asking
 from lightning_cse.papers import significance
@@ -302,13 +302,12 @@ def test_what_is_for_encoders_is_refused(given: str, run: Evaluate) -> None:
         "+llm.retry=1",
         "llm.parameters.temperature=nan",
         "+llm.parameters.n=2",
-        "few_shot.seed=-1",
         "llm.base_url=http://me:hush@localhost/v1",
     ],
 )
 def test_mistakes_of_an_endpoint_name_the_key(given: str, run: Evaluate, tmp_path: Path) -> None:
     key = given.lstrip("+").partition("=")[0]
-    with pytest.raises(ConfigError, match=rf"(?m)^ *({re.escape(key)}|llm\.parameters|few_shot): ") as caught:
+    with pytest.raises(ConfigError, match=rf"(?m)^ *({re.escape(key)}|llm\.parameters): ") as caught:
         run("model=llm", "+suite=inli", "llm.model=m", given)
     assert "hush" not in str(caught.value)
     assert not (tmp_path / "runs").exists()
