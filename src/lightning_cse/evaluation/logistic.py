@@ -146,8 +146,10 @@ def fit_senteval(
     for kind in sorted(set(kinds)):
         numbers = np.array([number for number, other in enumerate(kinds) if other == kind])
         random = np.random.RandomState(SEED)
-        apart = random.permutation(kind[0]) if kind[1] else None
-        trains, devs = zip(*(_with_dev(folds[number], apart) for number in numbers), strict=True)
+        trains, devs = [folds[number][0] for number in numbers], [folds[number][1] for number in numbers]
+        if kind[1]:  # SentEval sets 5 % apart, and fails with fewer than 20 rows
+            order, count = random.permutation(kind[0]), max(1, int(0.05 * kind[0]))
+            trains, devs = [train[order[count:]] for train in trains], [train[order[:count]] for train in trains]
         rows, decay = torch.from_numpy(np.stack(trains)), l2[numbers].float()[:, :, None, None]
         weights = result[numbers]
         mean, square = torch.zeros_like(weights), torch.zeros_like(weights)  # Adam's moments
@@ -175,18 +177,9 @@ def fit_senteval(
             rows, decay, weights, mean, square, best, misses = (
                 tensor[running] for tensor in (rows, decay, weights, mean, square, best, misses)
             )
-            devs = tuple(dev for dev, kept in zip(devs, running, strict=True) if kept)
+            devs = [dev for dev, kept in zip(devs, running, strict=True) if kept]
             numbers = numbers[running.numpy()]
     return Linear(result[..., :-1], result[..., -1])
-
-
-def _with_dev(fold: Fold, permutation: Numbers | None) -> tuple[Numbers, Numbers]:
-    """Return a fold that has a second part: SentEval sets 5 % apart where there is none."""
-    train, dev = fold
-    if dev is not None or permutation is None:
-        return train, train if dev is None else dev
-    count = max(1, int(0.05 * len(train)))  # SentEval fails with fewer than 20 rows
-    return train[permutation[count:]], train[permutation[:count]]
 
 
 def _gradient(weights: Tensor, inputs: Tensor, truth: Tensor) -> Tensor:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from lightning_cse.data import Rows
-from lightning_cse.errors import DataError
 from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, texts
 from lightning_cse.metrics import auprc, best_threshold, threshold_accuracy
-
-GRID: Final = np.arange(1001) / 1000
-"""The thresholds that are tried, in this order."""
 
 
 class NLI(CorpusTask):
@@ -35,19 +31,6 @@ class NLI(CorpusTask):
     needs = ("entailment_score",)
     metrics = ("accuracy", "auprc", "threshold")
 
-    def select(self, rows: Rows, split: Split) -> Rows:
-        """Return the rows of a split to evaluate.
-
-        Raises:
-            DataError: if none of them is entailed, so that there is no precision-recall curve.
-        """
-        rows = super().select(rows, split)
-        if not any(_entailed(rows)):
-            raise DataError(
-                f"{rows.files[0].path}: none of the first {len(rows)} pairs is entailed; raise limits.{split}_pairs"
-            )
-        return rows
-
     def sentences(self, split: Split) -> list[str]:
         """Return the sentences of the split; for test also those of dev, which the threshold is tuned on."""
         return texts(self.rows("dev")) if split == "dev" else texts(self.table("dev")) + texts(self.rows("test"))
@@ -57,7 +40,7 @@ class NLI(CorpusTask):
         rows = self.rows(split)
         tuned = rows if split == "dev" else self.table("dev")
         tuned_scores = self.ask_pairs(answers, "entailment_score", embedded, tuned)
-        threshold, _ = best_threshold(_entailed(tuned), tuned_scores, grid=GRID)
+        threshold, _ = best_threshold(_entailed(tuned), tuned_scores, grid=np.arange(1001) / 1000)
         scores = tuned_scores if split == "dev" else self.ask_pairs(answers, "entailment_score", embedded, rows)
         labels = _entailed(rows)
         metrics = {

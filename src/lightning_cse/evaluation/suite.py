@@ -15,6 +15,7 @@ class Summary(Task):
 
     needs = ()
     splits: tuple[Split, ...] = ("test",)
+    metrics: tuple[str, ...] = ()
     parts: tuple[str, ...]
 
     @abstractmethod
@@ -22,8 +23,8 @@ class Summary(Task):
         """Return its metrics from the values of its parts, in their order."""
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
-        """Raise TypeError: a summary has no embeddings."""
-        raise TypeError(f"{type(self).__name__} is made of the results of other tasks: call summarize_tasks")
+        """Raise TypeError: `summarize_tasks` does it."""
+        raise TypeError("a summary is computed by summarize_tasks")
 
 
 class Average(Summary):
@@ -39,9 +40,6 @@ class Average(Summary):
     Args:
         of: what is averaged, ``<task>/<metric>`` each, such as ``sts12/spearman_all``.
         metric: the name of the mean.
-
-    Raises:
-        ValueError: if ``of`` is empty or has something twice.
     """
 
     name = "average"
@@ -50,28 +48,18 @@ class Average(Summary):
         self.parts = tuple(of)
         if not self.parts or len(set(self.parts)) < len(self.parts):
             raise ValueError(f"of: a mean needs at least one part and each only once, got {list(self.parts)}")
-        self.metric = metric
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """The mean."""
-        return (self.metric,)
+        self.metrics = (metric,)
 
     def summarize(self, values: Sequence[float]) -> TaskResult:
         """Return the mean."""
-        return TaskResult({self.metric: math.fsum(values) / len(values)})
+        return TaskResult({self.metrics[0]: math.fsum(values) / len(values)})
 
 
 def check_parts(tasks: Mapping[str, Task]) -> None:
-    """Check that every part of every summary is a metric of the suite.
-
-    Raises:
-        ConfigError: if one is not, naming all that are not.
-    """
+    """Raise ConfigError with every part of a summary that is not a metric of the suite."""
     known = [f"{name}/{metric}" for name, task in tasks.items() for metric in task.metrics]
-    has = f"(it has: {', '.join(known)})"
     faults = [
-        f"suite.{name}.of: {part!r} is not a metric of this suite{did_you_mean(part, known)} {has}"
+        f"suite.{name}.of: {part!r} is not a metric of this suite{did_you_mean(part, known)} (has {', '.join(known)})"
         for name, task in tasks.items()
         if isinstance(task, Summary)
         for part in task.parts
@@ -84,13 +72,7 @@ def check_parts(tasks: Mapping[str, Task]) -> None:
 def summarize_tasks(
     tasks: Mapping[str, Task], metrics: Mapping[str, Mapping[str, float]], split: Split
 ) -> dict[str, TaskResult]:
-    """Return the summaries of a suite that have the split and all their parts.
-
-    Args:
-        tasks: the whole suite.
-        metrics: the results of its tasks on the split, by task and metric.
-        split: the split they were evaluated on.
-    """
+    """Return the summaries of a suite that have the split and all their parts, from metrics by task."""
     values = {f"{name}/{metric}": value for name, found in metrics.items() for metric, value in found.items()}
     return {
         name: task.summarize([values[part] for part in task.parts])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,6 @@ from lightning_cse.baselines import Verdict
 from lightning_cse.data import Rows
 from lightning_cse.data.sources import read_sources
 from lightning_cse.embeddings import Embedding
-from lightning_cse.errors import TaskError
 
 Split = Literal["dev", "test"]
 
@@ -32,7 +31,6 @@ class Answers(Protocol):
 
     def embed(self, sentences: Sequence[str]) -> Embedding:
         """Embed sentences."""
-        ...
 
 
 class Judge(Protocol):
@@ -40,7 +38,6 @@ class Judge(Protocol):
 
     def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
         """Return a verdict on every pair, in their order."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -103,12 +100,8 @@ class Task(ABC):
         """Return metrics and predictions of a model on a split."""
 
     def judged(self, judge: Judge, split: Split) -> TaskResult:
-        """Return metrics and predictions of a model that has no embeddings, on a split.
-
-        Raises:
-            TaskError: unless the task can be done from verdicts.
-        """
-        raise TaskError(f"the task {self.name} needs embeddings, which {type(judge).__name__} does not have")
+        """Return metrics and predictions of a model that has no embeddings, where a task can be done from verdicts."""
+        raise NotImplementedError
 
     def lacking(self) -> str | None:
         """Return why the task cannot be done with any model; None where it can."""
@@ -119,15 +112,7 @@ class Task(ABC):
         return all(hasattr(answers, question) for question in self.needs)
 
     def ask(self, answers: object, question: str, *embeddings: Embedding) -> Tensor:
-        """Return a model's answers to a question about embeddings, row by row: (n,), or (n, d) for ``features``.
-
-        Raises:
-            TaskError: if the model does not answer it.
-        """
-        if not hasattr(answers, question):
-            known = ", ".join(name for name in QUESTIONS if hasattr(answers, name)) or "none"
-            kind = type(answers).__name__
-            raise TaskError(f"the task {self.name} needs {question!r}, which {kind} does not answer; it has: {known}")
+        """Return a model's answers to a question about embeddings, row by row: (n,), or (n, d) for ``features``."""
         scores: Tensor = getattr(answers, question)(*embeddings)
         return scores
 
@@ -167,13 +152,7 @@ class CorpusTask(Task):
         self._rows: dict[Split, Rows] = {}
 
     def table(self, split: Split) -> Rows:
-        """Return all rows of a split.
-
-        Raises:
-            TaskError: if the task has no such split.
-        """
-        if split not in self.sources:
-            raise TaskError(f"the task {self.name} on {self.sources['test']} has no {split} split")
+        """Return all rows of a split."""
         if split not in self._tables:
             (self._tables[split],) = read_sources([self.sources[split]], self.data_dir, key=f"suite: {split}")
         return self._tables[split]
@@ -223,12 +202,7 @@ def first_rows(rows: Rows, limit: int | None, *, each: str | None = None) -> Row
     """
     if limit is None:
         return rows
-    if each not in rows.names:
-        return rows[:limit]
-    seen: Counter[str] = Counter()
-    chosen = []
-    for number, value in enumerate(rows.column(each)):
-        seen[value] += 1
-        if seen[value] <= limit:
-            chosen.append(number)
-    return rows.select(chosen)
+    groups = defaultdict(list)
+    for number, value in enumerate(rows.column(each) if each in rows.names else [None] * len(rows)):
+        groups[value].append(number)
+    return rows.select(sorted(number for group in groups.values() for number in group[:limit]))

@@ -7,18 +7,20 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from lightning_cse.data import Rows, read_corpus
-from lightning_cse.errors import DataError, did_you_mean
 from lightning_cse.evaluation.logistic import SEED, Fold, Numbers, Solver, fit_lbfgs, fit_senteval
 from lightning_cse.evaluation.task import Answers, Embedded, Split, Task, TaskResult, first_rows, sides, texts
 
 log = logging.getLogger(__name__)
+
+Corpus = Literal["mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc"]
+Protocol = Literal["lbfgs", "senteval"]
 
 SPLITS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("mr", "cr", "subj", "mpqa"), ("all",)),
@@ -72,28 +74,19 @@ class Transfer(Task):
         corpus: one of the seven.
         protocol: ``lbfgs`` or ``senteval``.
         rows: use only the first so many rows of each class, of each split.
-
-    Raises:
-        ValueError: for an unknown corpus or protocol.
     """
 
     name = "transfer"
     needs = ("features",)
+    metrics: tuple[str, ...] = ()
     splits: tuple[Split, ...] = ("test",)
 
-    def __init__(self, *, data_dir: str, corpus: str, protocol: str = "lbfgs", rows: int | None = None) -> None:
-        for key, given, known in (("corpus", corpus, SPLITS), ("protocol", protocol, SOLVERS)):
-            if given not in known:
-                raise ValueError(f"{key}: {given!r} is not one of {', '.join(known)}{did_you_mean(given, known)}")
+    def __init__(self, *, data_dir: str, corpus: Corpus, protocol: Protocol = "lbfgs", rows: int | None = None) -> None:
         self.data_dir = Path(data_dir)
         self.corpus = corpus
         self.protocol = protocol
         self.limit = rows
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """The accuracy, by protocol."""
-        return (f"accuracy_{self.protocol}",)
+        self.metrics = (f"accuracy_{protocol}",)
 
     @cached_property
     def tables(self) -> dict[str, Rows]:
@@ -117,13 +110,13 @@ class Transfer(Task):
         classes = sorted(names, reverse=self.corpus == "subj")  # SentEval's order, in which objective is the second
         labels = [np.array([classes.index(label) for label in rows.column("label")]) for rows in tables]
         orders = [_senteval_order(rows, own) for rows, own in zip(tables, labels, strict=True)]
-        features = torch.cat(
-            [self._features(answers, embedded, rows)[order] for rows, order in zip(tables, orders, strict=True)]
-        )
+        vectors = [self._features(answers, embedded, rows)[order] for rows, order in zip(tables, orders, strict=True)]
         truth = np.concatenate([own[order] for own, order in zip(labels, orders, strict=True)])
         rounds = self._rounds(truth, [len(order) for order in orders])
         predicted = np.full(len(truth), -1)
-        for each, answer in zip(rounds, self._predict(rounds, features, torch.from_numpy(truth)), strict=True):
+        for each, answer in zip(
+            rounds, self._predict(rounds, torch.cat(vectors), torch.from_numpy(truth)), strict=True
+        ):
             predicted[each.test] = answer
         accuracies = [float(np.mean(predicted[each.test] == truth[each.test])) for each in rounds]
         # The last table is the one tested, whole: back to the order of its file.
@@ -152,9 +145,6 @@ class Transfer(Task):
         from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped, unused-ignore]  # slow import
 
         folds = min(FOLDS, int(np.unique(truth[rows], return_counts=True)[1].min()))
-        if folds < 2:
-            path = next(iter(self.tables.values())).files[0].path
-            raise DataError(f"{path}: too few rows of a class to choose L2 by folds: raise limits.test_pairs")
         split = StratifiedKFold(n_splits=folds, shuffle=True, random_state=SEED).split(rows, truth[rows])
         return [(rows[train], rows[test]) for train, test in split]
 
@@ -164,16 +154,11 @@ class Transfer(Task):
         folds = [fold for each in rounds for fold in each.folds]
         log.info("%s: fitting %d classifiers to choose L2, then %d", self.corpus, len(folds) * len(L2), len(rounds))
         tried = solve(features, truth, folds, torch.tensor(L2).expand(len(folds), -1))
-        accuracy = np.array(
-            [
-                [
-                    float((tried.predict(k, decay, features[dev]) == truth[dev]).double().mean())
-                    for decay in range(len(L2))
-                ]
-                for k, (_, dev) in enumerate(folds)
-            ]
-        )
-        scores = accuracy.reshape(len(rounds), -1, len(L2)).mean(axis=1)
+        accuracy = [
+            [(tried.predict(k, decay, features[dev]) == truth[dev]).double().mean().item() for decay in range(len(L2))]
+            for k, (_, dev) in enumerate(folds)
+        ]
+        scores = np.reshape(accuracy, (len(rounds), -1, len(L2))).mean(axis=1)
         best = torch.tensor(L2)[[int(np.argmax([round(100 * score, 2) for score in own])) for own in scores]]
         final = solve(features, truth, [(each.train, each.dev) for each in rounds], best[:, None])
         return [final.predict(k, 0, features[each.test]).numpy() for k, each in enumerate(rounds)]

@@ -17,7 +17,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from lightning_cse.embeddings import Embedding
 from lightning_cse.encoders import Template
-from lightning_cse.errors import ConfigError, EncoderError, TrainingError
+from lightning_cse.errors import EncoderError, TrainingError
 from lightning_cse.methods.schedules import Schedule
 from lightning_cse.models import Model
 
@@ -82,10 +82,7 @@ class Method(pl.LightningModule, ABC):
     def output(
         self, loss: Tensor, index: Tensor, parts: Mapping[str, Tensor] | None = None, /, **embeddings: Embedding
     ) -> dict[str, Any]:
-        """Return the step's named outputs.
-
-        They are ``loss``, ``index`` (rows of the training set), ``sentences`` (how many were embedded), ``parts`` (the
-        terms of the loss by name, where it has several), and ``embeddings`` by role.
+        """Return ``loss``, ``index``, the number of ``sentences``, and, detached, ``parts`` and ``embeddings``.
 
         Raises:
             TrainingError: if the loss is not finite; nothing of this step has touched the parameters yet.
@@ -108,9 +105,7 @@ class Method(pl.LightningModule, ABC):
         gradient_clip_val: int | float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip as Lightning does, but with a fused optimizer too where no gradient scaler is in the way.
-
-        Lightning refuses every fused optimizer under mixed precision; only float16 scales its gradients.
+        """Clip as Lightning does, but with a fused optimizer too where no gradient scaler (float16) is in the way.
 
         Raises:
             TrainingError: if a gradient is not finite; the parameters are untouched. (In float16 the scaler leaves
@@ -134,9 +129,6 @@ class Method(pl.LightningModule, ABC):
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Complete the optimizer with all trainable parameters, and the schedule with the number of steps."""
-        try:
-            optimizer = self.make_optimizer([p for p in self.parameters() if p.requires_grad])
-        except ValueError as error:  # a negative rate, betas outside [0, 1)
-            raise ConfigError([f"method.optimizer: {error}"]) from error
+        optimizer = self.make_optimizer([p for p in self.parameters() if p.requires_grad])
         factor = partial(self.schedule, total=int(self.trainer.estimated_stepping_batches))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor), "interval": "step"}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -21,8 +20,6 @@ from lightning_cse.tokens import Tokens
 ROLES: Final = ("anchor", "positive", "intermediate", "negative")
 ROW_KINDS: Final = (ROLES[:1], ROLES[:2], ("anchor", "positive", "negative"), ROLES)
 """The roles that a data set's rows may have: alone; augmented; labelled or of the NLI pattern; of the STS pattern."""
-
-HEAD_SCALE: Final = 0.006
 
 
 class NGCSE(Method):
@@ -74,17 +71,21 @@ class NGCSE(Method):
         optimizer: MakeOptimizer,
         schedule: Schedule,
     ) -> None:
-        _check(roles, contrastive, beta)
-        super().__init__(PointModel(encoder), loss, optimizer=optimizer, schedule=schedule)
         written = "intermediate" in roles
+        if tuple(roles) not in ROW_KINDS:
+            raise ConfigError([f"method.roles: {', '.join(roles)} is not one of the kinds of rows {ROW_KINDS}"])
+        if contrastive != "single_positive" and not written:
+            raise ConfigError([f"method.contrastive: {contrastive} needs an intermediate, and method.roles has none"])
+        if not beta >= 0:
+            raise ConfigError([f"method.beta: must be a number >= 0, got {beta}"])
+        super().__init__(PointModel(encoder), loss, optimizer=optimizer, schedule=schedule)
         self.hierarchical_triplet = hierarchical_triplet
         self.beta = beta
-        self.has_triplet = written and contrastive == "hierarchical_triplet"
+        self.has_triplet = contrastive == "hierarchical_triplet"
         self.has_negative = "negative" in roles and not self.has_triplet
-        if not written:
-            self.positives = tuple(role for role in roles if role == "positive")
-        else:
-            self.positives = ROLES[1:3] if contrastive == "multiple_positive" else (llm_positive,)
+        self.positives: tuple[str, ...] = (llm_positive,) if written else tuple(roles[1:2])
+        if contrastive == "multiple_positive":
+            self.positives = ("positive", "intermediate")
         used = {"anchor", *self.positives}  # what is not used is not encoded
         used |= {"negative"} if self.has_negative else set(ROLES) if self.has_triplet and beta else set()
         self.roles = tuple(role for role in ROLES if role in used)
@@ -98,7 +99,7 @@ class NGCSE(Method):
         self._views_are_the_same = not encoder.has_dropout and len(encoder.templates) == 1
         self.head = nn.Linear(encoder.width, encoder.width)
         for parameter in self.head.parameters():
-            nn.init.normal_(parameter, std=HEAD_SCALE)
+            nn.init.normal_(parameter, std=0.006)
 
     @property
     def pairs(self) -> dict[str, tuple[str, str]]:
@@ -136,7 +137,7 @@ class NGCSE(Method):
         if self._views_are_the_same and bool(alone.any()):
             raise EncoderError(
                 f"{int(alone.sum())} of {len(alone)} rows of this batch are their own positive through another dropout "
-                f"mask, but the encoder {self.model.encoder.name} has no dropout: set encoder.dropout=0.1"
+                "mask, but the encoder has no dropout: set encoder.dropout=0.1"
             )
         return anchor.select(alone)
 
@@ -153,16 +154,3 @@ def _rows(vectors: Mapping[str, Tensor], parts: Mapping[str, Tokens]) -> Tensor:
     there = {role: tokens for role, tokens in parts.items() if len(tokens)}
     order = torch.cat([tokens.rows for tokens in there.values()])
     return torch.cat([vectors[role] for role in there])[torch.argsort(order)]
-
-
-def _check(roles: Sequence[str], contrastive: str, beta: float) -> None:
-    faults = []
-    if tuple(roles) not in ROW_KINDS:
-        known = "; ".join(", ".join(kind) for kind in ROW_KINDS)
-        faults.append(f"method.roles: {', '.join(roles)} is not one of the kinds of rows: {known}")
-    if "intermediate" not in roles and contrastive != "single_positive":
-        faults.append(f"method.contrastive: {contrastive} needs rows with an intermediate, and method.roles has none")
-    if not 0 <= beta < math.inf:
-        faults.append(f"method.beta: must be a number >= 0, got {beta}")
-    if faults:
-        raise ConfigError(faults)

@@ -68,7 +68,7 @@ def test_it_has_no_part_in_dev_reads_nothing_and_measures_under_its_own_name() -
     average = suite()["avg"]
     assert set(run_tasks(suite(), Any(), "dev")) == {"a", "b", "c"}
     assert (average.sentences("test"), average.digests, average.metrics) == ([], {}, ("mean",))
-    with pytest.raises(TypeError, match="call summarize_tasks"):
+    with pytest.raises(TypeError, match="computed by summarize_tasks"):
         average.evaluate(Any(), Embedded(Any(), []), "test")
 
 

@@ -206,15 +206,15 @@ def test_what_is_watched_is_the_authors_choice(
 
 
 @pytest.mark.parametrize(
-    ("roles", "options", "told"),
+    ("roles", "options", "message"),
     [
         (("anchor", "negative"), {}, r"method\.roles: anchor, negative is not one"),
-        (ALONE, {"contrastive": "hierarchical_triplet"}, r"method\.contrastive: .* needs rows with an intermediate"),
+        (ALONE, {"contrastive": "hierarchical_triplet"}, r"method\.contrastive: .* needs an intermediate"),
         (STS, {"beta": -1.0}, r"method\.beta: .* -1\.0"),
     ],
 )
-def test_what_does_not_fit_is_refused(roles: Sequence[str], options: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_what_does_not_fit_is_refused(roles: Sequence[str], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         make(roles, **options)
 
 
