@@ -99,11 +99,7 @@ class FewShot:
 
     @cached_property
     def examples(self) -> tuple[tuple[str, str, str], ...]:
-        """Premise, hypothesis and type of every example.
-
-        Raises:
-            DataError: if the train split has fewer premises.
-        """
+        """Premise, hypothesis and type of every example."""
         if not self.shots:
             return ()
         first = {premise: row for row, premise in reversed(list(enumerate(self._train.column("premise"))))}
@@ -135,11 +131,7 @@ class FewShot:
             yield Request((*self.messages, ("user", _PAIR.format(premise, hypothesis))), self.parameters)
 
     def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
-        """Return a verdict on every pair, in their order; warn if more than 5 % of the replies name no label.
-
-        Raises:
-            LLMError: if the endpoint cannot be reached or refuses to work for us; replies that came are in the cache.
-        """
+        """Return a verdict on every pair, in their order; warn if more than 5 % of the replies name no label."""
         replies = dict(self.client.ask(self.requests(premises, hypotheses)))
         answers, unread = [], []
         for number in range(len(premises)):

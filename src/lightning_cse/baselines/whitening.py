@@ -42,10 +42,6 @@ class Whitening(PointModel):
         data_dir: where the corpora of ``sources`` are.
         sentences: the sentences themselves, in place of the two.
         dimensions: k, the widest directions that are kept; None for all.
-
-    Raises:
-        ConfigError: if neither or both of sources and sentences are given, or ``dimensions`` is not between 1 and d.
-        DataError: if they cannot be read, or (when sentences are embedded) span too few directions.
     """
 
     def __init__(

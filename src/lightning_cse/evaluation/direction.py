@@ -63,11 +63,7 @@ class Direction(DirectionTask):
     name = "direction"
 
     def select(self, rows: Rows, split: Split) -> Rows:
-        """Return the pairs that are entailed one way.
-
-        Raises:
-            DataError: if there are none.
-        """
+        """Return the pairs that are entailed one way."""
         rows = super().select(rows, split)
         entailed = [row for row, label in enumerate(rows.column("label")) if label == "entailment"]
         if "entailment_ba" in rows.names:

@@ -58,14 +58,8 @@ class PairEIS(ImplicitnessTask):
 
     Source: ImpScore, authors' code; DualCSE, EIS experiment, whose 5,630 test pairs are these.
 
-    Args:
-        data_dir: the folder of the corpora.
-        dev: ``corpus/split``, or a file of your own, that training is evaluated on.
-        test: the same for the test.
-        optional: whether a registered corpus may be missing: without test the task is left out, without dev it has no
-            part in training. A missing file of your own is always an error.
-        dev_rows: use only the first so many dev rows.
-        test_rows: use only the first so many test rows.
+    Args: as `CorpusTask`, and ``optional``: whether a registered corpus may be missing; without test the task is left
+        out, without dev it has no part in training. A missing file of your own is always an error.
     """
 
     name = "pair_eis"

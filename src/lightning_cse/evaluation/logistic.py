@@ -64,13 +64,7 @@ def fit_lbfgs(
     Source: L-BFGS-B of scipy.  Differs: nothing; the optimum is that of scikit-learn's ``LogisticRegression`` with
     ``C=1 / (n * l2)`` (for two classes ``C=2 / (n * l2)``, since it has one weight vector where softmax has two).
 
-    Args:
-        features: (n, d).
-        labels: (n,).
-        folds: the training rows.
-        l2: the weight decays of each fold: (folds, k).
-        tolerance: the largest entry of the scaled gradient at the end.
-        max_iterations: after so many it stops with a warning.
+    The gradient's largest entry at the end is ``tolerance``; after ``max_iterations`` it stops with a warning.
     """
     from scipy.optimize import minimize  # takes half a second to import
 

@@ -18,10 +18,7 @@ class INLITask(CorpusTask):
     ``types`` are those it uses; the columns of its rows are ``row`` (of INLI), ``type``, ``label`` (entailed
     or not), ``premise`` and ``hypothesis``.
 
-    Args:
-        data_dir: the folder of the corpora.
-        dev_rows: use only the first so many premises of dev.
-        test_rows: use only the first so many premises of test.
+    Args: as `CorpusTask`; the limits count premises.
     """
 
     types: ClassVar[tuple[str, ...]] = tuple(HYPOTHESES)

@@ -44,16 +44,10 @@ class STS(CorpusTask):
         if "subset" not in rows.names:
             return TaskResult({"spearman": spearman(gold, scores, constant=0.0)}, predictions)
         names = rows.column("subset")
-        subsets: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in names}
-        for name, wanted, got in zip(names, gold, scores, strict=True):
-            subsets[name][0].append(wanted)
-            subsets[name][1].append(got)
-        pairs = list(subsets.values())
-        metrics = {
-            "spearman_all": spearman_all(pairs, constant=0.0),
-            "spearman_mean": spearman_mean(pairs, constant=0.0),
-            "spearman_wmean": spearman_wmean(pairs, constant=0.0),
-        }
+        subsets = [[row for row, own in enumerate(names) if own == name] for name in dict.fromkeys(names)]
+        pairs = [([gold[row] for row in subset], [scores[row] for row in subset]) for subset in subsets]
+        means = {"all": spearman_all, "mean": spearman_mean, "wmean": spearman_wmean}
+        metrics = {f"spearman_{name}": mean(pairs, constant=0.0) for name, mean in means.items()}
         return TaskResult(metrics, {"subset": names} | predictions)
 
 

@@ -82,11 +82,7 @@ def summarize_tasks(
 
 
 def run_tasks(tasks: Mapping[str, Task], answers: Answers, split: Split) -> dict[str, TaskResult]:
-    """Run every task that has the split and suits the model, with one pass over all their sentences.
-
-    Raises:
-        ConfigError: as `check_parts`, before anything is run.
-    """
+    """Run every task that has the split and suits the model, with one pass over all their sentences."""
     check_parts(tasks)
     suiting = {
         name: task

@@ -55,9 +55,6 @@ class Embedded:
         self._row = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
         self._embedding = answers.embed(list(self._row))
 
-    def __len__(self) -> int:
-        return len(self._row)
-
     def __getitem__(self, sentences: Sequence[str]) -> Embedding:
         """Return one embedding per sentence, in order."""
         return self._embedding[torch.tensor([self._row[sentence] for sentence in sentences], dtype=torch.long)]

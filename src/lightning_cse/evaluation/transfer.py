@@ -72,7 +72,6 @@ class Transfer(Task):
     Args:
         data_dir: the folder of the corpora.
         corpus: one of the seven.
-        protocol: ``lbfgs`` or ``senteval``.
         rows: use only the first so many rows of each class, of each split.
     """
 
@@ -114,9 +113,8 @@ class Transfer(Task):
         truth = np.concatenate([own[order] for own, order in zip(labels, orders, strict=True)])
         rounds = self._rounds(truth, [len(order) for order in orders])
         predicted = np.full(len(truth), -1)
-        for each, answer in zip(
-            rounds, self._predict(rounds, torch.cat(vectors), torch.from_numpy(truth)), strict=True
-        ):
+        found = self._predict(rounds, torch.cat(vectors), torch.from_numpy(truth))
+        for each, answer in zip(rounds, found, strict=True):
             predicted[each.test] = answer
         accuracies = [float(np.mean(predicted[each.test] == truth[each.test])) for each in rounds]
         # The last table is the one tested, whole: back to the order of its file.

@@ -26,8 +26,6 @@ class DualCSE(Method):
     Args:
         encoder: sentences to vectors.
         loss: embeddings of premise and hypotheses to a scalar, by cosine.
-        optimizer: as in `Method`.
-        schedule: as in `Method`.
         architecture: one encoder (``cross``) or two (``bi``), as in `DualModel`.
     """
 

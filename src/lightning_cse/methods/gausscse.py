@@ -25,8 +25,6 @@ class GaussCSE(Method):
     Args:
         encoder: sentences to vectors.
         loss: Gaussians of premise, entailment and contradiction to a scalar; its sets say whether there is a third.
-        optimizer: as in `Method`.
-        schedule: as in `Method`.
         sts_similarity: as in `GaussianModel`.
         simcse: if given, this loss on the means is added (authors' code, off there too).
     """

@@ -43,8 +43,6 @@ class ImpScore(Method):
     Args:
         encoder: sentences to vectors.
         loss: implicitness of a row's four sentences and pragmatic distance of its two pairs to a scalar.
-        optimizer: as in `Method`.
-        schedule: as in `Method`.
         dim: as in `ImpScoreModel`, and so the others.
         direction: its ``space``.
         implicitness_metric: the distance of I.
@@ -85,11 +83,7 @@ class ImpScore(Method):
         self._kept: tuple[Tensor, Tensor] | None = None  # distinct vectors, and which each role and row has
 
     def on_fit_start(self) -> None:
-        """Encode the training sentences once if the encoder is frozen; else start as every method does.
-
-        Raises:
-            DataError: if a training row lacks a sentence.
-        """
+        """Encode the training sentences once if the encoder is frozen; else start as every method does."""
         data = getattr(self.trainer, "datamodule", None)
         columns = [data.train.column(role) for role in self.roles] if isinstance(data, ContrastiveData) else []
         if any(None in column for column in columns):

@@ -53,9 +53,6 @@ class NGCSE(Method):
         roles: the roles a row may have, of `ROLES`, the anchor first.
         contrastive: see above; without LLM rows nothing but ``single_positive`` makes sense, and all are the same.
         llm_positive: ``intermediate`` or ``positive``.
-
-    Raises:
-        ConfigError: for other roles, a ``contrastive`` that does not fit them, or a negative ``beta``.
     """
 
     def __init__(

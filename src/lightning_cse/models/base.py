@@ -90,14 +90,10 @@ class Model(nn.Module, ABC):
 
 
 def build(encoder: SentenceEncoder, settings: Mapping[str, Any]) -> Model:
-    """Build the model that some `Model.settings` describe, its own layers freshly initialised.
-
-    Raises:
-        EncoderError: if there is no such model, or it does not take these settings.
-    """
-    options = {key: value for key, value in settings.items() if key != "class"}
+    """Build the model that some `Model.settings` describe, its own layers freshly initialised."""
+    options = dict(settings)
     try:
-        model: Model = getattr(models, settings["class"])(encoder, **options)
+        model: Model = getattr(models, options.pop("class"))(encoder, **options)
     except (KeyError, AttributeError, TypeError) as error:
         raise EncoderError(f"no model has the settings {dict(settings)} ({error})") from error
     return model

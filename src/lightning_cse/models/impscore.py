@@ -93,9 +93,7 @@ class ImpScoreModel(Model):
 
     def project(self, vector: Tensor) -> PragmaticEmbedding:
         """Apply the two maps to sentence vectors."""
-        return PragmaticEmbedding(
-            semantic=in_float32(self.semantic, vector), pragmatic=in_float32(self.pragmatic, vector)
-        )
+        return PragmaticEmbedding(in_float32(self.semantic, vector), in_float32(self.pragmatic, vector))
 
     @torch.no_grad()
     def embed(self, sentences: Sequence[str]) -> Embedding:
