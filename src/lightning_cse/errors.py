@@ -165,7 +165,9 @@ def reported(main: Callable[P, int | None]) -> Callable[P, int]:
 
 
 def _keep_traceback(error: BaseException) -> str:
-    """Write a traceback to the run's log, else to a temporary file, and return the file's path."""
+    """Write a traceback to a log, unless the run's has it, or to a temporary file; return the file's path."""
+    if hasattr(error, "log_path"):
+        return str(error.log_path)
     text = "".join(traceback.format_exception(error))
     for handler in logging.getLogger().handlers:
         if isinstance(handler, logging.FileHandler) and handler.baseFilename != os.devnull:

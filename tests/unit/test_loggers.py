@@ -40,7 +40,8 @@ def nobody_logged_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def view(root: Path, *, name: str = "dualcse_cross", seed: int = 0, **options: Any) -> WandbView:
     """Return a view with the defaults of this file."""
-    run = Run(root, name, "0123456789", seed, folder=".")
+    run = Run(root, name, "0123456789", seed)
+    run.path = root
     return WandbView(run=run, **{"group": "dualcse_cross/seeds", "settings": {}, **options})
 
 
@@ -299,7 +300,9 @@ from lightning_cse.loggers import WandbView, wandb_view
 from lightning_cse.runs import Run
 logging.basicConfig(level=logging.WARNING)
 wandb_view._SETTINGS["init_timeout"] = 2.0
-one = WandbView(run=Run(Path(sys.argv[1]), "x", "0", 0, folder="."), settings={}, group="x")
+run = Run(Path(sys.argv[1]), "x", "0", 0)
+run.path = run.root
+one = WandbView(run=run, settings={}, group="x")
 one.log_metrics({"a": 1.0}, step=1)
 """
 

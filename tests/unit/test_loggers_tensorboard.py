@@ -25,7 +25,8 @@ RECORD: dict[str, Any] = {
 
 def view(root: Path, **options: Any) -> TensorBoardView:
     """Return a view with the defaults of this file."""
-    run = Run(root, "dualcse_cross", "0123456789", 0, folder=".")
+    run = Run(root, "dualcse_cross", "0123456789", 0)
+    run.path = root
     settings = {"seed": 0, "method": {"lr": 5e-5}}
     return TensorBoardView(run=run, **{"group": "dualcse_cross/seeds", "settings": settings, "tags": ["a"], **options})
 

@@ -79,17 +79,9 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
     }
     seed = int(model.run["seed"]) if model.run else 0
     folder = runs.Run(model.root, suite, runs.config_hash(options, **decides), seed)
-    if folder.status == "finished" and not cfg.force:
-        return _skipped(folder)
-    with folder.lock():
-        if cfg.force:
-            folder.clear()
-        if folder.status == "finished":  # by the process that held the lock until now
+    with folder.claim(force=cfg.force, leave_failed=in_sweep() and not cfg.retry_failed) as unfinished:
+        if not unfinished:
             return _skipped(folder)
-        if folder.status == "failed" and in_sweep() and not cfg.retry_failed:
-            raise runs.FailedBefore(
-                f"{folder.path} failed before ({folder.reason()}): retry_failed=true tries it again"
-            )
         read = [str(key) for key in cfg if key not in _OF_LLM or cfg.model == LLM]
         folder.start(OmegaConf.to_yaml(OmegaConf.masked_copy(cfg, read), resolve=True))
         log.info("%s: %d tasks; everything is written to %s", model.name, len(tasks), folder.path)

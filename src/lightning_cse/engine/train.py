@@ -71,17 +71,9 @@ def train(cfg: DictConfig) -> runs.Outcome:
         }
         config_hash = runs.config_hash(plain(cfg), **decides)
         folder = runs.Run(Path(cfg.paths.runs_dir).expanduser(), str(cfg.name), config_hash, cfg.seed)
-        if folder.status == "finished" and not cfg.force:
-            return _skipped(cfg, folder)
-        with folder.lock():
-            if cfg.force:
-                folder.clear()
-            if folder.status == "finished":  # by the process that held the lock until now
+        with folder.claim(force=cfg.force, leave_failed=in_sweep() and not cfg.retry_failed) as unfinished:
+            if not unfinished:
                 return _skipped(cfg, folder)
-            if folder.status == "failed" and in_sweep() and not cfg.retry_failed:
-                raise runs.FailedBefore(
-                    f"{folder.path} failed before ({folder.reason()}): retry_failed=true tries it again"
-                )
             with _logging_to(folder.log_path):
                 record = _run(cfg, parts, folder, runs.decisive(plain(cfg), **decides), interrupts)
     return runs.Outcome("finished", str(folder.path), record["best"]["score"])
@@ -324,6 +316,7 @@ def _logging_to(path: Path) -> Iterator[None]:
     except BaseException as error:
         exc_info = (type(error), error, error.__traceback__)
         handler.handle(logging.LogRecord(__name__, logging.ERROR, __file__, 0, str(error), None, exc_info))
+        error.log_path = path  # type: ignore[attr-defined]  # for the message of the command
         raise
     finally:
         logging.captureWarnings(False)

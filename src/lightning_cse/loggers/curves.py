@@ -14,11 +14,7 @@ __all__ = ["CurvesLogger"]
 
 
 class CurvesLogger(Logger):
-    """Write every logged value, by step, to the run's ``curves.csv``.
-
-    Args:
-        curves: The run's curves.
-    """
+    """Write every logged value, by step, to the run's ``curves.csv``."""
 
     def __init__(self, curves: Curves) -> None:
         super().__init__()

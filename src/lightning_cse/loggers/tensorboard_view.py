@@ -17,15 +17,8 @@ __all__ = ["TensorBoardView"]
 class TensorBoardView(RunView, TensorBoardLogger):
     """TensorBoard as a view on a run, as `RunView`: event files under ``<run folder>/tensorboard``.
 
-    ``tensorboard --logdir runs`` shows all runs below a folder. The settings, with the final values, stand in
-    TensorBoard's table of runs (HPARAMS).
-
-    Args:
-        run: The run.
-        group: The name, or ``name/sweep``; it is shown among the settings.
-        settings: The resolved config as plain containers.
-        resumed_at: The step from which the run is resumed: TensorBoard forgets later ones. None begins anew.
-        tags: Words to find the run by; they are shown among the settings.
+    The settings, with the final values, stand in TensorBoard's table of runs (HPARAMS). A resumed run makes it forget
+    the steps after the one from which it is resumed; arguments as of `WandbView`.
     """
 
     CALLED = "TensorBoard"
@@ -45,12 +38,6 @@ class TensorBoardView(RunView, TensorBoardLogger):
         purge = None if resumed_at is None else resumed_at + 1
         super().__init__(folder, name="", version="", default_hp_metric=False, purge_step=purge, max_queue=1000)
         self._settings = {**settings, "group": group, "tags": " ".join(tags)}
-
-    def _started(self) -> Any:
-        return super(RunView, self).experiment
-
-    def _log(self, metrics: Mapping[str, float], step: int | None) -> None:
-        super(RunView, self).log_metrics(metrics, step)
 
     def _conclude(self, values: dict[str, float], step: int) -> None:
         super(RunView, self).log_hyperparams(self._settings, metrics=values, step=step)

@@ -52,11 +52,11 @@ class RunView(Logger):
         self._guarded("finish", lambda: self._end(exit_code))
         self._off = True
 
-    @abstractmethod
-    def _started(self) -> Any: ...
+    def _started(self) -> Any:
+        return super().experiment  # type: ignore[misc]  # of the logger behind this one
 
-    @abstractmethod
-    def _log(self, metrics: Mapping[str, float], step: int | None) -> None: ...
+    def _log(self, metrics: Mapping[str, float], step: int | None) -> None:
+        super().log_metrics(dict(metrics), step)  # type: ignore[safe-super]
 
     @abstractmethod
     def _conclude(self, values: dict[str, float], step: int) -> None: ...

@@ -46,7 +46,7 @@ class WandbView(RunView, WandbLogger):
 
     Args:
         project: The W&B project.
-        entity: The W&B user or team, None for the account's own.
+        entity: The W&B user or team; None for the account's own.
         offline: True writes to the run folder only; False asks for a connection; None decides by ``WANDB_MODE``,
             else by whether somebody is logged in. ``WANDB_MODE``, where set, beats False.
         run: The run.
@@ -95,15 +95,16 @@ class WandbView(RunView, WandbLogger):
     def _started(self) -> Any:
         if self._experiment is not None:
             return self._experiment
-        service = os.environ.get("WANDB_SERVICE")
-        # W&B tries to import its Launch and goes on without; in a process with many modules that takes seconds.
-        launch = sys.modules.setdefault("wandb.sdk.launch", None)  # type: ignore[arg-type]  # None: cannot be imported
+        launch, new = "wandb.sdk.launch", "WANDB_SERVICE" not in os.environ
+        hidden = launch not in sys.modules
+        if hidden:  # W&B tries to import its Launch, which takes seconds in a large process, and goes on without
+            sys.modules[launch] = None  # type: ignore[assignment]
         try:
-            run = super(RunView, self).experiment
+            run = super()._started()
         finally:
-            if launch is None:
-                del sys.modules["wandb.sdk.launch"]
-            if service is None:
+            if hidden:
+                del sys.modules[launch]
+            if new:
                 os.environ.pop("WANDB_SERVICE", None)  # processes of later jobs would look for this one's service
         offline = self._wandb_init["mode"] == "offline"
         where = f"offline in {self.save_dir}/wandb; `wandb sync` on the folder in it uploads it"
@@ -117,7 +118,7 @@ class WandbView(RunView, WandbLogger):
             best = {"val": "max,last", "train": "min,last"}.get(family)
             plain = rest == "learning_rate" or rest.endswith("threshold")
             self.experiment.define_metric(key, step_metric=STEP, summary=None if plain else best)
-        super(RunView, self).log_metrics(metrics, step)
+        super()._log(metrics, step)
 
     def _conclude(self, values: dict[str, float], step: int) -> None:
         self.experiment.summary.update(values)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -343,11 +342,7 @@ class Found:
         return path if path is not None and path.is_dir() else None
 
 
-_FOLDER: Final = re.compile(r"(?P<config_hash>[0-9A-Za-z]+)-s(?P<seed>\d+)")
-_RECORD: Final = "record.json"
-_CONFIG: Final = "config.yaml"
 _EVALUATIONS: Final = "evaluate"
-_HYDRA: Final = "hydra"  # what Hydra itself writes
 
 
 @dataclass(frozen=True)
@@ -593,32 +588,14 @@ class RunsIndex:
         return self._disk
 
     def _walk(self, disk: _Disk, root: Path) -> None:
-        top = root / _EVALUATIONS
-        for parent, folders, files in os.walk(root):
-            path = Path(parent)
-            if path == root and _HYDRA in folders:
-                folders.remove(_HYDRA)
-            if _CONFIG not in files and _RECORD not in files:
-                folders.sort()
-                continue
-            folders.clear()
-            if top in path.parents:
-                self._take_evaluation(disk, path, None)
-            elif path.parent != root and (name := _FOLDER.fullmatch(path.name)):
-                run = runs.Run(root, str(path.parent.relative_to(root)), name["config_hash"], int(name["seed"]))
-                if _RECORD in files:
-                    self._take(disk, path / _RECORD, path)
-                else:
-                    disk.open_runs.setdefault(run.seed, []).append(_Open(run))
-                for inner in sorted((path / _EVALUATIONS).glob(f"*/*/{_CONFIG}")):
-                    self._take_evaluation(disk, inner.parent, path)
-
-    def _take_evaluation(self, disk: _Disk, path: Path, run: Path | None) -> None:
-        if (path / _RECORD).is_file():
-            self._take(disk, path / _RECORD, path)
-            return
-        if _FOLDER.fullmatch(path.name):
-            disk.open_evaluations.append(_Open(runs.Run.at(path), run))
+        for run in runs.find_runs(root):
+            before, evaluated, _ = f"/{run.name}".partition(f"/{_EVALUATIONS}/")
+            if run.record_path.is_file():
+                self._take(disk, run.record_path, run.path)
+            elif evaluated:
+                disk.open_evaluations.append(_Open(run, root / before[1:] if before else None))
+            else:
+                disk.open_runs.setdefault(run.seed, []).append(_Open(run))
 
     def _take(self, disk: _Disk, source: Path, folder: Path | None) -> None:
         try:

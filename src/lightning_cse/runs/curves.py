@@ -15,12 +15,7 @@ Row = tuple[int, str, float]
 
 
 class Curves:
-    """Every logged value of a run: a CSV with the columns ``step, key, value``, one row a value.
-
-    Values are read back to the last bit. Rows reach the file as they are logged.
-
-    Args:
-        path: The CSV, see `Run.curves_path`.
+    """Every logged value of a run: a CSV with the columns ``step, key, value``, read back to the last bit.
 
     Example:
         >>> import tempfile
@@ -51,11 +46,7 @@ class Curves:
             write_atomic(self.path, f"{self._HEADER}\n{self._format(rows)}")
 
     def read(self) -> dict[str, list[tuple[int, float]]]:
-        """Return the points ``(step, value)`` of each key, in the order in which they were logged.
-
-        Raises:
-            LightningCSEError: if a line other than the last is damaged.
-        """
+        """Return the points ``(step, value)`` of each key, in the order in which they were logged."""
         curves: dict[str, list[tuple[int, float]]] = {}
         for step, key, value in self._rows():
             curves.setdefault(key, []).append((step, value))

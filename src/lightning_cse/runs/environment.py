@@ -5,31 +5,38 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Final
 
-_DISTRIBUTIONS: Final = [
-    "lightning_cse",
-    "torch",
-    "pytorch-lightning",
-    "transformers",
-    "tokenizers",
-    "numpy",
-    "scipy",
-    "hydra-core",
-]
+_DISTRIBUTIONS: Final = (
+    *("lightning_cse", "torch", "pytorch-lightning", "transformers", "tokenizers", "numpy", "scipy", "hydra-core"),
+)
 
 
 def environment() -> dict[str, Any]:
     """Return the commit (with ``-dirty`` for uncommitted changes), the versions, the machine and its threads.
 
-    Never raises; None stands for what cannot be found out.
+    None stands for what cannot be found out.
     """
-    torch = sys.modules.get("torch")  # not imported for this alone
-    threads = int(torch.get_num_threads()) if torch is not None else os.cpu_count()
-    return {"commit": _commit(), "versions": _versions(), "machine": _machine(), "threads": threads}
+    found = {name: next(iter(importlib.metadata.distributions(name=name)), None) for name in _DISTRIBUTIONS}
+    versions = {name: None if one is None else one.version for name, one in found.items()}
+    info, torch = Path("/proc/cpuinfo"), sys.modules.get("torch")  # torch is not imported for this alone
+    cpu = re.search(r"(?i)^model name\s*:\s*(.+)$", info.read_text() if info.is_file() else "", re.MULTILINE)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
+    return {
+        "commit": _commit(),
+        "versions": {"python": platform.python_version(), **versions},
+        "machine": {
+            "platform": platform.platform(),
+            "cpu": cpu[1] if cpu else platform.processor() or platform.machine() or None,
+            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "memory_gib": None if memory is None else round(memory / 2**30, 1),
+        },
+        "threads": os.cpu_count() if torch is None else int(torch.get_num_threads()),
+    }
 
 
 def _commit() -> str | None:
@@ -43,33 +50,6 @@ def _commit() -> str | None:
 
     try:
         git("ls-files", "--error-unmatch", "--", file.name)  # else some other repository that this lies in
-        commit = git("rev-parse", "HEAD")
-        return f"{commit}-dirty" if git("status", "--porcelain", "--untracked-files=no") else commit
+        return git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _versions() -> dict[str, str | None]:
-    versions: dict[str, str | None] = {"python": platform.python_version()}
-    for name in _DISTRIBUTIONS:
-        found = next(iter(importlib.metadata.distributions(name=name)), None)
-        versions[name] = None if found is None else found.version
-    return versions
-
-
-def _machine() -> dict[str, Any]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    try:
-        memory: float | None = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    except (AttributeError, OSError, ValueError):
-        memory = None
-    return {"platform": platform.platform(), "cpu": _cpu(), "cores": cores, "memory_gib": memory}
-
-
-def _cpu() -> str | None:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    models = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("model name")]
-    return models[0] if models else platform.processor() or platform.machine() or None

@@ -17,11 +17,7 @@ from lightning_cse.errors import LightningCSEError
 
 @contextlib.contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn a full disk into one clear error; other system errors pass as they are.
-
-    Raises:
-        LightningCSEError: if there is no space left to write ``path``.
-    """
+    """Raise LightningCSEError if there is no space left to write ``path``; other system errors pass as they are."""
     try:
         yield
     except OSError as error:
@@ -37,11 +33,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file that replaces ``path`` at the end of the block; on an error ``path`` stays as it was.
-
-    Raises:
-        LightningCSEError: if the disk is full.
-    """
+    """Open a temporary file that replaces ``path`` at the end of the block; on an error ``path`` stays as it was."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,12 +56,7 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
 
 def write_predictions(folder: Path, task: str, columns: Mapping[str, Sequence[Any]]) -> Path:
-    """Write one row an example to ``<folder>/<task>.parquet`` and return its path.
-
-    Args:
-        folder: The folder of the predictions, `Run.predictions`.
-        task: The evaluation task, which names the file.
-        columns: Equally long columns by name: lists or one-dimensional NumPy arrays of plain values.
+    """Write equally long columns, one row an example, to ``<folder>/<task>.parquet`` and return its path.
 
     Raises:
         ValueError: if ``task`` is not a plain file name, or the columns differ in length (of pyarrow).

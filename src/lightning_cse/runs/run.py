@@ -89,11 +89,7 @@ class Run:
 
     @classmethod
     def at(cls, path: Path) -> Run:
-        """Return the run of a folder, by the names of the folder and of the one it is in.
-
-        Raises:
-            LightningCSEError: if that is not the name of a run's folder.
-        """
+        """Return the run of a folder, by the names of the folder and of the one it is in."""
         path = Path(path).absolute()
         found = _FOLDER.fullmatch(path.name)
         if found is None:
@@ -128,6 +124,24 @@ class Run:
                 with contextlib.suppress(OSError):
                     self.path.rmdir()  # made for the lock alone; a folder that holds something stays
 
+    @contextlib.contextmanager
+    def claim(self, *, force: bool, leave_failed: bool) -> Iterator[bool]:
+        """Hold the lock as in `lock`, and give whether there is something to do: not if the run is finished.
+
+        Args:
+            force: Clear the folder first.
+            leave_failed: Raise `FailedBefore` if the run failed before.
+        """
+        if self.status == "finished" and not force:
+            yield False
+            return
+        with self.lock():
+            if force:
+                self.clear()
+            if self.status == "failed" and leave_failed:
+                raise FailedBefore(f"{self.path} failed before ({self.reason()}): retry_failed=true tries it again")
+            yield self.status != "finished"  # by the process that held the lock until now
+
     def reason(self) -> str | None:
         """Return in one line why the run failed, or None if it did not."""
         if not self.failed_path.is_file():
@@ -152,12 +166,7 @@ class Run:
         self.failed_path.unlink(missing_ok=True)
 
     def fail(self, error: BaseException, stage: str) -> None:
-        """Write ``failed.json``; where the disk refuses that, only log it: ``error`` is what the user must see.
-
-        Args:
-            error: What ended the run.
-            stage: What the run was doing, such as ``"training"``.
-        """
+        """Write ``failed.json``; where the disk refuses that, only log it: ``error`` is what the user must see."""
         failure = {"type": type(error).__name__, "message": str(error), "stage": stage}
         failure["time"] = datetime.now(UTC).isoformat(timespec="seconds")
         failure["traceback"] = "".join(traceback.format_exception(error))
@@ -186,11 +195,7 @@ class Run:
         return record
 
     def clear(self) -> None:
-        """Remove everything in this folder but its lock; links are removed, never followed.
-
-        Raises:
-            LightningCSEError: if the folder itself is a link.
-        """
+        """Remove everything in this folder but its lock; links are removed, never followed."""
         if self.path.is_symlink():
             raise LightningCSEError(f"{self.path} is a link to {self.path.readlink()}: clear that folder yourself")
         self.record_path.unlink(missing_ok=True)  # first: a run cleared half-way must not look finished
@@ -202,14 +207,15 @@ class Run:
 
 
 def find_runs(root: Path) -> Iterator[Run]:
-    """Yield every run below a folder, finished or not, but no evaluations."""
+    """Yield every run below a folder, finished or not, and the evaluations inside it."""
     for parent, folders, files in os.walk(root):
         path = Path(parent)
         folders.sort()
-        if path != Path(root) and not {"record.json", "config.yaml"}.isdisjoint(files):
-            folders.clear()
-            if found := _FOLDER.fullmatch(path.name):
-                yield Run(root, path.parent.relative_to(root).as_posix(), found[1], int(found[2]))
+        if {"record.json", "config.yaml"}.isdisjoint(files):
+            continue
+        folders[:] = [name for name in folders if name == "evaluate"]
+        if (found := _FOLDER.fullmatch(path.name)) and path.parent != Path(root):
+            yield Run(root, path.parent.relative_to(root).as_posix(), found[1], int(found[2]))
 
 
 def _finite(value: Any) -> Any:

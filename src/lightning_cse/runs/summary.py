@@ -21,14 +21,8 @@ _BEST: Final = 5  # how many dev values make the final score
 class CurveSummary:
     """A summary of the evaluations of one run after step 0; None where the curves lack the values.
 
-    Attributes:
-        rfd_alignment: relative fitting difficulty of alignment, of the primary view.
-        rfd_uniformity: the same of uniformity.
-        final_score: mean of the five highest dev scores (of all, where there are fewer).
-        best_score: the highest dev score.
-        best_step: the first step that has it.
-        eval_alignment_at_best: alignment of the evaluation side at that step.
-        eval_uniformity_at_best: uniformity of the evaluation side at that step.
+    ``final_score`` is the mean of the five highest dev scores (of all, where there are fewer), ``best_step`` the first
+    step with the highest; relative fitting difficulty (RFD) is of the primary view.
     """
 
     rfd_alignment: float | None = None
@@ -49,10 +43,6 @@ def summarise(curves: Curves, monitor: str = "val/stsb/spearman") -> CurveSummar
     Differs: the last step counts as an evaluation even where it is no multiple of ``eval_every`` (the authors stop at
     the last multiple); alignment and uniformity are those of the step with the best score (the authors' plot takes its
     score one evaluation late).
-
-    Args:
-        curves: Points by key.
-        monitor: The key of the dev score.
     """
     scores = {step: value for step, value in _after_start(curves, monitor).items() if math.isfinite(value)}
     best = max(sorted(scores), key=scores.__getitem__, default=None)

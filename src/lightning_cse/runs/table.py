@@ -41,11 +41,7 @@ _NARROWEST: Final = 100
 
 
 def run_table(record: Mapping[str, Any]) -> RenderableType:
-    """Return the final table of a run: the method and its baselines, then every other test metric, then a few facts.
-
-    Args:
-        record: A run's record; ``metrics`` holds the method's values by key, ``baselines`` those of each baseline.
-    """
+    """Return the final table of a run: the method and its baselines, then every other test metric, then a few facts."""
     rows = {str(record.get("name", "this run")): _numbers(record.get("metrics"))}
     for name, metrics in (record.get("baselines") or {}).items():
         rows[_BASELINES.get(name, name)] = _numbers(metrics)
@@ -62,15 +58,9 @@ def run_table(record: Mapping[str, Any]) -> RenderableType:
 
 
 def print_run(record: Mapping[str, Any], path: Path) -> None:
-    """Print the final table and, as the last line, the path of the record.
-
-    Args:
-        record: A run's record.
-        path: The record's path.
-    """
+    """Print the final table of a record and, as the last line, the record's path."""
     console = Console(highlight=False)
-    if console.width < _NARROWEST:
-        console = Console(highlight=False, width=_NARROWEST)
+    console.width = max(console.width, _NARROWEST)
     console.print(run_table(record))
     console.print(Text(f"record: {path}"), soft_wrap=True)
 

@@ -145,7 +145,7 @@ def test_numbers_that_are_not_finite_become_null(run: Run) -> None:
         ('{"a": ', "damaged"),
         ("[]", "has no name"),
         ('{"name": "x"}', "has no config_hash, seed, metrics"),
-        ('{"name": "x", "config_hash": "0a", "seed": 1, "metrics": {}}', "first version"),
+        ('{"name": "x", "identity": "0a", "seed": 1, "metrics": {}}', "first version"),
     ],
 )
 def test_records_that_cannot_be_read(run: Run, content: str, message: str) -> None:
@@ -176,12 +176,12 @@ def test_clear_removes_nothing_outside(run: Run, tmp_path: Path) -> None:
 
 
 def test_find_runs(run: Run) -> None:
-    deep = Run(run.root, "a/b", "0c", 1)
-    for one in (run, deep):
+    found = [Run(run.root, "a/b", "0c", 1), run, Run(run.root, "x/0a-s3/evaluate/sts", "0d", 0)]
+    for one in found:
         one.start("")
-    write_atomic(run.path / "evaluate" / "sts-0d" / "record.json", "{}")
-    write_atomic(run.root / "evaluate" / "minilm" / "sts-0d" / "record.json", "{}")
-    assert [(one.name, one.path) for one in find_runs(run.root)] == [("a/b", deep.path), ("x", run.path)]
+    write_atomic(run.path / "wandb" / "0e-s0" / "config.yaml", "not ours")
+    assert [one.path for one in find_runs(run.root)] == [one.path for one in found]
+    assert [one.name for one in find_runs(run.root)] == [one.name for one in found]
 
 
 def test_a_full_disk_keeps_what_was_there(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
