@@ -204,6 +204,9 @@ def _impossible(plain: DictConfig) -> Iterator[str]:
     """Yield what has the right type and still makes no training."""
     if not re.fullmatch(r"\w[\w.+-]{0,79}(/\w[\w.+-]{0,79})*", str(plain["name"])):
         yield f"name: {str(plain['name'])[:80]!r} names no folder: up to 80 letters, digits and . _ + - a level"
+    for key in ("method", "data", "encoder"):
+        if "_target_" not in (plain[key] or {}):
+            yield f"{key}: has no _target_, so no option of conf/{key} is chosen"
     if plain["trainer"]["max_epochs"] in (None, -1) and plain["trainer"]["max_steps"] == -1:
         yield "trainer.max_epochs: training never ends unless trainer.max_epochs or trainer.max_steps is set"
     if not any(isinstance(task, Mapping) for task in (plain["suite"] or {}).values()):
