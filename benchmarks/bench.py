@@ -139,7 +139,8 @@ def config_of(experiment: str, size: Size, *overrides: str) -> DictConfig:
     sys.argv = ["lightning_cse.train", *given, "--cfg", "job"]
     try:
         with contextlib.redirect_stdout(shown):
-            train.main()
+            if code := train.main():
+                raise SystemExit(code)
     finally:
         sys.argv = before
     return OmegaConf.create(shown.getvalue())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -50,3 +52,17 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
         help="further records, as files; may be given again",
     )
     add("--kept", action="store_true", help="count the records that are kept in experiments/ as there")
+
+
+def quote_free_text(args: Sequence[str], keys: Sequence[str]) -> list[str]:
+    r"""Quote the values of some keys for Hydra, unless they are quoted already or this is a multirun.
+
+    Example:
+        >>> quote_free_text(["model=it's in a, b=c", "seed=1"], ["model"])
+        ["model='it\\'s in a, b=c'", 'seed=1']
+    """
+    if {"-m", "--multirun"} & set(args):
+        return list(args)
+    free = re.compile(rf"""(?s)\+{{0,2}}({"|".join(keys) or "-"})=(?!null$|(["']).*\2$)""")
+    quoted = [arg.replace("'", r"\'").replace("=", "='", 1) + "'" for arg in args]
+    return [new if free.match(arg) else arg for arg, new in zip(args, quoted, strict=True)]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 from lightning_cse.config.launch import launch
 
 
-def main() -> None:
-    """Read the command line and describe; everything heavy is imported only then."""
-    launch("lightning_cse.analysis.describing:run", config_name="describe")
+def main() -> int:
+    """Read the command line, describe, and return the exit code."""
+    return launch("lightning_cse.analysis.describing:run", config_name="describe")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

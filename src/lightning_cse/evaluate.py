@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
+from lightning_cse.arguments import quote_free_text
 from lightning_cse.config.launch import launch
 
 
-def main() -> None:
-    """Read the command line and evaluate; everything heavy is imported only then."""
-    launch("lightning_cse.engine.evaluate:run", config_name="evaluate", free_text=("model", "prompt"))
+def main() -> int:
+    """Read the command line, evaluate, and return the exit code."""
+    args = quote_free_text(sys.argv[1:], ("model", "prompt"))
+    return launch("lightning_cse.engine.evaluate:run", config_name="evaluate", args=args)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 from lightning_cse.config.launch import launch
 
 
-def main() -> None:
-    """Read the command line and generate; everything heavy is imported only then."""
-    launch("lightning_cse.generation.generating:run", config_name="generate")
+def main() -> int:
+    """Read the command line, generate, and return the exit code."""
+    return launch("lightning_cse.generation.generating:run", config_name="generate")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

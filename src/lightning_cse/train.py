@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 from lightning_cse.config.launch import launch
 
 
-def main() -> None:
-    """Read the command line and train; everything heavy is imported only then."""
-    launch("lightning_cse.engine.train:run", config_name="train")
+def main() -> int:
+    """Read the command line, train, and return the exit code."""
+    return launch("lightning_cse.engine.train:run", config_name="train")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

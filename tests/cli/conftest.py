@@ -76,10 +76,7 @@ def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         handlers = logging.root.handlers[:]
         capsys.readouterr()
         try:
-            evaluate.main()
-            code = 0
-        except SystemExit as ending:
-            code = int(ending.code or 0)
+            code = evaluate.main()
         finally:
             logging.root.handlers[:] = handlers  # Hydra's have this test's stdout
         return code, *capsys.readouterr()

@@ -26,12 +26,7 @@ def give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         quiet = ("hydra/job_logging=none", "hydra/hydra_logging=none")  # Hydra's logging would replace pytest's
         monkeypatch.setattr(sys, "argv", [command, *args, *quiet])
         GlobalHydra.instance().clear()
-        free = ("model", "prompt") if command == "evaluate" else ()
-        try:
-            launch("sweep_task:run", command, free_text=free)
-            code = 0
-        except SystemExit as ending:
-            code = int(ending.code or 0)
+        code = launch("sweep_task:run", command)
         said = capsys.readouterr()
         return code, said.out, said.err
 

@@ -105,7 +105,7 @@ def test_every_launcher_has_the_same_table(launcher: str, tmp_path: Path, reposi
     settings, module = LAUNCHERS[launcher]
     if importlib.util.find_spec(module.partition(".")[0]) is None or importlib.util.find_spec(module) is None:
         pytest.skip(f"needs the extra of hydra/launcher={launcher}")
-    code = "from lightning_cse.config.launch import launch; launch('sweep_task:run', 'train')"
+    code = "from lightning_cse.config.launch import launch; raise SystemExit(launch('sweep_task:run', 'train'))"
     environment = os.environ | {"PYTHONPATH": f"{repository / 'src'}:{repository / 'tests'}"}
     line = [sys.executable, "-c", code, X, "-m", "name=a,user,b", "seed=0,1", f"hydra/launcher={launcher}", *settings]
     told = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500)

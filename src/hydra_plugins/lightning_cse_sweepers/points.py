@@ -74,22 +74,14 @@ class PointsSweeper(Sweeper):
         )
 
     def sweep(self, arguments: list[str]) -> Sequence[JobReturn]:
-        """Run every point.
-
-        Raises:
-            ConfigError: for points that cannot be run.
-        """
+        """Check every override, and run every point."""
         jobs = self.jobs(arguments)
         self._check(jobs)
         sweeps.current = Sweep(Path(str(self.cfg.hydra.sweep.dir)), jobs)
         return self.runs.launch(jobs, initial_job_idx=0)
 
     def jobs(self, arguments: Sequence[str]) -> list[list[str]]:
-        """Return the overrides of every point, in their order on a command line.
-
-        Raises:
-            ConfigError: if the list of points is none.
-        """
+        """Return the overrides of every point, in their order on a command line."""
         shared = self._parse([*(f"{key}={value}" for key, value in self.params.items()), *arguments])
         jobs = []
         for point in self._listed():
@@ -109,10 +101,10 @@ class PointsSweeper(Sweeper):
                 raise ConfigError([f"hydra.sweeper.file={self.file}: {' '.join(str(error).split())}"]) from error
         if listed is None and self.file is None:
             return [[]]
-        wrong = not isinstance(listed, list) or not listed
-        if wrong or not all(isinstance(p, list) and all(isinstance(one, str) for one in p) for p in listed):
+        points = listed if isinstance(listed, list) else []
+        if not points or not all(isinstance(p, list) and all(isinstance(one, str) for one in p) for p in points):
             raise ConfigError([f"{place}: must be a list of points, each a list of overrides: [[seed=0, ...], ...]"])
-        return list(listed)
+        return points
 
     def _parse(self, lines: Sequence[str]) -> list[Override]:
         return OverridesParser.create(config_loader=self.loader).parse_overrides(list(lines))

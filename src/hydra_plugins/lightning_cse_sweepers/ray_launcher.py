@@ -4,8 +4,8 @@ r"""``hydra/launcher=ray``: one point a Ray task, on this machine or on a cluste
     python -m lightning_cse.train -m ... hydra/launcher=ray hydra.launcher.ray.init.address=auto \
         hydra.launcher.ray.remote.num_gpus=1
 
-The settings have the names of hydra-ray-launcher, whose place this takes: that one asks for cloudpickle<3, which
-joblib 1.6 refuses, for boto3, and for Ray's dashboard, and it gives up the other points when a worker dies.
+The settings have the names of hydra-ray-launcher, which needs cloudpickle<3 (joblib 1.6 refuses it) and boto3, and
+gives up the other points when a worker dies.
 """
 
 import logging
@@ -63,11 +63,7 @@ ConfigStore.instance().store(
 
 
 class RayLauncher(Launcher):
-    """Runs every point as a task of Ray; a point whose worker dies fails alone.
-
-    Args:
-        ray: ``init`` and ``remote``, as in `RayConf`.
-    """
+    """Runs every point as a task of Ray, set up as in `RayConf`; a point whose worker dies fails alone."""
 
     def __init__(self, ray: Mapping[str, Any]) -> None:
         settings: Any = OmegaConf.to_container(ray, resolve=True) if OmegaConf.is_config(ray) else ray
@@ -99,25 +95,22 @@ class RayLauncher(Launcher):
         if ours:
             self._start(ray)
         try:
-            found = ray.cluster_resources()
-            there = ", ".join(f"{found[kind]:g} {kind}" for kind in ("CPU", "GPU") if kind in found)
-            log.info("Ray is launching %d points, with %s", len(job_overrides), there)
+            log.info("Ray is launching %d points, with %s", len(job_overrides), ray.cluster_resources())
             try:
                 task = ray.remote(**self.remote)(_run)
             except (TypeError, ValueError) as error:
                 raise ConfigError([f"hydra.launcher.ray.remote: {error}"]) from error
             shared = ray.put((*self.work, Singleton.get_state()))  # once for all points: it holds every config source
-            points = list(enumerate(job_overrides, start=initial_job_idx))
-            running = [task.remote(shared, number, list(overrides)) for number, overrides in points]
-            return [self._result(ray, one, *point) for one, point in zip(running, points, strict=True)]
+            running = [task.remote(shared, n, list(job)) for n, job in enumerate(job_overrides, start=initial_job_idx)]
+            return [self._result(ray, one, job) for one, job in zip(running, job_overrides, strict=True)]
         finally:
             if ours:
                 ray.shutdown()
 
     def _start(self, ray: Any) -> None:
         settings = {"address": "local"} | self.init
-        if settings["address"] != "local":
-            settings = {key: value for key, value in settings.items() if key not in _OF_A_NEW_RAY}
+        for key in _OF_A_NEW_RAY if settings["address"] != "local" else ():
+            settings.pop(key, None)
         for attempt in range(_STARTS):
             try:
                 ray.init(**settings)
@@ -131,17 +124,14 @@ class RayLauncher(Launcher):
                 log.warning("Ray did not start in time; trying again")
 
     @staticmethod
-    def _result(ray: Any, reference: Any, number: int, overrides: Sequence[str]) -> JobReturn:
+    def _result(ray: Any, reference: Any, overrides: Sequence[str]) -> JobReturn:
         """Return what came of a point; one whose worker was lost comes back as failed."""
         try:
             result: JobReturn = ray.get(reference)
         except ray.exceptions.RayError as error:
-            # A RayTaskError brings the traceback as text, the others advice of many lines.
-            cause = getattr(error, "cause", error)
-            why = f"{type(cause).__name__}: {' '.join(str(cause).split()).partition('. ')[0]}"
-            log.error("#%d %s was lost: %s", number, " ".join(filter_overrides(overrides)), why)
-            result = JobReturn(overrides=list(overrides), status=JobStatus.FAILED)
-            result.return_value = RuntimeError(why)
+            why = " ".join(str(error).split()).partition(". ")[0]  # there is advice of many lines after it
+            log.error("%s was lost: %s", " ".join(filter_overrides(overrides)), why)
+            return JobReturn(overrides=list(overrides), status=JobStatus.FAILED)
         return result
 
 

@@ -1,7 +1,6 @@
 """The one check of a composed config, before anything heavy is imported: keys, types, and values that make no run.
 
-The schema is for checking and then discarded: its defaults never reach a constructor. Nodes with a ``_target_`` are
-checked against the target's signature where they are built.
+The schema is for checking and then discarded. Nodes with a ``_target_`` are checked where they are built.
 """
 
 from __future__ import annotations
@@ -155,7 +154,7 @@ def check(cfg: DictConfig, config_name: str, overrides: Sequence[str] = ()) -> N
         near = did_you_mean(str(error.key), error.parent_node) if isinstance(error, ConfigKeyError) else ""
         raise user_error(error) or ConfigError([f"{error.full_key}: {plain_line(error)}{near}"]) from error
     faults = [f"{key}: is missing, and cannot be left out" for key in missing]
-    if faults := faults or [*_values(plain), *(_impossible(plain) if config_name == "train" else [])]:
+    if faults := faults or list(_values(plain)):
         raise ConfigError(faults)
 
 
@@ -173,18 +172,17 @@ def _added(config_name: str, overrides: Sequence[str]) -> list[str]:
 
 def _typed(plain: DictConfig) -> set[str]:
     """Convert a copy to the schema, which raises what it refuses; return the keys that are missing."""
-    schema = OmegaConf.structured(Train)
-    for node in (schema.method, schema.method.optimizer):
-        OmegaConf.set_struct(node, False)
     for key in ("trainer", "method", "method.optimizer", "method.schedule", "limits", "diag"):
         if not isinstance(value := OmegaConf.select(plain, key), Mapping):
             raise ConfigError([f"{key}: must be a mapping, got {value!r}"])
-    missing: set[str] = OmegaConf.missing_keys(OmegaConf.merge(schema, plain))
-    return missing
+    schema = OmegaConf.structured(Train)
+    for node in (schema.method, schema.method.optimizer):
+        OmegaConf.set_struct(node, False)
+    return set(OmegaConf.missing_keys(OmegaConf.merge(schema, plain)))
 
 
 def _values(plain: DictConfig) -> Iterator[str]:
-    """Yield a fault for each value that is out of its range, or none of its choices."""
+    """Yield a fault for each value that is out of its range, or none of its choices, or makes no training."""
     for key, least in {key: least for least, names in LEAST.items() for key in names.split()}.items():
         value = OmegaConf.select(plain, key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
@@ -198,16 +196,14 @@ def _values(plain: DictConfig) -> Iterator[str]:
         if value is not None and str(value) not in known:
             shown = [one for one in known if one not in PRECISIONS]
             yield f"{key}: must be {' or '.join(shown)}, got {value!r}{did_you_mean(str(value), shown)}"
-
-
-def _impossible(plain: DictConfig) -> Iterator[str]:
-    """Yield what has the right type and still makes no training."""
-    if not re.fullmatch(r"\w[\w.+-]{0,79}(/\w[\w.+-]{0,79})*", str(plain["name"])):
-        yield f"name: {str(plain['name'])[:80]!r} names no folder: up to 80 letters, digits and . _ + - a level"
+    if "monitor" not in plain:
+        return
+    if not re.fullmatch(r"\w[\w.+-]{0,79}(/\w[\w.+-]{0,79})*", str(plain.name)):
+        yield f"name: {str(plain.name)[:80]!r} names no folder: up to 80 letters, digits and . _ + - a level"
     for key in ("method", "data", "encoder"):
         if "_target_" not in (plain[key] or {}):
             yield f"{key}: has no _target_, so no option of conf/{key} is chosen"
-    if plain["trainer"]["max_epochs"] in (None, -1) and plain["trainer"]["max_steps"] == -1:
+    if plain.trainer.max_epochs in (None, -1) and plain.trainer.max_steps == -1:
         yield "trainer.max_epochs: training never ends unless trainer.max_epochs or trainer.max_steps is set"
-    if not any(isinstance(task, Mapping) for task in (plain["suite"] or {}).values()):
+    if not any(isinstance(task, Mapping) for task in (plain.suite or {}).values()):
         yield "suite: has no task to choose the best checkpoint by"

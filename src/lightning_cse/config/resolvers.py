@@ -19,8 +19,7 @@ def register() -> None:
 def _recipe(key: str, *, _root_: DictConfig) -> Any:
     """Return ``recipe.<encoder.name>.<key>`` if it is there, else ``recipe.default.<key>``.
 
-    A paper states some numbers by encoder; an experiment holds them side by side and reads them with ``${recipe:lr}``,
-    so that ``encoder=bert_base`` on the command line brings the paper's learning rate for BERT with it.
+    So ``encoder=bert_base`` on the command line brings the paper's learning rate for BERT with it.
 
     Raises:
         ConfigError: the recipe has the key for neither; OmegaConf wraps it in an exception of its own.

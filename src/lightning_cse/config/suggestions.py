@@ -34,18 +34,18 @@ def explain(overrides: Iterable[str], config_name: str, error: Exception) -> Con
         try:
             override = parse(line)
         except HydraException:
-            faults.append(_unreadable(line))
+            key, equals, value = line.partition("=")
+            near = did_you_mean(line, options("experiment")).replace("'", "'+experiment=", 1)
+            quote = f"Hydra cannot read this value; quote it for Hydra and for the shell: '{key}=\"{value}\"'"
+            faults.append(f"{line}: {quote if equals else f'not an override, which is key=value{near}'}")
             continue
         group, is_sweep = override.key_or_group, override.is_sweep_override()
         if override.is_delete() or not (is_choice(override) or "/" in group):
             values += [] if override.is_delete() else [override]
             continue
-        if is_sweep:
-            given = [text.strip("'\"") for text in override.sweep_string_iterator()]
-        else:
-            value = override.value()
-            given = [str(one) for one in (value if isinstance(value, list) else [value])]
-        faults += [f"{line}: {no_option(group, name)}" for name in given if name not in options(group)][:1]
+        found: Any = list(override.sweep_string_iterator()) if is_sweep else override.value()
+        given = [str(one).strip("'\"") for one in (found if isinstance(found, list) else [found])]
+        faults += [f"{line}: {no_option(group, one)}" for one in given if one not in options(group)][:1]
         chosen += [] if is_sweep else [line]
     if not faults and values:
         try:
@@ -100,11 +100,3 @@ def keys(node: Any, before: str = "") -> Iterator[str]:
     for key, value in node.items() if isinstance(node, dict) else enumerate(node if isinstance(node, list) else ()):
         yield f"{before}{key}"
         yield from keys(value, f"{before}{key}.")
-
-
-def _unreadable(line: str) -> str:
-    key, equals, value = line.partition("=")
-    if equals:
-        return f"{line}: Hydra cannot read this value; quote it for Hydra and for the shell: '{key}=\"{value}\"'"
-    meant = did_you_mean(line, options("experiment")).replace("'", "'+experiment=", 1)
-    return f"{line}: not an override, which is key=value{meant}"

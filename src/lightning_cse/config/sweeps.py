@@ -10,7 +10,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from lightning_cse.runs.sweep import Point, Sweep
 
@@ -24,11 +24,6 @@ def in_sweep() -> bool:
     return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
 
 
-def finish() -> int:
-    """Print what became of the sweep, if there was one, and return the exit code that it asks for."""
-    return 0 if current is None else current.finish()
-
-
 class Outcomes(Callback):
     """Writes ``<hydra.sweep.dir>/<number>.json`` when a point ends, in the process that runs it."""
 
@@ -39,12 +34,10 @@ class Outcomes(Callback):
             job_return.return_value.write(folder / f"{config.hydra.job.num}.json")
 
 
-def take_gpu(cfg: DictConfig) -> None:
+def take_gpu() -> None:
     """Give each worker of a joblib sweep a GPU of its own, as long as there are enough, for what ``cuda`` means."""
     global _gpu  # noqa: PLW0603 - a worker runs many points, and keeps its GPU
-    accelerator = OmegaConf.select(cfg, "trainer.accelerator") or OmegaConf.select(cfg, "accelerator")
-    launcher = HydraConfig.get().launcher._target_ if in_sweep() else ""
-    if _gpu is not None or "joblib" not in launcher or accelerator not in ("auto", "gpu", "cuda"):
+    if _gpu is not None or not in_sweep() or "joblib" not in HydraConfig.get().launcher._target_:
         return
     import torch
     from filelock import FileLock, Timeout
@@ -57,5 +50,5 @@ def take_gpu(cfg: DictConfig) -> None:
         except Timeout:
             continue
         _gpu = lock
-        torch.cuda.set_device(device)  # unlike the environment, the current device can be changed at any time
+        torch.cuda.set_device(device)  # unlike the environment, it can be changed at any time
         return

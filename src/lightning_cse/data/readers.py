@@ -16,17 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from lightning_cse.data.corpora import Corpus, CorpusFile, get_corpus
-from lightning_cse.data.corpora.ngcse import parse_rows
-from lightning_cse.data.corpora.own import parse_own
-from lightning_cse.data.corpora.sentences import parse_sentences
 from lightning_cse.data.corpora.spec import Parse, Table
 from lightning_cse.data.rows import Rows, SourceFile
 from lightning_cse.errors import DataError
 
 DATA_DIR_VARIABLE = "LIGHTNING_CSE_DATA"
 OFFLINE_VARIABLES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
-OWN: dict[str, Parse] = {".txt": parse_sentences, ".jsonl": parse_rows, ".csv": parse_own}
-"""What a user's own file ends in, plain or with ``.gz`` behind, and how it is read."""
+OWN: Final = {".txt": "sentences:parse_sentences", ".jsonl": "ngcse:parse_rows", ".csv": "own:parse_own"}
+"""The suffixes of a user's own files, plain or followed by ``.gz``, and what of `corpora` parses them."""
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +196,8 @@ def read_own(name: str) -> Rows:
         raise DataError(f"{path}: there is no such file; relative paths start at the working directory, {Path.cwd()}")
     plain = name.removesuffix(".gz")
     data = read_bytes(path)
-    parse = next(parse for ending, parse in OWN.items() if plain.endswith(ending))
+    module, _, name = next(parser for suffix, parser in OWN.items() if plain.endswith(suffix)).partition(":")
+    parse: Parse = getattr(importlib.import_module(f"lightning_cse.data.corpora.{module}"), name)
     table = parse(_decoded(data, str(path)), str(path))
     return _side_by_side([(table, SourceFile(plain, str(path), hashlib.sha256(data).hexdigest()))])
 

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from lightning_cse.data.corpora.impscore import SENTENCES
-from lightning_cse.data.corpora.ngcse import STS
 from lightning_cse.data.readers import OWN, absent, is_own, read_corpus, read_own
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import ConfigError, DataError
@@ -23,7 +21,8 @@ HYPOTHESES = (
 )
 """Columns that make a sentence pair together with ``premise``."""
 
-LLM_SENTENCES = STS[1:]
+LLM_SENTENCES = ("positive", "intermediate", "negative")
+PAIR_SENTENCES = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
 """Columns that make a sentence pair together with ``anchor``."""
 
 LEAK = "pair of a dev or test set"
@@ -95,8 +94,8 @@ def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
         pairs = [("sentence1", "sentence2")]
     elif "anchor" in names:
         pairs = [("anchor", name) for name in LLM_SENTENCES if name in names]
-    elif SENTENCES[0] in names:
-        pairs = [(SENTENCES[0], SENTENCES[1]), (SENTENCES[2], SENTENCES[3])]
+    elif PAIR_SENTENCES[0] in names:
+        pairs = [PAIR_SENTENCES[:2], PAIR_SENTENCES[2:]]
     else:
         return [()] * len(rows)
     return list(zip(*(_keys(rows.column(first), rows.column(second)) for first, second in pairs), strict=True))

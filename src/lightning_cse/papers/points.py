@@ -18,9 +18,9 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 
 from lightning_cse import runs
+from lightning_cse.arguments import quote_free_text
 from lightning_cse.config.check import PRECISIONS
 from lightning_cse.config.compose import CompositionError, compose, is_choice, options, parse
-from lightning_cse.config.launch import quote_free_text
 from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, DataError, did_you_mean, user_error
 from lightning_cse.papers.artefacts import (

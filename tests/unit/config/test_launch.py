@@ -10,8 +10,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
+from lightning_cse.arguments import quote_free_text
 from lightning_cse.config.compose import compose, describe, options
-from lightning_cse.config.launch import ordered, quote_free_text
+from lightning_cse.config.launch import ordered
 from lightning_cse.config.resolvers import register
 from lightning_cse.errors import ConfigError, user_error
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from lightning_cse.arguments import quote_free_text
 from lightning_cse.config.compose import compose
-from lightning_cse.config.launch import quote_free_text
 from lightning_cse.engine.evaluate import evaluate
 from lightning_cse.runs import Run
 
