@@ -200,6 +200,8 @@ def _values(plain: DictConfig) -> Iterator[str]:
         return
     if not re.fullmatch(r"\w[\w.+-]{0,79}(/\w[\w.+-]{0,79})*", str(plain.name)):
         yield f"name: {str(plain.name)[:80]!r} names no folder: up to 80 letters, digits and . _ + - a level"
+    empty = (key for key in ("method", "data", "encoder") if "_target_" not in (plain[key] or {}))
+    yield from (f"{key}: has no _target_, so no option of conf/{key} is chosen" for key in empty)
     if plain.trainer.max_epochs in (None, -1) and plain.trainer.max_steps == -1:
         yield "trainer.max_epochs: training never ends unless trainer.max_epochs or trainer.max_steps is set"
     if not any(isinstance(task, Mapping) for task in (plain.suite or {}).values()):
