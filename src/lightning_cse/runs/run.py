@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.runs.files import write_atomic
-from lightning_cse.runs.lock import is_locked, locked
+from lightning_cse.runs.files import is_locked, locked, write_atomic
 
 RunStatus = Literal["new", "running", "interrupted", "failed", "finished"]
 
