@@ -112,8 +112,8 @@ def fit_senteval(features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Te
 
     with features :math:`x` ``(n, d)`` and labels :math:`y` ``(n,)``; ``l2`` is Adam's weight decay, of the bias too.
     Accuracy on the second part of a fold is measured after every 4 epochs: the best weights are kept, and fitting stops
-    at the 6th measurement without a new best (the count is never reset) or the first after 200 epochs. First weights and
-    batches (of 64) come from one seed for every fit; the learning rate is 0.001.
+    at the 6th measurement without a new best (the count is never reset) or the first after 200 epochs. One seed decides
+    first weights and batches (of 64) of every fit; the learning rate is 0.001.
 
     Source: SentEval, ``tools/classifier.py`` with ``nhid=0, optim=adam``.  Differs: nothing in what is computed; folds
     of equally many rows have the same batches by number, so that they are fitted together. Float32.

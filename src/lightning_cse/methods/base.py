@@ -17,7 +17,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from lightning_cse.embeddings import Embedding
 from lightning_cse.encoders import Template
-from lightning_cse.errors import EncoderError, TrainingError
+from lightning_cse.errors import ConfigError, EncoderError, TrainingError
 from lightning_cse.methods.schedules import Schedule
 from lightning_cse.models import Model
 
@@ -129,6 +129,9 @@ class Method(pl.LightningModule, ABC):
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Complete the optimizer with all trainable parameters, and the schedule with the number of steps."""
-        optimizer = self.make_optimizer([p for p in self.parameters() if p.requires_grad])
+        try:
+            optimizer = self.make_optimizer([p for p in self.parameters() if p.requires_grad])
+        except ValueError as error:  # betas outside [0, 1)
+            raise ConfigError([f"method.optimizer: {error}"]) from error
         factor = partial(self.schedule, total=int(self.trainer.estimated_stepping_batches))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor), "interval": "step"}}

@@ -194,7 +194,7 @@ def test_a_vector_looked_up_is_the_row_s_own(monkeypatch: pytest.MonkeyPatch) ->
         assert looked_up == pytest.approx(encoded, rel=1e-5)
 
 
-def test_a_frozen_encoder_is_not_told_to_lack_dropout_or_to_be_in_evaluation_mode(
+def test_a_frozen_encoder_causes_no_warning_of_dropout_or_evaluation_mode(
     recwarn: pytest.WarningsRecorder,
 ) -> None:
     torch.manual_seed(0)
@@ -205,8 +205,8 @@ def test_a_frozen_encoder_is_not_told_to_lack_dropout_or_to_be_in_evaluation_mod
         schedule=Schedule("constant"),
     )
     fit(method, pairs())
-    told = [str(warning.message) for warning in recwarn]
-    assert not [message for message in told if "dropout" in message or "eval mode" in message]
+    messages = [str(warning.message) for warning in recwarn]
+    assert not [message for message in messages if "dropout" in message or "eval mode" in message]
 
 
 def test_it_learns_a_handful_of_rows() -> None:
