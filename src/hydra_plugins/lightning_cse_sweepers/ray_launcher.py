@@ -27,7 +27,6 @@ from lightning_cse.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
-_STARTS = 4
 _OF_A_NEW_RAY = ("num_cpus", "num_gpus", "include_dashboard", "object_store_memory")
 
 
@@ -111,17 +110,12 @@ class RayLauncher(Launcher):
         settings = {"address": "local"} | self.init
         for key in _OF_A_NEW_RAY if settings["address"] != "local" else ():
             settings.pop(key, None)
-        for attempt in range(_STARTS):
-            try:
-                ray.init(**settings)
-                return
-            except Exception as error:
-                ray.shutdown()
-                # Half a minute is all that Ray gives itself to start, which a busy machine exceeds.
-                if "timed out during startup" not in str(error) or attempt + 1 == _STARTS:
-                    why = " ".join(str(error).split())
-                    raise ConfigError([f"hydra.launcher.ray.init: Ray cannot be started: {why}"]) from error
-                log.warning("Ray did not start in time; trying again")
+        try:
+            ray.init(**settings)
+        except Exception as error:
+            ray.shutdown()
+            why = " ".join(str(error).split())
+            raise ConfigError([f"hydra.launcher.ray.init: Ray cannot be started: {why}"]) from error
 
     @staticmethod
     def _result(ray: Any, reference: Any, overrides: Sequence[str]) -> JobReturn:

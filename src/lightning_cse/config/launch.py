@@ -84,7 +84,11 @@ class Runner:
             sys.stderr.write(f"{' '.join(overrides)}: ")
             report(error, verbose=self.verbose)
             result = error
-        return sweeps.point(overrides, result) if sweeps.in_sweep() else None
+        if not sweeps.in_sweep():
+            return None
+        from lightning_cse.runs.sweep import Point
+
+        return Point.of(overrides, result)
 
 
 def ordered(args: Sequence[str]) -> list[str]:

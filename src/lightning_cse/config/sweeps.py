@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 if TYPE_CHECKING:
-    from lightning_cse.runs.sweep import Point, Sweep
+    from lightning_cse.runs.sweep import Sweep
 
 current: Sweep | None = None
 """The sweep of this process, noted by the sweeper: Hydra gives its callers no other way to it."""
@@ -24,13 +23,6 @@ _gpu: Any = None  # the lock of the GPU that this process uses, until it ends
 def in_sweep() -> bool:
     """Whether this is a point of a sweep."""
     return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
-
-
-def point(overrides: Sequence[str], result: Any) -> Point:
-    """Return what became of a point, whose task returned or raised ``result``."""
-    from lightning_cse.runs.sweep import Point
-
-    return Point.of(overrides, result)
 
 
 class Outcomes(Callback):
