@@ -151,7 +151,7 @@ def _nodes(value: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _faults(node: Mapping[str, Any], key: str, given: Collection[str]) -> Iterator[str]:
-    """Yield the unknown, mistyped and missing arguments of a node, a line each; ``given`` are added when it is built."""
+    """Yield the unknown, mistyped and missing arguments of a node, a line each; ``given`` are added when it is made."""
     try:
         target = pkgutil.resolve_name(node["_target_"])
         signature = _signature(target)

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -25,9 +25,6 @@ from lightning_cse.llm.asker import wrong_settings
 from lightning_cse.runs.table import print_run
 
 log = logging.getLogger(__name__)
-
-_OF_LLM: Final = ("llm", "few_shot")
-"""Keys that only a language model reads."""
 
 
 def run(cfg: DictConfig) -> runs.Outcome:
@@ -72,7 +69,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
         if not unfinished:
             log.info("%s is finished; force=true evaluates it again", folder.path)
             return runs.Outcome("skipped", str(folder.path))
-        read = [str(key) for key in cfg if key not in _OF_LLM or cfg.model == LLM]
+        read = [str(key) for key in cfg if key not in ("llm", "few_shot") or cfg.model == LLM]
         folder.start(OmegaConf.to_yaml(OmegaConf.masked_copy(cfg, read), resolve=True))
         log.info("%s: %d tasks; everything is written to %s", model.name, len(tasks), folder.path)
         results = {

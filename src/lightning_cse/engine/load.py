@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from lightning_cse.encoders import SentenceEncoder, Template
     from lightning_cse.models import Model
 
-__all__ = ["LENGTH", "LLM", "WITHOUT_ENCODER", "LoadedModel", "check_device", "check_model", "load_model", "read_run"]
-
 log = logging.getLogger(__name__)
 
 LENGTH, LLM = WITHOUT_ENCODER = ("length", "llm")

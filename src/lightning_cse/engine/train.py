@@ -70,19 +70,15 @@ def train(cfg: DictConfig) -> runs.Outcome:
         config_hash = runs.config_hash(plain(cfg), **decides)
         folder = runs.Run(Path(cfg.paths.runs_dir).expanduser(), str(cfg.name), config_hash, cfg.seed)
         with folder.claim(force=cfg.force, leave_failed=in_sweep() and not cfg.retry_failed) as unfinished:
-            if not unfinished:
-                return _skipped(cfg, folder)
-            with _logging_to(folder.log_path):
-                record = _run(cfg, parts, folder, runs.decisive(plain(cfg), **decides), interrupts)
-    return runs.Outcome("finished", str(folder.path), record["best"]["score"])
-
-
-def _skipped(cfg: DictConfig, folder: runs.Run) -> runs.Outcome:
-    record = folder.read()
-    log.info("%s is finished; force=true runs it again", folder.path)
-    if missing := [str(name) for name in cfg.baselines if name not in (record.get("baselines") or {})]:
-        log.warning("it has no values of the baselines %s: force=true runs it again with them", ", ".join(missing))
-    return runs.Outcome("skipped", str(folder.path), record["best"]["score"])
+            if unfinished:
+                with _logging_to(folder.log_path):
+                    record = _run(cfg, parts, folder, runs.decisive(plain(cfg), **decides), interrupts)
+            else:
+                record = folder.read()
+                log.info("%s is finished; force=true runs it again", folder.path)
+                if missing := [str(name) for name in cfg.baselines if name not in record["baselines"]]:
+                    log.warning("it has no values of the baselines %s: force=true adds them", ", ".join(missing))
+    return runs.Outcome("finished" if unfinished else "skipped", str(folder.path), record["best"]["score"])
 
 
 def _run(
@@ -93,14 +89,17 @@ def _run(
     step, due = _resume_point(last) if last.is_file() else (None, False)
     folder.start(OmegaConf.to_yaml(cfg, resolve=True))
     where = f"{cfg.trainer.accelerator}, {cfg.trainer.precision}"
-    log.info("%s: %d training rows, %s; everything is written to %s", cfg.name, len(parts.data.train), where, folder.path)
+    log.info(
+        "%s: %d training rows, %s; everything is written to %s", cfg.name, len(parts.data.train), where, folder.path
+    )
     curves = runs.Curves(folder.curves_path)
     if step is not None:
         log.info("resuming from step %d of %s", step, last)
         interrupts.continues = f"continues from step {step}"
     shown = "train/" if due else ""  # what was logged at the step itself, whose evaluation may be due
     curves.keep(lambda at, key: step is not None and (at < step or (at == step and key.startswith(shown))))
-    loggers = _loggers(cfg, folder, resumed_at=step)
+    views = _views(cfg, folder, resumed_at=step)
+    loggers = [CurvesLogger(curves), *views]
     exit_code = 1
     try:
         record = {
@@ -110,13 +109,13 @@ def _run(
             "overrides": list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [],
             "decisive": decisive,
             **_fit_and_test(cfg, parts, folder, loggers, interrupts, None if step is None else last),
-            **({"provenance": parts.data.provenance} if parts.data.provenance else {}),
         }
+        if parts.data.provenance:
+            record["provenance"] = parts.data.provenance
         folder.finish(record)
         exit_code = 0
-        for view in loggers:
-            if isinstance(view, RunView):
-                view.conclude(record)
+        for view in views:
+            view.conclude(record)
     except Interrupted as interrupted:
         exit_code = 128 + interrupted.signum
         raise
@@ -124,9 +123,8 @@ def _run(
         folder.fail(error, stage="training")
         raise
     finally:
-        for view in loggers:
-            if isinstance(view, RunView):
-                view.close(exit_code)
+        for view in views:
+            view.close(exit_code)
     if not cfg.keep_last:
         last.unlink(missing_ok=True)
     if cfg.figures:
@@ -146,19 +144,19 @@ def _resume_point(last: Path) -> tuple[int, bool]:
         raise TrainingError(f"{last} is damaged ({what}): force=true starts this run again") from error
 
 
-def _loggers(cfg: DictConfig, folder: runs.Run, *, resumed_at: int | None) -> list[Logger]:
-    loggers: list[Logger] = [CurvesLogger(runs.Curves(folder.curves_path))]
-    if cfg.logger:
-        choices = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
-        group = f"{cfg.name}/{choices['sweep']}" if choices.get("sweep") else str(cfg.name)
-        tags = [str(choices[name]) for name in ("profile", "debug") if choices.get(name)]
-        # Completed outside Hydra, which would build everything that the settings describe.
+def _views(cfg: DictConfig, folder: runs.Run, *, resumed_at: int | None) -> list[RunView]:
+    """Return the view that the config names, if any; no view may fail a run."""
+    if not cfg.logger:
+        return []
+    choices = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
+    group = f"{cfg.name}/{choices['sweep']}" if choices.get("sweep") else str(cfg.name)
+    tags = [str(choices[name]) for name in ("profile", "debug") if choices.get(name)]
+    try:  # completed outside Hydra, which would build everything that the settings describe
         view = instantiate(cfg.logger, _partial_=True)
-        try:
-            loggers.append(view(run=folder, group=group, settings=plain(cfg), resumed_at=resumed_at, tags=tags))
-        except Exception as error:  # noqa: BLE001 - a package that is not installed, a folder: no view may fail a run
-            log.warning("the run continues without %s: %s", cfg.logger._target_, error)
-    return loggers
+        return [view(run=folder, group=group, settings=plain(cfg), resumed_at=resumed_at, tags=tags)]
+    except Exception as error:  # noqa: BLE001 - a package that is not installed, a folder
+        log.warning("the run continues without %s: %s", cfg.logger._target_, error)
+        return []
 
 
 def _fit_and_test(
@@ -252,10 +250,8 @@ def _fit(trainer: pl.Trainer, parts: Parts, last: Path | None) -> None:
             raise ending.__context__ from None
         raise
     except TrainingError as error:
-        if not error.rows:
-            raise
         places = ", ".join(parts.data.train.where(row) for row in error.rows[:3])
-        raise TrainingError(f"{error} (the first: {places})", error.rows) from error
+        raise TrainingError(f"{error} (the first: {places})" if places else str(error), error.rows) from error
 
 
 def _test(
