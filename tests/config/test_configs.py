@@ -14,7 +14,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
 from lightning_cse.config.check import check
-from lightning_cse.config.suggestions import APPENDED
+from lightning_cse.config.compose import APPENDED
 from lightning_cse.engine.build import check_nodes
 
 Compose = Callable[..., DictConfig]

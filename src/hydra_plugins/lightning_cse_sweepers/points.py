@@ -28,9 +28,7 @@ from lightning_cse.config import sweeps
 from lightning_cse.config.check import check
 from lightning_cse.config.compose import CompositionError
 from lightning_cse.config.launch import ordered
-from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, user_error
-from lightning_cse.runs.sweep import Sweep
 
 
 @dataclass
@@ -75,6 +73,8 @@ class PointsSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> Sequence[JobReturn]:
         """Check every override, and run every point."""
+        from lightning_cse.runs.sweep import Sweep  # a single run needs no table
+
         jobs = self.jobs(arguments)
         self._check(jobs)
         sweeps.current = Sweep(Path(str(self.cfg.hydra.sweep.dir)), jobs)
@@ -120,6 +120,8 @@ class PointsSweeper(Sweeper):
             try:
                 check(self.loader.load_sweep_config(self.cfg, list(job)), name, job)
             except CompositionError as error:
+                from lightning_cse.config.suggestions import explain
+
                 raise (user_error(error) or explain(job, name, error)) from error
 
 

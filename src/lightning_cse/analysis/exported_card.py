@@ -82,7 +82,7 @@ def _about(
     yield "encoder", f"{_no_path(encoder.name)}, pooling {encoder.pooling}, {encoder.max_length} tokens at most"
     yield "vectors", f"{width} dimensions, float32"
     if record:
-        yield "run", f"{record['name']}, identity {record['config_hash']}, seed {record['seed']}"
+        yield "run", f"{record['name']}, config hash {record['config_hash']}, seed {record['seed']}"
         yield "commit", str(record.get("environment", {}).get("commit") or "unknown")
         yield "started from weights", f"sha256 {record['encoder'].get('weights', 'unknown')}"
     yield f"made from {'the checkpoint' if record else 'weights'}", f"sha256 {model.digests['weights']}"

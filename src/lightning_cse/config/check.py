@@ -13,8 +13,7 @@ from typing import Any, Final
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
-from lightning_cse.config.compose import compose, is_choice, parse, plain_line
-from lightning_cse.config.suggestions import keys, not_chosen, unknown_key
+from lightning_cse.config.compose import CHOSEN, compose, is_choice, parse, plain_line
 from lightning_cse.errors import ConfigError, did_you_mean, user_error
 
 OPEN: Final = ("llm.parameters.", "method.optimizer.", "suite.", "baselines.", "hydra.")
@@ -145,8 +144,12 @@ def check(cfg: DictConfig, config_name: str, overrides: Sequence[str] = ()) -> N
         ConfigError: with the faults found.
     """
     cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
-    if faults := [*_added(config_name, overrides), *not_chosen(cfg)]:
+    if faults := _added(config_name, overrides):
         raise ConfigError(faults)
+    if any(OmegaConf.is_missing(cfg, key) for key in CHOSEN):
+        from lightning_cse.config.suggestions import not_chosen
+
+        raise ConfigError(not_chosen(cfg))
     try:
         plain: DictConfig = OmegaConf.create(OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True))  # type: ignore[assignment]
         missing = _typed(plain) if config_name == "train" else set()
@@ -165,6 +168,8 @@ def _added(config_name: str, overrides: Sequence[str]) -> list[str]:
     added = [one for one in added if not one.key_or_group.startswith(OPEN)]
     if not added:
         return []
+    from lightning_cse.config.suggestions import keys, unknown_key
+
     base = compose(config_name, *(str(one.input_line) for one in parsed if is_choice(one)))
     known = set(keys(base))
     return [unknown_key(one, base) for one in added if one.key_or_group not in known]
@@ -200,6 +205,8 @@ def _values(plain: DictConfig) -> Iterator[str]:
         return
     if not re.fullmatch(r"\w[\w.+-]{0,79}(/\w[\w.+-]{0,79})*", str(plain.name)):
         yield f"name: {str(plain.name)[:80]!r} names no folder: up to 80 letters, digits and . _ + - a level"
+    empty = (key for key in ("method", "data", "encoder") if "_target_" not in (plain[key] or {}))
+    yield from (f"{key}: has no _target_, so no option of conf/{key} is chosen" for key in empty)
     if plain.trainer.max_epochs in (None, -1) and plain.trainer.max_steps == -1:
         yield "trainer.max_epochs: training never ends unless trainer.max_epochs or trainer.max_steps is set"
     if not any(isinstance(task, Mapping) for task in (plain.suite or {}).values()):

@@ -19,12 +19,9 @@ from omegaconf import DictConfig
 
 from lightning_cse.config import sweeps
 from lightning_cse.config.check import check
-from lightning_cse.config.compose import CompositionError, plain_line
+from lightning_cse.config.compose import APPENDED, CompositionError, plain_line, register
 from lightning_cse.config.paths import conf_dir
-from lightning_cse.config.resolvers import register
-from lightning_cse.config.suggestions import APPENDED, explain
 from lightning_cse.errors import ConfigError, report, reported, user_error
-from lightning_cse.runs.sweep import Point
 
 _CHOICE = re.compile(rf"(?s)^\+{{0,2}}((?P<group>{'|'.join(APPENDED)})=.*)$")
 
@@ -47,6 +44,8 @@ def launch(task: str, config_name: str, args: Sequence[str] | None = None) -> in
         sys.argv = [argv[0], *ordered(argv[1:] if args is None else args)]
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=config_name)(runner)()
     except CompositionError as error:
+        from lightning_cse.config.suggestions import explain
+
         if any(arg.startswith(("--config-", "-cd", "-cp", "-cn")) for arg in argv):  # configs that we do not know
             raise user_error(error) or ConfigError([plain_line(error)]) from error
         given = itertools.takewhile(lambda arg: arg[0] != "-", sys.argv[1:])
@@ -85,7 +84,7 @@ class Runner:
             sys.stderr.write(f"{' '.join(overrides)}: ")
             report(error, verbose=self.verbose)
             result = error
-        return Point.of(overrides, result) if sweeps.in_sweep() else None
+        return sweeps.point(overrides, result) if sweeps.in_sweep() else None
 
 
 def ordered(args: Sequence[str]) -> list[str]:

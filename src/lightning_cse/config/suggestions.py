@@ -10,12 +10,20 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from lightning_cse.config.compose import CompositionError, compose, describe, is_choice, options, parse, plain_line
+from lightning_cse.config.compose import (
+    APPENDED,
+    CHOSEN,
+    CompositionError,
+    compose,
+    describe,
+    is_choice,
+    options,
+    parse,
+    plain_line,
+)
 from lightning_cse.config.paths import conf_dir
 from lightning_cse.errors import ConfigError, did_you_mean
 
-APPENDED: Final = ("experiment", "profile", "sweep", "debug")
-"""The groups that no defaults list names: each is appended with a plus, and a later one wins over an earlier one."""
 _EXTRAS: Final = {"joblib": "joblib", "submitit_local": "slurm", "submitit_slurm": "slurm"}
 
 
@@ -60,7 +68,7 @@ def explain(overrides: Iterable[str], config_name: str, error: Exception) -> Con
 
 def not_chosen(cfg: DictConfig) -> Iterator[str]:
     """Yield that an option of a group has to be chosen, with all there are."""
-    for key, group in {"name": "experiment", "suite": "suite", "pattern": "pattern", "data": "data"}.items():
+    for key, group in CHOSEN.items():
         if OmegaConf.is_missing(cfg, key):
             width = max(map(len, options(group)), default=0)
             rows = [f"\n    {option:<{width}}  {describe(group, option)}" for option in options(group)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn
@@ -12,7 +13,8 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from lightning_cse.runs.sweep import Point, Sweep
+if TYPE_CHECKING:
+    from lightning_cse.runs.sweep import Point, Sweep
 
 current: Sweep | None = None
 """The sweep of this process, noted by the sweeper: Hydra gives its callers no other way to it."""
@@ -24,12 +26,19 @@ def in_sweep() -> bool:
     return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
 
 
+def point(overrides: Sequence[str], result: Any) -> Point:
+    """Return what became of a point, whose task returned or raised ``result``."""
+    from lightning_cse.runs.sweep import Point
+
+    return Point.of(overrides, result)
+
+
 class Outcomes(Callback):
     """Writes ``<hydra.sweep.dir>/<number>.json`` when a point ends, in the process that runs it."""
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         """Write what became of the point; it was killed if it does not come so far."""
-        if in_sweep() and isinstance(job_return.return_value, Point):
+        if in_sweep() and hasattr(job_return.return_value, "write"):
             folder = Path(config.hydra.runtime.cwd, str(config.hydra.sweep.dir))
             job_return.return_value.write(folder / f"{config.hydra.job.num}.json")
 

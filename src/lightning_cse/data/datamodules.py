@@ -16,7 +16,6 @@ from torch import Tensor
 
 from lightning_cse.data.drawing import fewer_llm_rows, hold_out, subset, with_another_anchor
 from lightning_cse.data.loader import Batch, BatchLoader, Draws
-from lightning_cse.data.provenance import read_provenance
 from lightning_cse.data.roles import SOURCE, RoleRows, with_column
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sources import LEAK, all_pairs, read_sources, without_pairs
@@ -268,6 +267,8 @@ class ContrastiveData(pl.LightningDataModule):
         As `read_provenance`; files without a side file are left out. It is read, and what is wrong with it told, once,
         when it is first asked for; neither the rows nor a run's identity depend on it.
         """
+        from lightning_cse.data.provenance import read_provenance
+
         files = dict.fromkeys((*self.train.files, *self.held_out.files))
         found = {file.name: read_provenance(file) for file in files}
         return {name: document for name, document in found.items() if document is not None}

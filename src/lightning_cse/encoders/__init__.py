@@ -1,17 +1,5 @@
 """Sentences to vectors: transformer backbone, pooling, and the templates around a sentence."""
 
-from lightning_cse.encoders.encoder import SentenceEncoder, Tokenizer, load_encoder
-from lightning_cse.encoders.saved import read_max_length, read_pooling
-from lightning_cse.encoders.templates import PROMPTS, Template
-from lightning_cse.encoders.tiny import tiny_encoder
+import lazy_loader
 
-__all__ = [
-    "PROMPTS",
-    "SentenceEncoder",
-    "Template",
-    "Tokenizer",
-    "load_encoder",
-    "read_max_length",
-    "read_pooling",
-    "tiny_encoder",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -19,8 +19,6 @@ from lightning_cse.encoders.attention import MODEL_TYPES, Windows, use_window_at
 from lightning_cse.encoders.batching import cut_by_length
 from lightning_cse.encoders.dropout import make_dropout_fast
 from lightning_cse.encoders.pooling import EARLIER_STATES, POOLINGS
-from lightning_cse.encoders.saved import read_max_length, read_pooling
-from lightning_cse.encoders.sources import find_encoder, tokenizer_digest, weights_digest
 from lightning_cse.encoders.templates import PROMPTS, Sequences, Template
 from lightning_cse.errors import EncoderError, did_you_mean
 from lightning_cse.tokens import Tokens
@@ -332,6 +330,8 @@ def load_encoder(
         EncoderError: if it is not in reach or its files cannot be read; the message says what was tried. For ``auto``,
             if the folder does not say, or says what cannot be done here.
     """
+    from lightning_cse.encoders.sources import find_encoder, tokenizer_digest, weights_digest
+
     folder = find_encoder(source, package)
     if pooling == "auto":
         pooling = _own_pooling(folder)
@@ -357,6 +357,8 @@ def load_encoder(
 
 
 def _own_pooling(folder: Path) -> str:
+    from lightning_cse.encoders.saved import read_pooling
+
     pooling = read_pooling(folder)
     if pooling is None:
         raise EncoderError(
@@ -367,6 +369,8 @@ def _own_pooling(folder: Path) -> str:
 
 
 def _own_max_length(folder: Path, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    from lightning_cse.encoders.saved import read_max_length
+
     said = read_max_length(folder)
     if said is not None:
         return said

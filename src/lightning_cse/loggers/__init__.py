@@ -1,8 +1,5 @@
 """Where logged values go: always to the run's own curves, and to W&B or TensorBoard as a view on the same values."""
 
-from lightning_cse.loggers.curves import CurvesLogger
-from lightning_cse.loggers.tensorboard_view import TensorBoardView
-from lightning_cse.loggers.view import RunView
-from lightning_cse.loggers.wandb_view import WandbView
+import lazy_loader
 
-__all__ = ["CurvesLogger", "RunView", "TensorBoardView", "WandbView"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

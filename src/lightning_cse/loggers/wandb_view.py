@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import netrc
 import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from pytorch_lightning.loggers import WandbLogger
+from requests.utils import get_netrc_auth
 
 from lightning_cse.loggers.view import RunView
 from lightning_cse.runs import Run
@@ -144,10 +143,5 @@ def _mode(offline: bool | None) -> str:
 
 def is_logged_in() -> bool:
     """Whether W&B would find credentials, in the places where it looks itself; asks nobody and no server."""
-    if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
-        return True
-    host = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").netloc
-    try:
-        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
-    except (OSError, netrc.NetrcParseError, UnicodeDecodeError):
-        return False
+    given = os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE")
+    return bool(given or get_netrc_auth(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai"))

@@ -16,8 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 
-from lightning_cse.config.compose import compose, options, plain_line
-from lightning_cse.config.suggestions import APPENDED
+from lightning_cse.config.compose import APPENDED, compose, options, plain_line
 from lightning_cse.errors import ConfigError, did_you_mean
 
 __all__ = [

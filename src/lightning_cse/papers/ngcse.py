@@ -274,7 +274,7 @@ def read_study(path: Path) -> dict[float, list[float]]:
 def study_of_records(records: Iterable[Mapping[str, Any]], option: str, metric: str) -> dict[float, list[float]]:
     """Return a metric of finished runs, in percent, by the value of an option that was varied between them.
 
-    Only runs whose identities are alike but for the option (and the seed, which is no part of one) are put together. Of
+    Only runs whose configs are alike but for the option and the seed are put together. Of
     several such families the one with the most values of the option is kept, then the one with the most runs; what is
     left out is logged.
 

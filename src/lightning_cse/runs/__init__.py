@@ -2,9 +2,8 @@
 
 from lightning_cse.runs.curves import Curves
 from lightning_cse.runs.environment import environment
-from lightning_cse.runs.files import atomic_file, disk_errors, write_atomic, write_predictions
+from lightning_cse.runs.files import Busy, atomic_file, disk_errors, is_locked, locked, write_atomic, write_predictions
 from lightning_cse.runs.hashing import config_hash, decisive
-from lightning_cse.runs.lock import Busy, is_locked, locked
 from lightning_cse.runs.run import FailedBefore, Outcome, Run, RunStatus, find_runs
 
 __all__ = [

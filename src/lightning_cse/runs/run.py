@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.runs.files import write_atomic
-from lightning_cse.runs.lock import is_locked, locked
+from lightning_cse.runs.files import is_locked, locked, write_atomic
 
 RunStatus = Literal["new", "running", "interrupted", "failed", "finished"]
 
@@ -52,18 +51,6 @@ class Run:
         name: The experiment's name; slashes make subfolders.
         config_hash: What `lightning_cse.runs.config_hash` returned.
         seed: The seed.
-
-    Attributes:
-        path: The folder.
-        config_path: The resolved config.
-        curves_path: Every logged value by step, see `Curves`.
-        checkpoints: The folder of ``best.ckpt`` and ``last.ckpt``.
-        predictions: The folder of the predictions, one file a task.
-        figures: The folder of the figures.
-        log_path: What was logged while it ran.
-        record_path: The record, there only when the run is finished.
-        failed_path: What went wrong, there only when the run failed.
-        lock_path: The lock file.
 
     Raises:
         LightningCSEError: if ``name`` or ``config_hash`` would lead out of ``root``.

@@ -484,7 +484,7 @@ def test_a_run_and_its_card(dual: Run, tmp_path: Path) -> None:
     card = (tmp_path / "made" / "README.md").read_text()
     for told in (
         "# dualcse_bi: DualCSE, implicit",
-        f"| run | dualcse_bi, identity {dual.config_hash}, seed 0 |",
+        f"| run | dualcse_bi, config hash {dual.config_hash}, seed 0 |",
         f"| commit | {record['environment']['commit'] or 'unknown'} |",
         f"sha256 {model.digests['weights']}",
         f"sha256 {record['encoder']['weights']}",

@@ -11,9 +11,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
 from lightning_cse.arguments import quote_free_text
-from lightning_cse.config.compose import compose, describe, options
+from lightning_cse.config.compose import compose, describe, options, register
 from lightning_cse.config.launch import ordered
-from lightning_cse.config.resolvers import register
 from lightning_cse.errors import ConfigError, user_error
 
 
