@@ -36,11 +36,7 @@ GIVEN: Mapping[str, Collection[str]] = {
 
 @dataclass(frozen=True)
 class Parts:
-    """What a run is built of.
-
-    ``left_out`` has the tasks of the suite that are not done, by name, with the reason; those that the method does not
-    suit are among ``tasks`` too.
-    """
+    """What a run is built of; ``left_out`` has the tasks that are not done, by name, with the reason."""
 
     encoder: SentenceEncoder
     data: ContrastiveData
@@ -53,8 +49,9 @@ class Parts:
     def digests(self) -> dict[str, str]:
         """The sha256 of every file that decides the result, by its name in the official layout."""
         digests = dict(self.data.digests)
-        for part in (*self.tasks.values(), *self.diagnostics.sides.values()):
-            digests |= part.digests
+        tasks, sides = self.tasks.values(), self.diagnostics.sides.values()
+        for files in (*(task.digests for task in tasks), *(side.digests for side in sides)):
+            digests |= files
         return digests
 
 

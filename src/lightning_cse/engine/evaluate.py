@@ -137,7 +137,9 @@ def _tasks(
     every = {name: task for name, task in build_tasks(suite, lacking).items() if "test" in task.splits}
     check_parts(every)
     kind = type(model.model).__name__
-    left_out: dict[str, Sequence[str]] = {name: task.needs for name, task in every.items() if not model.suits(task)}
+    left_out: dict[str, Sequence[str]] = {
+        name: task.needs for name, task in every.items() if not task.suits(model.model)
+    }
     for name, needs in left_out.items():
         log.info("the task %s is left out: it needs %s, which %s does not have", name, " and ".join(needs), kind)
     summaries = {name: task for name, task in every.items() if isinstance(task, Summary)}

@@ -44,10 +44,6 @@ class Evaluated:
     label: str = ""  # the task in the progress bar
     counts: Counter[str] = field(default_factory=Counter)
 
-    def suits(self, task: Task | MTEBTask) -> bool:
-        """Whether the model answers what a task asks."""
-        return self.loaded is not None if isinstance(task, MTEBTask) else task.suits(self.model)
-
     def do(self, task: Task | MTEBTask, run: Run, label: str) -> tuple[TaskResult, dict[str, Any]]:
         """Do a task on its test split, and return its result and what it took: sentences, those cut, and an account."""
         self.label, self.counts = label, Counter(sentences=0, cut=0)

@@ -51,9 +51,9 @@ def check_model(model: str, *, pooling: str = "auto", prompt: str | None = None)
     if (folder / "config.json").is_file():
         return None
     if not any((folder / name).is_file() for name in (RECORD, CONFIG)):
-        if runs := sorted(str(path.parent) for path in folder.rglob(RECORD) if "evaluate" not in path.parts):
-            shown = "".join(f"\n  model={run}" for run in runs[:8])
-            raise EncoderError(f"model: {folder} contains runs; give one of them:{shown}")
+        runs = sorted(f"\n  model={path.parent}" for path in folder.rglob(RECORD) if "evaluate" not in path.parts)
+        if runs:
+            raise EncoderError(f"model: {folder} contains runs; give one of them:{''.join(runs[:8])}")
         return None
     for key, given in (("pooling", pooling != "auto"), ("prompt", prompt is not None)):
         if given:
@@ -181,13 +181,10 @@ def _load_run(folder: Path, options: Mapping[str, Any]) -> LoadedModel:
     encoder = _encoder(config["encoder"], options)
     for part in ("tokenizer", "weights") if record["model"].get("frozen") else ("tokenizer",):
         if encoder.digests[part] != record["encoder"][part]:  # the checkpoint has none
-            raise EncoderError(
-                f"the {part} of the encoder {encoder.name} changed since {folder} was trained: restore its files"
-            )
+            raise EncoderError(f"the {part} of the encoder {encoder.name} changed since {folder} was trained")
     model = build(encoder, record["model"])
-    state = torch.load(best, map_location="cpu", weights_only=True)["state_dict"]
-    prefix = "model."
-    model.load_state_dict({key.removeprefix(prefix): state[key] for key in state if key.startswith(prefix)})
+    state = torch.load(best, map_location="cpu", weights_only=True)["state_dict"].items()
+    model.load_state_dict({key[len("model.") :]: value for key, value in state if key.startswith("model.")})
     digests = {"weights": sha256, "tokenizer": encoder.digests["tokenizer"]}
     method = config["method"]["_target_"].rpartition(".")[2]
     return LoadedModel(model.eval(), str(record["name"]), folder, record, digests, method)
