@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from lightning_cse.data import BatchLoader
-from lightning_cse.engine import train as training
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.loggers import CurvesLogger
 from lightning_cse.runs import Run
@@ -42,7 +41,7 @@ class Killed(BaseException):
 @pytest.fixture(autouse=True)
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures take half of such a run and are drawn from the curves, which are compared."""
-    monkeypatch.setattr(training, "run_figures", lambda *args: [])
+    monkeypatch.setattr("lightning_cse.loggers.plots.run_figures", lambda *args: [])
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ import torch
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from pytorch_lightning.utilities.exceptions import MisconfigurationException  # type: ignore[attr-defined]  # not theirs
 
 from lightning_cse.callbacks import Diagnostics, build_diagnostics
@@ -37,11 +36,7 @@ GIVEN: Mapping[str, Collection[str]] = {
 
 @dataclass(frozen=True)
 class Parts:
-    """What a run is built of.
-
-    ``left_out`` has the tasks of the suite that are not done, by name, with the reason; those that the method does not
-    suit are among ``tasks`` too.
-    """
+    """What a run is built of; ``left_out`` has the tasks that are not done, by name, with the reason."""
 
     encoder: SentenceEncoder
     data: ContrastiveData
@@ -54,10 +49,9 @@ class Parts:
     def digests(self) -> dict[str, str]:
         """The sha256 of every file that decides the result, by its name in the official layout."""
         digests = dict(self.data.digests)
-        for task in self.tasks.values():
-            digests |= task.digests
-        for side in self.diagnostics.sides.values():
-            digests |= side.digests
+        tasks, sides = self.tasks.values(), self.diagnostics.sides.values()
+        for files in (*(task.digests for task in tasks), *(side.digests for side in sides)):
+            digests |= files
         return digests
 
 
@@ -75,7 +69,11 @@ def build(cfg: DictConfig) -> Parts:
         if not task.suits(method.model):
             left_out[name] = f"it needs {' and '.join(task.needs)}, which {type(method).__name__} does not give"
             log.info("the task %s is left out: %s", name, left_out[name])
-    _check_monitor(cfg.monitor, tasks, left_out)
+    watched = {name: task for name, task in tasks.items() if name not in left_out and "dev" in task.splits}
+    scores = [f"val/{name}/{metric}" for name, task in watched.items() for metric in task.metrics]
+    if cfg.monitor not in scores:
+        near = did_you_mean(cfg.monitor, scores)
+        raise ConfigError([f"monitor: {cfg.monitor!r} is no dev score{near} (there are: {', '.join(scores)})"])
     diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
     return Parts(encoder, data, tasks, diagnostics, method, left_out)
 
@@ -86,47 +84,23 @@ def automatic_reading(cfg: DictConfig, encoder: SentenceEncoder) -> dict[str, An
     return {key: value for key, value in became.items() if OmegaConf.select(cfg, key) == "auto"}
 
 
-def build_tasks(suite: DictConfig, left_out: dict[str, str] | None = None) -> dict[str, Task]:
-    """Build the tasks of a suite, each by the name its metrics go by.
-
-    Args:
-        suite: the tasks' nodes.
-        left_out: where to note the tasks that are left out because their data are missing, and why; a warning in any
-            case.
-    """
+def build_tasks(suite: DictConfig, left_out: dict[str, str]) -> dict[str, Task]:
+    """Build the tasks of a suite, each by the name its metrics go by; add those without data to ``left_out``."""
     tasks: dict[str, Task] = {}
     for key, node in suite.items():
         task: Task = built(node)
         corpus, line, rest = str(key).partition("_")
         name = corpus + task.suffix + line + rest
-        reason = task.lacking()
-        if reason is None:
+        if (reason := task.lacking()) is None:
             tasks[name] = task
-            continue
-        log.warning("the task %s is left out: %s", name, reason)
-        if left_out is not None:
+        else:
             left_out[name] = reason
+            log.warning("the task %s is left out: %s", name, reason)
     return tasks
 
 
-def _check_monitor(monitor: str, tasks: Mapping[str, Task], left_out: Mapping[str, str]) -> None:
-    watched = {name: task for name, task in tasks.items() if name not in left_out and "dev" in task.splits}
-    known = [f"val/{name}/{metric}" for name, task in watched.items() for metric in task.metrics]
-    if monitor in known:
-        return
-    why = {name: "of a task that is tested only" for name in tasks if name not in watched}
-    why |= {name: f"of a task that is left out: {reason}" for name, reason in left_out.items()}
-    fault = why.get(monitor.removeprefix("val/").partition("/")[0], f"no dev score{did_you_mean(monitor, known)}")
-    raise ConfigError([f"monitor: {monitor!r} is {fault} (there are: {', '.join(known)})"])
-
-
 def built(node: DictConfig, **given: Any) -> Any:
-    """Build a node of the config.
-
-    Raises:
-        ConfigError: with the node's key, if the class, or one below it, says that a value is wrong.
-        LightningCSEError: what the class itself raises of these.
-    """
+    """Build a node of the config; what its class says is wrong becomes a ConfigError with the node's key."""
     try:
         return instantiate(node, **given)
     except InstantiationException as error:
@@ -149,18 +123,17 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
 
 
 def check_nodes(cfg: DictConfig, given: Mapping[str, Collection[str]] = GIVEN) -> None:
-    """Check every node with a ``_target_`` as `check_node` does, without building anything.
+    """Check the arguments of every node with a ``_target_`` against its signature, without building anything.
+
+    Types are checked where the annotation is made of builtins, ``Literal``, unions and sequences of them.
 
     Raises:
-        ConfigError: with all faults, one that interpolations repeat only once; or if a value is missing.
+        ConfigError: with all faults, one that interpolations repeat only once.
     """
-    try:
-        values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
-    except OmegaConfBaseException as error:
-        raise ConfigError([f"{error.full_key}: {str(error).splitlines()[0]}"]) from error
+    values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     faults: dict[str, str] = {}
     for key, node in _nodes(values, ""):
-        for fault in check_node(node, key, given.get(key, ())):
+        for fault in _faults(node, key, given.get(key, ())):
             faults.setdefault(fault.partition(": ")[2], fault)
     if faults:
         raise ConfigError(faults.values())
@@ -174,33 +147,29 @@ def _nodes(value: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from _nodes(part, f"{key}.{name}" if key else str(name))
 
 
-def check_node(node: Mapping[str, Any], key: str, given: Collection[str] = ()) -> Iterator[str]:
-    """Yield the unknown, missing and mistyped arguments of a node, a line each.
-
-    Types are checked where the annotation is made of builtins, ``Literal``, unions and sequences of them.
-
-    Args:
-        node: plain values with a ``_target_``.
-        key: where it is in the config.
-        given: arguments that are added when it is built.
-    """
+def _faults(node: Mapping[str, Any], key: str, given: Collection[str]) -> Iterator[str]:
+    """Yield the unknown, mistyped and missing arguments of a node, a line each; ``given`` are added when it is made."""
     try:
         target = pkgutil.resolve_name(node["_target_"])
-        parameters = _signature(target).parameters
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        signature = _signature(target)
+    except (ImportError, AttributeError, ValueError) as error:
         yield f"{key}._target_: {node['_target_']!r} cannot be used ({error})"
         return
-    name, options = target.__name__, {option: node[option] for option in node if not option.startswith("_")}
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        for option in options.keys() - parameters.keys():
+    name, parameters = target.__name__, signature.parameters
+    options = {option: value for option, value in node.items() if not option.startswith("_")}
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    for option, value in options.items():
+        if option not in parameters and not takes_any:
             yield f"{key}: {name} got an unexpected argument '{option}'{did_you_mean(option, parameters)}"
-    for option in [option for option in options if option in parameters]:
-        if not _fits(options[option], parameters[option]):
-            yield f"{key}.{option}: {name} takes {_expected(parameters[option].annotation, options[option])}"
-    required = [o for o, p in parameters.items() if p.default is p.empty and "VAR_" not in p.kind.name]
-    for option in [] if node.get("_partial_") else required:
-        if option not in options and option not in given:
-            yield f"{key}: {name} needs the argument '{option}', which the config does not give"
+        elif option in parameters and not _is(value, parameters[option].annotation):
+            kind = inspect.formatannotation(parameters[option].annotation).replace("typing.", "")
+            near = did_you_mean(str(value), re.findall(r"'([^']+)'", kind))
+            yield f"{key}.{option}: {name} takes {kind}, got {value!r}{near}"
+    known = {option for option in (*options, *given) if option in parameters}
+    try:
+        (signature.bind_partial if node.get("_partial_") else signature.bind)(**dict.fromkeys(known))
+    except TypeError as error:
+        yield f"{key}: {name}: {error}"
 
 
 def _signature(target: Any) -> inspect.Signature:
@@ -208,19 +177,6 @@ def _signature(target: Any) -> inspect.Signature:
         return inspect.signature(target, eval_str=True)
     except NameError:  # a name imported for type checkers only
         return inspect.signature(target)
-
-
-def _expected(annotation: Any, got: Any) -> str:
-    kinds = [annotation, *get_args(annotation)]
-    near = did_you_mean(
-        str(got), [str(value) for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)]
-    )
-    name = annotation.__name__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
-    return f"{name.removeprefix('typing.')}, got {got!r}{near}"
-
-
-def _fits(value: Any, parameter: inspect.Parameter) -> bool:
-    return _is(value, parameter.annotation) or (value == parameter.default and type(value) is type(parameter.default))
 
 
 def _is(value: Any, kind: Any) -> bool:
@@ -231,12 +187,9 @@ def _is(value: Any, kind: Any) -> bool:
     if origin in (Union, types.UnionType):
         return any(_is(value, option) for option in inner)
     if origin is Literal:
-        return any(value == option and type(value) is type(option) for option in inner)
+        return value in inner
     if kind in (bool, int, float, str):
-        return isinstance(value, {float: (int, float)}.get(kind, kind)) and isinstance(value, bool) == (kind is bool)
+        return isinstance(value, (int, float) if kind is float else kind) and isinstance(value, bool) == (kind is bool)
     if origin in (list, tuple, Sequence):
-        if not isinstance(value, list):
-            return False
-        kinds = inner if origin is tuple and Ellipsis not in inner else inner[:1] * len(value)
-        return len(value) == len(kinds) and all(map(_is, value, kinds))
-    return value is None if kind in (None, types.NoneType) else True
+        return isinstance(value, list) and all(_is(item, inner[0]) for item in value)
+    return value is None if kind is types.NoneType else True

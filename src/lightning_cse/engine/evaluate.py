@@ -7,38 +7,24 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from lightning_cse import runs
 from lightning_cse.config.sweeps import in_sweep
-from lightning_cse.encoders.pooling import POOLINGS
 from lightning_cse.engine.build import build_tasks, check_nodes, plain
 from lightning_cse.engine.evaluated import Evaluated, open_model
 from lightning_cse.engine.load import LLM, WITHOUT_ENCODER
 from lightning_cse.engine.machine import peak_memory, resolve_automatic
 from lightning_cse.engine.mteb_suite import MTEBTask
-from lightning_cse.errors import ConfigError, TaskError, did_you_mean
+from lightning_cse.errors import ConfigError, TaskError
 from lightning_cse.evaluation import Summary, Task, check_parts, summarize_tasks
 from lightning_cse.llm.asker import wrong_settings
 from lightning_cse.runs.table import print_run
 
 log = logging.getLogger(__name__)
-
-_READING: Final[Mapping[str, tuple[Any, ...]]] = {
-    "pooling": ("auto",),
-    "prompt": (None,),
-    "max_length": ("auto",),
-    "whitening": (None,),
-    "precision": ("32-true", "auto"),
-    "accelerator": ("auto", "cpu"),
-}
-"""How an encoder reads and computes, with the values that a model without one may have."""
-
-_OF_LLM: Final = ("llm", "few_shot")
-"""Keys that only a language model reads."""
 
 
 def run(cfg: DictConfig) -> runs.Outcome:
@@ -53,17 +39,17 @@ def run(cfg: DictConfig) -> runs.Outcome:
 
 
 def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs.Outcome:
-    """Evaluate a model on the suite in the config, unless that is done; the command line goes into the record.
+    """Evaluate a model on the suite in the config, unless that is done; the overrides go into the record.
 
-    The result of a task is on disk before the next task begins: an interrupted evaluation continues with the first task
-    that is missing (``force=true`` starts again).
+    Each result is on disk before the next task begins: an interrupted evaluation continues with the first task that is
+    missing (``force=true`` starts again).
 
     Raises:
         Busy: if another process is running this very evaluation.
         FailedBefore: in a multirun, if it failed before, unless ``retry_failed=true``.
         LightningCSEError: for user errors; once there is a folder, its ``failed.json`` says the same.
     """
-    if faults := list(_mistakes(cfg, overrides)):
+    if faults := list(_mistakes(cfg)):
         raise ConfigError(faults)
     if cfg.model in WITHOUT_ENCODER:
         cfg.accelerator, cfg.precision = "cpu", "32-true"
@@ -81,8 +67,9 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
     folder = runs.Run(model.root, suite, runs.config_hash(options, **decides), seed)
     with folder.claim(force=cfg.force, leave_failed=in_sweep() and not cfg.retry_failed) as unfinished:
         if not unfinished:
-            return _skipped(folder)
-        read = [str(key) for key in cfg if key not in _OF_LLM or cfg.model == LLM]
+            log.info("%s is finished; force=true evaluates it again", folder.path)
+            return runs.Outcome("skipped", str(folder.path))
+        read = [str(key) for key in cfg if key not in ("llm", "few_shot") or cfg.model == LLM]
         folder.start(OmegaConf.to_yaml(OmegaConf.masked_copy(cfg, read), resolve=True))
         log.info("%s: %d tasks; everything is written to %s", model.name, len(tasks), folder.path)
         results = {
@@ -121,35 +108,21 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
     return runs.Outcome("finished", str(folder.path))
 
 
-def _skipped(folder: runs.Run) -> runs.Outcome:
-    log.info("%s is finished; force=true evaluates it again", folder.path)
-    return runs.Outcome("skipped", str(folder.path))
-
-
-def _mistakes(cfg: DictConfig, overrides: Sequence[str]) -> Iterator[str]:
-    """Yield what does not fit the model, or each other."""
-    model = None if OmegaConf.is_missing(cfg, "model") else cfg.model
-    if not isinstance(model, str) or not model.strip():
+def _mistakes(cfg: DictConfig) -> Iterator[str]:
+    """Yield what does not fit the model."""
+    if OmegaConf.is_missing(cfg, "model"):
         yield "model: must be the folder of a run, an encoder of conf/encoder, a local folder, or a name on the hub"
-    if model in WITHOUT_ENCODER:
-        for key, unread in _READING.items():
-            if cfg[key] not in unread:
-                yield f"{key}: model={model} has no encoder; leave it out"
-    elif cfg.pooling not in (poolings := ("auto", *POOLINGS)):
-        near = did_you_mean(str(cfg.pooling), poolings)
-        yield f"pooling: must be one of {', '.join(poolings)}, got {cfg.pooling!r}{near}"
-    elif cfg.prompt is not None and cfg.pooling not in ("auto", "prompt"):
-        yield f"prompt: pooling={cfg.pooling} reads no prompt; leave it out, or set pooling=prompt"
-    elif cfg.prompt is not None and (str(cfg.prompt).count("{}"), str(cfg.prompt).count("{mask}")) != (1, 1):
-        yield f"prompt: must have {{}} (the sentence) and {{mask}} once each, got {cfg.prompt!r}"
-    elif cfg.max_length != "auto" and (not isinstance(cfg.max_length, int) or cfg.max_length < 1):
-        yield f"max_length: must be auto or an integer >= 1, got {cfg.max_length!r}"
-    if model == LLM:
-        yield from wrong_settings(plain(cfg.llm))
         return
-    set_keys = [override.lstrip("+").partition("=")[0] for override in overrides]
-    for key in [key for key in set_keys if key.partition(".")[0] in _OF_LLM] or ["llm.model"] * bool(cfg.llm.model):
-        yield f"{key}: only model={LLM} reads it"
+    if cfg.model in WITHOUT_ENCODER:
+        for key in ("pooling", "prompt", "max_length", "whitening"):
+            if cfg[key] not in ("auto", None):
+                yield f"{key}: model={cfg.model} has no encoder; leave it out"
+    if cfg.max_length != "auto" and (not isinstance(cfg.max_length, int) or cfg.max_length < 1):
+        yield f"max_length: must be auto or an integer >= 1, got {cfg.max_length!r}"
+    if cfg.model == LLM:
+        yield from wrong_settings(plain(cfg.llm))
+    elif cfg.llm.model:
+        yield f"llm.model: only model={LLM} reads it"
 
 
 def _tasks(
@@ -161,14 +134,16 @@ def _tasks(
             raise TaskError(f"the suite needs vectors, which {model.name} does not have")
         return {name: MTEBTask(name) for name in suite.tasks}, {}, {}
     lacking: dict[str, str] = {}
-    all_tasks = {name: task for name, task in build_tasks(suite, lacking).items() if "test" in task.splits}
-    check_parts(all_tasks)
-    left_out: dict[str, Sequence[str]] = {name: task.needs for name, task in all_tasks.items() if not model.suits(task)}
+    every = {name: task for name, task in build_tasks(suite, lacking).items() if "test" in task.splits}
+    check_parts(every)
     kind = type(model.model).__name__
+    left_out: dict[str, Sequence[str]] = {
+        name: task.needs for name, task in every.items() if not task.suits(model.model)
+    }
     for name, needs in left_out.items():
         log.info("the task %s is left out: it needs %s, which %s does not have", name, " and ".join(needs), kind)
-    summaries = {name: task for name, task in all_tasks.items() if isinstance(task, Summary)}
-    tasks = {name: task for name, task in all_tasks.items() if name not in left_out and name not in summaries}
+    summaries = {name: task for name, task in every.items() if isinstance(task, Summary)}
+    tasks = {name: task for name, task in every.items() if name not in left_out and name not in summaries}
     if not tasks:
         raise TaskError(f"no task of the suite suits {model.name}: {kind} does not answer what they ask")
     return tasks, summaries, left_out | {name: (reason,) for name, reason in lacking.items()}
@@ -177,25 +152,22 @@ def _tasks(
 def _result(folder: runs.Run, name: str, task: Task | MTEBTask, model: Evaluated, place: str) -> dict[str, Any]:
     """Return metrics and costs of a task: those on disk, or new ones, which are written with the predictions."""
     path = folder.path / "tasks" / f"{name}.json"
-    if path.is_file():
-        known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        log.info("%s %s: done before, %s", place, name, _shown(known["metrics"]))
-        return known
-    start = time.perf_counter()
-    try:
-        result, costs = model.do(task, folder, f"{place} {name}")
-        if result.predictions:
-            runs.write_predictions(folder.predictions, name, result.predictions)
-    except Exception as error:
-        folder.fail(error, stage=name)
-        raise
-    done = {"metrics": result.metrics, **costs, "seconds": time.perf_counter() - start}
-    runs.write_atomic(path, json.dumps(done, indent=2, allow_nan=False) + "\n")
-    if costs["cut"]:
-        log.warning("%s: %d of %d sentences are too long and are cut", name, costs["cut"], costs["sentences"])
-    log.info("%s %s: %s (%.1f s)", place, name, _shown(result.metrics), done["seconds"])
+    finished = path.is_file()
+    if finished:
+        done: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    else:
+        start = time.perf_counter()
+        try:
+            result, costs = model.do(task, folder, f"{place} {name}")
+            if result.predictions:
+                runs.write_predictions(folder.predictions, name, result.predictions)
+        except Exception as error:
+            folder.fail(error, stage=name)
+            raise
+        done = {"metrics": result.metrics, **costs, "seconds": time.perf_counter() - start}
+        runs.write_atomic(path, json.dumps(done, indent=2, allow_nan=False) + "\n")
+        if done["cut"]:
+            log.warning("%s: %d of %d sentences are too long and are cut", name, done["cut"], done["sentences"])
+    metrics = ", ".join(f"{key} {value:.4f}" for key, value in done["metrics"].items())
+    log.info("%s %s: %s%s", place, name, "done before, " if finished else "", metrics)
     return done
-
-
-def _shown(metrics: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())

@@ -29,28 +29,20 @@ SENTENCES_AT_ONCE = 1024  # between two updates of the progress bar
 
 @dataclass
 class Evaluated:
-    """A model under evaluation.
-
-    ``options``, ``encoder`` and ``data`` decide its answers: how it reads sentences, its name with the sha256 of its
-    files, and the sha256 of the corpus files that it reads.
-    """
+    """A model under evaluation; ``options``, ``encoder`` and ``data`` decide its answers."""
 
     model: Any  # answers the questions of tasks
     name: str  # in tables
     root: Path  # of its evaluations
-    options: dict[str, Any]
-    encoder: dict[str, str]
-    data: dict[str, str] = field(default_factory=dict)
+    options: dict[str, Any]  # how it reads sentences
+    encoder: dict[str, str]  # its name, and the sha256 of its files
+    data: dict[str, str] = field(default_factory=dict)  # the sha256 of the corpus files that it reads
     run: dict[str, Any] | None = None  # name, config_hash and seed of the run that trained it
     device: str = "cpu"
     loaded: LoadedModel | None = None  # the model with its encoder, if it has one
     precision: str | None = None  # of an encoder
     label: str = ""  # the task in the progress bar
     counts: Counter[str] = field(default_factory=Counter)
-
-    def suits(self, task: Task | MTEBTask) -> bool:
-        """Whether the model answers what a task asks."""
-        return self.loaded is not None if isinstance(task, MTEBTask) else task.suits(self.model)
 
     def do(self, task: Task | MTEBTask, run: Run, label: str) -> tuple[TaskResult, dict[str, Any]]:
         """Do a task on its test split, and return its result and what it took: sentences, those cut, and an account."""
@@ -63,8 +55,7 @@ class Evaluated:
             return result, {"sentences": self.model.sentences, "cut": 0, "account": self.model.asker.taken()}
         embedded = Embedded(self, task.sentences("test"))
         if not embedded.is_finite:
-            advice = ": use precision=32-true" if self.precision == "bf16-mixed" else ""
-            raise TaskError(f"{label}: some embeddings of {self.name} are not finite numbers{advice}")
+            raise TaskError(f"{label}: some embeddings of {self.name} are not finite numbers in {self.precision}")
         return task.evaluate(self.model, embedded, "test"), dict(self.counts)
 
     def embed(self, sentences: Sequence[str]) -> Embedding:
@@ -113,7 +104,7 @@ def open_model(cfg: DictConfig) -> Evaluated:
         name, prompt = model.asker.endpoint.model, model.prompt
         options |= {"method": "FewShot", "few_shot": plain(cfg.few_shot), "prompt_digest": prompt.prompt_digest}
         options["llm"] = {"model": name, "parameters": dict(model.asker.parameters)}
-        folder = _below(root / "llm", name)
+        folder = root / "llm" / name.strip("/")
         return Evaluated(model, name, folder, options, {"name": name}, prompt.digests, device="endpoint")
     loaded = load_model(cfg.model, pooling=cfg.pooling, prompt=cfg.prompt, max_length=cfg.max_length)
     if cfg.whitening:
@@ -126,16 +117,11 @@ def open_model(cfg: DictConfig) -> Evaluated:
     return Evaluated(
         loaded.answers,
         loaded.name,
-        _below(root, loaded.name) if loaded.run is None else loaded.run / "evaluate",
+        (loaded.run / "evaluate") if loaded.run else root / loaded.name,
         options,
         {"name": encoder.name, **loaded.digests},
-        run=None if loaded.run is None else {key: loaded.record[key] for key in ("name", "config_hash", "seed")},
+        run={key: loaded.record[key] for key in ("name", "config_hash", "seed")} if loaded.run else None,
         device=device_name(device),
         loaded=loaded,
         precision=cfg.precision,
     )
-
-
-def _below(root: Path, name: str) -> Path:
-    """Return the folder of a model's name, which is below ``root`` whatever the name is."""
-    return root.joinpath(*(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", "..", "~")))

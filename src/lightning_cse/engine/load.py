@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,13 +23,12 @@ if TYPE_CHECKING:
     from lightning_cse.encoders import SentenceEncoder, Template
     from lightning_cse.models import Model
 
-__all__ = ["LENGTH", "LLM", "WITHOUT_ENCODER", "LoadedModel", "check_device", "check_model", "load_model", "read_run"]
-
 log = logging.getLogger(__name__)
 
 LENGTH, LLM = WITHOUT_ENCODER = ("length", "llm")
 """Models that an evaluation takes and that have no encoder; these names come before those of encoders."""
 
+RECORD: Final = "record.json"
 CONFIG: Final = "config.yaml"
 CHECKPOINT: Final = "checkpoints/best.ckpt"
 
@@ -39,41 +37,36 @@ def check_model(model: str, *, pooling: str = "auto", prompt: str | None = None)
     """Return the folder of the run that a name means, None if it means an encoder, without loading either.
 
     Raises:
-        EncoderError: if it has no encoder, does not exist, or is neither a finished run nor an encoder.
+        EncoderError: if it has no encoder, does not exist, or is a run that is not finished.
         ConfigError: if pooling or prompt are given for a run, which has its own.
     """
     if model in WITHOUT_ENCODER:
         raise EncoderError(f"model: {model} has no encoder, and this command needs one")
     folder = Path(model).expanduser()
-    if folder.is_file():
-        raise EncoderError(f"model: {folder} is a file; give the folder of the run or of the encoder that contains it")
     if not folder.is_dir():
         # Names on the hub have one slash at most; ours have none at the start.
         if model.startswith((".", "/", "~")) or model.rstrip("/").count("/") > 1:
             raise EncoderError(f"model: there is no folder {folder.absolute()}; give that of a run or of an encoder")
         return None
-    if any((folder / name).is_file() for name in ("config.json", "modules.json")):
+    if (folder / "config.json").is_file():
         return None
-    if not any((folder / name).is_file() for name in ("record.json", CONFIG)):
-        runs = sorted(str(record.parent) for record in folder.rglob("record.json") if "evaluate" not in record.parts)
-        if not runs:
-            raise EncoderError(f"model: {folder.resolve()} contains neither a run nor an encoder")
-        shown = "".join(f"\n  model={run}" for run in runs[:8])
-        raise EncoderError(f"model: {folder} contains runs; give one of them:{shown}")
-    if prompt is not None or pooling != "auto":
-        given = "prompt" if prompt is not None else "pooling"
-        raise ConfigError([f"{given}: a run is evaluated as it was trained, and {folder} is one; leave it out"])
+    if not any((folder / name).is_file() for name in (RECORD, CONFIG)):
+        runs = sorted(f"\n  model={path.parent}" for path in folder.rglob(RECORD) if "evaluate" not in path.parts)
+        if runs:
+            raise EncoderError(f"model: {folder} contains runs; give one of them:{''.join(runs[:8])}")
+        return None
+    for key, given in (("pooling", pooling != "auto"), ("prompt", prompt is not None)):
+        if given:
+            raise ConfigError([f"{key}: a run is evaluated as it was trained, and {folder} is one; leave it out"])
     read_run(folder)
     return folder.resolve()
 
 
 def check_device(device: str) -> None:
     """Raise ConfigError if torch finds no such device on this machine."""
-    import torch
+    from lightning_cse.engine.machine import has
 
-    cuda, mps = torch.cuda.is_available, torch.backends.mps.is_available
-    available: dict[str, Callable[[], bool]] = {"gpu": lambda: cuda() or mps(), "cuda": cuda, "mps": mps}
-    if device in available and not available[device]():
+    if not has(device):
         raise ConfigError([f"--device: torch finds no {device} on this machine; leave it out for the best available"])
 
 
@@ -83,24 +76,16 @@ def read_run(folder: Path) -> dict[str, Any]:
     Raises:
         EncoderError: if a file is missing, or the first version of lightning_cse trained the run.
     """
-    path = folder / "record.json"
-    if not path.is_file():
-        failed = folder / "failed.json"
-        why = f"it failed, see {failed}" if failed.is_file() else "it was interrupted"
-        raise EncoderError(
-            f"model: the run {folder} has no record.json ({why}): finish it with the command that trained it"
-        )
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if "identity" in record and "model" not in record:
-            raise EncoderError(f"{folder} was trained by lightning_cse 0.x and cannot be loaded; train it again")
-        _ = [record[key] for key in ("name", "seed", "model")]
-        _ = [record["checkpoint"]["sha256"], record["encoder"]["weights"], record["encoder"]["tokenizer"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise EncoderError(f"{path} is no record of a training run ({type(error).__name__}: {error})") from error
-    for part in (CONFIG, CHECKPOINT):
+    for part in (RECORD, CONFIG, CHECKPOINT):
         if not (folder / part).is_file():
-            raise EncoderError(f"{folder / part} does not exist: copy it there, or train again with force=true")
+            raise EncoderError(f"model: the run {folder} has no {part}: finish it with the command that trained it")
+    try:
+        record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        if "identity" in record:
+            raise EncoderError(f"{folder} was trained by lightning_cse 0.x and cannot be loaded; train it again")
+        _ = [record[key] for key in ("name", "seed", "model", "encoder", "checkpoint")]
+    except (ValueError, KeyError) as error:
+        raise EncoderError(f"{folder / RECORD} is no record of a training run ({error})") from error
     return record
 
 
@@ -140,12 +125,7 @@ class LoadedModel:
         return self.encoder.max_length - max(map(len, self.templates))
 
     def whitened(self, sources: Sequence[str], data_dir: str) -> LoadedModel:
-        """Return the encoder with its vectors whitened, by those of other sentences.
-
-        Raises:
-            ConfigError: if this is a run, or as `Whitening`.
-            DataError: as `Whitening`.
-        """
+        """Return the encoder with its vectors whitened by those of other sentences; raise ConfigError for a run."""
         from lightning_cse.baselines import Whitening
 
         if self.run is not None:
@@ -171,7 +151,7 @@ def load_model(
     Args:
         model: as above.
         pooling: ``auto`` for the model's own; runs have no other.
-        prompt: a template of your own, which implies ``pooling="prompt"``.
+        prompt: a template of your own, with ``pooling="prompt"``, which ``auto`` then means.
         max_length: tokens a sequence may have, template included; ``auto`` for what a run was trained with, and for as
             much as an encoder can read.
 
@@ -183,86 +163,64 @@ def load_model(
     options: dict[str, Any] = {} if max_length == "auto" else {"max_length": max_length}
     if prompt is not None:
         options |= {"pooling": "prompt", "prompts": [prompt]}
-    elif pooling != "auto":
+    if pooling != "auto":
         options["pooling"] = pooling
     return _load_encoder(str(model), options) if run is None else _load_run(run, options)
 
 
-def _load_run(folder: Path, options: dict[str, Any]) -> LoadedModel:
+def _load_run(folder: Path, options: Mapping[str, Any]) -> LoadedModel:
     import torch
 
     from lightning_cse.models import build
 
-    record = read_run(folder)
-    best = folder / CHECKPOINT
+    record, config, best = read_run(folder), _settings(folder / CONFIG), folder / CHECKPOINT
     with best.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     if sha256 != record["checkpoint"]["sha256"]:
-        raise EncoderError(
-            f"{best} is damaged (its sha256 is not the record's): copy it again, or train with force=true"
-        )
-    encoder = _built(_node(folder / CONFIG, "encoder"), options, folder / CONFIG)
-    kept = ("tokenizer", "weights") if record["model"].get("frozen") else ("tokenizer",)
-    for part in kept:  # a checkpoint has no tokenizer, and no weights of a frozen encoder
-        if encoder.digests[part] != record["encoder"][part]:
-            raise EncoderError(
-                f"the {part} of the encoder {encoder.name} changed since {folder} was trained, and its checkpoint "
-                "contains none: restore the files it was trained from"
-            )
+        raise EncoderError(f"{best} is damaged (its sha256 is not the record's): train again with force=true")
+    encoder = _encoder(config["encoder"], options)
+    for part in ("tokenizer", "weights") if record["model"].get("frozen") else ("tokenizer",):
+        if encoder.digests[part] != record["encoder"][part]:  # the checkpoint has none
+            raise EncoderError(f"the {part} of the encoder {encoder.name} changed since {folder} was trained")
     model = build(encoder, record["model"])
-    try:
-        state = torch.load(best, map_location="cpu", weights_only=True)["state_dict"]
-        weights = {name.removeprefix("model."): value for name, value in state.items() if name.startswith("model.")}
-        model.load_state_dict(weights)
-    except (OSError, RuntimeError, KeyError, EOFError, pickle.UnpicklingError) as error:
-        what = " ".join(str(error).split())[:200] or type(error).__name__
-        raise EncoderError(f"{best} does not fit the run's config.yaml ({what})") from error
-    log.info("%s: %s on %s, best checkpoint of %s", record["name"], type(model).__name__, encoder.name, best)
+    state = torch.load(best, map_location="cpu", weights_only=True)["state_dict"].items()
+    model.load_state_dict({key[len("model.") :]: value for key, value in state if key.startswith("model.")})
     digests = {"weights": sha256, "tokenizer": encoder.digests["tokenizer"]}
-    method = str(_node(folder / CONFIG, "method")["_target_"]).rpartition(".")[2]
+    method = config["method"]["_target_"].rpartition(".")[2]
     return LoadedModel(model.eval(), str(record["name"]), folder, record, digests, method)
 
 
-def _load_encoder(model: str, options: dict[str, Any]) -> LoadedModel:
+def _load_encoder(model: str, options: Mapping[str, Any]) -> LoadedModel:
     from lightning_cse.models import PointModel
 
     known = {path.stem: path for path in (conf_dir() / "encoder").glob("*.yaml")}
     folder = Path(model).expanduser()
     name = folder.resolve().name if model not in known and folder.is_dir() else model
-    node: Mapping[str, Any] = {"_target_": "load_encoder", "name": name, "source": model, "pooling": "auto"}
-    if model in known:
-        node = _node(known[model])
+    own = {"_target_": "load_encoder", "name": name, "source": model, "pooling": "auto"}
+    node = _settings(known[model]) if model in known else own
     if not node["_target_"].endswith("tiny_encoder"):
-        node = {**node, "max_length": "auto"}  # conf/encoder has the length of training; evaluation cuts nothing
+        node["max_length"] = "auto"  # conf/encoder has the length of training; evaluation cuts nothing
     try:
-        encoder = _built(node, options, known.get(model, folder))
+        encoder = _encoder(node, options)
     except EncoderError as error:  # it names the keys of training
         text = str(error).replace("encoder.source", "model").replace("encoder=", "model=").replace("encoder.", "")
         if model not in known and not folder.is_dir():
-            names = [*WITHOUT_ENCODER, *sorted(known)]
-            text = f"there is no model {model!r}{did_you_mean(model, names)}\n{text}\nNames: {', '.join(names)}"
+            text = f"there is no model {model!r}{did_you_mean(model, [*WITHOUT_ENCODER, *known])}\n{text}"
         raise EncoderError(text) from error
     log.info("%s: pooling %s, sentences of at most %d tokens", name, encoder.pooling, encoder.max_length)
     return LoadedModel(PointModel(encoder).eval(), name, None, {}, dict(encoder.digests))
 
 
-def _node(path: Path, key: str | None = None) -> dict[str, Any]:
-    """Return a file of settings, or one node of it, resolved."""
+def _settings(path: Path) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
-    config: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
-    node = config.get(key) if key and isinstance(config, dict) else config
-    if not isinstance(node, dict) or "_target_" not in node:
-        raise EncoderError(f"{path} has no {key or 'encoder'}: it is not the config of a training run")
-    return node
+    settings: dict[str, Any] = OmegaConf.to_container(OmegaConf.load(path), resolve=True)  # type: ignore[assignment]
+    return settings
 
 
-def _built(node: Mapping[str, Any], options: Mapping[str, Any], place: Path) -> SentenceEncoder:
+def _encoder(node: Mapping[str, Any], options: Mapping[str, Any]) -> SentenceEncoder:
     from lightning_cse.encoders import load_encoder, tiny_encoder
 
-    target = str(node["_target_"]).rpartition(".")[2]
-    make: Callable[..., SentenceEncoder] = tiny_encoder if target == "tiny_encoder" else load_encoder
-    try:
-        return make(**{key: value for key, value in {**node, **options}.items() if key != "_target_"})
-    except TypeError as error:
-        raise EncoderError(f"{place}: the encoder does not take these settings ({error})") from error
+    tiny = node["_target_"].endswith("tiny_encoder")
+    make: Callable[..., SentenceEncoder] = tiny_encoder if tiny else load_encoder
+    return make(**{key: value for key, value in {**node, **options}.items() if key != "_target_"})

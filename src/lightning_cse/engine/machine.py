@@ -12,6 +12,12 @@ from omegaconf import DictConfig
 from lightning_cse.errors import ConfigError
 
 
+def has(accelerator: str) -> bool:
+    """Whether torch finds an accelerator on this machine; ``gpu`` is CUDA or Apple's MPS."""
+    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    return {"gpu": cuda or mps, "cuda": cuda, "mps": mps}.get(accelerator, True)
+
+
 def device_of(accelerator: str = "auto") -> torch.device:
     """Return the device of an accelerator: ``gpu`` is CUDA or else Apple's MPS, ``auto`` CUDA or else the CPU."""
     cuda = torch.cuda.is_available()
@@ -24,14 +30,8 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-def forget_peak_memory() -> None:
-    """Begin a GPU's peak anew, so that a run in a sweep does not take over that of the one before it."""
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-
-
 def peak_memory() -> float:
-    """Return the most memory held, in MiB: a GPU's since `forget_peak_memory`, else that of the whole process."""
+    """Return the most memory held, in MiB: a GPU's since its counter was reset, else that of the whole process."""
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return torch.cuda.max_memory_allocated() / 2**20
     unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes there, in KiB elsewhere
@@ -51,22 +51,16 @@ def resolve_automatic(cfg: DictConfig, *, under: str = "trainer") -> dict[str, A
     from lightning_cse.config.check import PRECISIONS  # brings Hydra, which models do without
 
     node, prefix = (cfg[under], f"{under}.") if under else (cfg, "")
-    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
     if node.accelerator == "auto":
-        node.accelerator = "gpu" if cuda else "cpu"
-    if not {"cpu": True, "gpu": cuda or mps, "cuda": cuda, "mps": mps}[node.accelerator]:
+        node.accelerator = "gpu" if torch.cuda.is_available() else "cpu"
+    if not has(node.accelerator):
         raise ConfigError([f"{prefix}accelerator: torch finds no {node.accelerator} on this machine; use auto"])
     on_gpu = node.accelerator in ("gpu", "cuda")
     if node.precision == "auto":
-        fast = torch.cuda.is_bf16_supported() if on_gpu else _fast_bfloat16_on_cpu()
-        node.precision = "bf16-mixed" if fast else "32-true"
+        # The processor's is private to torch; without it, float32 is always right.
+        on_cpu = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+        node.precision = "bf16-mixed" if (torch.cuda.is_bf16_supported if on_gpu else on_cpu)() else "32-true"
     node.precision = PRECISIONS.get(str(node.precision), node.precision)
     if node.precision == "16-mixed" and not on_gpu:
         raise ConfigError([f"{prefix}precision: 16-mixed needs a GPU; use 32-true or bf16-mixed"])
     return {f"{prefix}{key}": node[key] for key in ("accelerator", "precision")}
-
-
-def _fast_bfloat16_on_cpu() -> bool:
-    # Private to torch, and the only one that asks the processor; without it, float32 is always right.
-    supported = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
-    return bool(supported()) if supported is not None else False

@@ -43,8 +43,7 @@ class MTEBModel:
     def encode(self, inputs: Iterable[Mapping[str, Any]], **_: Any) -> Tensor:
         """Return the vectors of all sentences in mteb's batches: (n, d), float32. Its prompts are not used."""
         embedding = self.evaluated.embed([sentence for batch in inputs for sentence in batch["text"]])
-        vectors: Tensor = self.evaluated.model.features(embedding).float()
-        return vectors
+        return torch.as_tensor(self.evaluated.model.features(embedding)).float()
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """Return the cosine of every row of one matrix with every row of the other: (n, m)."""
@@ -73,15 +72,13 @@ class MTEBTask:
 
     def evaluate(self, model: Evaluated, run: Run) -> TaskResult:
         """Let mteb evaluate a model, with its own results in ``mteb/`` of the run."""
-        mteb = _mteb()
         try:
             self._task.load_data()
         except Exception as error:
-            what = " ".join(str(error).split())[:300]
-            raise DataError(f"mteb cannot load {self.name} from the hub ({type(error).__name__}: {what})") from error
-        cache = mteb.ResultCache(run.path / "mteb")
+            raise DataError(f"mteb cannot load {self.name}: {error}") from error
+        cache = _mteb().ResultCache(run.path / "mteb")
         options = {"encode_kwargs": {"batch_size": 1024}, "co2_tracker": False, "show_progress_bar": False}
-        results = mteb.evaluate(MTEBModel(model, run.config_hash), self._task, cache=cache, **options)
+        results = _mteb().evaluate(MTEBModel(model, run.config_hash), self._task, cache=cache, **options)
         return TaskResult({"main_score": float(results.task_results[0].get_score())})
 
 
@@ -89,7 +86,5 @@ def _mteb() -> Any:
     try:
         import mteb  # optional and slow to import
     except ModuleNotFoundError as error:
-        if error.name != "mteb":
-            raise
-        raise TaskError("suite=mteb needs the mteb library: pip install 'lightning_cse[mteb]'") from None
+        raise TaskError(f"suite=mteb: {error}; pip install 'lightning_cse[mteb]'") from error
     return mteb

@@ -6,10 +6,9 @@ import contextlib
 import dataclasses
 import hashlib
 import logging
-import pickle
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,10 @@ from lightning_cse.callbacks import BestAndLast, Evaluation, Interrupts, RandomS
 from lightning_cse.config.sweeps import in_sweep
 from lightning_cse.data.token_cache import tokenise
 from lightning_cse.engine.build import Parts, automatic_reading, build, built, check_nodes, plain
-from lightning_cse.engine.machine import device_name, forget_peak_memory, peak_memory, resolve_automatic
+from lightning_cse.engine.machine import device_name, peak_memory, resolve_automatic
 from lightning_cse.errors import Interrupted, TrainingError
-from lightning_cse.evaluation import Split, TaskResult, run_tasks
+from lightning_cse.evaluation import Split, run_tasks
 from lightning_cse.loggers import CurvesLogger, RunView
-from lightning_cse.loggers.plots import run_figures
 from lightning_cse.runs.summary import summarise
 from lightning_cse.runs.table import print_run
 
@@ -47,9 +45,8 @@ def run(cfg: DictConfig) -> runs.Outcome:
 def train(cfg: DictConfig) -> runs.Outcome:
     """Train the method that a config describes, unless that is done, and return what became of it.
 
-    A run with a record is finished and skipped (``force=true`` starts again). One with a last checkpoint and no record,
-    interrupted or failed, is resumed, to the same numbers as a run that was never stopped. In a multirun, one that
-    failed is skipped unless ``retry_failed=true``. Meanwhile this process holds the lock of the run's folder.
+    A finished run is skipped (``force=true`` starts again). One that was interrupted or failed is resumed from its last
+    checkpoint, to the same numbers as a run that was never stopped. This process holds the lock of the run's folder.
 
     Raises:
         Busy: if another process is running this very run.
@@ -62,7 +59,8 @@ def train(cfg: DictConfig) -> runs.Outcome:
         resolved = resolve_automatic(cfg)
         check_nodes(cfg)
         pl.seed_everything(cfg.seed, workers=True, verbose=False)
-        forget_peak_memory()
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()  # else that of the point before in a sweep
         parts = build(cfg)
         decides: dict[str, Any] = {
             "data": parts.digests,
@@ -72,19 +70,15 @@ def train(cfg: DictConfig) -> runs.Outcome:
         config_hash = runs.config_hash(plain(cfg), **decides)
         folder = runs.Run(Path(cfg.paths.runs_dir).expanduser(), str(cfg.name), config_hash, cfg.seed)
         with folder.claim(force=cfg.force, leave_failed=in_sweep() and not cfg.retry_failed) as unfinished:
-            if not unfinished:
-                return _skipped(cfg, folder)
-            with _logging_to(folder.log_path):
-                record = _run(cfg, parts, folder, runs.decisive(plain(cfg), **decides), interrupts)
-    return runs.Outcome("finished", str(folder.path), record["best"]["score"])
-
-
-def _skipped(cfg: DictConfig, folder: runs.Run) -> runs.Outcome:
-    record = folder.read()
-    log.info("%s is finished; force=true runs it again", folder.path)
-    if missing := [str(name) for name in cfg.baselines if name not in (record.get("baselines") or {})]:
-        log.warning("it has no values of the baselines %s: force=true runs it again with them", ", ".join(missing))
-    return runs.Outcome("skipped", str(folder.path), record["best"]["score"])
+            if unfinished:
+                with _logging_to(folder.log_path):
+                    record = _run(cfg, parts, folder, runs.decisive(plain(cfg), **decides), interrupts)
+            else:
+                record = folder.read()
+                log.info("%s is finished; force=true runs it again", folder.path)
+                if missing := [str(name) for name in cfg.baselines if name not in record["baselines"]]:
+                    log.warning("it has no values of the baselines %s: force=true adds them", ", ".join(missing))
+    return runs.Outcome("finished" if unfinished else "skipped", str(folder.path), record["best"]["score"])
 
 
 def _run(
@@ -94,19 +88,18 @@ def _run(
     last = folder.checkpoints / "last.ckpt"
     step, due = _resume_point(last) if last.is_file() else (None, False)
     folder.start(OmegaConf.to_yaml(cfg, resolve=True))
+    where = f"{cfg.trainer.accelerator}, {cfg.trainer.precision}"
     log.info(
-        "%s: %s, %d training rows, %s, %s; everything is written to %s",
-        *(cfg.name, parts.encoder.name, len(parts.data.train), cfg.trainer.accelerator, cfg.trainer.precision),
-        folder.path,
+        "%s: %d training rows, %s; everything is written to %s", cfg.name, len(parts.data.train), where, folder.path
     )
     curves = runs.Curves(folder.curves_path)
-    if step is None:
-        curves.keep(lambda at, key: False)
-    else:
+    if step is not None:
         log.info("resuming from step %d of %s", step, last)
         interrupts.continues = f"continues from step {step}"
-        curves.keep(lambda at, key: at < step or (at == step and (not due or key.startswith("train/"))))
-    loggers = _loggers(cfg, folder, resumed_at=step)
+    shown = "train/" if due else ""  # what was logged at the step itself, whose evaluation may be due
+    curves.keep(lambda at, key: step is not None and (at < step or (at == step and key.startswith(shown))))
+    views = _views(cfg, folder, resumed_at=step)
+    loggers = [CurvesLogger(curves), *views]
     exit_code = 1
     try:
         record = {
@@ -116,13 +109,13 @@ def _run(
             "overrides": list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [],
             "decisive": decisive,
             **_fit_and_test(cfg, parts, folder, loggers, interrupts, None if step is None else last),
-            **({"provenance": parts.data.provenance} if parts.data.provenance else {}),
         }
+        if parts.data.provenance:
+            record["provenance"] = parts.data.provenance
         folder.finish(record)
         exit_code = 0
-        for view in loggers:
-            if isinstance(view, RunView):
-                view.conclude(record)
+        for view in views:
+            view.conclude(record)
     except Interrupted as interrupted:
         exit_code = 128 + interrupted.signum
         raise
@@ -130,12 +123,13 @@ def _run(
         folder.fail(error, stage="training")
         raise
     finally:
-        for view in loggers:
-            if isinstance(view, RunView):
-                view.close(exit_code)
+        for view in views:
+            view.close(exit_code)
     if not cfg.keep_last:
         last.unlink(missing_ok=True)
     if cfg.figures:
+        from lightning_cse.loggers.plots import run_figures  # matplotlib
+
         run_figures(curves.read(), folder.figures, cfg.monitor)
     return record
 
@@ -144,35 +138,29 @@ def _resume_point(last: Path) -> tuple[int, bool]:
     """Return the step of a checkpoint, and whether its evaluation is still due."""
     try:
         state = torch.load(last, map_location="cpu", weights_only=True)
-        _ = [state[key] for key in ("state_dict", "optimizer_states", "lr_schedulers", "loops")]
         return int(state["global_step"]), bool(state["callbacks"][Evaluation.__qualname__]["due"])
-    except (OSError, RuntimeError, LookupError, TypeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+    except Exception as error:  # torch raises many kinds
         what = " ".join(str(error).split())[:200] or type(error).__name__
         raise TrainingError(f"{last} is damaged ({what}): force=true starts this run again") from error
 
 
-def _loggers(cfg: DictConfig, folder: runs.Run, *, resumed_at: int | None) -> list[Logger]:
-    loggers: list[Logger] = [CurvesLogger(runs.Curves(folder.curves_path))]
-    if cfg.logger:
-        choices = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
-        group = f"{cfg.name}/{choices['sweep']}" if choices.get("sweep") else str(cfg.name)
-        tags = [str(choices[name]) for name in ("profile", "debug") if choices.get(name)]
-        # Completed outside Hydra, which would build everything that the settings describe.
+def _views(cfg: DictConfig, folder: runs.Run, *, resumed_at: int | None) -> list[RunView]:
+    """Return the view that the config names, if any; no view may fail a run."""
+    if not cfg.logger:
+        return []
+    choices = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
+    group = f"{cfg.name}/{choices['sweep']}" if choices.get("sweep") else str(cfg.name)
+    tags = [str(choices[name]) for name in ("profile", "debug") if choices.get(name)]
+    try:  # completed outside Hydra, which would build everything that the settings describe
         view = instantiate(cfg.logger, _partial_=True)
-        try:
-            loggers.append(view(run=folder, group=group, settings=plain(cfg), resumed_at=resumed_at, tags=tags))
-        except Exception as error:  # noqa: BLE001 - a package that is not installed, a folder: no view may fail a run
-            log.warning("the run continues without its view %s: %s", cfg.logger._target_, error)
-    return loggers
+        return [view(run=folder, group=group, settings=plain(cfg), resumed_at=resumed_at, tags=tags)]
+    except Exception as error:  # noqa: BLE001 - a package that is not installed, a folder
+        log.warning("the run continues without %s: %s", cfg.logger._target_, error)
+        return []
 
 
 def _fit_and_test(
-    cfg: DictConfig,
-    parts: Parts,
-    folder: runs.Run,
-    loggers: list[Logger],
-    interrupts: Interrupts,
-    last: Path | None,
+    cfg: DictConfig, parts: Parts, folder: runs.Run, loggers: list[Logger], interrupts: Interrupts, last: Path | None
 ) -> dict[str, Any]:
     """Train from the start or from the last checkpoint, test the best one, and return what the record says of it."""
     parts.data.setup()
@@ -201,18 +189,15 @@ def _fit_and_test(
     if trainer.global_step == 0:
         raise TrainingError("no training step was made: see trainer.limit_train_batches and trainer.max_time")
     if not checkpoints.best.is_file():
-        raise TrainingError(
-            f"{cfg.monitor} was never a finite number after step 0, so there is no best checkpoint; "
-            f"see {folder.curves_path}"
-        )
+        raise TrainingError(f"{cfg.monitor} was never a finite number, see {folder.curves_path}: no best checkpoint")
     interrupts.continues = "repeats only the test"
     start = time.perf_counter()
-    results, baselines = _test(cfg, parts, folder, trainer, checkpoints.best)
+    metrics, baselines = _test(cfg, parts, folder, trainer, checkpoints.best)
     with checkpoints.best.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {
         "model": parts.method.model.settings(),
-        "metrics": {f"test/{task}/{metric}": v for task, r in results.items() for metric, v in r.metrics.items()},
+        "metrics": metrics,
         "baselines": baselines,
         "left_out": {name: [why] for name, why in parts.left_out.items()},
         "best": {"step": evaluation.best_step, "score": evaluation.best_score, "monitor": cfg.monitor},
@@ -227,11 +212,7 @@ def _fit_and_test(
         "device": device_name(trainer.strategy.root_device),
         "precision": str(trainer.precision),
         "environment": runs.environment(),
-        "seconds": {
-            "training": steps.seconds,
-            "evaluation": evaluation.seconds,
-            "test": time.perf_counter() - start,
-        },
+        "seconds": {"training": steps.seconds, "evaluation": evaluation.seconds, "test": time.perf_counter() - start},
         "evaluation_share": evaluation.seconds / max(evaluation.seconds + steps.seconds, 1e-9),
         "sentences_per_second": steps.sentences / max(steps.seconds, 1e-9),
         "peak_memory_mib": peak_memory(),
@@ -250,12 +231,10 @@ def _truncated(parts: Parts) -> dict[str, int]:
         "evaluation_sentences_cut": int((tokens.lengths > longest).sum()),
     }
     if any(cut.values()):
-        shorter = parts.data.max_tokens is not None and parts.data.max_tokens < longest
         log.warning(
-            "%d of %d training sentences (longer than %s) and %d of %d evaluation sentences (longer than %s) are cut",
-            *(cut["sentences_cut"], parts.data.sentences),
-            f"data.max_tokens={parts.data.max_tokens}" if shorter else f"encoder.max_length={parts.encoder.max_length}",
-            *(cut["evaluation_sentences_cut"], len(evaluated), f"encoder.max_length={parts.encoder.max_length}"),
+            "%d of %d training sentences and %d of %d evaluation sentences are longer than encoder.max_length or "
+            "data.max_tokens, and are cut",
+            *(cut["sentences_cut"], parts.data.sentences, cut["evaluation_sentences_cut"], len(evaluated)),
         )
     return cut
 
@@ -271,35 +250,28 @@ def _fit(trainer: pl.Trainer, parts: Parts, last: Path | None) -> None:
             raise ending.__context__ from None
         raise
     except TrainingError as error:
-        if not error.rows:
-            raise
         places = ", ".join(parts.data.train.where(row) for row in error.rows[:3])
-        raise TrainingError(f"{error} (the first: {places})", error.rows) from error
+        raise TrainingError(f"{error} (the first: {places})" if places else str(error), error.rows) from error
 
 
 def _test(
     cfg: DictConfig, parts: Parts, folder: runs.Run, trainer: pl.Trainer, best: Path
-) -> tuple[dict[str, TaskResult], dict[str, dict[str, float]]]:
-    """Run every task on the test split with the best checkpoint, and with the baselines."""
+) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """Return the metrics of every task on the test split, of the best checkpoint and of the baselines."""
+
+    def metrics(model: Any, prefix: str = "") -> dict[str, float]:
+        results = run_tasks(parts.tasks, model, "test")
+        for task, result in results.items():
+            if result.predictions:  # a mean of other tasks has none
+                runs.write_predictions(folder.predictions, f"{prefix}{task}", result.predictions)
+        return {f"test/{task}/{name}": v for task, result in results.items() for name, v in result.metrics.items()}
+
     device = trainer.strategy.root_device
     parts.method.load_state_dict(torch.load(best, map_location="cpu", weights_only=True)["state_dict"])
     parts.method.to(device).eval()
     with trainer.precision_plugin.forward_context():
-        results = run_tasks(parts.tasks, parts.method.model, "test")
-        _save_predictions(folder, results)
-        baselines = {}
-        for name, node in cfg.baselines.items():
-            answers = built(node).to(device).eval()
-            outcome = run_tasks(parts.tasks, answers, "test")
-            _save_predictions(folder, outcome, prefix=f"{name}-")
-            baselines[name] = {f"test/{t}/{m}": v for t, result in outcome.items() for m, v in result.metrics.items()}
-    return results, baselines
-
-
-def _save_predictions(folder: runs.Run, results: Mapping[str, TaskResult], prefix: str = "") -> None:
-    for task, result in results.items():
-        if result.predictions:  # a mean of other tasks has none
-            runs.write_predictions(folder.predictions, f"{prefix}{task}", result.predictions)
+        tested = metrics(parts.method.model)
+        return tested, {name: metrics(built(n).to(device).eval(), f"{name}-") for name, n in cfg.baselines.items()}
 
 
 @contextlib.contextmanager

@@ -285,9 +285,7 @@ def test_its_record_is_compared_with_that_of_an_encoder(serve: Serve, run: Evalu
 # Mistakes
 
 
-@pytest.mark.parametrize(
-    "given", ["pooling=cls", "prompt='{} {mask}'", "max_length=9", "whitening=[stsb/train]", "precision=bf16-mixed"]
-)
+@pytest.mark.parametrize("given", ["pooling=cls", "prompt='{} {mask}'", "max_length=9", "whitening=[stsb/train]"])
 def test_what_is_for_encoders_is_refused(given: str, run: Evaluate) -> None:
     with pytest.raises(ConfigError, match=f"{given.partition('=')[0]}: model=llm has no encoder; leave it out"):
         run("model=llm", "+suite=inli", "llm.model=m", given)
