@@ -15,9 +15,7 @@ from torch import Tensor, nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from lightning_cse.encoders.attention import MODEL_TYPES, Windows, use_window_attention
-from lightning_cse.encoders.batching import cut_by_length
-from lightning_cse.encoders.dropout import make_dropout_fast
+from lightning_cse.encoders.packing import MODEL_TYPES, Windows, cut_by_length, make_dropout_fast, use_window_attention
 from lightning_cse.encoders.pooling import EARLIER_STATES, POOLINGS
 from lightning_cse.encoders.templates import PROMPTS, Sequences, Template
 from lightning_cse.errors import EncoderError, did_you_mean
@@ -57,7 +55,7 @@ class SentenceEncoder(nn.Module):
     r"""Sentences to vectors: template, transformer, pooling.
 
     All sentences of a step go through in one call. They are sorted by length, run, and put back in order: on a CPU
-    packed into windows (BERT and RoBERTa; `encoders.attention`), elsewhere cut into the groups that waste
+    packed into windows (BERT and RoBERTa; `encoders.packing`), elsewhere cut into the groups that waste
     the fewest padded tokens (`cut_by_length`):
 
     .. math:: x_i = \text{pool}(\text{backbone}(\text{template}(s_i)))
@@ -245,7 +243,7 @@ class SentenceEncoder(nn.Module):
     def _encode_packed(
         self, sequences: Sequences, order: Tensor, lengths: np.ndarray, most: int | None
     ) -> Iterator[Tensor]:
-        """Run the tokens of all sequences in one row, some thousands at once; see `encoders.attention`."""
+        """Run the tokens of all sequences in one row, some thousands at once; see `encoders.packing`."""
         ends = np.cumsum(lengths)
         pieces = -(-int(ends[-1]) // min(TOKENS_AT_ONCE, most or TOKENS_AT_ONCE))
         # The piece each sequence goes with; a sequence longer than a piece leaves some empty, which unique() drops.

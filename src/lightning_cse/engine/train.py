@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
 import torch
@@ -27,9 +27,12 @@ from lightning_cse.engine.build import Parts, automatic_reading, build, built, c
 from lightning_cse.engine.machine import device_name, peak_memory, resolve_automatic
 from lightning_cse.errors import Interrupted, TrainingError
 from lightning_cse.evaluation import Split, run_tasks
-from lightning_cse.loggers import CurvesLogger, RunView
+from lightning_cse.loggers import CurvesLogger
 from lightning_cse.runs.summary import summarise
 from lightning_cse.runs.table import print_run
+
+if TYPE_CHECKING:
+    from lightning_cse.loggers import RunView
 
 log = logging.getLogger(__name__)
 

@@ -25,8 +25,7 @@ from transformers import (
 )
 
 from lightning_cse.encoders import attention
-from lightning_cse.encoders.attention import NARROWEST, Windows, use_window_attention, window_attention
-from lightning_cse.encoders.dropout import LANES, keep_mask
+from lightning_cse.encoders.packing import LANES, NARROWEST, Windows, keep_mask, use_window_attention, window_attention
 
 LENGTHS = np.array([4, 4, 4, 7, 7, 20, 1, 1, 31, 2])
 WINDOWS = Windows.pack(LENGTHS)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning_cse.encoders.batching import cut_by_length
+from lightning_cse.encoders.packing import cut_by_length
 
 sorted_lengths = st.lists(st.integers(1, 12), min_size=1, max_size=9).map(sorted)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from lightning_cse.encoders.dropout import LANES, FastDropout, is_fast, keep_mask, make_dropout_fast
+from lightning_cse.encoders.packing import LANES, FastDropout, is_fast, keep_mask, make_dropout_fast
 
 DTYPES = [torch.bfloat16, torch.float32]
 

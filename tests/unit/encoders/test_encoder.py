@@ -14,7 +14,7 @@ from transformers import DistilBertConfig, DistilBertModel
 
 from lightning_cse.encoders import SentenceEncoder, load_encoder, tiny_encoder
 from lightning_cse.encoders import encoder as encoder_module
-from lightning_cse.encoders.attention import MODEL_TYPES
+from lightning_cse.encoders.packing import MODEL_TYPES
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens
 

@@ -35,15 +35,13 @@ from lightning_cse.errors import ConfigError, user_error
 class PointsSweeperConf:
     """What may be set under ``hydra.sweeper``."""
 
-    _target_: str = "hydra_plugins.lightning_cse_sweepers.points.PointsSweeper"
+    _target_: str = "hydra_plugins.lightning_cse_points.PointsSweeper"
     file: str | None = None
     points: list[Any] | None = None
     params: dict[str, Any] = field(default_factory=dict)
 
 
-ConfigStore.instance().store(
-    group="hydra/sweeper", name="points", node=PointsSweeperConf, provider="lightning_cse_sweepers"
-)
+ConfigStore.instance().store(group="hydra/sweeper", name="points", node=PointsSweeperConf, provider="lightning_cse")
 
 
 class PointsSweeper(Sweeper):

@@ -1,4 +1,4 @@
-"""Self-attention over sequences packed into windows, almost without padding: what makes one pass on a CPU fast.
+"""Sequences packed into windows almost without padding, and a fast dropout: what makes one pass on a CPU fast.
 
 The backbone sees all tokens of a step as one long row, so its matrix products, norms and dropouts touch next to no
 padding. Only attention needs to know where a sequence ends: the row is cut into windows of one width, each filled with
@@ -11,6 +11,8 @@ out here with their gradients.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +23,6 @@ from torch.autograd.function import once_differentiable
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
-
-from lightning_cse.encoders.dropout import apply_mask, is_fast, keep_mask
 
 MODEL_TYPES = ("bert", "roberta", "xlm-roberta")
 """Backbones whose forward is known to hand ``windows`` through to attention, and to take ``inputs_embeds``."""
@@ -193,3 +193,117 @@ class _WindowAttention(torch.autograd.Function):
 
 AttentionInterface.register(_NAME, window_attention)
 AttentionMaskInterface.register(_NAME, sdpa_mask)
+
+
+# Dropout without torch's serial random bits, which are a fifth of a training step on a CPU.
+
+LANES = 65_536
+"""A mask is drawn 16 bits an element, so a probability is rounded to a multiple of 1 / 65,536."""
+
+_BITS = {torch.bfloat16: torch.int16, torch.float32: torch.int32}
+
+
+def is_fast(x: Tensor, p: float) -> bool:
+    """Whether `keep_mask` and `apply_mask` can stand in for torch's dropout."""
+    return x.device.type == "cpu" and x.dtype in _BITS and 0 < round(p * LANES) < LANES
+
+
+def keep_mask(shape: tuple[int, ...], p: float) -> Tensor:
+    """Draw an int8 mask: 0 with probability ``p``, else -1 (all bits set).
+
+    One number from torch's global generator seeds a fast generator, so torch's random state decides the mask.
+    """
+    count = math.prod(shape)
+    seed = int(torch.randint(2**63 - 1, ()))
+    lanes = np.random.SFC64(seed).random_raw(-(-count // 4)).view(np.uint16)[:count]
+    keep = np.greater_equal(lanes, round(p * LANES)).view(np.int8)
+    return torch.from_numpy(np.negative(keep, out=keep)).view(shape)
+
+
+def apply_mask(x: Tensor, mask: Tensor, p: float) -> Tensor:
+    """Return ``x / (1 - p)`` where the mask keeps and 0 elsewhere, with the ``p`` the mask was really drawn with."""
+    # A bitwise and with 0 or -1 is several times as fast as a product with a bool or torch.where.
+    bits = _BITS[x.dtype]
+    return (x.contiguous().view(bits) & mask.to(bits)).view(x.dtype).mul_(LANES / (LANES - round(p * LANES)))
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
+        mask = keep_mask(tuple(x.shape), p)
+        ctx.save_for_backward(mask)
+        ctx.p = p
+        return apply_mask(x, mask, p)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return apply_mask(grad, ctx.saved_tensors[0], ctx.p), None
+
+
+class FastDropout(nn.Dropout):
+    """`torch.nn.Dropout` whose CPU masks come from a vectorised generator seeded by torch's own.
+
+    Same distribution, other bits; on other devices and for other dtypes than bfloat16 and float32 it is torch's.
+
+    Example:
+        >>> FastDropout(0.5).eval()(torch.ones(3))
+        tensor([1., 1., 1.])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the base class
+        """Drop elements in training mode; scale the others so that the mean stays."""
+        if self.training and not self.inplace and is_fast(input, self.p):
+            dropped: Tensor = _Dropout.apply(input, self.p)  # type: ignore[no-untyped-call]
+            return dropped
+        return super().forward(input)
+
+
+def make_dropout_fast(root: nn.Module) -> None:
+    """Replace every `torch.nn.Dropout` under ``root`` by a `FastDropout` of the same probability."""
+    for module in root.modules():
+        for name, child in module.named_children():
+            if type(child) is nn.Dropout:
+                setattr(module, name, FastDropout(child.p, child.inplace).train(child.training))
+
+
+# Where sequences are padded: few groups that waste little.
+
+
+def cut_by_length(lengths: Sequence[int] | np.ndarray, overhead: int = 256, most: int | None = None) -> list[int]:
+    r"""Cut sentences sorted by length into groups with the least total cost, and return the ends of the groups.
+
+    .. math:: \text{cost} = \sum_{\text{groups}} (n_g \cdot \max_{i \in g} \ell_i + \text{overhead})
+
+    with :math:`n_g` sentences of length :math:`\ell_i` in group g; ``overhead`` is what one more group costs, in
+    tokens, and ``most`` the most padded tokens a group may hold (a single sentence may exceed it). Solved exactly by
+    dynamic programming over the distinct lengths; groups over ``most`` are cut evenly into as few as fit.
+
+    Example:
+        >>> cut_by_length([5, 5, 6, 90], overhead=10)
+        [3, 4]
+        >>> cut_by_length([4, 4, 4, 4], most=8)
+        [2, 4]
+    """
+    lengths = np.asarray(lengths)
+    if len(lengths) == 0:
+        return []
+    distinct, counts = np.unique(lengths, return_counts=True)
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    best = np.zeros(len(distinct) + 1)
+    previous = np.zeros(len(distinct) + 1, dtype=int)
+    for k in range(1, len(distinct) + 1):
+        costs = best[:k] + (ends[k] - ends[:k]) * distinct[k - 1] + overhead
+        previous[k] = int(np.argmin(costs))
+        best[k] = costs[previous[k]]
+    cuts = []
+    k = len(distinct)
+    while k > 0:
+        cuts.append((int(ends[previous[k]]), int(ends[k])))
+        k = int(previous[k])
+    groups: list[int] = []
+    for start, end in reversed(cuts):
+        room = end - start if most is None else max(1, most // int(lengths[end - 1]))
+        pieces = -(-(end - start) // room)
+        groups += [start + (end - start) * piece // pieces for piece in range(1, pieces + 1)]
+    return groups

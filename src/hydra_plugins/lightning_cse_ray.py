@@ -52,13 +52,11 @@ class RayConf:
 class RayLauncherConf:
     """What may be set under ``hydra.launcher``."""
 
-    _target_: str = "hydra_plugins.lightning_cse_sweepers.ray_launcher.RayLauncher"
+    _target_: str = "hydra_plugins.lightning_cse_ray.RayLauncher"
     ray: RayConf = field(default_factory=RayConf)
 
 
-ConfigStore.instance().store(
-    group="hydra/launcher", name="ray", node=RayLauncherConf, provider="lightning_cse_sweepers"
-)
+ConfigStore.instance().store(group="hydra/launcher", name="ray", node=RayLauncherConf, provider="lightning_cse")
 
 
 class RayLauncher(Launcher):
