@@ -34,11 +34,10 @@ class Evaluation(Callback):
         tasks: dev tasks by name; a task's metric ``m`` is logged as ``val/<task>/<m>``.
         diagnostics: alignment, uniformity and RFD; None to leave them out.
         every: optimizer steps between two evaluations.
-        least: how many evaluations after step 0 there shall be; a run too short for them is evaluated more often.
+        least: evaluations after step 0; a run too short for them is evaluated more often.
         monitor: the key whose highest value makes the best checkpoint.
-        dropout: whether dropout is active for the diagnostics, as the NGCSE authors have it; tasks never see it. The
-            second sentences of pairs are then embedded once more, so that a pair of one sentence with itself is a
-            dropout pair.
+        dropout: whether dropout is active for the diagnostics, as the NGCSE authors have it, so that a pair of one
+            sentence with itself is a dropout pair; tasks never see it.
         interrupts: after a signal, an evaluation that is due is left to the resumed run.
     """
 

@@ -20,7 +20,7 @@ from lightning_cse.engine.load import LLM, WITHOUT_ENCODER
 from lightning_cse.engine.machine import peak_memory, resolve_automatic
 from lightning_cse.engine.mteb_suite import MTEBTask
 from lightning_cse.errors import ConfigError, TaskError
-from lightning_cse.evaluation import Summary, Task, check_parts, summarize_tasks
+from lightning_cse.evaluation import Average, Task, check_parts, summarize_tasks
 from lightning_cse.llm.asker import wrong_settings
 from lightning_cse.runs.table import print_run
 
@@ -56,7 +56,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
     resolved = resolve_automatic(cfg, under="")
     check_nodes(cfg)
     model = open_model(cfg)
-    tasks, summaries, left_out = _tasks(cfg.suite, model)
+    tasks, averages, left_out = _tasks(cfg.suite, model)
     options = {"suite": plain(cfg.suite), "model": model.options}
     decides: dict[str, Any] = {
         "data": {name: digest for task in tasks.values() for name, digest in task.digests.items()} | model.data,
@@ -77,7 +77,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
             for number, (name, task) in enumerate(tasks.items(), start=1)
         }
         metrics = {name: result["metrics"] for name, result in results.items()}
-        metrics |= {name: whole.metrics for name, whole in summarize_tasks(summaries, metrics, "test").items()}
+        metrics |= {name: whole.metrics for name, whole in summarize_tasks(averages, metrics, "test").items()}
         accounts = {name: result["account"] for name, result in results.items() if "account" in result}
         folder.finish(
             {
@@ -88,7 +88,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
                 "model": {"given": cfg.model, "run": model.run, "prompt": cfg.prompt, **model.options},
                 "metrics": {f"test/{name}/{key}": v for name, found in metrics.items() for key, v in found.items()},
                 "baselines": {},
-                "left_out": left_out | {n: t.parts for n, t in summaries.items() if n not in metrics},
+                "left_out": left_out | {n: t.parts for n, t in averages.items() if n not in metrics},
                 "sentences": {name: result["sentences"] for name, result in results.items()},
                 "sentences_cut": {name: result["cut"] for name, result in results.items()},
                 "data": decides["data"],
@@ -127,8 +127,8 @@ def _mistakes(cfg: DictConfig) -> Iterator[str]:
 
 def _tasks(
     suite: DictConfig, model: Evaluated
-) -> tuple[Mapping[str, Task | MTEBTask], dict[str, Summary], dict[str, Sequence[str]]]:
-    """Build the tasks of a suite that suit the model, its summaries, and what the tasks left out need."""
+) -> tuple[Mapping[str, Task | MTEBTask], dict[str, Average], dict[str, Sequence[str]]]:
+    """Build the tasks of a suite that suit the model, its averages, and what the tasks left out need."""
     if any(isinstance(node, ListConfig) for node in suite.values()):
         if model.loaded is None:
             raise TaskError(f"the suite needs vectors, which {model.name} does not have")
@@ -142,11 +142,11 @@ def _tasks(
     }
     for name, needs in left_out.items():
         log.info("the task %s is left out: it needs %s, which %s does not have", name, " and ".join(needs), kind)
-    summaries = {name: task for name, task in every.items() if isinstance(task, Summary)}
-    tasks = {name: task for name, task in every.items() if name not in left_out and name not in summaries}
+    averages = {name: task for name, task in every.items() if isinstance(task, Average)}
+    tasks = {name: task for name, task in every.items() if name not in left_out and name not in averages}
     if not tasks:
         raise TaskError(f"no task of the suite suits {model.name}: {kind} does not answer what they ask")
-    return tasks, summaries, left_out | {name: (reason,) for name, reason in lacking.items()}
+    return tasks, averages, left_out | {name: (reason,) for name, reason in lacking.items()}
 
 
 def _result(folder: runs.Run, name: str, task: Task | MTEBTask, model: Evaluated, place: str) -> dict[str, Any]:

@@ -7,14 +7,12 @@ from .rte import RTE as RTE
 from .sts import STS as STS
 from .sts import STSB as STSB
 from .suite import Average as Average
-from .suite import Summary as Summary
 from .suite import check_parts as check_parts
 from .suite import run_tasks as run_tasks
 from .suite import summarize_tasks as summarize_tasks
 from .task import Answers as Answers
 from .task import CorpusTask as CorpusTask
 from .task import Embedded as Embedded
-from .task import Judge as Judge
 from .task import Split as Split
 from .task import Task as Task
 from .task import TaskResult as TaskResult

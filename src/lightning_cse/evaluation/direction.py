@@ -32,15 +32,15 @@ class DirectionTask(CorpusTask):
         rows = self.rows(split)
         premise, hypothesis = (embedded[rows.column(column)] for column in ("premise", "hypothesis"))
         if hasattr(answers, "direction"):
-            lead = self.ask(answers, "direction", premise, hypothesis).double()
+            lead = answers.direction(premise, hypothesis).double()
         else:
-            forward = self.ask(answers, "entailment_score", premise, hypothesis).double()
-            lead = forward - self.ask(answers, "entailment_score", hypothesis, premise).double()
+            forward = answers.entailment_score(premise, hypothesis).double()
+            lead = forward - answers.entailment_score(hypothesis, premise).double()
         correct = lead > 0
         metrics = {"accuracy": correct.double().mean().item()}
         predictions = {"row": list(range(len(rows))), "lead": lead.tolist(), "correct": correct.tolist()}
         if hasattr(answers, "log_determinant"):
-            width = [self.ask(answers, "log_determinant", side).double() for side in (premise, hypothesis)]
+            width = [answers.log_determinant(side).double() for side in (premise, hypothesis)]
             wider = width[0] > width[1]
             metrics["accuracy_determinant"] = wider.double().mean().item()
             predictions["correct_determinant"] = wider.tolist()

@@ -26,7 +26,7 @@ class ImplicitnessTask(CorpusTask):
         """Compare the two sentences of each pair."""
         rows = self.rows(split)
         pair = sides(rows)
-        implicit, explicit = (self.ask(answers, "implicitness", embedded[rows.column(c)]).double() for c in pair)
+        implicit, explicit = (answers.implicitness(embedded[rows.column(c)]).double() for c in pair)
         correct = (implicit > explicit).tolist()
         predictions = {
             "row": rows.column("row"),

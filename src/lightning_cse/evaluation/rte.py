@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from lightning_cse.baselines.verdict import HYPOTHESES, NO_VERDICT
 from lightning_cse.data import Rows
-from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Judge, Split, TaskResult, texts
+from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, texts
 from lightning_cse.metrics import best_threshold
 
 
@@ -72,7 +72,7 @@ class RTE(INLITask):
         accuracies = _accuracies(rows, _equal(predictions["prediction"], predictions["label"]))
         return TaskResult({**accuracies, "threshold": threshold}, predictions)
 
-    def judged(self, judge: Judge, split: Split) -> TaskResult:
+    def judged(self, judge: Any, split: Split) -> TaskResult:
         """Count the pairs of the split with the right verdict."""
         rows = self.rows(split)
         verdicts = judge.judge(rows.column("premise"), rows.column("hypothesis"))

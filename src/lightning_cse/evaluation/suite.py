@@ -1,33 +1,15 @@
-"""A suite of tasks: its summaries, and all of its tasks with one pass over their sentences."""
+"""A suite of tasks: its averages, and all of its tasks with one pass over their sentences."""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 from lightning_cse.errors import ConfigError, did_you_mean
 from lightning_cse.evaluation.task import Answers, Embedded, Split, Task, TaskResult
 
 
-class Summary(Task):
-    """A value of a whole suite, from the metrics of other tasks; ``parts`` names these, as ``<task>/<metric>``."""
-
-    needs = ()
-    splits: tuple[Split, ...] = ("test",)
-    metrics: tuple[str, ...] = ()
-    parts: tuple[str, ...]
-
-    @abstractmethod
-    def summarize(self, values: Sequence[float]) -> TaskResult:
-        """Return its metrics from the values of its parts, in their order."""
-
-    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
-        """Raise TypeError: `summarize_tasks` does it."""
-        raise TypeError("a summary is computed by summarize_tasks")
-
-
-class Average(Summary):
+class Average(Task):
     r"""The mean of metrics of other tasks on the test split.
 
     .. math:: \frac{1}{K} \sum_{k=1}^{K} m_k
@@ -43,6 +25,9 @@ class Average(Summary):
     """
 
     name = "average"
+    needs = ()
+    splits: tuple[Split, ...] = ("test",)
+    metrics: tuple[str, ...] = ()
 
     def __init__(self, *, of: Sequence[str], metric: str) -> None:
         self.parts = tuple(of)
@@ -50,18 +35,18 @@ class Average(Summary):
             raise ValueError(f"of: a mean needs at least one part and each only once, got {list(self.parts)}")
         self.metrics = (metric,)
 
-    def summarize(self, values: Sequence[float]) -> TaskResult:
-        """Return the mean."""
-        return TaskResult({self.metrics[0]: math.fsum(values) / len(values)})
+    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+        """Raise TypeError: `summarize_tasks` computes it from the metrics of its parts."""
+        raise TypeError("an average is computed by summarize_tasks")
 
 
 def check_parts(tasks: Mapping[str, Task]) -> None:
-    """Raise ConfigError with every part of a summary that is not a metric of the suite."""
+    """Raise ConfigError with every part of an average that is not a metric of the suite."""
     known = [f"{name}/{metric}" for name, task in tasks.items() for metric in task.metrics]
     faults = [
         f"suite.{name}.of: {part!r} is not a metric of this suite{did_you_mean(part, known)} (has {', '.join(known)})"
         for name, task in tasks.items()
-        if isinstance(task, Summary)
+        if isinstance(task, Average)
         for part in task.parts
         if part not in known
     ]
@@ -72,12 +57,12 @@ def check_parts(tasks: Mapping[str, Task]) -> None:
 def summarize_tasks(
     tasks: Mapping[str, Task], metrics: Mapping[str, Mapping[str, float]], split: Split
 ) -> dict[str, TaskResult]:
-    """Return the summaries of a suite that have the split and all their parts, from metrics by task."""
+    """Return the averages of a suite that have the split and all their parts, from metrics by task."""
     values = {f"{name}/{metric}": value for name, found in metrics.items() for metric, value in found.items()}
     return {
-        name: task.summarize([values[part] for part in task.parts])
+        name: TaskResult({task.metrics[0]: math.fsum(values[part] for part in task.parts) / len(task.parts)})
         for name, task in tasks.items()
-        if isinstance(task, Summary) and split in task.splits and all(part in values for part in task.parts)
+        if isinstance(task, Average) and split in task.splits and all(part in values for part in task.parts)
     }
 
 
@@ -87,7 +72,7 @@ def run_tasks(tasks: Mapping[str, Task], answers: Answers, split: Split) -> dict
     suiting = {
         name: task
         for name, task in tasks.items()
-        if not isinstance(task, Summary) and split in task.splits and task.suits(answers)
+        if not isinstance(task, Average) and split in task.splits and task.suits(answers)
     }
     if not suiting:
         return {}

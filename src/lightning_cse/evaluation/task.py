@@ -7,12 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from lightning_cse.baselines import Verdict
 from lightning_cse.data import Rows
 from lightning_cse.data.sources import read_sources
 from lightning_cse.embeddings import Embedding
@@ -26,18 +25,8 @@ SIDES = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("implicit", "ex
 """The columns of the sentences of a row, by kind of corpus."""
 
 
-class Answers(Protocol):
-    """What evaluation asks of every model; the other `QUESTIONS` are asked of models that have them."""
-
-    def embed(self, sentences: Sequence[str]) -> Embedding:
-        """Embed sentences."""
-
-
-class Judge(Protocol):
-    """What evaluation asks of a model that reads sentences and has no embeddings of them."""
-
-    def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
-        """Return a verdict on every pair, in their order."""
+Answers = Any
+"""A model that embeds sentences, and answers those of the `QUESTIONS` that it has as methods."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +42,7 @@ class Embedded:
 
     def __init__(self, answers: Answers, sentences: Iterable[str]) -> None:
         self._row = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
-        self._embedding = answers.embed(list(self._row))
+        self._embedding: Embedding = answers.embed(list(self._row))
 
     def __getitem__(self, sentences: Sequence[str]) -> Embedding:
         """Return one embedding per sentence, in order."""
@@ -96,9 +85,9 @@ class Task(ABC):
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Return metrics and predictions of a model on a split."""
 
-    def judged(self, judge: Judge, split: Split) -> TaskResult:
+    def judged(self, judge: Any, split: Split) -> TaskResult:
         """Return metrics and predictions of a model that has no embeddings, where a task can be done from verdicts."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} asks about embeddings, and {type(judge).__name__} has none")
 
     def lacking(self) -> str | None:
         """Return why the task cannot be done with any model; None where it can."""
@@ -107,11 +96,6 @@ class Task(ABC):
     def suits(self, answers: object) -> bool:
         """Whether the model answers all questions of this task."""
         return all(hasattr(answers, question) for question in self.needs)
-
-    def ask(self, answers: object, question: str, *embeddings: Embedding) -> Tensor:
-        """Return a model's answers to a question about embeddings, row by row: (n,), or (n, d) for ``features``."""
-        scores: Tensor = getattr(answers, question)(*embeddings)
-        return scores
 
 
 class CorpusTask(Task):
@@ -167,7 +151,8 @@ class CorpusTask(Task):
     def ask_pairs(self, answers: object, question: str, embedded: Embedded, rows: Rows) -> Tensor:
         """Return a model's float64 answers to a question about the pairs of sentences of rows: (n,)."""
         first, second = (embedded[rows.column(side)] for side in sides(rows))
-        return self.ask(answers, question, first, second).double()
+        scores: Tensor = getattr(answers, question)(first, second)
+        return scores.double()
 
     @property
     def digests(self) -> dict[str, str]:

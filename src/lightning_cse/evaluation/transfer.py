@@ -127,7 +127,7 @@ class Transfer(Task):
         return TaskResult({self.metrics[0]: math.fsum(accuracies) / len(accuracies)}, predictions)
 
     def _features(self, answers: Answers, embedded: Embedded, rows: Rows) -> Tensor:
-        parts = [self.ask(answers, "features", embedded[rows.column(column)]).float() for column in sides(rows)]
+        parts = [answers.features(embedded[rows.column(column)]).float() for column in sides(rows)]
         return parts[0] if len(parts) == 1 else torch.cat([(parts[0] - parts[1]).abs(), parts[0] * parts[1]], dim=1)
 
     def _rounds(self, truth: Numbers, sizes: list[int]) -> list[Round]:

@@ -18,13 +18,7 @@ _TITLES: Final = ("Alignment (lower is closer)", "Uniformity (lower is more even
 def run_figures(curves: dict[str, list[tuple[int, float]]], folder: Path, monitor: str) -> list[Path]:
     """Draw ``loss.png``, ``dev_score.png`` and ``diagnostics.png``, each only where its curves were logged.
 
-    Args:
-        curves: Points ``(step, value)`` by key, as `lightning_cse.runs.Curves.read` returns them.
-        folder: Where the figures are written.
-        monitor: The key whose highest value picks the best checkpoint.
-
-    Returns:
-        The files written.
+    The curves are points ``(step, value)`` by key, and ``monitor`` is the key that picks the best checkpoint.
     """
     ordered = {key: sorted(points, key=lambda point: point[0]) for key, points in curves.items() if points}
     with plots.plot_style():

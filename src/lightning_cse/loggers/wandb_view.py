@@ -46,13 +46,10 @@ class WandbView(RunView, WandbLogger):
     Args:
         project: The W&B project.
         entity: The W&B user or team; None for the account's own.
-        offline: True writes to the run folder only; False asks for a connection; None decides by ``WANDB_MODE``,
-            else by whether somebody is logged in. ``WANDB_MODE``, where set, beats False.
-        run: The run.
-        group: The name, or ``name/sweep``.
-        settings: The resolved config as plain containers.
+        offline: True writes to the run folder only; None decides by ``WANDB_MODE``, else by whether somebody is logged
+            in; False asks for a connection, unless ``WANDB_MODE`` says otherwise.
+        run, group, settings, tags: The run, ``name/sweep``, the resolved config, and words such as the profile's name.
         resumed_at: The step from which the run is resumed; None begins anew.
-        tags: Words to find the run by, such as its profile; the method's and the encoder's names are added.
     """
 
     CALLED = "W&B"

@@ -50,12 +50,7 @@ class Point:
 
 
 class Sweep:
-    """A sweep as its command sees it: the files ``<number>.json`` of its points. Those of an earlier sweep are removed.
-
-    Args:
-        folder: ``hydra.sweep.dir``.
-        jobs: the overrides of each point.
-    """
+    """A sweep as its command sees it: the folder with a file ``<number>.json`` a point, and each point's overrides."""
 
     def __init__(self, folder: Path, jobs: Sequence[Sequence[str]]) -> None:
         self.folder = folder.absolute()
