@@ -111,7 +111,7 @@ MOMENTS: tuple[tuple[Any, str], ...] = (
     (DualCSE, "on_train_epoch_end"),
     (DualCSE, "on_train_end"),
     (training, "_test"),
-    (training, "_save_predictions"),
+    (training.runs, "write_predictions"),
     (Run, "finish"),
 )
 
