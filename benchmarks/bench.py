@@ -246,7 +246,7 @@ def compare(size: Size, repetitions: int) -> dict[str, Measured]:
                 seconds, trained[side] = train_theirs(rows, cfg, size.precision)
             speed[f"training {side}"] = size.batch * len(ROLES) / seconds
         sentences = [sentence for column in rows.values() for sentence in column]
-        encode = {"ours": trained["ours"].eval().embed, "theirs": trained["theirs"].eval().encode}
+        encode = {"ours": trained["ours"].eval().model.embed, "theirs": trained["theirs"].eval().encode}
         with torch.autocast("cpu", torch.bfloat16, enabled=size.precision == "bf16"), torch.inference_mode():
             for side in sides:
                 encode[side](sentences[: size.batch])

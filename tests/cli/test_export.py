@@ -115,7 +115,7 @@ def test_a_run_is_exported_told_and_replaced(
     ("arguments", "message"),
     [
         (("--model", "./nowhere"), "there is no folder "),
-        (("--model", "run"), "the run run has no record.json (it was interrupted): finish it"),
+        (("--model", "run"), "the run run has no record.json: finish it"),
         (("--model", "llm"), "llm has no encoder"),
         (("--model", "tny"), "there is no model 'tny' - did you mean 'tiny'?"),
         (("--model", "run", "--pooling", "cls"), "pooling: a run is evaluated as it was trained"),

@@ -182,7 +182,7 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly(start: Start, tm
         (("--model", "length", "--input", "a.txt", "--output", "no/b.csv"), "--output: no/b.csv cannot be written"),
         (("--model", "./nowhere", "--input", "a.txt"), "there is no folder "),
         (("--model", "runs/dualcse/0-s0", "--input", "a.txt"), "there is no folder "),
-        (("--model", "run", "--input", "a.txt"), "the run run has no record.json (it was interrupted): finish it"),
+        (("--model", "run", "--input", "a.txt"), "the run run has no record.json: finish it"),
         (("--model", "length", "--input", "a.txt", "--output", "run"), "--output: run cannot be written: Is a dir"),
         (
             ("--model", "length", "--input", "a.txt", "--output", "a.txt/b"),

@@ -298,7 +298,7 @@ loaded("--corpus", "blank.txt")
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.stdout.splitlines() == ["2"] * 9, done.stderr
     for told in (
-        "run/record.json is no record of a training run",
+        "the run run has no config.yaml",
         "model: there is no folder ",
         "--device: torch finds no gpu",
         "a text file has no columns",

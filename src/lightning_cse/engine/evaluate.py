@@ -114,8 +114,8 @@ def _mistakes(cfg: DictConfig) -> Iterator[str]:
         yield "model: must be the folder of a run, an encoder of conf/encoder, a local folder, or a name on the hub"
         return
     if cfg.model in WITHOUT_ENCODER:
-        for key in ("pooling", "prompt", "max_length", "whitening"):
-            if cfg[key] not in ("auto", None):
+        for key in ("pooling", "prompt", "max_length", "whitening", "precision", "accelerator"):
+            if cfg[key] not in ("auto", None, "32-true", "cpu"):
                 yield f"{key}: model={cfg.model} has no encoder; leave it out"
     if cfg.max_length != "auto" and (not isinstance(cfg.max_length, int) or cfg.max_length < 1):
         yield f"max_length: must be auto or an integer >= 1, got {cfg.max_length!r}"

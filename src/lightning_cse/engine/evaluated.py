@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -104,7 +105,7 @@ def open_model(cfg: DictConfig) -> Evaluated:
         name, prompt = model.asker.endpoint.model, model.prompt
         options |= {"method": "FewShot", "few_shot": plain(cfg.few_shot), "prompt_digest": prompt.prompt_digest}
         options["llm"] = {"model": name, "parameters": dict(model.asker.parameters)}
-        folder = root / "llm" / name.strip("/")
+        folder = root / "llm" / re.sub(r"[^\w-]+", "_", name)
         return Evaluated(model, name, folder, options, {"name": name}, prompt.digests, device="endpoint")
     loaded = load_model(cfg.model, pooling=cfg.pooling, prompt=cfg.prompt, max_length=cfg.max_length)
     if cfg.whitening:

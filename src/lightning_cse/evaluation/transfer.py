@@ -59,8 +59,7 @@ class Transfer(Task):
     - TREC, MRPC: chosen by 10 folds of train, fitted again on all of train;
     - SST2: chosen on dev.
 
-    Folds are stratified, shuffled with seed 1111, of rows sorted by number of words as SentEval sorts them. Where a
-    class has fewer rows than there are folds, there are as many folds as that (never in the official corpora).
+    Folds are stratified, shuffled with seed 1111, of rows sorted by number of words as SentEval sorts them.
 
     ``protocol`` is how a classifier is fitted, and part of the metric's name: ``accuracy_lbfgs`` to the optimum
     (`fit_lbfgs`: no seed decides the fit), ``accuracy_senteval`` by Adam with early stopping (`fit_senteval`), as for

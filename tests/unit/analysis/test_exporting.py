@@ -551,7 +551,7 @@ def test_a_run_that_cannot_be_read(dual: Run, tmp_path: Path) -> None:
     with pytest.raises(EncoderError, match=r"run has no record\.json"):
         export(request)
     (broken / "record.json").write_text(dual.record_path.read_text())
-    with pytest.raises(EncoderError, match=r"best\.ckpt does not exist"):
+    with pytest.raises(EncoderError, match=r"run has no checkpoints/best\.ckpt"):
         export(request)
     (broken / "checkpoints").mkdir()
     (broken / "checkpoints" / "best.ckpt").write_bytes(b"nothing")

@@ -79,7 +79,7 @@ def test_a_model_that_is_always_right(serve: Serve, run: Evaluate, tmp_path: Pat
     accuracies = dict.fromkeys((*(f"accuracy_{kind}" for kind in HYPOTHESES), "accuracy_all"), 1.0)
     assert record["metrics"] == {f"test/rte/{name}": value for name, value in (accuracies | shares).items()}
     assert record["left_out"] == {"eis": ["implicitness"]}
-    assert done.path == tmp_path / "runs" / "evaluate" / "llm" / "org" / "model-1" / "inli" / done.path.name
+    assert done.path == tmp_path / "runs" / "evaluate" / "llm" / "org_model-1" / "inli" / done.path.name
     assert (record["name"], record["encoder"]) == ("org/model-1", {"name": "org/model-1"})
     assert len(server.calls) == PAIRS
     account = record["account"]["rte"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections import UserDict
+from typing import Any, Final
 
 from lightning_cse.data.corpora.spec import Corpus, CorpusFile, Hub
 from lightning_cse.errors import DataError, did_you_mean
@@ -26,23 +26,18 @@ _FILES: Final = {
 }
 
 
-class _Corpora(Mapping[str, Corpus]):
-    """Corpora by name; a corpus is the constant of its name in capitals."""
-
-    _files: Final = {name: file for file, names in _FILES.items() for name in names.split()}
+class _Corpora(UserDict[str, Corpus]):
+    """Corpora by name. Until one is first used, its file stands for it: the corpus is the constant of its name there."""
 
     def __getitem__(self, name: str) -> Corpus:
-        corpus: Corpus = getattr(importlib.import_module(f"{__name__}.{self._files[name]}"), name.upper())
-        return corpus
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._files)
-
-    def __len__(self) -> int:
-        return len(self._files)
+        file: Any = self.data[name]
+        if isinstance(file, str):
+            self.data[name] = getattr(importlib.import_module(f"{__name__}.{file}"), name.upper())
+        return self.data[name]
 
 
-CORPORA: Final = _Corpora()
+_files: Any = {name: file for file, names in _FILES.items() for name in names.split()}
+CORPORA: Final = _Corpora(_files)
 
 
 def get_corpus(name: str) -> Corpus:
