@@ -27,7 +27,7 @@ _FILES: Final = {
 
 
 class _Corpora(UserDict[str, Corpus]):
-    """Corpora by name. Until one is first used, its file stands for it: the corpus is the constant of its name there."""
+    """Corpora by name. Until one is first used, its value is the file that has it as a constant of its name."""
 
     def __getitem__(self, name: str) -> Corpus:
         file: Any = self.data[name]
