@@ -326,7 +326,7 @@ class Scorer:
             from lightning_cse.engine.load import load_model  # heavy, and LENGTH does without
 
             loaded = load_model(model)
-            loaded.to(self._device)
+            loaded.answers.to(self._device)
             self._answers, self.name = loaded.answers, loaded.name
             self._tokenizer, self._room = loaded.encoder.tokenizer, loaded.room
         self.kind = kind

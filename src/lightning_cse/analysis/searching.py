@@ -305,7 +305,7 @@ def embedder(model: LoadedModel, precision: str, accelerator: str) -> Callable[[
         accelerator: as `lightning_cse.engine.machine.device_of`.
     """
     device = device_of(accelerator)
-    model.to(device)
+    model.answers.to(device)
 
     def embed(sentences: Sequence[str]) -> Embedding:
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16-mixed"):

@@ -33,8 +33,7 @@ class Evaluation(Callback):
     Args:
         tasks: dev tasks by name; a task's metric ``m`` is logged as ``val/<task>/<m>``.
         diagnostics: alignment, uniformity and RFD; None to leave them out.
-        every: optimizer steps between two evaluations.
-        least: evaluations after step 0; a run too short for them is evaluated more often.
+        every, least: optimizer steps between two evaluations, fewer in a run too short for ``least`` evaluations.
         monitor: the key whose highest value makes the best checkpoint.
         dropout: whether dropout is active for the diagnostics, as the NGCSE authors have it, so that a pair of one
             sentence with itself is a dropout pair; tasks never see it.

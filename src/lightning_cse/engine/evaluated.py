@@ -112,7 +112,7 @@ def open_model(cfg: DictConfig) -> Evaluated:
         loaded = loaded.whitened(cfg.whitening, cfg.paths.data_dir)
         options["whitening"] = loaded.answers.fitted_on
     device, encoder = device_of(cfg.accelerator), loaded.encoder
-    loaded.to(device)
+    loaded.answers.to(device)
     options |= {"method": loaded.method, "pooling": encoder.pooling, "max_length": encoder.max_length}
     options["templates"] = [[template.prefix, template.suffix] for template in loaded.templates]
     return Evaluated(

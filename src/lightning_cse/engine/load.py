@@ -18,8 +18,6 @@ from lightning_cse.config.paths import conf_dir
 from lightning_cse.errors import ConfigError, EncoderError, did_you_mean
 
 if TYPE_CHECKING:
-    import torch
-
     from lightning_cse.encoders import SentenceEncoder, Template
     from lightning_cse.models import Model
 
@@ -134,26 +132,16 @@ class LoadedModel:
         fitted_on = hashlib.sha256("\n".join(answers.sentences).encode()).hexdigest()
         return replace(self, answers=answers, digests={**self.digests, "whitening": fitted_on})
 
-    def to(self, device: torch.device) -> None:
-        """Move the weights to a device."""
-        self.answers.to(device)
-
 
 def load_model(
     model: str | Path, *, pooling: str = "auto", prompt: str | None = None, max_length: int | str = "auto"
 ) -> LoadedModel:
     """Load a model in float32 and in evaluation mode.
 
-    The name is tried as the folder of a run, whose model is built from its record and gets the weights of its best
-    checkpoint, as an encoder of ``conf/encoder``, as the folder of a Hugging Face or sentence-transformers model, and
-    as a name on the hub (so ``./bert_base`` is a folder and ``bert_base`` is not).
-
-    Args:
-        model: as above.
-        pooling: ``auto`` for the model's own; runs have no other.
-        prompt: a template of your own, with ``pooling="prompt"``, which ``auto`` then means.
-        max_length: tokens a sequence may have, template included; ``auto`` for what a run was trained with, and for as
-            much as an encoder can read.
+    The name is tried as the folder of a run, as an encoder of ``conf/encoder``, as the folder of a Hugging Face or
+    sentence-transformers model, and as a name on the hub (so ``./bert_base`` is a folder and ``bert_base`` is not).
+    ``pooling="auto"`` is the model's own; a ``prompt`` is a template of your own, and implies ``pooling="prompt"``;
+    ``max_length`` counts the template, and ``auto`` is what a run was trained with, or what an encoder can read.
 
     Raises:
         EncoderError: if there is no such model, it has no encoder, or its files are damaged.

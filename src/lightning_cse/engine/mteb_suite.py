@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,14 +14,11 @@ from lightning_cse.evaluation import TaskResult
 from lightning_cse.runs import Run
 from lightning_cse.similarity import cosine, cosine_matrix
 
-if TYPE_CHECKING:
-    from lightning_cse.engine.evaluated import Evaluated
-
 
 class MTEBModel:
     """A model as mteb's ``EncoderProtocol``: the vectors of its primary view, compared by cosine."""
 
-    def __init__(self, evaluated: Evaluated, revision: str) -> None:
+    def __init__(self, evaluated: Any, revision: str) -> None:
         self.evaluated = evaluated
         self.revision = revision
 
@@ -70,7 +67,7 @@ class MTEBTask:
         dataset = self._task.metadata.dataset
         return {f"mteb/{dataset['path']}": str(dataset["revision"]), "mteb": importlib.metadata.version("mteb")}
 
-    def evaluate(self, model: Evaluated, run: Run) -> TaskResult:
+    def evaluate(self, model: Any, run: Run) -> TaskResult:
         """Let mteb evaluate a model, with its own results in ``mteb/`` of the run."""
         try:
             self._task.load_data()

@@ -52,8 +52,7 @@ def train(cfg: DictConfig) -> runs.Outcome:
     checkpoint, to the same numbers as a run that was never stopped. This process holds the lock of the run's folder.
 
     Raises:
-        Busy: if another process is running this very run.
-        FailedBefore: in a multirun, if the run failed before and is not tried again.
+        Busy, FailedBefore: as `Run.claim`.
         Interrupted: after Ctrl-C or SIGTERM.
         LightningCSEError: for user errors; once the run has a folder, its ``failed.json`` says the same.
     """

@@ -19,9 +19,7 @@ class Average(Task):
     Source: SimCSE, evaluation.py: the last column of its STS and transfer tables.  Differs: SimCSE averages values that
     were rounded to two decimals of a percent, which can change the last decimal.
 
-    Args:
-        of: what is averaged, ``<task>/<metric>`` each, such as ``sts12/spearman_all``.
-        metric: the name of the mean.
+    ``of`` is what is averaged, ``<task>/<metric>`` each, such as ``sts12/spearman_all``; ``metric`` names the mean.
     """
 
     name = "average"

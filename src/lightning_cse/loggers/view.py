@@ -84,11 +84,7 @@ class RunView(Logger):
 
 
 def final_values(record: Mapping[str, Any]) -> dict[str, float]:
-    """Return the finite numbers of a record that a table of runs has as columns.
-
-    Keys: ``test/...`` as in the record, ``best/score`` and ``best/step`` (dev), and ``summary/...``, such as
-    ``summary/rfd_alignment``.
-    """
+    """Return the finite numbers of a record for a table of runs: ``test/...``, ``best/score``, ``summary/...``."""
     values = dict(record["metrics"])
     values |= {f"best/{key}": record["best"][key] for key in ("score", "step")}
     summary = record.get("summary") or {}

@@ -40,15 +40,8 @@ class ImpScore(Method):
     all-mpnet-base-v2, scales its vectors itself. How DualCSE's baseline "ImpScore (INLI)" encodes sentences, and
     whether its encoder learns too, is not known.
 
-    Args:
-        encoder: sentences to vectors.
-        loss: implicitness of a row's four sentences and pragmatic distance of its two pairs to a scalar.
-        dim: as in `ImpScoreModel`, and so the others.
-        direction: its ``space``.
-        implicitness_metric: the distance of I.
-        pragmatic_metric: the distance of D.
-        frozen: whether the encoder stays as it is; false trains it too, as the other methods do.
-        normalize: whether sentence vectors are scaled to length one.
+    The loss takes the implicitness of a row's four sentences and the pragmatic distance of its two pairs. ``direction``
+    is the ``space`` of `ImpScoreModel`; ``frozen=False`` trains the encoder too, as the other methods do.
     """
 
     model: ImpScoreModel

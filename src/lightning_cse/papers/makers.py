@@ -449,7 +449,7 @@ def retrieval(material: Material) -> Made:
         data_dir = Path(_describing(material).paths.data_dir)
         dev, train = (read_corpus("inli", split, data_dir) for split in ("val", "train"))
         model = load_model(str(best.folder))
-        model.to(device_of())
+        model.answers.to(device_of())
         queries = dev.select(sorted(seeded_order(len(dev), _QUERY_SEED)[:_QUERIES]))
         found = retrieve(model.answers, queries, hypotheses(train))
         parts += _quoted(material.title(line), best, found)

@@ -88,10 +88,6 @@ class Busy(LightningCSEError):  # noqa: N818 - a status, not a fault
 def locked(path: Path, subject: str) -> Iterator[None]:
     """Hold a lock file until the end of the block; the lock ends with its process, however that ends.
 
-    Args:
-        path: The lock file, which is there only while it is held or after a kill.
-        subject: What is locked, for the message.
-
     Raises:
         Busy: if another process holds it.
         LightningCSEError: if the file system has no locks.

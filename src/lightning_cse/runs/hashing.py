@@ -37,14 +37,8 @@ def config_hash(
 ) -> str:
     """Return the ten hex digits that name a run: a hash of `decisive`, with classes by their last name.
 
-    Args:
-        config: The resolved config, as plain containers.
-        data: sha256 by logical file name.
-        encoder: The encoder's name and its digests.
-        resolved: What automatic choices became, by dotted key: ``{"trainer.accelerator": "cpu"}``.
-
-    Raises:
-        TypeError: if the config holds something that is neither a mapping, a sequence nor a plain value.
+    ``config`` is the resolved config, ``data`` the sha256 by file name, ``encoder`` the encoder's name and digests, and
+    ``resolved`` what automatic choices became, by dotted key: ``{"trainer.accelerator": "cpu"}``.
     """
     document = _by_last_name(decisive(config, data=data, encoder=encoder, resolved=resolved))
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)

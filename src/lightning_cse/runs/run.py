@@ -46,14 +46,7 @@ class Run:
     Nothing is made on disk before `lock` or `start`. The record is written last, so a folder with a record is a
     finished run. Whoever changes the folder holds its lock.
 
-    Args:
-        root: The folder of all runs, ``paths.runs_dir``.
-        name: The experiment's name; slashes make subfolders.
-        config_hash: What `lightning_cse.runs.config_hash` returned.
-        seed: The seed.
-
-    Raises:
-        LightningCSEError: if ``name`` or ``config_hash`` would lead out of ``root``.
+    Slashes in the name make subfolders. A name or hash that leads out of ``root`` raises LightningCSEError.
     """
 
     def __init__(self, root: Path, name: str, config_hash: str, seed: int) -> None:
