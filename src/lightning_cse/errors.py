@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Final, ParamSpec
@@ -149,7 +150,16 @@ def reported(main: Callable[P, int | None]) -> Callable[P, int]:
     @functools.wraps(main)
     def command(*args: P.args, **kwargs: P.kwargs) -> int:
         verbose = os.environ.get("HYDRA_FULL_ERROR") == "1"
+        pid = os.getpid()
+
+        def stop(signum: int, frame: object) -> None:
+            if os.getpid() == pid:
+                raise Interrupted("stopped; the same command continues where it stopped", signum)
+            os._exit(128 + signum)  # a worker that inherited this handler
+
         try:
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, stop)
             try:
                 return main(*args, **kwargs) or 0
             finally:

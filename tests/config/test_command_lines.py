@@ -54,6 +54,7 @@ REFUSED: list[tuple[str, str]] = [
     ("data.train_rows=true", "data.train_rows: must be an integer >= 2, got True"),
     ("encoder.dropout=1", "encoder.dropout: must be a number >= 0 and < 1, got 1"),
     ("method.optimizer.lr=-1", "method.optimizer.lr: must be a number >= 0"),
+    ("trainer.gradient_clip_val=-1", "trainer.gradient_clip_val: must be a number >= 0"),
     ("diag.evaluation=stsb", "did you mean 'stsb_dev'?"),
     ("suite=mteb", "suite: has no task to choose the best checkpoint by"),
     (f"name={'n' * 300}", "names no folder"),

@@ -54,13 +54,13 @@ def test_a_sweep_that_is_refused_as_a_whole_leaves_nothing(give: Give, tmp_path:
     code, out, _ = give(X, "-m", "name=user", "seed=0,1")
     assert code == 2
     assert "failed: the corpus is missing (seed=0; seed=1)" in out
-    assert not list((tmp_path / "runs").iterdir())
+    assert not (tmp_path / "runs").exists()
 
 
 def test_an_interrupted_sweep_tells_what_is_done(give: Give, tmp_path: Path) -> None:
     code, out, errors = give(X, "-m", "name=a,interrupted,b")
     assert code == 130
-    assert "1 finished, 2 killed" in out
+    assert "1 finished, 2 not finished" in out
     assert "continues" in errors
     assert done(tmp_path) == ["a 0"]
 

@@ -58,7 +58,7 @@ class BestAndLast(Checkpoint):
         if self.interrupts.signum is not None and step > self._before:  # not while gradients are accumulated
             if step != self._saved:
                 self._write(trainer, self.last, weights_only=False)
-            self.interrupts.stop(f"stopped at step {step}; the same command continues from there")
+            self.interrupts.stop(f"stopped at step {step}; {self.interrupts.command} continues from there")
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save the last step, wherever training ended."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,8 +17,6 @@ from lightning_cse.callbacks.interrupts import Interrupts
 from lightning_cse.errors import ConfigError, TrainingError, did_you_mean
 from lightning_cse.evaluation import Embedded, Task
 from lightning_cse.methods import Method
-
-log = logging.getLogger(__name__)
 
 
 class Evaluation(Callback):

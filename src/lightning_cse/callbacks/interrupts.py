@@ -28,8 +28,9 @@ class Interrupts(Callback):
         continues: What the same command does later, for the message.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, force: bool = False) -> None:
         self.signum: int | None = None
+        self.command = "the same command" + (" without force=true" if force else "")
         self.continues = "starts the run"
         self._training = False
         self._pid = os.getpid()
@@ -57,7 +58,7 @@ class Interrupts(Callback):
         """Raise signals at once from now on, and the one that was noted."""
         self._training = False
         if self.signum is not None:
-            self.stop(f"the same command {self.continues}")
+            self.stop(f"{self.command} {self.continues}")
 
     def stop(self, message: str) -> None:
         """Raise `Interrupted`."""
@@ -70,5 +71,5 @@ class Interrupts(Callback):
             return
         first, self.signum = self.signum is None, signum
         if not (self._training and first):
-            self.stop(f"stopped; the same command {self.continues}")
+            self.stop(f"stopped; {self.command} {self.continues}")
         log.warning("stopping after this step; once more stops at once")

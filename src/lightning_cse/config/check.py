@@ -30,7 +30,9 @@ LEAST: Final = {
 }
 """Keys whose value, if not null, is an integer of at least this."""
 
-BELOW: Final = {"seed": 2**32, "encoder.dropout": 1, "method.optimizer.lr": float("inf")}
+BELOW: Final = {"seed": 2**32, "encoder.dropout": 1} | dict.fromkeys(
+    ("method.optimizer.lr", "trainer.gradient_clip_val"), float("inf")
+)
 """Keys whose value, if not null, is a number from 0 to just below this."""
 
 CHOICES: Final = {

@@ -48,7 +48,7 @@ def launch(task: str, config_name: str, args: Sequence[str] | None = None) -> in
 
         if any(arg.startswith(("--config-", "-cd", "-cp", "-cn")) for arg in argv):  # configs that we do not know
             raise user_error(error) or ConfigError([plain_line(error)]) from error
-        given = itertools.takewhile(lambda arg: arg[0] != "-", sys.argv[1:])
+        given = itertools.takewhile(lambda arg: arg[:1] != "-", sys.argv[1:])
         raise user_error(error) or explain(given, config_name, error) from error
     finally:
         sys.argv, os.environ["HYDRA_FULL_ERROR"] = argv, full_error

@@ -12,16 +12,16 @@ _REPOSITORY = _PACKAGE.parent.parent
 
 def conf_dir() -> Path:
     """Return the folder of the Hydra configs."""
-    return _find("conf", marker="train.yaml")
+    return _find("conf/train.yaml").parent
 
 
 def experiments_dir() -> Path:
     """Return the folder with one folder a paper: its tables, figures and numbers."""
-    return _find("experiments", marker="")
+    return _find("experiments")
 
 
-def _find(name: str, marker: str) -> Path:
-    for place in (_PACKAGE / name, _REPOSITORY / name):
-        if place.is_dir() and (place / marker).exists():  # a stray folder of that name has no such file
-            return place
-    raise ConfigError([f"{name}/: not found in {_PACKAGE} and {_REPOSITORY}; install with `pip install -e .`"])
+def _find(name: str) -> Path:
+    for root in (_PACKAGE, _REPOSITORY):
+        if (root / name).exists():
+            return root / name
+    raise ConfigError([f"{name}: not found in {_PACKAGE} and {_REPOSITORY}; install with `pip install -e .`"])

@@ -105,7 +105,7 @@ def built(node: DictConfig, **given: Any) -> Any:
         return instantiate(node, **given)
     except InstantiationException as error:
         cause = error.__cause__ or error.__context__
-        if isinstance(cause, LightningCSEError):
+        if isinstance(cause, LightningCSEError | OSError):
             raise cause from None  # it says itself what to do
         if not isinstance(cause, ValueError | MisconfigurationException):
             raise  # a bug
@@ -132,6 +132,10 @@ def check_nodes(cfg: DictConfig, given: Mapping[str, Collection[str]] = GIVEN) -
     """
     values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     faults: dict[str, str] = {}
+    for group in ("suite", "baselines"):
+        for name, node in (values.get(group) or {}).items():  # type: ignore[union-attr]
+            if not isinstance(node, list) and "_target_" not in (node or {}):
+                faults[name] = f"{group}.{name}: has no _target_; leave it out with ~{group}.{name}"
     for key, node in _nodes(values, ""):
         for fault in _faults(node, key, given.get(key, ())):
             faults.setdefault(fault.partition(": ")[2], fault)

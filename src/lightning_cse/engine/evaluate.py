@@ -49,7 +49,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
         FailedBefore: in a multirun, if it failed before, unless ``retry_failed=true``.
         LightningCSEError: for user errors; once there is a folder, its ``failed.json`` says the same.
     """
-    if faults := list(_mistakes(cfg)):
+    if faults := list(_mistakes(cfg, overrides)):
         raise ConfigError(faults)
     if cfg.model in WITHOUT_ENCODER:
         cfg.accelerator, cfg.precision = "cpu", "32-true"
@@ -108,7 +108,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
     return runs.Outcome("finished", str(folder.path))
 
 
-def _mistakes(cfg: DictConfig) -> Iterator[str]:
+def _mistakes(cfg: DictConfig, overrides: Sequence[str]) -> Iterator[str]:
     """Yield what does not fit the model."""
     if OmegaConf.is_missing(cfg, "model"):
         yield "model: must be the folder of a run, an encoder of conf/encoder, a local folder, or a name on the hub"
@@ -121,8 +121,8 @@ def _mistakes(cfg: DictConfig) -> Iterator[str]:
         yield f"max_length: must be auto or an integer >= 1, got {cfg.max_length!r}"
     if cfg.model == LLM:
         yield from wrong_settings(plain(cfg.llm))
-    elif cfg.llm.model:
-        yield f"llm.model: only model={LLM} reads it"
+    elif cfg.llm.model or any(one.lstrip("+").startswith(("llm.", "few_shot.")) for one in overrides):
+        yield f"llm, few_shot: only model={LLM} reads them"
 
 
 def _tasks(
@@ -130,6 +130,8 @@ def _tasks(
 ) -> tuple[Mapping[str, Task | MTEBTask], dict[str, Average], dict[str, Sequence[str]]]:
     """Build the tasks of a suite that suit the model, its averages, and what the tasks left out need."""
     if any(isinstance(node, ListConfig) for node in suite.values()):
+        if "tasks" not in suite or len(suite) > 1:
+            raise ConfigError(["suite: mteb is evaluated alone, without other suites"])
         if model.loaded is None:
             raise TaskError(f"the suite needs vectors, which {model.name} does not have")
         return {name: MTEBTask(name) for name in suite.tasks}, {}, {}

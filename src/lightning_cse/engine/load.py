@@ -81,8 +81,9 @@ def read_run(folder: Path) -> dict[str, Any]:
         record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         if "identity" in record:
             raise EncoderError(f"{folder} was trained by lightning_cse 0.x and cannot be loaded; train it again")
-        _ = [record[key] for key in ("name", "seed", "model", "encoder", "checkpoint")]
-    except (ValueError, KeyError) as error:
+        _ = [record[key] for key in ("name", "config_hash", "seed", "model")]
+        _ = record["encoder"]["tokenizer"], record["checkpoint"]["sha256"]
+    except (ValueError, LookupError, TypeError) as error:
         raise EncoderError(f"{folder / RECORD} is no record of a training run ({error})") from error
     return record
 

@@ -57,7 +57,7 @@ def train(cfg: DictConfig) -> runs.Outcome:
         LightningCSEError: for user errors; once the run has a folder, its ``failed.json`` says the same.
     """
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # else tips, and what hardware is missing
-    with Interrupts() as interrupts:
+    with Interrupts(force=cfg.force) as interrupts:
         resolved = resolve_automatic(cfg)
         check_nodes(cfg)
         pl.seed_everything(cfg.seed, workers=True, verbose=False)
@@ -78,9 +78,10 @@ def train(cfg: DictConfig) -> runs.Outcome:
             else:
                 record = folder.read()
                 log.info("%s is finished; force=true runs it again", folder.path)
-                if missing := [str(name) for name in cfg.baselines if name not in record["baselines"]]:
+                if missing := [str(name) for name in cfg.baselines if name not in record.get("baselines", ())]:
                     log.warning("it has no values of the baselines %s: force=true adds them", ", ".join(missing))
-    return runs.Outcome("finished" if unfinished else "skipped", str(folder.path), record["best"]["score"])
+    score = record.get("best", {}).get("score")
+    return runs.Outcome("finished" if unfinished else "skipped", str(folder.path), score)
 
 
 def _run(
@@ -115,7 +116,9 @@ def _run(
         if parts.data.provenance:
             record["provenance"] = parts.data.provenance
         folder.finish(record)
-        exit_code = 0
+        interrupts.continues, exit_code = "finds the run finished", 0
+        if not cfg.keep_last:
+            last.unlink(missing_ok=True)
         for view in views:
             view.conclude(record)
     except Interrupted as interrupted:
@@ -127,12 +130,13 @@ def _run(
     finally:
         for view in views:
             view.close(exit_code)
-    if not cfg.keep_last:
-        last.unlink(missing_ok=True)
     if cfg.figures:
         from lightning_cse.loggers.plots import run_figures  # matplotlib
 
-        run_figures(curves.read(), folder.figures, cfg.monitor)
+        try:
+            run_figures(curves.read(), folder.figures, cfg.monitor)
+        except Exception as error:  # noqa: BLE001 - the run is finished
+            log.warning("no figures: %s", error)
     return record
 
 
@@ -140,6 +144,7 @@ def _resume_point(last: Path) -> tuple[int, bool]:
     """Return the step of a checkpoint, and whether its evaluation is still due."""
     try:
         state = torch.load(last, map_location="cpu", weights_only=True)
+        _ = [state[key] for key in ("state_dict", "optimizer_states", "lr_schedulers", "loops")]
         return int(state["global_step"]), bool(state["callbacks"][Evaluation.__qualname__]["due"])
     except Exception as error:  # torch raises many kinds
         what = " ".join(str(error).split())[:200] or type(error).__name__

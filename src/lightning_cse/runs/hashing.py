@@ -21,6 +21,7 @@ _TRAINER: Final = frozenset(
     {"devices", "num_nodes", "strategy", "profiler", "logger", "default_root_dir", "enable_progress_bar"}
     | {"enable_model_summary", "log_every_n_steps", "num_sanity_val_steps", "limit_val_batches"}
 )
+_OURS: Final = ("lightning_cse.", "torch.", "pytorch_lightning.")  # of these, a class that moves stays the same
 _ENCODER_PLACES: Final = frozenset({"source", "package"})
 
 NEUTRAL: Final[Mapping[str, Any]] = {
@@ -76,6 +77,8 @@ def _canonical(value: Any, where: str) -> Any:
     """Reduce to plain JSON values with one spelling a number, without nulls and without what decides nothing."""
     if isinstance(value, Mapping):
         kept = {str(k): v for k, v in value.items() if k not in _ANYWHERE and v is not None}
+        if (limit := kept.get("limit_train_batches")) is not None:
+            kept["limit_train_batches"] = repr(limit)  # 1 is one batch, 1.0 all of them
         return {key: _canonical(item, f"{where}.{key}") for key, item in kept.items()}
     if value is None or isinstance(value, bool | str):
         return value
@@ -90,7 +93,9 @@ def _canonical(value: Any, where: str) -> Any:
     raise TypeError(f"{where}: a config cannot hold {value!r} of type {type(value).__name__}")
 
 
-def _by_last_name(value: Any) -> Any:
+def _by_last_name(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
-        return {k: v.rpartition(".")[2] if k == "_target_" else _by_last_name(v) for k, v in value.items()}
+        return {name: _by_last_name(item, name) for name, item in value.items()}
+    if key == "_target_" and value.startswith(_OURS):
+        return value.rpartition(".")[2]
     return [_by_last_name(item) for item in value] if isinstance(value, list) else value

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from lightning_cse.errors import BUG, BUSY, USER, exit_code, one_line
+from lightning_cse.errors import BUG, BUSY, USER, ConfigError, DataError, EncoderError, exit_code, one_line
 
 DONE: Final = ("finished", "skipped")
 SHOWN: Final = {"skipped": "finished before", "left": "failed before", "busy": "run by another process"}
@@ -32,13 +32,16 @@ class Point:
     folder: str | None = None
     reason: str = ""
     code: int = BUG
+    refused: bool = False  # its config, so that it never began
 
     @classmethod
     def of(cls, overrides: Sequence[str], result: Any) -> Point:
         """The outcome of a task that raised, or returned an `Outcome` or nothing."""
         if isinstance(result, Exception):
             status = {"Busy": "busy", "FailedBefore": "left"}.get(type(result).__name__, "failed")
-            return cls(overrides, status, reason=" ".join(one_line(result).split()), code=exit_code(result))
+            reason = " ".join(one_line(result).split())
+            refused = isinstance(result, (ConfigError, DataError, EncoderError))
+            return cls(overrides, status, reason=reason, code=exit_code(result), refused=refused)
         found: Any = {key: getattr(result, key) for key in ("status", "score", "folder") if hasattr(result, key)}
         return cls(overrides, **({"status": "finished", "code": 0} | found))
 
@@ -63,13 +66,14 @@ class Sweep:
         if sys.exc_info() != (None, None, None) and not any(path.is_file() for path in self.jobs):
             self._remove()  # nothing has begun
             return 0
+        lost = "not finished" if isinstance(sys.exc_info()[1], KeyboardInterrupt) else "killed"
         for path, job in self.jobs.items():
-            point = Point(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else Point(job)
+            point = Point(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else Point(job, lost)
             point.overrides = [one for one in job if not one.startswith("hydra")]
             points.append(point)
         sys.stdout.write(table(points))
         codes = {point.code for point in points}
-        if codes == {USER} and {point.status for point in points} == {"failed"}:  # refused as a whole
+        if all(point.refused for point in points):
             self._remove()
         return next((code for code in (BUG, USER, BUSY) if code in codes), 0)
 
@@ -79,6 +83,7 @@ class Sweep:
         with contextlib.suppress(OSError):  # anything else in the folder stays
             self.folder.rmdir()
             self.folder.parent.rmdir()
+            self.folder.parent.parent.rmdir()
 
 
 def table(points: Sequence[Point]) -> str:

@@ -99,9 +99,8 @@ def _facts(record: Mapping[str, Any]) -> list[str]:
     lines = []
     best, summary, seconds = (record.get(key) or {} for key in ("best", "summary", "seconds"))
     if best.get("score") is not None:
-        lines.append(
-            f"best checkpoint: step {best['step']} of {record['steps']}, {best['monitor']} {best['score']:.4f}"
-        )
+        steps = f"step {best.get('step')} of {record.get('steps')}"
+        lines.append(f"best checkpoint: {steps}, {best.get('monitor')} {best['score']:.4f}")
     if summary.get("final_score") not in (None, summary.get("best_score")):  # of one evaluation it is the best score
         lines.append(f"final score (mean of the five best dev scores): {summary['final_score']:.4f}")
     if seconds:

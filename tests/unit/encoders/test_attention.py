@@ -24,7 +24,7 @@ from transformers import (
     XLMRobertaModel,
 )
 
-from lightning_cse.encoders import attention
+from lightning_cse.encoders import packing as attention
 from lightning_cse.encoders.packing import LANES, NARROWEST, Windows, keep_mask, use_window_attention, window_attention
 
 LENGTHS = np.array([4, 4, 4, 7, 7, 20, 1, 1, 31, 2])

@@ -294,7 +294,7 @@ def test_the_hash_is_of_what_decides_the_numbers(tiny: Path, tmp_path: Path, run
         (("model=tiny", "prompt=no place"), r"prompts: 'no place' needs one \{\} for the sentence"),
         (("model=tiny", "pooling=mean", "prompt={} {mask}"), r"prompts: needs pooling=prompt, and it is mean"),
         (("model=tiny", "max_length=0"), r"max_length: must be auto or an integer >= 1, got 0"),
-        (("model=tiny", "llm.model=m"), r"llm\.model: only model=llm reads it"),
+        (("model=tiny", "llm.model=m"), r"llm, few_shot: only model=llm reads them"),
         (("model=length", "pooling=cls"), r"pooling: model=length has no encoder; leave it out"),
         (("model=tiny", "+suite.stsb.row=3"), r"suite\.stsb: STSB got an unexpected argument 'row'"),
     ],

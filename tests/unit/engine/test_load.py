@@ -24,6 +24,7 @@ RECORD = {
     "seed": 0,
     "model": {"class": "PointModel", "has_head": False},
     "encoder": {"weights": "w", "tokenizer": "t"},
+    "config_hash": "0a",
     "checkpoint": {"sha256": hashlib.sha256(b"weights").hexdigest()},
 }
 

@@ -19,7 +19,12 @@ CONFIG: dict[str, Any] = {
     "logger": {"project": "p"},
     "least_evaluations": 1,
     "diag": {},
-    "method": {"_target_": "pkg.DualCSE", "loss": {"temperature": 0.05, "both": True}, "lr": 5e-5, "sets": ["a", "b"]},
+    "method": {
+        "_target_": "lightning_cse.DualCSE",
+        "loss": {"temperature": 0.05, "both": True},
+        "lr": 5e-5,
+        "sets": ["a", "b"],
+    },
     "data": {"name": "inli", "batch_size": 64, "data_dir": "/a", "reader": {"cache_dir": "/c", "limit": None}},
     "encoder": {"name": "minilm_l6", "pooling": "mean", "source": "hub/name", "package": "pkg/sub"},
     "trainer": {"accelerator": "auto", "devices": 1, "precision": "32-true", "max_epochs": 3},
@@ -46,7 +51,9 @@ def of(config: dict[str, Any], **others: Any) -> str:
 
 def test_stays_as_it_is() -> None:
     # A change here orphans every finished run: make it only on purpose.
-    assert config_hash({"a": 1, "b": {"_target_": "x.Y"}}, data={}, encoder={}, resolved={}) == "0c466da208"
+    assert (
+        config_hash({"a": 1, "b": {"_target_": "lightning_cse.x.Y"}}, data={}, encoder={}, resolved={}) == "0c466da208"
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,7 +67,7 @@ def test_stays_as_it_is() -> None:
         *(("method.chunk_size", 8), ("trainer.accelerator", "cpu")),
         # other ways to write the same
         *(("method.lr", 0.00005), ("trainer.max_epochs", 3.0), ("method.sets", ("a", "b"))),
-        ("method._target_", "elsewhere.DualCSE"),
+        ("method._target_", "lightning_cse.elsewhere.DualCSE"),
         # keys that were added later, at their neutral values
         *(("method.new", None), ("data.reader", {"cache_dir": "/c"}), ("trainer.accumulate_grad_batches", 1)),
         ("diag.dropout", False),
@@ -73,7 +80,12 @@ def test_what_does_not_decide_the_result_does_not_change_it(path: str, value: An
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        *(("name", "dualcse_bi"), ("method._target_", "pkg.SimCSE"), ("method.loss.temperature", 0.06)),
+        *(
+            ("name", "dualcse_bi"),
+            ("method._target_", "lightning_cse.SimCSE"),
+            ("method._target_", "mine.DualCSE"),
+            ("method.loss.temperature", 0.06),
+        ),
         *(("method.loss.both", False), ("method.loss.both", 1), ("method.loss.both", None)),
         *(("method.sets", ["b", "a"]), ("method.lr", "5e-5"), ("method.lr", math.inf), ("method.lr", "inf")),
         *(("data.batch_size", 32), ("data.reader.limit", 10), ("data.seed", 1), ("encoder.pooling", "cls")),
@@ -127,3 +139,8 @@ def test_neutral_values_are_those_of_the_configs(compose: Any) -> None:
 
     cfg = compose("+experiment=gausscse")
     assert {key: OmegaConf.select(cfg, key) for key in NEUTRAL} == dict(NEUTRAL)
+
+
+def test_one_batch_is_not_all_batches() -> None:
+    limits = [of(changed("trainer.limit_train_batches", limit)) for limit in (1, 1.0)]
+    assert limits[0] != limits[1]
