@@ -135,15 +135,9 @@ class Train:
 
 
 def check(cfg: DictConfig, config_name: str, overrides: Sequence[str] = ()) -> None:
-    """Refuse a config with unknown keys, wrong types, or values that make no run.
+    """Raise ConfigError for unknown keys, wrong types, and values that make no run; the config is not changed.
 
-    Args:
-        cfg: the composed config, which is not changed; Hydra's own node is not looked at.
-        config_name: the command.
-        overrides: its command line, for what was added with a plus.
-
-    Raises:
-        ConfigError: with the faults found.
+    The overrides are the command line, for what was added with a plus.
     """
     cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
     if faults := _added(config_name, overrides):

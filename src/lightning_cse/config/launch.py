@@ -30,12 +30,8 @@ _CHOICE = re.compile(rf"(?s)^\+{{0,2}}((?P<group>{'|'.join(APPENDED)})=.*)$")
 def launch(task: str, config_name: str, args: Sequence[str] | None = None) -> int:
     """Read the command line, check it, and run a task with the composed config, once or once a point of a sweep.
 
-    The points of a sweep run on after one has failed; a table of them is printed at the end.
-
-    Args:
-        task: ``"module:function"``, imported after the check; it returns a `lightning_cse.runs.Outcome` or None.
-        config_name: the primary config, ``train`` for ``conf/train.yaml``.
-        args: the command line, ``sys.argv[1:]`` by default.
+    The task is ``"module:function"``, imported after the check; it returns a `lightning_cse.runs.Outcome` or None. The
+    points of a sweep run on after one has failed; a table of them is printed at the end.
     """
     argv, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR", "0")
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its exceptions, in place of printing them

@@ -10,17 +10,7 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from lightning_cse.config.compose import (
-    APPENDED,
-    CHOSEN,
-    CompositionError,
-    compose,
-    describe,
-    is_choice,
-    options,
-    parse,
-    plain_line,
-)
+from lightning_cse.config import compose as configs
 from lightning_cse.config.paths import conf_dir
 from lightning_cse.errors import ConfigError, did_you_mean
 
@@ -28,50 +18,44 @@ _EXTRAS: Final = {"joblib": "joblib", "submitit_local": "slurm", "submitit_slurm
 
 
 def explain(overrides: Iterable[str], config_name: str, error: Exception) -> ConfigError:
-    """Return what is wrong with a command line that does not compose.
-
-    Args:
-        overrides: the command line without flags.
-        config_name: the command.
-        error: what Hydra says, which is shown where nothing better is known.
-    """
+    """Return what is wrong with overrides that do not compose; ``error`` is Hydra's, for what has no better message."""
     faults: list[str] = []
     chosen: list[str] = []
     values: list[Override] = []
     for line in overrides:
         try:
-            override = parse(line)
+            override = configs.parse(line)
         except HydraException:
             key, equals, value = line.partition("=")
-            near = did_you_mean(line, options("experiment")).replace("'", "'+experiment=", 1)
+            near = did_you_mean(line, configs.options("experiment")).replace("'", "'+experiment=", 1)
             quote = f"Hydra cannot read this value; quote it for Hydra and for the shell: '{key}=\"{value}\"'"
             faults.append(f"{line}: {quote if equals else f'not an override, which is key=value{near}'}")
             continue
         group, is_sweep = override.key_or_group, override.is_sweep_override()
-        if override.is_delete() or not (is_choice(override) or "/" in group):
+        if override.is_delete() or not (configs.is_choice(override) or "/" in group):
             values += [] if override.is_delete() else [override]
             continue
         found: Any = list(override.sweep_string_iterator()) if is_sweep else override.value()
         given = [str(one).strip("'\"") for one in (found if isinstance(found, list) else [found])]
-        faults += [f"{line}: {no_option(group, one)}" for one in given if one not in options(group)][:1]
+        faults += [f"{line}: {no_option(group, one)}" for one in given if one not in configs.options(group)][:1]
         chosen += [] if is_sweep else [line]
     if not faults and values:
         try:
-            base = compose(config_name, *chosen)
-        except CompositionError:
-            return ConfigError([plain_line(error)])
+            base = configs.compose(config_name, *chosen)
+        except configs.CompositionError:
+            return ConfigError([configs.plain_line(error)])
         known = set(keys(base))
         unknown = (unknown_key(one, base) for one in values if one.key_or_group not in known)
         faults = list(not_chosen(base)) or list(unknown)
-    return ConfigError(faults or [plain_line(error)])
+    return ConfigError(faults or [configs.plain_line(error)])
 
 
 def not_chosen(cfg: DictConfig) -> Iterator[str]:
     """Yield that an option of a group has to be chosen, with all there are."""
-    for key, group in CHOSEN.items():
+    for key, group in configs.CHOSEN.items():
         if OmegaConf.is_missing(cfg, key):
-            width = max(map(len, options(group)), default=0)
-            rows = [f"\n    {option:<{width}}  {describe(group, option)}" for option in options(group)]
+            width = max(map(len, configs.options(group)), default=0)
+            rows = [f"\n    {option:<{width}}  {configs.describe(group, option)}" for option in configs.options(group)]
             chosen = f"{'' if group == 'data' else '+'}{group}=<one of these>"
             yield f"{key}: no {group} was chosen - add {chosen}:{''.join(rows)}"
 
@@ -80,10 +64,10 @@ def no_option(group: str, option: str) -> str:
     """Return that a group has no such option, with those it has."""
     if group == "hydra/launcher" and option in _EXTRAS:
         return f"is not installed - pip install 'lightning_cse[{_EXTRAS[option]}]'"
-    near = did_you_mean(option, options(group))
+    near = did_you_mean(option, configs.options(group))
     if group == "data" and ("/" in option or "." in option):
         near = f" - a file of your own is for data.train, as in data.train=[{option}]"
-    return f"there is no {group} '{option}'{near} (there are: {', '.join(options(group)) or 'none'})"
+    return f"there is no {group} '{option}'{near} (there are: {', '.join(configs.options(group)) or 'none'})"
 
 
 def unknown_key(override: Override, base: DictConfig) -> str:
@@ -97,7 +81,7 @@ def unknown_key(override: Override, base: DictConfig) -> str:
     if not meant:
         near = difflib.get_close_matches(word, last.values(), n=1, cutoff=0.7)
         meant = [name for name in known if last[name] in near]
-    shown = [f"{'+' if name in APPENDED else ''}{name}=" if name in groups else name for name in meant]
+    shown = [f"{'+' if name in configs.APPENDED else ''}{name}=" if name in groups else name for name in meant]
     hint = f" - did you mean {' or '.join(map(repr, dict.fromkeys(shown[:3])))}?" if meant else ""
     return f"{override.input_line}: unknown key '{key}'{hint}"
 

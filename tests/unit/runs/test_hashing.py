@@ -125,7 +125,7 @@ def test_the_document_is_json_without_classes_shortened() -> None:
     assert json.loads(json.dumps(document)) == document
     assert document["config"]["trainer"] == {"accelerator": "cpu", "precision": "32-true", "max_epochs": 3}
     assert document["config"]["encoder"] == {"name": "minilm_l6", "pooling": "mean"}
-    assert document["config"]["method"]["_target_"] == "pkg.DualCSE"
+    assert document["config"]["method"]["_target_"] == "lightning_cse.DualCSE"
     assert "least_evaluations" not in document["config"]
 
 
