@@ -250,7 +250,7 @@ def test_what_is_wrong_is_told_at_once(search: Search, corpus: Path, tmp_path: P
         ((*plain, "--queries", queries), "queries.txt: No such file"),
         ((*plain, "--queries", latin), "latin.txt:2: not UTF-8"),
         ((*plain, "--queries", blank), "blank.txt holds no sentence"),
-        ((*plain, "--query", "a", "-k", "0"), "need a whole number of at least 1, got '0'"),
+        ((*plain, "--query", "a", "-k", "0"), "must be an integer >= 1, got '0'"),
         ((*plain, "--queries", "-", "--format", "csv"), "answered in lines of JSON, not as csv"),
         ((*plain, "--query", "a", "--relation", "entails", "--view", "primary"), "leave --view and --against out"),
         ((*plain, "--column", "text", "--query", "a"), "a text file has no columns"),
