@@ -145,7 +145,7 @@ def report(error: BaseException, *, verbose: bool = False) -> int:
 
 
 def reported(main: Callable[P, int | None]) -> Callable[P, int]:
-    """Make a command's main function return its exit code, whatever is raised in it."""
+    """Make a command's main function return its exit code, whatever is raised in it, by SIGTERM too."""
 
     @functools.wraps(main)
     def command(*args: P.args, **kwargs: P.kwargs) -> int:
@@ -157,9 +157,9 @@ def reported(main: Callable[P, int | None]) -> Callable[P, int]:
                 raise Interrupted("stopped; the same command continues where it stopped", signum)
             os._exit(128 + signum)  # a worker that inherited this handler
 
+        in_main = threading.current_thread() is threading.main_thread()
+        before = signal.signal(signal.SIGTERM, stop) if in_main else None
         try:
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, stop)
             try:
                 return main(*args, **kwargs) or 0
             finally:
@@ -170,6 +170,9 @@ def reported(main: Callable[P, int | None]) -> Callable[P, int]:
             raise  # argparse
         except BaseException as error:  # noqa: BLE001 - all of them end here
             return report(error, verbose=verbose)
+        finally:
+            if in_main:  # the caller may be a notebook
+                signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
     return command
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
@@ -75,3 +76,15 @@ def test_the_user_error_behind_a_wrapper() -> None:
     followed = ValueError("a bug")
     followed.__context__ = known
     assert user_error(followed) is None
+
+
+def test_sigterm_in_a_command_is_an_interrupt_and_its_handler_goes_with_it(capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    @reported
+    def command() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert command() == 128 + signal.SIGTERM
+    assert capsys.readouterr().err == "stopped; the same command continues where it stopped\n"
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from lightning_cse.data.corpora.spec import LLM_SENTENCES, PAIR_SENTENCES
 from lightning_cse.data.readers import OWN, absent, is_own, read_corpus, read_own
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import ConfigError, DataError
@@ -20,10 +21,6 @@ HYPOTHESES = (
     "contradiction",
 )
 """Columns that make a sentence pair together with ``premise``."""
-
-LLM_SENTENCES = ("positive", "intermediate", "negative")
-PAIR_SENTENCES = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
-"""Columns that make a sentence pair together with ``anchor``."""
 
 LEAK = "pair of a dev or test set"
 
@@ -93,7 +90,7 @@ def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
     elif "sentence1" in names:
         pairs = [("sentence1", "sentence2")]
     elif "anchor" in names:
-        pairs = [("anchor", name) for name in LLM_SENTENCES if name in names]
+        pairs = [("anchor", name) for name in LLM_SENTENCES[1:] if name in names]
     elif PAIR_SENTENCES[0] in names:
         pairs = [PAIR_SENTENCES[:2], PAIR_SENTENCES[2:]]
     else:

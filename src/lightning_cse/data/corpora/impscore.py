@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 
-from lightning_cse.data.corpora.spec import Corpus, CorpusFile, Table
+from lightning_cse.data.corpora.spec import PAIR_SENTENCES, Corpus, CorpusFile, Table
 from lightning_cse.data.corpora.tables import parse_csv
 
-SENTENCES = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
-"""The columns of a pair file: the implicit sentence with its own explicit sentence, and with one of another row."""
+SENTENCES = PAIR_SENTENCES
 
 SEED = 42
 

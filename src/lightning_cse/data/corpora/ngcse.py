@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from lightning_cse.data.corpora.spec import Corpus, CorpusFile, Table
+from lightning_cse.data.corpora.spec import LLM_SENTENCES, Corpus, CorpusFile, Table
 from lightning_cse.data.corpora.tables import checked_sentence, parse_object
 from lightning_cse.errors import DataError, did_you_mean
 
-STS = ("anchor", "positive", "intermediate", "negative")
+STS = LLM_SENTENCES
 NLI = ("anchor", "positive", "negative")
 LLM_SPLIT = "aigen"
 """What the authors' files call the split of LLM rows; rows of others are plain sentences."""

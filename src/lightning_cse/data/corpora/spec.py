@@ -9,6 +9,12 @@ from typing import NamedTuple
 
 from lightning_cse.errors import DataError, did_you_mean
 
+PAIR_SENTENCES = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
+"""The columns of a pair file: the implicit sentence with its own explicit sentence, and with one of another row."""
+
+LLM_SENTENCES = ("anchor", "positive", "intermediate", "negative")
+"""The columns of LLM rows of the STS pattern."""
+
 
 class Table(NamedTuple):
     """The columns of one parsed file, the line that each row starts on, and how many lines were left out, by reason."""
