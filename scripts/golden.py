@@ -1,7 +1,7 @@
 """Golden results: what the experiments, their runs and the tables give today, to compare a later version with.
 
     python scripts/golden.py                     # write all parts again, into tests/golden/
-    python scripts/golden.py runs                # one part: configs, runs or tables
+    python scripts/golden.py runs                # one part: configs, runs, batches or tables
     python scripts/golden.py --check             # compare instead, and print the worst difference of each part
     python scripts/golden.py runs --only dualcse_cross gausscse --check
 
@@ -9,10 +9,12 @@ The parts:
 
 - configs: the values of each experiment's composed config that decide its result.
 - runs: each experiment under ``+debug=tiny`` with seed 0: its curves, its test metrics, its best step, its rows.
+- batches: the rows, the account and the first three batches of every data config, as digests, from the sample corpora
+  and, if LIGHTNING_CSE_DATA names a folder, from the corpora there.
 - tables: the cells of all tables that ``reproduce`` renders from the records under ``experiments/``.
 
-Everything goes through the commands ``python -m lightning_cse.train`` and ``python -m lightning_cse.reproduce`` and
-through the files that they write, so this file survives changes inside the package.
+Everything but the batches goes through the commands ``python -m lightning_cse.train`` and
+``python -m lightning_cse.reproduce`` and the files that they write, so this file survives changes inside the package.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import hashlib
 import importlib
 import io
 import json
@@ -35,9 +38,10 @@ from typing import Any, Final
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 FOLDER: Final = REPOSITORY / "tests" / "golden"
 EXPERIMENTS: Final = sorted(path.stem for path in (REPOSITORY / "conf" / "experiment").glob("*.yaml"))
-PARTS: Final = ("configs", "runs", "tables")
+DATA: Final = sorted(path.stem for path in (REPOSITORY / "conf" / "data").glob("[!_]*.yaml"))
+PARTS: Final = ("configs", "runs", "batches", "tables")
 
-RELATIVE: Final = {"configs": 0.0, "runs": 1e-4, "tables": 1e-4}
+RELATIVE: Final = {"configs": 0.0, "runs": 1e-4, "batches": 0.0, "tables": 1e-4}
 """The relative difference of two floats that is accepted, by part."""
 FLOOR: Final = 1e-2
 """Floats below are compared as if they were this large: the least absolute tolerance is 1e-6."""
@@ -196,6 +200,104 @@ def run_of(experiment: str) -> dict[str, Any]:
     }
 
 
+VARIANTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "all": (),
+    "part": ("+data.llm_rows=8", "data.train_rows=40", "data.max_tokens=6", "data.drop_last=true"),
+    "weighted": ("data.train=[inli/train,inli/val]", "data.excluded=[inli/test]", "data.weights=[1.5,0.25]"),
+}
+"""Overrides of a data config; llm_rows are for data with LLM rows, weights for quadruples."""
+
+
+def batches_of(name: str, corpora: str | None = None) -> dict[str, Any]:
+    """Return digests of a data config by variant: of its rows, of its account, and of the first three batches.
+
+    Args:
+        name: the data config.
+        corpora: the folder of the corpora; None for the samples in the package.
+    """
+    import hydra
+    from hydra.core.global_hydra import GlobalHydra
+
+    from lightning_cse.config.compose import register
+
+    found: dict[str, Any] = {}
+    register()
+    for variant, overrides in VARIANTS.items():
+        if variant == "weighted" and name != "quadruples":
+            continue
+        llm = name.endswith(("nli_nli", "nli_sts", "wiki_nli", "wiki_sts"))
+        chosen = [one for one in overrides if llm or "llm_rows" not in one]
+        where = ["corpora=partial", f"paths.data_dir={corpora}"] if corpora else ["paths.data_dir=${sample_dir:}"]
+        GlobalHydra.instance().clear()
+        with hydra.initialize_config_dir(str(REPOSITORY / "conf"), version_base="1.3"):
+            fixed = ("method=simcse_unsup", "suite=stsb", "encoder=tiny", f"data={name}", "data.batch_size=12")
+            cfg = hydra.compose("train", [*fixed, "paths.cache_dir=null", *where, *(c.lstrip("+") for c in chosen)])
+        with tempfile.TemporaryDirectory() as cache:
+            found[variant] = _digests(cfg.data, corpora, cache)
+    return found
+
+
+def _digests(node: Any, corpora: str | None, cache: str) -> dict[str, Any]:
+    from hydra.utils import instantiate
+
+    from lightning_cse.encoders import tiny_encoder
+
+    data = instantiate(node, tokenize=tiny_encoder().tokenizer, seed=3, cache_dir=cache)
+    data.setup()
+    loader = data.train_dataloader()
+    drawn = [batch for _, batch in zip(range(3), _forever(loader), strict=False)]
+    sides = {"train": data.train, "held_out": data.held_out}
+    sizes = {name: len(rows) for name, rows in sides.items()}
+    texts = {
+        name: _digest([[rows.column(role)[row] for row in range(len(rows))] for role in data.roles])
+        for name, rows in sides.items()
+    }
+    places = {
+        name: _digest([_place(rows.where(row)) for row in range(0, len(rows), 7)]) for name, rows in sides.items()
+    }
+    tokens = [
+        [
+            batch["index"].tolist(),
+            {
+                role: [own.rows.tolist(), [i[m].tolist() for i, m in zip(own.ids, own.mask, strict=True)]]
+                for role, own in sorted(batch["roles"].items())
+            },
+        ]
+        for batch in drawn
+    ]
+    return {
+        "rows": sizes,
+        "counts": dict(sorted(data.counts.items())),
+        "texts": texts,
+        "places": places,
+        "batches": [_digest(batch) for batch in tokens],
+        "files": _digest(sorted(data.digests.items())),
+        "cut": data.longer_than(20),
+        "an epoch": len(loader),
+    }
+
+
+def _forever(loader: Any) -> Iterator[Any]:
+    while True:
+        yield from loader
+
+
+def _place(where: str) -> str:
+    """Return file and line without the folder of the corpora."""
+    path, _, line = where.rpartition(":")
+    return f"{Path(path).name}:{line}"
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()[:16]
+
+
+def batches(corpora: str | None) -> dict[str, Any]:
+    """Return `batches_of` of every data config, of real corpora under names of their own."""
+    there = [name for name in DATA if corpora is None or name != "implicit_pairs"]  # which has no free corpus
+    return {f"{name} (corpora)" if corpora else name: batches_of(name, corpora) for name in there}
+
+
 REQUESTS: Final = (
     ("--all", "--profile=small"),
     (
@@ -344,6 +446,9 @@ def results_of(part: str, only: Iterable[str]) -> dict[str, Any]:
     """Return today's results of a part; for configs and runs, of these experiments."""
     if part == "tables":
         return tables()
+    if part == "batches":
+        there = os.environ.get("LIGHTNING_CSE_DATA")
+        return batches(None) | (batches(there) if there else {})
     results = {}
     for name in only:
         results[name] = {"configs": config_of, "runs": run_of}[part](name)
@@ -369,7 +474,9 @@ def main() -> int:
             print(f"written: {write(part, results)}")
             continue
         golden = read(part)
-        if given.only and part != "tables":
+        if part == "batches":
+            golden = {name: each for name, each in golden.items() if name in results}
+        if given.only and part in ("configs", "runs"):
             golden = {name: golden[name] for name in given.only}
         differences = sorted(compare(golden, results), key=lambda one: -one.relative)
         failed = [one for one in differences if one.relative > RELATIVE[part]]

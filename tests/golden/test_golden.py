@@ -1,8 +1,8 @@
-"""Today's results are the golden ones: the experiments' configs, their runs under ``+debug=tiny``, and the tables.
+"""Today's results are the golden ones: configs, runs under ``+debug=tiny``, batches of all data, and tables.
 
 A change that means to change results regenerates them, and its commit says why:
 
-    python scripts/golden.py            # or one part: configs, runs, tables
+    python scripts/golden.py            # or one part: configs, runs, batches, tables
     python scripts/golden.py --check    # compare without writing
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import importlib.util
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -69,6 +70,22 @@ def test_the_decisive_values_of_a_config(experiment: str) -> None:
 @ONE
 def test_a_run(experiment: str) -> None:
     differences = beyond("runs", golden.read("runs")[experiment], golden.run_of(experiment), experiment)
+    assert not differences, shown(differences)
+
+
+@pytest.mark.parametrize("name", golden.DATA)
+def test_the_rows_and_batches_of_a_data_config(name: str) -> None:
+    differences = beyond("batches", golden.read("batches")[name], golden.batches_of(name), name)
+    assert not differences, shown(differences)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in golden.DATA if name != "implicit_pairs"])
+def test_the_rows_and_batches_of_real_corpora(name: str) -> None:
+    corpora = os.environ.get("LIGHTNING_CSE_DATA")
+    if not corpora:
+        pytest.skip("LIGHTNING_CSE_DATA names no folder of corpora")
+    differences = beyond("batches", golden.read("batches")[f"{name} (corpora)"], golden.batches_of(name, corpora), name)
     assert not differences, shown(differences)
 
 
