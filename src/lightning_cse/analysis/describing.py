@@ -29,6 +29,7 @@ from lightning_cse.analysis.measuring import (
     print_tables,
     table,
 )
+from lightning_cse.config.compose import portable
 from lightning_cse.data import ContrastiveData, Rows, read_corpus
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.encoders import SentenceEncoder
@@ -97,7 +98,7 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
         "device": device_of().type,
         "figure": "histograms.png",
         "environment": runs.environment(),
-        "overrides": list(overrides),
+        "overrides": portable(overrides),
     }
     draw_histograms(
         [_drawn(each, pairs) for each, pairs in zip(described, measured, strict=True)], folder / "histograms.png"

@@ -125,7 +125,7 @@ def _layers(encoder: SentenceEncoder) -> Module | None:
     """Return the average of the last layer's states with earlier ones, where these are pooled."""
     import torch
 
-    from lightning_cse.encoders.pooling import EARLIER_STATES
+    from lightning_cse.encoders.encoder import EARLIER_STATES
 
     earlier = EARLIER_STATES.get(encoder.pooling)
     if earlier is None:

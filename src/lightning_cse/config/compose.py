@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 
-from lightning_cse.config.paths import conf_dir
+from lightning_cse.config.paths import conf_dir, encoder_name
 from lightning_cse.errors import ConfigError, did_you_mean
 
 APPENDED: Final = ("experiment", "profile", "sweep", "debug")
@@ -89,13 +91,40 @@ def _recipe(key: str, *, _root_: DictConfig) -> Any:
     Raises:
         ConfigError: the recipe has the key for neither; OmegaConf wraps it in an exception of its own.
     """
-    encoder = OmegaConf.select(_root_, "encoder.name", default="default")
-    recipe: Any = OmegaConf.to_container(_root_.get("recipe") or OmegaConf.create(), resolve=True)
-    for name in (encoder, "default"):
-        if isinstance(numbers := recipe.get(name), dict) and key in numbers:
-            return numbers[key]
-    near = did_you_mean(key, {str(known) for node in recipe.values() for known in node or ()})
-    raise ConfigError([f"${{recipe:{key}}}: neither recipe.{encoder}.{key} nor recipe.default.{key} exists{near}"])
+    recipes, name = _recipes(_root_), recipe_name(_root_)
+    numbers = recipes.get("default", {}) | recipes.get(name, {})
+    if key in numbers:
+        return numbers[key]
+    near = did_you_mean(key, {str(known) for node in recipes.values() for known in node})
+    raise ConfigError([f"${{recipe:{key}}}: neither recipe.{name}.{key} nor recipe.default.{key} exists{near}"])
+
+
+def recipe_name(cfg: DictConfig) -> str:
+    """Return the recipe that a config takes its numbers from: that of its encoder's name, or ``default``."""
+    name = str(OmegaConf.select(cfg, "encoder.name", default="default"))
+    return name if name in _recipes(cfg) else "default"
+
+
+def _recipes(cfg: DictConfig) -> dict[str, dict[str, Any]]:
+    recipes: Any = OmegaConf.to_container(cfg.get("recipe") or OmegaConf.create(), resolve=True)
+    return {name: numbers for name, numbers in recipes.items() if isinstance(numbers, dict)}
+
+
+def name_encoder(cfg: DictConfig) -> None:
+    """Name an encoder whose source is not that of its option: after the folder, or by its name on the hub."""
+    node: Any = cfg.get("encoder") or {}
+    option = conf_dir() / "encoder" / f"{node.get('name')}.yaml"
+    if (source := node.get("source")) and option.is_file():
+        own: Any = OmegaConf.load(option)
+        if source != own.get("source"):
+            folder = Path(source).expanduser()
+            node.name, node.source = encoder_name(source), str(folder.absolute()) if folder.is_dir() else source
+            node.package = None if node.package == own.package else node.package
+
+
+def portable(overrides: Iterable[Any]) -> list[str]:
+    """Return overrides for a record: of the folder of a model or an encoder the name alone."""
+    return [re.sub(r"^((?:model|encoder\.source)=['\"]?)[/~].*/(?=[^/])", r"\1", str(one)) for one in overrides]
 
 
 def _sample_dir() -> str:

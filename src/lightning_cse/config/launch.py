@@ -10,7 +10,8 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import hydra
@@ -19,8 +20,8 @@ from omegaconf import DictConfig
 
 from lightning_cse.config import sweeps
 from lightning_cse.config.check import check
-from lightning_cse.config.compose import APPENDED, CompositionError, plain_line, register
-from lightning_cse.config.paths import conf_dir
+from lightning_cse.config.compose import APPENDED, CompositionError, name_encoder, plain_line, register
+from lightning_cse.config.paths import conf_dir, encoder_configs
 from lightning_cse.errors import ConfigError, report, reported, user_error
 
 _CHOICE = re.compile(rf"(?s)^\+{{0,2}}((?P<group>{'|'.join(APPENDED)})=.*)$")
@@ -37,7 +38,7 @@ def launch(task: str, config_name: str, args: Sequence[str] | None = None) -> in
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its exceptions, in place of printing them
     runner = Runner(task, config_name, verbose=full_error == "1")
     try:
-        sys.argv = [argv[0], *ordered(argv[1:] if args is None else args)]
+        sys.argv = [argv[0], *ordered(as_custom(argv[1:] if args is None else args))]
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=config_name)(runner)()
     except CompositionError as error:
         from lightning_cse.config.suggestions import explain
@@ -69,6 +70,7 @@ class Runner:
         register()
         overrides = list(map(str, HydraConfig.get().overrides.task))
         try:
+            name_encoder(cfg)
             check(cfg, self.config_name, overrides)
             sweeps.take_gpu()
             module, _, function = self.task.partition(":")
@@ -85,6 +87,33 @@ class Runner:
         from lightning_cse.runs.sweep import Point
 
         return Point.of(overrides, result)
+
+
+def as_custom(args: Iterable[str]) -> list[str]:
+    """Write ``encoder=<folder or hub id>`` as ``encoder=custom encoder.source=...``; of several that is a sweep.
+
+    Example:
+        >>> as_custom(["encoder=org/name,./folder", "seed=1"])
+        ['encoder=custom', "encoder.source='org/name','./folder'", 'seed=1']
+
+    Raises:
+        ConfigError: for a sweep over these and options of ``conf/encoder``.
+    """
+
+    def is_place(value: str) -> bool:
+        return "/" in value or (value not in encoder_configs() and (Path(value) / "config.json").is_file())
+
+    written = []
+    for arg in args:
+        key, _, given = arg.partition("=")
+        values = [given.strip("'\"")] if given[:1] in ("'", '"') else given.split(",")
+        if key != "encoder" or not any(map(is_place, values)):
+            written.append(arg)
+        elif all(map(is_place, values)):
+            written += ["encoder=custom", f"encoder.source={','.join(map(repr, values))}"]
+        else:
+            raise ConfigError([f"{arg}: a sweep takes options of conf/encoder, or folders and hub ids, not both"])
+    return written
 
 
 def ordered(args: Sequence[str]) -> list[str]:

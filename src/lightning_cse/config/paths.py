@@ -20,6 +20,18 @@ def experiments_dir() -> Path:
     return _find("experiments")
 
 
+def encoder_configs() -> dict[str, Path]:
+    """Return the configs of the encoders that have a name, by it."""
+    return {path.stem: path for path in (conf_dir() / "encoder").glob("*.yaml") if path.stem != "custom"}
+
+
+def encoder_name(source: str) -> str:
+    """Return the name of an encoder given as a folder, which is the folder's, or by its name on the hub."""
+    folder = Path(source).expanduser()
+    name = folder.resolve().name if folder.is_dir() else source
+    return f"folder/{name}" if name in encoder_configs() else name
+
+
 def _find(name: str) -> Path:
     for root in (_PACKAGE, _REPOSITORY):
         if (root / name).exists():

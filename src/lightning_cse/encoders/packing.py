@@ -1,12 +1,10 @@
 """Sequences packed into windows almost without padding, and a fast dropout: what makes one pass on a CPU fast.
 
-The backbone sees all tokens of a step as one long row, so its matrix products, norms and dropouts touch next to no
-padding. Only attention needs to know where a sequence ends: the row is cut into windows of one width, each filled with
-whole sequences, and a token attends to its own sequence in its window. So a layer is a handful of operations whatever
-the lengths, and their shapes come back from step to step: oneDNN keeps some thousand compiled products, and with a
-shape for each length of each step it compiled anew all the time (`docs/decisions.md`). `torch`'s own kernel is taken
-where nothing is dropped; with dropout it has only a slow path on a CPU, so products, softmax and dropout are written
-out here with their gradients.
+The backbone sees all tokens of a step as one long row, cut into windows of one width, each filled with whole sequences;
+a token attends to its own sequence in its window. So a layer is a handful of operations whose shapes come back from
+step to step: oneDNN keeps some thousand compiled products, and with a shape for each length of each step it compiles
+anew all the time (`docs/decisions.md`). With dropout torch has only a slow path on a CPU, so attention's products,
+softmax and dropout are written out here with their gradients.
 """
 
 from __future__ import annotations
@@ -20,12 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 MODEL_TYPES = ("bert", "roberta", "xlm-roberta")
-"""Backbones whose forward is known to hand ``windows`` through to attention, and to take ``inputs_embeds``."""
+"""Backbones whose forward hands ``windows`` through to attention, and takes ``inputs_embeds``."""
 
 NARROWEST = 32
 """The narrowest window in tokens, and the step between widths: few widths, few shapes."""
@@ -47,16 +45,21 @@ def use_window_attention(backbone: PreTrainedModel) -> bool:
     return True
 
 
+def _cast_once(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Cast the hidden states before query, key and value, which under autocast would each cast them again."""
+    hidden: Tensor = args[0]
+    kind = hidden.device.type
+    if torch.is_autocast_enabled(kind):
+        hidden = hidden.to(torch.get_autocast_dtype(kind))
+    return (hidden, *args[1:])
+
+
 @dataclass(frozen=True)
 class Windows:
-    """Where sequences lie in a row of tokens that is cut into windows.
+    """``count`` windows of ``width`` tokens, and where each sequence starts in the row of tokens: ``starts`` (n,).
 
-    Attributes:
-        count: the number of windows.
-        width: tokens a window.
-        starts: the place of each sequence's first token in the row: (n,).
-        bias: 0 where a token may attend to another of its window, -inf elsewhere: (count, 1, width, width). The padding
-            at a window's end attends to itself, so that nothing is divided by 0; no gradient comes back from there.
+    ``bias`` (count, 1, width, width) is 0 where a token may attend to another of its window, -inf elsewhere. The
+    padding at a window's end attends to itself, so that nothing is divided by 0; it gets no gradient.
     """
 
     count: int
@@ -66,10 +69,9 @@ class Windows:
 
     @classmethod
     def pack(cls, lengths: np.ndarray) -> Windows:
-        """Pack sequences of these lengths into windows, the longest first, each into the first that has room.
+        """Pack sequences of these lengths, the longest first, each into the first window with room for it.
 
-        Of a few widths the one is taken that costs least: padding and the entries of attention weights weighed against
-        each other.
+        Of a few widths it takes the cheapest: padding against the entries of attention weights.
         """
         longest = -(-int(lengths.max()) // NARROWEST) * NARROWEST
         packed = {width: _first_fit(lengths, width) for width in (longest + NARROWEST * k for k in range(3))}
@@ -84,9 +86,8 @@ class Windows:
 
 
 def _first_fit(lengths: np.ndarray, width: int) -> tuple[np.ndarray, int]:
-    """Return where each sequence starts, and how many windows there are."""
-    starts = np.zeros(len(lengths), dtype=np.int64)
-    room = np.full(len(lengths), width)
+    """Return where each sequence starts, and the number of windows."""
+    starts, room = np.zeros(len(lengths), dtype=np.int64), np.full(len(lengths), width)
     for number in np.argsort(-lengths, kind="stable"):
         window = int(np.argmax(room >= lengths[number]))
         starts[number] = (window + 1) * width - room[window]
@@ -111,9 +112,8 @@ def window_attention(
     Without ``windows`` this is transformers' own scaled dot-product attention over padded sequences.
     """
     if windows is None:
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
-        )
+        options |= {"dropout": dropout, "scaling": scaling}
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     q, k, v = (tensor[0].transpose(0, 1) for tensor in (query, key, value))  # (tokens, heads, width)
     if dropout > 0 and is_fast(q, dropout):
@@ -125,32 +125,18 @@ def window_attention(
     return mixed.transpose(1, 2).flatten(0, 1)[None], None
 
 
-def _cast_once(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Cast the hidden states before query, key and value, which under autocast would each cast them again."""
-    hidden: Tensor = args[0]
-    kind = hidden.device.type
-    if torch.is_autocast_enabled(kind):
-        hidden = hidden.to(torch.get_autocast_dtype(kind))
-    return (hidden, *args[1:])
+AttentionInterface.register(_NAME, window_attention)
+AttentionMaskInterface.register(_NAME, sdpa_mask)
 
 
-def _heads_first(x: Tensor, windows: Windows) -> Tensor:
-    """(tokens, heads, width) -> (windows * heads, tokens of a window, width), contiguous."""
-    rows: Tensor = x.unflatten(0, (windows.count, windows.width))
-    return rows.transpose(1, 2).flatten(0, 1)
-
-
-def _put_back(x: Tensor, windows: Windows) -> Tensor:
-    """Undo `_heads_first`."""
+def _swapped(x: Tensor, windows: Windows) -> Tensor:
+    """(tokens, heads, width) -> (windows * heads, tokens of a window, width), contiguous, and back again."""
     rows: Tensor = x.unflatten(0, (windows.count, -1))
     return rows.transpose(1, 2).flatten(0, 1)
 
 
 def _softmax(scores: Tensor, bias: Tensor) -> Tensor:
-    """Softmax over short rows of scores + bias, in float32, which may overwrite float32 scores.
-
-    torch's own is several times slower where a row does not fill its vector registers.
-    """
+    """Softmax of scores + bias in float32, overwriting float32 scores: on short rows, faster than torch's own."""
     raised = scores.float()
     raised.unflatten(0, (len(bias), -1)).add_(bias)
     raised = raised.sub_(raised.amax(-1, keepdim=True)).exp_()
@@ -167,32 +153,26 @@ class _WindowAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, windows: Windows, dropout: float) -> Tensor:
-        q, k, v = (_heads_first(x, windows) for x in (q, k, v))
+        q, k, v = (_swapped(x, windows) for x in (q, k, v))
         weights = _softmax(torch.bmm(q, k.transpose(1, 2)), windows.bias)
         mask = keep_mask(tuple(weights.shape), dropout)
         out = torch.bmm(apply_mask(weights, mask, dropout), v)
         ctx.save_for_backward(out, q, k, v, weights, mask)
         ctx.windows, ctx.dropout = windows, dropout
-        return _put_back(out, windows)
+        return _swapped(out, windows)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         windows, dropout = ctx.windows, ctx.dropout
         out, q, k, v, weights, mask = ctx.saved_tensors
-        g = _heads_first(grad, windows)
+        g = _swapped(grad, windows)
         inner = (g.float() * out).sum(-1, keepdim=True)
         dropped_grad = apply_mask(torch.bmm(g, v.transpose(1, 2)), mask, dropout)
         scores_grad = dropped_grad.float().sub_(inner).mul_(weights).to(grad.dtype)
-        q_grad = torch.bmm(scores_grad, k)
-        k_grad = torch.bmm(scores_grad.transpose(1, 2), q)
+        q_grad, k_grad = torch.bmm(scores_grad, k), torch.bmm(scores_grad.transpose(1, 2), q)
         v_grad = torch.bmm(apply_mask(weights, mask, dropout).transpose(1, 2), g)
-        q_grad, k_grad, v_grad = (_put_back(x, windows) for x in (q_grad, k_grad, v_grad))
-        return q_grad, k_grad, v_grad, None, None
-
-
-AttentionInterface.register(_NAME, window_attention)
-AttentionMaskInterface.register(_NAME, sdpa_mask)
+        return *(_swapped(x, windows) for x in (q_grad, k_grad, v_grad)), None, None  # type: ignore[return-value]
 
 
 # Dropout without torch's serial random bits, which are a fifth of a training step on a CPU.
@@ -209,10 +189,7 @@ def is_fast(x: Tensor, p: float) -> bool:
 
 
 def keep_mask(shape: tuple[int, ...], p: float) -> Tensor:
-    """Draw an int8 mask: 0 with probability ``p``, else -1 (all bits set).
-
-    One number from torch's global generator seeds a fast generator, so torch's random state decides the mask.
-    """
+    """Draw an int8 mask, 0 with probability ``p``, else -1 (all bits set); torch's random state decides it."""
     count = math.prod(shape)
     seed = int(torch.randint(2**63 - 1, ()))
     lanes = np.random.SFC64(seed).random_raw(-(-count // 4)).view(np.uint16)[:count]
@@ -221,7 +198,7 @@ def keep_mask(shape: tuple[int, ...], p: float) -> Tensor:
 
 
 def apply_mask(x: Tensor, mask: Tensor, p: float) -> Tensor:
-    """Return ``x / (1 - p)`` where the mask keeps and 0 elsewhere, with the ``p`` the mask was really drawn with."""
+    """Return ``x / (1 - p)`` where the mask keeps and 0 elsewhere, for the rounded ``p`` that it was drawn with."""
     # A bitwise and with 0 or -1 is several times as fast as a product with a bool or torch.where.
     bits = _BITS[x.dtype]
     return (x.contiguous().view(bits) & mask.to(bits)).view(x.dtype).mul_(LANES / (LANES - round(p * LANES)))
@@ -242,9 +219,7 @@ class _Dropout(torch.autograd.Function):
 
 
 class FastDropout(nn.Dropout):
-    """`torch.nn.Dropout` whose CPU masks come from a vectorised generator seeded by torch's own.
-
-    Same distribution, other bits; on other devices and for other dtypes than bfloat16 and float32 it is torch's.
+    """`torch.nn.Dropout` with other bits of the same distribution on a CPU, for bfloat16 and float32.
 
     Example:
         >>> FastDropout(0.5).eval()(torch.ones(3))
@@ -260,11 +235,17 @@ class FastDropout(nn.Dropout):
 
 
 def make_dropout_fast(root: nn.Module) -> None:
-    """Replace every `torch.nn.Dropout` under ``root`` by a `FastDropout` of the same probability."""
+    """Make every `torch.nn.Dropout` under ``root`` a `FastDropout` of the same probability."""
     for module in root.modules():
-        for name, child in module.named_children():
-            if type(child) is nn.Dropout:
-                setattr(module, name, FastDropout(child.p, child.inplace).train(child.training))
+        if type(module) is nn.Dropout:
+            module.__class__ = FastDropout
+
+
+def set_dropout(config: PreTrainedConfig, p: float | None) -> None:
+    """Set every dropout probability of a config, by whatever keys its architecture has; None leaves them."""
+    for key, value in config.to_dict().items() if p is not None else ():
+        if ("dropout" in key or "_drop" in key) and type(value) in (int, float):
+            setattr(config, key, p)
 
 
 # Where sequences are padded: few groups that waste little.
@@ -275,9 +256,8 @@ def cut_by_length(lengths: Sequence[int] | np.ndarray, overhead: int = 256, most
 
     .. math:: \text{cost} = \sum_{\text{groups}} (n_g \cdot \max_{i \in g} \ell_i + \text{overhead})
 
-    with :math:`n_g` sentences of length :math:`\ell_i` in group g; ``overhead`` is what one more group costs, in
-    tokens, and ``most`` the most padded tokens a group may hold (a single sentence may exceed it). Solved exactly by
-    dynamic programming over the distinct lengths; groups over ``most`` are cut evenly into as few as fit.
+    with :math:`n_g` sentences of length :math:`\ell_i` in group g, in tokens; solved exactly by dynamic programming
+    over the distinct lengths. Groups of more than ``most`` padded tokens are cut evenly into as few as fit.
 
     Example:
         >>> cut_by_length([5, 5, 6, 90], overhead=10)
@@ -286,24 +266,19 @@ def cut_by_length(lengths: Sequence[int] | np.ndarray, overhead: int = 256, most
         [2, 4]
     """
     lengths = np.asarray(lengths)
-    if len(lengths) == 0:
-        return []
     distinct, counts = np.unique(lengths, return_counts=True)
     ends = np.concatenate([[0], np.cumsum(counts)])
-    best = np.zeros(len(distinct) + 1)
-    previous = np.zeros(len(distinct) + 1, dtype=int)
-    for k in range(1, len(distinct) + 1):
+    best, previous = np.zeros(len(ends)), np.zeros(len(ends), dtype=int)
+    for k in range(1, len(ends)):
         costs = best[:k] + (ends[k] - ends[:k]) * distinct[k - 1] + overhead
-        previous[k] = int(np.argmin(costs))
+        previous[k] = np.argmin(costs)
         best[k] = costs[previous[k]]
-    cuts = []
+    groups: list[int] = []
     k = len(distinct)
     while k > 0:
-        cuts.append((int(ends[previous[k]]), int(ends[k])))
-        k = int(previous[k])
-    groups: list[int] = []
-    for start, end in reversed(cuts):
+        start, end = int(ends[previous[k]]), int(ends[k])
         room = end - start if most is None else max(1, most // int(lengths[end - 1]))
         pieces = -(-(end - start) // room)
-        groups += [start + (end - start) * piece // pieces for piece in range(1, pieces + 1)]
+        groups = [start + (end - start) * piece // pieces for piece in range(1, pieces + 1)] + groups
+        k = int(previous[k])
     return groups

@@ -1,20 +1,18 @@
-"""What is put around the bare tokens of a sentence before the backbone reads it.
+"""The tokens around the bare tokens of a sentence: special tokens, the word of a second segment, a prompt.
 
-A template is learned from the tokenizer itself: a probe sentence is encoded once with its special tokens, and what
-stands before and after the probe is the prefix and the suffix. So BERT's ``[CLS] s [SEP] explicit [SEP]`` with segment
-ids and RoBERTa's doubled separator come out as the tokenizer writes them, without a table of models.
-
-A prompt is text around the sentence, inside the special tokens, whose mask token becomes the sentence's vector. Its two
-pieces are tokenised for themselves, so that they have the same ids around every sentence.
+A template comes from the tokenizer: a probe sentence is encoded with its special tokens, and what stands before and
+after the probe is the prefix and the suffix. So BERT's ``[CLS] s [SEP] explicit [SEP]`` with segment ids and RoBERTa's
+doubled separator come out as the tokenizer writes them, without a table of models.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from transformers import PreTrainedTokenizerBase
 
 from lightning_cse.errors import EncoderError
@@ -35,44 +33,38 @@ The capital letter is in the authors' ids for RoBERTa, whose vocabulary keeps ca
 class Sequences:
     """Model inputs of n sentences, right-padded.
 
-    Attributes:
-        ids: the token ids: (n, length).
-        type_ids: the segment of each token: (n, length).
-        lengths: tokens a sequence: (n,).
-        positions: where the backbone is told each token stands, from 0: (n, length).
-        pooled: the place of the token that a prompt pools: (n,); 0, the first token, without a prompt.
+    ``ids``, ``type_ids`` (segments) and ``positions`` (from 0) are (n, length); ``lengths`` and ``pooled``, the place
+    of the token that a prompt pools (0 without one), are (n,).
     """
 
     ids: Tensor
     type_ids: Tensor
-    lengths: Tensor
     positions: Tensor
+    lengths: Tensor
     pooled: Tensor
 
-    def __len__(self) -> int:
-        return len(self.ids)
+    def take(self, rows: Tensor | slice) -> Sequences:
+        """Return some of the sequences."""
+        return Sequences(*(tensor[rows] for tensor in vars(self).values()))
 
-    @classmethod
-    def cat(cls, parts: Sequence[Sequences], pad_id: int) -> Sequences:
+    @staticmethod
+    def cat(parts: Sequence[Sequences], pad_id: int) -> Sequences:
         """Stack sequences of different widths."""
         width = max(part.ids.shape[1] for part in parts)
-        pad = torch.nn.functional.pad
-        return cls(
-            torch.cat([pad(part.ids, (0, width - part.ids.shape[1]), value=pad_id) for part in parts]),
-            torch.cat([pad(part.type_ids, (0, width - part.type_ids.shape[1])) for part in parts]),
-            torch.cat([part.lengths for part in parts]),
-            torch.cat([pad(part.positions, (0, width - part.positions.shape[1])) for part in parts]),
-            torch.cat([part.pooled for part in parts]),
-        )
+
+        def stacked(name: str, padding: int = 0) -> Tensor:
+            tensors = [getattr(part, name) for part in parts]
+            return torch.cat([pad(x, (0, width - x.shape[1]), value=padding) if x.dim() == 2 else x for x in tensors])
+
+        return Sequences(stacked("ids", pad_id), *map(stacked, ("type_ids", "positions", "lengths", "pooled")))
 
 
 @dataclass(frozen=True)
 class Template:
     """Token ids before and after a sentence, with their segment ids.
 
-    ``apply`` gives ``prefix + sentence[: max_length - len(prefix) - len(suffix)] + suffix``: truncation takes from the
-    sentence only, as the tokenizer's ``truncation="only_first"`` does. ``pooled`` is where a prompt's mask stands,
-    counted from the end (1 is the last token), the same for every sentence; None without a prompt.
+    ``pooled`` is the place of a prompt's mask, counted from the end (1 is the last token), the same for every sentence;
+    None without a prompt.
     """
 
     prefix: tuple[int, ...]
@@ -84,57 +76,52 @@ class Template:
 
     @classmethod
     def from_tokenizer(cls, tokenizer: PreTrainedTokenizerBase, second: str | None = None) -> Template:
-        """Learn the template of a single sentence, or of a pair whose second segment is the word ``second``.
+        """Return the template of a single sentence, or of a pair whose second segment is the word ``second``.
 
         Raises:
             EncoderError: if the probe cannot be found again in what the tokenizer wrote.
         """
         probe = tokenizer(PROBE, add_special_tokens=False)["input_ids"]
         encoded = tokenizer(PROBE, second, return_token_type_ids=True)
-        ids, types = list(encoded["input_ids"]), list(encoded["token_type_ids"])
-        starts = [k for k in range(len(ids) - len(probe) + 1) if ids[k : k + len(probe)] == probe]
-        if not starts:
-            raise EncoderError(
-                f"the tokenizer {tokenizer.name_or_path} writes {PROBE!r} as {probe} alone but not inside {ids}: "
-                "its special tokens cannot be told from the sentence"
-            )
-        start, end = starts[0], starts[0] + len(probe)
-        return cls(
-            tuple(ids[:start]), tuple(ids[end:]), tuple(types[:start]), tuple(types[end:]), int(tokenizer.pad_token_id)
+        ids, types = tuple(encoded["input_ids"]), tuple(encoded["token_type_ids"])
+        for start in range(len(ids) - len(probe) + 1):
+            end = start + len(probe)
+            if list(ids[start:end]) == probe:
+                return cls(ids[:start], ids[end:], types[:start], types[end:], int(tokenizer.pad_token_id))
+        raise EncoderError(
+            f"the tokenizer {tokenizer.name_or_path} writes {PROBE!r} as {probe} alone but not inside {list(ids)}: "
+            "its special tokens cannot be told from the sentence; use another encoder"
         )
 
     @classmethod
     def from_prompt(cls, tokenizer: PreTrainedTokenizerBase, prompt: str) -> Template:
-        r"""Make the template of a prompt: text with ``{}`` for the sentence and, behind it, ``{mask}`` for the mask.
+        r"""Return the template of a prompt: text with ``{}`` for the sentence and, behind it, ``{mask}`` for the mask.
 
         .. math:: \text{[CLS]} \; \text{before} \; s \; \text{between [MASK] after} \; \text{[SEP]}
 
-        Each piece is tokenised without special tokens. Spaces at the start of a piece count where the vocabulary counts
-        them (RoBERTa's); those before the sentence and before the mask do not.
+        Each piece is tokenised alone: the same ids around every sentence. Spaces at its start count where the
+        vocabulary counts them (RoBERTa's); those before the sentence and before the mask do not.
 
         Source: NGCSE, authors' code, which inserts these ids.  Differs: they come from the tokenizer, not from a table.
 
         Raises:
             EncoderError: if the prompt has not one ``{}`` and one ``{mask}`` behind it, or there is no mask token.
         """
-        before, *rest = prompt.split(SENTENCE)
-        between, *ends = rest[0].split(MASK) if len(rest) == 1 else ("",)
-        if len(rest) != 1 or len(ends) != 1 or MASK in before:
+        before, _, rest = prompt.partition(SENTENCE)
+        between, _, behind = rest.partition(MASK)
+        if (prompt.count(SENTENCE), prompt.count(MASK), rest.count(MASK)) != (1, 1, 1):
             raise EncoderError(
                 f"encoder.prompts: {prompt!r} needs one {SENTENCE} for the sentence and, behind it, one {MASK}, "
                 f"as {PROMPTS[0]!r} has them"
             )
         if tokenizer.mask_token_id is None:
-            raise EncoderError(
-                f"encoder.pooling: the tokenizer {tokenizer.name_or_path} has no mask token for a prompt; "
-                "choose cls or mean"
-            )
+            name = tokenizer.name_or_path
+            raise EncoderError(f"encoder.pooling: the tokenizer {name} has no mask token for a prompt; choose mean")
 
         def ids(text: str) -> tuple[int, ...]:
             return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
 
-        outer = cls.from_tokenizer(tokenizer)
-        prefix, after = ids(before.rstrip()), ids(ends[0])
+        outer, prefix, after = cls.from_tokenizer(tokenizer), ids(before.rstrip()), ids(behind)
         suffix = (*ids(between.rstrip()), int(tokenizer.mask_token_id), *after)
         return cls(
             outer.prefix + prefix,
@@ -149,14 +136,12 @@ class Template:
         return len(self.prefix) + len(self.suffix)
 
     def apply(self, tokens: Tokens, max_length: int) -> Sequences:
-        """Put the template around each sentence of ``tokens`` (n, width), truncated to ``max_length`` in all."""
-        device = tokens.ids.device
-        start = len(self.prefix)
+        """Put the template around each sentence of ``tokens`` (n, width), which is cut to ``max_length`` in all."""
+        device, start = tokens.ids.device, len(self.prefix)
         body = tokens.mask.sum(1).clamp(max=max_length - len(self))[:, None]  # (n, 1)
         lengths = body + len(self)
         position = torch.arange(int(lengths.max()), device=device).expand(len(tokens), -1)
-        ids = torch.full_like(position, self.pad_id)
-        types = torch.zeros_like(position)
+        ids, types = torch.full_like(position, self.pad_id), torch.zeros_like(position)
         ids[:, :start] = torch.tensor(self.prefix, device=device)
         types[:, :start] = torch.tensor(self.prefix_types, device=device)
         if tokens.ids.shape[1]:
@@ -168,20 +153,12 @@ class Template:
             offset = (position - start - body).clamp(0, len(self.suffix) - 1)
             ids = torch.where(after, torch.tensor(self.suffix, device=device)[offset], ids)
             types = torch.where(after, torch.tensor(self.suffix_types, device=device)[offset], types)
-        return Sequences(ids, types, lengths[:, 0], position, self._place(lengths[:, 0]))
+        pooled = torch.zeros_like(lengths) if self.pooled is None else lengths - self.pooled
+        return Sequences(ids, types, position, lengths[:, 0], pooled[:, 0])
 
     def alone(self, sentence_lengths: Tensor) -> Sequences:
-        """Write the template without a sentence, its suffix at the positions it has behind one of so many tokens.
-
-        ``sentence_lengths`` (n,) gives n sequences.
-        """
-        n, device = len(sentence_lengths), sentence_lengths.device
-        ids = torch.tensor(self.prefix + self.suffix, device=device).expand(n, -1)
-        types = torch.tensor(self.prefix_types + self.suffix_types, device=device).expand(n, -1)
-        lengths = torch.full_like(sentence_lengths, len(self))
-        position = torch.arange(len(self), device=device)
-        positions = position + sentence_lengths[:, None] * (position >= len(self.prefix))
-        return Sequences(ids, types, lengths, positions, self._place(lengths))
-
-    def _place(self, lengths: Tensor) -> Tensor:
-        return torch.zeros_like(lengths) if self.pooled is None else lengths - self.pooled
+        """Return the template without a sentence, its suffix at the positions it has behind one of each length (n,)."""
+        nothing = sentence_lengths.new_zeros(len(sentence_lengths), 0)
+        alone = self.apply(Tokens(nothing, nothing, sentence_lengths), len(self))
+        shift = sentence_lengths[:, None] * (alone.positions >= len(self.prefix))
+        return replace(alone, positions=alone.positions + shift)

@@ -1,4 +1,4 @@
-"""A small random encoder for tests and ``+debug=tiny``: it learns nothing worth having, in no time."""
+"""A small random encoder for tests and ``+debug=tiny``: trained in no time, of no use otherwise."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from transformers import BertConfig, BertModel, BertTokenizer
 
 from lightning_cse.encoders.encoder import SentenceEncoder
+from lightning_cse.encoders.packing import set_dropout
 
 
 def tiny_encoder(
@@ -25,10 +26,7 @@ def tiny_encoder(
     freeze_embeddings: bool = False,
     seed: int = 0,
 ) -> SentenceEncoder:
-    """Build a random BERT of a few thousand parameters over the word pieces of the sample corpus.
-
-    The weights depend on ``seed`` alone, and the global random state is left as it was.
-    """
+    """Return a random BERT over the sample corpus's word pieces; ``seed`` alone decides its weights."""
     with as_file(files("lightning_cse.encoders") / "tiny_vocab.txt") as path:
         vocabulary = path.read_bytes()
         tokenizer = BertTokenizer(vocab=str(path), do_lower_case=True)
@@ -41,21 +39,18 @@ def tiny_encoder(
         max_position_embeddings=256,
         initializer_range=0.3,  # at BERT's 0.02 so small a model gives all sentences one vector
     )
+    set_dropout(config, dropout)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         backbone = BertModel(config, add_pooling_layer=False)
-    digests = {
-        "weights": hashlib.sha256(f"tiny BERT, width {width}, {layers} layers, seed {seed}".encode()).hexdigest(),
-        "tokenizer": hashlib.sha256(vocabulary).hexdigest(),
-    }
+    weights = hashlib.sha256(f"tiny BERT, width {width}, {layers} layers, seed {seed}".encode()).hexdigest()
     return SentenceEncoder(
         backbone,
         tokenizer,
         name=name,
         pooling=pooling,
         max_length=max_length,
-        digests=digests,
-        dropout=dropout,
+        digests={"weights": weights, "tokenizer": hashlib.sha256(vocabulary).hexdigest()},
         prompts=prompts,
         denoise=denoise,
         freeze_embeddings=freeze_embeddings,

@@ -13,6 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from lightning_cse import runs
+from lightning_cse.config.compose import portable
 from lightning_cse.config.sweeps import in_sweep
 from lightning_cse.engine.build import build_tasks, check_nodes, plain
 from lightning_cse.engine.evaluated import Evaluated, open_model
@@ -78,6 +79,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
         }
         metrics = {name: result["metrics"] for name, result in results.items()}
         metrics |= {name: whole.metrics for name, whole in summarize_tasks(averages, metrics, "test").items()}
+        given = Path(cfg.model).name if Path(cfg.model).is_absolute() else cfg.model
         accounts = {name: result["account"] for name, result in results.items() if "account" in result}
         folder.finish(
             {
@@ -85,7 +87,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
                 "suite": suite,
                 "config_hash": folder.config_hash,
                 "seed": folder.seed,
-                "model": {"given": cfg.model, "run": model.run, "prompt": cfg.prompt, **model.options},
+                "model": {"given": given, "run": model.run, "prompt": cfg.prompt, **model.options},
                 "metrics": {f"test/{name}/{key}": v for name, found in metrics.items() for key, v in found.items()},
                 "baselines": {},
                 "left_out": left_out | {n: t.parts for n, t in averages.items() if n not in metrics},
@@ -101,7 +103,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
                 "task_seconds": {name: result["seconds"] for name, result in results.items()},
                 "peak_memory_mib": peak_memory(),
                 **({"account": accounts} if accounts else {}),
-                "overrides": list(overrides),
+                "overrides": portable(overrides),
                 "decisive": runs.decisive(options, **decides),
             }
         )

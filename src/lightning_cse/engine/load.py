@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from lightning_cse.config.paths import conf_dir
+from lightning_cse.config.paths import conf_dir, encoder_configs, encoder_name
 from lightning_cse.errors import ConfigError, EncoderError, did_you_mean
 
 if TYPE_CHECKING:
@@ -182,18 +182,18 @@ def _load_run(folder: Path, options: Mapping[str, Any]) -> LoadedModel:
 def _load_encoder(model: str, options: Mapping[str, Any]) -> LoadedModel:
     from lightning_cse.models import PointModel
 
-    known = {path.stem: path for path in (conf_dir() / "encoder").glob("*.yaml")}
-    folder = Path(model).expanduser()
-    name = folder.resolve().name if model not in known and folder.is_dir() else model
-    own = {"_target_": "load_encoder", "name": name, "source": model, "pooling": "auto"}
-    node = _settings(known[model]) if model in known else own
+    known = encoder_configs()
+    name = model if model in known else encoder_name(model)
+    node = _settings(known.get(model, conf_dir() / "encoder" / "custom.yaml"))
+    if model not in known:
+        node |= {"name": name, "source": model}
     if not node["_target_"].endswith("tiny_encoder"):
         node["max_length"] = "auto"  # conf/encoder has the length of training; evaluation cuts nothing
     try:
         encoder = _encoder(node, options)
     except EncoderError as error:  # it names the keys of training
-        text = str(error).replace("encoder.source", "model").replace("encoder=", "model=").replace("encoder.", "")
-        if model not in known and not folder.is_dir():
+        text = str(error).replace("encoder=", "model=").replace("encoder.", "")
+        if model not in known and not Path(model).expanduser().is_dir():
             text = f"there is no model {model!r}{did_you_mean(model, [*WITHOUT_ENCODER, *known])}\n{text}"
         raise EncoderError(text) from error
     log.info("%s: pooling %s, sentences of at most %d tokens", name, encoder.pooling, encoder.max_length)

@@ -21,6 +21,7 @@ from pytorch_lightning.loggers import Logger
 
 from lightning_cse import runs
 from lightning_cse.callbacks import BestAndLast, Evaluation, Interrupts, RandomState, StepBar, StepLog
+from lightning_cse.config.compose import portable, recipe_name
 from lightning_cse.config.sweeps import in_sweep
 from lightning_cse.data.token_cache import tokenise
 from lightning_cse.engine.build import Parts, automatic_reading, build, built, check_nodes, plain
@@ -91,10 +92,8 @@ def _run(
     last = folder.checkpoints / "last.ckpt"
     step, due = _resume_point(last) if last.is_file() else (None, False)
     folder.start(OmegaConf.to_yaml(cfg, resolve=True))
-    where = f"{cfg.trainer.accelerator}, {cfg.trainer.precision}"
-    log.info(
-        "%s: %d training rows, %s; everything is written to %s", cfg.name, len(parts.data.train), where, folder.path
-    )
+    how = f"{parts.encoder.name}, recipe {recipe_name(cfg)}, {cfg.trainer.accelerator}, {cfg.trainer.precision}"
+    log.info("%s: %d training rows, %s; everything is written to %s", cfg.name, len(parts.data.train), how, folder.path)
     curves = runs.Curves(folder.curves_path)
     if step is not None:
         log.info("resuming from step %d of %s", step, last)
@@ -109,7 +108,7 @@ def _run(
             "name": folder.name,
             "config_hash": folder.config_hash,
             "seed": folder.seed,
-            "overrides": list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [],
+            "overrides": portable(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [],
             "decisive": decisive,
             **_fit_and_test(cfg, parts, folder, loggers, interrupts, None if step is None else last),
         }

