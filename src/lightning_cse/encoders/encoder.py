@@ -26,10 +26,8 @@ r"""Poolings of the average of the last layer's states and of earlier ones, and 
 
 .. math:: x = \frac{1}{\ell} \sum_{t=1}^{\ell} \frac{h^{(k)}_t + h^{(L)}_t}{2}
 
-over the :math:`\ell` real tokens, special ones included; k = 1 is the first layer, k = 0 the embedding layer.
-
 Source: SimCSE, authors' code, ``avg_first_last``. It has k = 1 since January 2022, which gives BERT-base an average of
-60.73 on the seven STS tasks (their issue 285); the 56.70 their paper has for "first-last avg." is older, from k = 0.
+60.73 on the seven STS tasks (their issue 285); their paper's 56.70 for "first-last avg." is from k = 0, the embeddings.
 """
 
 
@@ -83,12 +81,11 @@ class SentenceEncoder(nn.Module):
 
     .. math:: x_i = h_{\text{[MASK]}}(\text{template}(s_i)) - h_{\text{[MASK]}}(\text{template}_{|s_i|})
 
-    Source (denoising): PromptBERT (Jiang et al. 2022), section 3.3.  Differs: only lengths that occur are encoded, each
-    once a step, with one dropout mask; gradients flow through both.
+    Source (denoising): PromptBERT (Jiang et al. 2022), section 3.3.  Differs: only lengths that occur in a request are
+    encoded, each once, with one dropout mask; gradients flow through both.
 
     Raises:
-        EncoderError: for an unknown pooling, a ``max_length`` beyond the backbone's positions or without room for a
-            sentence, a tokenizer without a padding token, wrong prompts, or a backbone that cannot denoise or freeze.
+        EncoderError: for options that backbone or tokenizer cannot follow.
     """
 
     def __init__(
@@ -110,7 +107,7 @@ class SentenceEncoder(nn.Module):
             raise EncoderError(f"encoder.pooling: must be one of {', '.join(POOLINGS)}, got {pooling!r}{near}")
         if tokenizer.pad_token_id is None:
             raise EncoderError(f"encoder {name}: its tokenizer has no padding token; set one and save it again")
-        limit = positions(backbone)
+        self._first_position, limit = positions(backbone)
         if limit is not None and max_length > limit:
             raise EncoderError(f"encoder.max_length: {max_length} is more than the {limit} positions of {name}")
         self.backbone = backbone
@@ -122,9 +119,11 @@ class SentenceEncoder(nn.Module):
         self.denoise = denoise
         make_dropout_fast(backbone)
         if freeze_embeddings:
-            _freeze_embeddings(backbone, name)
+            if not isinstance(getattr(backbone, "embeddings", None), nn.Module):
+                raise EncoderError(f"encoder.freeze_embeddings: {name} has no module `embeddings`; set it to false")
+            backbone.embeddings.requires_grad_(False)
+        self.width = int(backbone.config.hidden_size)
         self._windows = use_window_attention(backbone)
-        self._first_position = _first_position(backbone)
         self._has_types = getattr(backbone.config, "type_vocab_size", 0) > 1
         self.templates = tuple(self._with_room(template) for template in self._single(prompts))
         """The templates of a single sentence: one for each prompt, else one."""
@@ -149,11 +148,6 @@ class SentenceEncoder(nn.Module):
         return template
 
     @property
-    def width(self) -> int:
-        """The dimension d of a sentence vector."""
-        return int(self.backbone.config.hidden_size)
-
-    @property
     def has_dropout(self) -> bool:
         """Whether two passes over a sentence differ in training mode."""
         return any(
@@ -164,11 +158,7 @@ class SentenceEncoder(nn.Module):
         )
 
     def template(self, second: str | None = None) -> Template:
-        """Return the first template of a single sentence, or that of a pair with the word ``second`` behind it.
-
-        Raises:
-            EncoderError: if it leaves no room for a sentence, or a prompt gets a second segment.
-        """
+        """Return the first template of a single sentence, or of a pair: the word ``second``, which no prompt takes."""
         if second is None:
             return self.templates[0]
         if self.pooling == "prompt":
@@ -183,16 +173,12 @@ class SentenceEncoder(nn.Module):
         parts = [template.apply(tokens, self.max_length) for tokens, template in requests]
         if not self.denoise:
             return self._encode(parts, most)
-        by_template: dict[Template, list[Tensor]] = {}
-        for part, (_, template) in zip(parts, requests, strict=True):
-            by_template.setdefault(template, []).append(part.lengths)
-        distinct = {template: torch.cat(lengths).unique() for template, lengths in by_template.items()}
-        alone = [template.alone(lengths - len(template)) for template, lengths in distinct.items()]
+        lengths = [part.lengths.unique() for part in parts]
+        alone = [template.alone(own - len(template)) for own, (_, template) in zip(lengths, requests, strict=True)]
         vectors = self._encode([*parts, *alone], most)
-        biases = dict(zip(distinct, vectors[len(parts) :], strict=True))
         return [
-            vector - biases[template][torch.searchsorted(distinct[template], part.lengths)]
-            for vector, part, (_, template) in zip(vectors, parts, requests, strict=False)
+            vector - bias[torch.searchsorted(own, part.lengths)]
+            for part, own, vector, bias in zip(parts, lengths, vectors, vectors[len(parts) :], strict=False)
         ]
 
     def _encode(self, parts: Sequence[Sequences], most: int | None) -> list[Tensor]:
@@ -265,21 +251,10 @@ class SentenceEncoder(nn.Module):
         return (states[earlier].float() + states[-1].float()) / 2
 
 
-def _freeze_embeddings(backbone: PreTrainedModel, name: str) -> None:
-    embeddings = getattr(backbone, "embeddings", None)
-    if not isinstance(embeddings, nn.Module):
-        kind = backbone.config.model_type
-        raise EncoderError(f"encoder.freeze_embeddings: {name}, a {kind}, has no module `embeddings`; set it to false")
-    embeddings.requires_grad_(False)
-
-
-def positions(backbone: PreTrainedModel) -> int | None:
-    """Return how many tokens the backbone has positions for; None without such a limit."""
-    limit: int | None = getattr(backbone.config, "max_position_embeddings", None)
-    return None if limit is None else limit - _first_position(backbone)
-
-
-def _first_position(backbone: PreTrainedModel) -> int:
+def positions(backbone: PreTrainedModel) -> tuple[int, int | None]:
+    """Return the position of the first token, and how many tokens can have one; None without a limit."""
+    config = backbone.config
     # RoBERTa's and MPNet's positions start behind the padding id, so two of their 514 are never used.
-    shifted = "roberta" in backbone.config.model_type or backbone.config.model_type == "mpnet"
-    return int(backbone.config.pad_token_id) + 1 if shifted else 0
+    first = int(config.pad_token_id) + 1 if "roberta" in config.model_type or config.model_type == "mpnet" else 0
+    limit = getattr(config, "max_position_embeddings", None)
+    return first, None if limit is None else limit - first

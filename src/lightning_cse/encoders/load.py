@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import importlib.util
 import inspect
@@ -10,7 +9,7 @@ import json
 import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 import transformers
@@ -24,18 +23,11 @@ from lightning_cse.errors import EncoderError
 
 log = logging.getLogger(__name__)
 
-NEEDED = {
-    "config": ("config.json",),
-    "safetensors weights": ("model.safetensors", "model.safetensors.index.json"),  # other formats can run code
-    "tokenizer": ("tokenizer.json", "vocab.txt", "vocab.json"),  # transformers makes up an empty one
-}
-"""What an encoder's folder must have, and one of these files has it."""
-
 TOKENIZER = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"),
     *("vocab.json", "merges.txt", "sentencepiece.bpe.model", "spiece.model"),
 )
-"""The files that are part of the tokenizer's digest."""
+"""The files of a tokenizer's digest."""
 
 
 def load_encoder(
@@ -68,10 +60,12 @@ def load_encoder(
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True)
         backbone = _backbone(folder, config)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise EncoderError(f"the encoder in {folder} cannot be loaded: {' '.join(str(error).split())}") from error
-    embedding: Any = backbone.get_input_embeddings()
-    highest, rows = max(tokenizer.get_vocab().values(), default=0), embedding.num_embeddings
-    if highest >= rows:
+        why = f"{' '.join(str(error).split())} (it needs what save_pretrained writes of a model and its tokenizer)"
+        raise EncoderError(f"the encoder in {folder} cannot be loaded: {why}") from error
+    ids, embedding = set(tokenizer.get_vocab().values()), cast("torch.nn.Embedding", backbone.get_input_embeddings())
+    if ids <= set(tokenizer.all_special_ids):  # transformers makes one up
+        raise EncoderError(f"{folder} has no tokenizer: save it beside the weights with tokenizer.save_pretrained")
+    if (highest := max(ids)) >= (rows := embedding.num_embeddings):
         raise EncoderError(
             f"the tokenizer in {folder} has ids up to {highest}, but the embedding has {rows} rows; "
             "save both from one model, after resize_token_embeddings"
@@ -126,73 +120,56 @@ def _backbone(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
     return backbone  # type: ignore[no-any-return]
 
 
-# What a sentence-transformers folder says ----------------------------------------------------------------------------
-
-
 def read_pooling(folder: Path) -> str:
-    """Return the pooling of a sentence-transformers folder; its scaling to length one, which changes no cosine, is not.
-
-    Raises:
-        EncoderError: if the folder does not say, or its model does anything else before or behind the backbone.
-    """
+    """Return the pooling of a sentence-transformers folder; raise EncoderError if it needs more than a pooling."""
     path = folder / "modules.json"
     if not path.is_file():
-        raise EncoderError(f"encoder.pooling: {folder} has no modules.json to read it from; choose one of {POOLINGS}")
+        raise EncoderError(f"encoder.pooling: {folder} has no modules.json that says it; choose one of {POOLINGS}")
+    try:
+        modules = {str(module["type"]).rpartition(".")[2]: module["path"] for module in _read(path)}
+        config = _read(folder / modules.pop("Pooling") / "config.json")
+        modes = config.get("pooling_mode", [key for key, value in config.items() if "pooling_mode_" in key and value])
+        (mode,) = [modes] if isinstance(modes, str) else modes
+        path = folder / "config_sentence_transformers.json"
+        prompt = _read(path).get("default_prompt_name") if path.is_file() else None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise EncoderError(f"{path} does not say how it pools ({error!r}): set encoder.pooling") from error
+    unknown = {"module": sorted(modules.keys() - {"Transformer", "Normalize"}), "prompt before sentences": prompt}
     known = {"cls": "cls", "pooling_mode_cls_token": "cls", "mean": "mean", "pooling_mode_mean_tokens": "mean"}
-    modes: Any = None
-    for module in _read(path, list):
-        place, kind = (module.get("path", ""), module.get("type")) if isinstance(module, dict) else ("", module)
-        last = str(kind).rpartition(".")[2]
-        if last == "Pooling":
-            content = _read(folder / str(place) / "config.json", dict)
-            modes = content.get("pooling_mode", [key for key in content if "pooling_mode_" in key and content[key]])
-        elif last == "Normalize":
-            log.info("%s scales its vectors to length one, which is left out here: no cosine changes", folder)
-        elif last != "Transformer":
-            raise EncoderError(f"{path} has the module {kind}, which is not applied here: set encoder.pooling")
-    mode = modes[0] if isinstance(modes, list) and len(modes) == 1 else modes
-    if not isinstance(mode, str) or mode not in known:
-        raise EncoderError(f"{folder} pools by {mode}; only cls and mean can be read: set encoder.pooling")
-    path = folder / "config_sentence_transformers.json"
-    if path.is_file() and (prompt := _read(path, dict).get("default_prompt_name")) is not None:
-        raise EncoderError(f"{path} puts the prompt {prompt!r} before sentences: set encoder.pooling to do without")
+    unknown |= {} if mode in known else {"pooling": mode}
+    for what, found in unknown.items():
+        if found:
+            raise EncoderError(f"{folder} has a {what}, {found}, that is not applied here: set encoder.pooling")
+    if "Normalize" in modules:
+        log.info("%s scales its vectors to length one, which is left out here: no cosine changes", folder)
     return known[mode]
 
 
 def _max_length(folder: Path, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
     path = folder / "sentence_bert_config.json"
-    length = _read(path, dict).get("max_seq_length") if path.is_file() else None
-    if length is None:  # a tokenizer that knows no limit gives 1e30
-        limits = [limit for limit in (positions(backbone), int(tokenizer.model_max_length)) if limit and limit < 10**9]
-        length = min(limits, default=None)
+    try:
+        length = _read(path).get("max_seq_length") if path.is_file() else None
+    except (OSError, ValueError, AttributeError) as error:
+        raise EncoderError(f"{path} cannot be read ({error}): set encoder.max_length") from error
+    # A tokenizer without a limit gives 1e30.
+    limits = [limit for limit in (positions(backbone)[1], int(tokenizer.model_max_length)) if limit and limit < 10**9]
+    length = min(limits, default=None) if length is None else length
     if type(length) is not int or length < 1:
         raise EncoderError(f"encoder.max_length: {folder} says {length!r}, not a positive number; set one")
     return length
 
 
-def _read(path: Path, kind: type) -> Any:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise EncoderError(f"{path} cannot be read ({error}); save the model again or set encoder.pooling") from error
-    if not isinstance(content, kind):
-        raise EncoderError(f"{path} does not hold a JSON {kind.__name__}; save the model again or set encoder.pooling")
-    return content
-
-
-# Where the files are -------------------------------------------------------------------------------------------------
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def find_encoder(source: str, package: str | None = None) -> Path:
-    """Return the folder that holds the encoder's config, tokenizer and safetensors weights.
+    """Return the folder of an encoder; raise EncoderError with all that was tried.
 
-    It is in ``package`` (``name/subfolder``), an installed Python package that carries it, else the folder ``source``,
-    else that name on the hub.
-
-    Raises:
-        EncoderError: if none is found, with all that was tried; if files are missing there.
+    ``package`` is ``name/subfolder`` of an installed Python package, and is taken if it is there; ``source`` is a
+    folder or a name on the hub.
     """
-    tried, helps = [], ["encoder=minilm_l6 (pip install 'lightning_cse[offline]')", "encoder=<folder>"]
+    tried = []
     if package is not None:
         name, _, inside = package.partition("/")
         try:
@@ -201,37 +178,21 @@ def find_encoder(source: str, package: str | None = None) -> Path:
             spec = None
         for location in (spec and spec.submodule_search_locations) or ():
             if (Path(location) / inside).is_dir():
-                return _complete(Path(location) / inside)
+                return Path(location) / inside
         tried.append(f"the Python package {name}: {f'it has no {inside}' if spec else 'not installed'}")
     folder = Path(source).expanduser()
     if folder.is_dir():
-        return _complete(folder)
+        return folder
     tried.append(f"the folder {folder.absolute()}: there is none")
     from huggingface_hub import snapshot_download  # heavy, and not needed for local folders
-    from huggingface_hub.errors import HFValidationError
 
     try:
         patterns = ["*.json", "*.txt", "model*.safetensors", "1_Pooling/*"]
-        folder = Path(snapshot_download(source, allow_patterns=patterns))
-    except HFValidationError:
-        pass  # no possible name on the hub, so a folder was meant
+        return Path(snapshot_download(source, allow_patterns=patterns))
     except Exception as error:  # noqa: BLE001 - the hub raises dozens of kinds, of three libraries
         tried.append(f"the Hugging Face hub: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}")
-        helps.insert(0, f"with a network, hf download {source}")
-    else:
-        return _complete(folder)
-    raise EncoderError("\n  - ".join([f"no encoder {source!r} found. Tried:", *tried]) + f"\nTry {'; or '.join(helps)}")
-
-
-def _complete(folder: Path) -> Path:
-    for what, names in NEEDED.items():
-        if not any((folder / name).is_file() for name in names):
-            holds = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
-            raise EncoderError(
-                f"{folder.absolute()} has no {what} ({' or '.join(names)}); it holds {holds}. Save model and tokenizer "
-                "there with save_pretrained; https://huggingface.co/spaces/safetensors/convert converts other weights"
-            )
-    return folder
+    helps = f"hf download {source}, encoder=<folder>, or encoder=minilm_l6 (pip install 'lightning_cse[offline]')"
+    raise EncoderError("\n  - ".join([f"no encoder {source!r} found. Tried:", *tried]) + f"\nWhat helps: {helps}")
 
 
 def digests(folder: Path, layers: int | None = None) -> dict[str, str]:
@@ -246,13 +207,6 @@ def _digest(folder: Path, names: Iterable[str]) -> str:
     """Return one sha256 over those of the named files that exist, by name and content."""
     digest = hashlib.sha256()
     for path in (folder / name for name in names if (folder / name).is_file()):
-        state = path.stat()
-        digest.update(path.name.encode())
-        digest.update(_file_digest(path, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns))
+        with path.open("rb") as file:
+            digest.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
-
-
-@functools.lru_cache(maxsize=256)  # points of a sweep start from the same weights, of gigabytes
-def _file_digest(path: Path, *state: int) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()

@@ -1,16 +1,14 @@
 """Sequences packed into windows almost without padding, and a fast dropout: what makes one pass on a CPU fast.
 
 The backbone sees all tokens of a step as one long row, cut into windows of one width, each filled with whole sequences;
-a token attends to its own sequence in its window. So a layer is a handful of operations whose shapes come back from
-step to step: oneDNN keeps some thousand compiled products, and with a shape for each length of each step it compiles
-anew all the time (`docs/decisions.md`). With dropout torch has only a slow path on a CPU, so attention's products,
-softmax and dropout are written out here with their gradients.
+a token attends to its own sequence. So a layer is a handful of operations whose shapes come back from step to step:
+oneDNN keeps some thousand compiled products, and for a shape a length it compiles anew all the time. With dropout torch
+has only a slow path on a CPU, so attention and dropout are written out with their gradients (`docs/decisions.md`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,8 +45,7 @@ def use_window_attention(backbone: PreTrainedModel) -> bool:
 
 def _cast_once(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Cast the hidden states before query, key and value, which under autocast would each cast them again."""
-    hidden: Tensor = args[0]
-    kind = hidden.device.type
+    hidden, kind = args[0], args[0].device.type
     if torch.is_autocast_enabled(kind):
         hidden = hidden.to(torch.get_autocast_dtype(kind))
     return (hidden, *args[1:])
@@ -58,8 +55,8 @@ def _cast_once(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
 class Windows:
     """``count`` windows of ``width`` tokens, and where each sequence starts in the row of tokens: ``starts`` (n,).
 
-    ``bias`` (count, 1, width, width) is 0 where a token may attend to another of its window, -inf elsewhere. The
-    padding at a window's end attends to itself, so that nothing is divided by 0; it gets no gradient.
+    ``bias`` (count, 1, width, width) is 0 where a token attends to another of its window, else -inf; padding attends to
+    padding, so that nothing is divided by 0.
     """
 
     count: int
@@ -96,26 +93,16 @@ def _first_fit(lengths: np.ndarray, width: int) -> tuple[np.ndarray, int]:
 
 
 def window_attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    *,
-    windows: Windows | None = None,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    **options: Any,
+    module: nn.Module, *states: Any, windows: Windows | None = None, dropout: float = 0.0, **options: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend inside each sequence: (1, heads, tokens, width) thrice -> (1, tokens, heads, width).
+    """Attend inside each sequence: query, key, value (1, heads, tokens, width) -> (1, tokens, heads, width).
 
     Without ``windows`` this is transformers' own scaled dot-product attention over padded sequences.
     """
     if windows is None:
-        options |= {"dropout": dropout, "scaling": scaling}
-        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    q, k, v = (tensor[0].transpose(0, 1) for tensor in (query, key, value))  # (tokens, heads, width)
+        return sdpa_attention_forward(module, *states, dropout=dropout, **options)  # type: ignore[misc]
+    q, k, v = (tensor[0].transpose(0, 1) for tensor in states[:3])  # (tokens, heads, width)
+    scale = options.get("scaling") or q.shape[-1] ** -0.5
     if dropout > 0 and is_fast(q, dropout):
         mixed: Tensor = _WindowAttention.apply(q * scale, k, v, windows, dropout)  # type: ignore[no-untyped-call]
         return mixed[None], None
@@ -175,10 +162,8 @@ class _WindowAttention(torch.autograd.Function):
         return *(_swapped(x, windows) for x in (q_grad, k_grad, v_grad)), None, None  # type: ignore[return-value]
 
 
-# Dropout without torch's serial random bits, which are a fifth of a training step on a CPU.
-
 LANES = 65_536
-"""A mask is drawn 16 bits an element, so a probability is rounded to a multiple of 1 / 65,536."""
+"""Dropout draws 16 bits an element and rounds p, since torch's own bits are a fifth of a training step on a CPU."""
 
 _BITS = {torch.bfloat16: torch.int16, torch.float32: torch.int32}
 
@@ -219,12 +204,7 @@ class _Dropout(torch.autograd.Function):
 
 
 class FastDropout(nn.Dropout):
-    """`torch.nn.Dropout` with other bits of the same distribution on a CPU, for bfloat16 and float32.
-
-    Example:
-        >>> FastDropout(0.5).eval()(torch.ones(3))
-        tensor([1., 1., 1.])
-    """
+    """`torch.nn.Dropout` with other bits of the same distribution on a CPU, for bfloat16 and float32."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the base class
         """Drop elements in training mode; scale the others so that the mean stays."""
@@ -248,37 +228,21 @@ def set_dropout(config: PreTrainedConfig, p: float | None) -> None:
             setattr(config, key, p)
 
 
-# Where sequences are padded: few groups that waste little.
+def cut_by_length(lengths: np.ndarray, overhead: int = 256, most: int | None = None) -> list[int]:
+    """Cut sentences sorted by length into groups to pad, and return the ends of the groups.
 
-
-def cut_by_length(lengths: Sequence[int] | np.ndarray, overhead: int = 256, most: int | None = None) -> list[int]:
-    r"""Cut sentences sorted by length into groups with the least total cost, and return the ends of the groups.
-
-    .. math:: \text{cost} = \sum_{\text{groups}} (n_g \cdot \max_{i \in g} \ell_i + \text{overhead})
-
-    with :math:`n_g` sentences of length :math:`\ell_i` in group g, in tokens; solved exactly by dynamic programming
-    over the distinct lengths. Groups of more than ``most`` padded tokens are cut evenly into as few as fit.
+    A group ends where one more sentence would make its padding more than ``overhead`` tokens, what one more group
+    costs, or the whole of it more than ``most`` tokens.
 
     Example:
-        >>> cut_by_length([5, 5, 6, 90], overhead=10)
+        >>> cut_by_length(np.array([5, 5, 6, 90]), overhead=10)
         [3, 4]
-        >>> cut_by_length([4, 4, 4, 4], most=8)
-        [2, 4]
     """
-    lengths = np.asarray(lengths)
-    distinct, counts = np.unique(lengths, return_counts=True)
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    best, previous = np.zeros(len(ends)), np.zeros(len(ends), dtype=int)
-    for k in range(1, len(ends)):
-        costs = best[:k] + (ends[k] - ends[:k]) * distinct[k - 1] + overhead
-        previous[k] = np.argmin(costs)
-        best[k] = costs[previous[k]]
-    groups: list[int] = []
-    k = len(distinct)
-    while k > 0:
-        start, end = int(ends[previous[k]]), int(ends[k])
-        room = end - start if most is None else max(1, most // int(lengths[end - 1]))
-        pieces = -(-(end - start) // room)
-        groups = [start + (end - start) * piece // pieces for piece in range(1, pieces + 1)] + groups
-        k = int(previous[k])
-    return groups
+    ends, start, real = [], 0, 0
+    for end, length in enumerate(lengths.tolist()):
+        padded = (end + 1 - start) * length
+        if end > start and (padded - real - length > overhead or (most is not None and padded > most)):
+            ends.append(end)
+            start, real = end, 0
+        real += length
+    return [*ends, len(lengths)]

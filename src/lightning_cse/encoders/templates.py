@@ -18,15 +18,10 @@ from transformers import PreTrainedTokenizerBase
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens
 
-PROBE = "sentence"
-
-SENTENCE, MASK = "{}", "{mask}"
+PROBE, SENTENCE, MASK = "sentence", "{}", "{mask}"
 
 PROMPTS = (f'This sentence : "{SENTENCE}" means {MASK}', f'This sentence of "{SENTENCE}" means {MASK}')
-"""NGCSE's two, without PromptBERT's full stop behind the mask.
-
-The capital letter is in the authors' ids for RoBERTa, whose vocabulary keeps case; BERT's uncased one drops it.
-"""
+"""NGCSE's two: without PromptBERT's full stop, and with the capital letter of the authors' ids for RoBERTa."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +71,7 @@ class Template:
 
     @classmethod
     def from_tokenizer(cls, tokenizer: PreTrainedTokenizerBase, second: str | None = None) -> Template:
-        """Return the template of a single sentence, or of a pair whose second segment is the word ``second``.
-
-        Raises:
-            EncoderError: if the probe cannot be found again in what the tokenizer wrote.
-        """
+        """Return the template of a single sentence, or of a pair whose second segment is the word ``second``."""
         probe = tokenizer(PROBE, add_special_tokens=False)["input_ids"]
         encoded = tokenizer(PROBE, second, return_token_type_ids=True)
         ids, types = tuple(encoded["input_ids"]), tuple(encoded["token_type_ids"])
@@ -99,21 +90,14 @@ class Template:
 
         .. math:: \text{[CLS]} \; \text{before} \; s \; \text{between [MASK] after} \; \text{[SEP]}
 
-        Each piece is tokenised alone: the same ids around every sentence. Spaces at its start count where the
-        vocabulary counts them (RoBERTa's); those before the sentence and before the mask do not.
+        Each piece is tokenised alone; spaces before the sentence and before the mask do not count.
 
         Source: NGCSE, authors' code, which inserts these ids.  Differs: they come from the tokenizer, not from a table.
-
-        Raises:
-            EncoderError: if the prompt has not one ``{}`` and one ``{mask}`` behind it, or there is no mask token.
         """
         before, _, rest = prompt.partition(SENTENCE)
         between, _, behind = rest.partition(MASK)
         if (prompt.count(SENTENCE), prompt.count(MASK), rest.count(MASK)) != (1, 1, 1):
-            raise EncoderError(
-                f"encoder.prompts: {prompt!r} needs one {SENTENCE} for the sentence and, behind it, one {MASK}, "
-                f"as {PROMPTS[0]!r} has them"
-            )
+            raise EncoderError(f"encoder.prompts: {prompt!r} needs one {SENTENCE} and, behind it, one {MASK}")
         if tokenizer.mask_token_id is None:
             name = tokenizer.name_or_path
             raise EncoderError(f"encoder.pooling: the tokenizer {name} has no mask token for a prompt; choose mean")
