@@ -84,8 +84,8 @@ def compose() -> Compose:
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
-    from lightning_cse.config.compose import register
-    from lightning_cse.config.launch import ordered
+    from lightning_cse.config.compose import name_encoder, register
+    from lightning_cse.config.launch import as_custom, ordered
     from lightning_cse.config.paths import conf_dir
 
     @functools.cache  # a tenth of a second each, and some tests run one point dozens of times
@@ -94,12 +94,14 @@ def compose() -> Compose:
         GlobalHydra.instance().clear()
         try:
             with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-                return hydra_compose("train", ordered(overrides), return_hydra_config=with_hydra)
+                return hydra_compose("train", ordered(as_custom(overrides)), return_hydra_config=with_hydra)
         finally:
             GlobalHydra.instance().clear()
 
     def composed(*overrides: str, with_hydra: bool = False) -> DictConfig:
-        return copy.deepcopy(once(overrides, with_hydra))
+        cfg = copy.deepcopy(once(overrides, with_hydra))
+        name_encoder(cfg)
+        return cfg
 
     return composed
 

@@ -62,6 +62,8 @@ REFUSED: list[tuple[str, str]] = [
     # sweeps
     ("-m epochs=1,2", "unknown key 'epochs' - did you mean 'trainer.max_epochs'?"),
     ("-m trainer.max_epochs=1,x", "trainer.max_epochs: Value 'x'"),
+    ("encoder=custom", "encoder.source: Missing mandatory value"),
+    ("-m encoder=tiny,./tny", "encoder=tiny,./tny: a sweep takes options of conf/encoder, or folders and hub ids, not"),
     ("-m encoder=tiny,tny", "there is no encoder 'tny' - did you mean 'tiny'?"),
     ("-m +method.foo=1,2", "unknown key 'method.foo'"),
     ("-m method.optimizer.lr=interval(0,1)", "a grid takes values"),
