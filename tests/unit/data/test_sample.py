@@ -160,7 +160,7 @@ def test_no_pair_of_a_dev_or_test_split_is_trained_on() -> None:
 def test_a_leak_is_found_in_another_edition_and_turned_round() -> None:
     tokenised = read_corpus("snli_senteval", "test", sample_dir())
     premise, hypothesis = (tokenised.column(name)[3].replace(" .", ".").upper() for name in ("premise", "hypothesis"))
-    leak = Rows({"premise": ["A dog.", hypothesis], "hypothesis": ["A cat.", premise]})
+    leak = Rows.of({"premise": ["A dog.", hypothesis], "hypothesis": ["A cat.", premise]})
     assert leaks({"train": leak}, {"test": tokenised}) == ["train, row 1: as test, row 3"]
 
 
