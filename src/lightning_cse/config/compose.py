@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 
-from lightning_cse.config.paths import conf_dir, encoder_name
+from lightning_cse.config import conf_dir, encoder_name
 from lightning_cse.errors import ConfigError, did_you_mean
 
 APPENDED: Final = ("experiment", "profile", "sweep", "debug")
@@ -87,9 +87,6 @@ def _recipe(key: str, *, _root_: DictConfig) -> Any:
     """Return ``recipe.<encoder.name>.<key>`` if it is there, else ``recipe.default.<key>``.
 
     So ``encoder=bert_base`` on the command line brings the paper's learning rate for BERT with it.
-
-    Raises:
-        ConfigError: the recipe has the key for neither; OmegaConf wraps it in an exception of its own.
     """
     recipes, name = _recipes(_root_), recipe_name(_root_)
     numbers = recipes.get("default", {}) | recipes.get(name, {})
@@ -107,7 +104,7 @@ def recipe_name(cfg: DictConfig) -> str:
 
 def _recipes(cfg: DictConfig) -> dict[str, dict[str, Any]]:
     recipes: Any = OmegaConf.to_container(cfg.get("recipe") or OmegaConf.create(), resolve=True)
-    return {name: numbers for name, numbers in recipes.items() if isinstance(numbers, dict)}
+    return {name: numbers for name, numbers in recipes.items() if numbers}
 
 
 def name_encoder(cfg: DictConfig) -> None:

@@ -18,10 +18,9 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from lightning_cse.config import sweeps
+from lightning_cse.config import conf_dir, encoder_configs, sweeps
 from lightning_cse.config.check import check
 from lightning_cse.config.compose import APPENDED, CompositionError, name_encoder, plain_line, register
-from lightning_cse.config.paths import conf_dir, encoder_configs
 from lightning_cse.errors import ConfigError, report, reported, user_error
 
 _CHOICE = re.compile(rf"(?s)^\+{{0,2}}((?P<group>{'|'.join(APPENDED)})=.*)$")
@@ -90,29 +89,16 @@ class Runner:
 
 
 def as_custom(args: Iterable[str]) -> list[str]:
-    """Write ``encoder=<folder or hub id>`` as ``encoder=custom encoder.source=...``; of several that is a sweep.
-
-    Example:
-        >>> as_custom(["encoder=org/name,./folder", "seed=1"])
-        ['encoder=custom', "encoder.source='org/name','./folder'", 'seed=1']
-
-    Raises:
-        ConfigError: for a sweep over these and options of ``conf/encoder``.
-    """
-
-    def is_place(value: str) -> bool:
-        return "/" in value or (value not in encoder_configs() and (Path(value) / "config.json").is_file())
-
+    """Write ``encoder=<folder or hub id>`` as ``encoder=custom encoder.source=...``; of several that is a sweep."""
     written = []
     for arg in args:
         key, _, given = arg.partition("=")
         values = [given.strip("'\"")] if given[:1] in ("'", '"') else given.split(",")
-        if key != "encoder" or not any(map(is_place, values)):
-            written.append(arg)
-        elif all(map(is_place, values)):
-            written += ["encoder=custom", f"encoder.source={','.join(map(repr, values))}"]
-        else:
+        unnamed = [one for one in values if key == "encoder" and one not in encoder_configs()]
+        places = [one for one in unnamed if "/" in one or (Path(one) / "config.json").is_file()]
+        if places and places != values:
             raise ConfigError([f"{arg}: a sweep takes options of conf/encoder, or folders and hub ids, not both"])
+        written += ["encoder=custom", f"encoder.source={','.join(map(repr, places))}"] if places else [arg]
     return written
 
 

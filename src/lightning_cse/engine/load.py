@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from lightning_cse.config.paths import conf_dir, encoder_configs, encoder_name
+from lightning_cse.config import conf_dir, encoder_configs, encoder_name
 from lightning_cse.errors import ConfigError, EncoderError, did_you_mean
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def check_model(model: str, *, pooling: str = "auto", prompt: str | None = None)
 
 def check_device(device: str) -> None:
     """Raise ConfigError if torch finds no such device on this machine."""
-    from lightning_cse.engine.machine import has
+    from lightning_cse.runs.machine import has
 
     if not has(device):
         raise ConfigError([f"--device: torch finds no {device} on this machine; leave it out for the best available"])
@@ -90,23 +90,14 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model in evaluation mode, and where it comes from.
-
-    Attributes:
-        answers: the model.
-        name: its name in tables.
-        run: the run's folder; None for an encoder that was not trained here.
-        record: the run's record; empty without a run.
-        digests: sha256 of the weights and of the tokenizer's files.
-        method: the class of the method that trained it, or of a model that was not trained here.
-    """
+    """A model in evaluation mode, and where it comes from."""
 
     answers: Model
-    name: str
-    run: Path | None
-    record: dict[str, Any]
-    digests: dict[str, str]
-    method: str = "PointModel"
+    name: str  # in tables
+    run: Path | None  # the run's folder; None for an encoder that was not trained here
+    record: dict[str, Any]  # the run's; empty without a run
+    digests: dict[str, str]  # sha256 of the weights and of the tokenizer's files
+    method: str = "PointModel"  # the class of the method that trained it, or of a model that was not trained here
 
     @property
     def encoder(self) -> SentenceEncoder:

@@ -28,9 +28,6 @@ class Model(nn.Module, ABC):
     A model defines ``encode`` (tokens to embeddings, all roles in one pass) and ``similarity``, which is symmetric;
     ``entailment_score``, ``implicitness``, ``direction`` and ``log_determinant`` where it has them. It keeps every
     constructor argument as an attribute of the same name, from which `settings` reads them.
-
-    Args:
-        encoder: sentences to vectors.
     """
 
     encoder: SentenceEncoder

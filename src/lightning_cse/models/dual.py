@@ -21,11 +21,8 @@ Architecture = Literal["cross", "bi"]
 class DualModel(Model):
     """Explicit vector r and implicit vector u of a sentence, compared by cosine.
 
-    Args:
-        encoder: sentences to vectors.
-        architecture: ``cross``: one encoder reads ``[CLS] s [SEP] explicit`` for r and ``[CLS] s [SEP] implicit`` for u
-            (the tokenizer's own pair encoding). ``bi``: two encoders from the same weights read ``[CLS] s``, one for r,
-            one for u.
+    ``cross``: one encoder reads ``[CLS] s [SEP] explicit`` for r and ``[CLS] s [SEP] implicit`` for u (the tokenizer's
+    own pair encoding). ``bi``: two encoders from the same weights read ``[CLS] s``, one for r, one for u.
     """
 
     compare: Callable[[Any, Any], Tensor] = staticmethod(cosine)

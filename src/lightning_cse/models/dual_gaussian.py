@@ -23,10 +23,7 @@ class DualGaussianModel(DualModel):
     .. math:: \max(\mathrm{sim}(R_h \Vert R_p), \mathrm{sim}(R_h \Vert U_p)), \qquad
               1 - \mathrm{sim}(U_s \Vert R_s)
 
-    Args:
-        encoder: sentences to vectors.
-        architecture: as in `DualModel`; each encoder has heads of its own.
-        reduce: how the KL divergences of the dimensions become one score, as in `gaussian_similarity`.
+    ``architecture`` is as in `DualModel`, each encoder with heads of its own; ``reduce`` as in `gaussian_similarity`.
     """
 
     def __init__(

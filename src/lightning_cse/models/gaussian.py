@@ -36,13 +36,10 @@ class GaussianHeads(nn.Module):
 
 
 class GaussianModel(Model):
-    """A Gaussian a sentence, by two heads on the pooled vector.
+    """A Gaussian a sentence, by two heads on the pooled vector; ``reduce`` as in `gaussian_similarity`.
 
-    Args:
-        encoder: sentences to vectors.
-        reduce: how the KL divergences of the dimensions become one score, as in `gaussian_similarity`.
-        sts_similarity: what ``similarity`` is: ``cosine_of_means``, or ``symmetric``, the similarity of the two
-            directions' mean divergence. (Authors' code, neither is in the paper.)
+    ``similarity`` is the ``cosine_of_means``, or ``symmetric``: the similarity of the two directions' mean divergence.
+    (Authors' code, neither is in the paper.)
     """
 
     def __init__(

@@ -31,15 +31,9 @@ class ImpScoreModel(Model):
     Source: ImpScore (Wang et al. 2025), method, and the authors' code, which has the third space's two maps.
     Differs: the score for entailment, minus the pragmatic distance, is ours.
 
-    Args:
-        encoder: as in `Model`.
-        dim: dimensions of semantic and pragmatic vectors.
-        space: what is compared for I: s and Tp (``p2s``), Ts and p (``s2p``), or, in a third space, each through a
-            map of its own, :math:`T_s s` and :math:`T_p p` (``third_space``).
-        implicitness_metric: the distance of I.
-        pragmatic_metric: the distance of D.
-        frozen: whether the encoder stays as it is.
-        normalize: whether sentence vectors are scaled to length one, which Euclidean distances depend on.
+    ``space`` is what is compared for I: s and Tp (``p2s``), Ts and p (``s2p``), or, in a third space, each through a
+    map of its own, :math:`T_s s` and :math:`T_p p` (``third_space``). ``normalize`` scales sentence vectors to length
+    one, which Euclidean distances depend on.
     """
 
     def __init__(

@@ -12,12 +12,7 @@ from lightning_cse.tokens import Tokens
 
 
 class PointModel(Model):
-    r"""One vector a sentence, compared by cosine; without a head, the encoder as it was loaded.
-
-    Args:
-        encoder: sentences to vectors.
-        has_head: whether SimCSE's head, :math:`\tanh(Wx + b)`, freshly initialised, is put on the pooled vector.
-    """
+    r"""One vector a sentence, compared by cosine: the pooled vector, or SimCSE's head :math:`\tanh(Wx + b)` on it."""
 
     def __init__(self, encoder: SentenceEncoder, *, has_head: bool = False) -> None:
         super().__init__(encoder)
