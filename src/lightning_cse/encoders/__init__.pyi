@@ -1,6 +1,4 @@
 from .encoder import SentenceEncoder as SentenceEncoder
-from .encoder import Tokenizer as Tokenizer
 from .load import load_encoder as load_encoder
-from .templates import PROMPTS as PROMPTS
 from .templates import Template as Template
 from .tiny import tiny_encoder as tiny_encoder

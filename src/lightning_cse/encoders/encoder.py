@@ -16,9 +16,7 @@ from lightning_cse.encoders.templates import PROMPTS, Sequences, Template
 from lightning_cse.errors import EncoderError, did_you_mean
 from lightning_cse.tokens import Tokens
 
-TOKENS_AT_ONCE = 4096
-"""Tokens that go through the backbone together on a CPU: enough for the matrix products, few enough for the cache."""
-
+TOKENS_AT_ONCE = 4096  # on a CPU: enough for the matrix products, few enough for the cache
 POOLINGS = ("cls", "embedding_last", "first_last", "mean", "prompt")
 
 EARLIER_STATES = {"first_last": 1, "embedding_last": 0}
@@ -58,8 +56,7 @@ class Tokenizer:
         encoded = self.tokenizer(
             list(sentences), add_special_tokens=False, return_attention_mask=False, truncation=False, verbose=False
         )
-        ids: list[list[int]] = encoded["input_ids"]
-        return ids
+        return list(encoded["input_ids"])
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each list of ids, as the tokenizer joins word pieces."""
@@ -82,10 +79,7 @@ class SentenceEncoder(nn.Module):
     .. math:: x_i = h_{\text{[MASK]}}(\text{template}(s_i)) - h_{\text{[MASK]}}(\text{template}_{|s_i|})
 
     Source (denoising): PromptBERT (Jiang et al. 2022), section 3.3.  Differs: only lengths that occur in a request are
-    encoded, each once, with one dropout mask; gradients flow through both.
-
-    Raises:
-        EncoderError: for options that backbone or tokenizer cannot follow.
+    encoded, each once, with one dropout mask; gradients flow through both.  Raises EncoderError for wrong options.
     """
 
     def __init__(

@@ -23,11 +23,10 @@ from lightning_cse.errors import EncoderError
 
 log = logging.getLogger(__name__)
 
-TOKENIZER = (
+TOKENIZER = (  # the files of its digest
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"),
     *("vocab.json", "merges.txt", "sentencepiece.bpe.model", "spiece.model"),
 )
-"""The files of a tokenizer's digest."""
 
 
 def load_encoder(
@@ -134,12 +133,12 @@ def read_pooling(folder: Path) -> str:
         prompt = _read(path).get("default_prompt_name") if path.is_file() else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise EncoderError(f"{path} does not say how it pools ({error!r}): set encoder.pooling") from error
-    unknown = {"module": sorted(modules.keys() - {"Transformer", "Normalize"}), "prompt before sentences": prompt}
     known = {"cls": "cls", "pooling_mode_cls_token": "cls", "mean": "mean", "pooling_mode_mean_tokens": "mean"}
-    unknown |= {} if mode in known else {"pooling": mode}
-    for what, found in unknown.items():
-        if found:
-            raise EncoderError(f"{folder} has a {what}, {found}, that is not applied here: set encoder.pooling")
+    unknown = [f"the module {kind}" for kind in modules if kind not in ("Transformer", "Normalize")]
+    unknown += [f"the prompt {prompt!r} before sentences"] if prompt else []
+    unknown += [] if mode in known else [f"the pooling {mode}"]
+    if unknown:
+        raise EncoderError(f"{folder} has {' and '.join(unknown)}, not applied here: set encoder.pooling")
     if "Normalize" in modules:
         log.info("%s scales its vectors to length one, which is left out here: no cosine changes", folder)
     return known[mode]

@@ -23,12 +23,8 @@ from transformers.masking_utils import sdpa_mask
 MODEL_TYPES = ("bert", "roberta", "xlm-roberta")
 """Backbones whose forward hands ``windows`` through to attention, and takes ``inputs_embeds``."""
 
-NARROWEST = 32
-"""The narrowest window in tokens, and the step between widths: few widths, few shapes."""
-
-TOKEN_COST = 96
-"""What a token costs outside attention, in entries of its row of attention weights."""
-
+NARROWEST = 32  # the narrowest window in tokens, and the step between widths: few widths, few shapes
+TOKEN_COST = 96  # what a token costs outside attention, in entries of its row of attention weights
 _NAME = "lightning_cse"
 
 
@@ -66,10 +62,7 @@ class Windows:
 
     @classmethod
     def pack(cls, lengths: np.ndarray) -> Windows:
-        """Pack sequences of these lengths, the longest first, each into the first window with room for it.
-
-        Of a few widths it takes the cheapest: padding against the entries of attention weights.
-        """
+        """Pack sequences, the longest first, each into the first window with room, at the cheapest of a few widths."""
         longest = -(-int(lengths.max()) // NARROWEST) * NARROWEST
         packed = {width: _first_fit(lengths, width) for width in (longest + NARROWEST * k for k in range(3))}
         width = min(packed, key=lambda w: (packed[w][1] * w * (w + TOKEN_COST), w))
@@ -95,10 +88,7 @@ def _first_fit(lengths: np.ndarray, width: int) -> tuple[np.ndarray, int]:
 def window_attention(
     module: nn.Module, *states: Any, windows: Windows | None = None, dropout: float = 0.0, **options: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend inside each sequence: query, key, value (1, heads, tokens, width) -> (1, tokens, heads, width).
-
-    Without ``windows`` this is transformers' own scaled dot-product attention over padded sequences.
-    """
+    """Attend in windows, (1, heads, tokens, width) thrice -> (1, tokens, heads, width); else as transformers does."""
     if windows is None:
         return sdpa_attention_forward(module, *states, dropout=dropout, **options)  # type: ignore[misc]
     q, k, v = (tensor[0].transpose(0, 1) for tensor in states[:3])  # (tokens, heads, width)
@@ -232,11 +222,7 @@ def cut_by_length(lengths: np.ndarray, overhead: int = 256, most: int | None = N
     """Cut sentences sorted by length into groups to pad, and return the ends of the groups.
 
     A group ends where one more sentence would make its padding more than ``overhead`` tokens, what one more group
-    costs, or the whole of it more than ``most`` tokens.
-
-    Example:
-        >>> cut_by_length(np.array([5, 5, 6, 90]), overhead=10)
-        [3, 4]
+    costs, or the whole of it more than ``most`` tokens: lengths 5, 5, 6, 90 and overhead 10 give 3, 4.
     """
     ends, start, real = [], 0, 0
     for end, length in enumerate(lengths.tolist()):

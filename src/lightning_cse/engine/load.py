@@ -34,9 +34,7 @@ CHECKPOINT: Final = "checkpoints/best.ckpt"
 def check_model(model: str, *, pooling: str = "auto", prompt: str | None = None) -> Path | None:
     """Return the folder of the run that a name means, None if it means an encoder, without loading either.
 
-    Raises:
-        EncoderError: if it has no encoder, does not exist, or is a run that is not finished.
-        ConfigError: if pooling or prompt are given for a run, which has its own.
+    Raises EncoderError if it does not exist or is not finished, ConfigError if a run is given a pooling or a prompt.
     """
     if model in WITHOUT_ENCODER:
         raise EncoderError(f"model: {model} has no encoder, and this command needs one")
@@ -69,11 +67,7 @@ def check_device(device: str) -> None:
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """Return the record of a finished run whose config and checkpoint are there.
-
-    Raises:
-        EncoderError: if a file is missing, or the first version of lightning_cse trained the run.
-    """
+    """Return the record of a finished run; raise EncoderError if a file is missing or of the first version."""
     for part in (RECORD, CONFIG, CHECKPOINT):
         if not (folder / part).is_file():
             raise EncoderError(f"model: the run {folder} has no {part}: finish it with the command that trained it")
@@ -134,10 +128,7 @@ def load_model(
     sentence-transformers model, and as a name on the hub (so ``./bert_base`` is a folder and ``bert_base`` is not).
     ``pooling="auto"`` is the model's own; a ``prompt`` is a template of your own, and implies ``pooling="prompt"``;
     ``max_length`` counts the template, and ``auto`` is what a run was trained with, or what an encoder can read.
-
-    Raises:
-        EncoderError: if there is no such model, it has no encoder, or its files are damaged.
-        ConfigError: if pooling or prompt are given for a run.
+    Raises EncoderError and ConfigError as `check_model`.
     """
     run = check_model(str(model), pooling=pooling, prompt=prompt)
     options: dict[str, Any] = {} if max_length == "auto" else {"max_length": max_length}

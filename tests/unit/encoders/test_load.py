@@ -300,8 +300,8 @@ def pooled(pooling: object, **files: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("files", "reported"),
     [
-        (pooled({"pooling_mode_max_tokens": True}), "a pooling, pooling_mode_max_tokens"),
-        (pooled({"pooling_mode": "lasttoken"}), "a pooling, lasttoken, that is not applied"),
+        (pooled({"pooling_mode_max_tokens": True}), "the pooling pooling_mode_max_tokens"),
+        (pooled({"pooling_mode": "lasttoken"}), "the pooling lasttoken, not applied"),
         (pooled(CLS | {"pooling_mode_mean_tokens": True}), "does not say how it pools"),
         (pooled({"pooling_mode": ["mean", "max"]}), "does not say how it pools"),
         (pooled({"pooling_mode": None}), "does not say how it pools"),
@@ -311,16 +311,16 @@ def pooled(pooling: object, **files: object) -> dict[str, object]:
         ({"modules": PLAIN}, "does not say how it pools"),
         (
             pooled(CLS, modules=modules("Transformer", "Pooling", "Dense")),
-            r"a module, \['Dense'\], that is not",
+            "the module Dense, not applied",
         ),
-        (pooled(CLS, modules=modules("Transformer", "LSTM")[:1] + modules("x", "Pooling")), r"a module, \['x'\]"),
+        (pooled(CLS, modules=modules("Transformer", "LSTM")[:1] + modules("x", "Pooling")), "the module x, not"),
         (pooled(CLS, modules=modules("Transformer")), r"does not say how it pools \(KeyError\('Pooling'\)"),
         (pooled(CLS, modules={"a": 1}), "does not say how it pools"),
         (pooled(CLS, modules=[{"name": "0"}]), "does not say how it pools"),
         (pooled(CLS, modules="["), "does not say how it pools"),
         (
             pooled(CLS, config_sentence_transformers={"default_prompt_name": "query"}),
-            "a prompt before sentences, quer",
+            "the prompt 'query' before sentences",
         ),
     ],
 )

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from transformers import BertModel, DistilBertConfig, DistilBertModel, RobertaModel
 
-from lightning_cse.encoders import PROMPTS, SentenceEncoder, load_encoder, tiny_encoder
+from lightning_cse.encoders import SentenceEncoder, load_encoder, tiny_encoder
 from lightning_cse.encoders import encoder as encoder_module
-from lightning_cse.encoders.templates import Sequences
+from lightning_cse.encoders.templates import PROMPTS, Sequences
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens
 
