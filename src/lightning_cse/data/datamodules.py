@@ -16,7 +16,7 @@ from torch import Tensor
 
 from lightning_cse.data.drawing import fewer_llm_rows, hold_out, subset, with_another_anchor
 from lightning_cse.data.loader import Batch, BatchLoader, Draws
-from lightning_cse.data.roles import SOURCE, RoleRows, with_column
+from lightning_cse.data.roles import SOURCE, RoleRows
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sources import LEAK, all_pairs, read_sources, without_pairs
 from lightning_cse.data.token_cache import TokenisedSentences, tokenise
@@ -125,7 +125,7 @@ class ContrastiveData(pl.LightningDataModule):
         read = read_sources(train, self.data_dir, key="data.train")
         weighted = _checked(weights, train)
         if weighted is not None:
-            read = [with_column(table, SOURCE, [source] * len(table)) for source, table in enumerate(read)]
+            read = [table.with_column(SOURCE, [source] * len(table)) for source, table in enumerate(read)]
         self._excluded, self._watched = (
             read_sources(sources, self.data_dir, key=key, may_be_empty=True)
             for sources, key in ((excluded, "data.excluded"), (watched_in, "data.watched_in"))

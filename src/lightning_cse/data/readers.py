@@ -98,8 +98,7 @@ def _read_split(corpus: Corpus, files: Sequence[CorpusFile], folder: Path) -> Ro
     for part, beside in parts.items():
         rows = _side_by_side(beside)
         if part is not None:
-            columns = {name: rows.column(name) for name in rows.names} | {corpus.part_column: [part] * len(rows)}
-            rows = rows.with_columns(**columns)
+            rows = rows.with_column(corpus.part_column, [part] * len(rows))
         tables.append(rows)
     return tables[0] if len(tables) == 1 else Rows.cat(tables)
 
@@ -323,7 +322,7 @@ def _side_by_side(parts: Sequence[tuple[Table, SourceFile]]) -> Rows:
         tables = [_chosen(table, [row for row, line in enumerate(table.lines) if line in kept]) for table, _ in parts]
         columns = {name: values for table in tables for name, values in table.columns.items()}
         lines = tables[0].lines
-    return Rows(columns, files=[source for _, source in parts], origins=[(0, line) for line in lines], counts=counts)
+    return Rows.of(columns, files=[source for _, source in parts], lines=lines, counts=counts)
 
 
 def _missing(corpus: Corpus, file: CorpusFile, folder: Path, hub: str) -> str:

@@ -157,7 +157,7 @@ class INLITriplets:
         entailment = [sentence for _, sentence in made]
         triplets = _triplets(repeated, repeated.column("premise"), entailment, repeated.column("contradiction"))
         if SOURCE in rows.names:
-            triplets = with_column(triplets, SOURCE, repeated.column(SOURCE))
+            triplets = triplets.with_column(SOURCE, repeated.column(SOURCE))
         return TrainingRows(triplets, [(row,) for row in sources])
 
 
@@ -296,11 +296,6 @@ class Sentences:
         return TrainingRows(rows.with_columns(anchor=rows.column("sentence")), [(row,) for row in range(len(rows))])
 
 
-def with_column(rows: Rows, name: str, values: Sequence[str | float | None]) -> Rows:
-    """Return the rows with one more column, or with another one of this name."""
-    return rows.with_columns(**{**{each: rows.column(each) for each in rows.names}, name: values})
-
-
 def _files(rows: Rows) -> str:
     return ", ".join(file.name for file in rows.files) or "rows"
 
@@ -321,7 +316,7 @@ def _with_roles(tables: Sequence[Rows], roles: Collection[str]) -> Rows:
                 "Rows in INLI's layout are needed"
             )
         for role in lacking:
-            rows = with_column(rows, role, [None] * len(rows))
+            rows = rows.with_column(role, [None] * len(rows))
         whole.append(rows)
     return Rows.cat(whole)
 

@@ -1,14 +1,20 @@
-"""The rows of a corpus: sentences by role, and where in which file each of them stands."""
+"""The rows of a corpus: a `datasets.Dataset` with a column a role, and the file and line that each row comes from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
+
+import pyarrow as pa
+from datasets import Dataset
+from datasets.fingerprint import generate_random_fingerprint
+from datasets.table import InMemoryTable
 
 from lightning_cse.errors import DataError, did_you_mean
 
-Row = dict[str, Any]
+PLACE = ("file", "line")
+"""The columns that say where a row comes from."""
 
 
 @dataclass(frozen=True)
@@ -16,9 +22,9 @@ class SourceFile:
     """One file that rows were read from.
 
     Attributes:
-        name: Its place in the official layout, such as ``INLI/train.csv`` (without ``.gz``).
-        path: The file that was opened, absolute; for rows from the hub a text that says so.
-        sha256: Digest of the uncompressed bytes, so that a plain file and its ``.gz`` are the same corpus.
+        name: its place in the official layout, such as ``INLI/train.csv`` (without ``.gz``).
+        path: the file that was opened, absolute; for rows from the hub a text that says so.
+        sha256: digest of the uncompressed bytes, so that a plain file and its ``.gz`` are the same corpus.
     """
 
     name: str
@@ -26,105 +32,62 @@ class SourceFile:
     sha256: str
 
 
-class Rows(Sequence[Row]):
-    """Rows by number and by column; each knows the line it comes from.
+class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
+    """A `datasets.Dataset` with a column a role, ``file`` and ``line`` of each row, and the account of the reading.
 
-    Rows never change: :meth:`select` and slices make new ones, which keep the files and the account of the reading.
+    Rows do not change: every method returns new ones. What `datasets.Dataset` itself returns (``map``, ``filter``)
+    is a plain dataset with the same columns.
 
-    Args:
-        columns: Column name to values, all of one length.
-        files: The files the rows come from.
-        origins: For each row, its file (an index into ``files``) and its line; by default row i is line i + 1 of the
-            first file.
-        counts: How many rows were read, and dropped for which reason; by default ``{"read": number of rows}``.
-
-    Raises:
-        ValueError: If the columns differ in length, or origins name no file.
+    Attributes:
+        files: the files that the rows come from.
+        counts: how many rows were ``read``, and ``dropped: <reason>``.
 
     Example:
         >>> file = SourceFile("INLI/val.csv", "/data/INLI/val.csv", sha256="")
-        >>> rows = Rows({"premise": ["It rained.", "Tea?"]}, files=[file])
-        >>> rows[1], rows.where(1), len(rows[:1])
-        ({'premise': 'Tea?'}, '/data/INLI/val.csv:2', 1)
+        >>> rows = Rows.of({"premise": ["It rained.", "Tea?"]}, files=[file], lines=[2, 3])
+        >>> rows[1], rows.where(1), rows.column("premise")
+        ({'premise': 'Tea?', 'file': '/data/INLI/val.csv', 'line': 3}, '/data/INLI/val.csv:3', ['It rained.', 'Tea?'])
     """
 
+    files: tuple[SourceFile, ...]
+    counts: dict[str, int]
+
     def __init__(
-        self,
-        columns: Mapping[str, Sequence[str | float | None]],
-        *,
-        files: Iterable[SourceFile] = (),
-        origins: Iterable[tuple[int, int]] | None = None,
-        counts: Mapping[str, int] | None = None,
+        self, table: pa.Table, *, files: Iterable[SourceFile] = (), counts: Mapping[str, int] | None = None
     ) -> None:
-        self._columns: dict[str, tuple[Any, ...]] = {name: tuple(values) for name, values in columns.items()}
+        # A fingerprint of their own would pickle all rows; those of `datasets` matter where a dataset is on disk.
+        super().__init__(InMemoryTable(table), fingerprint=generate_random_fingerprint())
         self.files = tuple(files)
-        lengths = {name: len(values) for name, values in self._columns.items()}
-        if len(set(lengths.values())) > 1:
-            raise ValueError(f"columns of one length are needed, got {lengths}")
-        self._length = next(iter(lengths.values()), 0)
-        self._origins = tuple((0, i + 1) for i in range(self._length)) if origins is None else tuple(origins)
-        if len(self._origins) != self._length:
-            raise ValueError(f"{self._length} rows need as many origins, got {len(self._origins)}")
-        if origins is not None and any(not 0 <= file < len(self.files) for file, _ in self._origins):
-            raise ValueError(f"an origin names a file that is not there; there are {len(self.files)} files")
-        self.counts: dict[str, int] = {"read": self._length} if counts is None else dict(counts)
+        self.counts = {"read": len(self)} if counts is None else dict(counts)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the columns, in order."""
-        return tuple(self._columns)
-
-    def column(self, name: str) -> list[Any]:
-        """Return the values of one column, row by row.
-
-        Raises:
-            DataError: If there is no such column; the message lists those there are.
-        """
-        if name not in self._columns:
-            files = ", ".join(file.name for file in self.files) or "rows"
-            raise DataError(
-                f"{files}: no column {name!r}{did_you_mean(name, self._columns)}; there are: {', '.join(self._columns)}"
-            )
-        return list(self._columns[name])
-
-    def where(self, index: int) -> str:
-        """Return ``path:line`` of one row, for messages."""
-        file, line = self._origins[index]
-        return f"{self.files[file].path}:{line}" if self.files else f"row {line}"
-
-    def select(self, indices: Iterable[int], *, reason: str | None = None) -> Rows:
-        """Return the rows of these numbers, in this order.
+    @classmethod
+    def of(
+        cls,
+        columns: Mapping[str, Sequence[Any]],
+        *,
+        files: Sequence[SourceFile] = (),
+        lines: Sequence[int] | None = None,
+        counts: Mapping[str, int] | None = None,
+    ) -> Rows:
+        """Return rows with these columns, all from the first file.
 
         Args:
-            indices: Row numbers; negative ones count from the end.
-            reason: Why the others are left out. When given, ``counts["dropped: <reason>"]`` grows by their number.
+            columns: column name to values, all of one length; None stands for what a row does not have.
+            files: the files the rows come from; further ones hold other columns of the same rows.
+            lines: the line of each row in the first file; by default 1, 2, 3, ...
+            counts: how many rows were read and dropped; by default all were read.
 
         Raises:
-            IndexError: If a number is out of range.
+            ValueError: if the columns differ in length.
         """
-        chosen = [range(self._length)[index] for index in indices]
-        counts = dict(self.counts)
-        if reason is not None:
-            key = f"dropped: {reason}"
-            counts[key] = counts.get(key, 0) + self._length - len(set(chosen))
-        return Rows(
-            {name: [values[i] for i in chosen] for name, values in self._columns.items()},
-            files=self.files,
-            origins=[self._origins[i] for i in chosen] if self.files else None,
-            counts=counts,
-        )
-
-    def with_columns(self, **columns: Sequence[str | float | None]) -> Rows:
-        """Return the same rows with these columns in place of the old ones; files, lines and account stay.
-
-        None stands for a sentence that a row does not have.
-        """
-        origins = self._origins if self.files else None
-        return Rows(columns, files=self.files, origins=origins, counts=self.counts)
-
-    def recounted(self, counts: Mapping[str, int] | None = None) -> Rows:
-        """Return the same rows with another account; by default all that there are were read and none was dropped."""
-        return Rows(self._columns, files=self.files, origins=self._origins if self.files else None, counts=counts)
+        lengths = {name: len(values) for name, values in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"columns of one length are needed, got {lengths}")
+        length = next(iter(lengths.values()), 0)
+        arrays = {name: _array(values) for name, values in columns.items()}
+        arrays["file"] = pa.repeat(files[0].path if files else "", length)
+        arrays["line"] = pa.array(range(1, length + 1) if lines is None else lines, pa.int64())
+        return cls(pa.table(arrays), files=files, counts=counts)
 
     @classmethod
     def cat(cls, parts: Sequence[Rows]) -> Rows:
@@ -133,46 +96,78 @@ class Rows(Sequence[Row]):
         Files read twice count once; the account is the sum of theirs.
 
         Raises:
-            ValueError: If there are no parts.
+            ValueError: if there are no parts.
         """
         if not parts:
             raise ValueError("need at least one table of rows")
-        names = [name for name in parts[0].names if all(name in part.names for part in parts)]
-        files = tuple(dict.fromkeys(file for part in parts for file in part.files))
-        places = [[files.index(file) for file in part.files] for part in parts]
-        origins = [
-            (place[file], line)
-            for part, place in zip(parts, places, strict=True)
-            for file, line in (part._origins if part.files else ())
-        ]
+        names = [name for name in parts[0].column_names if all(name in part.column_names for part in parts)]
         counts: dict[str, int] = {}
         for part in parts:
             for key, count in part.counts.items():
                 counts[key] = counts.get(key, 0) + count
-        return Rows(
-            {name: [value for part in parts for value in part._columns[name]] for name in names},
-            files=files,
-            origins=origins if files else None,
-            counts=counts,
-        )
+        files = dict.fromkeys(file for part in parts for file in part.files)
+        return cls(pa.concat_tables([part.table.select(names) for part in parts]), files=files, counts=counts)
 
-    def __len__(self) -> int:
-        return self._length
+    @property
+    def table(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        # `filter` of `datasets` leaves the table as it is, and keeps the numbers of the rows beside it.
+        return self.data.table if self._indices is None else self.with_format("arrow")[:]
 
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, but for ``file`` and ``line``."""
+        return tuple(name for name in self.column_names if name not in PLACE)
 
-    @overload
-    def __getitem__(self, index: slice) -> Rows: ...
+    def column(self, name: str) -> list[Any]:
+        """Return the values of one column, row by row.
 
-    def __getitem__(self, index: int | slice) -> Row | Rows:
-        if isinstance(index, slice):
-            return self.select(range(*index.indices(self._length)))
-        i = range(self._length)[index]
-        return {name: values[i] for name, values in self._columns.items()}
+        Raises:
+            DataError: if there is no such column; the message lists those there are.
+        """
+        if name not in self.column_names:
+            files = ", ".join(file.name for file in self.files) or "rows"
+            raise DataError(
+                f"{files}: no column {name!r}{did_you_mean(name, self.names)}; there are: {', '.join(self.names)}"
+            )
+        values: list[Any] = self.table.column(name).to_pylist()
+        return values
 
-    def __iter__(self) -> Iterator[Row]:
-        return (self[i] for i in range(self._length))
+    def where(self, index: int) -> str:
+        """Return ``path:line`` of one row, for messages."""
+        file, line = (self.table.column(name)[index].as_py() for name in PLACE)
+        return f"{file}:{line}" if file else f"row {line}"
 
-    def __repr__(self) -> str:
-        return f"Rows({self._length} rows, columns {list(self._columns)}, files {[file.name for file in self.files]})"
+    def select(self, indices: Iterable[int], *_: Any, reason: str | None = None, **__: Any) -> Rows:
+        """Return the rows of these numbers, in this order, whatever `datasets` wants kept where.
+
+        Args:
+            indices: row numbers.
+            reason: why the others are left out. When given, ``counts["dropped: <reason>"]`` grows by their number.
+        """
+        chosen = pa.array(indices if hasattr(indices, "__len__") else list(indices), pa.int64())
+        counts = dict(self.counts)
+        if reason is not None:
+            key = f"dropped: {reason}"
+            counts[key] = counts.get(key, 0) + len(self) - len(chosen.unique())
+        return Rows(self.table.take(chosen), files=self.files, counts=counts)
+
+    def with_columns(self, **columns: Sequence[Any]) -> Rows:
+        """Return the same rows with these columns in place of the old ones; files, lines and account stay."""
+        arrays = {name: _array(values) for name, values in columns.items()}
+        places = {name: self.table.column(name) for name in PLACE}
+        return Rows(pa.table(arrays | places), files=self.files, counts=self.counts)
+
+    def with_column(self, name: str, values: Sequence[Any]) -> Rows:
+        """Return the same rows with one more column, or with another one of this name."""
+        columns = dict(zip(self.column_names, self.table.columns, strict=True))
+        return Rows(pa.table(columns | {name: _array(values)}), files=self.files, counts=self.counts)
+
+    def recounted(self, counts: Mapping[str, int] | None = None) -> Rows:
+        """Return the same rows with another account; by default all that there are were read and none was dropped."""
+        return Rows(self.table, files=self.files, counts=counts)
+
+
+def _array(values: Any) -> pa.Array:
+    array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+    return array.cast(pa.string()) if pa.types.is_null(array.type) else array

@@ -178,7 +178,7 @@ def first_rows(rows: Rows, limit: int | None, *, each: str | None = None) -> Row
     """Return the first so many rows, of each value of a column where the rows have it.
 
     Example:
-        >>> rows = Rows({"label": ["a", "a", "b", "a", "b"], "sentence": list("vwxyz")})
+        >>> rows = Rows.of({"label": ["a", "a", "b", "a", "b"], "sentence": list("vwxyz")})
         >>> first_rows(rows, 1, each="label").column("sentence")
         ['v', 'x']
     """

@@ -17,7 +17,7 @@ def count_pairs(rows: Rows) -> int:
     A row of implicit and explicit sentences is two pairs, one that matches and one that does not.
 
     Example:
-        >>> count_pairs(Rows({"premise": ["a", "b"], "neutral": ["c", "d"], "contradiction": ["e", None]}))
+        >>> count_pairs(Rows.of({"premise": ["a", "b"], "neutral": ["c", "d"], "contradiction": ["e", None]}))
         3
     """
     if "pos_implicit" in rows.names:

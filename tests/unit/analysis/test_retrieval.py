@@ -30,7 +30,7 @@ def counted(sentences: Sequence[str]) -> Tensor:
 
 def rows_of(*premises: str) -> Rows:
     file = SourceFile("INLI/val.csv", "/somewhere/INLI/val.csv", "")
-    return Rows({"premise": premises}, files=[file], origins=[(0, 2 + row) for row in range(len(premises))])
+    return Rows.of({"premise": premises}, files=[file], lines=range(2, 2 + len(premises)))
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 1000])

@@ -341,7 +341,7 @@ def test_a_training_set_that_is_evaluated_whole_is_told(leaking: Path) -> None:
 
 
 def test_rows_that_share_a_sentence_are_held_out_together() -> None:
-    rows = Rows({"premise": list("aabbccddee"), "hypothesis": list("0123456789")})
+    rows = Rows.of({"premise": list("aabbccddee"), "hypothesis": list("0123456789")})
     built = TrainingRows(rows, [(row,) for row in range(10)])
     left, apart = hold_out(built, 0.4, of="premise")
     assert len(apart.rows) == 4

@@ -266,7 +266,7 @@ def test_rows_of_another_pattern_are_told(folder: Path) -> None:
 
 
 def table(**columns: list[str]) -> Rows:
-    return Rows(columns, files=[SourceFile("x", "/x", "")])
+    return Rows.of(columns, files=[SourceFile("x", "/x", "")])
 
 
 def test_corpora_stand_in_for_llm_rows() -> None:

@@ -18,7 +18,7 @@ INLI = ("premise", "explicit_entailment", "implied_entailment", "neutral", "cont
 
 def inli(count: int = 6, **changed: Sequence[str | None]) -> Rows:
     columns = {name: [f"{name} {row}" for row in range(count)] for name in INLI}
-    return Rows(columns | changed, files=[SourceFile("INLI/train.csv", "/data/INLI/train.csv", "")])
+    return Rows.of(columns | changed, files=[SourceFile("INLI/train.csv", "/data/INLI/train.csv", "")])
 
 
 def quadruples(rows: Rows) -> list[tuple[str, ...]]:
@@ -30,7 +30,7 @@ def adds_up(counts: dict[str, int], used: int) -> bool:
 
 
 def test_the_pair_file_is_taken_as_it_is() -> None:
-    rows = Rows({role: [f"{role} {row}" for row in range(3)] for role in ("id", *ROLES)})
+    rows = Rows.of({role: [f"{role} {row}" for row in range(3)] for role in ("id", *ROLES)})
     built = ImplicitPairs()([rows])
     assert built.rows.names == ImplicitPairs.roles == ROLES
     assert quadruples(built.rows)[1] == tuple(f"{role} 1" for role in ROLES)

@@ -32,7 +32,7 @@ DOG = "A dog runs."
 
 def pairs(rows: list[tuple[str, str, str]] = PAIRS) -> Rows:
     columns = dict(zip(("premise", "hypothesis", "label"), (list(c) for c in zip(*rows, strict=True)), strict=True))
-    return Rows(columns, files=[SourceFile("SNLI/train", "/data/SNLI/train", "")])
+    return Rows.of(columns, files=[SourceFile("SNLI/train", "/data/SNLI/train", "")])
 
 
 def triplets(rows: Rows) -> list[tuple[str, str, str]]:
@@ -129,7 +129,7 @@ def test_pairs_alone_keep_every_entailment() -> None:
 
 def test_ready_made_triplets_are_taken_as_they_are_beside_pairs() -> None:
     file = SourceFile("ready.csv", "/data/ready.csv", "")
-    ready = Rows({"premise": ["P"], "entailment": ["E"], "contradiction": ["C"]}, files=[file])
+    ready = Rows.of({"premise": ["P"], "entailment": ["E"], "contradiction": ["C"]}, files=[file])
     built = NLITriplets()([pairs(), ready])
     assert triplets(built.rows)[0] == ("P", "E", "C")
     assert len(built.rows) == 3
@@ -154,7 +154,7 @@ def test_unknown_pairing_is_told_with_what_was_meant() -> None:
 
 
 def test_inli_triplets_of_one_premise_are_one_unit() -> None:
-    inli = Rows(
+    inli = Rows.of(
         {
             "premise": ["P", "Q"],
             "explicit_entailment": ["E", "F"],
@@ -170,7 +170,7 @@ def test_inli_triplets_of_one_premise_are_one_unit() -> None:
 
 
 def test_sentences_keep_repeats() -> None:
-    built = Sentences()([Rows({"sentence": ["a", "b"]}), Rows({"sentence": ["a"]})])
+    built = Sentences()([Rows.of({"sentence": ["a", "b"]}), Rows.of({"sentence": ["a"]})])
     assert built.rows.column("anchor") == ["a", "b", "a"]
     assert len(subset(built, 2).rows) == 2
 
@@ -204,7 +204,7 @@ HOLES = {
 
 
 def own(columns: dict[str, list[Any]], name: str = "own.csv") -> Rows:
-    return Rows(columns, files=[SourceFile(name, f"/data/{name}", "")])
+    return Rows.of(columns, files=[SourceFile(name, f"/data/{name}", "")])
 
 
 def test_quadruples_carry_what_rows_lack_and_drop_those_that_have_nothing() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from lightning_cse.config.paths import conf_dir
+from lightning_cse.config import conf_dir
 from lightning_cse.data.corpora import CORPORA
 from lightning_cse.data.hybrid import as_llm_rows
 from lightning_cse.data.readers import read_corpus, sample_dir
@@ -160,7 +160,7 @@ def test_no_pair_of_a_dev_or_test_split_is_trained_on() -> None:
 def test_a_leak_is_found_in_another_edition_and_turned_round() -> None:
     tokenised = read_corpus("snli_senteval", "test", sample_dir())
     premise, hypothesis = (tokenised.column(name)[3].replace(" .", ".").upper() for name in ("premise", "hypothesis"))
-    leak = Rows({"premise": ["A dog.", hypothesis], "hypothesis": ["A cat.", premise]})
+    leak = Rows.of({"premise": ["A dog.", hypothesis], "hypothesis": ["A cat.", premise]})
     assert leaks({"train": leak}, {"test": tokenised}) == ["train, row 1: as test, row 3"]
 
 

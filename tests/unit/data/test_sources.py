@@ -14,7 +14,7 @@ from lightning_cse.errors import ConfigError, DataError
 
 def pairs(*rows: tuple[str, str]) -> Rows:
     premises, hypotheses = zip(*rows, strict=True)
-    return Rows({"premise": premises, "hypothesis": hypotheses, "label": ["neutral"] * len(rows)})
+    return Rows.of({"premise": premises, "hypothesis": hypotheses, "label": ["neutral"] * len(rows)})
 
 
 def test_tokenised_and_raw_editions_of_a_pair_are_the_same() -> None:
@@ -29,37 +29,37 @@ def test_pairs_do_not_run_into_each_other() -> None:
 
 
 def test_rows_with_an_excluded_pair_are_dropped_and_counted() -> None:
-    train = Rows({"premise": ["P", "Q", "R"], "entailment": ["a", "b", "c"], "contradiction": ["d", "e", "f"]})
+    train = Rows.of({"premise": ["P", "Q", "R"], "entailment": ["a", "b", "c"], "contradiction": ["d", "e", "f"]})
     kept = without_pairs(train, all_pairs([pairs(("q", "E!"), ("P", "b"))]))
     assert kept.column("premise") == ["P", "R"]
     assert kept.counts == {"read": 3, f"dropped: {LEAK}": 1}
 
 
 def test_sts_pairs_and_plain_sentences() -> None:
-    sts = Rows({"sentence1": ["P"], "sentence2": ["Q"], "score": [1.0]})
+    sts = Rows.of({"sentence1": ["P"], "sentence2": ["Q"], "score": [1.0]})
     assert pair_keys(sts) == pair_keys(pairs(("P", "Q")))
-    assert pair_keys(Rows({"sentence": ["P"]})) == [()]
+    assert pair_keys(Rows.of({"sentence": ["P"]})) == [()]
 
 
 def test_pairs_of_llm_rows() -> None:
-    rows = Rows({"anchor": ["P"], "positive": ["Q"], "intermediate": ["R"], "negative": ["S"]})
+    rows = Rows.of({"anchor": ["P"], "positive": ["Q"], "intermediate": ["R"], "negative": ["S"]})
     assert pair_keys(rows) == [tuple(key for (key,) in pair_keys(pairs(("P", "Q"), ("P", "R"), ("P", "S"))) if key)]
-    without = Rows({"anchor": ["P"], "positive": ["Q"], "negative": ["S"]})
+    without = Rows.of({"anchor": ["P"], "positive": ["Q"], "negative": ["S"]})
     assert set(pair_keys(rows)[0]) - set(pair_keys(without)[0]) == set(pair_keys(pairs(("R", "p!")))[0])
 
 
 def test_both_pairs_of_implicit_pairs() -> None:
-    rows = Rows({"pos_implicit": ["P"], "pos_explicit": ["Q"], "neg_implicit": ["R"], "neg_explicit": ["S"]})
+    rows = Rows.of({"pos_implicit": ["P"], "pos_explicit": ["Q"], "neg_implicit": ["R"], "neg_explicit": ["S"]})
     assert pair_keys(rows) == [tuple(key for (key,) in pair_keys(pairs(("P", "Q"), ("s.", "r"))))]
     assert len(without_pairs(rows, all_pairs([pairs(("S!", "r"))]))) == 0
     assert len(without_pairs(rows, all_pairs([pairs(("P", "S"))]))) == 1
 
 
 def test_a_pair_that_a_row_lacks_is_no_leak() -> None:
-    lacking_one = Rows({"premise": ["P"], "entailment": ["Q"], "contradiction": [None]})
+    lacking_one = Rows.of({"premise": ["P"], "entailment": ["Q"], "contradiction": [None]})
     known = all_pairs([lacking_one])
     assert len(known) == 1
-    other = Rows({"premise": ["A", "p"], "entailment": [None, "q"], "contradiction": ["B", None]})
+    other = Rows.of({"premise": ["A", "p"], "entailment": [None, "q"], "contradiction": ["B", None]})
     assert without_pairs(other, known).column("premise") == ["A"]
 
 

@@ -146,7 +146,7 @@ SUBSETS = {
 
 @pytest.fixture
 def with_subsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "read_sources", lambda *args, **options: [Rows(SUBSETS)])
+    monkeypatch.setattr(module, "read_sources", lambda *args, **options: [Rows.of(SUBSETS)])
 
 
 @pytest.mark.usefixtures("with_subsets")

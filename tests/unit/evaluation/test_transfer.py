@@ -51,7 +51,7 @@ def table(rows: int, classes: Sequence[str], seed: int, *, pairs: bool = False, 
         columns["label"].append(classes[int(np.clip(np.floor(noisy / 1.5 + len(classes) / 2), 0, len(classes) - 1))])
         for name, side in zip(_columns(pairs), numbers, strict=True):
             columns[name].append(" ".join(["w"] * random.randint(1, 6) + [str(number) for number in side]))
-    return Rows(columns)
+    return Rows.of(columns)
 
 
 def _columns(pairs: bool) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ def test_what_is_predicted_for_a_row_never_sees_its_label(monkeypatch: pytest.Mo
     tables = {name: table(40, ("ABBR", "DESC"), seed) for name, seed in (("train", 8), ("test", 9))}
     before = evaluated(monkeypatch, "trec", tables, protocol=protocol).predictions["prediction"]
     flipped = ["ABBR" if label == "DESC" else "DESC" for label in tables["test"].column("label")]
-    tables["test"] = Rows({"label": flipped, "sentence": tables["test"].column("sentence")})
+    tables["test"] = Rows.of({"label": flipped, "sentence": tables["test"].column("sentence")})
     after = evaluated(monkeypatch, "trec", tables, protocol=protocol)
     assert after.predictions["prediction"] == before
     assert after.predictions["label"] == flipped
