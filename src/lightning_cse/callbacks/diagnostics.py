@@ -9,9 +9,9 @@ from typing import Any
 from lightning_cse.data import ContrastiveData, Rows, read_corpus
 from lightning_cse.embeddings import Embedding
 from lightning_cse.errors import ConfigError
-from lightning_cse.evaluation import Embedded
+from lightning_cse.evaluation import Embedded, measure
 from lightning_cse.methods import Method
-from lightning_cse.metrics import alignment, relative_fitting_difficulty, uniformity
+from lightning_cse.metrics import Alignment, RelativeFittingDifficulty, Uniformity
 
 SIDES = ("held_out", "eval")
 MEASURES = ("alignment", "uniformity")
@@ -79,15 +79,14 @@ class Diagnostics:
         for view, prefix in _prefixes(embedded[self.held_out.sentences[:1]]).items():
             for name, side in self.sides.items():
                 a, b = side.pairs[view]
-                aligned = alignment(embedded[a].views()[view], second[b].views()[view])
-                values[f"{prefix}{name}/alignment"] = float(aligned)
-                values[f"{prefix}{name}/uniformity"] = float(uniformity(embedded[side.sentences].views()[view]))
-            for measure in MEASURES if self.evaluation is not None and step > 0 else ():
-                keys = [f"{prefix}{side}/{measure}" for side in SIDES]
+                aligned = measure(Alignment, embedded[a].views()[view], second[b].views()[view])
+                values[f"{prefix}{name}/alignment"] = aligned
+                values[f"{prefix}{name}/uniformity"] = measure(Uniformity, embedded[side.sentences].views()[view])
+            for name in MEASURES if self.evaluation is not None and step > 0 else ():
+                keys = [f"{prefix}{side}/{name}" for side in SIDES]
                 for key in keys:
                     self.curves.setdefault(key, []).append(values[key])
-                rfd = relative_fitting_difficulty(*(self.curves[key] for key in keys))
-                values[f"{prefix}rfd_{measure}"] = rfd
+                values[f"{prefix}rfd_{name}"] = measure(RelativeFittingDifficulty, *(self.curves[key] for key in keys))
         return values
 
     def state_dict(self) -> dict[str, Any]:
