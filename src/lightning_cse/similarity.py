@@ -1,6 +1,6 @@
 r"""How close two sentences are; bigger is closer.
 
-Every function here upcasts what is narrower than float32, keeps float64, and is not downcast by an enclosing autocast.
+Every function computes in the widest dtype of its inputs, at least float32, also under autocast.
 """
 
 from __future__ import annotations
@@ -34,16 +34,13 @@ Reduce = Literal["mean_of_sims", "sim_of_sum"]
 """How the dimensions of two Gaussians become one similarity: mapped to (0, 1] and averaged, or summed and mapped."""
 
 _ZERO_NORM = 1e-12
-"""A vector shorter than this counts as the zero vector: it is left as it is instead of being divided by its norm."""
+"""A shorter vector counts as the zero vector: it is not divided by its norm."""
 
+# Numbers a block of pairs. On the CPU the seven float32 buffers of the backward pass, 3.5 MiB, stay in or near the L2
+# cache (a quarter of it, or twice as much, is no faster: two cores, widths 384 and 768). Elsewhere few and large
+# kernels matter: 112 MiB in all.
 _BLOCK_ON_CPU = 2**17
-"""Numbers a block of pairs: the seven float32 buffers of the backward pass, 3.5 MiB, stay in or near the L2 cache.
-
-Measured on two cores at widths of 384 and 768; a quarter of this, or twice as much, is no faster.
-"""
-
 _BLOCK_ELSEWHERE = 2**22
-"""Numbers a block on an accelerator, where few and large kernels matter: 112 MiB in all."""
 
 
 def cosine_matrix(a: Tensor, b: Tensor) -> Tensor:
@@ -51,10 +48,8 @@ def cosine_matrix(a: Tensor, b: Tensor) -> Tensor:
 
     .. math:: S_{ij} = \frac{a_i \cdot b_j}{\lVert a_i \rVert \, \lVert b_j \rVert}
 
-    with ``a`` of shape ``(n, d)``, ``b`` of shape ``(m, d)`` and the result of shape ``(n, m)``.
-
-    The dtype is the wider of the two inputs' and at least float32, also under autocast. A zero vector has cosine 0 with
-    everything and a finite gradient.
+    with ``a`` of shape ``(n, d)``, ``b`` of shape ``(m, d)`` and the result of shape ``(n, m)``. A zero vector has
+    cosine 0 with everything and a finite gradient.
 
     Raises:
         ValueError: if either input is not a matrix or the widths differ.
@@ -77,8 +72,7 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 
     .. math:: s_i = \frac{a_i \cdot b_i}{\lVert a_i \rVert \, \lVert b_i \rVert}
 
-    with ``a`` and ``b`` of shape ``(n, d)`` and the result of shape ``(n,)``: the diagonal of `cosine_matrix`, with the
-    same dtype and the same treatment of zero vectors.
+    with ``a`` and ``b`` of shape ``(n, d)`` and the result of shape ``(n,)``: the diagonal of `cosine_matrix`.
 
     Raises:
         ValueError: if the inputs are not two matrices of one shape.
@@ -108,12 +102,10 @@ def gaussian_similarity_matrix(a: GaussianEmbedding, b: GaussianEmbedding, reduc
     .. math:: S_{ij} = \frac{1}{d} \sum_h \frac{1}{1 + k_h(a_i \Vert b_j)} \quad \text{(mean of sims)}, \qquad
               S_{ij} = \frac{1}{1 + \sum_h k_h(a_i \Vert b_j)} \quad \text{(sim of sum)}.
 
-    It is not symmetric: a wide ``b`` covers a narrow ``a``, near 1; a narrow ``b`` does not cover a wide ``a``.
-
-    The dtype is the widest of the inputs' and at least float32, also under autocast. No value exceeds 1, the similarity
-    of a Gaussian to itself. Neither pass holds an ``n x m x d`` tensor: ``mean_of_sims`` goes through blocks of pairs,
-    again for the gradients, and has no second derivative; ``sim_of_sum`` is matrix products, in float64 whatever the
-    inputs (but on MPS, which has none), since their large terms cancel where variances are small.
+    It is not symmetric: a wide ``b`` covers a narrow ``a``, near 1; a narrow ``b`` does not cover a wide ``a``. No value
+    exceeds 1, the similarity of a Gaussian to itself. Neither pass holds an ``n x m x d`` tensor: ``mean_of_sims`` goes
+    through blocks of pairs and has no second derivative; ``sim_of_sum`` is matrix products in float64 (float32 on MPS),
+    since its large terms cancel where variances are small.
 
     Source: GaussCSE, the authors' code, which the published numbers come from (``mean_of_sims``), and the paper's eq. 2
     (``sim_of_sum``).  Differs: in rounding only.
@@ -146,8 +138,8 @@ def gaussian_similarity(a: GaussianEmbedding, b: GaussianEmbedding, reduce: Redu
     .. math:: s_i = \frac{1}{d} \sum_h \frac{1}{1 + k_h(a_i \Vert b_i)} \quad \text{(mean of sims)}, \qquad
               s_i = \frac{1}{1 + \sum_h k_h(a_i \Vert b_i)} \quad \text{(sim of sum)}
 
-    with means and log variances of shape ``(n, d)`` and the result of shape ``(n,)``: the diagonal of
-    `gaussian_similarity_matrix`, which gives the formula of :math:`k_h` and the source, with the same dtype.
+    with the result of shape ``(n,)``: the diagonal of `gaussian_similarity_matrix`, which has the formula of
+    :math:`k_h` and the source.
 
     Raises:
         ValueError: if the inputs differ in shape, or ``reduce`` is neither of the two.
@@ -174,10 +166,9 @@ def symmetric_gaussian_similarity(
               = \sinh^2 \frac{\ln s_{a,ih} - \ln s_{b,ih}}{2}
               + \frac{(\mu_{a,ih} - \mu_{b,ih})^2}{4} \left( \frac{1}{s_{a,ih}} + \frac{1}{s_{b,ih}} \right)
 
-    takes the place of :math:`k_h` in `gaussian_similarity`; shapes and dtype are the same.
+    replaces :math:`k_h` in `gaussian_similarity`; shapes are the same.
 
-    Source: GaussCSE, the authors' code, which scores semantic similarity so; it is not in the paper.  Differs:
-    ``sim_of_sum`` both ways is ours.
+    Source: GaussCSE, the authors' code for semantic similarity; not in the paper.  Differs: ``sim_of_sum`` is ours.
 
     Raises:
         ValueError: if the inputs differ in shape, or ``reduce`` is neither of the two.
@@ -194,7 +185,7 @@ def symmetric_gaussian_similarity(
 
 
 class Similarity(Protocol):
-    """How near candidates are to anchors, whatever kind of embedding both are; bigger is closer."""
+    """How close candidates are to anchors, for one kind of embedding."""
 
     def matrix(self, anchor: Any, candidate: Any) -> Tensor:
         """Return every candidate's similarity to every anchor: (n, m) for n anchors and m candidates."""
@@ -207,7 +198,7 @@ class Similarity(Protocol):
 
 @dataclass(frozen=True)
 class CosineSimilarity:
-    """The cosine of two vectors: `cosine_matrix` and `cosine`; anchor and candidate are alike."""
+    """The cosine of two vectors: `cosine_matrix` and `cosine`."""
 
     def matrix(self, anchor: Tensor, candidate: Tensor) -> Tensor:
         """Return the cosine of every pair: (n, m)."""
@@ -220,15 +211,11 @@ class CosineSimilarity:
 
 @dataclass(frozen=True)
 class GaussianSimilarity:
-    r"""The similarity of two Gaussians measured from the candidate: sim(candidate || anchor).
+    """The similarity of two Gaussians measured from the candidate: sim(candidate || anchor).
 
-    It is `gaussian_similarity_matrix` and `gaussian_similarity` with the candidate first. An anchor that is wide covers
-    its candidates, as a premise covers what follows from it.
+    A wide anchor covers its candidates, as a premise covers what follows from it.
 
     Source: GaussCSE, which scores a pair by sim(hypothesis || premise).
-
-    Raises:
-        ValueError: if ``reduce`` is none of `Reduce`.
 
     Example:
         >>> wide = GaussianEmbedding(torch.zeros(1, 4), torch.full((1, 4), 2.0))
@@ -240,11 +227,10 @@ class GaussianSimilarity:
     reduce: Reduce = "mean_of_sims"
 
     def __post_init__(self) -> None:
-        """Check the reduction."""
         check_reduce(self.reduce)
 
     def matrix(self, anchor: GaussianEmbedding, candidate: GaussianEmbedding) -> Tensor:
-        """Return sim(candidate || anchor) of every pair: (n, m) for n anchors and m candidates."""
+        """Return sim(candidate || anchor) of every pair: (n, m)."""
         return gaussian_similarity_matrix(candidate, anchor, self.reduce).T
 
     def rows(self, anchor: GaussianEmbedding, candidate: GaussianEmbedding) -> Tensor:
@@ -253,15 +239,7 @@ class GaussianSimilarity:
 
 
 def check_reduce(reduce: str) -> Reduce:
-    """Return a reduction that there is.
-
-    Raises:
-        ValueError: for any other.
-
-    Example:
-        >>> check_reduce("sim_of_sum")
-        'sim_of_sum'
-    """
+    """Return the reduction, or raise ValueError if it is unknown."""
     known: tuple[Reduce, ...] = get_args(Reduce)
     for name in known:
         if reduce == name:
@@ -277,9 +255,8 @@ class _MeanOfSims(torch.autograd.Function):
     :math:`w = -2 g / (d q^2)`.
     """
 
-    # Both passes through torch.compile, measured on two cores at 128 x 128 pairs of width 384: 1 ms forward instead of
-    # 9, 19 ms backward instead of 25 (and slower than this at a width of 768), for 5 to 30 s of compilation at every
-    # new shape. A training step is hundreds of ms, and the last batch of an epoch is a new shape: not worth it.
+    # torch.compile is not worth it: 128 x 128 pairs of width 384 take 20 ms instead of 34 (slower at a width of 768),
+    # for 5 to 30 s of compilation at every new shape. A training step is hundreds of ms.
 
     @staticmethod
     def forward(ctx: Any, a_mean: Tensor, a_log: Tensor, b_mean: Tensor, b_log: Tensor) -> Tensor:
@@ -352,9 +329,8 @@ def _blocks(n: int, m: int, rows: int, columns: int) -> Iterator[tuple[slice, sl
 
 def _sim_of_sum_matrix(a_mean: Tensor, a_log: Tensor, b_mean: Tensor, b_log: Tensor) -> Tensor:
     dtype = a_mean.dtype
-    # In float32, terms of the size of mean^2 / variance cancel. Measured at a width of 768 with means 0.001 apart, 1e-4
-    # of the result is wrong at variances of 1 and 5e-3 at log variances of -12, where the formula as it stands is wrong
-    # by 2e-6. In float64 it is 6e-8, the rounding of the result, and takes a fraction of the time of mean_of_sims.
+    # In float32, terms of the size of mean^2 / variance cancel: with means 0.001 apart 1e-4 of the result is wrong, and
+    # 5e-3 at log variances of -12. In float64 it is 6e-8, in a fraction of the time of mean_of_sims.
     exact = torch.float32 if a_mean.device.type == "mps" else torch.float64
     a_mean, a_log, b_mean, b_log = (tensor.to(exact) for tensor in (a_mean, a_log, b_mean, b_log))
     with _no_autocast(a_mean):
@@ -370,8 +346,8 @@ def _wide_dtype(*tensors: Tensor) -> torch.dtype:
 
 
 def _unit(x: Tensor) -> Tensor:
-    # Not torch.nn.functional.normalize: at a zero vector its gradient is 1e12 times the incoming one, which is finite
-    # but lets one empty sentence take over the clipped gradient of a whole step. Here it is 1 times.
+    # Not torch.nn.functional.normalize: at a zero vector its gradient is 1e12 times the incoming one, so that one empty
+    # sentence would take over the clipped gradient of a whole step.
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x / torch.where(norm < _ZERO_NORM, torch.ones_like(norm), norm)
 

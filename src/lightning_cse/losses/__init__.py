@@ -1,4 +1,4 @@
-"""Training objectives: one a file, tensors in, scalar out; no model, no config, no logger."""
+"""Training objectives: tensors in, scalar out; no model, no config, no logger."""
 
 import lazy_loader
 
