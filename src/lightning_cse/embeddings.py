@@ -9,15 +9,6 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-__all__ = [
-    "DualEmbedding",
-    "DualGaussianEmbedding",
-    "Embedding",
-    "GaussianEmbedding",
-    "PointEmbedding",
-    "PragmaticEmbedding",
-]
-
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Embedding:
@@ -49,14 +40,7 @@ class Embedding:
         return len(next(iter(self.fields().values())))
 
     def __getitem__(self, rows: slice | Tensor) -> Self:
-        """Return the sentences chosen by a slice, a 1-d tensor of row numbers, or a 1-d boolean mask.
-
-        Raises:
-            TypeError: for anything else; one sentence is ``embedding[i : i + 1]``, so that shapes stay ``(n, d)``.
-        """
-        if not isinstance(rows, slice) and not (isinstance(rows, Tensor) and rows.ndim == 1):
-            got = f"a tensor of shape {tuple(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
-            raise TypeError(f"{type(self).__name__}: index with a slice or a 1-d tensor, got {got}")
+        """Return the sentences chosen by a slice, row numbers or a boolean mask; one sentence is ``[i : i + 1]``."""
         return self._map(lambda value: value[rows])
 
     @classmethod
@@ -75,14 +59,6 @@ class Embedding:
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Move or convert every tensor; takes what `torch.Tensor.to` takes."""
         return self._map(lambda value: value.to(*args, **kwargs))
-
-    def cpu(self) -> Self:
-        """Move every tensor to main memory."""
-        return self._map(Tensor.cpu)
-
-    def float(self) -> Self:
-        """Convert every tensor to float32."""
-        return self._map(Tensor.float)
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> Self:
         return type(self)(**{name: function(value) for name, value in self.fields().items()})

@@ -9,7 +9,7 @@ import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, cast, get_args
 
 import torch
 from torch import Tensor
@@ -17,24 +17,10 @@ from torch import Tensor
 from lightning_cse.embeddings import GaussianEmbedding
 from lightning_cse.errors import did_you_mean
 
-__all__ = [
-    "CosineSimilarity",
-    "GaussianSimilarity",
-    "Reduce",
-    "Similarity",
-    "check_reduce",
-    "cosine",
-    "cosine_matrix",
-    "gaussian_similarity",
-    "gaussian_similarity_matrix",
-    "symmetric_gaussian_similarity",
-]
-
 Reduce = Literal["mean_of_sims", "sim_of_sum"]
 """How the dimensions of two Gaussians become one similarity: mapped to (0, 1] and averaged, or summed and mapped."""
 
-_ZERO_NORM = 1e-12
-"""A shorter vector counts as the zero vector: it is not divided by its norm."""
+_ZERO_NORM = 1e-12  # a shorter vector counts as the zero vector: it is not divided by its norm
 
 # Numbers a block of pairs. On the CPU the seven float32 buffers of the backward pass, 3.5 MiB, stay in or near the L2
 # cache (a quarter of it, or twice as much, is no faster: two cores, widths 384 and 768). Elsewhere few and large
@@ -62,9 +48,9 @@ def cosine_matrix(a: Tensor, b: Tensor) -> Tensor:
     """
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
         raise ValueError(f"need (n, d) and (m, d), got {tuple(a.shape)} and {tuple(b.shape)}")
-    dtype = _wide_dtype(a, b)
-    with torch.autocast(device_type=a.device.type, enabled=False):
-        return _unit(a.to(dtype)) @ _unit(b.to(dtype)).T
+    with _no_autocast(a):
+        a, b = (_unit(side) for side in _wide(a, b))
+        return a @ b.T
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
@@ -76,16 +62,12 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 
     Raises:
         ValueError: if the inputs are not two matrices of one shape.
-
-    Example:
-        >>> cosine(torch.tensor([[3.0, 0.0], [0.0, 2.0]]), torch.tensor([[1.0, 0.0], [0.0, -1.0]]))
-        tensor([ 1., -1.])
     """
     if a.ndim != 2 or a.shape != b.shape:
         raise ValueError(f"need two (n, d) tensors of one shape, got {tuple(a.shape)} and {tuple(b.shape)}")
-    dtype = _wide_dtype(a, b)
-    with torch.autocast(device_type=a.device.type, enabled=False):
-        return (_unit(a.to(dtype)) * _unit(b.to(dtype))).sum(dim=-1)
+    with _no_autocast(a):
+        a, b = (_unit(side) for side in _wide(a, b))
+        return (a * b).sum(dim=-1)
 
 
 def gaussian_similarity_matrix(a: GaussianEmbedding, b: GaussianEmbedding, reduce: Reduce = "mean_of_sims") -> Tensor:
@@ -102,10 +84,9 @@ def gaussian_similarity_matrix(a: GaussianEmbedding, b: GaussianEmbedding, reduc
     .. math:: S_{ij} = \frac{1}{d} \sum_h \frac{1}{1 + k_h(a_i \Vert b_j)} \quad \text{(mean of sims)}, \qquad
               S_{ij} = \frac{1}{1 + \sum_h k_h(a_i \Vert b_j)} \quad \text{(sim of sum)}.
 
-    It is not symmetric: a wide ``b`` covers a narrow ``a``, near 1; a narrow ``b`` does not cover a wide ``a``. No value
-    exceeds 1, the similarity of a Gaussian to itself. Neither pass holds an ``n x m x d`` tensor: ``mean_of_sims`` goes
-    through blocks of pairs and has no second derivative; ``sim_of_sum`` is matrix products in float64 (float32 on MPS),
-    since its large terms cancel where variances are small.
+    It is not symmetric: a wide ``b`` covers a narrow ``a``, near 1; a narrow ``b`` does not cover a wide ``a``. A
+    Gaussian has 1 to itself. Neither pass holds an ``n x m x d`` tensor: ``mean_of_sims`` goes through blocks of pairs
+    and has no second derivative; ``sim_of_sum`` is matrix products in float64 (float32 on MPS).
 
     Source: GaussCSE, the authors' code, which the published numbers come from (``mean_of_sims``), and the paper's eq. 2
     (``sim_of_sum``).  Differs: in rounding only.
@@ -125,11 +106,11 @@ def gaussian_similarity_matrix(a: GaussianEmbedding, b: GaussianEmbedding, reduc
     check_reduce(reduce)
     if a.mean.shape[1] != b.mean.shape[1]:
         raise ValueError(f"need (n, d) and (m, d), got {tuple(a.mean.shape)} and {tuple(b.mean.shape)}")
-    tensors = _wide(a, b)
-    if reduce == "mean_of_sims":
-        similarity: Tensor = _MeanOfSims.apply(*tensors)  # type: ignore[no-untyped-call]
-        return similarity
-    return _sim_of_sum_matrix(*tensors)
+    tensors = _wide(a.mean, a.log_variance, b.mean, b.log_variance)
+    if reduce == "sim_of_sum":
+        return _sim_of_sum_matrix(*tensors)
+    similarity: Tensor = _MeanOfSims.apply(*tensors)  # type: ignore[no-untyped-call]
+    return similarity
 
 
 def gaussian_similarity(a: GaussianEmbedding, b: GaussianEmbedding, reduce: Reduce = "mean_of_sims") -> Tensor:
@@ -150,11 +131,7 @@ def gaussian_similarity(a: GaussianEmbedding, b: GaussianEmbedding, reduce: Redu
         >>> gaussian_similarity(hypothesis, premise), gaussian_similarity(premise, hypothesis)
         (tensor([0.7311]), tensor([0.5379]))
     """
-    a_mean, a_log, b_mean, b_log = _rows(a, b, reduce)
-    ratio = a_log - b_log
-    # expm1 keeps the digits of a small divergence: what it lacks to 0 by rounding is far too small to show beside 1.
-    kl = (torch.expm1(ratio) - ratio + (a_mean - b_mean).square() * torch.exp(-b_log)) / 2
-    return _reduce_rows(kl, reduce)
+    return _reduce_rows(_divergences(a, b), reduce)
 
 
 def symmetric_gaussian_similarity(
@@ -163,50 +140,21 @@ def symmetric_gaussian_similarity(
     r"""Return the similarity of each Gaussian of ``a`` and the same row of ``b``, from their KL divergences both ways.
 
     .. math:: \bar{k}_h = \frac{k_h(a_i \Vert b_i) + k_h(b_i \Vert a_i)}{2}
-              = \sinh^2 \frac{\ln s_{a,ih} - \ln s_{b,ih}}{2}
-              + \frac{(\mu_{a,ih} - \mu_{b,ih})^2}{4} \left( \frac{1}{s_{a,ih}} + \frac{1}{s_{b,ih}} \right)
 
-    replaces :math:`k_h` in `gaussian_similarity`; shapes are the same.
+    replaces :math:`k_h` in `gaussian_similarity`; shapes and errors are the same.
 
     Source: GaussCSE, the authors' code for semantic similarity; not in the paper.  Differs: ``sim_of_sum`` is ours.
-
-    Raises:
-        ValueError: if the inputs differ in shape, or ``reduce`` is neither of the two.
-
-    Example:
-        >>> a = GaussianEmbedding(torch.zeros(1, 4), torch.ones(1, 4))
-        >>> b = GaussianEmbedding(torch.ones(1, 4), torch.zeros(1, 4))
-        >>> symmetric_gaussian_similarity(a, b), symmetric_gaussian_similarity(b, a)
-        (tensor([0.6198]), tensor([0.6198]))
     """
-    a_mean, a_log, b_mean, b_log = _rows(a, b, reduce)
-    distance = (a_mean - b_mean).square() * (torch.exp(-a_log) + torch.exp(-b_log))
-    return _reduce_rows(torch.sinh((a_log - b_log) / 2).square() + distance / 4, reduce)
-
-
-class Similarity(Protocol):
-    """How close candidates are to anchors, for one kind of embedding."""
-
-    def matrix(self, anchor: Any, candidate: Any) -> Tensor:
-        """Return every candidate's similarity to every anchor: (n, m) for n anchors and m candidates."""
-        ...
-
-    def rows(self, anchor: Any, candidate: Any) -> Tensor:
-        """Return each candidate's similarity to the anchor of the same row: (n,)."""
-        ...
+    return _reduce_rows((_divergences(a, b) + _divergences(b, a)) / 2, reduce)
 
 
 @dataclass(frozen=True)
 class CosineSimilarity:
-    """The cosine of two vectors: `cosine_matrix` and `cosine`."""
+    """The cosine of two vectors."""
 
     def matrix(self, anchor: Tensor, candidate: Tensor) -> Tensor:
-        """Return the cosine of every pair: (n, m)."""
+        """Return `cosine_matrix`: (n, m)."""
         return cosine_matrix(anchor, candidate)
-
-    def rows(self, anchor: Tensor, candidate: Tensor) -> Tensor:
-        """Return the cosine row by row: (n,)."""
-        return cosine(anchor, candidate)
 
 
 @dataclass(frozen=True)
@@ -216,12 +164,6 @@ class GaussianSimilarity:
     A wide anchor covers its candidates, as a premise covers what follows from it.
 
     Source: GaussCSE, which scores a pair by sim(hypothesis || premise).
-
-    Example:
-        >>> wide = GaussianEmbedding(torch.zeros(1, 4), torch.full((1, 4), 2.0))
-        >>> narrow = GaussianEmbedding(torch.zeros(1, 4), torch.zeros(1, 4))
-        >>> GaussianSimilarity().rows(wide, narrow), GaussianSimilarity().rows(narrow, wide)
-        (tensor([0.6379]), tensor([0.3130]))
     """
 
     reduce: Reduce = "mean_of_sims"
@@ -238,13 +180,20 @@ class GaussianSimilarity:
         return gaussian_similarity(candidate, anchor, self.reduce)
 
 
+class Similarity(Protocol):
+    """What compares the views of embeddings in a loss; bigger is closer."""
+
+    def matrix(self, anchor: Any, candidate: Any) -> Tensor:
+        """Return every candidate's similarity to every anchor: (n, m) for n anchors and m candidates."""
+        ...
+
+
 def check_reduce(reduce: str) -> Reduce:
     """Return the reduction, or raise ValueError if it is unknown."""
-    known: tuple[Reduce, ...] = get_args(Reduce)
-    for name in known:
-        if reduce == name:
-            return name
-    raise ValueError(f"reduce must be {' or '.join(known)}, got {reduce!r}{did_you_mean(str(reduce), known)}")
+    known = get_args(Reduce)
+    if reduce not in known:
+        raise ValueError(f"reduce must be {' or '.join(known)}, got {reduce!r}{did_you_mean(str(reduce), known)}")
+    return cast(Reduce, reduce)
 
 
 class _MeanOfSims(torch.autograd.Function):
@@ -341,8 +290,9 @@ def _sim_of_sum_matrix(a_mean: Tensor, a_log: Tensor, b_mean: Tensor, b_log: Ten
         return (1 + twice.clamp_min(0) / 2).reciprocal().to(dtype)
 
 
-def _wide_dtype(*tensors: Tensor) -> torch.dtype:
-    return functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors), torch.float32)
+def _wide(*tensors: Tensor) -> list[Tensor]:
+    dtype = functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors), torch.float32)
+    return [tensor.to(dtype) for tensor in tensors]
 
 
 def _unit(x: Tensor) -> Tensor:
@@ -352,22 +302,19 @@ def _unit(x: Tensor) -> Tensor:
     return x / torch.where(norm < _ZERO_NORM, torch.ones_like(norm), norm)
 
 
-def _wide(a: GaussianEmbedding, b: GaussianEmbedding) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    tensors = (a.mean, a.log_variance, b.mean, b.log_variance)
-    dtype = _wide_dtype(*tensors)
-    a_mean, a_log, b_mean, b_log = (tensor.to(dtype) for tensor in tensors)
-    return a_mean, a_log, b_mean, b_log
-
-
-def _rows(a: GaussianEmbedding, b: GaussianEmbedding, reduce: Reduce) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    check_reduce(reduce)
+def _divergences(a: GaussianEmbedding, b: GaussianEmbedding) -> Tensor:
+    """Return the divergence of each row and dimension: (n, d)."""
     if a.mean.shape != b.mean.shape:
         raise ValueError(f"need two (n, d) Gaussians of one shape, got {tuple(a.mean.shape)} and {tuple(b.mean.shape)}")
-    return _wide(a, b)
+    a_mean, a_log, b_mean, b_log = _wide(a.mean, a.log_variance, b.mean, b.log_variance)
+    ratio = a_log - b_log
+    # expm1 keeps the digits of a small divergence: what it lacks to 0 by rounding is far too small to show beside 1.
+    return (torch.expm1(ratio) - ratio + (a_mean - b_mean).square() * torch.exp(-b_log)) / 2
 
 
 def _reduce_rows(kl: Tensor, reduce: Reduce) -> Tensor:
-    return (1 + kl).reciprocal().mean(dim=-1) if reduce == "mean_of_sims" else (1 + kl.sum(dim=-1)).reciprocal()
+    mean_of_sims = check_reduce(reduce) == "mean_of_sims"
+    return (1 + kl).reciprocal().mean(dim=-1) if mean_of_sims else (1 + kl.sum(dim=-1)).reciprocal()
 
 
 def _no_autocast(tensor: Tensor) -> torch.autocast:

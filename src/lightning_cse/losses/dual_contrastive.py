@@ -11,8 +11,6 @@ from lightning_cse.embeddings import DualEmbedding, DualGaussianEmbedding
 from lightning_cse.losses.info_nce import Loss, check_temperature, in_batch_cross_entropy
 from lightning_cse.similarity import CosineSimilarity, Similarity
 
-__all__ = ["DualContrastive"]
-
 Dual = DualEmbedding | DualGaussianEmbedding
 
 
@@ -89,18 +87,10 @@ class DualContrastive(Loss):
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64.
 
-        Args:
-            premise: of every row.
-            explicit_entailment: of some rows or all; None if no row has one.
-            implied_entailment: the same.
-            contradiction: the same.
-            rows: by the argument's name, for each hypothesis that not every row has, the row of each of its sentences.
+        Where a hypothesis has fewer rows than the premise, ``rows`` has their row numbers, by the argument's name.
         """
         if self.contradiction and contradiction is None and rows is None:
-            raise ValueError(
-                "DualContrastive needs the contradiction of every row; "
-                "set contradiction=False to train without (the paper's ablation)"
-            )
+            raise ValueError("DualContrastive: no contradiction; set contradiction=False to train without any")
         hypotheses = {
             "explicit_entailment": explicit_entailment,
             "implied_entailment": implied_entailment,
@@ -131,9 +121,8 @@ class DualContrastive(Loss):
 
 def _places(premise: Dual, there: Mapping[str, Dual], rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the row of each sentence of each hypothesis."""
-    fields = {
-        role: next(iter(embedding.fields().values())) for role, embedding in {"premise": premise, **there}.items()
-    }
+    given = {"premise": premise, **there}
+    fields = {role: next(iter(embedding.fields().values())) for role, embedding in given.items()}
     got = ", ".join(f"{role} {tuple(field.shape)}" for role, field in fields.items())
     if len(premise) < 2 or len({field.shape[1] for field in fields.values()}) > 1:
         raise ValueError(f"need premises (n, d) with n >= 2 and hypotheses of their width, got {got}")

@@ -11,8 +11,6 @@ from lightning_cse.errors import did_you_mean
 from lightning_cse.losses.info_nce import Loss, check_temperature, in_batch_cross_entropy
 from lightning_cse.similarity import Reduce, check_reduce, gaussian_similarity_matrix
 
-__all__ = ["GaussianContrastive"]
-
 _SETS = ("ent", "con", "rev")
 
 

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from lightning_cse.similarity import cosine_matrix
 
-__all__ = ["InfoNCE", "Loss", "check_temperature", "in_batch_cross_entropy"]
-
 
 class Loss(nn.Module):
     """A training objective: it shows its options when it is printed."""
@@ -94,11 +92,7 @@ def in_batch_cross_entropy(*blocks: Tensor, temperature: float) -> Tensor:
 
 
 def check_temperature(temperature: float) -> float:
-    """Return a temperature that is positive and finite.
-
-    Raises:
-        ValueError: for any other.
-    """
+    """Return a temperature that is positive and finite; raise ValueError for any other."""
     if not 0 < temperature < math.inf:
         raise ValueError(f"temperature must be positive and finite, got {temperature}")
     return temperature

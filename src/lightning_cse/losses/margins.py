@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from lightning_cse.losses.info_nce import Loss
 from lightning_cse.similarity import cosine
 
-__all__ = ["HierarchicalTriplet", "ImplicitnessRanking"]
-
 
 class HierarchicalTriplet(Loss):
     r"""Margins that keep a positive closer to its anchor than an intermediate sentence, and that than a negative.
@@ -26,11 +24,7 @@ class HierarchicalTriplet(Loss):
     scripts have :math:`m_2` = 5e-2, and 1e-1 for the final model of the NLI domain.
 
     Args:
-        margin_positive: :math:`m_1`.
-        margin_negative: :math:`m_2`.
-
-    Raises:
-        ValueError: if a margin is negative or not finite, the shapes differ, or ``n`` < 1.
+        margin_positive: :math:`m_1`, and ``margin_negative`` :math:`m_2`, not negative and finite (else ValueError).
 
     Example:
         >>> same = torch.ones(1, 8)
@@ -67,12 +61,7 @@ class ImplicitnessRanking(Loss):
     Source: ImpScore (Wang et al. 2025), method, and the authors' code.  Differs: nothing.
 
     Args:
-        margin: :math:`m`.
-        pragmatic_margin: :math:`m_p`.
-        alpha: :math:`\alpha`.
-
-    Raises:
-        ValueError: if a margin or the weight is negative or not finite, the shapes differ, or ``n`` < 1.
+        margin: :math:`m`, ``pragmatic_margin`` :math:`m_p` and ``alpha``, not negative and finite (else ValueError).
 
     Example:
         >>> high, low, far = torch.tensor([0.75]), torch.tensor([0.5]), torch.tensor([2.0])

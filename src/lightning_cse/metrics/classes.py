@@ -30,31 +30,31 @@ class RowMetric(Metric):
     """A metric that keeps every row it is given, in float64 on the CPU, and computes the exact value from all of them.
 
     A parent module's ``.to(...)``, ``.half()`` or ``.cuda()`` does not touch the rows. The processes of a distributed
-    run may have different numbers of rows, also none; ``compute`` returns in each of them what one process with all
-    rows would return. ``forward`` returns NaN where a batch alone has no value, such as uniformity of one sentence.
+    run may have different numbers of rows, or none: ``compute`` returns in each of them what one process with all rows
+    would return. ``forward`` returns NaN where a batch alone has no value, such as uniformity of one sentence.
 
-    Keyword arguments are those of `torchmetrics.Metric`. A checkpoint does not contain the rows.
+    Keyword arguments are those of `torchmetrics.Metric`. A checkpoint contains the rows only if ``in_checkpoint``.
     """
 
     is_differentiable = False
     full_state_update = False
     states: ClassVar[tuple[str, ...]]
-    persistent_states: ClassVar[bool] = False
+    in_checkpoint: ClassVar[bool] = False
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._one_batch = False
         for name in self.states:
-            self.add_state(name, default=[], dist_reduce_fx="cat", persistent=self.persistent_states)
+            self.add_state(name, default=[], dist_reduce_fx="cat", persistent=self.in_checkpoint)
 
     @abstractmethod
-    def value(self) -> float:
+    def _value(self) -> float:
         """Return the value of all rows, or raise ValueError where it is undefined."""
 
     def compute(self) -> Tensor:
         """Return the value of all rows of all processes, a float64 scalar on the CPU."""
         try:
-            value = self.value()
+            value = self._value()
         except ValueError:
             if not self._one_batch:
                 raise
@@ -69,15 +69,13 @@ class RowMetric(Metric):
         finally:
             self._one_batch = False
 
-    def keep(self, **rows: Any) -> None:
-        """Add a copy of new rows to the states."""
+    def _keep(self, **rows: Any) -> None:
         for name, values in rows.items():
-            values = values if isinstance(values, Tensor) else torch.tensor(np.asarray(values))
-            dtype = None if values.dtype == torch.int64 else torch.float64
-            getattr(self, name).append(values.detach().to("cpu", dtype, copy=True))
+            tensor = values if isinstance(values, Tensor) else torch.tensor(values)
+            dtype = None if tensor.dtype == torch.int64 else torch.float64
+            getattr(self, name).append(tensor.detach().to("cpu", dtype, copy=True))
 
-    def rows(self, name: str) -> Tensor:
-        """Return all rows of a state."""
+    def _rows(self, name: str) -> Tensor:
         parts = getattr(self, name)
         if len(parts) == 0:
             raise ValueError(f"{type(self).__name__} has no rows: call update before compute")
@@ -88,7 +86,7 @@ class RowMetric(Metric):
         return self
 
     def _sync_dist(self, dist_sync_fn: Callable[..., Any] = gather_all_tensors, process_group: Any = None) -> None:
-        """Gather the states as objects: NCCL gathers no CPU tensors, and shards differ in length."""
+        """Gather the states as objects: NCCL cannot gather CPU tensors, and shards differ in length."""
         if dist_sync_fn is not gather_all_tensors:  # the caller's own
             super()._sync_dist(dist_sync_fn, process_group)
             return
@@ -100,15 +98,7 @@ class RowMetric(Metric):
 
 
 class Alignment(RowMetric):
-    """`alignment` of all pairs.
-
-    Example:
-        >>> metric = Alignment()
-        >>> metric.update(torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 1.0]]))
-        >>> metric.update(torch.tensor([[3.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
-        >>> metric.compute().item()
-        1.0
-    """
+    """`alignment` of all pairs."""
 
     higher_is_better = False
     states = ("distances",)
@@ -119,11 +109,10 @@ class Alignment(RowMetric):
 
     def update(self, x: Tensor, y: Tensor) -> None:
         """Add pairs: two tensors of shape ``(n, d)``."""
-        self.keep(distances=pair_distances(x, y, self.alpha))
+        self._keep(distances=pair_distances(x, y, self.alpha))
 
-    def value(self) -> float:
-        """Return the alignment."""
-        return float(self.rows("distances").mean())
+    def _value(self) -> float:
+        return float(self._rows("distances").mean())
 
 
 class Uniformity(RowMetric):
@@ -140,33 +129,30 @@ class Uniformity(RowMetric):
         """Add sentences: a tensor of shape ``(n, d)``."""
         if x.ndim != 2:
             raise ValueError(f"need an (n, d) tensor, got {tuple(x.shape)}")
-        self.keep(vectors=x)
+        self._keep(vectors=x)
 
-    def value(self) -> float:
-        """Return the uniformity."""
-        return uniformity(self.rows("vectors"), self.t)
+    def _value(self) -> float:
+        return uniformity(self._rows("vectors"), self.t)
 
 
 class RelativeFittingDifficulty(RowMetric):
     """`relative_fitting_difficulty` of a training run: update it once an evaluation, after step 0, and never reset it.
 
-    Log the value of ``compute()``, not the metric: Lightning resets a logged metric at the end of an epoch. A
-    checkpoint contains the values so far.
+    Log the value of ``compute()``, not the metric, which Lightning would reset at the end of an epoch.
     """
 
     states = ("held_out", "evaluation")
-    persistent_states = True
+    in_checkpoint = True
 
     def update(self, held_out: float | Values, evaluation: float | Values) -> None:
         """Add the values of one evaluation, or of several in two sequences."""
-        held_out, evaluation = (torch.as_tensor(side).reshape(-1) for side in (held_out, evaluation))
-        if len(held_out) != len(evaluation):
-            raise ValueError(f"need as many held-out as evaluation values, got {len(held_out)} and {len(evaluation)}")
-        self.keep(held_out=held_out, evaluation=evaluation)
+        sides = [torch.as_tensor(side).reshape(-1).double() for side in (held_out, evaluation)]
+        if len(sides[0]) != len(sides[1]):
+            raise ValueError(f"need as many held-out as evaluation values, got {len(sides[0])} and {len(sides[1])}")
+        self._keep(held_out=sides[0], evaluation=sides[1])
 
-    def value(self) -> float:
-        """Return the RFD."""
-        return relative_fitting_difficulty(self.rows("held_out").tolist(), self.rows("evaluation").tolist())
+    def _value(self) -> float:
+        return relative_fitting_difficulty(self._rows("held_out").tolist(), self._rows("evaluation").tolist())
 
 
 class _LabelMetric(RowMetric):
@@ -176,24 +162,21 @@ class _LabelMetric(RowMetric):
     def update(self, labels: Values, scores: Values) -> None:
         """Add rows: labels, 1 (or True) for yes and 0 for no, and scores, bigger for yes; both of shape ``(n,)``."""
         flags, values = labels_and_scores(labels, scores)
-        self.keep(labels=flags, scores=values)
+        self._keep(labels=flags, scores=values)
 
 
 class ThresholdAccuracy(_LabelMetric):
-    """`threshold_accuracy` at a given threshold, or at the best one of the rows themselves (`best_threshold`).
+    """`threshold_accuracy` at a given threshold, or at the `best_threshold` of the rows themselves.
 
     Args:
         threshold: the threshold; None to tune it on the rows at each ``compute``.
         grid: the thresholds to try.
         strict: whether a score must exceed the threshold, not only reach it.
 
-    Attributes:
-        tuned: the threshold that ``compute`` used last.
-
     Example:
         >>> dev = ThresholdAccuracy()
         >>> dev.update([0, 1, 1], [0.25, 0.75, 1.0])
-        >>> dev.compute().item(), dev.tuned
+        >>> dev.compute().item(), dev.tuned  # tuned: the threshold that compute used
         (1.0, 0.5)
         >>> test = ThresholdAccuracy(threshold=dev.tuned)
     """
@@ -203,12 +186,10 @@ class ThresholdAccuracy(_LabelMetric):
     ) -> None:
         super().__init__(**kwargs)
         self.threshold, self.tuned = threshold, threshold
-        self.grid = grid
-        self.strict = strict
+        self.grid, self.strict = grid, strict
 
-    def value(self) -> float:
-        """Return the accuracy."""
-        labels, scores = self.rows("labels"), self.rows("scores")
+    def _value(self) -> float:
+        labels, scores = self._rows("labels"), self._rows("scores")
         if self.threshold is not None:
             return threshold_accuracy(labels, scores, self.threshold, self.strict)
         self.tuned, accuracy = best_threshold(labels, scores, self.grid, self.strict)
@@ -218,9 +199,8 @@ class ThresholdAccuracy(_LabelMetric):
 class AUPRC(_LabelMetric):
     """`auprc` of all rows: the area under the exact precision-recall curve by trapezoids, not average precision."""
 
-    def value(self) -> float:
-        """Return the area."""
-        return auprc(self.rows("labels"), self.rows("scores"))
+    def _value(self) -> float:
+        return auprc(self._rows("labels"), self._rows("scores"))
 
 
 class Spearman(RowMetric):
@@ -240,8 +220,7 @@ class Spearman(RowMetric):
         super().__init__(**kwargs)
         if aggregation not in AGGREGATIONS:
             raise ValueError(f"aggregation must be one of {', '.join(AGGREGATIONS)}, got {aggregation!r}")
-        self.aggregation = aggregation
-        self.constant = constant
+        self.aggregation, self.constant = aggregation, constant
 
     def update(self, gold: Values, scores: Values, subsets: str | Sequence[str] = "") -> None:
         """Add rows: gold values and scores ``(n,)``, and the name of their subset, one for all or one a row."""
@@ -249,12 +228,12 @@ class Spearman(RowMetric):
         names = [subsets] * len(gold) if isinstance(subsets, str) else list(subsets)
         if len(names) != len(gold):
             raise ValueError(f"need one subset a row, got {len(names)} for {len(gold)} rows")
-        numbers = {name: _number(name) for name in dict.fromkeys(names)}
-        self.keep(gold=gold, scores=scores, subsets=torch.tensor([numbers[name] for name in names]))
+        # A number for a name that is the same in every process.
+        digests = {name: hashlib.blake2b(name.encode(), digest_size=8).digest() for name in dict.fromkeys(names)}
+        self._keep(gold=gold, scores=scores, subsets=np.array([np.frombuffer(digests[n], np.int64)[0] for n in names]))
 
-    def value(self) -> float:
-        """Return the correlation."""
-        gold, scores, subsets = (self.rows(name) for name in self.states)
+    def _value(self) -> float:
+        gold, scores, subsets = (self._rows(name) for name in self.states)
         of = [subsets == number for number in dict.fromkeys(subsets.tolist())]
         return AGGREGATIONS[self.aggregation](((gold[own], scores[own]) for own in of), constant=self.constant)
 
@@ -265,9 +244,8 @@ class _ShareLarger(RowMetric):
     higher_is_better = True
     states = ("correct",)
 
-    def value(self) -> float:
-        """Return the share."""
-        return float(self.rows("correct").mean())
+    def _value(self) -> float:
+        return float(self._rows("correct").mean())
 
 
 class ImplicitnessAccuracy(_ShareLarger):
@@ -279,7 +257,7 @@ class ImplicitnessAccuracy(_ShareLarger):
     def update(self, implicit: Values, explicit: Values) -> None:
         """Add pairs: the implicitness of each implicit and of each explicit sentence, ``(n,)``."""
         first, second = as_columns(implicit, explicit, names=("implicit", "explicit"))
-        self.keep(correct=first > second)
+        self._keep(correct=first > second)
 
 
 class DirectionAccuracy(_ShareLarger):
@@ -291,9 +269,4 @@ class DirectionAccuracy(_ShareLarger):
     def update(self, forward: Values, backward: Values) -> None:
         """Add pairs: score(premise, hypothesis) and score(hypothesis, premise), ``(n,)``."""
         first, second = as_columns(forward, backward, names=("forward", "backward"))
-        self.keep(correct=first > second)
-
-
-def _number(name: str) -> int:
-    """Return a number for a name that is the same in every process."""
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
+        self._keep(correct=first > second)

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from rapidfuzz.distance import Levenshtein
 
-__all__ = ["match_error_rate", "match_error_rates"]
-
 
 def match_error_rate(reference: str, hypothesis: str) -> float:
     r"""Return the share of errors among all matches of the words of two sentences, from 0 (equal) to 1 (no word kept).
@@ -39,14 +37,7 @@ def match_error_rate(reference: str, hypothesis: str) -> float:
 
 
 def match_error_rates(references: Sequence[str], hypotheses: Sequence[str]) -> list[float]:
-    """Return `match_error_rate` of each reference and the hypothesis of the same row.
-
-    Raises:
-        TypeError: if a single sentence is given for many.
-        ValueError: if the lengths differ.
-    """
+    """Return `match_error_rate` of each reference and the hypothesis of the same row."""
     if isinstance(references, str) or isinstance(hypotheses, str):
         raise TypeError("references and hypotheses must be sequences of sentences; match_error_rate takes one of each")
-    if len(references) != len(hypotheses):
-        raise ValueError(f"references and hypotheses must be equally long, got {len(references)} and {len(hypotheses)}")
     return [match_error_rate(*pair) for pair in zip(references, hypotheses, strict=True)]

@@ -9,8 +9,6 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-__all__ = ["alignment", "mean_of_best", "pair_distances", "relative_fitting_difficulty", "uniformity"]
-
 _BLOCK_ELEMENTS = 2**22
 """Largest number of pairs held at once (32 MiB of float64)."""
 

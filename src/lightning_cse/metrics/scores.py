@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 Values: TypeAlias = ArrayLike | Tensor
+Column: TypeAlias = NDArray[np.float64]
 Subsets: TypeAlias = Iterable[tuple[Values, Values]]
 """``[(gold, scores), ...]``, one entry a subset."""
 
@@ -27,18 +28,18 @@ def best_threshold(
 
     .. math:: \gamma^* = \arg\max_{\gamma} \frac{1}{n} \sum_{i=1}^{n} [ (s_i \ge \gamma) = l_i ]
 
-    with labels :math:`l` in {0, 1} and scores :math:`s`, both of shape ``(n,)``; ``strict`` puts :math:`>` for
-    :math:`\ge`. Of equally good thresholds the first one wins.
+    with labels :math:`l` in {0, 1} and scores :math:`s`, bigger for yes, both of shape ``(n,)``. Of equally good
+    thresholds the first one wins.
 
     Source: RTE of DualCSE (no grid, ``strict=True``); two-way NLI of GaussCSE
     (``grid = [k / 1000 for k in range(1001)]``).  Differs: nothing; one sort instead of one pass a threshold.
 
     Args:
-        labels: 1 where the answer is yes, 0 (or False) where it is no.
-        scores: one a label; bigger means yes.
-        grid: the thresholds to try, in this order. None tries one below all scores, the midpoints of neighbouring
-            distinct scores, and one above all scores: every way to cut, lowest first.
-        strict: whether a score must exceed the threshold, not only reach it.
+        labels: 1 (or True) for yes, 0 for no.
+        scores: one a label.
+        grid: the thresholds to try, in this order. None tries every way to cut the scores, lowest first: one threshold
+            below all scores, the midpoints of neighbouring distinct scores, and one above all.
+        strict: whether a score must exceed the threshold (:math:`>`), not only reach it.
 
     Raises:
         ValueError: if an input is invalid, or a label is neither 0 nor 1.
@@ -62,7 +63,7 @@ def best_threshold(
     return float(thresholds[best]), float(accuracies[best])
 
 
-def _cuts(ascending: NDArray[np.float64], strict: bool) -> NDArray[np.float64]:
+def _cuts(ascending: Column, strict: bool) -> Column:
     distinct = np.unique(ascending)
     low, high = distinct[:-1], distinct[1:]
     middle = 0.5 * low + 0.5 * high
@@ -78,18 +79,14 @@ def threshold_accuracy(labels: Values, scores: Values, threshold: float, strict:
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n} [ (s_i \ge \gamma) = l_i ]
 
-    with symbols, ``strict``, sources and errors as in `best_threshold`, which tunes the threshold on a development set;
-    here it is applied to a test set.
+    Symbols, ``strict``, sources and errors are those of `best_threshold`.
 
     Example:
         >>> threshold_accuracy([0, 1, 1], [0.25, 0.5, 1.0], threshold=0.5)
         1.0
-        >>> threshold_accuracy([0, 1, 0, 1], [0.25, 0.5, 0.0, 1.0], threshold=0.5, strict=True)
-        0.75
     """
     positive, values = labels_and_scores(labels, scores)
-    predicted = values > threshold if strict else values >= threshold
-    return float(np.mean(predicted == positive))
+    return float(np.mean((values > threshold if strict else values >= threshold) == positive))
 
 
 def auprc(labels: Values, scores: Values) -> float:
@@ -99,8 +96,7 @@ def auprc(labels: Values, scores: Values) -> float:
 
     with labels :math:`l` in {0, 1} and scores :math:`s`, both of shape ``(n,)``; :math:`P_k` and :math:`R_k` are
     precision and recall of "yes" for :math:`s_i \ge \gamma_k`, and :math:`\gamma_1 > \dots > \gamma_K` are the distinct
-    scores, so that equal scores are one threshold. The area under straight lines between these points is not average
-    precision, which is a sum of rectangles.
+    scores. Straight lines join these points, so this is not average precision, which is a sum of rectangles.
 
     Source: GaussCSE, the authors' evaluation (`sklearn.metrics.precision_recall_curve` and `auc`); the paper itself
     names a grid of thresholds, 0 to 1 in steps of 0.001.  Differs: no positive label is an error here, where
@@ -130,8 +126,7 @@ def spearman(gold: Values, scores: Values, *, constant: float | None = None) -> 
 
     .. math:: \rho = \frac{\mathrm{cov}(R(g), R(s))}{\sigma_{R(g)} \, \sigma_{R(s)}}
 
-    with gold values :math:`g` and scores :math:`s` of shape ``(n,)`` and their ranks :math:`R`; ties have their mean
-    rank.
+    with gold values :math:`g` and scores :math:`s`, ``(n,)``, and their ranks :math:`R`; ties have their mean rank.
 
     Source: Spearman 1904, as `scipy.stats.spearmanr` computes it.  Differs: where a side is constant (also: one pair),
     scipy gives NaN; here it is an error, or ``constant``, if given.
@@ -159,13 +154,10 @@ def spearman_all(subsets: Subsets, *, constant: float | None = None) -> float:
 
     .. math:: \rho ( g^{(1)} \Vert \dots \Vert g^{(K)}, \; s^{(1)} \Vert \dots \Vert s^{(K)} )
 
-    with ``subsets = [(gold, scores), ...]`` and :math:`\Vert` concatenation. Scores of different subsets are compared
-    with each other, so this is not a mean of any kind. ``constant`` is as in `spearman`.
+    with ``subsets = [(gold, scores), ...]`` and :math:`\Vert` concatenation. ``constant`` and errors are those of
+    `spearman`; no subset is an error too.
 
     Source: Gao et al. 2021 (SimCSE), appendix on STS evaluation settings.  Differs: nothing.
-
-    Raises:
-        ValueError: as `spearman`, or if there is no subset.
 
     Example:
         >>> subsets = [([1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4]), ([1, 2], [0.9, 0.8])]
@@ -181,14 +173,9 @@ def spearman_mean(subsets: Subsets, *, constant: float | None = None) -> float:
 
     .. math:: \frac{1}{K} \sum_{k=1}^{K} \rho ( g^{(k)}, s^{(k)} )
 
-    A subset with a constant side counts ``constant``, as in `spearman`.
-
-    Source: SentEval, ``all.spearman.mean``.  Differs: nothing.
-
-    Raises:
-        ValueError: as `spearman`, with the subset's number, or if there is no subset.
+    Source: SentEval, ``all.spearman.mean``.  Differs: nothing. ``constant`` and errors are as in `spearman_all`.
     """
-    return float(np.mean(_correlations(_columns(subsets), constant)))
+    return float(np.mean([spearman(*pair, constant=constant) for pair in _columns(subsets)]))
 
 
 def spearman_wmean(subsets: Subsets, *, constant: float | None = None) -> float:
@@ -196,35 +183,22 @@ def spearman_wmean(subsets: Subsets, *, constant: float | None = None) -> float:
 
     .. math:: \frac{\sum_k n_k \, \rho ( g^{(k)}, s^{(k)} )}{\sum_k n_k}
 
-    Source: SentEval, ``all.spearman.wmean``.  Differs: nothing. ``constant`` and errors are as in `spearman_mean`.
+    Source: SentEval, ``all.spearman.wmean``.  Differs: nothing. ``constant`` and errors are as in `spearman_all`.
     """
     columns = _columns(subsets)
-    return float(np.average(_correlations(columns, constant), weights=[len(gold) for gold, _ in columns]))
+    correlations = [spearman(*pair, constant=constant) for pair in columns]
+    return float(np.average(correlations, weights=[len(gold) for gold, _ in columns]))
 
 
 AGGREGATIONS: dict[str, Callable[..., float]] = {"all": spearman_all, "mean": spearman_mean, "wmean": spearman_wmean}
 """The three ways of the STS literature to aggregate subsets."""
 
 
-def _columns(subsets: Subsets) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    columns = [
-        as_columns(*pair, names=(f"gold of subset {k}", f"scores of subset {k}")) for k, pair in enumerate(subsets)
-    ]
-    if not columns:
+def _columns(subsets: Subsets) -> list[tuple[Column, Column]]:
+    pairs = list(subsets)
+    if not pairs:
         raise ValueError("need at least one subset (gold, scores), got none")
-    return columns
-
-
-def _correlations(
-    columns: list[tuple[NDArray[np.float64], NDArray[np.float64]]], constant: float | None
-) -> list[float]:
-    correlations = []
-    for k, (gold, scores) in enumerate(columns):
-        try:
-            correlations.append(spearman(gold, scores, constant=constant))
-        except ValueError as error:
-            raise ValueError(f"subset {k}: {error}") from error
-    return correlations
+    return [as_columns(*pair, (f"gold of subset {k}", f"scores of subset {k}")) for k, pair in enumerate(pairs)]
 
 
 @dataclass(frozen=True)
@@ -237,10 +211,7 @@ class McNemar:
     Source: McNemar 1947; correction: Edwards 1948.  Differs: nothing.
 
     Args:
-        both: number of examples that both get right.
-        only_a: number of examples that only A gets right.
-        only_b: number of examples that only B gets right.
-        neither: number of examples that both get wrong.
+        both: number of examples that both get right; ``only_a``, ``only_b`` and ``neither`` accordingly.
 
     Example:
         >>> test = McNemar(both=12, only_a=1, only_b=7, neither=1)
@@ -268,9 +239,7 @@ class McNemar:
 
     @property
     def statistic(self) -> float:
-        r"""The chi-squared statistic with continuity correction; 0 where the two never differ.
-
-        .. math:: \frac{(|b - c| - 1)^2}{b + c}
+        r"""The chi-squared statistic with continuity correction, :math:`(|b - c| - 1)^2 / (b + c)`; 0 for b = c = 0.
 
         For :math:`b = c` this is :math:`1 / (b + c)`, where R leaves the correction out and gives 0.
         """
@@ -298,7 +267,7 @@ def mcnemar(correct_a: Values, correct_b: Values) -> McNemar:
     return McNemar(*(int(np.sum(cell)) for cell in (a & b, a & ~b, ~a & b, ~a & ~b)))
 
 
-def as_column(values: Values, name: str) -> NDArray[np.float64]:
+def as_column(values: Values, name: str) -> Column:
     """Return a non-empty 1-d float64 array of finite values, or raise ValueError."""
     if isinstance(values, Tensor):  # numpy knows neither bfloat16 nor other devices
         values = values.detach().cpu().double().numpy()
@@ -311,18 +280,15 @@ def as_column(values: Values, name: str) -> NDArray[np.float64]:
     return column
 
 
-def as_columns(
-    first: Values, second: Values, names: tuple[str, str]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def as_columns(first: Values, second: Values, names: tuple[str, str]) -> tuple[Column, Column]:
     """Return two arrays as `as_column` does, or raise ValueError, also if their lengths differ."""
     columns = as_column(first, names[0]), as_column(second, names[1])
     if len(columns[0]) != len(columns[1]):
-        lengths = f"{len(columns[0])} and {len(columns[1])}"
-        raise ValueError(f"{names[0]} and {names[1]} must be equally long, got {lengths}")
+        raise ValueError(f"{' and '.join(names)} must be equally long, got {len(columns[0])} and {len(columns[1])}")
     return columns
 
 
-def as_flags(values: NDArray[np.float64], name: str) -> NDArray[np.bool_]:
+def as_flags(values: Column, name: str) -> NDArray[np.bool_]:
     """Return zeros and ones as booleans, or raise ValueError."""
     wrong = np.flatnonzero((values != 0) & (values != 1))
     if wrong.size:
@@ -330,7 +296,7 @@ def as_flags(values: NDArray[np.float64], name: str) -> NDArray[np.bool_]:
     return np.asarray(values == 1)
 
 
-def labels_and_scores(labels: Values, scores: Values) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+def labels_and_scores(labels: Values, scores: Values) -> tuple[NDArray[np.bool_], Column]:
     """Return labels as booleans and scores as float64, or raise ValueError."""
     label_values, values = as_columns(labels, scores, names=("labels", "scores"))
     return as_flags(label_values, "labels"), values

@@ -115,7 +115,7 @@ def test_many_are_one_by_one():
 
 
 def test_errors_tell_what_came():
-    with pytest.raises(ValueError, match="references and hypotheses must be equally long, got 2 and 1"):
+    with pytest.raises(ValueError, match="shorter than"):
         match_error_rates(["a", "b"], ["a"])
     with pytest.raises(TypeError, match="hypothesis must be a string, got list; match_error_rates takes many"):
         match_error_rate("a b", ["a", "b"])
