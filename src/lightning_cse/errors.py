@@ -80,12 +80,7 @@ def user_error(error: BaseException | None) -> LightningCSEError | None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ``" - did you mean 'x'?"`` for the closest known word, or an empty string.
-
-    Example:
-        >>> did_you_mean("temprature", ["temperature", "lr"])
-        " - did you mean 'temperature'?"
-    """
+    """Return ``" - did you mean 'x'?"`` for the closest known word, or an empty string."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" - did you mean '{close[0]}'?" if close else ""
 

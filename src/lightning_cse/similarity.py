@@ -124,12 +124,6 @@ def gaussian_similarity(a: GaussianEmbedding, b: GaussianEmbedding, reduce: Redu
 
     Raises:
         ValueError: if the inputs differ in shape, or ``reduce`` is neither of the two.
-
-    Example:
-        >>> premise = GaussianEmbedding(torch.zeros(1, 4), torch.ones(1, 4))
-        >>> hypothesis = GaussianEmbedding(torch.ones(1, 4), torch.zeros(1, 4))
-        >>> gaussian_similarity(hypothesis, premise), gaussian_similarity(premise, hypothesis)
-        (tensor([0.7311]), tensor([0.5379]))
     """
     return _reduce_rows(_divergences(a, b), reduce)
 

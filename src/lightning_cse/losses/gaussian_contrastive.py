@@ -64,10 +64,7 @@ class GaussianContrastive(Loss):
         roles = {"premise": premise, "entailment": entailment}
         if "con" in self.sets:
             if contradiction is None:
-                raise ValueError(
-                    f"GaussianContrastive with sets {list(self.sets)} needs the contradiction of every row; "
-                    'leave "con" out of sets to train without'
-                )
+                raise ValueError(f'sets {list(self.sets)} needs the contradiction of every row; else leave "con" out')
             roles["contradiction"] = contradiction
         shapes = [tuple(embedding.mean.shape) for embedding in roles.values()]
         if len(set(shapes)) > 1 or len(premise) < 2:
@@ -84,9 +81,8 @@ class GaussianContrastive(Loss):
 def _check_sets(sets: Sequence[str]) -> tuple[str, ...]:
     if isinstance(sets, str):
         raise ValueError(f"sets must be a list such as ['ent', 'rev'], got {sets!r}")
-    for name in sets:
-        if name not in _SETS:
-            raise ValueError(f"sets has no {name!r}{did_you_mean(str(name), _SETS)} (there are: {', '.join(_SETS)})")
+    for name in set(sets) - set(_SETS):
+        raise ValueError(f"sets has no {name!r}{did_you_mean(str(name), _SETS)} (there are: {', '.join(_SETS)})")
     if len(set(sets)) < len(sets) or "ent" not in sets:
         raise ValueError(f"sets must name each set once, and 'ent', which holds the positives, got {list(sets)}")
     return tuple(sets)

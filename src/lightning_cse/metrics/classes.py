@@ -173,12 +173,7 @@ class ThresholdAccuracy(_LabelMetric):
         grid: the thresholds to try.
         strict: whether a score must exceed the threshold, not only reach it.
 
-    Example:
-        >>> dev = ThresholdAccuracy()
-        >>> dev.update([0, 1, 1], [0.25, 0.75, 1.0])
-        >>> dev.compute().item(), dev.tuned  # tuned: the threshold that compute used
-        (1.0, 0.5)
-        >>> test = ThresholdAccuracy(threshold=dev.tuned)
+    After ``compute``, ``tuned`` is the threshold that was used.
     """
 
     def __init__(
