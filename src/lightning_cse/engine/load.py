@@ -62,7 +62,7 @@ def check_model(model: str, *, pooling: str = "auto", prompt: str | None = None)
 
 def check_device(device: str) -> None:
     """Raise ConfigError if torch finds no such device on this machine."""
-    from lightning_cse.engine.machine import has
+    from lightning_cse.runs.machine import has
 
     if not has(device):
         raise ConfigError([f"--device: torch finds no {device} on this machine; leave it out for the best available"])

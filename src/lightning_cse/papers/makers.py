@@ -435,7 +435,7 @@ def retrieval(material: Material) -> Made:
     from lightning_cse.data import read_corpus
     from lightning_cse.data.drawing import seeded_order
     from lightning_cse.engine.load import load_model
-    from lightning_cse.engine.machine import device_of
+    from lightning_cse.runs.machine import device_of
 
     parts, rows = _missing(material), []
     for line in material.lines:
