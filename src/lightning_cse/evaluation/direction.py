@@ -31,8 +31,6 @@ class DirectionTask(CorpusTask):
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Compare each pair with its reverse."""
-        from lightning_cse.metrics import DirectionAccuracy  # imports torchmetrics
-
         rows = self.rows(split)
         premise, hypothesis = (embedded[rows.column(column)] for column in ("premise", "hypothesis"))
         if hasattr(answers, "direction"):
@@ -40,11 +38,11 @@ class DirectionTask(CorpusTask):
         else:
             forward = answers.entailment_score(premise, hypothesis).double()
             lead = forward - answers.entailment_score(hypothesis, premise).double()
-        metrics = {"accuracy": measure(DirectionAccuracy, lead, torch.zeros_like(lead))}
+        metrics = {"accuracy": measure("DirectionAccuracy", lead, torch.zeros_like(lead))}
         predictions = {"row": list(range(len(rows))), "lead": lead.tolist(), "correct": (lead > 0).tolist()}
         if hasattr(answers, "log_determinant"):
             width = [answers.log_determinant(side).double() for side in (premise, hypothesis)]
-            metrics["accuracy_determinant"] = measure(DirectionAccuracy, *width)
+            metrics["accuracy_determinant"] = measure("DirectionAccuracy", *width)
             predictions["correct_determinant"] = (width[0] > width[1]).tolist()
         return TaskResult(metrics, predictions)
 

@@ -24,8 +24,6 @@ class ImplicitnessTask(CorpusTask):
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Compare the two sentences of each pair."""
-        from lightning_cse.metrics import ImplicitnessAccuracy  # imports torchmetrics
-
         rows = self.rows(split)
         pair = sides(rows)
         implicit, explicit = (answers.implicitness(embedded[rows.column(c)]).double() for c in pair)
@@ -36,7 +34,7 @@ class ImplicitnessTask(CorpusTask):
             f"{pair[1]}_score": explicit.tolist(),
             "correct": (implicit > explicit).tolist(),
         }
-        return TaskResult({"accuracy": measure(ImplicitnessAccuracy, implicit, explicit)}, predictions)
+        return TaskResult({"accuracy": measure("ImplicitnessAccuracy", implicit, explicit)}, predictions)
 
 
 class EIS(INLITask, ImplicitnessTask):

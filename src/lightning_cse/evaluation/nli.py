@@ -37,8 +37,6 @@ class NLI(CorpusTask):
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Tune the threshold on dev, and apply it to the split."""
-        from lightning_cse.metrics import AUPRC, ThresholdAccuracy  # imports torchmetrics
-
         rows = self.rows(split)
         tuned = rows if split == "dev" else self.table("dev")
         tuned_scores = self.ask_pairs(answers, "entailment_score", embedded, tuned)
@@ -46,8 +44,8 @@ class NLI(CorpusTask):
         scores = tuned_scores if split == "dev" else self.ask_pairs(answers, "entailment_score", embedded, rows)
         labels = _entailed(rows)
         metrics = {
-            "accuracy": measure(ThresholdAccuracy, labels, scores, threshold=threshold),
-            "auprc": measure(AUPRC, labels, scores),
+            "accuracy": measure("ThresholdAccuracy", labels, scores, threshold=threshold),
+            "auprc": measure("AUPRC", labels, scores),
             "threshold": threshold,
         }
         predictions: dict[str, list[Any]] = {

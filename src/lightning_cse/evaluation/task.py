@@ -8,18 +8,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from lightning_cse import metrics
 from lightning_cse.data import Rows
 from lightning_cse.data.sources import read_sources
 from lightning_cse.embeddings import Embedding
 from lightning_cse.errors import ConfigError, did_you_mean
-
-if TYPE_CHECKING:
-    from torchmetrics import Metric
 
 Split = Literal["dev", "test"]
 
@@ -239,9 +237,9 @@ def run_tasks(tasks: Mapping[str, Task], answers: Answers, split: Split) -> dict
     return results | summarize_tasks(tasks, {name: result.metrics for name, result in results.items()}, split)
 
 
-def measure(kind: type[Metric], *inputs: Any, **options: Any) -> float:
-    """Return a metric of inputs that this process has whole: it does not wait for other processes."""
-    metric = kind(sync_on_compute=False, **options)
+def measure(name: str, *inputs: Any, **options: Any) -> float:
+    """Return a metric of `lightning_cse.metrics`, of inputs that this process has whole: it waits for no other one."""
+    metric = getattr(metrics, name)(sync_on_compute=False, **options)  # imports torchmetrics
     metric.update(*inputs)
     return float(metric.compute())
 
