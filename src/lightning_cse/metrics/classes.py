@@ -73,7 +73,7 @@ class RowMetric(Metric):
         for name, values in rows.items():
             tensor = values if isinstance(values, Tensor) else torch.tensor(values)
             dtype = None if tensor.dtype == torch.int64 else torch.float64
-            getattr(self, name).append(tensor.detach().to("cpu", dtype, copy=True))
+            getattr(self, name).append(tensor.detach().cpu().to(dtype, copy=True))
 
     def _rows(self, name: str) -> Tensor:
         parts = getattr(self, name)
@@ -146,7 +146,8 @@ class RelativeFittingDifficulty(RowMetric):
 
     def update(self, held_out: float | Values, evaluation: float | Values) -> None:
         """Add the values of one evaluation, or of several in two sequences."""
-        sides = [torch.as_tensor(side).reshape(-1).double() for side in (held_out, evaluation)]
+        given = [side.cpu() if isinstance(side, Tensor) else side for side in (held_out, evaluation)]
+        sides = [torch.as_tensor(side, dtype=torch.float64).reshape(-1) for side in given]
         if len(sides[0]) != len(sides[1]):
             raise ValueError(f"need as many held-out as evaluation values, got {len(sides[0])} and {len(sides[1])}")
         self._keep(held_out=sides[0], evaluation=sides[1])

@@ -188,6 +188,13 @@ def test_a_checkpoint_has_the_curves_of_rfd_and_no_rows():
     assert resumed["rfd"].compute() == 0.375
 
 
+def test_numbers_of_an_evaluation_keep_their_digits():
+    rfd = RelativeFittingDifficulty()
+    rfd.update(0.1, 0.3)
+    rfd.update([0.7], torch.tensor([0.2], dtype=torch.float64))
+    assert rfd.compute().item() == metrics.relative_fitting_difficulty([0.1, 0.7], [0.3, 0.2])
+
+
 def test_metrics_over_the_same_rows_make_a_collection():
     both = MetricCollection([AUPRC(), ThresholdAccuracy(strict=True)])
     for rows in (slice(11), slice(11, N)):
