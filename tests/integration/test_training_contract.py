@@ -262,7 +262,10 @@ def test_a_run_that_makes_no_step_says_so(run_tiny: RunTiny, tmp_path: Path) -> 
             r"but the rows of this data have \('premise', 'entailment'\)$",
         ),
         ([*GAUSSCSE, "method.loss.sets=[ent,cont]"], r"method\.loss: sets has no 'cont' - did you mean 'con'\?"),
-        ([*GAUSSCSE, "method.loss.sets=[con,rev]"], r"method\.loss: sets must have 'ent'.* got \['con', 'rev'\]"),
+        (
+            [*GAUSSCSE, "method.loss.sets=[con,rev]"],
+            r"method\.loss: sets must name each set once, and 'ent'.* got \['con', 'rev'\]",
+        ),
         ([*GAUSSCSE, "suite=nli"], r"monitor: 'val/rte/accuracy_all' is no dev score .*val/snli/auprc"),
         ([*UNSUPERVISED], r"diag\.dropout: the pairs of UnsupervisedSimCSE are dropout passes"),
         (["diag.evaluation=corpus_dev"], r"corpus_dev is already the held-out side"),
