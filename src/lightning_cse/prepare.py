@@ -31,7 +31,6 @@ from lightning_cse.errors import DataError, reported
 
 ATTEMPTS: Final = 4
 TIMEOUT: Final = 30.0  # seconds without a byte
-MANY: Final = 4  # files of one folder that are still listed by name
 
 
 class _RefusedError(Exception):
@@ -66,22 +65,19 @@ def list_corpora(folder: Path) -> None:
     _echo("to fetch one of these: python -m lightning_cse.prepare NAME")
     for corpus in CORPORA.values():
         _echo(f"\n{corpus.name}: {corpus.title}\n  licence: {corpus.licence}\n  {corpus.prepare}")
-        width = max(map(len, corpus.splits))
         for split in corpus.splits:
-            found = {file.path: find_file(folder, file) for file in corpus.split_files(split)}
-            missing = [name for name, path in found.items() if path is None]
-            state = "is missing" if len(missing) == len(found) else "is in part" if missing else "is there  "
-            names = _braces([name if path is None else str(path.relative_to(folder)) for name, path in found.items()])
-            lacking = f", {_braces(missing)} is missing" if 0 < len(missing) < len(found) else ""
-            _echo(f"  {split:<{width}}  {corpus.rows(split):>7} rows  {state}  {names}{lacking}")
+            files = corpus.split_files(split)
+            found = [path for path in (find_file(folder, file) for file in files) if path is not None]
+            lacks = next((file.path for file in files if find_file(folder, file) is None), "")
+            many = f" and {len(files) - 1} more" if len(files) > 1 else ""
+            place = f"{found[0].relative_to(folder) if found else files[0].path}{many}"
+            state = f"is missing  {place}" if not found else f"is in part  {place}; {lacks} is missing"
+            state = state if lacks else f"is there    {place}"
+            _echo(f"  {split:<{max(map(len, corpus.splits))}}  {corpus.rows(split):>7} rows  {state}")
 
 
 def check(corpus: Corpus, folder: Path) -> None:
-    """Check every file of a corpus without fetching any.
-
-    Raises:
-        DataError: With one line for each file that is missing or not right.
-    """
+    """Check every file of a corpus without fetching any, or raise DataError with a line for each that is not right."""
     faults = []
     paths = _by_path(corpus)
     for files in paths:
@@ -99,14 +95,7 @@ def check(corpus: Corpus, folder: Path) -> None:
 def prepare(corpus: Corpus, folder: Path, scratch: Path, *, source: str | None = None, force: bool = False) -> None:
     """Put the files of a corpus into the data directory; right ones that are there are kept.
 
-    A file is fetched into a folder of its own, checked, and moved, so that one with its proper name is always whole.
-
-    Args:
-        corpus: What to fetch.
-        folder: The data directory.
-        scratch: A folder on the same disk; archives that were downloaded stay there.
-        source: A folder, or the base address of a mirror, in place of the official address.
-        force: Whether to replace files that differ from the official ones.
+    A file is fetched into ``scratch``, a folder on the same disk, checked, and moved: one with its own name is whole.
 
     Raises:
         DataError: If a file cannot be had or is not the official one; nothing of it is kept then.
@@ -159,31 +148,15 @@ def _rows(files: Sequence[CorpusFile]) -> str:
     return f"{sum(file.rows for file in files)} rows{f' ({splits})' if len(files) > 1 else ''}{digest}"
 
 
-def _braces(paths: Sequence[str]) -> str:
-    """Write several paths as a shell would, those of one folder as ``folder/{one,other}``, many as ``folder/*``."""
-    folders: dict[str, list[str]] = {}
-    for path in paths:
-        folder, slash, name = path.rpartition("/")
-        folders.setdefault(folder + slash, []).append(name)
-    joined = (
-        names[0] if len(names) == 1 else f"{{{','.join(names)}}}" if len(names) <= MANY else f"* ({len(names)} files)"
-        for names in folders.values()
-    )
-    return ", ".join(folder + names for folder, names in zip(folders, joined, strict=True))
-
-
 def _fault(corpus: Corpus, files: Sequence[CorpusFile], path: Path, *, name: str | None = None) -> str | None:
-    """Return what is wrong with a file, which may hold several splits, or ``None``.
-
-    The digest decides where it is known. Only a corpus whose one address is the hub may have another digest, as the
-    hub's copy lacks some columns: its rows are counted.
-    """
+    """Return what is wrong with a file, which may hold several splits, or ``None``."""
     official = files[0].sha256
     try:
         data = read_bytes(path)
         digest = hashlib.sha256(data).hexdigest()
         if digest == official:
             return None
+        # What the hub has of a corpus lacks some columns, so its digest is another one, and its rows are counted.
         if official is not None and (corpus.sources or corpus.hub is None):
             return (
                 f"{name or path}: not the official file ({len(data)} bytes{_looks(data)}): "
@@ -268,7 +241,7 @@ def _extract(archive: Path, member: str, part: Path, *, name: str) -> str:
 
 
 def _download(url: str, scratch: Path) -> Path | str:
-    """Download a file, unless it was before, and return its path, or why not; what may be an accident is tried again."""
+    """Download a file, unless it is there, and return its path or why not; what may be an accident is tried again."""
     import pooch
     import requests
 

@@ -21,8 +21,7 @@ from typing import Any
 import pytest
 
 from lightning_cse import prepare
-from lightning_cse.data.corpora import CORPORA, Corpus
-from lightning_cse.data.readers import find_file, read_corpus, sample_dir
+from lightning_cse.data.corpora import CORPORA, Corpus, find_file, read_corpus, sample_dir
 
 REAL_DATA = os.environ.get("LIGHTNING_CSE_DATA", "")  # read before the tests unset it
 SPLITS = ("train", "val", "test")

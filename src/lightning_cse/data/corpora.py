@@ -12,7 +12,7 @@ import logging
 import os
 import shlex
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -56,18 +56,8 @@ class CorpusFile:
     layout: Mapping[str, Any]
     sha256: str | None = None
     member: str | None = None
-    only: tuple[str, str] | None = None
+    only: Sequence[str] = ()
     part: str | None = None
-
-
-@dataclass(frozen=True)
-class Hub:
-    """A data set on the Hugging Face hub; the fields are those of `corpora.yaml`."""
-
-    id: str
-    revision: str
-    splits: Mapping[str, str]
-    columns: Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,12 +69,12 @@ class Corpus:
     licence: str
     prepare: str
     files: tuple[CorpusFile, ...]
-    sources: tuple[str, ...] = ()
+    sources: Sequence[str] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
     part_column: str = "subset"
     encoding: str | None = None
     made: bool = False
-    hub: Hub | None = None
+    hub: Mapping[str, Any] | None = None
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -98,8 +88,7 @@ class Corpus:
     def split_files(self, split: str) -> tuple[CorpusFile, ...]:
         """Return the files of a split, or raise DataError with the splits there are."""
         name = self.aliases.get(split, split)
-        found = tuple(file for file in self.files if file.split == name)
-        if found:
+        if found := tuple(file for file in self.files if file.split == name):
             return found
         also = "".join(f"; {alias!r} means {name!r}" for alias, name in self.aliases.items())
         raise DataError(
@@ -108,26 +97,16 @@ class Corpus:
         )
 
 
-def _corpus(name: str, entry: dict[str, Any]) -> Corpus:
-    layout = entry.pop("layout", None)
-    files = []
-    for file in entry.pop("files"):
-        defaults = {"remote": file["path"].rpartition("/")[2], "layout": layout}
-        only = {"only": tuple(file["only"])} if "only" in file else {}
-        files.append(CorpusFile(**defaults | file | only))
-    hub = entry.pop("hub", None)
-    sources = tuple(entry.pop("sources", ()))
-    return Corpus(name=name, files=tuple(files), sources=sources, hub=hub and Hub(**hub), **entry)
+def _declared() -> Iterator[Corpus]:
+    entries = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    for name, entry in entries.items():
+        layout = {"layout": entry.pop("layout", None)}
+        defaults = ({"remote": file["path"].rpartition("/")[2]} | layout for file in entry["files"])
+        files = tuple(CorpusFile(**default | file) for default, file in zip(defaults, entry["files"], strict=True))
+        yield Corpus(**entry | {"name": name, "files": files})
 
 
-def _declared() -> dict[str, Corpus]:
-    text = Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
-    entries = yaml.load(text, Loader=yaml.CSafeLoader)
-    return {name: _corpus(name, entry) for name, entry in entries.items()}
-
-
-CORPORA: Final = _declared()
-"""The corpora by name."""
+CORPORA: Final = {corpus.name: corpus for corpus in _declared()}
 
 
 def get_corpus(name: str) -> Corpus:
@@ -151,12 +130,7 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> Rows:
     """Read one split of a corpus.
 
     Args:
-        name: One of `CORPORA`. Columns by kind of corpus: ``premise``, ``hypothesis`` and ``label`` (``entailment``,
-            ``neutral``, ``contradiction``, or ``-`` where annotators did not agree) for sentence pairs of NLI;
-            ``premise`` and its hypotheses by role for INLI and ready-made triplets; ``sentence1``, ``sentence2``,
-            ``score`` for STS, and ``subset`` where a split has several; ``sentence`` for plain text, with ``label`` for
-            transfer tasks; ``anchor``, ``positive``, ``negative`` and, for STS patterns, ``intermediate`` for LLM rows;
-            ``pos_implicit``, ``pos_explicit``, ``neg_implicit``, ``neg_explicit`` for implicit/explicit pairs.
+        name: One of `CORPORA`; ``corpora.yaml`` says which columns it has.
         split: One of the corpus's splits, as ``python -m lightning_cse.prepare`` lists them.
         data_dir: The folder of the official files; each is looked for plain and with ``.gz``. Only where there is
             neither, the Hugging Face hub is asked, if it has the corpus and is not switched off.
@@ -170,50 +144,39 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> Rows:
     """
     corpus = get_corpus(name)
     folder = Path(data_dir).expanduser().absolute()
-    paths = [find_file(folder, file) for file in corpus.split_files(split)]
-    count = not corpus.made and not (folder / SAMPLE).is_file()
-    states = tuple(None if path is None else _state(path) for path in paths)
-    read = _read_split if None in states else _kept_split
-    rows = read(corpus, split, folder, count, states)
+    counted = not corpus.made and not (folder / SAMPLE).is_file()
+    states = tuple(_state(find_file(folder, file)) for file in corpus.split_files(split))
+    rows = (_read_split if None in states else _kept_split)(corpus, split, folder, counted, states)
     return rows.recounted(rows.counts)
 
 
-def _read_split(corpus: Corpus, split: str, folder: Path, count: bool, states: tuple[Any, ...]) -> Rows:
-    from lightning_cse.data.rows import Rows
-
+def _read_split(corpus: Corpus, split: str, folder: Path, counted: bool, states: tuple[Any, ...]) -> Rows:
     parts: dict[str | None, list[CorpusFile]] = {}
     for file in corpus.split_files(split):
         parts.setdefault(file.part, []).append(file)
     tables = []
     for part, files in parts.items():
-        read = [_found_or_fetched(corpus, file, folder) for file in files]
-        rows = read[0] if len(read) == 1 else _side_by_side(read)
-        if count and len(rows) != files[0].rows:
+        rows = _side_by_side([_found_or_fetched(corpus, file, folder) for file in files])
+        if counted and len(rows) != files[0].rows:
             raise DataError(_miscounted(corpus, files[0], rows, folder))
         tables.append(rows if part is None else rows.with_column(corpus.part_column, [part] * len(rows)))
-    return tables[0] if len(tables) == 1 else Rows.cat(tables)
+    return tables[0] if len(tables) == 1 else type(tables[0]).cat(tables)
 
 
 _kept_split = functools.lru_cache(maxsize=128)(_read_split)  # the points of a sweep read each split once
 
 
-def _state(path: Path) -> tuple[str, int, int, int, int]:
+def _state(path: Path | None) -> tuple[str, int, int, int, int] | None:
     """Return what changes when a file is replaced or written to."""
+    if path is None:
+        return None
     state = path.stat()
     return str(path), state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
 
 
 def find_file(folder: Path, file: CorpusFile) -> Path | None:
     """Return the path of a file below the data directory, plain before ``.gz``; ``None`` if there is neither."""
-    for path in (folder / file.path, folder / f"{file.path}.gz"):
-        try:
-            path.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-        return path
-    return None
+    return next((path for path in (folder / file.path, folder / f"{file.path}.gz") if path.exists()), None)
 
 
 def absent(name: str, split: str, data_dir: str | Path) -> str | None:
@@ -224,29 +187,18 @@ def absent(name: str, split: str, data_dir: str | Path) -> str | None:
     """
     corpus = get_corpus(name)
     folder = Path(data_dir).expanduser().absolute()
-    if corpus.hub is not None:
-        return None
-    gone = next((file for file in corpus.split_files(split) if find_file(folder, file) is None), None)
-    return None if gone is None else f"{folder / gone.path} is not there; prepare {name}: {corpus.prepare}"
+    gone = next((file.path for file in corpus.split_files(split) if find_file(folder, file) is None), None)
+    missing = gone is not None and corpus.hub is None
+    return f"{folder / gone} is not there; prepare {name}: {corpus.prepare}" if missing else None
 
 
 def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> Rows:
-    """Read one file of a corpus, wherever it is.
-
-    Raises:
-        DataError: If the file cannot be read or has a bad row, with file and line.
-    """
-    from lightning_cse.data.rows import Rows, SourceFile
-
-    data = read_bytes(path)
-    source = SourceFile(file.path, str(path), hashlib.sha256(data).hexdigest())
-    text = decoded(data, str(path), corpus.encoding)
-    columns, lines, dropped = parsers.parse(text, str(path), **file.layout)
-    rows = Rows.of(columns, files=[source], lines=lines, counts=_account(lines, dropped))
-    if file.only is None:
+    """Read one file of a corpus, wherever it is, or raise DataError with file and line."""
+    rows = _read(path, file.path, lambda text: file.layout, corpus.encoding)
+    if not file.only:
         return rows
     column, value = file.only
-    chosen = [row for row, found in enumerate(columns[column]) if found == value]
+    chosen = [row for row, found in enumerate(rows.column(column)) if found == value]
     if not chosen:
         raise DataError(f"{path}: no row of the split {file.split!r}: none has {column} = {value}")
     return rows.select(chosen).recounted()
@@ -261,19 +213,18 @@ def fetch_hub(corpus: Corpus, file: CorpusFile) -> Rows:
     """
     from lightning_cse.data.rows import Rows, SourceFile
 
-    hub = corpus.hub
-    if hub is None:
+    if corpus.hub is None:
         raise HubError("the Hugging Face hub has no copy that we know of")
-    for name in OFFLINE_VARIABLES:
-        if (value := os.environ.get(name, "")).upper() in {"1", "ON", "YES", "TRUE"}:
-            raise HubError(f"the Hugging Face hub ({hub.id}) was not asked: it is switched off ({name}={value})")
-    split = hub.splits[file.split]
-    path = f"hf://datasets/{hub.id}@{hub.revision[:12]}/{split}"
+    name, revision, split = corpus.hub["id"], corpus.hub["revision"], corpus.hub["splits"][file.split]
+    for variable in OFFLINE_VARIABLES:
+        if (value := os.environ.get(variable, "")).upper() in {"1", "ON", "YES", "TRUE"}:
+            raise HubError(f"the Hugging Face hub ({name}) was not asked: it is switched off ({variable}={value})")
     try:
-        dataset = importlib.import_module("datasets").load_dataset(hub.id, split=split, revision=hub.revision)
+        dataset = importlib.import_module("datasets").load_dataset(name, split=split, revision=revision)
     except Exception as error:  # the hub's client raises whatever its many layers raise
-        raise HubError(f"the Hugging Face hub ({hub.id}) gave nothing: {type(error).__name__}: {error}") from error
-    columns, lines, _ = parsers.columns_of(enumerate(dataset, start=1), parsers.planned(hub.columns), path)
+        raise HubError(f"the Hugging Face hub ({name}) gave nothing: {type(error).__name__}: {error}") from error
+    path = f"hf://datasets/{name}@{revision[:12]}/{split}"
+    columns, lines, _ = parsers.columns_of(enumerate(dataset, start=1), corpus.hub["columns"], path)
     digest = hashlib.sha256(json.dumps(columns).encode()).hexdigest()
     return Rows.of(columns, files=[SourceFile(file.path, path, digest)], lines=lines)
 
@@ -293,71 +244,68 @@ def read_own(name: str) -> Rows:
         DataError: If there is no such file, it cannot be read or has a bad row, with file and line.
     """
     from lightning_cse.data.own import layout_of
-    from lightning_cse.data.rows import Rows, SourceFile
 
-    path = Path(name).expanduser().absolute()
+    path, plain = Path(name).expanduser().absolute(), name.removesuffix(".gz")
     if not path.exists():
         raise DataError(f"{path}: there is no such file; relative paths start at the working directory, {Path.cwd()}")
+    return _read(path, plain, lambda text: layout_of(plain, text, str(path)))
+
+
+def _read(path: Path, name: str, layout: Callable[[str], Mapping[str, Any]], encoding: str | None = None) -> Rows:
+    from lightning_cse.data.rows import Rows, SourceFile
+
     data = read_bytes(path)
-    source = SourceFile(name.removesuffix(".gz"), str(path), hashlib.sha256(data).hexdigest())
-    text = decoded(data, str(path))
-    columns, lines, dropped = parsers.parse(text, str(path), **layout_of(source.name, text, str(path)))
-    return Rows.of(columns, files=[source], lines=lines, counts=_account(lines, dropped))
-
-
-def _account(lines: Sequence[int], dropped: Mapping[str, int]) -> dict[str, int]:
-    counts = {f"dropped: {reason}": count for reason, count in dropped.items()}
-    return {"read": len(lines) + sum(counts.values()), **counts}
+    source = SourceFile(name, str(path), hashlib.sha256(data).hexdigest())
+    text = decoded(data, str(path), encoding)
+    columns, lines, dropped = parsers.parse(text, str(path), **layout(text))
+    counts = {"read": len(lines) + sum(dropped.values())}
+    counts |= {f"dropped: {reason}": count for reason, count in dropped.items()}
+    return Rows.of(columns, files=[source], lines=lines, counts=counts)
 
 
 def _found_or_fetched(corpus: Corpus, file: CorpusFile, folder: Path) -> Rows:
     path = find_file(folder, file)
-    if path is not None:
-        return read_file(corpus, file, path)
     try:
-        return fetch_hub(corpus, file)
+        return fetch_hub(corpus, file) if path is None else read_file(corpus, file, path)
     except HubError as error:
-        raise DataError(_missing(corpus, file, folder, str(error))) from None
-
-
-def _side_by_side(tables: Sequence[Rows]) -> Rows:
-    """Return the rows of files that hold one row a line each, as one: of the lines that none of them leaves out."""
-    lengths = {table.files[0].path: table.counts["read"] for table in tables}
-    if len(set(lengths.values())) > 1:
-        shown = ", ".join(f"{path}: {length} rows" for path, length in lengths.items())
-        raise DataError(f"files that belong together differ in length: {shown}")
-    kept = set.intersection(*(set(table.column("line")) for table in tables))
-    beside = [table.select([row for row, line in enumerate(table.column("line")) if line in kept]) for table in tables]
-    rows = type(beside[0])(
-        beside[0].table,
-        files=[file for table in tables for file in table.files],
-        counts={key: count for table in tables for key, count in table.counts.items()},
-    )
-    columns = {name: table.table.column(name) for table in beside for name in table.names}
-    return rows.with_columns(**columns)
-
-
-def _miscounted(corpus: Corpus, file: CorpusFile, rows: Rows, folder: Path) -> str:
-    return (
-        f"{rows.files[0].path}: {len(rows):,} rows of split {file.split!r}, the official file has {file.rows:,}: "
-        f"is it cut off?\n  to fetch it again: python -m lightning_cse.prepare {corpus.name} --force "
-        f"--data-dir {shlex.quote(str(folder))}\n  if it differs on purpose: put an empty file named {SAMPLE} into "
-        f"{folder}, then no rows are counted there; or name it as a file of your own"
-    )
-
-
-def _missing(corpus: Corpus, file: CorpusFile, folder: Path, hub: str) -> str:
+        hub = str(error)
     path = folder / file.path
     no_folder = "" if folder.is_dir() else f" ({folder} is no folder)"
     fetch = f"to fetch it: python -m lightning_cse.prepare {corpus.name} --data-dir {shlex.quote(str(folder))}"
     if not corpus.sources and corpus.hub is None:
         fetch = f"the command that prepares corpora {corpus.prepare}"
-    return (
+    raise DataError(
         f"corpus {corpus.name!r}, split {file.split!r} is not there\n"
-        f"  looked for: {path} and {path.name}.gz beside it{no_folder}\n"
-        f"  {hub}\n"
-        f"  {fetch}\n"
+        f"  looked for: {path} and {path.name}.gz beside it{no_folder}\n  {hub}\n  {fetch}\n"
         f"  if you have it: set {DATA_DIR_VARIABLE} (or paths.data_dir) to the folder that holds {file.path}"
+    )
+
+
+def _side_by_side(tables: Sequence[Rows]) -> Rows:
+    """Return the rows of files that hold one row a line each, as one: of the lines that none of them leaves out."""
+    if len(tables) == 1:
+        return tables[0]
+    lengths = {table.files[0].path: table.counts["read"] for table in tables}
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{path}: {length} rows" for path, length in lengths.items())
+        raise DataError(f"files that belong together differ in length: {shown}")
+    kept = sorted(set.intersection(*(set(table.column("line")) for table in tables)))
+    columns = {}
+    for table in tables:
+        place = {line: row for row, line in enumerate(table.column("line"))}
+        rows = table.table.take([place[line] for line in kept])
+        columns |= {name: rows.column(name) for name in table.names}
+    counts = {key: count for table in tables for key, count in table.counts.items()}
+    files = [file for table in tables for file in table.files]
+    return type(tables[0]).of(columns, files=files, lines=kept, counts=counts)
+
+
+def _miscounted(corpus: Corpus, file: CorpusFile, rows: Rows, folder: Path) -> str:
+    again = f"python -m lightning_cse.prepare {corpus.name} --force --data-dir {shlex.quote(str(folder))}"
+    return (
+        f"{rows.files[0].path}: {len(rows):,} rows of split {file.split!r}, the official file has {file.rows:,}: "
+        f"is it cut off?\n  to fetch it again: {again}\n  if it differs on purpose: name it as a file of your own, "
+        f"or put an empty file named {SAMPLE} into {folder}: then no rows are counted there"
     )
 
 

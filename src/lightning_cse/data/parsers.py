@@ -11,6 +11,7 @@ import io
 import itertools
 import json
 import random
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -29,9 +30,11 @@ NLI_LABELS: Final = ("entailment", "neutral", "contradiction", "-")
 """The labels of a pair; ``-`` is that of pairs on which the annotators did not agree."""
 
 _QUOTED: Final = 120  # characters of a cell that an error shows
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _NOT_SEEN: Final = frozenset({"Cc", "Cf", "Cs", "Me", "Mn", "Zl", "Zp", "Zs"})
 _FILLERS: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and signs without ink
 
+Parsed = tuple[dict[str, list[Any]], list[int], dict[str, int]]
 Row = tuple[int, Any]  # a line number with the cells of a row by name, or with the reason why the line is left out
 
 
@@ -45,70 +48,61 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(name[:_QUOTED] or "(unnamed)" for name in itertools.islice(names, 50)) or "none"
 
 
-def parse(
-    text: str, path: str, *, reader: str, columns: Sequence[str] | Mapping[str, Any] | None = None, **options: Any
-) -> tuple[dict[str, list[Any]], list[int], dict[str, int]]:
-    """Return the columns of a file, the line that each row starts on, and how many lines were left out, by reason.
+def parse(text: str, path: str, *, reader: str, columns: Any = None, **options: Any) -> Parsed:
+    """Return the columns of a file, read with one of `READERS` and its options; see `columns_of`."""
+    cells = [cell for _, cell, _ in _planned(columns or [])]
+    return columns_of(READERS[reader](text, path, cells, **options), columns, path)
+
+
+def columns_of(rows: Iterable[Row], columns: Any, path: str) -> Parsed:
+    """Return the columns of some rows, the line that each row starts on, and how many lines were left out, by reason.
 
     Args:
-        text: The whole file.
-        path: The file's path, for errors.
-        reader: One of `READERS`.
+        rows: What a reader yields.
         columns: As `corpora.yaml` declares them; None: a sentence for each cell of the first row.
-        **options: Those of the reader.
+        path: The file's path, for errors.
 
     Raises:
         DataError: At the first fault, with file and line, or if there is no row.
     """
-    plan = None if columns is None else planned(columns)
-    cells = [cell for _, cell, _ in plan or ()]
-    return columns_of(READERS[reader](text, path, cells, **options), plan, path)
-
-
-def planned(columns: Sequence[str] | Mapping[str, Any]) -> list[tuple[str, str, Callable[[Any], Any]]]:
-    """Return of each declared column its name, its cell, and the function that converts a cell or raises ValueError."""
-    specs = columns if isinstance(columns, Mapping) else dict(zip(columns, columns, strict=True))
-    return [(name, *_planned({"sentence": spec} if isinstance(spec, str) else spec)) for name, spec in specs.items()]
-
-
-def _planned(spec: Mapping[str, Any]) -> tuple[str, Callable[[Any], Any]]:
-    (kind, cell), *_ = spec.items()
-    if kind == "label":
-        values = spec.get("values", NLI_LABELS)
-        names = values if isinstance(values, Mapping) else dict(zip(values, values, strict=True))
-        return cell, functools.partial(_label, names=names)
-    if kind == "score":
-        low, high = spec["range"]
-        return cell, functools.partial(_score, low=low, high=high, scale=spec.get("scale", 1))
-    return cell, {"sentence": _sentence, "text": _text, "optional": _optional}[kind]
-
-
-def columns_of(
-    rows: Iterable[Row], plan: Sequence[tuple[str, str, Callable[[Any], Any]]] | None, path: str
-) -> tuple[dict[str, list[Any]], list[int], dict[str, int]]:
-    """Return what `parse` returns, of rows that a reader yields and columns as `planned`."""
-    found: list[tuple[str, Callable[[Any], Any], list[Any]]] = []
+    plan: list[tuple[str, Callable[[Any], Any], list[Any]]] = []
+    values: dict[str, list[Any]] = {}
     lines: list[int] = []
     dropped: dict[str, int] = {}
     for line, row in rows:
         if isinstance(row, str):
             dropped[row] = dropped.get(row, 0) + 1
             continue
-        if not lines:
-            plan = plan or planned(list(row))
-            found = [(cell, convert, []) for _, cell, convert in plan]
-        for cell, convert, values in found:
+        for name, cell, convert in [] if plan else _planned(columns or list(row)):
+            values[name] = []
+            plan.append((cell, convert, values[name]))
+        for cell, convert, found in plan:
             try:
-                values.append(convert(row[cell]))
+                found.append(convert(row[cell]))
             except KeyError:
-                raise DataError(f"{path}:{line}: {_missing_key(cell, row)}") from None
+                raise DataError(f"{path}:{line}: {_missing_key(cell, row, [used for used, *_ in plan])}") from None
             except ValueError as error:
                 raise DataError(f"{path}:{line}: {cell} {error}") from None
         lines.append(line)
-    if not lines or plan is None:
+    if not lines:
         counted = " and ".join(f"{count} {reason}{'' if count == 1 else 's'}" for reason, count in dropped.items())
         raise DataError(f"{path}: no row{f', only {counted}' if counted else ''}")
-    return {name: values for (name, *_), (*_, values) in zip(plan, found, strict=True)}, lines, dropped
+    return values, lines, dropped
+
+
+def _planned(columns: Sequence[str] | Mapping[str, Any]) -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
+    """Yield of each declared column its name, its cell, and the function that converts a cell or raises ValueError."""
+    for name in columns:
+        spec = columns[name] if isinstance(columns, Mapping) else name
+        (kind, cell), *_ = spec.items() if isinstance(spec, Mapping) else [("sentence", spec)]
+        convert: Callable[[Any], Any] = {"sentence": _sentence, "text": _text, "optional": _optional}.get(kind, _text)
+        if kind == "label":
+            words = spec.get("values", NLI_LABELS)
+            names = words if isinstance(words, Mapping) else dict(zip(words, words, strict=True))
+            convert = functools.partial(_label, names=names)
+        elif kind == "score":
+            convert = functools.partial(_score, range=spec["range"], scale=spec.get("scale", 1))
+        yield name, cell, convert
 
 
 def checked_sentence(cell: object, name: str, where: str) -> str:
@@ -122,12 +116,8 @@ def checked_sentence(cell: object, name: str, where: str) -> str:
 def _text(cell: object) -> str:
     if not isinstance(cell, str):
         raise ValueError(f"is not text but {type(cell).__name__} ({quoted(cell)})")
-    if not cell.isprintable():
-        try:
-            cell.encode()
-        except UnicodeEncodeError as error:
-            half = cell[error.start]
-            raise ValueError(f"has a lone surrogate, {half!r} at position {error.start}, which is not text") from None
+    if not cell.isprintable() and (half := _SURROGATE.search(cell)):
+        raise ValueError(f"has a lone surrogate, {half[0]!r} at position {half.start()}, which is not text")
     return cell
 
 
@@ -142,8 +132,7 @@ def _sentence(cell: object) -> str:
 
 
 def _optional(cell: object) -> str | None:
-    sentence = "" if cell is None else _text(cell).strip()
-    return sentence if _visible(sentence) else None
+    return _sentence(cell) if cell is not None and _visible(_text(cell).strip()) else None
 
 
 def _label(cell: object, names: Mapping[Any, str]) -> str:
@@ -154,11 +143,12 @@ def _label(cell: object, names: Mapping[Any, str]) -> str:
         raise ValueError(f"{quoted(cell)} is not one of {', '.join(map(str, names))}{hint}") from None
 
 
-def _score(cell: object, low: float, high: float, scale: float) -> float:
+def _score(cell: Any, range: Sequence[float], scale: float) -> float:  # noqa: A002 - as declared
     try:
-        score = float(cell)  # type: ignore[arg-type]
+        score = float(cell)
     except (TypeError, ValueError):
         raise ValueError(f"{quoted(cell)} is not a number") from None
+    low, high = range
     if not low <= score <= high:  # nan ends here too
         raise ValueError(f"{quoted(cell)} is not between {low:g} and {high:g}")
     return score if scale == 1 else round(score * scale, 3)
@@ -178,39 +168,33 @@ def _table(
     *,
     delimiter: str = ",",
     quotes: bool = True,
-    header: Sequence[str] | None = None,
-    width: Sequence[int] | None = None,
-    same: Sequence[str] = (),
+    header: Sequence[str] = (),
+    width: Sequence[int] = (),
 ) -> Iterator[Row]:
     """Yield the rows of comma- or tab-separated text, of `cells` and others; `header` names those of a file without."""
-    found = list(header or ())
+    names = list(header)
     blank = count = 0
     for line, row in (_quoted_rows if quotes else _plain_rows)(text, path, delimiter):
+        where = f"{path}:{line}"
         if not row:
             blank = blank or line
-            continue
-        if blank:
+        elif blank:
             raise DataError(f"{path}:{blank}: blank line")
-        if not found:
-            found = _checked_header(row, cells, f"{path}:{line}")
-            continue
-        if len(row) not in (width or [len(found)]):
-            needed = " or ".join(map(str, width or [len(found)]))
+        elif not names:
+            names = _checked_header(row, cells, where)
+        elif len(row) not in (width or [len(names)]):
+            needed = " or ".join(map(str, width or [len(names)]))
             wanted = f"{needed} are needed" if header else f"the header has {needed} columns"
-            between = " between tabs" if delimiter == "\t" else ""
-            raise DataError(f"{path}:{line}: {len(row)} cell{'' if len(row) == 1 else 's'}{between}, {wanted}")
-        if row == found:
-            raise DataError(f"{path}:{line}: the header again; were two files joined? Remove this line")
-        cell = dict(zip(found, row, strict=False))
-        if same and cell[same[0]] != cell[same[1]]:
-            raise DataError(
-                f"{path}:{line}: two {same[0]}s that differ: {quoted(cell[same[0]])} and {quoted(cell[same[1]])}"
-            )
-        count += 1
-        yield line, cell
+            found = f"{len(row)} cell{'' if len(row) == 1 else 's'}{' between tabs' if delimiter != ',' else ''}"
+            raise DataError(f"{where}: {found}, {wanted}")
+        elif row == names:
+            raise DataError(f"{where}: the header again; were two files joined? Remove this line")
+        else:
+            count += 1
+            yield line, dict(zip(names, row, strict=False))
     if not count:
         raise DataError(
-            f"{path}: {'no rows' if header else 'a header but no rows' if found else 'no header and no rows'}"
+            f"{path}: {'no rows' if header else 'a header but no rows' if names else 'no header and no rows'}"
         )
 
 
@@ -251,8 +235,8 @@ def _checked_header(found: list[str], wanted: Sequence[str], where: str) -> list
     return found
 
 
-def _missing_key(key: str, row: Mapping[str, Any]) -> str:
-    hint = did_you_mean(key, [name[:_QUOTED] for name in row if name not in LLM_SENTENCES])
+def _missing_key(key: str, row: Mapping[str, Any], known: Sequence[str]) -> str:
+    hint = did_you_mean(key, [name[:_QUOTED] for name in row if name not in known])
     return f"missing key {key!r}{hint}; keys found: {_listed(row)}"
 
 
@@ -275,43 +259,37 @@ def parse_object(row: str, where: str) -> dict[str, Any]:
     return cells
 
 
-def _llm_rows(text: str, path: str, cells: Sequence[str], *, pattern: str | None = None) -> Iterator[Row]:
+def _llm_rows(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
     """Yield LLM rows: keys ``anchor``, ``positive``, ``negative``, for STS ``intermediate``; or the authors' layout."""
-    names = LLM_PATTERNS[pattern] if pattern else None
+    sts = "intermediate" in cells if cells else None
     for line, row in _json(text, path, cells):
         where = f"{path}:{line}"
         if "anchor" not in row and "sentence" in row:
-            if "split" not in row:
-                raise DataError(
-                    f"{where}: missing key 'anchor', or 'split' beside 'sentence'; keys found: {_listed(row)}"
-                )
-            if row["split"] != "aigen":
+            if row.get("split", "aigen") != "aigen":
                 yield line, "plain sentence"
                 continue
             row = _by_role(row, where)
         absent = [name for name in LLM_PATTERNS["nli"] if name not in row]
         if absent:
-            raise DataError(f"{where}: {_missing_key(absent[0], row)}")
-        has = LLM_PATTERNS["sts" if "intermediate" in row else "nli"]
-        names = names or has
-        if has != names:
-            raise DataError(
-                f"{where}: an intermediate sentence, and no row of this file may have one (NLI pattern)"
-                if "intermediate" in row
-                else f"{where}: no intermediate sentence, and every row of this file needs one (STS pattern)"
-            )
-        yield line, {name: row[name] for name in names}
+            raise DataError(f"{where}: {_missing_key(absent[0], row, LLM_SENTENCES)}")
+        has = "intermediate" in row
+        sts = has if sts is None else sts
+        if has and not sts:
+            raise DataError(f"{where}: an intermediate sentence, and no row of this file may have one (NLI pattern)")
+        if sts and not has:
+            raise DataError(f"{where}: no intermediate sentence, and every row of this file needs one (STS pattern)")
+        yield line, {name: row[name] for name in LLM_SENTENCES if name in row}
 
 
 def _by_role(row: Mapping[str, Any], where: str) -> dict[str, str]:
-    """Return the sentences of a row in the authors' layout by role."""
+    """Return the sentences of a row in the authors' layout by role: of the numbers in use, a closer one is higher."""
+    if "split" not in row:
+        raise DataError(f"{where}: missing key 'anchor', or 'split' beside 'sentence'; keys found: {_listed(row)}")
     numbers = sorted((key for key in row if key.isdecimal() and row[key] != ""), key=int, reverse=True)
     roles = {len(names) - 1: names[1:] for names in LLM_PATTERNS.values()}.get(len(numbers))
     if roles is None:
-        raise DataError(
-            f"{where}: {len(numbers)} sentences under numbers ({_listed(numbers)}); an LLM row has 3 (STS pattern) "
-            "or 2 (NLI pattern)"
-        )
+        found = f"{len(numbers)} sentences under numbers ({_listed(numbers)})"
+        raise DataError(f"{where}: {found}; an LLM row has 3 (STS pattern) or 2 (NLI pattern)")
     keys = {"anchor": "sentence"} | dict(zip(roles, numbers, strict=True))
     return {role: checked_sentence(row[key], repr(key), where) for role, key in keys.items()}
 
@@ -345,9 +323,8 @@ _CLOSING: Final = frozenset([")", "]", "}", "''", "\N{RIGHT DOUBLE QUOTATION MAR
 def split_sentences(paragraph: str) -> Iterator[str]:
     """Yield the sentences of a tokenised paragraph, cut behind free-standing full stops and marks (? and !).
 
-    Brackets and quotes that close there stay with the sentence, and so do signs that no word follows. ``"`` closes if
-    it is the second, fourth, ... of the paragraph. There is no cut before a comma, semicolon, colon or small letter,
-    where the sentence goes on.
+    Brackets and quotes that close there stay with the sentence, as do signs that no word follows; ``"`` closes if it is
+    the second, fourth, ... of the paragraph. There is no cut before a comma, semicolon, colon or small letter.
 
     Example:
         >>> list(split_sentences('Dr. Ames said : " Go ! " to them . " Why ? " they asked .'))
@@ -383,43 +360,37 @@ def _wiki_split(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
 def _trec(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
     """Yield ``COARSE:fine question``; the label is the coarse class."""
     for line, row in enumerate(text.rstrip("\r\n").split("\n"), start=1):
-        classes, _, sentence = row.partition(" ")
-        coarse, colon, fine = classes.partition(":")
-        if not (coarse and colon and fine):
-            raise DataError(f"{path}:{line}: {quoted(classes)} is not of the form COARSE:fine, such as NUM:date")
-        yield line, {"sentence": sentence, "label": coarse}
+        found = re.fullmatch("([^ :]+):[^ ]+ ?(.*)", row, re.DOTALL)
+        if found is None:
+            classes = quoted(row.partition(" ")[0])
+            raise DataError(f"{path}:{line}: {classes} is not of the form COARSE:fine, such as NUM:date")
+        yield line, {"label": found[1], "sentence": found[2]}
 
 
-_QUESTION: Final = (
-    'For the statement, "',
-    '", does the hypothesis "',
-    '" represent entailment, contradiction, or neutrality?',
+_QUESTION: Final = re.compile(
+    'For the statement, "(.*)", does the hypothesis "(.*)" represent entailment, contradiction, or neutrality[?]',
+    re.DOTALL,
 )
-"""What stands before, between and after premise and hypothesis in a question of LLMsKnow."""
 
 
 def _questions(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
     """Yield the pairs of LLMsKnow: a question that holds premise and hypothesis, and its label as the answer."""
-    before, between, after = _QUESTION
     for line, row in _table(text, path, ["Question", "Answer"]):
         question = checked_sentence(row["Question"], "Question", f"{path}:{line}")
-        pair = question.removeprefix(before).removesuffix(after).split(between)
-        if len(pair) != 2 or f"{before}{between.join(pair)}{after}" != question:
-            raise DataError(
-                f"{path}:{line}: the Question {quoted(question)} is not worded as all of this file are: "
-                f"{before}<premise>{between}<hypothesis>{after}"
-            )
-        yield line, {"premise": pair[0], "hypothesis": pair[1], "Answer": row["Answer"]}
+        found = _QUESTION.fullmatch(question)
+        # Were the words in the middle there twice, nothing would say where the premise ends.
+        if found is None or question.count('", does the hypothesis "') > 1:
+            wording = _QUESTION.pattern.replace("(.*)", "...").replace("[?]", "?")
+            raise DataError(f"{path}:{line}: the Question {quoted(question)} is not worded as all are: {wording}")
+        yield line, {"premise": found[1], "hypothesis": found[2], "Answer": row["Answer"]}
 
 
 def _quadruples(text: str, path: str, cells: Sequence[str], *, hypotheses: Sequence[str]) -> Iterator[Row]:
     """Yield premises with some of these hypotheses, at least one a row; a column of one may be missing."""
     for line, row in _table(text, path, ["premise"]):
         if not any(_visible(row.get(name, "").strip()) for name in hypotheses):
-            there = [name for name in hypotheses if name in row]
-            raise DataError(
-                f"{path}:{line}: no hypothesis: {', '.join(there)} {'is' if len(there) == 1 else 'are'} empty"
-            )
+            there = ", ".join(name for name in hypotheses if name in row)
+            raise DataError(f"{path}:{line}: no hypothesis: {there} empty")
         yield line, dict.fromkeys(hypotheses) | row
 
 

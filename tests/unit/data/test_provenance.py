@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lightning_cse.data.corpora import read_bytes, read_own
 
-from lightning_cse.data import SourceFile, read_corpus, read_provenance, readers, side_file, write_provenance
+from lightning_cse.data import SourceFile, read_corpus, read_provenance, side_file, write_provenance
 from lightning_cse.data.provenance import MOST_BYTES
-from lightning_cse.data.readers import blocks, read_bytes, read_own
 from lightning_cse.errors import DataError
 
 ROWS = "".join(

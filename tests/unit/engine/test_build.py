@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import load_file, save_file
 
 from lightning_cse.data import readers
-from lightning_cse.data.readers import sample_dir
+from lightning_cse.data.corpora import sample_dir
 from lightning_cse.engine.build import Parts, build, build_tasks, check_nodes
 from lightning_cse.errors import ConfigError
 
