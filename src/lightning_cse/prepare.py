@@ -261,9 +261,9 @@ def _download(url: str, scratch: Path) -> Path | str:
         return str(error).partition(" for url")[0]
     except requests.RequestException as error:
         inner: BaseException = error  # without the layers around it
-        while inner.__cause__ or inner.__context__:
-            inner = inner.__cause__ or inner.__context__ or inner
-        return f"{type(error).__name__}: {str(inner).partition(' for url')[0]} ({ATTEMPTS} attempts)"
+        while inner.__context__:
+            inner = inner.__context__
+        return f"{type(inner).__name__}: {str(inner).partition(' for url')[0]} ({ATTEMPTS} attempts)"
 
 
 def _by_hand(corpus: Corpus, file: CorpusFile, folder: Path) -> str:
