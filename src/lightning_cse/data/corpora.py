@@ -188,8 +188,9 @@ def absent(name: str, split: str, data_dir: str | Path) -> str | None:
     corpus = get_corpus(name)
     folder = Path(data_dir).expanduser().absolute()
     gone = next((file.path for file in corpus.split_files(split) if find_file(folder, file) is None), None)
-    missing = gone is not None and corpus.hub is None
-    return f"{folder / gone} is not there; prepare {name}: {corpus.prepare}" if missing else None
+    if gone is None or corpus.hub is not None:
+        return None
+    return f"{folder / gone} is not there; prepare {name}: {corpus.prepare}"
 
 
 def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> Rows:
@@ -290,7 +291,7 @@ def _side_by_side(tables: Sequence[Rows]) -> Rows:
         shown = ", ".join(f"{path}: {length} rows" for path, length in lengths.items())
         raise DataError(f"files that belong together differ in length: {shown}")
     kept = sorted(set.intersection(*(set(table.column("line")) for table in tables)))
-    columns = {}
+    columns: dict[str, Any] = {}
     for table in tables:
         place = {line: row for row, line in enumerate(table.column("line"))}
         rows = table.table.take([place[line] for line in kept])

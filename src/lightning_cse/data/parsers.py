@@ -93,8 +93,9 @@ def columns_of(rows: Iterable[Row], columns: Any, path: str) -> Parsed:
 def _planned(columns: Sequence[str] | Mapping[str, Any]) -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
     """Yield of each declared column its name, its cell, and the function that converts a cell or raises ValueError."""
     for name in columns:
-        spec = columns[name] if isinstance(columns, Mapping) else name
-        (kind, cell), *_ = spec.items() if isinstance(spec, Mapping) else [("sentence", spec)]
+        given: Any = columns[name] if isinstance(columns, Mapping) else name
+        spec = given if isinstance(given, Mapping) else {"sentence": given}
+        (kind, cell), *_ = spec.items()
         convert: Callable[[Any], Any] = {"sentence": _sentence, "text": _text, "optional": _optional}.get(kind, _text)
         if kind == "label":
             words = spec.get("values", NLI_LABELS)
