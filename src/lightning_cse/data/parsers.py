@@ -96,14 +96,8 @@ def _planned(columns: Sequence[str] | Mapping[str, Any]) -> Iterator[tuple[str, 
         given: Any = columns[name] if isinstance(columns, Mapping) else name
         spec = given if isinstance(given, Mapping) else {"sentence": given}
         (kind, cell), *_ = spec.items()
-        convert: Callable[[Any], Any] = {"sentence": _sentence, "text": _text, "optional": _optional}.get(kind, _text)
-        if kind == "label":
-            words = spec.get("values", NLI_LABELS)
-            names = words if isinstance(words, Mapping) else dict(zip(words, words, strict=True))
-            convert = functools.partial(_label, names=names)
-        elif kind == "score":
-            convert = functools.partial(_score, range=spec["range"], scale=spec.get("scale", 1))
-        yield name, cell, convert
+        options = {key: value for key, value in spec.items() if key != kind}
+        yield name, cell, functools.partial(_KINDS[kind], **options) if options else _KINDS[kind]
 
 
 def checked_sentence(cell: object, name: str, where: str) -> str:
@@ -136,15 +130,16 @@ def _optional(cell: object) -> str | None:
     return _sentence(cell) if cell is not None and _visible(_text(cell).strip()) else None
 
 
-def _label(cell: object, names: Mapping[Any, str]) -> str:
+def _label(cell: Any, values: Any = NLI_LABELS) -> str:
     try:
-        return names[cell]
-    except (KeyError, TypeError):
-        hint = did_you_mean(str(cell)[:_QUOTED], map(str, names))
-        raise ValueError(f"{quoted(cell)} is not one of {', '.join(map(str, names))}{hint}") from None
+        found: str = values[cell] if isinstance(values, Mapping) else values[values.index(cell)]
+    except (KeyError, TypeError, ValueError):
+        hint = did_you_mean(str(cell)[:_QUOTED], map(str, values))
+        raise ValueError(f"{quoted(cell)} is not one of {', '.join(map(str, values))}{hint}") from None
+    return found
 
 
-def _score(cell: Any, range: Sequence[float], scale: float) -> float:  # noqa: A002 - as declared
+def _score(cell: Any, range: Sequence[float], scale: float = 1) -> float:  # noqa: A002 - as declared
     try:
         score = float(cell)
     except (TypeError, ValueError):
@@ -153,6 +148,9 @@ def _score(cell: Any, range: Sequence[float], scale: float) -> float:  # noqa: A
     if not low <= score <= high:  # nan ends here too
         raise ValueError(f"{quoted(cell)} is not between {low:g} and {high:g}")
     return score if scale == 1 else round(score * scale, 3)
+
+
+_KINDS: Final = {"sentence": _sentence, "text": _text, "optional": _optional, "label": _label, "score": _score}
 
 
 def _visible(sentence: str) -> bool:
