@@ -144,7 +144,7 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> Rows:
     """
     corpus = get_corpus(name)
     folder = Path(data_dir).expanduser().absolute()
-    counted = not corpus.made and not (folder / SAMPLE).is_file()
+    counted = not corpus.made and not (folder / SAMPLE).exists()
     states = tuple(_state(find_file(folder, file)) for file in corpus.split_files(split))
     rows = (_read_split if None in states else _kept_split)(corpus, split, folder, counted, states)
     return rows.recounted(rows.counts)

@@ -44,7 +44,8 @@ def quoted(cell: object) -> str:
     return shown if len(shown) <= _QUOTED else f"{shown[:_QUOTED]}..."
 
 
-def _listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
+    """Return names as an error shows them: the first 50, and at most 120 characters of each."""
     return ", ".join(name[:_QUOTED] or "(unnamed)" for name in itertools.islice(names, 50)) or "none"
 
 
@@ -229,14 +230,14 @@ def _checked_header(found: list[str], wanted: Sequence[str], where: str) -> list
         near = "".join(f"; {hint}" for hint in hints if "did you mean" in hint)
         plural = "s" if len(missing) > 1 else ""
         raise DataError(
-            f"{where}: missing column{plural} {', '.join(map(repr, missing))}{near}; columns found: {_listed(found)}"
+            f"{where}: missing column{plural} {', '.join(map(repr, missing))}{near}; columns found: {listed(found)}"
         )
     return found
 
 
 def _missing_key(key: str, row: Mapping[str, Any], known: Sequence[str]) -> str:
     hint = did_you_mean(key, [name[:_QUOTED] for name in row if name not in known])
-    return f"missing key {key!r}{hint}; keys found: {_listed(row)}"
+    return f"missing key {key!r}{hint}; keys found: {listed(row)}"
 
 
 def _json(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
@@ -283,11 +284,11 @@ def _llm_rows(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
 def _by_role(row: Mapping[str, Any], where: str) -> dict[str, str]:
     """Return the sentences of a row in the authors' layout by role: of the numbers in use, a closer one is higher."""
     if "split" not in row:
-        raise DataError(f"{where}: missing key 'anchor', or 'split' beside 'sentence'; keys found: {_listed(row)}")
+        raise DataError(f"{where}: missing key 'anchor', or 'split' beside 'sentence'; keys found: {listed(row)}")
     numbers = sorted((key for key in row if key.isdecimal() and row[key] != ""), key=int, reverse=True)
     roles = {len(names) - 1: names[1:] for names in LLM_PATTERNS.values()}.get(len(numbers))
     if roles is None:
-        found = f"{len(numbers)} sentences under numbers ({_listed(numbers)})"
+        found = f"{len(numbers)} sentences under numbers ({listed(numbers)})"
         raise DataError(f"{where}: {found}; an LLM row has 3 (STS pattern) or 2 (NLI pattern)")
     keys = {"anchor": "sentence"} | dict(zip(roles, numbers, strict=True))
     return {role: checked_sentence(row[key], repr(key), where) for role, key in keys.items()}
