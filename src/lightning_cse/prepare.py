@@ -22,10 +22,6 @@ ATTEMPTS: Final = 4
 TIMEOUT: Final = 30.0  # seconds without a byte
 
 
-class _RefusedError(Exception):
-    """An answer that will be the same the next time."""
-
-
 @reported
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
@@ -82,11 +78,7 @@ def check(corpus: Corpus, folder: Path) -> None:
 
 
 def prepare(corpus: Corpus, folder: Path, scratch: Path, *, source: str | None = None, force: bool = False) -> None:
-    """Put the files of a corpus into the data directory, each whole and checked; right ones that are there are kept.
-
-    Raises:
-        DataError: If a file cannot be had or is not the official one; nothing of it is kept then.
-    """
+    """Put the files of a corpus into the data directory, each whole and checked, or raise DataError."""
     _echo(f"{corpus.title}; licence: {corpus.licence}")
     for files in _by_path(corpus):
         file = files[0]
@@ -232,14 +224,14 @@ def _download(url: str, scratch: Path) -> Path | str:
             pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=TIMEOUT)(url, output_file, store)
         except requests.HTTPError as error:
             if error.response.status_code < 500 and error.response.status_code != 429:
-                raise _RefusedError(error) from None
+                raise DataError(str(error)) from None  # pooch does not try that again
             raise
 
     folder, name = scratch / hashlib.sha256(url.encode()).hexdigest()[:16], url.rpartition("/")[2]
     store = pooch.create(folder, "", registry={name: None}, urls={name: url}, retry_if_failed=ATTEMPTS - 1)
     try:
         return Path(store.fetch(name, downloader=attempt))
-    except _RefusedError as error:
+    except DataError as error:
         return str(error).partition(" for url")[0]
     except requests.RequestException as error:
         inner: BaseException = error  # without the layers around it

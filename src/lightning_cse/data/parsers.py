@@ -58,13 +58,8 @@ def parse(text: str, path: str, *, reader: str, columns: Any = None, **options: 
 def columns_of(rows: Iterable[Row], columns: Any, path: str) -> Parsed:
     """Return the columns of some rows, the line that each row starts on, and how many lines were left out, by reason.
 
-    Args:
-        rows: What a reader yields.
-        columns: As `corpora.yaml` declares them; None: a sentence for each cell of the first row.
-        path: The file's path, for errors.
-
-    Raises:
-        DataError: At the first fault, with file and line, or if there is no row.
+    Columns are declared as in `corpora.yaml`; None: a sentence for each cell of the first row. DataError at the first
+    fault, with file and line, or if there is no row.
     """
     plan: list[tuple[str, Callable[[Any], Any], list[Any]]] = []
     values: dict[str, list[Any]] = {}
@@ -151,7 +146,13 @@ def _score(cell: Any, range: Sequence[float], scale: float = 1) -> float:  # noq
     return score if scale == 1 else round(score * scale, 3)
 
 
-_KINDS: Final = {"sentence": _sentence, "text": _text, "optional": _optional, "label": _label, "score": _score}
+_KINDS: Final[Mapping[str, Callable[..., Any]]] = {
+    "sentence": _sentence,
+    "text": _text,
+    "optional": _optional,
+    "label": _label,
+    "score": _score,
+}
 
 
 def _visible(sentence: str) -> bool:
@@ -220,10 +221,9 @@ def _plain_rows(text: str, path: str, delimiter: str) -> Iterator[tuple[int, lis
 
 def _checked_header(found: list[str], wanted: Sequence[str], where: str) -> list[str]:
     """Return the header if every wanted column is there and no name is there twice."""
-    for position, name in enumerate(found):
-        if name in found[:position]:
-            first = found.index(name) + 1
-            raise DataError(f"{where}: column {quoted(name)} is there twice (columns {first} and {position + 1})")
+    twice = next((name for name in found if found.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{where}: column {quoted(twice)} is there twice")
     missing = [name for name in wanted if name not in found]
     if missing:
         hints = (f"found {name!r}{did_you_mean(name[:_QUOTED], missing)}" for name in found if name not in wanted)
@@ -403,8 +403,6 @@ def _impscore(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
 
 def drawn_splits(rows: int) -> list[str]:
     """Return the split of each row: nine tenths ``train``, a twentieth ``dev`` (both rounded down), the rest ``test``.
-
-    Both sentence pairs of a row are in one split. The draw depends on the number of rows alone.
 
     Source: ImpScore, authors' code: of 56,290 rows 50,661, 2,814 and 2,815.  Differs: the papers count pairs, two a
     row, 101,320, 5,630 and 5,630, which is a row more of dev and one less of train than the code draws.

@@ -175,7 +175,7 @@ WHOLE = gzip.compress((INLI + ROW * 50_000).encode(), compresslevel=0)
         ("", (INLI + ROW).encode("utf-16"), ":1: not UTF-8 text: byte 0xff"),
         ("", (INLI + ROW).encode("utf-16-le"), ":1: a zero byte"),
         (".gz", b"no gzip", ":1: the compressed data is broken from here on"),
-        (".gz", WHOLE[:-6] + bytes([WHOLE[-6] ^ 1]) + WHOLE[-5:], ":50002: the compressed data is broken from here on: CRC"),
+        (".gz", WHOLE[:-6] + b"\1" + WHOLE[-5:], ":50002: the compressed data is broken from here on: CRC"),
         (".gz", WHOLE[: len(WHOLE) // 2], ":2"),  # the line depends on how much is unpacked at once
     ],
 )  # fmt: skip
