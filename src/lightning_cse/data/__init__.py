@@ -8,17 +8,16 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from lightning_cse.data.readers import read_corpus, sample_dir
-from lightning_cse.data.rows import Rows, SourceFile
-
 if TYPE_CHECKING:
     from lightning_cse.data.augment import TokenCutoff, TokenShuffle
+    from lightning_cse.data.corpora import read_corpus, sample_dir
     from lightning_cse.data.datamodules import ContrastiveData
     from lightning_cse.data.hybrid import Hybrid
     from lightning_cse.data.implicit_pairs import ImplicitPairs, INLIImplicitPairs
     from lightning_cse.data.loader import BatchLoader
     from lightning_cse.data.provenance import read_provenance, side_file, write_provenance
     from lightning_cse.data.roles import INLIQuadruples, INLITriplets, NLITriplets, Sentences
+    from lightning_cse.data.rows import Rows, SourceFile
 
 __all__ = [
     "BatchLoader",
@@ -53,7 +52,11 @@ _LAZY = {
     "Sentences": "roles",
     "TokenCutoff": "augment",
     "TokenShuffle": "augment",
+    "Rows": "rows",
+    "SourceFile": "rows",
+    "read_corpus": "corpora",
     "read_provenance": "provenance",
+    "sample_dir": "corpora",
     "side_file": "provenance",
     "write_provenance": "provenance",
 }

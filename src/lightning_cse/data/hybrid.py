@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lightning_cse.data.corpora.ngcse import NLI, STS
+from lightning_cse.data.parsers import LLM_PATTERNS
 from lightning_cse.data.roles import ANOTHER_ANCHOR, RoleRows, TrainingRows
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sources import read_sources
@@ -15,7 +15,7 @@ from lightning_cse.errors import ConfigError, DataError, did_you_mean
 
 log = logging.getLogger(__name__)
 
-PATTERNS = {"sts": STS, "nli": NLI}
+PATTERNS = LLM_PATTERNS
 """The roles of an LLM row, by the similarity pattern that the LLM was shown."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lightning_cse.data.corpora.impscore import SENTENCES
+from lightning_cse.data.parsers import PAIR_SENTENCES as SENTENCES
 from lightning_cse.data.roles import POSITIVES, TrainingRows
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import ConfigError, DataError, did_you_mean
