@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from datasets import Dataset
 from datasets.fingerprint import generate_random_fingerprint
@@ -15,6 +16,9 @@ from lightning_cse.errors import DataError, did_you_mean
 
 PLACE = ("file", "line")
 """The columns that say where a row comes from."""
+
+MADE_OF = ("made_of", "added")
+"""The further columns of training rows: the numbers of the corpus rows each is made of; whether it was added to them."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         """Return rows with these columns, all from the first file.
 
         Args:
-            columns: column name to values, all of one length; None stands for what a row does not have.
+            columns: column name to values, all of one length; None is a missing value.
             files: the files the rows come from; further ones hold other columns of the same rows.
             lines: the line of each row in the first file; by default 1, 2, 3, ...
             counts: how many rows were read and dropped; by default all were read.
@@ -93,7 +97,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
     def cat(cls, parts: Sequence[Rows]) -> Rows:
         """Return the rows of several tables one after the other, with the columns that all of them have.
 
-        Files read twice count once; the account is the sum of theirs.
+        A file that several tables were read from is listed once; the account is the sum of theirs.
 
         Raises:
             ValueError: if there are no parts.
@@ -116,22 +120,33 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns, but for ``file`` and ``line``."""
-        return tuple(name for name in self.column_names if name not in PLACE)
+        """The names of the corpus's own columns and the roles: all but `PLACE` and `MADE_OF`."""
+        return tuple(name for name in self.column_names if name not in (*PLACE, *MADE_OF))
 
-    def column(self, name: str) -> list[Any]:
-        """Return the values of one column, row by row.
+    def values(self, name: str) -> pa.ChunkedArray:
+        """Return one column as Arrow has it.
 
         Raises:
-            DataError: if there is no such column; the message lists those there are.
+            DataError: if there is no such column; the message lists the others.
         """
         if name not in self.column_names:
             files = ", ".join(file.name for file in self.files) or "rows"
             raise DataError(
                 f"{files}: no column {name!r}{did_you_mean(name, self.names)}; there are: {', '.join(self.names)}"
             )
-        values: list[Any] = self.table.column(name).to_pylist()
+        return self.table.column(name)
+
+    def column(self, name: str) -> list[Any]:
+        """Return the values of one column, row by row; raises as `values`."""
+        values: list[Any] = self.values(name).to_pylist()
         return values
+
+    def has(self, *names: str) -> np.ndarray:
+        """Return whether each row has a value in all of these columns: (rows,); raises as `values`."""
+        found: np.ndarray = np.ones(len(self), dtype=bool)
+        for name in names:
+            found &= self.values(name).is_valid().to_numpy()
+        return found
 
     def where(self, index: int) -> str:
         """Return ``path:line`` of one row, for messages."""
@@ -139,7 +154,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         return f"{file}:{line}" if file else f"row {line}"
 
     def select(self, indices: Iterable[int], *_: Any, reason: str | None = None, **__: Any) -> Rows:
-        """Return the rows of these numbers, in this order, whatever `datasets` wants kept where.
+        """Return the rows of these numbers, in this order; further arguments of `Dataset.select` have no effect.
 
         Args:
             indices: row numbers.
@@ -164,8 +179,13 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         return Rows(pa.table(columns | {name: _array(values)}), files=self.files, counts=self.counts)
 
     def recounted(self, counts: Mapping[str, int] | None = None) -> Rows:
-        """Return the same rows with another account; by default all that there are were read and none was dropped."""
+        """Return the same rows with another account; by default all of them were read and none was dropped."""
         return Rows(self.table, files=self.files, counts=counts)
+
+    def dropping(self, counts: Mapping[str, int]) -> Rows:
+        """Return the same rows with more rows dropped in the account: their number by reason."""
+        more = {f"dropped: {reason}": int(count) for reason, count in counts.items() if count}
+        return self.recounted(self.counts | {key: self.counts.get(key, 0) + count for key, count in more.items()})
 
 
 def _array(values: Any) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Which splits of which corpora a training set is made of, and which sentence pairs must not be in it."""
+"""The sources that a data set is read from, and the sentence pairs that must not be trained on."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from lightning_cse.data.corpora.spec import LLM_SENTENCES, PAIR_SENTENCES
 from lightning_cse.data.readers import OWN, absent, is_own, read_corpus, read_own
@@ -24,6 +26,14 @@ HYPOTHESES = (
 
 LEAK = "pair of a dev or test set"
 
+_PAIRS = (
+    *(("premise", name) for name in HYPOTHESES),
+    ("sentence1", "sentence2"),
+    *(("anchor", name) for name in LLM_SENTENCES[1:]),
+    PAIR_SENTENCES[:2],
+    PAIR_SENTENCES[2:],
+)
+
 _NO_LETTER = re.compile(r"[\W_]+")
 
 
@@ -36,7 +46,7 @@ def read_sources(sources: Iterable[str], data_dir: Path, *, key: str, may_be_emp
             also with ``.gz`` behind; relative ones start at the working directory.
         data_dir: Where the corpora are.
         key: The config key the names come from, for the error.
-        may_be_empty: Whether there may be no name at all.
+        may_be_empty: Whether the list of names may be empty.
 
     Raises:
         ConfigError: If there is one name in place of a list, a name is not of that form, or there is none.
@@ -49,18 +59,17 @@ def read_sources(sources: Iterable[str], data_dir: Path, *, key: str, may_be_emp
         raise ConfigError([f"{key}: names no source; give corpus/split, such as snli/train, or a file of your own"])
     wrong = [name for name in names if not is_own(name) and not all(_parts(name))]
     if wrong:
-        *first, last = OWN
-        own = f"a file of your own ends in {', '.join(first)} or {last}, or one of them and .gz"
+        own = f"a file of your own ends in {', '.join(OWN[:-1])} or {OWN[-1]}, or one of them and .gz"
         raise ConfigError(
-            [f"{key}: {name!r} is not of the form corpus/split, such as snli/train; {own}" for name in wrong]
+            f"{key}: {name!r} is not of the form corpus/split, such as snli/train; {own}" for name in wrong
         )
     return [_read_own(name, key) if is_own(name) else read_corpus(*_parts(name), data_dir) for name in names]
 
 
 def lacking(source: str, data_dir: Path) -> str | None:
-    """Return why a split of a corpus is not there, or None where it is.
+    """Return why a split of a corpus cannot be read, or None if it can.
 
-    None also for a name that `read_sources` refuses, and for a file of the user's own: whoever names one wants it read.
+    None also for a name that `read_sources` refuses, and for a file of the user's own, which must exist.
 
     Raises:
         DataError: If there is no such corpus or split.
@@ -82,35 +91,27 @@ def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
     """Return, for each row, a key for each of its sentence pairs.
 
     Two pairs have one key if they differ only in case, white space, punctuation and order, as a tokenised and a raw
-    edition of one corpus do. A pair of which a row has only one sentence has an empty key.
+    edition of one corpus do. A pair of which a row lacks a sentence has an empty key.
     """
-    names = rows.names
-    if "premise" in names:
-        pairs = [("premise", name) for name in HYPOTHESES if name in names]
-    elif "sentence1" in names:
-        pairs = [("sentence1", "sentence2")]
-    elif "anchor" in names:
-        pairs = [("anchor", name) for name in LLM_SENTENCES[1:] if name in names]
-    elif PAIR_SENTENCES[0] in names:
-        pairs = [PAIR_SENTENCES[:2], PAIR_SENTENCES[2:]]
-    else:
+    pairs = [pair for pair in _PAIRS if all(name in rows.names for name in pair)]
+    if not pairs:
         return [()] * len(rows)
+    if "premise" in rows.names:  # whose triplets have the names of contrastive learning too
+        pairs = [pair for pair in pairs if pair[0] == "premise"]
     return list(zip(*(_keys(rows.column(first), rows.column(second)) for first, second in pairs), strict=True))
 
 
 def without_pairs(rows: Rows, excluded: set[str]) -> Rows:
     """Return the rows that have none of these pairs; the account says how many were dropped."""
-    if not excluded:
-        return rows
-    leaks = leaking(rows, excluded)
-    return rows.select((row for row in range(len(rows)) if row not in leaks), reason=LEAK) if leaks else rows
+    clean = free_of(rows, excluded)
+    return rows if clean.all() else rows.select(np.flatnonzero(clean), reason=LEAK)
 
 
-def leaking(rows: Rows, excluded: set[str]) -> set[int]:
-    """Return the numbers of the rows that have one of these pairs."""
+def free_of(rows: Rows, excluded: set[str]) -> np.ndarray:
+    """Return whether each row has none of these pairs: (rows,)."""
     if not excluded:
-        return set()
-    return {row for row, keys in enumerate(pair_keys(rows)) if not excluded.isdisjoint(keys)}
+        return np.ones(len(rows), dtype=bool)
+    return np.array([excluded.isdisjoint(keys) for keys in pair_keys(rows)], dtype=bool)
 
 
 def all_pairs(tables: Sequence[Rows]) -> set[str]:
@@ -119,7 +120,7 @@ def all_pairs(tables: Sequence[Rows]) -> set[str]:
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """Return the corpus and the split that a name is made of; the split is empty if it would be a file's name."""
+    """Return the corpus and the split of a name; the split is empty if it looks like the name of a file."""
     corpus, _, split = name.partition("/")
     return corpus, "" if {"/", "."} & set(split) else split
 

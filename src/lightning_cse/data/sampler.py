@@ -1,4 +1,4 @@
-"""Training batches in an order that seed and epoch decide, which can be left and taken up at any batch."""
+"""Training batches in an order that seed and epoch decide; an epoch can be resumed at any batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Draws:
 
     A row of weight w is drawn :math:`\lfloor w \rfloor` times an epoch, and once more in a share of epochs, the
     fraction of w. The rows of a source take turns at that in an order that the seed draws, as many an epoch as the
-    fraction of its rows, rounded: so epochs are of one length, and no row waits longer than another.
+    fraction of its rows, rounded. So epochs have one length, and no row waits longer than another.
 
     The c copies of a row in an epoch get the keys :math:`(k + u)/c` for :math:`k = 0 \dots c - 1`, with u drawn from
     (seed, epoch) for each row; the order of the keys is the order of the epoch, so that copies are 1/c of it apart.
@@ -41,11 +41,11 @@ class Draws:
         self, sources: np.ndarray, weights: Sequence[float], names: Sequence[str], *, batch_size: int, seed: int
     ) -> None:
         self.seed = seed
-        generator = torch.Generator().manual_seed(_seed_of(seed, 0, 1))  # an epoch's has no third number
+        generator = _generator(seed, 0, 1)  # an epoch's has no third number
         self._least = np.zeros(len(sources), dtype=np.int64)
         self._turns: list[tuple[np.ndarray, int]] = []
         self.by_source: list[int] = []
-        self.most = 0
+        most = 0
         for source, (weight, name) in enumerate(zip(weights, names, strict=True)):
             rows = np.flatnonzero(sources == source)
             whole = math.floor(weight)
@@ -58,12 +58,11 @@ class Draws:
             self._least[rows] = whole
             self._turns.append((rows[torch.randperm(len(rows), generator=generator).numpy()], more))
             self.by_source.append(whole * len(rows) + more)
-            times = whole + (more > 0) if len(rows) else 0
-            self.most = max(self.most, times)
+            most = max(most, whole + (more > 0) if len(rows) else 0)
         batches = max(1, len(self) // batch_size)
-        if self.most > batches:
+        if most > batches:
             raise DataError(
-                f"data.weights: some rows are drawn {self.most} times an epoch, which has {batches} whole batches of "
+                f"data.weights: some rows are drawn {most} times an epoch, which has {batches} whole batches of "
                 f"data.batch_size={batch_size}, and a batch must not have a row twice: lower the weight or the batches"
             )
 
@@ -82,8 +81,7 @@ class Draws:
     def order(self, epoch: int, ends: Sequence[int]) -> Tensor:
         """Return the rows of an epoch in order: (rows an epoch,); ``ends`` are the places where its batches end."""
         copies = self.copies(epoch)
-        generator = torch.Generator().manual_seed(_seed_of(self.seed, epoch))
-        within = torch.rand(len(copies), generator=generator, dtype=torch.float64).numpy()
+        within = torch.rand(len(copies), generator=_generator(self.seed, epoch), dtype=torch.float64).numpy()
         rows = np.repeat(np.arange(len(copies)), copies)
         copy = np.arange(len(rows)) - np.repeat(np.cumsum(copies) - copies, copies)
         order = rows[np.argsort((copy + within[rows]) / copies[rows], kind="stable")]
@@ -91,17 +89,14 @@ class Draws:
         return torch.from_numpy(order)
 
 
-def _seed_of(*numbers: int) -> int:
-    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
+def _generator(*seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1))
 
 
 def _part(order: np.ndarray, ends: Sequence[int], several: np.ndarray) -> None:
-    """Exchange rows between batches, in place, until no batch has one of ``several`` copies twice.
-
-    There is always a next exchange that leaves fewer of them: a row that is drawn no more often than there are whole
-    batches, and twice in one, is not in another; and of the rows of that one, one is either not in the first batch or
-    there twice itself.
-    """
+    """Exchange rows between batches, in place, until no batch has one of ``several`` copies twice."""
+    # It ends, because there is always an exchange that leaves fewer: a row that is drawn no more often than there are
+    # whole batches, and twice in one, is missing in another, and that one has a row that the first lacks or has twice.
     batches = [slice(start, end) for start, end in zip((0, *ends), ends, strict=False)]
     number = np.repeat(np.arange(len(ends)), np.diff([0, *ends]))
     while True:
@@ -137,28 +132,28 @@ def _exchange(order: np.ndarray, place: int, batches: Sequence[slice], own: int)
 class BatchLoader:
     """Yield the batches of one epoch after another; each pass over it is one epoch.
 
-    The order of epoch e is a permutation drawn from (seed, e) alone, so nothing else that draws random numbers changes
-    it; where sources have weights, a row comes more or less often than once (`Draws`). The trailing batch is dropped or
-    kept (``drop_last``; papers differ), the only one is always kept; kept, and of one row only, it joins the batch
-    before, because a row alone has no negatives.
+    The order of epoch e is a permutation drawn from (seed, e) alone, so no other random numbers change it; with
+    weights, a row comes more or less often than once (`Draws`). The trailing batch is dropped or kept (``drop_last``;
+    papers differ), the only one is always kept. A trailing row alone joins the batch before, because it would have no
+    negatives.
 
-    Some rows may be gathered: those of ``gathered`` leave the batch they were drawn for and wait, over the end of an
-    epoch too, until ``together`` of them have come; then all that wait join the step's other rows. So batches differ in
-    size, and nothing is lost but what still waits after the last step. Where a batch would keep fewer than two rows,
-    those that wait join it at once.
+    The rows of ``gathered`` leave the batch they were drawn for and wait, over the end of an epoch too, until
+    ``together`` of them have come; then all that wait join the step's other rows. So batches differ in size, and only
+    what still waits after the last step is lost. Where a batch would keep fewer than two rows, those that wait join it
+    at once.
 
     ``state_dict`` is epoch, position, permutation and what waits; the data module carries it through checkpoints.
 
-    Source (gathering): NGCSE, authors' code, which caches LLM rows so.
+    Source (gathering): NGCSE, authors' code, which caches LLM rows in this way.
 
     Args:
-        rows: how many rows there are.
+        rows: the number of rows.
         collate: row numbers to a batch.
         batch_size: rows that are drawn a step.
         drop_last: whether a trailing, smaller batch is dropped.
         seed: draws the order.
         gathered: for each row, whether it is gathered: (rows,); None where no row is.
-        together: how many gathered rows make them join; never more than there are.
+        together: how many gathered rows make them join, at most their number.
         draws: how often each row is drawn an epoch; None: once.
 
     Raises:
@@ -204,7 +199,7 @@ class BatchLoader:
         return len(self.ends)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Go on at the position; a finished epoch is followed by the next one."""
+        """Continue at the position; a finished epoch is followed by the next one."""
         if self.position >= len(self):
             self.epoch, self.position, self._permutation = self.epoch + 1, 0, None
         while self.position < len(self):
@@ -226,12 +221,11 @@ class BatchLoader:
         if self._permutation is None and self._draws is not None:
             self._permutation = self._draws.order(self.epoch, self.ends)
         elif self._permutation is None:
-            generator = torch.Generator().manual_seed(_seed_of(self.seed, self.epoch))
-            self._permutation = torch.randperm(self.rows, generator=generator)
+            self._permutation = torch.randperm(self.rows, generator=_generator(self.seed, self.epoch))
         return self._permutation
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the loader is."""
+        """Return the position of the loader."""
         return {
             "epoch": self.epoch,
             "position": self.position,
@@ -240,11 +234,11 @@ class BatchLoader:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to where another loader was."""
+        """Continue from the position of another loader."""
         if len(state["permutation"]) != self.rows or state["position"] > len(self):
             raise DataError(
                 f"the checkpoint was made with {len(state['permutation'])} training rows, now there are {self.rows}: "
-                "start anew with force=true"
+                "start again with force=true"
             )
         self.epoch, self.position, self._permutation = state["epoch"], state["position"], state["permutation"]
         self._waiting = state["waiting"]

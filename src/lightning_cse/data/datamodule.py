@@ -1,0 +1,479 @@
+"""Corpora as training batches by role, and as held-out rows to watch the training."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytorch_lightning as pl
+import torch
+from datasets import Dataset
+from datasets.table import InMemoryTable
+from torch import Tensor
+
+from lightning_cse.data.drawing import fewer_llm_rows, hold_out, keep, subset, used, with_another_anchor
+from lightning_cse.data.roles import SOURCE, RoleRows, names_of
+from lightning_cse.data.rows import Rows
+from lightning_cse.data.sampler import Batch, BatchLoader, Draws
+from lightning_cse.data.sources import LEAK, all_pairs, free_of, read_sources, without_pairs
+from lightning_cse.errors import ConfigError, DataError
+from lightning_cse.tokens import Tokenize, Tokens
+
+log = logging.getLogger(__name__)
+
+ANCHORS = ("anchor", "sentence", "premise")
+"""The names of the first sentence of a row, by corpus."""
+
+LARGEST_WEIGHT = 1000
+"""A larger weight would be a mistake, whose epochs would fill the memory."""
+
+TOKENS_VERSION = 2
+"""Of the layout of the token cache; part of its file names."""
+
+SENTENCES_AT_ONCE = 10_000
+"""Sentences that are tokenised at once."""
+
+
+class Augmentation(Protocol):
+    """Makes another view of a sentence from its tokens."""
+
+    def __call__(self, ids: Sequence[int], sentence: str) -> list[int]:
+        """Return the tokens of the other view; the same for the same sentence, always."""
+        ...
+
+
+class ContrastiveData(pl.LightningDataModule):
+    """Rows with sentences by role, tokenised once; a batch is ``{"roles": {role: Tokens}, "index": rows}``.
+
+    A row may lack some roles (None in their columns): a role's ``Tokens.rows`` says to which rows of the batch its
+    sentences belong.
+
+    ``counts`` is the account of the training rows: corpus rows ``read`` = ``used`` + all that were ``dropped: reason``,
+    and ``training_rows``, which may be made of several corpus rows each; where rows lack a role, ``rows with <role>``
+    for each; where sources have weights, ``rows an epoch``, of all and of each source.
+
+    Args:
+        train: the splits that are trained on, ``corpus/split`` each.
+        rows: how rows of the corpora become training rows with a column a role.
+        tokenize: sentences to bare token ids.
+        batch_size: rows a batch.
+        drop_last: whether a trailing, smaller batch is dropped.
+        seed: draws the order of the rows.
+        data_dir: where the corpora are.
+        cache_dir: where token ids are kept; None keeps them in memory.
+        held_out: the splits that are watched and never trained on.
+        held_out_share: in place of ``held_out``, a share of the sentences of the first role, drawn once for all methods
+            and seeds; they are held out with all their rows.
+        excluded: splits whose sentence pairs must not be trained on; rows that have one are dropped and counted.
+        train_rows: train on so many rows only, drawn once for all methods and seeds (rows made of the same corpus rows,
+            as two triplets of one INLI premise, are drawn together and count as one).
+        held_out_rows: watch only the first so many held-out rows.
+        max_tokens: cut training sentences to so many tokens, special ones not counted.
+        augmentation: makes the role ``positive`` from each anchor's tokens, once; the tokens become text, which is
+            tokenised like any corpus.
+        llm_rows: train on so many LLM rows only, those that have every role, drawn once for all methods and seeds; of
+            the others the anchor stays.
+        watched_in: watch only held-out rows whose anchor is one in each of these sources too, so that all settings of a
+            domain are watched on the same sentences: those that have LLM rows.
+        llm_rows_together: LLM rows, those that have every role, wait until so many have come, see `BatchLoader`; None:
+            they stay in the batch they are drawn for.
+        weights: how often a row is drawn an epoch, one number a source of ``train``, such as 2 or 0.5, see `Draws`;
+            None: each row once.
+
+    Raises:
+        ConfigError: if a name of a split is not of the form ``corpus/split``, not exactly one of ``held_out`` and
+            ``held_out_share`` is given, there is an augmentation beside LLM rows, a weight is not in (0, 1000], there
+            are more or fewer of them than sources, or they do not go with the rows.
+        DataError: as `read_corpus` and `Draws`, or if no row is left.
+    """
+
+    def __init__(
+        self,
+        *,
+        train: Sequence[str],
+        rows: RoleRows,
+        tokenize: Tokenize,
+        batch_size: int,
+        drop_last: bool,
+        seed: int,
+        data_dir: str,
+        cache_dir: str | None = None,
+        held_out: Sequence[str] | None = None,
+        held_out_share: float | None = None,
+        excluded: Sequence[str] = (),
+        train_rows: int | None = None,
+        held_out_rows: int | None = None,
+        max_tokens: int | None = None,
+        augmentation: Augmentation | None = None,
+        llm_rows: int | None = None,
+        watched_in: Sequence[str] = (),
+        llm_rows_together: int | None = None,
+        weights: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__()
+        if (held_out is None) == (held_out_share is None):
+            raise ConfigError(["data.held_out: give splits, or data.held_out_share, and not both"])
+        self.roles = self._roles = rows.roles
+        self.tokenize = tokenize
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.seed = seed
+        self.data_dir = Path(data_dir)
+        self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
+        self.max_tokens = max_tokens
+        self.held_out_rows = held_out_rows
+        self.llm_rows_together = llm_rows_together
+        self._by_share = held_out is None
+        self._tokens: Dataset | None = None
+        self._loader: BatchLoader | None = None
+        self._position: dict[str, Any] | None = None
+        read = partial(read_sources, data_dir=self.data_dir)
+        tables = read(train, key="data.train")
+        weighted = _checked(weights, train)
+        if weighted is not None:
+            tables = [table.with_column(SOURCE, [source] * len(table)) for source, table in enumerate(tables)]
+        self._excluded = read(excluded, key="data.excluded", may_be_empty=True)
+        self._watched = read(watched_in, key="data.watched_in", may_be_empty=True)
+        pairs = all_pairs(self._excluded)
+        built = rows([without_pairs(table, pairs) for table in tables])
+        if held_out is not None:
+            self.held_out = rows(read(held_out, key="data.held_out"))
+        else:
+            built, self.held_out = hold_out(built, held_out_share or 0.0, of=rows.roles[0])
+        built, self.held_out = with_another_anchor(built), with_another_anchor(self.held_out)
+        built = keep(built, free_of(built, pairs), LEAK)
+        if leaks := built.counts.get(f"dropped: {LEAK}", 0):
+            log.info("%d training rows have a sentence pair of %s and are left out", leaks, ", ".join(excluded))
+        if llm_rows is not None:
+            built = fewer_llm_rows(built, llm_rows, self.roles)
+        if train_rows is not None:
+            built = subset(built, train_rows)
+        self.train = built
+        if augmentation is not None:
+            self._augment(augmentation)
+        self.counts = {**built.counts, "used": used(built), "training_rows": len(built)}
+        if self.has_llm_rows:
+            self.counts["llm_rows"] = int(self._complete.sum())
+        elif not self._complete.all():
+            present = {role: int(self.train.has(role).sum()) for role in self.roles}
+            self.counts |= {f"rows with {role}": count for role, count in present.items() if count < len(self.train)}
+        self._draws = None if weighted is None else self._weigh(built, weighted, [str(name) for name in train])
+
+    def _weigh(self, rows: Rows, weights: Sequence[float], names: Sequence[str]) -> Draws:
+        """Return how often the rows are drawn; add what that makes of the sources to the account and the log."""
+        faults = []
+        if SOURCE not in rows.names:
+            faults.append(
+                "data.weights: these training rows do not say which source they are from, because some may be made of "
+                "rows of several; use data=quadruples, or weights of null"
+            )
+        if self.llm_rows_together is not None:
+            faults.append("data.weights: not together with data.llm_rows_together, which moves rows between batches")
+        if faults:
+            raise ConfigError(faults)
+        sources = rows.values(SOURCE).to_numpy()
+        draws = Draws(sources, weights, names, batch_size=self.batch_size, seed=self.seed)
+        self.counts["rows an epoch"] = len(draws)
+        parts = []
+        for source, (name, weight, count) in enumerate(zip(names, weights, draws.by_source, strict=True)):
+            key = f"rows an epoch: {name}"
+            self.counts[key] = self.counts.get(key, 0) + count
+            parts.append(f"{count} of {name} ({np.count_nonzero(sources == source)} rows of weight {weight:g})")
+        log.info("an epoch draws %d rows: %s", len(draws), ", ".join(parts))
+        return draws
+
+    def _augment(self, augmentation: Augmentation) -> None:
+        """Give every row, trained on or held out, an augmented anchor as its positive."""
+        if "negative" in self.roles:
+            raise ConfigError(["data.augmentation: LLM rows have their positive already; use the plain corpus"])
+
+        def augmented(rows: Rows) -> Rows:
+            anchors, positives = rows.values("anchor"), []
+            for start in range(0, len(rows), SENTENCES_AT_ONCE):
+                some = anchors.slice(start, SENTENCES_AT_ONCE).to_pylist()
+                positives += self.tokenize.decode([augmentation(*pair) for pair in zip(self.tokenize(some), some)])
+            return rows.with_columns(anchor=anchors, positive=positives)
+
+        self.train, self.held_out = augmented(self.train), augmented(self.held_out)
+        self.roles = self._roles = ("anchor", "positive")
+
+    def watched(self, roles: Sequence[str]) -> Rows:
+        """Return the first ``held_out_rows`` held-out rows that have all these roles.
+
+        Raises:
+            DataError: if there are fewer than two.
+        """
+        chosen = self.held_out.has(*roles)
+        for rows in self._watched:
+            anchors = rows.values(next(name for name in ANCHORS if name in rows.names))
+            chosen &= pc.is_in(self.held_out.values("anchor"), value_set=anchors).to_numpy()
+        numbers = np.flatnonzero(chosen)
+        if len(numbers) < 2:
+            raise DataError(
+                f"data: {len(numbers)} of {len(self.held_out)} held-out rows have the roles {', '.join(roles)}"
+                + (" and an anchor in data.watched_in" if self._watched else "")
+                + ", and at least 2 are needed: "
+                + ("raise data.held_out_share" if self._by_share else "give data.held_out splits that have them")
+            )
+        return self.held_out.select(numbers[: self.held_out_rows])
+
+    def use(self, roles: Sequence[str], optional: Sequence[str] = ()) -> None:
+        """Choose the roles that batches hold, those that a method trains on; by default all that the rows have.
+
+        Args:
+            roles: the roles.
+            optional: roles whose absence from all rows costs a warning only (but not of all of them), because the loss
+                drops the terms that need them.
+
+        Raises:
+            ConfigError: if the rows lack one of them.
+            DataError: if no row has a sentence of one of them; LLM rows may be missing, so there the anchor is enough.
+        """
+        if any(role not in self.train.names for role in roles):
+            raise ConfigError(
+                [f"data: the method trains on the roles {tuple(roles)}, but the rows of this data have {self.roles}"]
+            )
+        empty = [role for role in roles if not self.train.has(role).any()]
+        if empty and set(empty) < set(optional):
+            log.warning(
+                "data: not one of %d training rows has a sentence of %s; terms of the loss that need it are left out",
+                len(self.train),
+                " or ".join(empty),
+            )
+        elif empty and len(self.train) and not self._from_llm:
+            raise DataError(
+                f"data: the method trains on the roles {tuple(roles)}, and not one of {len(self.train)} training rows "
+                f"({names_of(self.train)}) has a sentence of {' or '.join(empty)}: give data.train a source that has "
+                "some"
+            )
+        self._roles = tuple(roles)
+        self._tokens = None
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The sha256 of every file that rows came from, by its name in the official layout."""
+        tables = (self.train, self.held_out, *self._excluded, *self._watched)
+        return {file.name: file.sha256 for rows in tables for file in rows.files}
+
+    @cached_property
+    def provenance(self) -> Mapping[str, dict[str, Any]]:
+        """The origin of the LLM rows that are trained on or held out, by the name of their file in the layout.
+
+        As `read_provenance`; files without a side file are left out. It is read once, when it is first asked for;
+        neither the rows nor a run's identity depend on it.
+        """
+        if not self._from_llm:
+            return {}
+        from lightning_cse.data.provenance import read_provenance
+
+        files = dict.fromkeys((*self.train.files, *self.held_out.files))
+        found = {file.name: read_provenance(file) for file in files}
+        return {name: document for name, document in found.items() if document is not None}
+
+    def setup(self, stage: str | None = None) -> None:
+        """Tokenise the training rows, unless that was done.
+
+        Raises:
+            DataError: if a sentence has no token.
+        """
+        if self._tokens is not None:
+            return
+        columns = []
+        for role in self._roles:
+            sentences = self.train.values(role)
+            tokens = tokenise(sentences, self.tokenize, self.cache_dir)
+            empty = np.flatnonzero(self.train.has(role) & (_lengths(tokens, "ids") == 0))
+            if len(empty):
+                row = int(empty[0])
+                sentence = repr(sentences[row].as_py()[:120])
+                raise DataError(f"{self.train.where(row)}: {role} {sentence} has no token in the encoder's vocabulary")
+            columns.append(tokens.rename_column("ids", role))
+        self._tokens = datasets.concatenate_datasets(columns, axis=1).with_format("arrow")
+
+    def longer_than(self, limit: int) -> int:
+        """Count the training sentences of more than ``limit`` tokens, or of more than ``max_tokens``."""
+        limit = limit if self.max_tokens is None else min(limit, self.max_tokens)
+        return sum(int((_lengths(self._tokens, role) > limit).sum()) for role in self._roles)
+
+    @property
+    def sentences(self) -> int:
+        """The number of training sentences, over the roles in use."""
+        return sum(int(self.train.has(role).sum()) for role in self._roles)
+
+    def train_dataloader(self) -> BatchLoader:
+        """Return the loader of training batches, at the position of the checkpoint that was loaded, if one was."""
+        drawn = len(self.train) if self._draws is None else len(self._draws)
+        if drawn < self.batch_size:
+            log.warning(
+                "data.batch_size=%d, but there are only %d training rows%s: all are one batch",
+                self.batch_size,
+                drawn,
+                "" if self._draws is None else " an epoch",
+            )
+        gathers = self.llm_rows_together is not None and self.has_llm_rows
+        self._loader = BatchLoader(
+            len(self.train),
+            self.collate,
+            batch_size=self.batch_size,
+            drop_last=self.drop_last,
+            seed=self.seed,
+            gathered=torch.from_numpy(self._complete) if gathers else None,
+            together=self.llm_rows_together or 1,
+            draws=self._draws,
+        )
+        if self._position is not None:
+            self._loader.load_state_dict(self._position)
+        return self._loader
+
+    @property
+    def has_llm_rows(self) -> bool:
+        """Whether an LLM wrote some rows, which have every role, and not the others."""
+        return self._from_llm and bool(self._complete.any()) and not self._complete.all()
+
+    @property
+    def _from_llm(self) -> bool:
+        """Whether an LLM may write rows of these roles: no other rows have contrastive learning's own negative."""
+        return "negative" in self.roles
+
+    @cached_property
+    def _complete(self) -> np.ndarray:
+        """Whether each training row has every role: (rows,)."""
+        return self.train.has(*self.roles)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the loader's position, for the checkpoint.
+
+        Lightning saves it too, but does not restore it where the number of steps was asked for before: that makes the
+        loader, and an existing loader gets no state.
+        """
+        return {} if self._loader is None else self._loader.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Keep the position for the loader, which is made later."""
+        self._position = state_dict
+
+    def collate(self, index: Tensor) -> Batch:
+        """Return the batch of these rows."""
+        assert self._tokens is not None, "setup() tokenises the rows"  # noqa: S101
+        table = self._tokens[index.tolist()]
+        return {"roles": {role: _padded(table[role], self.max_tokens) for role in self._roles}, "index": index}
+
+
+def _padded(column: pa.ChunkedArray, most: int | None) -> Tokens:
+    """Return the tokens of the rows that have some, each cut to ``most``."""
+    ids = column.combine_chunks()
+    starts, lengths = ids.offsets.to_numpy()[:-1], ids.value_lengths().to_numpy()
+    rows = np.flatnonzero(lengths)
+    lengths = lengths[rows] if most is None else np.minimum(lengths[rows], most)
+    places = np.arange(lengths.max(initial=0))
+    mask = places < lengths[:, None]
+    padded = np.zeros(mask.shape, dtype=np.int64)
+    padded[mask] = ids.values.to_numpy()[(starts[rows][:, None] + places)[mask]]
+    return Tokens(torch.from_numpy(padded), torch.from_numpy(mask), torch.from_numpy(rows))
+
+
+def _checked(weights: Sequence[float] | None, train: Sequence[str]) -> list[float] | None:
+    """Return the weights of the sources; None where each row is drawn once, by intention or in effect."""
+    if weights is None:
+        return None
+    faults = []
+    if len(weights) != len(train):
+        sources = ", ".join(map(str, train))
+        faults.append(f"data.weights: {len(weights)} numbers for the {len(train)} sources of data.train ({sources})")
+    faults += [
+        f"data.weights: must be in (0, {LARGEST_WEIGHT}], got {weight!r}; leave out sources that are not wanted"
+        for weight in weights
+        if not 0 < weight <= LARGEST_WEIGHT
+    ]
+    if faults:
+        raise ConfigError(faults)
+    return None if all(weight == 1 for weight in weights) else [float(weight) for weight in weights]
+
+
+# Tokens --------------------------------------------------------------------------------------------------------------
+
+
+def token_counts(sentences: Sequence[str], tokenize: Tokenize, cache_dir: Path | None) -> np.ndarray:
+    """Return the number of tokens of each sentence: (sentences,)."""
+    return _lengths(tokenise(pa.chunked_array([pa.array(sentences, pa.string())]), tokenize, cache_dir), "ids")
+
+
+def tokenise(sentences: pa.ChunkedArray, tokenize: Tokenize, cache_dir: Path | None) -> Dataset:
+    """Return a dataset whose column ``ids`` has the bare token ids of each sentence; an empty list in place of a null.
+
+    It is mapped from a file in ``cache_dir`` that runs and processes share, named by a digest of the sentences and of
+    the tokenizer. A cache that cannot be read or written costs time, never the run.
+
+    Args:
+        sentences: a column of text.
+        tokenize: sentences to bare token ids.
+        cache_dir: where token ids are kept; None keeps them in memory.
+    """
+    features = datasets.Features({"ids": datasets.List(datasets.Value("int32"))})
+    if not len(sentences):
+        return Dataset.from_dict({"ids": []}, features=features)
+    key = hashlib.sha256(f"{TOKENS_VERSION} {tokenize.digest}\0".encode())
+    for start in range(0, len(sentences), SENTENCES_AT_ONCE):
+        key.update(json.dumps(sentences.slice(start, SENTENCES_AT_ONCE).to_pylist()).encode())
+    fingerprint = key.hexdigest()[:32]
+    path = None if cache_dir is None else cache_dir / "tokens" / f"{fingerprint}.arrow"
+    if path is not None and path.is_file():
+        try:
+            return _mapped(path, len(sentences))
+        except (OSError, ValueError, pa.ArrowException) as error:
+            log.warning("the token cache %s cannot be read (%s); it is made again", path, error)
+
+    def ids(texts: list[str | None]) -> dict[str, list[list[int]]]:
+        given = iter(tokenize([text for text in texts if text is not None]))
+        return {"ids": [[] if text is None else next(given) for text in texts]}
+
+    make = partial(
+        Dataset(InMemoryTable(pa.table({"text": sentences})), fingerprint=fingerprint).map,
+        ids,
+        input_columns="text",
+        remove_columns="text",
+        batched=True,
+        batch_size=SENTENCES_AT_ONCE,
+        writer_batch_size=SENTENCES_AT_ONCE,
+        features=features,
+        new_fingerprint=fingerprint,
+        load_from_cache_file=False,
+        desc="tokenising",
+    )
+    bars = datasets.is_progress_bar_enabled()
+    if len(sentences) <= SENTENCES_AT_ONCE:
+        datasets.disable_progress_bars()
+    try:
+        if path is not None:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                return make(cache_file_name=str(path))  # written beside it first, and then renamed
+            except OSError as error:
+                log.warning("the token cache %s cannot be written (%s); going on without", path, error)
+        return make(keep_in_memory=True)
+    finally:
+        if bars:
+            datasets.enable_progress_bars()
+
+
+def _mapped(path: Path, count: int) -> Dataset:
+    """Map a file of the token cache into memory; a ValueError if it has other contents."""
+    found = Dataset.from_file(str(path))
+    found.data.table.validate(full=True)
+    if len(found) != count or found.column_names != ["ids"]:
+        raise ValueError(f"{len(found)} of {count} sentences, columns {found.column_names}")
+    return found
+
+
+def _lengths(tokens: Dataset, column: str) -> np.ndarray:
+    lengths: np.ndarray = pc.list_value_length(tokens.data.column(column)).to_numpy()
+    return lengths
