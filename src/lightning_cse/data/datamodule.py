@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import datasets
 import numpy as np
@@ -30,70 +30,44 @@ from lightning_cse.tokens import Tokenize, Tokens
 
 log = logging.getLogger(__name__)
 
-ANCHORS = ("anchor", "sentence", "premise")
-"""The names of the first sentence of a row, by corpus."""
+Augmentation = Callable[[Sequence[int], str], list[int]]
+"""The tokens of a sentence, and itself, to the tokens of another view of it: always the same ones."""
 
-LARGEST_WEIGHT = 1000
-"""A larger weight would be a mistake, whose epochs would fill the memory."""
-
-TOKENS_VERSION = 2
-"""Of the layout of the token cache; part of its file names."""
-
-SENTENCES_AT_ONCE = 10_000
-"""Sentences that are tokenised at once."""
-
-
-class Augmentation(Protocol):
-    """Makes another view of a sentence from its tokens."""
-
-    def __call__(self, ids: Sequence[int], sentence: str) -> list[int]:
-        """Return the tokens of the other view; the same for the same sentence, always."""
-        ...
+ANCHORS = ("anchor", "sentence", "premise")  # the first sentence of a row, by corpus
+LARGEST_WEIGHT = 1000  # a larger one would be a mistake, whose epochs would fill the memory
+TOKENS_VERSION = 2  # of the files of the token cache
+AT_ONCE = 10_000  # sentences that are tokenised at once
 
 
 class ContrastiveData(pl.LightningDataModule):
     """Rows with sentences by role, tokenised once; a batch is ``{"roles": {role: Tokens}, "index": rows}``.
 
     A row may lack some roles (None in their columns): a role's ``Tokens.rows`` says to which rows of the batch its
-    sentences belong.
-
-    ``counts`` is the account of the training rows: corpus rows ``read`` = ``used`` + all that were ``dropped: reason``,
-    and ``training_rows``, which may be made of several corpus rows each; where rows lack a role, ``rows with <role>``
-    for each; where sources have weights, ``rows an epoch``, of all and of each source.
+    sentences belong. ``counts`` is the account of the training rows: corpus rows ``read`` = ``used`` + all that were
+    ``dropped: reason``, and ``training_rows``; where rows lack a role, ``rows with <role>`` for each; where sources
+    have weights, ``rows an epoch``, of all and of each source.
 
     Args:
-        train: the splits that are trained on, ``corpus/split`` each.
-        rows: how rows of the corpora become training rows with a column a role.
+        train: the sources that are trained on, see `read_sources`, as are those of the other lists.
+        rows: how rows of the corpora become training rows.
         tokenize: sentences to bare token ids.
-        batch_size: rows a batch.
-        drop_last: whether a trailing, smaller batch is dropped.
+        batch_size: rows a batch; a trailing, smaller batch is left out by ``drop_last``.
         seed: draws the order of the rows.
-        data_dir: where the corpora are.
         cache_dir: where token ids are kept; None keeps them in memory.
-        held_out: the splits that are watched and never trained on.
-        held_out_share: in place of ``held_out``, a share of the sentences of the first role, drawn once for all methods
-            and seeds; they are held out with all their rows.
-        excluded: splits whose sentence pairs must not be trained on; rows that have one are dropped and counted.
-        train_rows: train on so many rows only, drawn once for all methods and seeds (rows made of the same corpus rows,
-            as two triplets of one INLI premise, are drawn together and count as one).
+        held_out: what is watched and never trained on; or ``held_out_share`` of the sentences of the first role.
+        excluded: sources whose sentence pairs must not be trained on.
+        train_rows: train on so many rows only; see `subset`, and `fewer_llm_rows` for ``llm_rows``.
         held_out_rows: watch only the first so many held-out rows.
         max_tokens: cut training sentences to so many tokens, special ones not counted.
-        augmentation: makes the role ``positive`` from each anchor's tokens, once; the tokens become text, which is
-            tokenised like any corpus.
-        llm_rows: train on so many LLM rows only, those that have every role, drawn once for all methods and seeds; of
-            the others the anchor stays.
+        augmentation: makes the role ``positive`` from each anchor's tokens, once, as text.
         watched_in: watch only held-out rows whose anchor is one in each of these sources too, so that all settings of a
             domain are watched on the same sentences: those that have LLM rows.
-        llm_rows_together: LLM rows, those that have every role, wait until so many have come, see `BatchLoader`; None:
-            they stay in the batch they are drawn for.
-        weights: how often a row is drawn an epoch, one number a source of ``train``, such as 2 or 0.5, see `Draws`;
-            None: each row once.
+        llm_rows_together: how many LLM rows wait until they join a batch, see `BatchLoader`; None: none waits.
+        weights: how often a row is drawn an epoch, one number a source of ``train``, see `Draws`; None: once.
 
     Raises:
-        ConfigError: if a name of a split is not of the form ``corpus/split``, not exactly one of ``held_out`` and
-            ``held_out_share`` is given, there is an augmentation beside LLM rows, a weight is not in (0, 1000], there
-            are more or fewer of them than sources, or they do not go with the rows.
-        DataError: as `read_corpus` and `Draws`, or if no row is left.
+        ConfigError: if options do not go together or with the rows, or as `read_sources`.
+        DataError: as `read_sources` and `Draws`, or if no row is left.
     """
 
     def __init__(
@@ -169,17 +143,13 @@ class ContrastiveData(pl.LightningDataModule):
         self._draws = None if weighted is None else self._weigh(built, weighted, [str(name) for name in train])
 
     def _weigh(self, rows: Rows, weights: Sequence[float], names: Sequence[str]) -> Draws:
-        """Return how often the rows are drawn; add what that makes of the sources to the account and the log."""
-        faults = []
+        """Return how often the rows are drawn; add the rows an epoch to the account and the log."""
         if SOURCE not in rows.names:
-            faults.append(
-                "data.weights: these training rows do not say which source they are from, because some may be made of "
-                "rows of several; use data=quadruples, or weights of null"
+            raise ConfigError(
+                ["data.weights: rows of this kind may have several sources: use data=quadruples, or null"]
             )
         if self.llm_rows_together is not None:
-            faults.append("data.weights: not together with data.llm_rows_together, which moves rows between batches")
-        if faults:
-            raise ConfigError(faults)
+            raise ConfigError(["data.weights: cannot be combined with data.llm_rows_together"])
         sources = rows.values(SOURCE).to_numpy()
         draws = Draws(sources, weights, names, batch_size=self.batch_size, seed=self.seed)
         self.counts["rows an epoch"] = len(draws)
@@ -198,9 +168,9 @@ class ContrastiveData(pl.LightningDataModule):
 
         def augmented(rows: Rows) -> Rows:
             anchors, positives = rows.values("anchor"), []
-            for start in range(0, len(rows), SENTENCES_AT_ONCE):
-                some = anchors.slice(start, SENTENCES_AT_ONCE).to_pylist()
-                positives += self.tokenize.decode([augmentation(*pair) for pair in zip(self.tokenize(some), some)])
+            for some in _slices(anchors):
+                tokens = zip(self.tokenize(some), some, strict=True)
+                positives += self.tokenize.decode([augmentation(ids, sentence) for ids, sentence in tokens])
             return rows.with_columns(anchor=anchors, positive=positives)
 
         self.train, self.held_out = augmented(self.train), augmented(self.held_out)
@@ -218,25 +188,21 @@ class ContrastiveData(pl.LightningDataModule):
             chosen &= pc.is_in(self.held_out.values("anchor"), value_set=anchors).to_numpy()
         numbers = np.flatnonzero(chosen)
         if len(numbers) < 2:
+            within = " and an anchor in data.watched_in" if self._watched else ""
+            do = "raise data.held_out_share" if self._by_share else "give data.held_out splits that have them"
             raise DataError(
-                f"data: {len(numbers)} of {len(self.held_out)} held-out rows have the roles {', '.join(roles)}"
-                + (" and an anchor in data.watched_in" if self._watched else "")
-                + ", and at least 2 are needed: "
-                + ("raise data.held_out_share" if self._by_share else "give data.held_out splits that have them")
+                f"data: {len(numbers)} of {len(self.held_out)} held-out rows have the roles {', '.join(roles)}{within}"
+                f", and at least 2 are needed: {do}"
             )
         return self.held_out.select(numbers[: self.held_out_rows])
 
     def use(self, roles: Sequence[str], optional: Sequence[str] = ()) -> None:
         """Choose the roles that batches hold, those that a method trains on; by default all that the rows have.
 
-        Args:
-            roles: the roles.
-            optional: roles whose absence from all rows costs a warning only (but not of all of them), because the loss
-                drops the terms that need them.
-
         Raises:
-            ConfigError: if the rows lack one of them.
-            DataError: if no row has a sentence of one of them; LLM rows may be missing, so there the anchor is enough.
+            ConfigError: if the data have no such role.
+            DataError: if no row has a sentence of one of them, unless LLM rows are left out or an ``optional`` role has
+                some: a loss drops the terms that need the others.
         """
         if any(role not in self.train.names for role in roles):
             raise ConfigError(
@@ -251,9 +217,8 @@ class ContrastiveData(pl.LightningDataModule):
             )
         elif empty and len(self.train) and not self._from_llm:
             raise DataError(
-                f"data: the method trains on the roles {tuple(roles)}, and not one of {len(self.train)} training rows "
-                f"({names_of(self.train)}) has a sentence of {' or '.join(empty)}: give data.train a source that has "
-                "some"
+                f"data: not one of {len(self.train)} training rows ({names_of(self.train)}) has a sentence of "
+                f"{' or '.join(empty)}, which the method trains on: give data.train a source that has some"
             )
         self._roles = tuple(roles)
         self._tokens = None
@@ -266,10 +231,9 @@ class ContrastiveData(pl.LightningDataModule):
 
     @cached_property
     def provenance(self) -> Mapping[str, dict[str, Any]]:
-        """The origin of the LLM rows that are trained on or held out, by the name of their file in the layout.
+        """The origin of the LLM rows that are trained on or held out, by the name of their file, if it has a side file.
 
-        As `read_provenance`; files without a side file are left out. It is read once, when it is first asked for;
-        neither the rows nor a run's identity depend on it.
+        It is read when it is first asked for; neither the rows nor a run's identity depend on it.
         """
         if not self._from_llm:
             return {}
@@ -280,11 +244,7 @@ class ContrastiveData(pl.LightningDataModule):
         return {name: document for name, document in found.items() if document is not None}
 
     def setup(self, stage: str | None = None) -> None:
-        """Tokenise the training rows, unless that was done.
-
-        Raises:
-            DataError: if a sentence has no token.
-        """
+        """Tokenise the training rows, unless that was done; a sentence without a token is a DataError."""
         if self._tokens is not None:
             return
         columns = []
@@ -313,12 +273,7 @@ class ContrastiveData(pl.LightningDataModule):
         """Return the loader of training batches, at the position of the checkpoint that was loaded, if one was."""
         drawn = len(self.train) if self._draws is None else len(self._draws)
         if drawn < self.batch_size:
-            log.warning(
-                "data.batch_size=%d, but there are only %d training rows%s: all are one batch",
-                self.batch_size,
-                drawn,
-                "" if self._draws is None else " an epoch",
-            )
+            log.warning("data.batch_size=%d, but an epoch has only %d rows: all are one batch", self.batch_size, drawn)
         gathers = self.llm_rows_together is not None and self.has_llm_rows
         self._loader = BatchLoader(
             len(self.train),
@@ -350,11 +305,8 @@ class ContrastiveData(pl.LightningDataModule):
         return self.train.has(*self.roles)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the loader's position, for the checkpoint.
-
-        Lightning saves it too, but does not restore it where the number of steps was asked for before: that makes the
-        loader, and an existing loader gets no state.
-        """
+        """Return the loader's position, for the checkpoint."""
+        # Lightning restores no state of a loader that exists already, as it does once the number of steps is known.
         return {} if self._loader is None else self._loader.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -399,38 +351,35 @@ def _checked(weights: Sequence[float] | None, train: Sequence[str]) -> list[floa
     return None if all(weight == 1 for weight in weights) else [float(weight) for weight in weights]
 
 
-# Tokens --------------------------------------------------------------------------------------------------------------
-
-
 def token_counts(sentences: Sequence[str], tokenize: Tokenize, cache_dir: Path | None) -> np.ndarray:
     """Return the number of tokens of each sentence: (sentences,)."""
     return _lengths(tokenise(pa.chunked_array([pa.array(sentences, pa.string())]), tokenize, cache_dir), "ids")
 
 
 def tokenise(sentences: pa.ChunkedArray, tokenize: Tokenize, cache_dir: Path | None) -> Dataset:
-    """Return a dataset whose column ``ids`` has the bare token ids of each sentence; an empty list in place of a null.
+    """Return a dataset whose column ``ids`` has the bare token ids of each sentence; an empty list for a null.
 
     It is mapped from a file in ``cache_dir`` that runs and processes share, named by a digest of the sentences and of
-    the tokenizer. A cache that cannot be read or written costs time, never the run.
-
-    Args:
-        sentences: a column of text.
-        tokenize: sentences to bare token ids.
-        cache_dir: where token ids are kept; None keeps them in memory.
+    the tokenizer (None: in memory). A cache that cannot be read or written costs time, never the run.
     """
     features = datasets.Features({"ids": datasets.List(datasets.Value("int32"))})
     if not len(sentences):
         return Dataset.from_dict({"ids": []}, features=features)
     key = hashlib.sha256(f"{TOKENS_VERSION} {tokenize.digest}\0".encode())
-    for start in range(0, len(sentences), SENTENCES_AT_ONCE):
-        key.update(json.dumps(sentences.slice(start, SENTENCES_AT_ONCE).to_pylist()).encode())
+    for some in _slices(sentences):
+        key.update(json.dumps(some).encode())
     fingerprint = key.hexdigest()[:32]
     path = None if cache_dir is None else cache_dir / "tokens" / f"{fingerprint}.arrow"
     if path is not None and path.is_file():
         try:
-            return _mapped(path, len(sentences))
-        except (OSError, ValueError, pa.ArrowException) as error:
-            log.warning("the token cache %s cannot be read (%s); it is made again", path, error)
+            found = Dataset.from_file(str(path))
+            found.data.table.validate(full=True)
+            if len(found) == len(sentences):
+                return found
+            fault: object = f"{len(found)} of {len(sentences)} sentences"
+        except (OSError, ValueError) as error:
+            fault = error
+        log.warning("the token cache %s cannot be read (%s); it is made again", path, fault)
 
     def ids(texts: list[str | None]) -> dict[str, list[list[int]]]:
         given = iter(tokenize([text for text in texts if text is not None]))
@@ -442,15 +391,15 @@ def tokenise(sentences: pa.ChunkedArray, tokenize: Tokenize, cache_dir: Path | N
         input_columns="text",
         remove_columns="text",
         batched=True,
-        batch_size=SENTENCES_AT_ONCE,
-        writer_batch_size=SENTENCES_AT_ONCE,
+        batch_size=AT_ONCE,
+        writer_batch_size=AT_ONCE,
         features=features,
         new_fingerprint=fingerprint,
         load_from_cache_file=False,
         desc="tokenising",
     )
     bars = datasets.is_progress_bar_enabled()
-    if len(sentences) <= SENTENCES_AT_ONCE:
+    if len(sentences) <= 2 * AT_ONCE:
         datasets.disable_progress_bars()
     try:
         if path is not None:
@@ -465,13 +414,8 @@ def tokenise(sentences: pa.ChunkedArray, tokenize: Tokenize, cache_dir: Path | N
             datasets.enable_progress_bars()
 
 
-def _mapped(path: Path, count: int) -> Dataset:
-    """Map a file of the token cache into memory; a ValueError if it has other contents."""
-    found = Dataset.from_file(str(path))
-    found.data.table.validate(full=True)
-    if len(found) != count or found.column_names != ["ids"]:
-        raise ValueError(f"{len(found)} of {count} sentences, columns {found.column_names}")
-    return found
+def _slices(sentences: pa.ChunkedArray) -> Iterator[list[str]]:
+    return (sentences.slice(start, AT_ONCE).to_pylist() for start in range(0, len(sentences), AT_ONCE))
 
 
 def _lengths(tokens: Dataset, column: str) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Random choices of training rows, the same for all methods and seeds: a hold-out, fewer rows, fewer LLM rows.
 
-Rows that `Hybrid` added to a corpus are drawn apart from the corpus's own rows. So all settings of a domain hold out
-the same sentences, and train on the same ones where they train on a part.
+Rows that `Hybrid` added to a corpus are drawn apart from its own, so that all settings of a domain hold out the same
+sentences, and train on the same ones.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from lightning_cse.errors import ConfigError, DataError
 log = logging.getLogger(__name__)
 
 SEED = 0
-
-ANOTHER_ANCHOR = "\0another anchor"
-"""Marks a negative that `with_another_anchor` replaces by the anchor of another row, once rows are held out."""
+ANOTHER_ANCHOR = "\0another anchor"  # a negative that `with_another_anchor` replaces, once rows are held out
 
 
 def used(rows: Rows) -> int:
@@ -39,8 +37,7 @@ def keep(rows: Rows, kept: np.ndarray, reason: str) -> Rows:
 def hold_out(rows: Rows, share: float, *, of: str) -> tuple[Rows, Rows]:
     """Split training rows: what is left to train on, and a share of the sentences of a role with all their rows.
 
-    Rows that share a sentence, such as two triplets of a premise, are on one side. Both sides keep the order of the
-    corpus. At least two sentences are held out. The same share of the rows that were added to a corpus is held out too.
+    Both sides keep the order of the corpus. The same share of the rows that were added to a corpus is held out too.
 
     Raises:
         ConfigError: if the share is not in (0, 1).
@@ -57,10 +54,7 @@ def hold_out(rows: Rows, share: float, *, of: str) -> tuple[Rows, Rows]:
 
 
 def subset(rows: Rows, count: int) -> Rows:
-    """Return ``count`` of the rows, where those made of the same corpus rows count as one; all if there are fewer.
-
-    The corpus's own rows and the added ones keep their shares.
-    """
+    """Return ``count`` of the rows, own and added ones by their shares; those made of the same corpus rows are one."""
     own, added = _units(rows, pc.binary_join(pc.cast(rows.values("made_of"), pa.list_(pa.string())), " "))
     total = _count(own) + _count(added)
     if count > total:
@@ -71,9 +65,9 @@ def subset(rows: Rows, count: int) -> Rows:
 
 
 def fewer_llm_rows(rows: Rows, count: int, roles: Sequence[str]) -> Rows:
-    """Return the rows with only ``count`` LLM rows, which have all of these roles.
+    """Return the rows with only ``count`` LLM rows, which have all of these roles; of the others the anchor stays.
 
-    Of the other LLM rows the anchor stays, as a sentence of the corpus; those that were added to it are left out.
+    Those of the others that were added to the corpus are left out.
     """
     llm = rows.has(*roles)
     numbers = np.flatnonzero(llm)
@@ -93,20 +87,16 @@ def with_another_anchor(rows: Rows) -> Rows:
     Raises:
         DataError: if only one row needs an anchor.
     """
-    if "negative" not in rows.names:
+    negatives = rows.column("negative") if "negative" in rows.names else []
+    waiting = [row for row, sentence in enumerate(negatives) if sentence == ANOTHER_ANCHOR]
+    if not waiting:
         return rows
-    negatives = rows.values("negative").combine_chunks()
-    waiting = pc.fill_null(pc.equal(negatives, ANOTHER_ANCHOR), False)
-    numbers = np.flatnonzero(waiting.to_numpy(zero_copy_only=False))
-    if not len(numbers):
-        return rows
-    if len(numbers) < 2:
+    if len(waiting) < 2:
         raise DataError("data: a single row that stands in for an LLM row has no other row to take its negative from")
-    order = np.array(seeded_order(len(numbers), SEED))
-    other = np.empty_like(order)
-    other[order] = np.roll(order, -1)
-    anchors = rows.values("anchor").combine_chunks().take(pa.array(numbers[other]))
-    return rows.with_column("negative", pc.replace_with_mask(negatives, waiting, anchors))
+    anchors, order = rows.column("anchor"), seeded_order(len(waiting), SEED)
+    for place, another in zip(order, [*order[1:], order[0]], strict=True):
+        negatives[waiting[place]] = anchors[waiting[another]]
+    return rows.with_column("negative", negatives)
 
 
 def seeded_order(count: int, seed: int) -> list[int]:
@@ -116,20 +106,16 @@ def seeded_order(count: int, seed: int) -> list[int]:
 
 
 def _added(rows: Rows) -> np.ndarray:
-    added: np.ndarray = (
-        rows.values("added").to_numpy() if "added" in rows.column_names else np.zeros(len(rows), dtype=bool)
-    )
-    return added
+    known = "added" in rows.column_names
+    return np.asarray(rows.values("added").to_numpy() if known else np.zeros(len(rows), dtype=bool))
 
 
 def _units(rows: Rows, values: pa.ChunkedArray) -> list[np.ndarray]:
     """Number the distinct values in order of appearance, of the corpus's own rows and of the added; -1: the others."""
-    found = []
-    for among in (~_added(rows), _added(rows)):
-        units = np.full(len(rows), -1)
-        chosen = values.filter(pa.array(among)).combine_chunks()
-        units[among] = chosen.dictionary_encode().indices.to_numpy()
-        found.append(units)
+    parts = (~_added(rows), _added(rows))
+    found = [np.full(len(rows), -1) for _ in parts]
+    for units, among in zip(found, parts, strict=True):
+        units[among] = values.filter(pa.array(among)).combine_chunks().dictionary_encode().indices.to_numpy()
     return found
 
 

@@ -27,11 +27,11 @@ PATTERNS = {"sts": LLM_SENTENCES, "nli": ("anchor", "positive", "negative")}
 
 @dataclass(frozen=True)
 class Hybrid:
-    r"""A corpus in which LLM rows replace the sentences that they were made from.
+    """A corpus in which rows of an LLM (``llm``: splits or JSON-lines files) replace the sentences they were made from.
 
-    All other rows of the corpus, repeats of such a sentence included, stay rows of one sentence, whose positive is
-    another dropout pass. An LLM row has the place of its sentence, so that anchors, and what is drawn of them, are
-    those of the plain corpus. LLM rows whose anchor the corpus lacks are added behind it, with a warning.
+    All other rows of the corpus, repeats of such a sentence included, stay rows of one sentence, the anchor. An LLM row
+    has the place of its sentence, so that anchors, and what is drawn of them, are those of the plain corpus. LLM rows
+    whose anchor the corpus lacks are added behind it, with a warning.
 
     Sources with other columns can stand in for LLM rows, so that a method can be tried without an LLM:
 
@@ -40,12 +40,6 @@ class Hybrid:
     - NLI triplets for ``nli``: premise, entailment (INLI's explicit one), contradiction.
 
     Source: NGCSE, hybrid data: 20,000 sentences of each corpus are replaced.
-
-    Args:
-        corpus: how rows of the corpus become training rows; only their anchor is used.
-        llm: the sources of the LLM rows, ``corpus/split`` or JSON-lines files.
-        pattern: ``sts`` or ``nli``.
-        data_dir: where the corpora are.
     """
 
     corpus: RoleRows

@@ -33,17 +33,13 @@ class INLIImplicitPairs:
 
     The negative pair is the premise with another explicit sentence, chosen by ``mismatched``:
 
-    - ``other_premise``: the same kind of entailment, of another premise, drawn by ``seed``; every one is drawn once
-      where no premise or hypothesis is repeated. Wang et al. pair sentences that do not match in this way. Each split,
-      also a held-out one, is drawn separately (but a ``data.held_out_share`` is held out of what was drawn);
+    - ``other_premise``: the same kind of entailment, of another premise, drawn by ``seed`` (the same for all training
+      seeds); every one is drawn once where no premise or hypothesis is repeated. Wang et al. pair sentences that do not
+      match in this way. Each split is drawn separately, but a ``data.held_out_share`` is held out of what was drawn;
     - ``contradiction``, ``neutral``: the premise's own hypothesis of that kind.
 
-    DualCSE trains its baseline "ImpScore (INLI)" on such pairs; how it makes them is not known.
-
-    Args:
-        explicit: the entailment in the positive pair: ``explicit``, ``implied``, or ``both`` (two rows a premise).
-        mismatched: see above.
-        seed: draws for ``other_premise``; the same pairs for all training seeds.
+    ``explicit="both"`` makes two rows of a premise. DualCSE trains its baseline "ImpScore (INLI)" on such pairs; how it
+    makes them is not known.
     """
 
     roles: ClassVar[tuple[str, ...]] = PAIR_SENTENCES

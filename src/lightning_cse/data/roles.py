@@ -22,16 +22,12 @@ TRIPLET = ("premise", "entailment", "contradiction")
 
 
 class RoleRows(Protocol):
-    """How rows of a corpus become training rows with a column a role."""
+    """How rows of a corpus become training rows with a column a role, and ``made_of`` (see `Rows`)."""
 
     @property
-    def roles(self) -> tuple[str, ...]:
-        """The roles of a training row; a method may use some of them only."""
-        ...
+    def roles(self) -> tuple[str, ...]: ...  # noqa: D102
 
-    def __call__(self, tables: Sequence[Rows]) -> Rows:
-        """Return training rows; ``made_of`` has the numbers of their corpus rows, counted over all tables."""
-        ...
+    def __call__(self, tables: Sequence[Rows]) -> Rows: ...  # noqa: D102
 
 
 def made_of(rows: Rows, numbers: Any) -> Rows:
@@ -45,8 +41,7 @@ def made_of(rows: Rows, numbers: Any) -> Rows:
 class INLIQuadruples:
     """INLI as DualCSE trains on it: premise, explicit and implied entailment, contradiction.
 
-    Rows of a user's own file may lack some of the three hypotheses, or the file a whole column. Such a row is used
-    with None in their place; it is dropped and counted if it has none of them.
+    A row of a user's own file may lack some of the three hypotheses; without any of them it is dropped and counted.
     """
 
     roles: ClassVar[tuple[str, ...]] = ("premise", "explicit_entailment", "implied_entailment", "contradiction")
@@ -55,7 +50,7 @@ class INLIQuadruples:
         """Return the rows as they are: the roles are columns of INLI.
 
         Raises:
-            DataError: if a table has no premises or none of the three columns of hypotheses, or if no row is of use.
+            DataError: if a table has no premises or none of the three columns of hypotheses, or no row is left.
         """
         rows = _with_roles(tables, self.roles)
         used = np.flatnonzero(np.any([rows.has(role) for role in self.roles[1:]], axis=0))
@@ -74,13 +69,10 @@ POSITIVES = {
 
 @dataclass(frozen=True)
 class INLITriplets:
-    """INLI as triplets: premise, an entailment, contradiction.
+    """INLI as triplets: premise, an entailment, contradiction; ``positive="both"`` makes two of a premise.
 
-    Rows of a user's own file that lack the contradiction, or every chosen entailment, are dropped and counted.
-
-    Args:
-        positive: ``explicit``, ``implied``, or ``both`` (two triplets a premise). The DualCSE paper does not say which
-            entailment its baseline SimCSE (INLI) has; with ``both`` it sees the same sentences as DualCSE.
+    The DualCSE paper does not say which entailment its baseline SimCSE (INLI) has; with ``both`` it sees the same
+    sentences as DualCSE. Rows that lack the contradiction, or every chosen entailment, are dropped and counted.
     """
 
     roles: ClassVar[tuple[str, ...]] = TRIPLET
@@ -113,11 +105,11 @@ class INLITriplets:
 class NLITriplets:
     r"""Sentence pairs of NLI as triplets: a premise, one of its entailments, one of its contradictions.
 
-    Pairs are grouped by premise over all corpora; a premise is kept if it has an entailment and a contradiction. Where
-    it has several, ``pairing`` says which go together:
+    Pairs are grouped by premise over all corpora; a premise is kept if it has an entailment and a contradiction (any
+    entailment, if ``contradiction`` is false). Where it has several, ``pairing`` says which go together:
 
     - ``first``: the first entailment with the first contradiction, one triplet a premise;
-    - ``random``: one of each, drawn by ``seed``, one triplet a premise;
+    - ``random``: one of each, drawn by ``seed`` (the same for all training seeds), one triplet a premise;
     - ``zip``: the first with the first, the second with the second, until either has no more;
     - ``cycle``: every entailment once, with the contradictions in turn;
     - ``product``: every entailment with every contradiction.
@@ -127,11 +119,6 @@ class NLITriplets:
 
     Source: supervised SimCSE, section 4; its triplets (275,601 of SNLI and MNLI) are released, their rule is not. One a
     premise fits their number: SNLI has 150 thousand distinct premises and MNLI 130 thousand.
-
-    Args:
-        pairing: one of the above.
-        seed: draws for ``random``; the same triplets for all training seeds.
-        contradiction: false keeps every entailed pair, with or without a contradiction, as a row of two roles.
     """
 
     pairing: Literal["first", "random", "zip", "cycle", "product"] = "first"
@@ -184,7 +171,9 @@ class NLITriplets:
             elif entailments and contradictions:
                 chosen = list(self._pair(entailments, contradictions))
                 made += chosen
-                dropped["not chosen"] += len(entailments) + len(contradictions) - len({r for pair in chosen for r in pair})
+                dropped["not chosen"] += (
+                    len(entailments) + len(contradictions) - len({r for pair in chosen for r in pair})
+                )
             else:
                 lacks = "a contradiction" if entailments else "an entailment"
                 dropped[f"premise without {lacks}"] += len(entailments) + len(contradictions)
@@ -201,21 +190,18 @@ class NLITriplets:
             return [(entailments[0], contradictions[0])]
         if self.pairing == "product":
             return itertools.product(entailments, contradictions)
-        return zip(
-            entailments,
-            contradictions if self.pairing == "zip" else itertools.cycle(contradictions),
-            strict=False,
-        )
+        cycle = itertools.cycle(contradictions) if self.pairing == "cycle" else contradictions
+        return zip(entailments, cycle, strict=False)
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """Plain sentences, for methods whose positive is another dropout pass over the anchor."""
+    """Plain sentences, repeated ones included, as the authors of SimCSE have them."""
 
     roles: ClassVar[tuple[str, ...]] = ("anchor",)
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
-        """Return one row a sentence, repeated ones included, as the authors of SimCSE have them."""
+        """Return one row a sentence."""
         rows = Rows.cat(tables)
         return made_of(rows.with_columns(anchor=rows.values("sentence")), np.arange(len(rows)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ PLACE = ("file", "line")
 """The columns that say where a row comes from."""
 
 MADE_OF = ("made_of", "added")
-"""The further columns of training rows: the numbers of the corpus rows each is made of; whether it was added to them."""
+"""Columns of training rows: the numbers of the corpus rows that each is made of; whether `Hybrid` added it."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,8 @@ class SourceFile:
 class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
     """A `datasets.Dataset` with a column a role, ``file`` and ``line`` of each row, and the account of the reading.
 
-    Rows do not change: every method returns new ones. What `datasets.Dataset` itself returns (``map``, ``filter``)
-    is a plain dataset with the same columns.
-
-    Attributes:
-        files: the files that the rows come from.
-        counts: how many rows were ``read``, and ``dropped: <reason>``.
+    ``files`` are the files that the rows come from; ``counts`` how many rows were ``read``, and ``dropped: <reason>``.
+    Rows do not change: every method returns new ones.
 
     Example:
         >>> file = SourceFile("INLI/val.csv", "/data/INLI/val.csv", sha256="")
@@ -53,16 +50,13 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         ({'premise': 'Tea?', 'file': '/data/INLI/val.csv', 'line': 3}, '/data/INLI/val.csv:3', ['It rained.', 'Tea?'])
     """
 
-    files: tuple[SourceFile, ...]
-    counts: dict[str, int]
-
     def __init__(
         self, table: pa.Table, *, files: Iterable[SourceFile] = (), counts: Mapping[str, int] | None = None
     ) -> None:
         # A fingerprint of their own would pickle all rows; those of `datasets` matter where a dataset is on disk.
         super().__init__(InMemoryTable(table), fingerprint=generate_random_fingerprint())
-        self.files = tuple(files)
-        self.counts = {"read": len(self)} if counts is None else dict(counts)
+        self.files: tuple[SourceFile, ...] = tuple(files)
+        self.counts: dict[str, int] = {"read": len(self)} if counts is None else dict(counts)
 
     @classmethod
     def of(
@@ -73,13 +67,9 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         lines: Sequence[int] | None = None,
         counts: Mapping[str, int] | None = None,
     ) -> Rows:
-        """Return rows with these columns, all from the first file.
+        """Return rows with these columns, all from the first file (further ones hold other columns of the same rows).
 
-        Args:
-            columns: column name to values, all of one length; None is a missing value.
-            files: the files the rows come from; further ones hold other columns of the same rows.
-            lines: the line of each row in the first file; by default 1, 2, 3, ...
-            counts: how many rows were read and dropped; by default all were read.
+        The lines are 1, 2, 3, ... by default, and the account says that all rows were read.
 
         Raises:
             ValueError: if the columns differ in length.
@@ -97,18 +87,15 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
     def cat(cls, parts: Sequence[Rows]) -> Rows:
         """Return the rows of several tables one after the other, with the columns that all of them have.
 
-        A file that several tables were read from is listed once; the account is the sum of theirs.
-
         Raises:
             ValueError: if there are no parts.
         """
         if not parts:
             raise ValueError("need at least one table of rows")
         names = [name for name in parts[0].column_names if all(name in part.column_names for part in parts)]
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         for part in parts:
-            for key, count in part.counts.items():
-                counts[key] = counts.get(key, 0) + count
+            counts.update(part.counts)
         files = dict.fromkeys(file for part in parts for file in part.files)
         return cls(pa.concat_tables([part.table.select(names) for part in parts]), files=files, counts=counts)
 
@@ -154,18 +141,10 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         return f"{file}:{line}" if file else f"row {line}"
 
     def select(self, indices: Iterable[int], *_: Any, reason: str | None = None, **__: Any) -> Rows:
-        """Return the rows of these numbers, in this order; further arguments of `Dataset.select` have no effect.
-
-        Args:
-            indices: row numbers.
-            reason: why the others are left out. When given, ``counts["dropped: <reason>"]`` grows by their number.
-        """
+        """Return the rows of these numbers, in this order; with a reason, the account counts the others as dropped."""
         chosen = pa.array(indices if hasattr(indices, "__len__") else list(indices), pa.int64())
-        counts = dict(self.counts)
-        if reason is not None:
-            key = f"dropped: {reason}"
-            counts[key] = counts.get(key, 0) + len(self) - len(chosen.unique())
-        return Rows(self.table.take(chosen), files=self.files, counts=counts)
+        rows = Rows(self.table.take(chosen), files=self.files, counts=self.counts)
+        return rows if reason is None else rows.dropping({reason: len(self) - len(chosen.unique())})
 
     def with_columns(self, **columns: Sequence[Any]) -> Rows:
         """Return the same rows with these columns in place of the old ones; files, lines and account stay."""
@@ -173,7 +152,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         places = {name: self.table.column(name) for name in PLACE}
         return Rows(pa.table(arrays | places), files=self.files, counts=self.counts)
 
-    def with_column(self, name: str, values: Sequence[Any]) -> Rows:
+    def with_column(self, name: str, values: Sequence[Any] | np.ndarray) -> Rows:
         """Return the same rows with one more column, or with another one of this name."""
         columns = dict(zip(self.column_names, self.table.columns, strict=True))
         return Rows(pa.table(columns | {name: _array(values)}), files=self.files, counts=self.counts)
@@ -184,8 +163,9 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 
     def dropping(self, counts: Mapping[str, int]) -> Rows:
         """Return the same rows with more rows dropped in the account: their number by reason."""
-        more = {f"dropped: {reason}": int(count) for reason, count in counts.items() if count}
-        return self.recounted(self.counts | {key: self.counts.get(key, 0) + count for key, count in more.items()})
+        total = Counter(self.counts)
+        total.update({f"dropped: {reason}": int(count) for reason, count in counts.items() if count})
+        return self.recounted(total)
 
 
 def _array(values: Any) -> pa.Array:

@@ -26,12 +26,7 @@ class Draws:
     (seed, epoch) for each row; the order of the keys is the order of the epoch, so that copies are 1/c of it apart.
     Where two of them still meet in a batch, one is exchanged for a row of the nearest batch that takes it.
 
-    Args:
-        sources: for each row, the number of its source: (rows,).
-        weights: one a source.
-        names: what the sources are called, for errors.
-        batch_size: rows that are drawn a step.
-        seed: draws turns and orders.
+    ``sources`` has the number of each row's source: (rows,); ``weights`` and ``names`` are one a source.
 
     Raises:
         DataError: if a weight draws no row of its source, or a row so often that two of its copies must meet.
@@ -52,18 +47,16 @@ class Draws:
             more = math.floor((weight - whole) * len(rows) + 0.5)
             if len(rows) and not whole and not more:
                 raise DataError(
-                    f"data.weights: {weight:g} of the {len(rows)} training rows of {name} is none: give it a larger "
-                    "weight, or leave it out of data.train"
+                    f"data.weights: {weight:g} of the {len(rows)} training rows of {name} is none: raise it"
                 )
             self._least[rows] = whole
             self._turns.append((rows[torch.randperm(len(rows), generator=generator).numpy()], more))
             self.by_source.append(whole * len(rows) + more)
             most = max(most, whole + (more > 0) if len(rows) else 0)
-        batches = max(1, len(self) // batch_size)
-        if most > batches:
+        if most > (batches := max(1, len(self) // batch_size)):
             raise DataError(
                 f"data.weights: some rows are drawn {most} times an epoch, which has {batches} whole batches of "
-                f"data.batch_size={batch_size}, and a batch must not have a row twice: lower the weight or the batches"
+                f"data.batch_size={batch_size}, and a batch must not have a row twice: lower one of them"
             )
 
     def __len__(self) -> int:
@@ -130,31 +123,19 @@ def _exchange(order: np.ndarray, place: int, batches: Sequence[slice], own: int)
 
 
 class BatchLoader:
-    """Yield the batches of one epoch after another; each pass over it is one epoch.
+    """Yield the batches of one epoch after another, each made by ``collate`` from row numbers; a pass is one epoch.
 
     The order of epoch e is a permutation drawn from (seed, e) alone, so no other random numbers change it; with
     weights, a row comes more or less often than once (`Draws`). The trailing batch is dropped or kept (``drop_last``;
     papers differ), the only one is always kept. A trailing row alone joins the batch before, because it would have no
     negatives.
 
-    The rows of ``gathered`` leave the batch they were drawn for and wait, over the end of an epoch too, until
-    ``together`` of them have come; then all that wait join the step's other rows. So batches differ in size, and only
-    what still waits after the last step is lost. Where a batch would keep fewer than two rows, those that wait join it
-    at once.
+    The rows of ``gathered`` (a boolean each) leave the batch they were drawn for and wait, over the end of an epoch
+    too, until ``together`` of them have come; then all that wait join the step's other rows. So batches differ in size,
+    and only what still waits after the last step is lost. Where a batch would keep fewer than two rows, those that wait
+    join it at once. Source: NGCSE, authors' code, which caches LLM rows in this way.
 
     ``state_dict`` is epoch, position, permutation and what waits; the data module carries it through checkpoints.
-
-    Source (gathering): NGCSE, authors' code, which caches LLM rows in this way.
-
-    Args:
-        rows: the number of rows.
-        collate: row numbers to a batch.
-        batch_size: rows that are drawn a step.
-        drop_last: whether a trailing, smaller batch is dropped.
-        seed: draws the order.
-        gathered: for each row, whether it is gathered: (rows,); None where no row is.
-        together: how many gathered rows make them join, at most their number.
-        draws: how often each row is drawn an epoch; None: once.
 
     Raises:
         DataError: if there are too few rows for one batch, or a state does not fit the rows.
@@ -180,15 +161,12 @@ class BatchLoader:
         self.collate = collate
         self.seed = seed
         self._draws = draws
-        self.ends = list(range(batch_size, self.rows + 1, batch_size))
-        if not self.ends:
+        self.ends = list(range(batch_size, self.rows + 1, batch_size)) or [self.rows]
+        if not drop_last and self.ends[-1] < self.rows:
+            if self.rows % batch_size == 1:
+                self.ends.pop()  # a row alone joins the batch before
             self.ends.append(self.rows)
-        elif not drop_last and self.rows % batch_size == 1:
-            self.ends[-1] = self.rows
-        elif not drop_last and self.rows % batch_size:
-            self.ends.append(self.rows)
-        self.epoch = 0
-        self.position = 0
+        self.epoch = self.position = 0
         self._permutation: Tensor | None = None
         self._gathered = gathered
         self._together = together if gathered is None else min(together, int(gathered.sum()))
@@ -226,12 +204,8 @@ class BatchLoader:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the loader."""
-        return {
-            "epoch": self.epoch,
-            "position": self.position,
-            "permutation": self.permutation.clone(),
-            "waiting": self._waiting.clone(),
-        }
+        tensors = {"permutation": self.permutation.clone(), "waiting": self._waiting.clone()}
+        return {"epoch": self.epoch, "position": self.position, **tensors}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from the position of another loader."""

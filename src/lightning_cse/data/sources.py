@@ -14,14 +14,7 @@ from lightning_cse.data.readers import OWN, absent, is_own, read_corpus, read_ow
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import ConfigError, DataError
 
-HYPOTHESES = (
-    "hypothesis",
-    "entailment",
-    "explicit_entailment",
-    "implied_entailment",
-    "neutral",
-    "contradiction",
-)
+HYPOTHESES = ("hypothesis", "entailment", "explicit_entailment", "implied_entailment", "neutral", "contradiction")
 """Columns that make a sentence pair together with ``premise``."""
 
 LEAK = "pair of a dev or test set"
@@ -38,18 +31,16 @@ _NO_LETTER = re.compile(r"[\W_]+")
 
 
 def read_sources(sources: Iterable[str], data_dir: Path, *, key: str, may_be_empty: bool = False) -> list[Rows]:
-    """Read several splits, each named ``corpus/split``, and files of the user's own.
+    """Read splits, such as ``snli/train``, and files of the user's own (`read_own`), such as ``my/sentences.txt``.
 
     Args:
-        sources: Names such as ``snli/train``, or paths such as ``my/sentences.txt`` (a sentence a line),
-            ``my/rows.jsonl`` (LLM rows) and ``my/rows.csv`` (quadruples in INLI's layout, or implicit/explicit pairs),
-            also with ``.gz`` behind; relative ones start at the working directory.
+        sources: Their names; relative paths start at the working directory.
         data_dir: Where the corpora are.
-        key: The config key the names come from, for the error.
+        key: The config key that the names come from, for the error.
         may_be_empty: Whether the list of names may be empty.
 
     Raises:
-        ConfigError: If there is one name in place of a list, a name is not of that form, or there is none.
+        ConfigError: If there is one name in place of a list, a name of another form, or no name.
         DataError: As `read_corpus` and `read_own`.
     """
     if isinstance(sources, str):
@@ -59,11 +50,15 @@ def read_sources(sources: Iterable[str], data_dir: Path, *, key: str, may_be_emp
         raise ConfigError([f"{key}: names no source; give corpus/split, such as snli/train, or a file of your own"])
     wrong = [name for name in names if not is_own(name) and not all(_parts(name))]
     if wrong:
-        own = f"a file of your own ends in {', '.join(OWN[:-1])} or {OWN[-1]}, or one of them and .gz"
+        *first, last = OWN
+        own = f"a file of your own ends in {', '.join(first)} or {last}, or one of them and .gz"
         raise ConfigError(
             f"{key}: {name!r} is not of the form corpus/split, such as snli/train; {own}" for name in wrong
         )
-    return [_read_own(name, key) if is_own(name) else read_corpus(*_parts(name), data_dir) for name in names]
+    try:
+        return [read_own(name) if is_own(name) else read_corpus(*_parts(name), data_dir) for name in names]
+    except DataError as error:
+        raise DataError(f"{key}: {error}") from None
 
 
 def lacking(source: str, data_dir: Path) -> str | None:
@@ -78,13 +73,6 @@ def lacking(source: str, data_dir: Path) -> str | None:
         return None
     corpus, split = _parts(source)
     return absent(corpus, split, data_dir) if split else None
-
-
-def _read_own(name: str, key: str) -> Rows:
-    try:
-        return read_own(name)
-    except DataError as error:
-        raise DataError(f"{key}: {error}") from None
 
 
 def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
