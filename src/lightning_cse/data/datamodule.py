@@ -107,7 +107,6 @@ class ContrastiveData(pl.LightningDataModule):
         self.held_out_rows = held_out_rows
         self.llm_rows_together = llm_rows_together
         self._by_share = held_out is None
-        self._tokens: Dataset | None = None
         self._loader: BatchLoader | None = None
         self._position: dict[str, Any] | None = None
         read = partial(read_sources, data_dir=self.data_dir)
@@ -221,7 +220,7 @@ class ContrastiveData(pl.LightningDataModule):
                 f"{' or '.join(empty)}, which the method trains on: give data.train a source that has some"
             )
         self._roles = tuple(roles)
-        self._tokens = None
+        self.__dict__.pop("_tokens", None)
 
     @property
     def digests(self) -> dict[str, str]:
@@ -245,8 +244,10 @@ class ContrastiveData(pl.LightningDataModule):
 
     def setup(self, stage: str | None = None) -> None:
         """Tokenise the training rows, unless that was done; a sentence without a token is a DataError."""
-        if self._tokens is not None:
-            return
+        _ = self._tokens
+
+    @cached_property
+    def _tokens(self) -> Dataset:
         columns = []
         for role in self._roles:
             sentences = self.train.values(role)
@@ -257,7 +258,7 @@ class ContrastiveData(pl.LightningDataModule):
                 sentence = repr(sentences[row].as_py()[:120])
                 raise DataError(f"{self.train.where(row)}: {role} {sentence} has no token in the encoder's vocabulary")
             columns.append(tokens.rename_column("ids", role))
-        self._tokens = datasets.concatenate_datasets(columns, axis=1).with_format("arrow")
+        return datasets.concatenate_datasets(columns, axis=1).with_format("arrow")
 
     def longer_than(self, limit: int) -> int:
         """Count the training sentences of more than ``limit`` tokens, or of more than ``max_tokens``."""
@@ -315,7 +316,6 @@ class ContrastiveData(pl.LightningDataModule):
 
     def collate(self, index: Tensor) -> Batch:
         """Return the batch of these rows."""
-        assert self._tokens is not None, "setup() tokenises the rows"  # noqa: S101
         table = self._tokens[index.tolist()]
         return {"roles": {role: _padded(table[role], self.max_tokens) for role in self._roles}, "index": index}
 
@@ -374,10 +374,10 @@ def tokenise(sentences: pa.ChunkedArray, tokenize: Tokenize, cache_dir: Path | N
         try:
             found = Dataset.from_file(str(path))
             found.data.table.validate(full=True)
-            if len(found) == len(sentences):
+            if len(found) == len(sentences) and found.features == features:
                 return found
             fault: object = f"{len(found)} of {len(sentences)} sentences"
-        except (OSError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - pyarrow and datasets raise many kinds
             fault = error
         log.warning("the token cache %s cannot be read (%s); it is made again", path, fault)
 

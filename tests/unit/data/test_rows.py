@@ -1,3 +1,5 @@
+"""Rows: a dataset that keeps files, lines and the account."""
+
 from __future__ import annotations
 
 import pytest
