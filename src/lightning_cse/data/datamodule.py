@@ -48,16 +48,11 @@ class ContrastiveData(pl.LightningDataModule):
     have weights, ``rows an epoch``, of all and of each source.
 
     Args:
-        train: the sources that are trained on, see `read_sources`, as are those of the other lists.
-        rows: how rows of the corpora become training rows.
-        tokenize: sentences to bare token ids.
-        batch_size: rows a batch; a trailing, smaller batch is left out by ``drop_last``.
-        seed: draws the order of the rows.
+        train: the sources that are trained on; for lists of sources see `read_sources`.
         cache_dir: where token ids are kept; None keeps them in memory.
         held_out: what is watched and never trained on; or ``held_out_share`` of the sentences of the first role.
         excluded: sources whose sentence pairs must not be trained on.
-        train_rows: train on so many rows only; see `subset`, and `fewer_llm_rows` for ``llm_rows``.
-        held_out_rows: watch only the first so many held-out rows.
+        train_rows: train on so many rows only, see `subset`; for ``llm_rows`` see `fewer_llm_rows`.
         max_tokens: cut training sentences to so many tokens, special ones not counted.
         augmentation: makes the role ``positive`` from each anchor's tokens, once, as text.
         watched_in: watch only held-out rows whose anchor is one in each of these sources too, so that all settings of a
@@ -107,12 +102,13 @@ class ContrastiveData(pl.LightningDataModule):
         self.held_out_rows = held_out_rows
         self.llm_rows_together = llm_rows_together
         self._by_share = held_out is None
+        self._from_llm = "negative" in rows.roles  # no other rows have contrastive learning's own negative
         self._loader: BatchLoader | None = None
         self._position: dict[str, Any] | None = None
         read = partial(read_sources, data_dir=self.data_dir)
         tables = read(train, key="data.train")
-        weighted = _checked(weights, train)
-        if weighted is not None:
+        weighted = weights is not None and list(weights) != [1] * len(tables)
+        if weighted:
             tables = [table.with_column(SOURCE, [source] * len(table)) for source, table in enumerate(tables)]
         self._excluded = read(excluded, key="data.excluded", may_be_empty=True)
         self._watched = read(watched_in, key="data.watched_in", may_be_empty=True)
@@ -134,29 +130,39 @@ class ContrastiveData(pl.LightningDataModule):
         if augmentation is not None:
             self._augment(augmentation)
         self.counts = {**built.counts, "used": used(built), "training_rows": len(built)}
+        self._complete = self.train.has(*self.roles)
+        self.has_llm_rows = self._from_llm and 0 < self._complete.sum() < len(built)
         if self.has_llm_rows:
             self.counts["llm_rows"] = int(self._complete.sum())
         elif not self._complete.all():
             present = {role: int(self.train.has(role).sum()) for role in self.roles}
             self.counts |= {f"rows with {role}": count for role, count in present.items() if count < len(self.train)}
-        self._draws = None if weighted is None else self._weigh(built, weighted, [str(name) for name in train])
+        self._draws = self._weigh(built, weights or (), [str(name) for name in train]) if weighted else None
 
     def _weigh(self, rows: Rows, weights: Sequence[float], names: Sequence[str]) -> Draws:
         """Return how often the rows are drawn; add the rows an epoch to the account and the log."""
+        faults = [
+            f"data.weights: must be in (0, {LARGEST_WEIGHT}], got {weight!r}; leave out sources that are not wanted"
+            for weight in weights
+            if not 0 < weight <= LARGEST_WEIGHT
+        ]
+        if len(weights) != len(names):
+            sources = f"the {len(names)} sources of data.train ({', '.join(names)})"
+            faults.insert(0, f"data.weights: {len(weights)} numbers for {sources}")
         if SOURCE not in rows.names:
-            raise ConfigError(
-                ["data.weights: rows of this kind may have several sources: use data=quadruples, or null"]
-            )
+            faults.append("data.weights: rows of this kind may have several sources: use data=quadruples, or null")
         if self.llm_rows_together is not None:
-            raise ConfigError(["data.weights: cannot be combined with data.llm_rows_together"])
-        sources = rows.values(SOURCE).to_numpy()
-        draws = Draws(sources, weights, names, batch_size=self.batch_size, seed=self.seed)
+            faults.append("data.weights: cannot be combined with data.llm_rows_together")
+        if faults:
+            raise ConfigError(faults)
+        source_of = rows.values(SOURCE).to_numpy()
+        draws = Draws(source_of, weights, names, batch_size=self.batch_size, seed=self.seed)
         self.counts["rows an epoch"] = len(draws)
         parts = []
         for source, (name, weight, count) in enumerate(zip(names, weights, draws.by_source, strict=True)):
             key = f"rows an epoch: {name}"
             self.counts[key] = self.counts.get(key, 0) + count
-            parts.append(f"{count} of {name} ({np.count_nonzero(sources == source)} rows of weight {weight:g})")
+            parts.append(f"{count} of {name} ({np.count_nonzero(source_of == source)} rows of weight {weight:g})")
         log.info("an epoch draws %d rows: %s", len(draws), ", ".join(parts))
         return draws
 
@@ -176,11 +182,7 @@ class ContrastiveData(pl.LightningDataModule):
         self.roles = self._roles = ("anchor", "positive")
 
     def watched(self, roles: Sequence[str]) -> Rows:
-        """Return the first ``held_out_rows`` held-out rows that have all these roles.
-
-        Raises:
-            DataError: if there are fewer than two.
-        """
+        """Return the first ``held_out_rows`` held-out rows that have all these roles; fewer than two are an error."""
         chosen = self.held_out.has(*roles)
         for rows in self._watched:
             anchors = rows.values(next(name for name in ANCHORS if name in rows.names))
@@ -230,10 +232,7 @@ class ContrastiveData(pl.LightningDataModule):
 
     @cached_property
     def provenance(self) -> Mapping[str, dict[str, Any]]:
-        """The origin of the LLM rows that are trained on or held out, by the name of their file, if it has a side file.
-
-        It is read when it is first asked for; neither the rows nor a run's identity depend on it.
-        """
+        """The origin of the LLM rows that are trained on or held out, by the name of their file, where it is known."""
         if not self._from_llm:
             return {}
         from lightning_cse.data.provenance import read_provenance
@@ -250,12 +249,11 @@ class ContrastiveData(pl.LightningDataModule):
     def _tokens(self) -> Dataset:
         columns = []
         for role in self._roles:
-            sentences = self.train.values(role)
-            tokens = tokenise(sentences, self.tokenize, self.cache_dir)
+            tokens = tokenise(self.train.values(role), self.tokenize, self.cache_dir)
             empty = np.flatnonzero(self.train.has(role) & (_lengths(tokens, "ids") == 0))
             if len(empty):
                 row = int(empty[0])
-                sentence = repr(sentences[row].as_py()[:120])
+                sentence = repr(self.train[row][role][:120])
                 raise DataError(f"{self.train.where(row)}: {role} {sentence} has no token in the encoder's vocabulary")
             columns.append(tokens.rename_column("ids", role))
         return datasets.concatenate_datasets(columns, axis=1).with_format("arrow")
@@ -290,21 +288,6 @@ class ContrastiveData(pl.LightningDataModule):
             self._loader.load_state_dict(self._position)
         return self._loader
 
-    @property
-    def has_llm_rows(self) -> bool:
-        """Whether an LLM wrote some rows, which have every role, and not the others."""
-        return self._from_llm and bool(self._complete.any()) and not self._complete.all()
-
-    @property
-    def _from_llm(self) -> bool:
-        """Whether an LLM may write rows of these roles: no other rows have contrastive learning's own negative."""
-        return "negative" in self.roles
-
-    @cached_property
-    def _complete(self) -> np.ndarray:
-        """Whether each training row has every role: (rows,)."""
-        return self.train.has(*self.roles)
-
     def state_dict(self) -> dict[str, Any]:
         """Return the loader's position, for the checkpoint."""
         # Lightning restores no state of a loader that exists already, as it does once the number of steps is known.
@@ -331,24 +314,6 @@ def _padded(column: pa.ChunkedArray, most: int | None) -> Tokens:
     padded = np.zeros(mask.shape, dtype=np.int64)
     padded[mask] = ids.values.to_numpy()[(starts[rows][:, None] + places)[mask]]
     return Tokens(torch.from_numpy(padded), torch.from_numpy(mask), torch.from_numpy(rows))
-
-
-def _checked(weights: Sequence[float] | None, train: Sequence[str]) -> list[float] | None:
-    """Return the weights of the sources; None where each row is drawn once, by intention or in effect."""
-    if weights is None:
-        return None
-    faults = []
-    if len(weights) != len(train):
-        sources = ", ".join(map(str, train))
-        faults.append(f"data.weights: {len(weights)} numbers for the {len(train)} sources of data.train ({sources})")
-    faults += [
-        f"data.weights: must be in (0, {LARGEST_WEIGHT}], got {weight!r}; leave out sources that are not wanted"
-        for weight in weights
-        if not 0 < weight <= LARGEST_WEIGHT
-    ]
-    if faults:
-        raise ConfigError(faults)
-    return None if all(weight == 1 for weight in weights) else [float(weight) for weight in weights]
 
 
 def token_counts(sentences: Sequence[str], tokenize: Tokenize, cache_dir: Path | None) -> np.ndarray:

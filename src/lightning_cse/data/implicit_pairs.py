@@ -48,11 +48,7 @@ class INLIImplicitPairs:
     seed: int = 0
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
-        """Return one row, or two, a premise; one that lacks a sentence makes none.
-
-        Raises:
-            DataError: if no row is left, or there is one premise only to draw another one's entailment from.
-        """
+        """Return one row, or two, a premise; one that lacks a sentence makes none; no row at all is a DataError."""
         rows = Rows.cat(tables)
         premise = rows.column("premise")
         kinds = {kind: rows.column(kind) for kind in POSITIVES[self.explicit]}

@@ -15,9 +15,7 @@ import pyarrow as pa
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import DataError
 
-SOURCE = "source"
-"""The column with the number of the source that a row is from; present where sources have weights."""
-
+SOURCE = "source"  # the column with the number of the source that a row is from, where sources have weights
 TRIPLET = ("premise", "entailment", "contradiction")
 
 
@@ -47,11 +45,7 @@ class INLIQuadruples:
     roles: ClassVar[tuple[str, ...]] = ("premise", "explicit_entailment", "implied_entailment", "contradiction")
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
-        """Return the rows as they are: the roles are columns of INLI.
-
-        Raises:
-            DataError: if a table has no premises or none of the three columns of hypotheses, or no row is left.
-        """
+        """Return the rows as they are; a table without premises or any hypothesis is a DataError."""
         rows = _with_roles(tables, self.roles)
         used = np.flatnonzero(np.any([rows.has(role) for role in self.roles[1:]], axis=0))
         if len(rows) and not len(used):
@@ -60,11 +54,8 @@ class INLIQuadruples:
         return made_of(rows.select(used).dropping(dropped), used)
 
 
-POSITIVES = {
-    "explicit": ("explicit_entailment",),
-    "implied": ("implied_entailment",),
-    "both": ("explicit_entailment", "implied_entailment"),
-}
+_EXPLICIT, _IMPLIED = ("explicit_entailment",), ("implied_entailment",)
+POSITIVES = {"explicit": _EXPLICIT, "implied": _IMPLIED, "both": _EXPLICIT + _IMPLIED}
 
 
 @dataclass(frozen=True)
@@ -79,11 +70,7 @@ class INLITriplets:
     positive: Literal["explicit", "implied", "both"] = "both"
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
-        """Return one triplet, or two, a premise.
-
-        Raises:
-            DataError: if a table has no premises or neither of the other two, or if there is no triplet.
-        """
+        """Return one triplet, or two, a premise; a table without any is a DataError."""
         names = POSITIVES[self.positive]
         rows = _with_roles(tables, ("premise", *names, "contradiction"))
         entailed = np.stack([rows.has(name) for name in names], axis=1)
@@ -131,11 +118,7 @@ class NLITriplets:
         return TRIPLET if self.contradiction else TRIPLET[:2]
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
-        """Return the triplets, in the order in which their premises first appear.
-
-        Raises:
-            DataError: if no premise has both an entailment and a contradiction.
-        """
+        """Return the triplets, in the order in which their premises first appear; none is a DataError."""
         parts: list[Rows] = []
         start = 0
         for rows in tables:

@@ -15,26 +15,17 @@ from datasets.table import InMemoryTable
 
 from lightning_cse.errors import DataError, did_you_mean
 
-PLACE = ("file", "line")
-"""The columns that say where a row comes from."""
-
-MADE_OF = ("made_of", "added")
-"""Columns of training rows: the numbers of the corpus rows that each is made of; whether `Hybrid` added it."""
+PLACE = ("file", "line")  # where a row comes from
+MADE_OF = ("made_of", "added")  # of training rows: the corpus rows that each is made of; whether `Hybrid` added it
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file that rows were read from.
+    """One file that rows were read from."""
 
-    Attributes:
-        name: its place in the official layout, such as ``INLI/train.csv`` (without ``.gz``).
-        path: the file that was opened, absolute; for rows from the hub a text that says so.
-        sha256: digest of the uncompressed bytes, so that a plain file and its ``.gz`` are the same corpus.
-    """
-
-    name: str
-    path: str
-    sha256: str
+    name: str  # its place in the official layout, such as INLI/train.csv (without .gz)
+    path: str  # the file that was opened, absolute; for rows from the hub a text that says so
+    sha256: str  # of the uncompressed bytes, so that a plain file and its .gz are the same corpus
 
 
 class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
@@ -85,11 +76,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 
     @classmethod
     def cat(cls, parts: Sequence[Rows]) -> Rows:
-        """Return the rows of several tables one after the other, with the columns that all of them have.
-
-        Raises:
-            ValueError: if there are no parts.
-        """
+        """Return the rows of several tables, at least one, in turn, with the columns that all of them have."""
         if not parts:
             raise ValueError("need at least one table of rows")
         names = [name for name in parts[0].column_names if all(name in part.column_names for part in parts)]
