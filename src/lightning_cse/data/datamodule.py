@@ -21,7 +21,7 @@ from datasets.table import InMemoryTable
 from torch import Tensor
 
 from lightning_cse.data.drawing import fewer_llm_rows, hold_out, keep, subset, used, with_another_anchor
-from lightning_cse.data.roles import SOURCE, RoleRows, names_of
+from lightning_cse.data.roles import SOURCE, RoleRows
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sampler import Batch, BatchLoader, Draws
 from lightning_cse.data.sources import LEAK, all_pairs, free_of, read_sources, without_pairs
@@ -218,7 +218,7 @@ class ContrastiveData(pl.LightningDataModule):
             )
         elif empty and len(self.train) and not self._from_llm:
             raise DataError(
-                f"data: not one of {len(self.train)} training rows ({names_of(self.train)}) has a sentence of "
+                f"data: not one of {len(self.train)} training rows ({self.train.origin}) has a sentence of "
                 f"{' or '.join(empty)}, which the method trains on: give data.train a source that has some"
             )
         self._roles = tuple(roles)

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from lightning_cse.data.corpora.spec import PAIR_SENTENCES
-from lightning_cse.data.roles import POSITIVES, made_of, names_of
+from lightning_cse.data.roles import POSITIVES, made_of
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import DataError
 
@@ -61,7 +61,7 @@ class INLIImplicitPairs:
         ]
         if not made:
             raise DataError(
-                f"{names_of(rows)}: no premise has an explicit sentence ({' or '.join(kinds)}) and a mismatched one "
+                f"{rows.origin}: no premise has an explicit sentence ({' or '.join(kinds)}) and a mismatched one "
                 f"({self.mismatched}), so there is no pair to train on; set data.rows.explicit or data.rows.mismatched"
             )
         used, implicit, explicit, mismatched = zip(*made, strict=True)

@@ -49,7 +49,7 @@ class INLIQuadruples:
         rows = _with_roles(tables, self.roles)
         used = np.flatnonzero(np.any([rows.has(role) for role in self.roles[1:]], axis=0))
         if len(rows) and not len(used):
-            raise DataError(f"{names_of(rows)}: no row has an entailment or a contradiction to train on")
+            raise DataError(f"{rows.origin}: no row has an entailment or a contradiction to train on")
         dropped = {"no entailment and no contradiction": len(rows) - len(used)}
         return made_of(rows.select(used).dropping(dropped), used)
 
@@ -77,7 +77,7 @@ class INLITriplets:
         contradicted = rows.has("contradiction")
         made, kinds = np.nonzero(entailed & contradicted[:, None])
         if len(rows) and not len(made):
-            raise DataError(f"{names_of(rows)}: no row has a contradiction and {' or '.join(names)} for a triplet")
+            raise DataError(f"{rows.origin}: no row has a contradiction and {' or '.join(names)} for a triplet")
         sentences = [rows.column(name) for name in names]
         entailment = [sentences[kind][row] for row, kind in zip(made, kinds, strict=True)]
         chosen = rows.select(made)
@@ -129,7 +129,7 @@ class NLITriplets:
         pairs = [rows for rows in tables if "hypothesis" in rows.names]
         built = Rows.cat([*parts, self._build(Rows.cat(pairs), start)] if pairs else parts)
         if not len(built):
-            raise DataError(f"{names_of(built)}: no premise has both an entailment and a contradiction for a triplet")
+            raise DataError(f"{built.origin}: no premise has both an entailment and a contradiction for a triplet")
         return built
 
     def _build(self, rows: Rows, start: int) -> Rows:
@@ -189,11 +189,6 @@ class Sentences:
         return made_of(rows.with_columns(anchor=rows.values("sentence")), np.arange(len(rows)))
 
 
-def names_of(rows: Rows) -> str:
-    """Return the names of the files that rows come from, for messages."""
-    return ", ".join(file.name for file in rows.files) or "rows"
-
-
 def _with_roles(tables: Sequence[Rows], roles: Collection[str]) -> Rows:
     """Return the rows of several tables with all of these roles, the first of which is the premise."""
     whole = []
@@ -202,7 +197,7 @@ def _with_roles(tables: Sequence[Rows], roles: Collection[str]) -> Rows:
         lacking = [role for role in roles if role not in rows.names]
         if len(lacking) == len(roles) - 1:
             raise DataError(
-                f"{names_of(rows)}: none of the columns {', '.join(lacking)}; there are: {', '.join(rows.names)}. "
+                f"{rows.origin}: none of the columns {', '.join(lacking)}; there are: {', '.join(rows.names)}. "
                 "Rows in INLI's layout are needed"
             )
         for role in lacking:

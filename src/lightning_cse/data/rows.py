@@ -97,6 +97,11 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         """The names of the corpus's own columns and the roles: all but `PLACE` and `MADE_OF`."""
         return tuple(name for name in self.column_names if name not in (*PLACE, *MADE_OF))
 
+    @property
+    def origin(self) -> str:
+        """The names of the files, for messages."""
+        return ", ".join(file.name for file in self.files) or "rows"
+
     def values(self, name: str) -> pa.ChunkedArray:
         """Return one column as Arrow has it.
 
@@ -104,10 +109,8 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
             DataError: if there is no such column; the message lists the others.
         """
         if name not in self.column_names:
-            files = ", ".join(file.name for file in self.files) or "rows"
-            raise DataError(
-                f"{files}: no column {name!r}{did_you_mean(name, self.names)}; there are: {', '.join(self.names)}"
-            )
+            near = did_you_mean(name, self.names)
+            raise DataError(f"{self.origin}: no column {name!r}{near}; there are: {', '.join(self.names)}")
         return self.table.column(name)
 
     def column(self, name: str) -> list[Any]:

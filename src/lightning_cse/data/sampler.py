@@ -36,10 +36,10 @@ class Draws:
         self, sources: np.ndarray, weights: Sequence[float], names: Sequence[str], *, batch_size: int, seed: int
     ) -> None:
         self.seed = seed
-        generator = _generator(seed, 0, 1)  # an epoch's has no third number
-        self._least = np.zeros(len(sources), dtype=np.int64)
-        self._turns: list[tuple[np.ndarray, int]] = []
         self.by_source: list[int] = []
+        generator = _generator(seed, 0, 1)  # an epoch's has no third number
+        # Of each row: the whole part of its weight; the number of turns an epoch in its source, its own, and of rows.
+        self._whole, self._turns, self._own, self._rows = np.zeros((4, len(sources)), dtype=np.int64)
         most = 0
         for source, (weight, name) in enumerate(zip(weights, names, strict=True)):
             rows = np.flatnonzero(sources == source)
@@ -49,8 +49,8 @@ class Draws:
                 raise DataError(
                     f"data.weights: {weight:g} of the {len(rows)} training rows of {name} is none: raise it"
                 )
-            self._least[rows] = whole
-            self._turns.append((rows[torch.randperm(len(rows), generator=generator).numpy()], more))
+            self._whole[rows], self._turns[rows], self._rows[rows] = whole, more, len(rows)
+            self._own[rows[torch.randperm(len(rows), generator=generator).numpy()]] = np.arange(len(rows))
             self.by_source.append(whole * len(rows) + more)
             most = max(most, whole + (more > 0) if len(rows) else 0)
         if most > (batches := max(1, len(self) // batch_size)):
@@ -65,10 +65,7 @@ class Draws:
 
     def copies(self, epoch: int) -> np.ndarray:
         """Return how often each row is drawn in an epoch: (rows,)."""
-        copies = self._least.copy()
-        for turn, number in self._turns:
-            if number:
-                copies[turn[(epoch * number + np.arange(number)) % len(turn)]] += 1
+        copies: np.ndarray = self._whole + ((self._own - epoch * self._turns) % self._rows < self._turns)
         return copies
 
     def order(self, epoch: int, ends: Sequence[int]) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ HYPOTHESES = ("hypothesis", "entailment", "explicit_entailment", "implied_entail
 
 LEAK = "pair of a dev or test set"
 
+_NO_LETTER = re.compile(r"[\W_]+")
 _PAIRS = (
     *(("premise", name) for name in HYPOTHESES),
     ("sentence1", "sentence2"),
@@ -27,17 +28,11 @@ _PAIRS = (
     PAIR_SENTENCES[2:],
 )
 
-_NO_LETTER = re.compile(r"[\W_]+")
-
 
 def read_sources(sources: Iterable[str], data_dir: Path, *, key: str, may_be_empty: bool = False) -> list[Rows]:
     """Read splits, such as ``snli/train``, and files of the user's own (`read_own`), such as ``my/sentences.txt``.
 
-    Args:
-        sources: Their names; relative paths start at the working directory.
-        data_dir: Where the corpora are.
-        key: The config key that the names come from, for the error.
-        may_be_empty: Whether the list of names may be empty.
+    Relative paths start at the working directory. Errors name the config key that the sources come from.
 
     Raises:
         ConfigError: If there is one name in place of a list, a name of another form, or no name.
@@ -86,7 +81,8 @@ def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
         return [()] * len(rows)
     if "premise" in rows.names:  # whose triplets have the names of contrastive learning too
         pairs = [pair for pair in pairs if pair[0] == "premise"]
-    return list(zip(*(_keys(rows.column(first), rows.column(second)) for first, second in pairs), strict=True))
+    columns = [zip(rows.column(first), rows.column(second), strict=True) for first, second in pairs]
+    return [tuple(_key(*sentences) for sentences in row) for row in zip(*columns, strict=True)]
 
 
 def without_pairs(rows: Rows, excluded: set[str]) -> Rows:
@@ -113,9 +109,8 @@ def _parts(name: str) -> tuple[str, str]:
     return corpus, "" if {"/", "."} & set(split) else split
 
 
-def _keys(first: Sequence[str], second: Sequence[str | None]) -> Iterator[str]:
-    for a, b in zip(first, second, strict=True):
-        yield "" if b is None else "\0".join(sorted((_letters(a), _letters(b))))
+def _key(first: str, second: str | None) -> str:
+    return "" if second is None else "\0".join(sorted((_letters(first), _letters(second))))
 
 
 @functools.lru_cache(maxsize=1 << 18)  # premises stand in several pairs, and points of a sweep read the same corpora
