@@ -81,7 +81,7 @@ class Hybrid:
         stacked = Rows.cat([plain, made_of(llm, np.arange(first, first + len(llm)))])
         hybrid = stacked.select(np.concatenate([order, added]))
         gone = set(pc.list_flatten(parts.take(pa.array(replaced))).to_pylist())
-        hybrid = hybrid.dropping({"an LLM row stands for it": len(gone)})
+        hybrid = hybrid.recounted({**hybrid.counts, "dropped: an LLM row stands for it": len(gone)})
         return hybrid.with_column("added", np.arange(len(hybrid)) >= count)
 
     def _llm(self) -> Rows:
