@@ -20,10 +20,6 @@ class TokenShuffle:
 
     Source: NGCSE, setting "token shuffle", and the authors' code, which stores the decoded text, as `ContrastiveData`
     does; tokenised again it may give other pieces.  Differs: a repeated sentence is augmented the same way again.
-
-    Example:
-        >>> TokenShuffle()([11, 12, 13, 14], "Four pieces, here.")
-        [11, 13, 12, 14]
     """
 
     seed: int = 0
@@ -44,13 +40,6 @@ class TokenCutoff:
     with the default share a sentence of ten pieces or fewer stays as it is. One piece is always left.
 
     Source: NGCSE, setting "token cutoff", and the authors' code.  Differs: as in `TokenShuffle`.
-
-    Raises:
-        ValueError: for any other share.
-
-    Example:
-        >>> TokenCutoff(share=0.5)([11, 12, 13, 14], "Four pieces, here.")
-        [12, 14]
     """
 
     share: float = 0.05

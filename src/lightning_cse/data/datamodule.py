@@ -47,22 +47,15 @@ class ContrastiveData(pl.LightningDataModule):
     ``dropped: reason``, and ``training_rows``; where rows lack a role, ``rows with <role>`` for each; where sources
     have weights, ``rows an epoch``, of all and of each source.
 
-    Args:
+    Args (the others are explained in ``conf/data``):
         train: the sources that are trained on; for lists of sources see `read_sources`.
-        cache_dir: where token ids are kept; None keeps them in memory.
         held_out: what is watched and never trained on; or ``held_out_share`` of the sentences of the first role.
         excluded: sources whose sentence pairs must not be trained on.
         train_rows: train on so many rows only, see `subset`; for ``llm_rows`` see `fewer_llm_rows`.
-        max_tokens: cut training sentences to so many tokens, special ones not counted.
         augmentation: makes the role ``positive`` from each anchor's tokens, once, as text.
-        watched_in: watch only held-out rows whose anchor is one in each of these sources too, so that all settings of a
-            domain are watched on the same sentences: those that have LLM rows.
+        watched_in: watch only held-out rows whose anchor is one in each of these sources too.
         llm_rows_together: how many LLM rows wait until they join a batch, see `BatchLoader`; None: none waits.
         weights: how often a row is drawn an epoch, one number a source of ``train``, see `Draws`; None: once.
-
-    Raises:
-        ConfigError: if options do not go together or with the rows, or as `read_sources`.
-        DataError: as `read_sources` and `Draws`, or if no row is left.
     """
 
     def __init__(
@@ -93,10 +86,7 @@ class ContrastiveData(pl.LightningDataModule):
             raise ConfigError(["data.held_out: give splits, or data.held_out_share, and not both"])
         self.roles = self._roles = rows.roles
         self.tokenize = tokenize
-        self.batch_size = batch_size
-        self.drop_last = drop_last
-        self.seed = seed
-        self.data_dir = Path(data_dir)
+        self._batching: dict[str, Any] = {"batch_size": batch_size, "drop_last": drop_last, "seed": seed}
         self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
         self.max_tokens = max_tokens
         self.held_out_rows = held_out_rows
@@ -105,7 +95,7 @@ class ContrastiveData(pl.LightningDataModule):
         self._from_llm = "negative" in rows.roles  # no other rows have contrastive learning's own negative
         self._loader: BatchLoader | None = None
         self._position: dict[str, Any] | None = None
-        read = partial(read_sources, data_dir=self.data_dir)
+        read = partial(read_sources, data_dir=Path(data_dir))
         tables = read(train, key="data.train")
         weighted = weights is not None and list(weights) != [1] * len(tables)
         if weighted:
@@ -156,7 +146,7 @@ class ContrastiveData(pl.LightningDataModule):
         if faults:
             raise ConfigError(faults)
         source_of = rows.values(SOURCE).to_numpy()
-        draws = Draws(source_of, weights, names, batch_size=self.batch_size, seed=self.seed)
+        draws = Draws(source_of, weights, names, batch_size=self._batching["batch_size"], seed=self._batching["seed"])
         self.counts["rows an epoch"] = len(draws)
         parts = []
         for source, (name, weight, count) in enumerate(zip(names, weights, draws.by_source, strict=True)):
@@ -200,10 +190,8 @@ class ContrastiveData(pl.LightningDataModule):
     def use(self, roles: Sequence[str], optional: Sequence[str] = ()) -> None:
         """Choose the roles that batches hold, those that a method trains on; by default all that the rows have.
 
-        Raises:
-            ConfigError: if the data have no such role.
-            DataError: if no row has a sentence of one of them, unless LLM rows are left out or an ``optional`` role has
-                some: a loss drops the terms that need the others.
+        A role that the data lack, or no row has, is an error. All rows may lack some of the ``optional`` ones, whose
+        terms the loss drops, and those that LLM rows have.
         """
         if any(role not in self.train.names for role in roles):
             raise ConfigError(
@@ -270,16 +258,14 @@ class ContrastiveData(pl.LightningDataModule):
 
     def train_dataloader(self) -> BatchLoader:
         """Return the loader of training batches, at the position of the checkpoint that was loaded, if one was."""
-        drawn = len(self.train) if self._draws is None else len(self._draws)
-        if drawn < self.batch_size:
-            log.warning("data.batch_size=%d, but an epoch has only %d rows: all are one batch", self.batch_size, drawn)
+        drawn, size = len(self.train if self._draws is None else self._draws), self._batching["batch_size"]
+        if drawn < size:
+            log.warning("data.batch_size=%d, but an epoch has only %d rows: all are one batch", size, drawn)
         gathers = self.llm_rows_together is not None and self.has_llm_rows
         self._loader = BatchLoader(
             len(self.train),
             self.collate,
-            batch_size=self.batch_size,
-            drop_last=self.drop_last,
-            seed=self.seed,
+            **self._batching,
             gathered=torch.from_numpy(self._complete) if gathers else None,
             together=self.llm_rows_together or 1,
             draws=self._draws,

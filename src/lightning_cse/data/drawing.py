@@ -37,11 +37,8 @@ def keep(rows: Rows, kept: np.ndarray, reason: str) -> Rows:
 def hold_out(rows: Rows, share: float, *, of: str) -> tuple[Rows, Rows]:
     """Split training rows: what is left to train on, and a share of the sentences of a role with all their rows.
 
-    Both sides keep the order of the corpus. The same share of the rows that were added to a corpus is held out too.
-
-    Raises:
-        ConfigError: if the share is not in (0, 1).
-        DataError: if it leaves fewer than two sentences on one side.
+    Both sides keep the order of the corpus. The same share of the rows that were added to a corpus is held out too. A
+    share that leaves fewer than two sentences on one side is an error.
     """
     if not 0 < share < 1:
         raise ConfigError([f"data.held_out_share: must be in (0, 1), got {share}"])
@@ -82,10 +79,8 @@ def fewer_llm_rows(rows: Rows, count: int, roles: Sequence[str]) -> Rows:
 def with_another_anchor(rows: Rows) -> Rows:
     """Return the rows with the anchor of another row in place of each `ANOTHER_ANCHOR`.
 
-    Both sides of a hold-out need a call of their own: a negative drawn over both would train on held-out sentences.
-
-    Raises:
-        DataError: if only one row needs an anchor.
+    Both sides of a hold-out need a call of their own: a negative drawn over both would train on held-out sentences. A
+    single row that needs an anchor is a DataError.
     """
     negatives = rows.column("negative") if "negative" in rows.names else []
     waiting = [row for row, sentence in enumerate(negatives) if sentence == ANOTHER_ANCHOR]

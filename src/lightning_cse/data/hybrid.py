@@ -53,11 +53,7 @@ class Hybrid:
         return PATTERNS[self.pattern]
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
-        """Return one row a sentence of the corpus or of the LLM; ``added`` marks those that the corpus lacks.
-
-        Raises:
-            DataError: if two LLM rows have one anchor, or as `read_sources`.
-        """
+        """Return one row a sentence of the corpus or of the LLM; ``added`` marks those that the corpus lacks."""
         corpus, llm = self.corpus(tables), self._llm()
         count, anchors = len(corpus), corpus.values("anchor")
         found = pc.fill_null(pc.index_in(anchors, value_set=llm.values("anchor")), -1).to_numpy()
@@ -101,10 +97,7 @@ def as_llm_rows(rows: Rows, pattern: str) -> Rows:
     """Return rows with the roles of a pattern, from LLM rows or from a corpus that can stand in for them.
 
     Rows of the ``sts`` pattern also fit ``nli``, without their intermediate. Of a corpus that stands in, the first
-    row a sentence is taken; others are dropped and counted.
-
-    Raises:
-        DataError: if the columns fit neither.
+    row a sentence is taken; others are dropped and counted. Columns that fit neither are a DataError.
     """
     roles = PATTERNS[pattern]
     if all(role in rows.names for role in roles):
@@ -122,7 +115,6 @@ def as_llm_rows(rows: Rows, pattern: str) -> Rows:
             f"{', '.join(roles)} are needed, there are {', '.join(rows.names)}"
         )
     stand_ins = rows.with_columns(**dict(zip(roles, columns, strict=True)))
-    first: dict[str, int] = {}
-    for row, anchor in enumerate(stand_ins.column("anchor")):
-        first.setdefault(anchor, row)
-    return stand_ins.select(list(first.values())).dropping({"repeated anchor": len(rows) - len(first)})
+    anchors = stand_ins.values("anchor").combine_chunks().dictionary_encode().indices.to_numpy()
+    first = np.unique(anchors, return_index=True)[1]  # numbered in order of appearance
+    return stand_ins.select(first).dropping({"repeated anchor": len(rows) - len(first)})

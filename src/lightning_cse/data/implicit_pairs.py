@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -52,7 +52,10 @@ class INLIImplicitPairs:
         rows = Rows.cat(tables)
         premise = rows.column("premise")
         kinds = {kind: rows.column(kind) for kind in POSITIVES[self.explicit]}
-        others = {kind: self._others(premise, explicit, rows) for kind, explicit in kinds.items()}
+        if self.mismatched == "other_premise":
+            others = {kind: _of_another(premise, explicit, self.seed) for kind, explicit in kinds.items()}
+        else:
+            others = {kind: dict(enumerate(rows.column(self.mismatched))) for kind in kinds}
         made = [
             (row, premise[row], kinds[kind][row], others[kind][row])
             for row in range(len(rows))
@@ -68,12 +71,6 @@ class INLIImplicitPairs:
         sentences = dict(zip(self.roles, (implicit, explicit, implicit, mismatched), strict=True))
         pairs = rows.select(used).with_columns(**sentences)
         return made_of(pairs.dropping({"no pair": len(rows) - len(set(used))}), used)
-
-    def _others(self, premise: list[str], explicit: list[str | None], rows: Rows) -> Mapping[int, str | None]:
-        """Return for each row an explicit sentence that does not belong to its premise."""
-        if self.mismatched == "other_premise":
-            return _of_another(premise, explicit, self.seed)
-        return dict(enumerate(rows.column(self.mismatched)))
 
 
 def _of_another(premise: list[str], explicit: list[str | None], seed: int) -> dict[int, str]:

@@ -33,12 +33,6 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 
     ``files`` are the files that the rows come from; ``counts`` how many rows were ``read``, and ``dropped: <reason>``.
     Rows do not change: every method returns new ones.
-
-    Example:
-        >>> file = SourceFile("INLI/val.csv", "/data/INLI/val.csv", sha256="")
-        >>> rows = Rows.of({"premise": ["It rained.", "Tea?"]}, files=[file], lines=[2, 3])
-        >>> rows[1], rows.where(1), rows.column("premise")
-        ({'premise': 'Tea?', 'file': '/data/INLI/val.csv', 'line': 3}, '/data/INLI/val.csv:3', ['It rained.', 'Tea?'])
     """
 
     def __init__(
@@ -60,10 +54,8 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
     ) -> Rows:
         """Return rows with these columns, all from the first file (further ones hold other columns of the same rows).
 
-        The lines are 1, 2, 3, ... by default, and the account says that all rows were read.
-
-        Raises:
-            ValueError: if the columns differ in length.
+        The lines are 1, 2, 3, ... by default, and the account says that all rows were read. Columns that differ in
+        length are a ValueError.
         """
         lengths = {name: len(values) for name, values in columns.items()}
         if len(set(lengths.values())) > 1:
@@ -103,11 +95,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         return ", ".join(file.name for file in self.files) or "rows"
 
     def values(self, name: str) -> pa.ChunkedArray:
-        """Return one column as Arrow has it.
-
-        Raises:
-            DataError: if there is no such column; the message lists the others.
-        """
+        """Return one column as Arrow has it; a DataError that lists the others if there is no such column."""
         if name not in self.column_names:
             near = did_you_mean(name, self.names)
             raise DataError(f"{self.origin}: no column {name!r}{near}; there are: {', '.join(self.names)}")
@@ -133,8 +121,10 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
     def select(self, indices: Iterable[int], *_: Any, reason: str | None = None, **__: Any) -> Rows:
         """Return the rows of these numbers, in this order; with a reason, the account counts the others as dropped."""
         chosen = pa.array(indices if hasattr(indices, "__len__") else list(indices), pa.int64())
-        rows = Rows(self.table.take(chosen), files=self.files, counts=self.counts)
-        return rows if reason is None else rows.dropping({reason: len(self) - len(chosen.unique())})
+        counts = Counter(self.counts)
+        if reason is not None:
+            counts[f"dropped: {reason}"] += len(self) - len(chosen.unique())
+        return Rows(self.table.take(chosen), files=self.files, counts=counts)
 
     def with_columns(self, **columns: Sequence[Any]) -> Rows:
         """Return the same rows with these columns in place of the old ones; files, lines and account stay."""

@@ -26,10 +26,8 @@ class Draws:
     (seed, epoch) for each row; the order of the keys is the order of the epoch, so that copies are 1/c of it apart.
     Where two of them still meet in a batch, one is exchanged for a row of the nearest batch that takes it.
 
-    ``sources`` has the number of each row's source: (rows,); ``weights`` and ``names`` are one a source.
-
-    Raises:
-        DataError: if a weight draws no row of its source, or a row so often that two of its copies must meet.
+    ``sources`` has the number of each row's source: (rows,); ``weights`` and ``names`` are one a source. A weight that
+    draws no row of its source, or a row so often that two of its copies must meet, is a DataError.
     """
 
     def __init__(
@@ -132,10 +130,8 @@ class BatchLoader:
     and only what still waits after the last step is lost. Where a batch would keep fewer than two rows, those that wait
     join it at once. Source: NGCSE, authors' code, which caches LLM rows in this way.
 
-    ``state_dict`` is epoch, position, permutation and what waits; the data module carries it through checkpoints.
-
-    Raises:
-        DataError: if there are too few rows for one batch, or a state does not fit the rows.
+    ``state_dict`` is epoch, position, permutation and what waits; the data module carries it through checkpoints. Too
+    few rows for one batch, or a state that does not fit the rows, are a DataError.
     """
 
     def __init__(

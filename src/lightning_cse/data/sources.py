@@ -32,11 +32,8 @@ _PAIRS = (
 def read_sources(sources: Iterable[str], data_dir: Path, *, key: str, may_be_empty: bool = False) -> list[Rows]:
     """Read splits, such as ``snli/train``, and files of the user's own (`read_own`), such as ``my/sentences.txt``.
 
-    Relative paths start at the working directory. Errors name the config key that the sources come from.
-
-    Raises:
-        ConfigError: If there is one name in place of a list, a name of another form, or no name.
-        DataError: As `read_corpus` and `read_own`.
+    Relative paths start at the working directory. Errors name the config key that the sources come from; a name of
+    another form, or no name, is a ConfigError.
     """
     if isinstance(sources, str):
         raise ConfigError([f"{key}: {sources!r} is one name, and a list of names is needed: [{sources}]"])
@@ -59,10 +56,8 @@ def read_sources(sources: Iterable[str], data_dir: Path, *, key: str, may_be_emp
 def lacking(source: str, data_dir: Path) -> str | None:
     """Return why a split of a corpus cannot be read, or None if it can.
 
-    None also for a name that `read_sources` refuses, and for a file of the user's own, which must exist.
-
-    Raises:
-        DataError: If there is no such corpus or split.
+    None also for a name that `read_sources` refuses, and for a file of the user's own, which must exist. An unknown
+    corpus or split is a DataError.
     """
     if is_own(source):
         return None
@@ -74,7 +69,7 @@ def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
     """Return, for each row, a key for each of its sentence pairs.
 
     Two pairs have one key if they differ only in case, white space, punctuation and order, as a tokenised and a raw
-    edition of one corpus do. A pair of which a row lacks a sentence has an empty key.
+    edition of one corpus do. A pair with a missing sentence has an empty key.
     """
     pairs = [pair for pair in _PAIRS if all(name in rows.names for name in pair)]
     if not pairs:
