@@ -84,9 +84,9 @@ def compose() -> Compose:
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
+    from lightning_cse.config import conf_dir
     from lightning_cse.config.compose import register
     from lightning_cse.config.launch import ordered
-    from lightning_cse.config.paths import conf_dir
 
     @functools.cache  # a tenth of a second each, and some tests run one point dozens of times
     def once(overrides: tuple[str, ...], with_hydra: bool) -> DictConfig:

@@ -37,7 +37,7 @@ def make_report(arguments: argparse.Namespace) -> str:
         ConfigError: if something named is neither an artefact, nor a paper, nor a path.
         LightningCSEError: as reading runs and making artefacts do.
     """
-    from lightning_cse.config.paths import experiments_dir
+    from lightning_cse.config import experiments_dir
     from lightning_cse.papers.artefacts import find_artefacts
     from lightning_cse.papers.report import build_report
     from lightning_cse.papers.run_report import read_runs, run_facts, run_sections

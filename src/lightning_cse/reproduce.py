@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     from rich.console import Console
 
-    from lightning_cse.config.paths import experiments_dir
+    from lightning_cse.config import experiments_dir
     from lightning_cse.papers.artefacts import find_artefacts
     from lightning_cse.papers.points import RunsIndex
     from lightning_cse.papers.reproducing import Plan, check_keys, kept_records

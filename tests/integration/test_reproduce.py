@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lightning_cse.config.paths import experiments_dir
+from lightning_cse.config import experiments_dir
 from lightning_cse.papers.artefacts import find_artefacts
 from lightning_cse.reproduce import main
 

@@ -33,8 +33,8 @@ from lightning_cse.data import ContrastiveData, Rows, read_corpus
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.engine.build import automatic_reading, built, check_nodes, plain
-from lightning_cse.engine.machine import device_of
 from lightning_cse.errors import ConfigError, did_you_mean
+from lightning_cse.runs.machine import device_of
 
 __all__ = ["describe", "pair_sets", "run"]
 

@@ -15,11 +15,11 @@ from rich.table import Table
 
 from lightning_cse.analysis.histograms import Pairs, PairSet
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.engine.machine import device_of
 from lightning_cse.errors import EncoderError
 from lightning_cse.evaluation import Embedded
 from lightning_cse.metrics import match_error_rates
 from lightning_cse.models import PointModel
+from lightning_cse.runs.machine import device_of
 
 __all__ = [
     "ROLES",

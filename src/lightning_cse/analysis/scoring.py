@@ -313,8 +313,8 @@ class Scorer:
         check_device(device)
 
         from lightning_cse.baselines import Length
-        from lightning_cse.engine.machine import device_of
         from lightning_cse.evaluation.task import QUESTIONS
+        from lightning_cse.runs.machine import device_of
 
         self._answers: Any
         self._tokenizer, self._room = None, 0

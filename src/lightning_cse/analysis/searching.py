@@ -23,7 +23,6 @@ from rich.text import Text
 from torch import Tensor
 
 from lightning_cse.embeddings import Embedding
-from lightning_cse.engine.machine import device_of
 from lightning_cse.errors import EncoderError, TaskError, did_you_mean
 from lightning_cse.index import (
     Best,
@@ -36,6 +35,7 @@ from lightning_cse.index import (
     differences,
 )
 from lightning_cse.index.building import corpus_identity, is_taken
+from lightning_cse.runs.machine import device_of
 from lightning_cse.similarity import cosine, cosine_matrix
 
 if TYPE_CHECKING:  # heavy, and what is wrong with a corpus or an index is told without
@@ -302,7 +302,7 @@ def embedder(model: LoadedModel, precision: str, accelerator: str) -> Callable[[
     Args:
         model: the model.
         precision: ``32-true`` or ``bf16-mixed``.
-        accelerator: as `lightning_cse.engine.machine.device_of`.
+        accelerator: as `lightning_cse.runs.machine.device_of`.
     """
     device = device_of(accelerator)
     model.answers.to(device)

@@ -1,1 +1,27 @@
-"""From a command line to a checked config: launching, checking, composing, suggestions, paths."""
+"""Configs: composing, checking and launching them; where ``conf/`` and ``experiments/`` are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_REPOSITORY = _PACKAGE.parents[1]
+
+
+def conf_dir() -> Path:
+    """Return the folder of the Hydra configs, in the installed package or at the top of the repository."""
+    return _find("conf/train.yaml").parent
+
+
+def experiments_dir() -> Path:
+    """Return the folder with one folder a paper: its tables, figures and numbers."""
+    return _find("experiments")
+
+
+def _find(name: str) -> Path:
+    from lightning_cse.errors import ConfigError
+
+    for root in (_PACKAGE, _REPOSITORY):
+        if (root / name).exists():
+            return root / name
+    raise ConfigError([f"{name}: not found in {_PACKAGE} and {_REPOSITORY}; install with `pip install -e .`"])

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 
-from lightning_cse.config.paths import conf_dir
+from lightning_cse.config import conf_dir
 from lightning_cse.errors import ConfigError, did_you_mean
 
 APPENDED: Final = ("experiment", "profile", "sweep", "debug")

@@ -17,10 +17,9 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from lightning_cse.config import sweeps
+from lightning_cse.config import conf_dir, sweeps
 from lightning_cse.config.check import check
 from lightning_cse.config.compose import APPENDED, CompositionError, plain_line, register
-from lightning_cse.config.paths import conf_dir
 from lightning_cse.errors import ConfigError, report, reported, user_error
 
 _CHOICE = re.compile(rf"(?s)^\+{{0,2}}((?P<group>{'|'.join(APPENDED)})=.*)$")

@@ -11,7 +11,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse.config import compose as configs
-from lightning_cse.config.paths import conf_dir
+from lightning_cse.config import conf_dir
 from lightning_cse.errors import ConfigError, did_you_mean
 
 _EXTRAS: Final = {"joblib": "joblib", "submitit_local": "slurm", "submitit_slurm": "slurm"}

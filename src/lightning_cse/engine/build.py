@@ -18,11 +18,13 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.utilities.exceptions import MisconfigurationException  # type: ignore[attr-defined]  # not theirs
 
 from lightning_cse.callbacks import Diagnostics, build_diagnostics
+from lightning_cse.config.check import PRECISIONS
 from lightning_cse.data import ContrastiveData
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean
 from lightning_cse.evaluation import Task, check_parts
 from lightning_cse.methods import Method
+from lightning_cse.runs.machine import has
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +78,32 @@ def build(cfg: DictConfig) -> Parts:
         raise ConfigError([f"monitor: {cfg.monitor!r} is no dev score{near} (there are: {', '.join(scores)})"])
     diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
     return Parts(encoder, data, tasks, diagnostics, method, left_out)
+
+
+def resolve_automatic(cfg: DictConfig, *, under: str = "trainer") -> dict[str, Any]:
+    """Replace ``auto`` choices in the config by what they become on this machine, and return what decides a result.
+
+    Args:
+        cfg: the composed config.
+        under: the node that has ``accelerator`` and ``precision``; an empty string for the top.
+
+    Raises:
+        ConfigError: if this machine has no such accelerator, or it has not the precision.
+    """
+    node, prefix = (cfg[under], f"{under}.") if under else (cfg, "")
+    if node.accelerator == "auto":
+        node.accelerator = "gpu" if torch.cuda.is_available() else "cpu"
+    if not has(node.accelerator):
+        raise ConfigError([f"{prefix}accelerator: torch finds no {node.accelerator} on this machine; use auto"])
+    on_gpu = node.accelerator in ("gpu", "cuda")
+    if node.precision == "auto":
+        # The processor's is private to torch; without it, float32 is always right.
+        on_cpu = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+        node.precision = "bf16-mixed" if (torch.cuda.is_bf16_supported if on_gpu else on_cpu)() else "32-true"
+    node.precision = PRECISIONS.get(str(node.precision), node.precision)
+    if node.precision == "16-mixed" and not on_gpu:
+        raise ConfigError([f"{prefix}precision: 16-mixed needs a GPU; use 32-true or bf16-mixed"])
+    return {f"{prefix}{key}": node[key] for key in ("accelerator", "precision")}
 
 
 def automatic_reading(cfg: DictConfig, encoder: SentenceEncoder) -> dict[str, Any]:

@@ -14,14 +14,14 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from lightning_cse import runs
 from lightning_cse.config.sweeps import in_sweep
-from lightning_cse.engine.build import build_tasks, check_nodes, plain
+from lightning_cse.engine.build import build_tasks, check_nodes, plain, resolve_automatic
 from lightning_cse.engine.evaluated import Evaluated, open_model
 from lightning_cse.engine.load import LLM, WITHOUT_ENCODER
-from lightning_cse.engine.machine import peak_memory, resolve_automatic
 from lightning_cse.engine.mteb_suite import MTEBTask
 from lightning_cse.errors import ConfigError, TaskError
 from lightning_cse.evaluation import Average, Task, check_parts, summarize_tasks
 from lightning_cse.llm.asker import wrong_settings
+from lightning_cse.runs.machine import peak_memory
 from lightning_cse.runs.table import print_run
 
 log = logging.getLogger(__name__)

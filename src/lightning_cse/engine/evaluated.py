@@ -16,7 +16,6 @@ from lightning_cse.baselines import FewShot, Length, Verdict
 from lightning_cse.embeddings import Embedding
 from lightning_cse.engine.build import plain
 from lightning_cse.engine.load import LENGTH, LLM, LoadedModel, load_model
-from lightning_cse.engine.machine import device_name, device_of
 from lightning_cse.engine.mteb_suite import MTEBTask
 from lightning_cse.errors import TaskError
 from lightning_cse.evaluation import Embedded, Task, TaskResult
@@ -24,6 +23,7 @@ from lightning_cse.llm import Failure, Reply, Request
 from lightning_cse.llm.asker import Asker
 from lightning_cse.progress import progress
 from lightning_cse.runs import Run
+from lightning_cse.runs.machine import device_name, device_of
 
 SENTENCES_AT_ONCE = 1024  # between two updates of the progress bar
 

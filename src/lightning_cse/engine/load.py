@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from lightning_cse.config.paths import conf_dir
+from lightning_cse.config import conf_dir
 from lightning_cse.errors import ConfigError, EncoderError, did_you_mean
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def check_model(model: str, *, pooling: str = "auto", prompt: str | None = None)
 
 def check_device(device: str) -> None:
     """Raise ConfigError if torch finds no such device on this machine."""
-    from lightning_cse.engine.machine import has
+    from lightning_cse.runs.machine import has
 
     if not has(device):
         raise ConfigError([f"--device: torch finds no {device} on this machine; leave it out for the best available"])

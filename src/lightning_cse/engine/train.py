@@ -23,12 +23,11 @@ from lightning_cse import runs
 from lightning_cse.callbacks import BestAndLast, Evaluation, Interrupts, RandomState, StepBar, StepLog
 from lightning_cse.config.sweeps import in_sweep
 from lightning_cse.data.datamodule import token_counts
-from lightning_cse.engine.build import Parts, automatic_reading, build, built, check_nodes, plain
-from lightning_cse.engine.machine import device_name, peak_memory, resolve_automatic
+from lightning_cse.engine.build import Parts, automatic_reading, build, built, check_nodes, plain, resolve_automatic
 from lightning_cse.errors import Interrupted, TrainingError
 from lightning_cse.evaluation import Split, run_tasks
 from lightning_cse.loggers import CurvesLogger
-from lightning_cse.runs.summary import summarise
+from lightning_cse.runs.machine import device_name, peak_memory
 from lightning_cse.runs.table import print_run
 
 if TYPE_CHECKING:
@@ -209,7 +208,7 @@ def _fit_and_test(
         "left_out": {name: [why] for name, why in parts.left_out.items()},
         "best": {"step": evaluation.best_step, "score": evaluation.best_score, "monitor": cfg.monitor},
         "final": evaluation.latest,
-        "summary": dataclasses.asdict(summarise(runs.Curves(folder.curves_path).read(), cfg.monitor)),
+        "summary": dataclasses.asdict(runs.summarise(runs.Curves(folder.curves_path).read(), cfg.monitor)),
         "steps": trainer.global_step,
         "rows": parts.data.counts | truncated,
         "data": parts.digests,

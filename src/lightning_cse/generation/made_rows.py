@@ -34,10 +34,10 @@ from lightning_cse.data.corpora.tables import checked_sentence, parse_object
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.data.readers import blocks, opened
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.engine.machine import device_of
 from lightning_cse.errors import DataError
 from lightning_cse.generation import ANCHOR, Pattern
 from lightning_cse.llm import dollars
+from lightning_cse.runs.machine import device_of
 
 __all__ = ["look_at", "print_made"]
 

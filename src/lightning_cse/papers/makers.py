@@ -221,7 +221,7 @@ def _settings(material: Material) -> list[Setting]:
 def _published_settings(artefact: Artefact) -> list[Setting]:
     """Return the settings as the paper printed them: the columns that stand for a part of a record's summary."""
     from lightning_cse.papers.ngcse import Setting
-    from lightning_cse.runs.summary import CurveSummary
+    from lightning_cse.runs import CurveSummary
 
     known = {f"summary.{each.name}": each.name for each in fields(CurveSummary)}
     columns = {column.title: column for column in artefact.columns if column.keys and column.keys[0] in known}
@@ -435,7 +435,7 @@ def retrieval(material: Material) -> Made:
     from lightning_cse.data import read_corpus
     from lightning_cse.data.drawing import seeded_order
     from lightning_cse.engine.load import load_model
-    from lightning_cse.engine.machine import device_of
+    from lightning_cse.runs.machine import device_of
 
     parts, rows = _missing(material), []
     for line in material.lines:

@@ -23,8 +23,8 @@ from lightning_cse.papers.nested import leaves
 from lightning_cse.papers.released import read_released
 from lightning_cse.papers.significance import read_run
 from lightning_cse.plots import BLUE, GREY, ORANGE, VERMILION, blank_figure, plot_style, save_figures
-from lightning_cse.runs import Curves as CurvesFile
-from lightning_cse.runs.summary import Curves, CurveSummary, summarise
+from lightning_cse.runs import Curves, CurveSummary, summarise
+from lightning_cse.runs.curves import Points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,7 +104,7 @@ class Setting:
 
     name: str
     summaries: tuple[CurveSummary, ...]
-    curves: tuple[Curves, ...] = field(default=(), repr=False)
+    curves: tuple[Points, ...] = field(default=(), repr=False)
 
     @property
     def domain(self) -> str:
@@ -167,7 +167,7 @@ def read_settings(paths: Iterable[Path], monitor: str = _MONITOR) -> list[Settin
         DataError: if a path is none of these, a seed of a setting is there twice, or two runs of one name are not of
             the same point.
     """
-    found: dict[str, dict[int, tuple[Path, Curves, str]]] = {}
+    found: dict[str, dict[int, tuple[Path, Points, str]]] = {}
     identities: dict[str, tuple[str, Path]] = {}
     for path in (inner for given in paths for inner in _curve_files(given)):
         if path.name == "curves.csv":
@@ -182,7 +182,7 @@ def read_settings(paths: Iterable[Path], monitor: str = _MONITOR) -> list[Settin
         runs = found.setdefault(setting_name(name), {})
         if seed in runs:
             raise DataError(f"{runs[seed][0]} and {path} are both seed {seed} of {name}: give only one of them")
-        runs[seed] = (path, CurvesFile(path).read(), key)
+        runs[seed] = (path, Curves(path).read(), key)
     return _ordered(
         Setting(
             name,
@@ -205,7 +205,7 @@ def setting_of_runs(name: str, runs: Iterable[tuple[Mapping[str, Any], Path | No
     summaries, curves = [], []
     for record, path in runs:
         if path is not None and path.is_file():
-            curves.append(CurvesFile(path).read())
+            curves.append(Curves(path).read())
             summaries.append(summarise(curves[-1], str((record.get("best") or {}).get("monitor", _MONITOR))))
         else:
             kept = record.get("summary") or {}
@@ -224,14 +224,14 @@ def keep_curves(run_folders: Iterable[Path], folder: Path) -> list[Path]:
     for run_folder in run_folders:
         run = read_run(run_folder)
         by_step: dict[int, dict[str, float]] = {}
-        for key, points in CurvesFile(run_folder / "curves.csv").read().items():
+        for key, points in Curves(run_folder / "curves.csv").read().items():
             if key.startswith(_KEPT):
                 for step, value in points:
                     by_step.setdefault(step, {})[key] = value
         path = folder / f"{run.name}-s{run.seed}.csv"
         path.unlink(missing_ok=True)
         for step in sorted(by_step):
-            CurvesFile(path).append(step, by_step[step])
+            Curves(path).append(step, by_step[step])
         kept.append(path)
     return kept
 

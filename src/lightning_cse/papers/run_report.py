@@ -31,9 +31,8 @@ from lightning_cse.papers.report import (
 )
 from lightning_cse.papers.significance import Point, Run, points
 from lightning_cse.plots import plot_style, series_look
-from lightning_cse.runs import Curves, decisive
+from lightning_cse.runs import Curves, decisive, summarise
 from lightning_cse.runs import Run as RunFolder
-from lightning_cse.runs.summary import summarise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

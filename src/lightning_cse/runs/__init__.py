@@ -1,13 +1,14 @@
 """A run on disk: its folder, status, lock and record, the hash that names it, its curves and predictions."""
 
-from lightning_cse.runs.curves import Curves
-from lightning_cse.runs.environment import environment
+from lightning_cse.runs.curves import Curves, CurveSummary, summarise
 from lightning_cse.runs.files import Busy, atomic_file, disk_errors, is_locked, locked, write_atomic, write_predictions
 from lightning_cse.runs.hashing import config_hash, decisive
+from lightning_cse.runs.machine import environment
 from lightning_cse.runs.run import FailedBefore, Outcome, Run, RunStatus, find_runs
 
 __all__ = [
     "Busy",
+    "CurveSummary",
     "Curves",
     "FailedBefore",
     "Outcome",
@@ -21,6 +22,7 @@ __all__ = [
     "find_runs",
     "is_locked",
     "locked",
+    "summarise",
     "write_atomic",
     "write_predictions",
 ]

@@ -17,10 +17,10 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse.analysis.describing import _print, describe
+from lightning_cse.config import conf_dir
 from lightning_cse.config.check import check
 from lightning_cse.config.compose import register
 from lightning_cse.config.launch import ordered
-from lightning_cse.config.paths import conf_dir
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.engine.build import check_nodes
 from lightning_cse.errors import ConfigError

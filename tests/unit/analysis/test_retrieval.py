@@ -35,8 +35,8 @@ def rows_of(*premises: str) -> Rows:
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 1000])
 def test_parts_change_nothing(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    inli = read_corpus("inli", "train", sample_dir())[:20]
-    corpus, queries = hypotheses(inli), read_corpus("inli", "val", sample_dir())[:3]
+    inli = read_corpus("inli", "train", sample_dir()).select(range(20))
+    corpus, queries = hypotheses(inli), read_corpus("inli", "val", sample_dir()).select(range(3))
     want = retrieve(Letters(), queries, corpus)
     monkeypatch.setattr(retrieval, "AT_ONCE", at_once)
     got = retrieve(Letters(), queries, corpus)
@@ -49,7 +49,7 @@ def test_parts_change_nothing(at_once: int, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_query_that_is_searched_finds_itself_first() -> None:
-    corpus = hypotheses(read_corpus("inli", "train", sample_dir())[:30])
+    corpus = hypotheses(read_corpus("inli", "train", sample_dir()).select(range(30)))
     chosen = [corpus[k].sentence for k in (0, 17, 41)]
     for found, sentence in zip(retrieve(Letters(), rows_of(*chosen), corpus), chosen, strict=True):
         first = found.by_view["explicit"][0]

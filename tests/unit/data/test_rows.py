@@ -1,4 +1,4 @@
-"""Rows: a dataset that keeps files, lines and the account."""
+"""Rows as a `datasets.Dataset`: columns, places, account."""
 
 from __future__ import annotations
 

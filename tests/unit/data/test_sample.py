@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from lightning_cse.config.paths import conf_dir
+from lightning_cse.config import conf_dir
 from lightning_cse.data.corpora import CORPORA
 from lightning_cse.data.hybrid import as_llm_rows
 from lightning_cse.data.readers import read_corpus, sample_dir

@@ -38,7 +38,7 @@ Serve = Callable[..., ChatServer]
 
 def kinds() -> dict[str, tuple[int, str]]:
     """Row and type of every test pair, by what is asked about it."""
-    rows = read_corpus("inli", "test", sample_dir())[:ROWS]
+    rows = read_corpus("inli", "test", sample_dir()).select(range(ROWS))
     return {
         f"Premise: {row['premise']}\nHypothesis: {row[column]}": (number, kind)
         for number, row in enumerate(rows)

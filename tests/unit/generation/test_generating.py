@@ -19,10 +19,10 @@ from llm_server import ChatServer, prompt
 from omegaconf import DictConfig
 from rich.console import Console
 
+from lightning_cse.config import conf_dir
 from lightning_cse.config.check import check
 from lightning_cse.config.compose import compose, register
 from lightning_cse.config.launch import ordered
-from lightning_cse.config.paths import conf_dir
 from lightning_cse.data import Sentences, read_corpus, sample_dir
 from lightning_cse.data.drawing import hold_out
 from lightning_cse.data.readers import read_own

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lightning_cse.config.paths import experiments_dir
+from lightning_cse.config import experiments_dir
 from lightning_cse.errors import ConfigError
 from lightning_cse.papers.artefacts import (
     Artefact,

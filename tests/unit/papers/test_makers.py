@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from matplotlib.collections import PathCollection
 
+from lightning_cse.config import experiments_dir
 from lightning_cse.config.compose import options
-from lightning_cse.config.paths import experiments_dir
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.errors import ConfigError
 from lightning_cse.papers.artefacts import Artefact, Line, Request, Train, read_artefact
@@ -23,8 +23,7 @@ from lightning_cse.papers.makers import MAKERS, Made, Material
 from lightning_cse.papers.ngcse import setting_name
 from lightning_cse.papers.points import Found
 from lightning_cse.plots import plot_style, save_figures
-from lightning_cse.runs import Curves, Run
-from lightning_cse.runs.summary import summarise
+from lightning_cse.runs import Curves, Run, summarise
 
 TINY = Request(profile="tiny")
 KEYS = [f"diag/{side}/{measure}" for side in ("held_out", "eval") for measure in ("alignment", "uniformity")]

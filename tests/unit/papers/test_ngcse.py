@@ -35,8 +35,7 @@ from lightning_cse.papers.ngcse import (
     settings_table,
     study_of_records,
 )
-from lightning_cse.runs import Curves, decisive
-from lightning_cse.runs.summary import CurveSummary, summarise
+from lightning_cse.runs import Curves, CurveSummary, decisive, summarise
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments" / "ngcse"
 KEYS = [f"diag/{side}/{measure}" for side in ("held_out", "eval") for measure in ("alignment", "uniformity")]

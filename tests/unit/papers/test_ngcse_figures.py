@@ -18,8 +18,7 @@ from lightning_cse.papers.ngcse import (
     study_among,
 )
 from lightning_cse.plots import plot_style
-from lightning_cse.runs import Curves
-from lightning_cse.runs.summary import CurveSummary, summarise
+from lightning_cse.runs import Curves, CurveSummary, summarise
 
 CURVES = {
     "val/stsb/spearman": [(0, 0.2), (125, 0.7), (250, 0.8)],

@@ -15,7 +15,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from lightning_cse import runs as records
-from lightning_cse.config.paths import experiments_dir
+from lightning_cse.config import experiments_dir
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.papers.artefacts import Artefact, Line, Request, read_artefact
 from lightning_cse.papers.points import (
@@ -201,7 +201,7 @@ def test_points_that_are_the_same_runs() -> None:
 def test_nothing_heavy_is_imported() -> None:
     code = """
 import sys
-from lightning_cse.config.paths import experiments_dir
+from lightning_cse.config import experiments_dir
 from lightning_cse.papers.artefacts import Request, read_artefact
 from lightning_cse.papers.points import RunsIndex, points_of
 artefact = read_artefact(experiments_dir() / "dualcse" / "table5.yaml")

@@ -11,7 +11,7 @@ import pytest
 
 from lightning_cse.errors import DataError
 from lightning_cse.papers.released import read_released
-from lightning_cse.runs.summary import summarise
+from lightning_cse.runs import summarise
 
 ROOT = Path(__file__).parents[3]
 NAMES = {  # in published_rfd.csv, and in the release

@@ -1,4 +1,4 @@
-"""What a process runs on: code, versions, machine."""
+"""What a process runs on: code, versions, machine, and the device that computes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import importlib.metadata
 import os
 import platform
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import torch
 
 _DISTRIBUTIONS: Final = (
     *("lightning_cse", "torch", "pytorch-lightning", "transformers", "tokenizers", "numpy", "scipy", "hydra-core"),
@@ -23,7 +27,7 @@ def environment() -> dict[str, Any]:
     """
     found = {name: next(iter(importlib.metadata.distributions(name=name)), None) for name in _DISTRIBUTIONS}
     versions = {name: None if one is None else one.version for name, one in found.items()}
-    info, torch = Path("/proc/cpuinfo"), sys.modules.get("torch")  # torch is not imported for this alone
+    info, loaded = Path("/proc/cpuinfo"), sys.modules.get("torch")  # torch is not imported for this alone
     cpu = re.search(r"(?i)^model name\s*:\s*(.+)$", info.read_text() if info.is_file() else "", re.MULTILINE)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
     return {
@@ -35,7 +39,7 @@ def environment() -> dict[str, Any]:
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "memory_gib": None if memory is None else round(memory / 2**30, 1),
         },
-        "threads": os.cpu_count() if torch is None else int(torch.get_num_threads()),
+        "threads": os.cpu_count() if loaded is None else int(loaded.get_num_threads()),
     }
 
 
@@ -53,3 +57,37 @@ def _commit() -> str | None:
         return git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def has(accelerator: str) -> bool:
+    """Whether torch finds an accelerator on this machine; ``gpu`` is CUDA or Apple's MPS."""
+    import torch
+
+    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    return {"gpu": cuda or mps, "cuda": cuda, "mps": mps}.get(accelerator, True)
+
+
+def device_of(accelerator: str = "auto") -> torch.device:
+    """Return the device of an accelerator: ``gpu`` is CUDA or else Apple's MPS, ``auto`` CUDA or else the CPU."""
+    import torch
+
+    cuda = torch.cuda.is_available()
+    devices = {"gpu": "cuda" if cuda else "mps", "auto": "cuda" if cuda else "cpu"}
+    return torch.device(devices.get(accelerator, accelerator))
+
+
+def device_name(device: torch.device) -> str:
+    """Return what a run was computed on: the name of the GPU, or ``cpu``."""
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def peak_memory() -> float:
+    """Return the most memory held, in MiB: a GPU's since its counter was reset, else that of the whole process."""
+    import torch
+
+    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
+        return torch.cuda.max_memory_allocated() / 2**20
+    unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes there, in KiB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20

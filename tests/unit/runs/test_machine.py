@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lightning_cse.engine.machine import device_name, device_of
+from lightning_cse.runs.machine import device_name, device_of
 
 
 @pytest.mark.parametrize(

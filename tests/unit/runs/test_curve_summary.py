@@ -12,8 +12,7 @@ import torch
 from lightning_cse.callbacks import Diagnostics, Side
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.evaluation import Embedded
-from lightning_cse.runs import Curves
-from lightning_cse.runs.summary import CurveSummary, summarise
+from lightning_cse.runs import Curves, CurveSummary, summarise
 
 
 def test_step_zero_counts_for_nothing() -> None:
