@@ -1,5 +1,7 @@
 from .augment import TokenCutoff as TokenCutoff
 from .augment import TokenShuffle as TokenShuffle
+from .corpora import read_corpus as read_corpus
+from .corpora import sample_dir as sample_dir
 from .datamodule import ContrastiveData as ContrastiveData
 from .hybrid import Hybrid as Hybrid
 from .implicit_pairs import ImplicitPairs as ImplicitPairs
@@ -7,8 +9,6 @@ from .implicit_pairs import INLIImplicitPairs as INLIImplicitPairs
 from .provenance import read_provenance as read_provenance
 from .provenance import side_file as side_file
 from .provenance import write_provenance as write_provenance
-from .readers import read_corpus as read_corpus
-from .readers import sample_dir as sample_dir
 from .roles import INLIQuadruples as INLIQuadruples
 from .roles import INLITriplets as INLITriplets
 from .roles import NLITriplets as NLITriplets

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lightning_cse.data.corpora.spec import LLM_SENTENCES
 from lightning_cse.data.drawing import ANOTHER_ANCHOR
+from lightning_cse.data.parsers import LLM_PATTERNS
 from lightning_cse.data.roles import RoleRows, made_of
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sources import read_sources
@@ -21,8 +21,7 @@ from lightning_cse.errors import DataError
 
 log = logging.getLogger(__name__)
 
-PATTERNS = {"sts": LLM_SENTENCES, "nli": ("anchor", "positive", "negative")}
-"""The roles of an LLM row, by the similarity pattern that the LLM was shown."""
+PATTERNS = LLM_PATTERNS  # the roles of an LLM row, by the similarity pattern that the LLM was shown
 
 
 @dataclass(frozen=True)

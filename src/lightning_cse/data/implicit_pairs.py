@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from lightning_cse.data.corpora.spec import PAIR_SENTENCES
+from lightning_cse.data.parsers import PAIR_SENTENCES
 from lightning_cse.data.roles import POSITIVES, made_of
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import DataError

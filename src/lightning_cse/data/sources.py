@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from lightning_cse.data.corpora.spec import LLM_SENTENCES, PAIR_SENTENCES
-from lightning_cse.data.readers import OWN, absent, is_own, read_corpus, read_own
+from lightning_cse.data.corpora import OWN, absent, is_own, read_corpus, read_own
+from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import ConfigError, DataError
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from lightning_cse.data.corpora import get_corpus
-from lightning_cse.data.readers import is_own
+from lightning_cse.data.corpora import get_corpus, is_own
 from lightning_cse.data.roles import TRIPLET, NLITriplets
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sources import read_sources

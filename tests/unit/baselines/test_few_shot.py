@@ -12,7 +12,7 @@ from lightning_cse.baselines import FewShot, Verdict
 from lightning_cse.baselines.few_shot import LABELS, read_answer
 from lightning_cse.baselines.verdict import HYPOTHESES
 from lightning_cse.data import read_corpus
-from lightning_cse.data.readers import sample_dir
+from lightning_cse.data.corpora import sample_dir
 from lightning_cse.errors import DataError
 from lightning_cse.evaluation import EIS, RTE
 from lightning_cse.llm import Failure, Reply, Request

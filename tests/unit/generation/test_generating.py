@@ -24,8 +24,8 @@ from lightning_cse.config.check import check
 from lightning_cse.config.compose import compose, register
 from lightning_cse.config.launch import ordered
 from lightning_cse.data import Sentences, read_corpus, sample_dir
+from lightning_cse.data.corpora import read_own
 from lightning_cse.data.drawing import hold_out
-from lightning_cse.data.readers import read_own
 from lightning_cse.data.sources import read_sources
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation import Journal, Settled
