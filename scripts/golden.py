@@ -249,7 +249,7 @@ def _digests(node: Any, corpora: str | None, cache: str) -> dict[str, Any]:
     sides = {"train": data.train, "held_out": data.held_out}
     sizes = {name: len(rows) for name, rows in sides.items()}
     texts = {
-        name: _digest([[rows.column(role)[row] for row in range(len(rows))] for role in data.roles])
+        name: _digest([rows.column(role) for role in data.roles])
         for name, rows in sides.items()
     }
     places = {

@@ -335,7 +335,7 @@ def test_a_batch_that_is_larger_than_the_data_is_all_of_it_and_told(
     with caplog.at_level(logging.WARNING):
         folder = run_tiny(tmp_path, *SMALL, "data.batch_size=32", "data.drop_last=true")
     assert folder.read()["steps"] == 2  # one an epoch
-    assert "data.batch_size=32, but there are only 20 training rows: all are one batch" in caplog.text
+    assert "data.batch_size=32, but an epoch has only 20 rows: all are one batch" in caplog.text
 
 
 def test_the_order_of_a_run_is_its_seed_s(run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from lightning_cse.data.drawing import subset, used
 from lightning_cse.data.roles import SOURCE, INLIQuadruples, INLITriplets, NLITriplets, Sentences
 from lightning_cse.data.rows import Rows, SourceFile
-from lightning_cse.errors import DataError
+from lightning_cse.engine.build import check_nodes
+from lightning_cse.errors import ConfigError, DataError
 
 PAIRS = [
     ("A dog runs.", "An animal moves.", "entailment"),
@@ -273,3 +275,20 @@ def test_rows_keep_the_source_they_are_from(rule: Any) -> None:
     rows = rule(tables)
     assert {(row["premise"], row[SOURCE]) for row in rows} <= {("P", 0), ("Q", 1), ("R", 1), ("S", 1)}
     assert set(rows.column(SOURCE)) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("target", "key", "value", "meant"),
+    [
+        ("NLITriplets", "pairing", "randm", "random"),
+        ("INLITriplets", "positive", "implicit", "implied"),
+        ("INLIImplicitPairs", "explicit", "implicit", "explicit"),
+        ("INLIImplicitPairs", "mismatched", "other", "other_premise"),
+        ("Hybrid", "pattern", "stss", "sts"),
+    ],
+)
+def test_an_unknown_option_is_refused_before_anything_is_read(target: str, key: str, value: str, meant: str) -> None:
+    node = {"_target_": f"lightning_cse.data.{target}", key: value, "_partial_": True}
+    with pytest.raises(ConfigError, match=rf"rows\.{key}: {target} takes Literal\[.*, got '{value}'") as caught:
+        check_nodes(OmegaConf.create({"rows": node}))
+    assert f"'{meant}'" in str(caught.value)
