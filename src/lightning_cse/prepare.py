@@ -14,35 +14,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from lightning_cse.data.corpora import (
-    CORPORA,
-    DATA_DIR_VARIABLE,
-    Corpus,
-    CorpusFile,
-    HubError,
-    default_data_dir,
-    fetch_hub,
-    find_file,
-    get_corpus,
-    read_bytes,
-    read_file,
-)
+from lightning_cse.data import corpora as known
+from lightning_cse.data.corpora import CORPORA, DATA_DIR_VARIABLE, Corpus, CorpusFile, find_file, read_bytes
 from lightning_cse.errors import DataError, reported
 
 ATTEMPTS: Final = 4
 TIMEOUT: Final = 30.0  # seconds without a byte
 
 
-class _RefusedError(Exception):
-    """An answer that will be the same the next time."""
-
-
 @reported
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     arguments = _parser().parse_args(argv)
-    folder: Path = (arguments.data_dir or default_data_dir()).expanduser().absolute()
-    corpora = [get_corpus(name) for name in arguments.corpus]
+    folder: Path = (arguments.data_dir or known.default_data_dir()).expanduser().absolute()
+    corpora = [known.get_corpus(name) for name in arguments.corpus]
     if not corpora:
         list_corpora(folder)
     elif arguments.check:
@@ -93,13 +78,7 @@ def check(corpus: Corpus, folder: Path) -> None:
 
 
 def prepare(corpus: Corpus, folder: Path, scratch: Path, *, source: str | None = None, force: bool = False) -> None:
-    """Put the files of a corpus into the data directory; right ones that are there are kept.
-
-    A file is fetched into ``scratch``, a folder on the same disk, checked, and moved: one with its own name is whole.
-
-    Raises:
-        DataError: If a file cannot be had or is not the official one; nothing of it is kept then.
-    """
+    """Put the files of a corpus into the data directory, each whole and checked, or raise DataError."""
     _echo(f"{corpus.title}; licence: {corpus.licence}")
     for files in _by_path(corpus):
         file = files[0]
@@ -163,7 +142,7 @@ def _fault(corpus: Corpus, files: Sequence[CorpusFile], path: Path, *, name: str
                 f"its sha256 is {digest}, expected {official}"
             )
         for file in files:
-            rows = len(read_file(corpus, file, path))
+            rows = len(known.read_file(corpus, file, path))
             if rows != file.rows and not corpus.made:
                 split = f" in split {file.split!r}" if len(files) > 1 else ""
                 return f"{name or path}: {rows} rows{split}, expected {file.rows}"
@@ -183,14 +162,13 @@ def _fetch(corpus: Corpus, file: CorpusFile, part: Path, scratch: Path, *, sourc
         if corpus.hub is None:
             raise DataError(f"{file.path}: {corpus.prepare}\n{by_hand}")
         try:
-            rows = fetch_hub(corpus, file)
-        except HubError as error:
+            rows = known.fetch_hub(corpus, file)
+        except known.HubError as error:
             raise DataError(f"{error}\n{by_hand}") from None
-        # STS-B's layout; it is the one corpus that only the hub has
-        pairs = ([" ".join(row[name].split()) for name in ("sentence1", "sentence2")] for row in rows)
-        cells = zip(rows.column("score"), pairs, strict=True)
-        lines = ["\t".join(["hub"] * 3 + [f"{n:04d}", f"{score:.3f}", *pair]) for n, (score, pair) in enumerate(cells)]
-        part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
+        with part.open("w", encoding="utf-8", newline="") as official:  # in STS-B's layout: no other corpus comes here
+            for number, row in enumerate(rows):
+                pair = (" ".join(row[name].split()) for name in ("sentence1", "sentence2"))
+                official.write("\t".join(["hub"] * 3 + [f"{number:04d}", f"{row['score']:.3f}", *pair]) + "\n")
         return rows.files[0].path
     if source is not None and urllib.parse.urlsplit(source).scheme not in {"http", "https"}:
         return _copy(file, Path(source.removeprefix("file://")).expanduser().absolute(), part)
@@ -225,18 +203,14 @@ def _copy(file: CorpusFile, folder: Path, part: Path) -> str:
 def _extract(archive: Path, member: str, part: Path, *, name: str) -> str:
     """Write one member of a zip archive to ``part`` and return what to call it; ``name`` is that of the archive."""
     try:
-        with zipfile.ZipFile(archive) as opened:
-            names = [info.filename for info in opened.infolist() if not info.is_dir()]
-            if member not in names:
-                more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-                raise DataError(f"{name}: the archive has no {member}; it has: {', '.join(names[:10])}{more}")
-            with opened.open(member) as source, part.open("wb") as target:
-                shutil.copyfileobj(source, target)
+        with zipfile.ZipFile(archive) as opened, opened.open(member) as source, part.open("wb") as target:
+            shutil.copyfileobj(source, target)
+    except KeyError as error:
+        raise DataError(f"{name}: {error.args[0]}") from None
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         data = archive.read_bytes()
-        raise DataError(
-            f"{name}: not a whole zip archive ({len(data)} bytes{_looks(data)}): {error}\n  fetch it again"
-        ) from None
+        found = f"{len(data)} bytes{_looks(data)}"
+        raise DataError(f"{name}: not a whole zip archive ({found}): {error}\n  fetch it again") from None
     return f"{name}/{member}"
 
 
@@ -250,14 +224,14 @@ def _download(url: str, scratch: Path) -> Path | str:
             pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=TIMEOUT)(url, output_file, store)
         except requests.HTTPError as error:
             if error.response.status_code < 500 and error.response.status_code != 429:
-                raise _RefusedError(error) from None
+                raise DataError(str(error)) from None  # pooch does not try that again
             raise
 
     folder, name = scratch / hashlib.sha256(url.encode()).hexdigest()[:16], url.rpartition("/")[2]
     store = pooch.create(folder, "", registry={name: None}, urls={name: url}, retry_if_failed=ATTEMPTS - 1)
     try:
         return Path(store.fetch(name, downloader=attempt))
-    except _RefusedError as error:
+    except DataError as error:
         return str(error).partition(" for url")[0]
     except requests.RequestException as error:
         inner: BaseException = error  # without the layers around it

@@ -27,18 +27,12 @@ if TYPE_CHECKING:
 
 DATA_DIR_VARIABLE: Final = "LIGHTNING_CSE_DATA"
 OFFLINE_VARIABLES: Final = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
-OWN: Final = (".txt", ".jsonl", ".csv")
-"""The suffixes of a user's own files, plain or followed by ``.gz``."""
-
-SAMPLE: Final = "SAMPLE"
-"""A data directory with a file of this name has samples of the official files: their rows are not counted."""
-
-BLOCK: Final = 1 << 20
-"""Bytes of a file that are held at a time where it is streamed."""
+OWN: Final = (".txt", ".jsonl", ".csv")  # suffixes of a user's own files, plain or followed by ``.gz``
+SAMPLE: Final = "SAMPLE"  # a data directory with a file of this name has samples: their rows are not counted
+BLOCK: Final = 1 << 20  # bytes of a file that are held at a time where it is streamed
+_UNPACKED: Final = 1 << 16  # those of a compressed file; decides at which line a fault is reported
 
 log = logging.getLogger(__name__)
-
-_UNPACKED: Final = 1 << 16  # bytes of compressed files; decides at which line a fault is reported
 
 
 class HubError(DataError):
@@ -132,11 +126,8 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> Rows:
     Args:
         name: One of `CORPORA`; ``corpora.yaml`` says which columns it has.
         split: One of the corpus's splits, as ``python -m lightning_cse.prepare`` lists them.
-        data_dir: The folder of the official files; each is looked for plain and with ``.gz``. Only where there is
-            neither, the Hugging Face hub is asked, if it has the corpus and is not switched off.
-
-    Returns:
-        All rows of the split, in the file's order; outer white space of sentences is removed, nothing else is changed.
+        data_dir: The folder of the official files, plain or ``.gz``. Only where there is neither, the Hugging Face hub
+            is asked, if it has the corpus and is not switched off.
 
     Raises:
         DataError: If the corpus, the split or a file is missing, at the first bad row, with file and line, or if an
@@ -144,7 +135,7 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> Rows:
     """
     corpus = get_corpus(name)
     folder = Path(data_dir).expanduser().absolute()
-    counted = not corpus.made and not (folder / SAMPLE).is_file()
+    counted = not corpus.made and not (folder / SAMPLE).exists()
     states = tuple(_state(find_file(folder, file)) for file in corpus.split_files(split))
     rows = (_read_split if None in states else _kept_split)(corpus, split, folder, counted, states)
     return rows.recounted(rows.counts)
@@ -180,11 +171,7 @@ def find_file(folder: Path, file: CorpusFile) -> Path | None:
 
 
 def absent(name: str, split: str, data_dir: str | Path) -> str | None:
-    """Return which file of a split is missing and how to get it, or None where all are there, or the hub may have them.
-
-    Raises:
-        DataError: If there is no such corpus or split.
-    """
+    """Return which file of a split is missing and how to get it; None where none is, or the hub may have them."""
     corpus = get_corpus(name)
     folder = Path(data_dir).expanduser().absolute()
     gone = next((file.path for file in corpus.split_files(split) if find_file(folder, file) is None), None)
@@ -206,12 +193,7 @@ def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> Rows:
 
 
 def fetch_hub(corpus: Corpus, file: CorpusFile) -> Rows:
-    """Read one split of the hub's data set.
-
-    Raises:
-        HubError: If the hub has no copy, is switched off, or does not answer.
-        DataError: At the first bad row.
-    """
+    """Read one split of the hub's data set; HubError if it has no copy, is switched off, or does not answer."""
     from lightning_cse.data.rows import Rows, SourceFile
 
     if corpus.hub is None:
@@ -236,10 +218,7 @@ def is_own(name: str) -> bool:
 
 
 def read_own(name: str) -> Rows:
-    """Read a user's own file: ``.txt`` has a sentence a line, ``.jsonl`` LLM rows, ``.csv`` what its header says.
-
-    A ``.csv`` has quadruples in INLI's layout, of which some sentences may be None, or implicit/explicit pairs. Each
-    kind may be compressed (``.gz``).
+    """Read a user's own file, plain or ``.gz``: ``.txt``, ``.jsonl`` or ``.csv``, in the layouts of `own.layout_of`.
 
     Raises:
         DataError: If there is no such file, it cannot be read or has a bad row, with file and line.
@@ -316,11 +295,7 @@ def opened(path: Path) -> io.BufferedReader | gzip.GzipFile:
 
 
 def blocks(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a file one after the other, uncompressed if its name ends in ``.gz``, at most `BLOCK` at once.
-
-    Raises:
-        DataError: If it is a folder, cannot be opened, or, once reached, its compressed data is cut off or broken.
-    """
+    """Yield the bytes of a file, uncompressed if its name ends in ``.gz``, block by block, or raise DataError."""
     line = 1
     try:
         with opened(path) as stream:
@@ -339,16 +314,12 @@ def blocks(path: Path) -> Iterator[bytes]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the bytes of a file, uncompressed if its name ends in ``.gz``, or raise DataError as `blocks`."""
+    """Return the bytes of a file, uncompressed if its name ends in ``.gz``, or raise DataError."""
     return b"".join(blocks(path))
 
 
 def decoded(data: bytes, path: str, encoding: str | None = None) -> str:
-    """Return the text of a file, which is UTF-8 or else of the other encoding, if there is one.
-
-    Raises:
-        DataError: If the file is empty, not text in UTF-8, or has a zero byte.
-    """
+    """Return the text of a file, which is UTF-8 or else of the other encoding, if there is one, or raise DataError."""
     if not data:
         raise DataError(f"{path}: the file is empty (0 bytes)")
     try:

@@ -6,7 +6,7 @@ import csv
 import io
 from typing import Any, Final
 
-from lightning_cse.data.parsers import PAIR_SENTENCES
+from lightning_cse.data.parsers import PAIR_SENTENCES, listed
 from lightning_cse.errors import DataError, did_you_mean
 
 PREMISE: Final = "premise"
@@ -35,7 +35,7 @@ def layout_of(name: str, text: str, path: str) -> dict[str, Any]:
         header = next(csv.reader(io.StringIO(text, newline=""), strict=True), [])
     except csv.Error:
         header = []
-    found = f"columns found: {', '.join(cell or '(unnamed)' for cell in header)}"
+    found = f"columns found: {listed(header)}"
     if PREMISE in header and PAIR_SENTENCES[0] in header:
         raise DataError(f"{path}:1: both {PREMISE!r} and {PAIR_SENTENCES[0]!r} are there; {LAYOUTS}; {found}")
     if PAIR_SENTENCES[0] in header:
@@ -55,5 +55,5 @@ def layout_of(name: str, text: str, path: str) -> dict[str, Any]:
 def _near(header: list[str], known: Any) -> str:
     """Return which columns look like known ones that are missing, or an empty string."""
     absent = [name for name in known if name not in header]
-    hints = [f"found {name!r}{did_you_mean(name[:120], absent)}" for name in header if name not in known]
+    hints = [f"found {name[:120]!r}{did_you_mean(name[:120], absent)}" for name in header if name not in known]
     return "".join(f"; {hint}" for hint in hints if "did you mean" in hint)

@@ -44,7 +44,8 @@ def quoted(cell: object) -> str:
     return shown if len(shown) <= _QUOTED else f"{shown[:_QUOTED]}..."
 
 
-def _listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
+    """Return names as an error shows them: the first 50, and at most 120 characters of each."""
     return ", ".join(name[:_QUOTED] or "(unnamed)" for name in itertools.islice(names, 50)) or "none"
 
 
@@ -57,13 +58,8 @@ def parse(text: str, path: str, *, reader: str, columns: Any = None, **options: 
 def columns_of(rows: Iterable[Row], columns: Any, path: str) -> Parsed:
     """Return the columns of some rows, the line that each row starts on, and how many lines were left out, by reason.
 
-    Args:
-        rows: What a reader yields.
-        columns: As `corpora.yaml` declares them; None: a sentence for each cell of the first row.
-        path: The file's path, for errors.
-
-    Raises:
-        DataError: At the first fault, with file and line, or if there is no row.
+    Columns are declared as in `corpora.yaml`; None: a sentence for each cell of the first row. DataError at the first
+    fault, with file and line, or if there is no row.
     """
     plan: list[tuple[str, Callable[[Any], Any], list[Any]]] = []
     values: dict[str, list[Any]] = {}
@@ -96,14 +92,8 @@ def _planned(columns: Sequence[str] | Mapping[str, Any]) -> Iterator[tuple[str, 
         given: Any = columns[name] if isinstance(columns, Mapping) else name
         spec = given if isinstance(given, Mapping) else {"sentence": given}
         (kind, cell), *_ = spec.items()
-        convert: Callable[[Any], Any] = {"sentence": _sentence, "text": _text, "optional": _optional}.get(kind, _text)
-        if kind == "label":
-            words = spec.get("values", NLI_LABELS)
-            names = words if isinstance(words, Mapping) else dict(zip(words, words, strict=True))
-            convert = functools.partial(_label, names=names)
-        elif kind == "score":
-            convert = functools.partial(_score, range=spec["range"], scale=spec.get("scale", 1))
-        yield name, cell, convert
+        options = {key: value for key, value in spec.items() if key != kind}
+        yield name, cell, functools.partial(_KINDS[kind], **options) if options else _KINDS[kind]
 
 
 def checked_sentence(cell: object, name: str, where: str) -> str:
@@ -136,15 +126,16 @@ def _optional(cell: object) -> str | None:
     return _sentence(cell) if cell is not None and _visible(_text(cell).strip()) else None
 
 
-def _label(cell: object, names: Mapping[Any, str]) -> str:
+def _label(cell: Any, values: Any = NLI_LABELS) -> str:
     try:
-        return names[cell]
-    except (KeyError, TypeError):
-        hint = did_you_mean(str(cell)[:_QUOTED], map(str, names))
-        raise ValueError(f"{quoted(cell)} is not one of {', '.join(map(str, names))}{hint}") from None
+        found: str = values[cell] if isinstance(values, Mapping) else values[values.index(cell)]
+    except (KeyError, TypeError, ValueError):
+        hint = did_you_mean(str(cell)[:_QUOTED], map(str, values))
+        raise ValueError(f"{quoted(cell)} is not one of {', '.join(map(str, values))}{hint}") from None
+    return found
 
 
-def _score(cell: Any, range: Sequence[float], scale: float) -> float:  # noqa: A002 - as declared
+def _score(cell: Any, range: Sequence[float], scale: float = 1) -> float:  # noqa: A002 - as declared
     try:
         score = float(cell)
     except (TypeError, ValueError):
@@ -153,6 +144,15 @@ def _score(cell: Any, range: Sequence[float], scale: float) -> float:  # noqa: A
     if not low <= score <= high:  # nan ends here too
         raise ValueError(f"{quoted(cell)} is not between {low:g} and {high:g}")
     return score if scale == 1 else round(score * scale, 3)
+
+
+_KINDS: Final[Mapping[str, Callable[..., Any]]] = {
+    "sentence": _sentence,
+    "text": _text,
+    "optional": _optional,
+    "label": _label,
+    "score": _score,
+}
 
 
 def _visible(sentence: str) -> bool:
@@ -221,24 +221,23 @@ def _plain_rows(text: str, path: str, delimiter: str) -> Iterator[tuple[int, lis
 
 def _checked_header(found: list[str], wanted: Sequence[str], where: str) -> list[str]:
     """Return the header if every wanted column is there and no name is there twice."""
-    for position, name in enumerate(found):
-        if name in found[:position]:
-            first = found.index(name) + 1
-            raise DataError(f"{where}: column {quoted(name)} is there twice (columns {first} and {position + 1})")
+    twice = next((name for name in found if found.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{where}: column {quoted(twice)} is there twice")
     missing = [name for name in wanted if name not in found]
     if missing:
         hints = (f"found {name!r}{did_you_mean(name[:_QUOTED], missing)}" for name in found if name not in wanted)
         near = "".join(f"; {hint}" for hint in hints if "did you mean" in hint)
         plural = "s" if len(missing) > 1 else ""
         raise DataError(
-            f"{where}: missing column{plural} {', '.join(map(repr, missing))}{near}; columns found: {_listed(found)}"
+            f"{where}: missing column{plural} {', '.join(map(repr, missing))}{near}; columns found: {listed(found)}"
         )
     return found
 
 
 def _missing_key(key: str, row: Mapping[str, Any], known: Sequence[str]) -> str:
     hint = did_you_mean(key, [name[:_QUOTED] for name in row if name not in known])
-    return f"missing key {key!r}{hint}; keys found: {_listed(row)}"
+    return f"missing key {key!r}{hint}; keys found: {listed(row)}"
 
 
 def _json(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
@@ -285,11 +284,11 @@ def _llm_rows(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
 def _by_role(row: Mapping[str, Any], where: str) -> dict[str, str]:
     """Return the sentences of a row in the authors' layout by role: of the numbers in use, a closer one is higher."""
     if "split" not in row:
-        raise DataError(f"{where}: missing key 'anchor', or 'split' beside 'sentence'; keys found: {_listed(row)}")
+        raise DataError(f"{where}: missing key 'anchor', or 'split' beside 'sentence'; keys found: {listed(row)}")
     numbers = sorted((key for key in row if key.isdecimal() and row[key] != ""), key=int, reverse=True)
     roles = {len(names) - 1: names[1:] for names in LLM_PATTERNS.values()}.get(len(numbers))
     if roles is None:
-        found = f"{len(numbers)} sentences under numbers ({_listed(numbers)})"
+        found = f"{len(numbers)} sentences under numbers ({listed(numbers)})"
         raise DataError(f"{where}: {found}; an LLM row has 3 (STS pattern) or 2 (NLI pattern)")
     keys = {"anchor": "sentence"} | dict(zip(roles, numbers, strict=True))
     return {role: checked_sentence(row[key], repr(key), where) for role, key in keys.items()}
@@ -404,8 +403,6 @@ def _impscore(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
 
 def drawn_splits(rows: int) -> list[str]:
     """Return the split of each row: nine tenths ``train``, a twentieth ``dev`` (both rounded down), the rest ``test``.
-
-    Both sentence pairs of a row are in one split. The draw depends on the number of rows alone.
 
     Source: ImpScore, authors' code: of 56,290 rows 50,661, 2,814 and 2,815.  Differs: the papers count pairs, two a
     row, 101,320, 5,630 and 5,630, which is a row more of dev and one less of train than the code draws.

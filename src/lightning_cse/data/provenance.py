@@ -51,14 +51,15 @@ def write_provenance(rows: Path, document: Mapping[str, Any]) -> Path:
 
     Raises:
         DataError: if the rows cannot be read, or the side file cannot be written.
-        LightningCSEError: if the disk is full.
-        ValueError: if `read_provenance` would refuse it: not JSON, parts of another kind, too large.
+        ValueError: if `read_provenance` would refuse it.
     """
     path = side_file(rows)
     digest, count = _counted(rows)
     about = {**document.get("rows", {}), "file": rows.name, "sha256": digest, "count": count}
     complete = {"format": 1} | {**document, "format": 1, "rows": about}
     text = json.dumps(complete, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if len(text.encode()) > MOST_BYTES:
+        raise ValueError(f"{path.name} would have more than {MOST_BYTES} bytes")
     _parsed(text.encode())
     try:
         write_atomic(path, text)
@@ -71,9 +72,6 @@ def read_provenance(rows: SourceFile | Path, sha256: str | None = None) -> dict[
     """Return what the side file says of some rows, with ``unchanged``: whether they are what it was written for.
 
     A fault is a warning, since this is nothing but information: ``{"damaged": why}``. None where there is no side file.
-
-    Raises:
-        DataError: if no digest is given and the rows cannot be read.
     """
     path, digest = (Path(rows.path), rows.sha256) if isinstance(rows, SourceFile) else (rows, sha256)
     if not path.name.removesuffix(".gz").endswith(".jsonl"):
@@ -82,10 +80,9 @@ def read_provenance(rows: SourceFile | Path, sha256: str | None = None) -> dict[
     if not side.exists() and not side.is_symlink():
         return None
     try:
-        if not side.is_file():  # a pipe would be waited for
-            raise ValueError("is not a file")
-        with side.open("rb") as stream:
-            document = _parsed(stream.read(MOST_BYTES + 1))
+        if not side.is_file() or side.stat().st_size > MOST_BYTES:  # a pipe would be waited for
+            raise ValueError(f"is not a file of at most {MOST_BYTES} bytes")
+        document = _parsed(side.read_bytes())
         about = document["rows"]
         unchanged = about["sha256"] == (digest or _counted(path)[0])
         # The rows may have another name, or other content, but not both.
@@ -110,8 +107,6 @@ def _counted(rows: Path) -> tuple[str, int]:
 
 def _parsed(data: bytes) -> dict[str, Any]:
     """Return the content of a side file, which a record may then hold as it is, or raise ValueError."""
-    if len(data) > MOST_BYTES:
-        raise ValueError(f"has more than {MOST_BYTES} bytes, which are not read")
     try:
         document: dict[str, Any] = pydantic_core.from_json(data.removeprefix(b"\xef\xbb\xbf"), allow_inf_nan=False)
         json.dumps(document, allow_nan=False)  # 1e999 is infinite too

@@ -10,8 +10,7 @@ import pytest
 
 @pytest.fixture
 def put(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
-    """Write a file of the data directory, which is one of samples, so that no rows are counted."""
-    (tmp_path / "SAMPLE").touch()
+    """Write a file of the data directory."""
 
     def put(name: str, content: str | bytes) -> Path:
         path = tmp_path / name

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from lightning_cse.data import Rows, corpora
-from lightning_cse.data.corpora import CORPORA, default_data_dir, is_own, read_corpus, read_own
+from lightning_cse.data.corpora import CORPORA, default_data_dir, is_own, read_corpus, read_own, sample_dir
 from lightning_cse.errors import DataError
 
 INLI = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
@@ -175,7 +175,7 @@ WHOLE = gzip.compress((INLI + ROW * 50_000).encode(), compresslevel=0)
         ("", (INLI + ROW).encode("utf-16"), ":1: not UTF-8 text: byte 0xff"),
         ("", (INLI + ROW).encode("utf-16-le"), ":1: a zero byte"),
         (".gz", b"no gzip", ":1: the compressed data is broken from here on"),
-        (".gz", WHOLE[:-6] + bytes([WHOLE[-6] ^ 1]) + WHOLE[-5:], ":50002: the compressed data is broken from here on: CRC"),
+        (".gz", WHOLE[:-6] + b"\1" + WHOLE[-5:], ":50002: the compressed data is broken from here on: CRC"),
         (".gz", WHOLE[: len(WHOLE) // 2], ":2"),  # the line depends on how much is unpacked at once
     ],
 )  # fmt: skip
@@ -219,9 +219,19 @@ def test_latin_1_is_read_with_a_warning_where_it_is_known_to_circulate(
 # Counts
 
 
-def test_an_official_file_that_is_cut_off_at_the_end_of_a_row_is_an_error(put: Put, tmp_path: Path) -> None:
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpora, "SAMPLE", "SAMPLE")
+
+
+def test_the_samples_of_the_package_are_not_counted(counting: None) -> None:
+    assert len(read_corpus("inli", "val", sample_dir())) == 120
+
+
+def test_an_official_file_that_is_cut_off_at_the_end_of_a_row_is_an_error(
+    put: Put, tmp_path: Path, counting: None
+) -> None:
     path = put("INLI/val.csv", INLI + ROW * 999)
-    (tmp_path / "SAMPLE").unlink()
     message = fault("inli", "val", tmp_path)
     assert message.startswith(f"{path}: 999 rows of split 'val', the official file has 1,000: is it cut off?\n")
     assert f"python -m lightning_cse.prepare inli --force --data-dir {tmp_path}\n" in message
@@ -237,20 +247,18 @@ def test_an_official_file_that_is_cut_off_at_the_end_of_a_row_is_an_error(put: P
     assert len(read_corpus("inli", "val", tmp_path)) == 3
 
 
-def test_each_part_and_each_split_of_a_file_is_counted(put: Put, tmp_path: Path) -> None:
+def test_each_part_and_each_split_of_a_file_is_counted(put: Put, tmp_path: Path, counting: None) -> None:
     put("transfer/CR/custrev.pos", "good .\n" * 2405)
     put("transfer/CR/custrev.neg", "bad .\n" * 1365)
     put("ImpScore/all_data.csv", "pos_implicit,pos_explicit,neg_implicit,neg_explicit\n" + "a,b,a,c\n" * 100)
-    (tmp_path / "SAMPLE").unlink()
     assert "CR/custrev.neg: 1,365 rows of split 'all', the official file has 1,366" in fault("cr", "all", tmp_path)
     assert "all_data.csv: 90 rows of split 'train', the official file has 50,661" in fault(
         "impscore", "train", tmp_path
     )
 
 
-def test_rows_that_users_make_are_as_many_as_they_make(put: Put, tmp_path: Path) -> None:
+def test_rows_that_users_make_are_as_many_as_they_make(put: Put, tmp_path: Path, counting: None) -> None:
     put("ngcse/wiki_nli.jsonl", '{"anchor": "A.", "positive": "P.", "negative": "N."}\n')
-    (tmp_path / "SAMPLE").unlink()
     assert len(read_corpus("ngcse", "wiki_nli", tmp_path)) == 1
 
 

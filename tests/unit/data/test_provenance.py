@@ -113,7 +113,7 @@ def test_a_document_cannot_say_of_which_rows_it_tells(rows: Path) -> None:
     [
         ({"cost": float("nan")}, "not JSON compliant"),
         ({"model": 5}, "is damaged: model: Input should be a valid string"),
-        ({"long": "x" * MOST_BYTES}, f"has more than {MOST_BYTES} bytes"),
+        ({"long": "x" * MOST_BYTES}, f"would have more than {MOST_BYTES} bytes"),
         ({"model": "\ud800"}, "surrogates not allowed"),
     ],
 )
@@ -255,7 +255,7 @@ ABOUT = '"rows": {"file": "rows.jsonl", "sha256": "00"}'
         (f'{{"format": 1, {ABOUT}, "x": 1e999}}'.encode(), "is damaged: Out of range float values"),
         (f'{{"format": 1, {ABOUT}, "model": "\\ud800"}}'.encode(), "is damaged: unexpected end of hex escape"),
         (b"[" * 100_000, "is damaged: recursion limit exceeded"),
-        (b" " * (MOST_BYTES + 1), f"has more than {MOST_BYTES} bytes, which are not read"),
+        (b" " * (MOST_BYTES + 1), f"is not a file of at most {MOST_BYTES} bytes"),
     ],
 )
 def test_a_side_file_of_no_use_is_told_and_stops_nothing(
@@ -281,7 +281,7 @@ def test_what_is_no_file_is_not_waited_for(kind: str, rows: Path, caplog: pytest
         os.mkfifo(side)
     else:
         side.symlink_to(side)
-    assert read_provenance(rows) == {"damaged": "is not a file"}
+    assert read_provenance(rows) == {"damaged": f"is not a file of at most {MOST_BYTES} bytes"}
     assert len(warned(caplog)) == 1
 
 
