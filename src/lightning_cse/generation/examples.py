@@ -189,7 +189,7 @@ def _read(group: Sequence[Wanted], data_dir: Path) -> list[Rows]:
         return tables
     ready = [rows for rows in tables if "hypothesis" not in rows.names]
     try:
-        return [*ready, NLITriplets()(labelled).rows]
+        return [*ready, NLITriplets()(labelled)]
     except DataError as error:
         raise DataError(f"{group[0].key}.from: {error}") from None
 

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning_cse.data.loader import BatchLoader, Draws
+from lightning_cse.data.sampler import BatchLoader, Draws
 from lightning_cse.errors import DataError
 
 

@@ -1,4 +1,4 @@
-"""Training batches in an order that seed and epoch decide, which can be left and taken up at any batch."""
+"""Training batches in an order that seed and epoch decide; an epoch can be resumed at any batch."""
 
 from __future__ import annotations
 
@@ -20,51 +20,41 @@ class Draws:
 
     A row of weight w is drawn :math:`\lfloor w \rfloor` times an epoch, and once more in a share of epochs, the
     fraction of w. The rows of a source take turns at that in an order that the seed draws, as many an epoch as the
-    fraction of its rows, rounded: so epochs are of one length, and no row waits longer than another.
+    fraction of its rows, rounded. So epochs have one length, and no row waits longer than another.
 
     The c copies of a row in an epoch get the keys :math:`(k + u)/c` for :math:`k = 0 \dots c - 1`, with u drawn from
     (seed, epoch) for each row; the order of the keys is the order of the epoch, so that copies are 1/c of it apart.
     Where two of them still meet in a batch, one is exchanged for a row of the nearest batch that takes it.
 
-    Args:
-        sources: for each row, the number of its source: (rows,).
-        weights: one a source.
-        names: what the sources are called, for errors.
-        batch_size: rows that are drawn a step.
-        seed: draws turns and orders.
-
-    Raises:
-        DataError: if a weight draws no row of its source, or a row so often that two of its copies must meet.
+    ``sources`` has the number of each row's source: (rows,); ``weights`` and ``names`` are one a source. A weight that
+    draws no row of its source, or a row so often that two of its copies must meet, is a DataError.
     """
 
     def __init__(
         self, sources: np.ndarray, weights: Sequence[float], names: Sequence[str], *, batch_size: int, seed: int
     ) -> None:
         self.seed = seed
-        generator = torch.Generator().manual_seed(_seed_of(seed, 0, 1))  # an epoch's has no third number
-        self._least = np.zeros(len(sources), dtype=np.int64)
-        self._turns: list[tuple[np.ndarray, int]] = []
         self.by_source: list[int] = []
-        self.most = 0
+        generator = _generator(seed, 0, 1)  # an epoch's has no third number
+        # Of each row: the whole part of its weight; the number of turns an epoch in its source, its own, and of rows.
+        self._whole, self._turns, self._own, self._rows = np.zeros((4, len(sources)), dtype=np.int64)
+        most = 0
         for source, (weight, name) in enumerate(zip(weights, names, strict=True)):
             rows = np.flatnonzero(sources == source)
             whole = math.floor(weight)
             more = math.floor((weight - whole) * len(rows) + 0.5)
             if len(rows) and not whole and not more:
                 raise DataError(
-                    f"data.weights: {weight:g} of the {len(rows)} training rows of {name} is none: give it a larger "
-                    "weight, or leave it out of data.train"
+                    f"data.weights: {weight:g} of the {len(rows)} training rows of {name} is none: raise it"
                 )
-            self._least[rows] = whole
-            self._turns.append((rows[torch.randperm(len(rows), generator=generator).numpy()], more))
+            self._whole[rows], self._turns[rows], self._rows[rows] = whole, more, len(rows)
+            self._own[rows[torch.randperm(len(rows), generator=generator).numpy()]] = np.arange(len(rows))
             self.by_source.append(whole * len(rows) + more)
-            times = whole + (more > 0) if len(rows) else 0
-            self.most = max(self.most, times)
-        batches = max(1, len(self) // batch_size)
-        if self.most > batches:
+            most = max(most, whole + (more > 0) if len(rows) else 0)
+        if most > (batches := max(1, len(self) // batch_size)):
             raise DataError(
-                f"data.weights: some rows are drawn {self.most} times an epoch, which has {batches} whole batches of "
-                f"data.batch_size={batch_size}, and a batch must not have a row twice: lower the weight or the batches"
+                f"data.weights: some rows are drawn {most} times an epoch, which has {batches} whole batches of "
+                f"data.batch_size={batch_size}, and a batch must not have a row twice: lower one of them"
             )
 
     def __len__(self) -> int:
@@ -73,17 +63,13 @@ class Draws:
 
     def copies(self, epoch: int) -> np.ndarray:
         """Return how often each row is drawn in an epoch: (rows,)."""
-        copies = self._least.copy()
-        for turn, number in self._turns:
-            if number:
-                copies[turn[(epoch * number + np.arange(number)) % len(turn)]] += 1
+        copies: np.ndarray = self._whole + ((self._own - epoch * self._turns) % self._rows < self._turns)
         return copies
 
     def order(self, epoch: int, ends: Sequence[int]) -> Tensor:
         """Return the rows of an epoch in order: (rows an epoch,); ``ends`` are the places where its batches end."""
         copies = self.copies(epoch)
-        generator = torch.Generator().manual_seed(_seed_of(self.seed, epoch))
-        within = torch.rand(len(copies), generator=generator, dtype=torch.float64).numpy()
+        within = torch.rand(len(copies), generator=_generator(self.seed, epoch), dtype=torch.float64).numpy()
         rows = np.repeat(np.arange(len(copies)), copies)
         copy = np.arange(len(rows)) - np.repeat(np.cumsum(copies) - copies, copies)
         order = rows[np.argsort((copy + within[rows]) / copies[rows], kind="stable")]
@@ -91,17 +77,14 @@ class Draws:
         return torch.from_numpy(order)
 
 
-def _seed_of(*numbers: int) -> int:
-    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
+def _generator(*seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1))
 
 
 def _part(order: np.ndarray, ends: Sequence[int], several: np.ndarray) -> None:
-    """Exchange rows between batches, in place, until no batch has one of ``several`` copies twice.
-
-    There is always a next exchange that leaves fewer of them: a row that is drawn no more often than there are whole
-    batches, and twice in one, is not in another; and of the rows of that one, one is either not in the first batch or
-    there twice itself.
-    """
+    """Exchange rows between batches, in place, until no batch has one of ``several`` copies twice."""
+    # It ends, because there is always an exchange that leaves fewer: a row that is drawn no more often than there are
+    # whole batches, and twice in one, is missing in another, and that one has a row that the first lacks or has twice.
     batches = [slice(start, end) for start, end in zip((0, *ends), ends, strict=False)]
     number = np.repeat(np.arange(len(ends)), np.diff([0, *ends]))
     while True:
@@ -135,34 +118,20 @@ def _exchange(order: np.ndarray, place: int, batches: Sequence[slice], own: int)
 
 
 class BatchLoader:
-    """Yield the batches of one epoch after another; each pass over it is one epoch.
+    """Yield the batches of one epoch after another, each made by ``collate`` from row numbers; a pass is one epoch.
 
-    The order of epoch e is a permutation drawn from (seed, e) alone, so nothing else that draws random numbers changes
-    it; where sources have weights, a row comes more or less often than once (`Draws`). The trailing batch is dropped or
-    kept (``drop_last``; papers differ), the only one is always kept; kept, and of one row only, it joins the batch
-    before, because a row alone has no negatives.
+    The order of epoch e is a permutation drawn from (seed, e) alone, so no other random numbers change it; with
+    weights, a row comes more or less often than once (`Draws`). The trailing batch is dropped or kept (``drop_last``;
+    papers differ), the only one is always kept. A trailing row alone joins the batch before, because it would have no
+    negatives.
 
-    Some rows may be gathered: those of ``gathered`` leave the batch they were drawn for and wait, over the end of an
-    epoch too, until ``together`` of them have come; then all that wait join the step's other rows. So batches differ in
-    size, and nothing is lost but what still waits after the last step. Where a batch would keep fewer than two rows,
-    those that wait join it at once.
+    The rows of ``gathered`` (a boolean each) leave the batch they were drawn for and wait, over the end of an epoch
+    too, until ``together`` of them have come; then all that wait join the step's other rows. So batches differ in size,
+    and only what still waits after the last step is lost. Where a batch would keep fewer than two rows, those that wait
+    join it at once. Source: NGCSE, authors' code, which caches LLM rows in this way.
 
-    ``state_dict`` is epoch, position, permutation and what waits; the data module carries it through checkpoints.
-
-    Source (gathering): NGCSE, authors' code, which caches LLM rows so.
-
-    Args:
-        rows: how many rows there are.
-        collate: row numbers to a batch.
-        batch_size: rows that are drawn a step.
-        drop_last: whether a trailing, smaller batch is dropped.
-        seed: draws the order.
-        gathered: for each row, whether it is gathered: (rows,); None where no row is.
-        together: how many gathered rows make them join; never more than there are.
-        draws: how often each row is drawn an epoch; None: once.
-
-    Raises:
-        DataError: if there are too few rows for one batch, or a state does not fit the rows.
+    ``state_dict`` is epoch, position, permutation and what waits; the data module carries it through checkpoints. Too
+    few rows for one batch, or a state that does not fit the rows, are a DataError.
     """
 
     def __init__(
@@ -185,15 +154,12 @@ class BatchLoader:
         self.collate = collate
         self.seed = seed
         self._draws = draws
-        self.ends = list(range(batch_size, self.rows + 1, batch_size))
-        if not self.ends:
+        self.ends = list(range(batch_size, self.rows + 1, batch_size)) or [self.rows]
+        if not drop_last and self.ends[-1] < self.rows:
+            if self.rows % batch_size == 1:
+                self.ends.pop()  # a row alone joins the batch before
             self.ends.append(self.rows)
-        elif not drop_last and self.rows % batch_size == 1:
-            self.ends[-1] = self.rows
-        elif not drop_last and self.rows % batch_size:
-            self.ends.append(self.rows)
-        self.epoch = 0
-        self.position = 0
+        self.epoch = self.position = 0
         self._permutation: Tensor | None = None
         self._gathered = gathered
         self._together = together if gathered is None else min(together, int(gathered.sum()))
@@ -204,7 +170,7 @@ class BatchLoader:
         return len(self.ends)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Go on at the position; a finished epoch is followed by the next one."""
+        """Continue at the position; a finished epoch is followed by the next one."""
         if self.position >= len(self):
             self.epoch, self.position, self._permutation = self.epoch + 1, 0, None
         while self.position < len(self):
@@ -226,25 +192,20 @@ class BatchLoader:
         if self._permutation is None and self._draws is not None:
             self._permutation = self._draws.order(self.epoch, self.ends)
         elif self._permutation is None:
-            generator = torch.Generator().manual_seed(_seed_of(self.seed, self.epoch))
-            self._permutation = torch.randperm(self.rows, generator=generator)
+            self._permutation = torch.randperm(self.rows, generator=_generator(self.seed, self.epoch))
         return self._permutation
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the loader is."""
-        return {
-            "epoch": self.epoch,
-            "position": self.position,
-            "permutation": self.permutation.clone(),
-            "waiting": self._waiting.clone(),
-        }
+        """Return the position of the loader."""
+        tensors = {"permutation": self.permutation.clone(), "waiting": self._waiting.clone()}
+        return {"epoch": self.epoch, "position": self.position, **tensors}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to where another loader was."""
+        """Continue from the position of another loader."""
         if len(state["permutation"]) != self.rows or state["position"] > len(self):
             raise DataError(
                 f"the checkpoint was made with {len(state['permutation'])} training rows, now there are {self.rows}: "
-                "start anew with force=true"
+                "start again with force=true"
             )
         self.epoch, self.position, self._permutation = state["epoch"], state["position"], state["permutation"]
         self._waiting = state["waiting"]
