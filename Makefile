@@ -24,7 +24,7 @@ PYTEST := HF_HUB_OFFLINE=1 WANDB_MODE=offline TOKENIZERS_PARALLELISM=false OMP_N
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-all lint type imports format bench bench-gaussian bench-generate bench-search docs-check wheel-check clean
+.PHONY: help run test test-all lint type imports format bench bench-data bench-gaussian bench-generate bench-search docs-check wheel-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,9 @@ format: $(READY_DEV) ## Format the code, and mend what ruff can mend
 
 bench: $(READY_DEV) ## Measure sentences a second, beside sentence-transformers' trainer
 	$(OFFLINE) $(BIN)/python benchmarks/bench.py $(ARGS)
+
+bench-data: $(READY_DEV) ## Measure the memory and the seconds that a million training sentences take
+	$(OFFLINE) $(BIN)/python benchmarks/data.py $(ARGS)
 
 bench-search: $(READY_DEV) ## Measure the search index: building, memory, queries, what it finds of the nearest
 	$(OFFLINE) $(BIN)/python benchmarks/search.py $(ARGS)

@@ -248,10 +248,7 @@ def _digests(node: Any, corpora: str | None, cache: str) -> dict[str, Any]:
     drawn = [batch for _, batch in zip(range(3), _forever(loader), strict=False)]
     sides = {"train": data.train, "held_out": data.held_out}
     sizes = {name: len(rows) for name, rows in sides.items()}
-    texts = {
-        name: _digest([rows.column(role) for role in data.roles])
-        for name, rows in sides.items()
-    }
+    texts = {name: _digest([rows.column(role) for role in data.roles]) for name, rows in sides.items()}
     places = {
         name: _digest([_place(rows.where(row)) for row in range(0, len(rows), 7)]) for name, rows in sides.items()
     }

@@ -1,6 +1,6 @@
-"""The README does what it says: its code blocks run, in order, and end in the lines printed below them.
+"""The README and docs/metrics.md do what they say: their blocks run, in order, and end in the lines printed below them.
 
-How a block is read (write the README by these rules):
+How a block is read (write both by these rules):
 
 - ```` ```bash ```` runs with ``bash -euo pipefail`` in a copy of the checkout, which all blocks share, top to bottom,
   with this environment's ``python`` first on PATH. ``make run`` runs without installing, if a ``text`` block tells what
@@ -31,6 +31,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
+METRICS = ROOT / "docs" / "metrics.md"
 RUN = frozenset({"bash", "python"})
 LEFT_ALONE = frozenset({"text", "yaml", "bibtex", "mermaid"})
 SECONDS = 1500  # for one block
@@ -125,7 +126,11 @@ def runnable(block: Block) -> str:
 
 
 BLOCKS = read_blocks(README.read_text(encoding="utf-8")) if README.is_file() else []
-TO_RUN = [block for block in BLOCKS if block.language in RUN and not block.skipped]
+TO_RUN = [
+    block
+    for block in BLOCKS + read_blocks(METRICS.read_text(encoding="utf-8"))
+    if block.language in RUN and not block.skipped
+]
 
 
 @pytest.fixture(scope="module")
@@ -244,6 +249,12 @@ def test_readme_names_existing_modules_and_options() -> None:
                     if not (folder / f"{option}.yaml").is_file()
                 ]
     assert faults == []
+
+
+def test_the_metrics_of_a_module_of_ones_own_take_ten_lines() -> None:
+    (example,) = (block for block in read_blocks(METRICS.read_text(encoding="utf-8")) if block.language == "python")
+    body = example.body.split("class Diagnosed(Mine):\n")[1].split("\n\n")[0]
+    assert len(body.splitlines()) <= 10
 
 
 @pytest.mark.docs

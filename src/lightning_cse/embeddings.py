@@ -1,9 +1,4 @@
-"""What a sentence becomes: a small dataclass of tensors.
-
-Everything downstream (losses, callbacks, evaluation, the index) asks only for one of these and for what
-`Embedding` offers: a length, rows, concatenation, transport, and the matrices that diagnostics look at.
-A new kind of embedding is a frozen dataclass of ``(n, d)`` tensors that derives from `Embedding`.
-"""
+"""What a sentence becomes: a frozen dataclass of ``(n, d)`` tensors, a subclass of `Embedding` for each kind."""
 
 from __future__ import annotations
 
@@ -14,45 +9,30 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-__all__ = [
-    "DualEmbedding",
-    "DualGaussianEmbedding",
-    "Embedding",
-    "GaussianEmbedding",
-    "PointEmbedding",
-    "PragmaticEmbedding",
-]
-
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Embedding:
     """A batch of ``n`` sentences, each described by one or more vectors of width ``d``.
 
-    Every field of a subclass is a tensor of shape ``(n, d)``. Fields may differ in dtype (under autocast a mean can be
-    bfloat16 while a log variance is float32), never in shape.
+    Fields may differ in dtype (under autocast a mean can be bfloat16 while a log variance is float32), never in shape.
 
     Raises:
-        TypeError: if a field is not a tensor.
-        ValueError: if a field is not ``(n, d)`` or the fields differ in shape.
+        ValueError: if a field is not an ``(n, d)`` tensor, or the fields differ in shape.
     """
 
     def __post_init__(self) -> None:
-        """Check that every field is a tensor of one common shape ``(n, d)``."""
-        fields = self.fields()
-        for name, value in fields.items():
-            if not isinstance(value, Tensor):
-                raise TypeError(f"{type(self).__name__}: {name} must be a tensor, got {type(value).__name__}")
-        shapes = {name: tuple(value.shape) for name, value in fields.items()}
-        if any(len(shape) != 2 for shape in shapes.values()) or len(set(shapes.values())) > 1:
-            got = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-            raise ValueError(f"{type(self).__name__}: need one common shape (n, d), got {got}")
+        """Check the shapes."""
+        shapes = [tuple(getattr(value, "shape", (type(value).__name__,))) for value in self.fields().values()]
+        if len(shapes[0]) != 2 or len(set(shapes)) > 1:
+            got = ", ".join(f"{name} {shape}" for name, shape in zip(self.fields(), shapes, strict=True))
+            raise ValueError(f"{type(self).__name__}: need tensors of one shape (n, d), got {got}")
 
     def fields(self) -> dict[str, Tensor]:
         """Return the tensors by field name, in the order of the constructor."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def views(self) -> dict[str, Tensor]:
-        """Return the matrices that diagnostics look at by name, the primary one first; all fields unless overridden."""
+        """Return the matrices that diagnostics measure, by name, the primary one first; by default all fields."""
         return self.fields()
 
     def __len__(self) -> int:
@@ -60,69 +40,38 @@ class Embedding:
         return len(next(iter(self.fields().values())))
 
     def __getitem__(self, rows: slice | Tensor) -> Self:
-        """Return the sentences chosen by a slice, a 1-d tensor of row numbers, or a 1-d boolean mask.
-
-        Raises:
-            TypeError: for anything else; one sentence is ``embedding[i : i + 1]``, so that shapes stay ``(n, d)``.
-        """
-        if not isinstance(rows, slice) and not (isinstance(rows, Tensor) and rows.ndim == 1):
-            got = f"a tensor of shape {tuple(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
-            raise TypeError(f"{type(self).__name__}: index with a slice or a 1-d tensor, got {got}")
+        """Return the sentences chosen by a slice, row numbers or a boolean mask; one sentence is ``[i : i + 1]``."""
         return self._map(lambda value: value[rows])
 
     @classmethod
     def cat(cls, parts: Sequence[Self]) -> Self:
-        """Join batches row-wise; ``Embedding.cat`` does so for whatever one kind the parts are.
+        """Join batches of one kind row-wise; ``Embedding.cat`` joins any kind.
 
         Raises:
-            TypeError: if the parts are of different kinds, or not of the kind whose ``cat`` this is.
-            ValueError: if there are no parts, or their widths differ.
+            TypeError: if there are no parts, or they are not of one kind, that of this class.
         """
-        if not parts:
-            raise ValueError(f"{cls.__name__}.cat: need at least one part, got none")
         kinds = sorted({type(part).__name__ for part in parts})
-        if len(kinds) > 1 or not isinstance(parts[0], cls):
-            raise TypeError(f"{cls.__name__}.cat: need parts of one kind, got {', '.join(kinds)}")
+        if len(kinds) != 1 or not isinstance(parts[0], cls):
+            raise TypeError(f"{cls.__name__}.cat: need parts of one kind, got {', '.join(kinds) or 'none'}")
         columns = [part.fields() for part in parts]
-        widths = [next(iter(column.values())).shape[1] for column in columns]
-        if len(set(widths)) > 1:
-            raise ValueError(f"{cls.__name__}.cat: need parts of one width, got {widths}")
         return type(parts[0])(**{name: torch.cat([column[name] for column in columns]) for name in columns[0]})
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Move or convert every tensor; takes what `torch.Tensor.to` takes."""
         return self._map(lambda value: value.to(*args, **kwargs))
 
-    def cpu(self) -> Self:
-        """Move every tensor to main memory."""
-        return self._map(Tensor.cpu)
-
-    def float(self) -> Self:
-        """Convert every tensor to float32."""
-        return self._map(Tensor.float)
-
-    def detach(self) -> Self:
-        """Cut every tensor from the graph, as needed before keeping the outputs of many steps."""
-        return self._map(Tensor.detach)
-
     def _map(self, function: Callable[[Tensor], Tensor]) -> Self:
         return type(self)(**{name: function(value) for name, value in self.fields().items()})
 
     def __repr__(self) -> str:
-        """Tell kind, shapes and dtypes; never the numbers."""
-        fields = ", ".join(
-            f"{name}={tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
-            for name, value in self.fields().items()
-        )
-        return f"{type(self).__name__}({fields})"
+        """Return kind, shapes and dtypes; never the numbers."""
+        shown = [f"{k}={tuple(v.shape)} {str(v.dtype).removeprefix('torch.')}" for k, v in self.fields().items()]
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class PointEmbedding(Embedding):
-    """A sentence is a point: one vector, as in SimCSE and NGCSE.
-
-    Attributes:
-        vector: shape ``(n, d)``, before any normalisation.
+    """A sentence is a point: one vector ``(n, d)``, not normalised, as in SimCSE and NGCSE.
 
     Example:
         >>> embedding = PointEmbedding(torch.ones(3, 8))
@@ -139,11 +88,7 @@ class PointEmbedding(Embedding):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class GaussianEmbedding(Embedding):
-    """A sentence is a Gaussian with diagonal covariance, as in GaussCSE.
-
-    Attributes:
-        mean: shape ``(n, d)``.
-        log_variance: shape ``(n, d)``, the natural logarithm of each dimension's variance.
+    """A sentence is a Gaussian with diagonal covariance, as in GaussCSE: mean and natural log of the variances.
 
     Example:
         >>> embedding = GaussianEmbedding(mean=torch.zeros(3, 8), log_variance=torch.zeros(3, 8))
@@ -155,21 +100,16 @@ class GaussianEmbedding(Embedding):
     log_variance: Tensor
 
     def views(self) -> dict[str, Tensor]:
-        """Return the mean alone: a log variance is no point in the space that diagnostics look at."""
+        """Return the mean alone: a log variance is not a point in the space that diagnostics measure."""
         return {"mean": self.mean}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class DualEmbedding(Embedding):
-    """A sentence is two vectors, what it says and what it implies, as in DualCSE.
-
-    Attributes:
-        explicit: shape ``(n, d)``, written r in the paper; the primary view.
-        implicit: shape ``(n, d)``, written u in the paper.
+    """A sentence is two vectors, as in DualCSE: what it says (r in the paper, the primary view), what it implies (u).
 
     Example:
-        >>> parts = [DualEmbedding(torch.zeros(n, 8), torch.ones(n, 8)) for n in (2, 3)]
-        >>> DualEmbedding.cat(parts)
+        >>> DualEmbedding.cat([DualEmbedding(torch.zeros(n, 8), torch.ones(n, 8)) for n in (2, 3)])
         DualEmbedding(explicit=(5, 8) float32, implicit=(5, 8) float32)
     """
 
@@ -180,14 +120,6 @@ class DualEmbedding(Embedding):
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class DualGaussianEmbedding(Embedding):
     """A sentence is two Gaussians with diagonal covariance, one for what it says and one for what it implies.
-
-    ``explicit`` and ``implicit`` are what they are in a `DualEmbedding`, each a `GaussianEmbedding`.
-
-    Attributes:
-        explicit_mean: shape ``(n, d)``.
-        explicit_log_variance: shape ``(n, d)``.
-        implicit_mean: shape ``(n, d)``.
-        implicit_log_variance: shape ``(n, d)``.
 
     Example:
         >>> said, implied = (GaussianEmbedding(torch.full((3, 8), m), torch.zeros(3, 8)) for m in (0.0, 1.0))
@@ -203,7 +135,7 @@ class DualGaussianEmbedding(Embedding):
 
     @classmethod
     def of(cls, explicit: GaussianEmbedding, implicit: GaussianEmbedding) -> Self:
-        """Put two Gaussians a sentence together."""
+        """Return the embedding of two Gaussians a sentence."""
         return cls(explicit.mean, explicit.log_variance, implicit.mean, implicit.log_variance)
 
     @property
@@ -217,18 +149,13 @@ class DualGaussianEmbedding(Embedding):
         return GaussianEmbedding(self.implicit_mean, self.implicit_log_variance)
 
     def views(self) -> dict[str, Tensor]:
-        """Return the two means: a log variance is no point in the space that diagnostics look at."""
+        """Return the two means, as `GaussianEmbedding` does."""
         return {"explicit": self.explicit_mean, "implicit": self.implicit_mean}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class PragmaticEmbedding(Embedding):
-    """A sentence is its literal meaning and what is meant by it, as in ImpScore.
-
-    Attributes:
-        semantic: shape ``(n, d)``.
-        pragmatic: shape ``(n, d)``; the primary view.
-    """
+    """A sentence is its literal meaning and what is meant by it, as in ImpScore."""
 
     semantic: Tensor
     pragmatic: Tensor

@@ -1,7 +1,7 @@
 """The errors a user can cause, and the one handler of all commands, which turns any exception into one line.
 
-Exit codes: 0, done. 1, a fault of ours, or a point of a sweep was killed. 2, a user error. 3, nothing is missing but
-what another process is running. 130 and 143, stopped by Ctrl-C and by SIGTERM. 141, the reader of stdout has gone.
+Exit codes: 0, done. 1, a fault of ours, or a point of a sweep was killed. 2, a user error. 3, the only points missing
+are being run by another process. 130 and 143, stopped by Ctrl-C and by SIGTERM. 141, the reader of stdout has gone.
 """
 
 from __future__ import annotations
@@ -32,12 +32,7 @@ class LightningCSEError(Exception):
 
 
 class Interrupted(KeyboardInterrupt):
-    """A command was stopped by a signal; the message says from where the same command continues.
-
-    Args:
-        message: such as "stopped at step 40; the same command continues from there".
-        signum: the signal, SIGINT by default.
-    """
+    """A command was stopped by a signal; the message says from where the same command continues."""
 
     def __init__(self, message: str, signum: int = signal.SIGINT) -> None:
         super().__init__(message)
@@ -45,14 +40,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class ConfigError(LightningCSEError):
-    """The configuration has faults; ``faults`` holds all of them, one line each.
-
-    Example:
-        >>> raise ConfigError(["method.loss: unknown argument 'temprature'"])
-        Traceback (most recent call last):
-        ...
-        lightning_cse.errors.ConfigError: method.loss: unknown argument 'temprature'
-    """
+    """The configuration has faults; ``faults`` holds all of them, one line each."""
 
     def __init__(self, faults: Iterable[str]) -> None:
         self.faults = list(faults)
@@ -68,7 +56,7 @@ class DataError(LightningCSEError):
 
 
 class EncoderError(LightningCSEError):
-    """No encoder could be loaded, or the one loaded cannot do what the method asks of it."""
+    """No encoder could be loaded, or the loaded one cannot do what the method needs."""
 
 
 class TrainingError(LightningCSEError):
@@ -80,18 +68,11 @@ class TrainingError(LightningCSEError):
 
 
 class TaskError(LightningCSEError):
-    """An evaluation task asks for an answer that the method does not give."""
+    """An evaluation task needs an answer that the method does not give."""
 
 
 def user_error(error: BaseException | None) -> LightningCSEError | None:
-    """Return the user error that an exception is, or that Hydra or OmegaConf has wrapped in it; else None.
-
-    Example:
-        >>> user_error(DataError("no such corpus"))
-        DataError('no such corpus')
-        >>> user_error(ValueError("a bug")) is None
-        True
-    """
+    """Return the user error that an exception is, or that Hydra or OmegaConf has wrapped in it; else None."""
     while error is not None and not isinstance(error, LightningCSEError):
         wraps = type(error).__module__.startswith(("hydra.", "omegaconf."))
         error = (error.__cause__ or error.__context__) if wraps else None
@@ -99,18 +80,13 @@ def user_error(error: BaseException | None) -> LightningCSEError | None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ``" - did you mean 'x'?"`` for the closest known word, or an empty string.
-
-    Example:
-        >>> did_you_mean("temprature", ["temperature", "lr"])
-        " - did you mean 'temperature'?"
-    """
+    """Return ``" - did you mean 'x'?"`` for the closest known word, or an empty string."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" - did you mean '{close[0]}'?" if close else ""
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the exit code of an exception; what the system refuses (a full disk, a folder) is the user's to fix."""
+    """Return the exit code of an exception; what the system refuses (a full disk, a folder) is a user error."""
     known = user_error(error)
     return known.exit_code if known else USER if isinstance(error, OSError) and error.strerror else BUG
 
@@ -127,9 +103,7 @@ def one_line(error: BaseException) -> str:
 def report(error: BaseException, *, verbose: bool = False) -> int:
     """Print an exception in one line, and return the exit code.
 
-    Args:
-        error: what was raised.
-        verbose: print the traceback too; else that of a fault of ours goes to the run's log or a temporary file.
+    ``verbose`` prints the traceback too; else that of a fault of ours goes to the run's log or a temporary file.
     """
     if isinstance(error, BrokenPipeError) and _stdout_is_closed():
         return 128 + signal.SIGPIPE

@@ -1,6 +1,6 @@
 r"""How close two sentences are; bigger is closer.
 
-Every function here upcasts what is narrower than float32, keeps float64, and is not downcast by an enclosing autocast.
+Every function computes in the widest dtype of its inputs, at least float32, also under autocast.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, cast, get_args
 
 import torch
 from torch import Tensor
@@ -17,33 +17,16 @@ from torch import Tensor
 from lightning_cse.embeddings import GaussianEmbedding
 from lightning_cse.errors import did_you_mean
 
-__all__ = [
-    "CosineSimilarity",
-    "GaussianSimilarity",
-    "Reduce",
-    "Similarity",
-    "check_reduce",
-    "cosine",
-    "cosine_matrix",
-    "gaussian_similarity",
-    "gaussian_similarity_matrix",
-    "symmetric_gaussian_similarity",
-]
-
 Reduce = Literal["mean_of_sims", "sim_of_sum"]
 """How the dimensions of two Gaussians become one similarity: mapped to (0, 1] and averaged, or summed and mapped."""
 
-_ZERO_NORM = 1e-12
-"""A vector shorter than this counts as the zero vector: it is left as it is instead of being divided by its norm."""
+_ZERO_NORM = 1e-12  # a shorter vector counts as the zero vector: it is not divided by its norm
 
+# Numbers a block of pairs. On the CPU the seven float32 buffers of the backward pass, 3.5 MiB, stay in or near the L2
+# cache (a quarter of it, or twice as much, is no faster: two cores, widths 384 and 768). Elsewhere few and large
+# kernels matter: 112 MiB in all.
 _BLOCK_ON_CPU = 2**17
-"""Numbers a block of pairs: the seven float32 buffers of the backward pass, 3.5 MiB, stay in or near the L2 cache.
-
-Measured on two cores at widths of 384 and 768; a quarter of this, or twice as much, is no faster.
-"""
-
 _BLOCK_ELSEWHERE = 2**22
-"""Numbers a block on an accelerator, where few and large kernels matter: 112 MiB in all."""
 
 
 def cosine_matrix(a: Tensor, b: Tensor) -> Tensor:
@@ -51,10 +34,8 @@ def cosine_matrix(a: Tensor, b: Tensor) -> Tensor:
 
     .. math:: S_{ij} = \frac{a_i \cdot b_j}{\lVert a_i \rVert \, \lVert b_j \rVert}
 
-    with ``a`` of shape ``(n, d)``, ``b`` of shape ``(m, d)`` and the result of shape ``(n, m)``.
-
-    The dtype is the wider of the two inputs' and at least float32, also under autocast. A zero vector has cosine 0 with
-    everything and a finite gradient.
+    with ``a`` of shape ``(n, d)``, ``b`` of shape ``(m, d)`` and the result of shape ``(n, m)``. A zero vector has
+    cosine 0 with everything and a finite gradient.
 
     Raises:
         ValueError: if either input is not a matrix or the widths differ.
@@ -67,9 +48,9 @@ def cosine_matrix(a: Tensor, b: Tensor) -> Tensor:
     """
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
         raise ValueError(f"need (n, d) and (m, d), got {tuple(a.shape)} and {tuple(b.shape)}")
-    dtype = _wide_dtype(a, b)
-    with torch.autocast(device_type=a.device.type, enabled=False):
-        return _unit(a.to(dtype)) @ _unit(b.to(dtype)).T
+    with _no_autocast(a):
+        a, b = (_unit(side) for side in _wide(a, b))
+        return a @ b.T
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
@@ -77,21 +58,16 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 
     .. math:: s_i = \frac{a_i \cdot b_i}{\lVert a_i \rVert \, \lVert b_i \rVert}
 
-    with ``a`` and ``b`` of shape ``(n, d)`` and the result of shape ``(n,)``: the diagonal of `cosine_matrix`, with the
-    same dtype and the same treatment of zero vectors.
+    with ``a`` and ``b`` of shape ``(n, d)`` and the result of shape ``(n,)``: the diagonal of `cosine_matrix`.
 
     Raises:
         ValueError: if the inputs are not two matrices of one shape.
-
-    Example:
-        >>> cosine(torch.tensor([[3.0, 0.0], [0.0, 2.0]]), torch.tensor([[1.0, 0.0], [0.0, -1.0]]))
-        tensor([ 1., -1.])
     """
     if a.ndim != 2 or a.shape != b.shape:
         raise ValueError(f"need two (n, d) tensors of one shape, got {tuple(a.shape)} and {tuple(b.shape)}")
-    dtype = _wide_dtype(a, b)
-    with torch.autocast(device_type=a.device.type, enabled=False):
-        return (_unit(a.to(dtype)) * _unit(b.to(dtype))).sum(dim=-1)
+    with _no_autocast(a):
+        a, b = (_unit(side) for side in _wide(a, b))
+        return (a * b).sum(dim=-1)
 
 
 def gaussian_similarity_matrix(a: GaussianEmbedding, b: GaussianEmbedding, reduce: Reduce = "mean_of_sims") -> Tensor:
@@ -108,12 +84,9 @@ def gaussian_similarity_matrix(a: GaussianEmbedding, b: GaussianEmbedding, reduc
     .. math:: S_{ij} = \frac{1}{d} \sum_h \frac{1}{1 + k_h(a_i \Vert b_j)} \quad \text{(mean of sims)}, \qquad
               S_{ij} = \frac{1}{1 + \sum_h k_h(a_i \Vert b_j)} \quad \text{(sim of sum)}.
 
-    It is not symmetric: a wide ``b`` covers a narrow ``a``, near 1; a narrow ``b`` does not cover a wide ``a``.
-
-    The dtype is the widest of the inputs' and at least float32, also under autocast. No value exceeds 1, the similarity
-    of a Gaussian to itself. Neither pass holds an ``n x m x d`` tensor: ``mean_of_sims`` goes through blocks of pairs,
-    again for the gradients, and has no second derivative; ``sim_of_sum`` is matrix products, in float64 whatever the
-    inputs (but on MPS, which has none), since their large terms cancel where variances are small.
+    It is not symmetric: a wide ``b`` covers a narrow ``a``, near 1; a narrow ``b`` does not cover a wide ``a``. A
+    Gaussian has 1 to itself. Neither pass holds an ``n x m x d`` tensor: ``mean_of_sims`` goes through blocks of pairs
+    and has no second derivative; ``sim_of_sum`` is matrix products in float64 (float32 on MPS).
 
     Source: GaussCSE, the authors' code, which the published numbers come from (``mean_of_sims``), and the paper's eq. 2
     (``sim_of_sum``).  Differs: in rounding only.
@@ -133,11 +106,11 @@ def gaussian_similarity_matrix(a: GaussianEmbedding, b: GaussianEmbedding, reduc
     check_reduce(reduce)
     if a.mean.shape[1] != b.mean.shape[1]:
         raise ValueError(f"need (n, d) and (m, d), got {tuple(a.mean.shape)} and {tuple(b.mean.shape)}")
-    tensors = _wide(a, b)
-    if reduce == "mean_of_sims":
-        similarity: Tensor = _MeanOfSims.apply(*tensors)  # type: ignore[no-untyped-call]
-        return similarity
-    return _sim_of_sum_matrix(*tensors)
+    tensors = _wide(a.mean, a.log_variance, b.mean, b.log_variance)
+    if reduce == "sim_of_sum":
+        return _sim_of_sum_matrix(*tensors)
+    similarity: Tensor = _MeanOfSims.apply(*tensors)  # type: ignore[no-untyped-call]
+    return similarity
 
 
 def gaussian_similarity(a: GaussianEmbedding, b: GaussianEmbedding, reduce: Reduce = "mean_of_sims") -> Tensor:
@@ -146,23 +119,13 @@ def gaussian_similarity(a: GaussianEmbedding, b: GaussianEmbedding, reduce: Redu
     .. math:: s_i = \frac{1}{d} \sum_h \frac{1}{1 + k_h(a_i \Vert b_i)} \quad \text{(mean of sims)}, \qquad
               s_i = \frac{1}{1 + \sum_h k_h(a_i \Vert b_i)} \quad \text{(sim of sum)}
 
-    with means and log variances of shape ``(n, d)`` and the result of shape ``(n,)``: the diagonal of
-    `gaussian_similarity_matrix`, which gives the formula of :math:`k_h` and the source, with the same dtype.
+    with the result of shape ``(n,)``: the diagonal of `gaussian_similarity_matrix`, which has the formula of
+    :math:`k_h` and the source.
 
     Raises:
         ValueError: if the inputs differ in shape, or ``reduce`` is neither of the two.
-
-    Example:
-        >>> premise = GaussianEmbedding(torch.zeros(1, 4), torch.ones(1, 4))
-        >>> hypothesis = GaussianEmbedding(torch.ones(1, 4), torch.zeros(1, 4))
-        >>> gaussian_similarity(hypothesis, premise), gaussian_similarity(premise, hypothesis)
-        (tensor([0.7311]), tensor([0.5379]))
     """
-    a_mean, a_log, b_mean, b_log = _rows(a, b, reduce)
-    ratio = a_log - b_log
-    # expm1 keeps the digits of a small divergence: what it lacks to 0 by rounding is far too small to show beside 1.
-    kl = (torch.expm1(ratio) - ratio + (a_mean - b_mean).square() * torch.exp(-b_log)) / 2
-    return _reduce_rows(kl, reduce)
+    return _reduce_rows(_divergences(a, b), reduce)
 
 
 def symmetric_gaussian_similarity(
@@ -171,80 +134,39 @@ def symmetric_gaussian_similarity(
     r"""Return the similarity of each Gaussian of ``a`` and the same row of ``b``, from their KL divergences both ways.
 
     .. math:: \bar{k}_h = \frac{k_h(a_i \Vert b_i) + k_h(b_i \Vert a_i)}{2}
-              = \sinh^2 \frac{\ln s_{a,ih} - \ln s_{b,ih}}{2}
-              + \frac{(\mu_{a,ih} - \mu_{b,ih})^2}{4} \left( \frac{1}{s_{a,ih}} + \frac{1}{s_{b,ih}} \right)
 
-    takes the place of :math:`k_h` in `gaussian_similarity`; shapes and dtype are the same.
+    replaces :math:`k_h` in `gaussian_similarity`; shapes and errors are the same.
 
-    Source: GaussCSE, the authors' code, which scores semantic similarity so; it is not in the paper.  Differs:
-    ``sim_of_sum`` both ways is ours.
-
-    Raises:
-        ValueError: if the inputs differ in shape, or ``reduce`` is neither of the two.
-
-    Example:
-        >>> a = GaussianEmbedding(torch.zeros(1, 4), torch.ones(1, 4))
-        >>> b = GaussianEmbedding(torch.ones(1, 4), torch.zeros(1, 4))
-        >>> symmetric_gaussian_similarity(a, b), symmetric_gaussian_similarity(b, a)
-        (tensor([0.6198]), tensor([0.6198]))
+    Source: GaussCSE, the authors' code for semantic similarity; not in the paper.  Differs: ``sim_of_sum`` is ours.
     """
-    a_mean, a_log, b_mean, b_log = _rows(a, b, reduce)
-    distance = (a_mean - b_mean).square() * (torch.exp(-a_log) + torch.exp(-b_log))
-    return _reduce_rows(torch.sinh((a_log - b_log) / 2).square() + distance / 4, reduce)
-
-
-class Similarity(Protocol):
-    """How near candidates are to anchors, whatever kind of embedding both are; bigger is closer."""
-
-    def matrix(self, anchor: Any, candidate: Any) -> Tensor:
-        """Return every candidate's similarity to every anchor: (n, m) for n anchors and m candidates."""
-        ...
-
-    def rows(self, anchor: Any, candidate: Any) -> Tensor:
-        """Return each candidate's similarity to the anchor of the same row: (n,)."""
-        ...
+    return _reduce_rows((_divergences(a, b) + _divergences(b, a)) / 2, reduce)
 
 
 @dataclass(frozen=True)
 class CosineSimilarity:
-    """The cosine of two vectors: `cosine_matrix` and `cosine`; anchor and candidate are alike."""
+    """The cosine of two vectors."""
 
     def matrix(self, anchor: Tensor, candidate: Tensor) -> Tensor:
-        """Return the cosine of every pair: (n, m)."""
+        """Return `cosine_matrix`: (n, m)."""
         return cosine_matrix(anchor, candidate)
-
-    def rows(self, anchor: Tensor, candidate: Tensor) -> Tensor:
-        """Return the cosine row by row: (n,)."""
-        return cosine(anchor, candidate)
 
 
 @dataclass(frozen=True)
 class GaussianSimilarity:
-    r"""The similarity of two Gaussians measured from the candidate: sim(candidate || anchor).
+    """The similarity of two Gaussians measured from the candidate: sim(candidate || anchor).
 
-    It is `gaussian_similarity_matrix` and `gaussian_similarity` with the candidate first. An anchor that is wide covers
-    its candidates, as a premise covers what follows from it.
+    A wide anchor covers its candidates, as a premise covers what follows from it.
 
     Source: GaussCSE, which scores a pair by sim(hypothesis || premise).
-
-    Raises:
-        ValueError: if ``reduce`` is none of `Reduce`.
-
-    Example:
-        >>> wide = GaussianEmbedding(torch.zeros(1, 4), torch.full((1, 4), 2.0))
-        >>> narrow = GaussianEmbedding(torch.zeros(1, 4), torch.zeros(1, 4))
-        >>> GaussianSimilarity().rows(wide, narrow), GaussianSimilarity().rows(narrow, wide)
-        (tensor([0.6379]), tensor([0.3130]))
     """
 
     reduce: Reduce = "mean_of_sims"
 
     def __post_init__(self) -> None:
-        """Check the reduction."""
         check_reduce(self.reduce)
 
     def matrix(self, anchor: GaussianEmbedding, candidate: GaussianEmbedding) -> Tensor:
-        """Return sim(candidate || anchor) of every pair: (n, m) for n anchors and m candidates."""
+        """Return sim(candidate || anchor) of every pair: (n, m)."""
         return gaussian_similarity_matrix(candidate, anchor, self.reduce).T
 
     def rows(self, anchor: GaussianEmbedding, candidate: GaussianEmbedding) -> Tensor:
@@ -252,21 +174,20 @@ class GaussianSimilarity:
         return gaussian_similarity(candidate, anchor, self.reduce)
 
 
+class Similarity(Protocol):
+    """What compares the views of embeddings in a loss; bigger is closer."""
+
+    def matrix(self, anchor: Any, candidate: Any) -> Tensor:
+        """Return every candidate's similarity to every anchor: (n, m) for n anchors and m candidates."""
+        ...
+
+
 def check_reduce(reduce: str) -> Reduce:
-    """Return a reduction that there is.
-
-    Raises:
-        ValueError: for any other.
-
-    Example:
-        >>> check_reduce("sim_of_sum")
-        'sim_of_sum'
-    """
-    known: tuple[Reduce, ...] = get_args(Reduce)
-    for name in known:
-        if reduce == name:
-            return name
-    raise ValueError(f"reduce must be {' or '.join(known)}, got {reduce!r}{did_you_mean(str(reduce), known)}")
+    """Return the reduction, or raise ValueError if it is unknown."""
+    known = get_args(Reduce)
+    if reduce not in known:
+        raise ValueError(f"reduce must be {' or '.join(known)}, got {reduce!r}{did_you_mean(str(reduce), known)}")
+    return cast(Reduce, reduce)
 
 
 class _MeanOfSims(torch.autograd.Function):
@@ -277,9 +198,8 @@ class _MeanOfSims(torch.autograd.Function):
     :math:`w = -2 g / (d q^2)`.
     """
 
-    # Both passes through torch.compile, measured on two cores at 128 x 128 pairs of width 384: 1 ms forward instead of
-    # 9, 19 ms backward instead of 25 (and slower than this at a width of 768), for 5 to 30 s of compilation at every
-    # new shape. A training step is hundreds of ms, and the last batch of an epoch is a new shape: not worth it.
+    # torch.compile is not worth it: 128 x 128 pairs of width 384 take 20 ms instead of 34 (slower at a width of 768),
+    # for 5 to 30 s of compilation at every new shape. A training step is hundreds of ms.
 
     @staticmethod
     def forward(ctx: Any, a_mean: Tensor, a_log: Tensor, b_mean: Tensor, b_log: Tensor) -> Tensor:
@@ -352,9 +272,8 @@ def _blocks(n: int, m: int, rows: int, columns: int) -> Iterator[tuple[slice, sl
 
 def _sim_of_sum_matrix(a_mean: Tensor, a_log: Tensor, b_mean: Tensor, b_log: Tensor) -> Tensor:
     dtype = a_mean.dtype
-    # In float32, terms of the size of mean^2 / variance cancel. Measured at a width of 768 with means 0.001 apart, 1e-4
-    # of the result is wrong at variances of 1 and 5e-3 at log variances of -12, where the formula as it stands is wrong
-    # by 2e-6. In float64 it is 6e-8, the rounding of the result, and takes a fraction of the time of mean_of_sims.
+    # In float32, terms of the size of mean^2 / variance cancel: with means 0.001 apart 1e-4 of the result is wrong, and
+    # 5e-3 at log variances of -12. In float64 it is 6e-8, in a fraction of the time of mean_of_sims.
     exact = torch.float32 if a_mean.device.type == "mps" else torch.float64
     a_mean, a_log, b_mean, b_log = (tensor.to(exact) for tensor in (a_mean, a_log, b_mean, b_log))
     with _no_autocast(a_mean):
@@ -365,33 +284,31 @@ def _sim_of_sum_matrix(a_mean: Tensor, a_log: Tensor, b_mean: Tensor, b_log: Ten
         return (1 + twice.clamp_min(0) / 2).reciprocal().to(dtype)
 
 
-def _wide_dtype(*tensors: Tensor) -> torch.dtype:
-    return functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors), torch.float32)
+def _wide(*tensors: Tensor) -> list[Tensor]:
+    dtype = functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors), torch.float32)
+    return [tensor.to(dtype) for tensor in tensors]
 
 
 def _unit(x: Tensor) -> Tensor:
-    # Not torch.nn.functional.normalize: at a zero vector its gradient is 1e12 times the incoming one, which is finite
-    # but lets one empty sentence take over the clipped gradient of a whole step. Here it is 1 times.
+    # Not torch.nn.functional.normalize: at a zero vector its gradient is 1e12 times the incoming one, so that one empty
+    # sentence would take over the clipped gradient of a whole step.
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x / torch.where(norm < _ZERO_NORM, torch.ones_like(norm), norm)
 
 
-def _wide(a: GaussianEmbedding, b: GaussianEmbedding) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    tensors = (a.mean, a.log_variance, b.mean, b.log_variance)
-    dtype = _wide_dtype(*tensors)
-    a_mean, a_log, b_mean, b_log = (tensor.to(dtype) for tensor in tensors)
-    return a_mean, a_log, b_mean, b_log
-
-
-def _rows(a: GaussianEmbedding, b: GaussianEmbedding, reduce: Reduce) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    check_reduce(reduce)
+def _divergences(a: GaussianEmbedding, b: GaussianEmbedding) -> Tensor:
+    """Return the divergence of each row and dimension: (n, d)."""
     if a.mean.shape != b.mean.shape:
         raise ValueError(f"need two (n, d) Gaussians of one shape, got {tuple(a.mean.shape)} and {tuple(b.mean.shape)}")
-    return _wide(a, b)
+    a_mean, a_log, b_mean, b_log = _wide(a.mean, a.log_variance, b.mean, b.log_variance)
+    ratio = a_log - b_log
+    # expm1 keeps the digits of a small divergence: what it lacks to 0 by rounding is far too small to show beside 1.
+    return (torch.expm1(ratio) - ratio + (a_mean - b_mean).square() * torch.exp(-b_log)) / 2
 
 
 def _reduce_rows(kl: Tensor, reduce: Reduce) -> Tensor:
-    return (1 + kl).reciprocal().mean(dim=-1) if reduce == "mean_of_sims" else (1 + kl.sum(dim=-1)).reciprocal()
+    mean_of_sims = check_reduce(reduce) == "mean_of_sims"
+    return (1 + kl).reciprocal().mean(dim=-1) if mean_of_sims else (1 + kl.sum(dim=-1)).reciprocal()
 
 
 def _no_autocast(tensor: Tensor) -> torch.autocast:

@@ -11,11 +11,11 @@ from torch import Tensor
 
 
 class Tokenize(Protocol):
-    """What the data room is handed: sentences in, bare token ids out (no special tokens, no truncation)."""
+    """What the data code calls: sentences in, bare token ids out (no special tokens, no truncation)."""
 
     @property
     def digest(self) -> str:
-        """A digest of everything that decides the ids; part of the cache key."""
+        """A digest of everything that decides the ids."""
         ...
 
     def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
@@ -32,7 +32,7 @@ class Tokens:
     """Bare token ids of n sentences, right-padded: ``ids`` and ``mask`` (n, length), ``rows`` (n,).
 
     ``rows[k]`` is the row of the batch that sentence k belongs to; a role may cover fewer rows than the batch.
-    No special tokens are in here: an encoder's template puts them around.
+    An encoder's template adds special tokens.
     """
 
     ids: Tensor

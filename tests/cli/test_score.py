@@ -188,7 +188,10 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly(start: Start, tm
             ("--model", "length", "--input", "a.txt", "--output", "a.txt/b"),
             "--output: a.txt/b cannot be written: Not a",
         ),
-        (("--model", "tny", "--input", "a.txt"), "there is no model 'tny' - did you mean 'tiny'?\nno encoder 'tny' found"),
+        (
+            ("--model", "tny", "--input", "a.txt"),
+            "there is no model 'tny' - did you mean 'tiny'?\nno encoder 'tny' found",
+        ),
         (("--model", "llm", "--input", "a.txt"), "llm has no encoder, and this command needs one"),
         (("--model", "tiny", "--input", "a.txt"), "tiny (PointModel) gives no implicitness of a sentence"),
         (("--model", "length", "--input", "bad.txt"), "bad.txt:2: is empty; mend it"),

@@ -159,7 +159,7 @@ def test_weights_of_one_are_the_run_without_them(run_tiny: RunTiny, own: str, tm
     ("key", "value", "error", "message"),
     [
         ("data.weights", "[1,0.5,2]", ConfigError, r"data\.weights: 3 numbers for the 2 sources of data\.train"),
-        ("data.weights", "[1,-1]", ConfigError, r"data\.weights: -1 is no number above 0"),
+        ("data.weights", "[1,-1]", ConfigError, r"data\.weights: must be in \(0, 1000\], got -1;"),
         ("data.train_rows", "4", DataError, r"data\.weights: 0\.1 of the 2 training rows of .*\.csv is none"),
     ],
 )

@@ -21,9 +21,7 @@ from torch import Tensor
 
 from lightning_cse import runs
 from lightning_cse.callbacks import Evaluation
-from lightning_cse.data import sample_dir
-from lightning_cse.data.loader import BatchLoader
-from lightning_cse.data.token_cache import tokenise
+from lightning_cse.data import BatchLoader, sample_dir
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.engine import train as training
 from lightning_cse.errors import ConfigError, DataError, EncoderError, TrainingError
@@ -262,7 +260,10 @@ def test_a_run_that_makes_no_step_says_so(run_tiny: RunTiny, tmp_path: Path) -> 
             r"but the rows of this data have \('premise', 'entailment'\)$",
         ),
         ([*GAUSSCSE, "method.loss.sets=[ent,cont]"], r"method\.loss: sets has no 'cont' - did you mean 'con'\?"),
-        ([*GAUSSCSE, "method.loss.sets=[con,rev]"], r"method\.loss: sets must have 'ent'.* got \['con', 'rev'\]"),
+        (
+            [*GAUSSCSE, "method.loss.sets=[con,rev]"],
+            r"method\.loss: sets must name each set once, and 'ent'.* got \['con', 'rev'\]",
+        ),
         ([*GAUSSCSE, "suite=nli"], r"monitor: 'val/rte/accuracy_all' is no dev score .*val/snli/auprc"),
         ([*UNSUPERVISED], r"diag\.dropout: the pairs of UnsupervisedSimCSE are dropout passes"),
         (["diag.evaluation=corpus_dev"], r"corpus_dev is already the held-out side"),
@@ -337,7 +338,7 @@ def test_a_batch_that_is_larger_than_the_data_is_all_of_it_and_told(
     with caplog.at_level(logging.WARNING):
         folder = run_tiny(tmp_path, *SMALL, "data.batch_size=32", "data.drop_last=true")
     assert folder.read()["steps"] == 2  # one an epoch
-    assert "data.batch_size=32, but there are only 20 training rows: all are one batch" in caplog.text
+    assert "data.batch_size=32, but an epoch has only 20 rows: all are one batch" in caplog.text
 
 
 def test_the_order_of_a_run_is_its_seed_s(run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -498,91 +499,14 @@ def test_a_sweeper_gets_the_best_dev_score(
 # The token cache
 
 
-class Counting:
-    """A tokenize function that counts its calls."""
-
-    def __init__(self, digest: str = "one") -> None:
-        self.digest = digest
-        self.calls = 0
-
-    def __call__(self, sentences: Any) -> list[list[int]]:
-        self.calls += 1
-        return [[len(word) for word in sentence.split()] for sentence in sentences]
-
-
-SENTENCES = ["She left early.", "Nobody knew why she had", "No"]
-IDS = [[3, 4, 6], [6, 4, 3, 3, 3], [2]]
-
-
-def test_tokens_are_made_once_and_again_when_anything_changes(tmp_path: Path) -> None:
-    tokenize = Counting()
-    for _ in range(3):
-        tokens = tokenise(SENTENCES, tokenize, tmp_path)
-        assert [tokens[k] for k in range(len(tokens))] == IDS
-        assert tokens.lengths.tolist() == [3, 5, 1]
-    assert tokenize.calls == 1
-    assert len(list(tmp_path.rglob("*.npz"))) == 1
-    tokenise([*SENTENCES[:2], "Na"], tokenize, tmp_path)  # another sentence
-    tokenise(SENTENCES[::-1], tokenize, tmp_path)  # another order
-    assert tokenize.calls == 3
-    changed = Counting("other")  # another tokenizer
-    tokenise(SENTENCES, changed, tmp_path)
-    assert changed.calls == 1
-    assert len(list(tmp_path.rglob("*"))) == 1 + 4  # the folder, and nothing half written
-    assert tokenise(["a b", "c"], tokenize, None).lengths.tolist() == [2, 1]
-
-
-@pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "text", "other", "pickled", "folder"])
-def test_a_damaged_cache_file_is_made_again(damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    tokenize = Counting()
-    tokenise(SENTENCES, tokenize, tmp_path)
-    (file,) = tmp_path.rglob("*.npz")
-    content = file.read_bytes()
-    if damage == "other":
-        np.savez(file, ids=np.arange(4, dtype=np.int32), offsets=np.array([0, 2, 4]))
-    elif damage == "pickled":
-        np.savez(file, ids=np.array([{"a": 1}], dtype=object), offsets=np.array([0, 1, 1, 1]))
-    elif damage == "folder":
-        file.unlink()
-        file.mkdir()
-    else:
-        half = len(content) // 2
-        cut, flipped = content[:half], content[:100] + bytes(b ^ 255 for b in content[100:200]) + content[200:]
-        file.write_bytes({"empty": b"", "cut": cut, "flipped": flipped, "text": b"no such thing"}[damage])
-    with caplog.at_level(logging.WARNING):
-        tokens = tokenise(SENTENCES, tokenize, tmp_path)
-    assert [tokens[k] for k in range(len(tokens))] == IDS
-    assert tokenize.calls == 2
-    assert str(file) in caplog.text
-    if damage != "folder":
-        assert "it is made again" in caplog.text
-        tokenise(SENTENCES, tokenize, tmp_path)
-        assert tokenize.calls == 2
-
-
-def test_a_cache_that_cannot_be_written_costs_time_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "tokens").write_text("a file where the folder would be")
-    with caplog.at_level(logging.WARNING):
-        tokens = tokenise(SENTENCES, Counting(), tmp_path)
-    assert [tokens[k] for k in range(len(tokens))] == IDS
-    assert "cannot be written" in caplog.text
-    assert "going on without" in caplog.text
-
-
-def test_a_sentence_without_tokens_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"the sentence ' ' has no tokens"):
-        tokenise(["a b", " "], Counting(), tmp_path)
-    assert not list(tmp_path.rglob("*.npz"))
-
-
 def test_a_run_fills_the_cache_and_another_uses_it(
     run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = f"paths.cache_dir={tmp_path}/cache"
     first = run_tiny(tmp_path, *SMALL, cache)
-    assert len(list((tmp_path / "cache" / "tokens").glob("*.npz"))) == 5  # a role each, and what is evaluated
+    assert len(list((tmp_path / "cache" / "tokens").glob("*.arrow"))) == 5  # a role each, and what is evaluated
     shutil.rmtree(first.path)
-    monkeypatch.setattr("lightning_cse.data.token_cache._save", lambda *args: pytest.fail("it was not used"))
+    monkeypatch.setattr("datasets.Dataset.map", lambda *args, **options: pytest.fail("it was not used"))
     again = run_tiny(tmp_path, *SMALL, cache)
     assert again.path == first.path
     assert again.read()["rows"]["training_rows"] == 20

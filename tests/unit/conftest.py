@@ -1,4 +1,4 @@
-"""Models on the disk for the tests of this folder."""
+"""Models on the disk, and data directories with a few rows, for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from lightning_cse.data import corpora
 from lightning_cse.encoders import tiny_encoder
+
+
+@pytest.fixture(autouse=True)
+def few_rows_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take every data directory for one of samples: tests write a few rows under official names."""
+    monkeypatch.setattr(corpora, "SAMPLE", ".")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 import lightning_cse
-from lightning_cse.data.readers import is_own
+from lightning_cse.data.corpora import is_own
 
 if TYPE_CHECKING:  # heavy, and what is wrong with a command line is told without
     from lightning_cse.analysis.exported_recipe import Recipe

@@ -2,5 +2,5 @@
 
 import lazy_loader
 
-# The stub beside this file lists the public names; each is imported when it is first used: a verdict needs no tensor.
+# The stub beside this file lists the public names; each is imported when it is first used.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

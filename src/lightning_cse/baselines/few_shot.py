@@ -9,19 +9,24 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final, Protocol
 
-from lightning_cse.baselines.verdict import HYPOTHESES, Verdict
 from lightning_cse.data import Rows, read_corpus
 from lightning_cse.errors import DataError
 from lightning_cse.llm import Failure, Reply, Request, declines
 
 log = logging.getLogger(__name__)
 
-LABELS: Final = {kind: column.replace("_", " ") for kind, (column, _) in HYPOTHESES.items()}
-"""The labels of the prompt by type of hypothesis."""
+LABELS: Final = {
+    "explicit": "explicit entailment",
+    "implied": "implied entailment",
+    "neutral": "neutral",
+    "contradiction": "contradiction",
+}
+"""The labels of the prompt by type of hypothesis; with underscores they are the columns of INLI."""
 
 _TASK: Final = """\
 You are given pairs of a premise and a hypothesis. Say how the hypothesis relates to the premise. \
@@ -47,6 +52,14 @@ _DENIED_AFTER: Final = re.compile(
     + rf"|\W*{_WORD.format('no|not|false')}[^\w.,;!\n]*(?:\Z|[.,;!\n])",
     re.IGNORECASE,
 )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a hypothesis is entailed, and its type; None and ``refused``, ``unparsable`` or ``failed`` if unknown."""
+
+    entailed: bool | None
+    answer: str
 
 
 class Asks(Protocol):
@@ -110,7 +123,8 @@ class FewShot:
         kinds = [kinds[number % len(kinds)] for number in range(self.shots)]
         draw.shuffle(kinds)
         chosen = [self._train[row] for row in draw.sample(sorted(first.values()), self.shots)]
-        return tuple((row["premise"], row[HYPOTHESES[kind][0]], kind) for row, kind in zip(chosen, kinds, strict=True))
+        columns = [LABELS[kind].replace(" ", "_") for kind in kinds]
+        return tuple((row["premise"], row[it], kind) for row, it, kind in zip(chosen, columns, kinds, strict=True))
 
     @cached_property
     def messages(self) -> tuple[tuple[str, str], ...]:
@@ -148,7 +162,7 @@ class FewShot:
                 dict(Counter(reply.finish_reason for reply in unread)),
                 unread[0].text[:200],
             )
-        return [Verdict(HYPOTHESES[answer][1] if answer in HYPOTHESES else None, answer) for answer in answers]
+        return [Verdict("entailment" in LABELS[it] if it in LABELS else None, it) for it in answers]
 
 
 def read_answer(reply: Reply) -> str:

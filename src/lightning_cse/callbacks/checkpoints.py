@@ -1,13 +1,17 @@
-"""Best and last checkpoint, each written as a whole or not at all."""
+"""Stopping and resuming: best and last checkpoint, the random state, Ctrl-C and SIGTERM."""
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import random
 import shutil
+import signal
+import threading
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytorch_lightning as pl
@@ -16,8 +20,12 @@ from pytorch_lightning import Callback
 from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from lightning_cse.callbacks.evaluation import Evaluation
-from lightning_cse.errors import TrainingError
+from lightning_cse.errors import Interrupted, TrainingError
+
+if TYPE_CHECKING:
+    from lightning_cse.callbacks.evaluation import Evaluation
+
+log = logging.getLogger(__name__)
 
 
 class BestAndLast(Checkpoint):
@@ -162,3 +170,61 @@ class RandomState(Callback):
         numpy_state = ("MT19937", keys.numpy().astype(np.uint32), position, has_gauss, gauss)
         np.random.set_state(numpy_state)  # noqa: NPY002 - the global generator, see above
         random.setstate((version, tuple(internal), gauss_next))
+
+
+class Interrupts(Callback):
+    """Answer Ctrl-C and SIGTERM, as a context manager around a whole run and as a callback of its training.
+
+    During training, the first signal is only noted: the checkpoint callback saves the step that is being made, and
+    raises `Interrupted`. At any other time, and for a second signal, it is raised at once.
+
+    Attributes:
+        signum: The signal that was noted; None before.
+        continues: What the same command does later, for the message.
+    """
+
+    def __init__(self, *, force: bool = False) -> None:
+        self.signum: int | None = None
+        self.command = "the same command" + (" without force=true" if force else "")
+        self.continues = "starts the run"
+        self._training = False
+        self._pid = os.getpid()
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {one: signal.signal(one, self._handle) for one in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        for signum, handler in self._previous.items():
+            signal.signal(signum, handler)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Take the place of the handler that Lightning has just installed, which would end with exit code 0."""
+        for signum in self._previous:
+            signal.signal(signum, self._handle)
+
+    def on_train_batch_start(self, *args: Any) -> None:
+        """Note signals from now on."""
+        self._training = True
+
+    def end_training(self) -> None:
+        """Raise signals at once from now on, and the one that was noted."""
+        self._training = False
+        if self.signum is not None:
+            self.stop(f"{self.command} {self.continues}")
+
+    def stop(self, message: str) -> None:
+        """Raise `Interrupted`."""
+        raise Interrupted(message, self.signum or signal.SIGINT)
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._pid:  # a worker of the data loader: Ctrl-C reaches it too, and the run still needs it
+            if signum == signal.SIGTERM:
+                os._exit(128 + signum)
+            return
+        first, self.signum = self.signum is None, signum
+        if not (self._training and first):
+            self.stop(f"stopped; {self.command} {self.continues}")
+        log.warning("stopping after this step; once more stops at once")

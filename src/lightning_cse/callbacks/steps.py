@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
 from pytorch_lightning import Callback
 from pytorch_lightning.callbacks import ProgressBar
-from rich.progress import TextColumn
 
 from lightning_cse.callbacks.evaluation import Evaluation
-from lightning_cse.progress import progress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 log = logging.getLogger(__name__)
 
@@ -72,8 +73,19 @@ def batch_loss(trainer: pl.Trainer, outputs: Any) -> float:
     return float(outputs["loss"].item() * trainer.accumulate_grad_batches)
 
 
+def run_bar(steps: float, completed: int) -> Progress:
+    """Return the bar of a run, at the step from which it continues."""
+    from rich.progress import TextColumn
+
+    from lightning_cse.progress import progress
+
+    bar = progress(TextColumn("{task.fields[values]}"), width=20)
+    bar.add_task("train", total=steps, completed=completed, values="")
+    return bar
+
+
 class StepBar(ProgressBar):
-    """Show the progress of the whole run: one bar over its optimizer steps, and a line an evaluation.
+    """Show the progress of the whole run: on a terminal one bar over its optimizer steps, and a line an evaluation.
 
     Args:
         evaluation: The run's evaluation, whose dev score is shown.
@@ -85,15 +97,15 @@ class StepBar(ProgressBar):
         super().__init__()
         self.evaluation = evaluation
         self._losses: list[float] = []  # since the last evaluation
-        self._bar = progress(TextColumn("{task.fields[values]}"), width=20)
+        self._bar: Progress | None = None
         self._streams: list[tuple[logging.StreamHandler[Any], Any]] = []
-        self._task = self._bar.add_task("train", values="")
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Begin, at the step from which a run is resumed."""
-        self._bar.update(self._task, total=trainer.estimated_stepping_batches, completed=trainer.global_step)
-        self._bar.start()
-        if not self._bar.disable:  # rich has replaced sys.stderr by a stream that writes above the bar
+        if sys.stderr.isatty():
+            self._bar = run_bar(trainer.estimated_stepping_batches, trainer.global_step)
+            self._bar.start()
+            # rich has replaced sys.stderr by a stream that writes above the bar.
             handlers = [one for one in logging.getLogger().handlers if type(one) is logging.StreamHandler]
             self._streams = [(handler, handler.setStream(sys.stderr)) for handler in handlers]
         if trainer.global_step == self.evaluation.step:
@@ -104,9 +116,11 @@ class StepBar(ProgressBar):
     ) -> None:
         """Show the step, and an evaluation if there was one."""
         self._losses.append(batch_loss(trainer, outputs))
-        latest = self.evaluation.latest
-        dev = f"  dev {latest[self.evaluation.monitor]:.4f}" if latest else ""
-        self._bar.update(self._task, completed=trainer.global_step, values=f"loss {self._losses[-1]:.3f}{dev}")
+        if self._bar:
+            latest = self.evaluation.latest
+            dev = f"  dev {latest[self.evaluation.monitor]:.4f}" if latest else ""
+            values = f"loss {self._losses[-1]:.3f}{dev}"
+            self._bar.update(self._bar.task_ids[0], completed=trainer.global_step, values=values)
         if trainer.global_step == self.evaluation.step:
             self._log(trainer)
 
@@ -119,7 +133,8 @@ class StepBar(ProgressBar):
         self._stop()
 
     def _stop(self) -> None:
-        self._bar.stop()
+        if self._bar:
+            self._bar.stop()
         for handler, stream in self._streams:
             handler.setStream(stream)
         self._streams = []

@@ -1,65 +1,6 @@
-"""Official corpus files to token batches by role; this room knows text and a tokenize function, never an encoder.
+"""Official corpus files to token batches by role. The data know text and a tokenize function, never an encoder."""
 
-What needs torch is imported when it is first asked for, so that ``lightning_cse.prepare`` answers at once.
-"""
+import lazy_loader
 
-from __future__ import annotations
-
-import importlib
-from typing import TYPE_CHECKING, Any
-
-from lightning_cse.data.readers import read_corpus, sample_dir
-from lightning_cse.data.rows import Rows, SourceFile
-
-if TYPE_CHECKING:
-    from lightning_cse.data.augment import TokenCutoff, TokenShuffle
-    from lightning_cse.data.datamodules import ContrastiveData
-    from lightning_cse.data.hybrid import Hybrid
-    from lightning_cse.data.implicit_pairs import ImplicitPairs, INLIImplicitPairs
-    from lightning_cse.data.loader import BatchLoader
-    from lightning_cse.data.provenance import read_provenance, side_file, write_provenance
-    from lightning_cse.data.roles import INLIQuadruples, INLITriplets, NLITriplets, Sentences
-
-__all__ = [
-    "BatchLoader",
-    "ContrastiveData",
-    "Hybrid",
-    "INLIImplicitPairs",
-    "INLIQuadruples",
-    "INLITriplets",
-    "ImplicitPairs",
-    "NLITriplets",
-    "Rows",
-    "Sentences",
-    "SourceFile",
-    "TokenCutoff",
-    "TokenShuffle",
-    "read_corpus",
-    "read_provenance",
-    "sample_dir",
-    "side_file",
-    "write_provenance",
-]
-
-_LAZY = {
-    "BatchLoader": "loader",
-    "ContrastiveData": "datamodules",
-    "Hybrid": "hybrid",
-    "INLIQuadruples": "roles",
-    "INLIImplicitPairs": "implicit_pairs",
-    "INLITriplets": "roles",
-    "ImplicitPairs": "implicit_pairs",
-    "NLITriplets": "roles",
-    "Sentences": "roles",
-    "TokenCutoff": "augment",
-    "TokenShuffle": "augment",
-    "read_provenance": "provenance",
-    "side_file": "provenance",
-    "write_provenance": "provenance",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
+# The stub beside this file lists the public names; each is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

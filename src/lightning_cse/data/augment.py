@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["TokenCutoff", "TokenShuffle"]
-
 
 @dataclass(frozen=True)
 class TokenShuffle:
@@ -21,15 +19,7 @@ class TokenShuffle:
     sentence decide alone: the same in every epoch, process and machine, whatever stands beside the sentence.
 
     Source: NGCSE, setting "token shuffle", and the authors' code, which stores the decoded text, as `ContrastiveData`
-    does; tokenised again it may come out as other pieces.  Differs: a sentence that stands twice in a corpus is
-    augmented the same way twice.
-
-    Args:
-        seed: draws the permutations.
-
-    Example:
-        >>> TokenShuffle()([11, 12, 13, 14], "Four pieces, here.")
-        [11, 13, 12, 14]
+    does; tokenised again it may give other pieces.  Differs: a repeated sentence is augmented the same way again.
     """
 
     seed: int = 0
@@ -45,23 +35,11 @@ class TokenCutoff:
 
     .. math:: y = (x_i)_{i \notin C}, \quad |C| = \mathrm{round}(q \, n)
 
-    with the bare ids :math:`x` of a sentence (no special tokens), their number :math:`n`, ``share`` :math:`q`, and a
-    uniformly random set :math:`C` that the seed and the sentence decide alone, as in `TokenShuffle`. A half is rounded
-    to the even neighbour, so that with the default share a sentence of ten pieces or fewer stays as it is. One piece
-    is always left.
+    with :math:`x` as in `TokenShuffle`, the number :math:`n` of ids, ``share`` :math:`q` in [0, 1), and a uniformly
+    random set :math:`C` that the seed and the sentence decide alone. A half is rounded to the even neighbour, so that
+    with the default share a sentence of ten pieces or fewer stays as it is. One piece is always left.
 
     Source: NGCSE, setting "token cutoff", and the authors' code.  Differs: as in `TokenShuffle`.
-
-    Args:
-        share: :math:`q`, in [0, 1).
-        seed: draws the sets.
-
-    Raises:
-        ValueError: for any other share.
-
-    Example:
-        >>> TokenCutoff(share=0.5)([11, 12, 13, 14], "Four pieces, here.")
-        [12, 14]
     """
 
     share: float = 0.05

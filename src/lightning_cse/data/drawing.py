@@ -1,133 +1,123 @@
-"""What is drawn of training rows, once for all methods and training seeds: a hold-out, fewer rows, fewer LLM rows.
+"""Random choices of training rows, the same for all methods and seeds: a hold-out, fewer rows, fewer LLM rows.
 
-Rows that were added to a corpus are drawn by themselves, so that they cannot move what is drawn of the corpus itself:
-all settings of a domain hold out the same sentences, and train on the same ones where they train on a part.
+Rows that `Hybrid` added to a corpus are drawn apart from its own, so that all settings of a domain hold out the same
+sentences, and train on the same ones.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 
-from lightning_cse.data.roles import ANOTHER_ANCHOR, TrainingRows
+from lightning_cse.data.rows import Rows
 from lightning_cse.errors import ConfigError, DataError
 
 log = logging.getLogger(__name__)
 
-SUBSET_SEED = 0
-HELD_OUT_SEED = 0
-LLM_ROWS_SEED = 0
-ANOTHER_SEED = 0
+SEED = 0
+ANOTHER_ANCHOR = "\0another anchor"  # a negative that `with_another_anchor` replaces, once rows are held out
 
 
-def hold_out(built: TrainingRows, share: float, *, of: str) -> tuple[TrainingRows, TrainingRows]:
-    """Return what is left to train on, and a share of the sentences of a role (at least two) with all their rows.
+def used(rows: Rows) -> int:
+    """Return how many corpus rows the training rows are made of."""
+    return int(pc.count_distinct(pc.list_flatten(rows.values("made_of"))).as_py())
 
-    Rows that share a sentence, several triplets of a premise say, are on one side. Both keep the order of the corpus.
-    The same share of the rows that were added to a corpus is held out too.
 
-    Raises:
-        ConfigError: if the share is not in (0, 1).
-        DataError: if it leaves fewer than two sentences on one side.
+def keep(rows: Rows, kept: np.ndarray, reason: str) -> Rows:
+    """Return the training rows where ``kept``; the account counts the corpus rows that are no longer used."""
+    left = rows.select(np.flatnonzero(kept))
+    return left.dropping({reason: used(rows) - used(left)})
+
+
+def hold_out(rows: Rows, share: float, *, of: str) -> tuple[Rows, Rows]:
+    """Split training rows: what is left to train on, and a share of the sentences of a role with all their rows.
+
+    Both sides keep the order of the corpus. The same share of the rows that were added to a corpus is held out too. A
+    share that leaves fewer than two sentences on one side is an error.
     """
     if not 0 < share < 1:
-        raise ConfigError([f"data.held_out_share: {share} is no share in (0, 1)"])
-    sentences = built.rows.column(of)
-    own, added = (_together(sentences, rows) for rows in _parts(built))
-    number = max(2, round(share * len(own)))
-    if number > len(own) - 2:
-        raise DataError(f"data.held_out_share: {share} of {len(own)} sentences leaves too few on one side")
-    apart = {row for units, count in ((own, number), (added, round(share * len(added)))) for row in _draw(units, count)}
-    kept = built.select(row for row in range(len(sentences)) if row not in apart)
-    return kept.counted("held out", built.used - kept.used), built.select(sorted(apart))
+        raise ConfigError([f"data.held_out_share: must be in (0, 1), got {share}"])
+    own, added = _units(rows, rows.values(of))
+    number = max(2, round(share * _count(own)))
+    if number > _count(own) - 2:
+        raise DataError(f"data.held_out_share: {share} of {_count(own)} sentences leaves too few on one side")
+    apart = _drawn(own, number) | _drawn(added, round(share * _count(added)))
+    return keep(rows, ~apart, "held out"), rows.select(np.flatnonzero(apart))
 
 
-def subset(built: TrainingRows, count: int) -> TrainingRows:
-    """Return so many of the rows, those made of the same corpus rows counted as one; all if there are no more.
+def subset(rows: Rows, count: int) -> Rows:
+    """Return ``count`` of the rows, own and added ones by their shares; those made of the same corpus rows are one."""
+    own, added = _units(rows, pc.binary_join(pc.cast(rows.values("made_of"), pa.list_(pa.string())), " "))
+    total = _count(own) + _count(added)
+    if count > total:
+        log.warning("data.train_rows=%d, but there are only %d rows; all are used", count, total)
+        return rows
+    of_own = round(count * _count(own) / total)
+    return keep(rows, _drawn(own, of_own) | _drawn(added, count - of_own), "data.train_rows")
 
-    Of a corpus with added rows both kinds keep their share.
+
+def fewer_llm_rows(rows: Rows, count: int, roles: Sequence[str]) -> Rows:
+    """Return the rows with only ``count`` LLM rows, which have all of these roles; of the others the anchor stays.
+
+    Those of the others that were added to the corpus are left out.
     """
-    own, added = (_units(built, rows) for rows in _parts(built))
-    there = len(own) + len(added)
-    if count > there:
-        log.warning("data.train_rows=%d, but there are only %d rows; all are used", count, there)
-        return built
-    of_own = round(count * len(own) / there)
-    drawn = [*_draw(own, of_own, SUBSET_SEED), *_draw(added, count - of_own, SUBSET_SEED)]
-    kept = built.select(sorted(drawn))
-    return kept.counted("data.train_rows", built.used - kept.used)
-
-
-def fewer_llm_rows(built: TrainingRows, count: int, roles: Sequence[str]) -> TrainingRows:
-    """Return the rows with so many LLM rows only, those that have all of these roles.
-
-    Of the others the anchor stays, as a sentence of the corpus; those that were added to it are left out.
-    """
-    columns = {role: built.rows.column(role) for role in roles}
-    llm = [[row] for row, sentences in enumerate(zip(*columns.values(), strict=True)) if None not in sentences]
-    if count > len(llm):
-        log.warning("data.llm_rows=%d, but there are only %d LLM rows to train on; all are used", count, len(llm))
-    left = {row for (row,) in llm} - set(_draw(llm, count, LLM_ROWS_SEED))
+    llm = rows.has(*roles)
+    numbers = np.flatnonzero(llm)
+    if count > len(numbers):
+        log.warning("data.llm_rows=%d, but there are only %d LLM rows to train on; all are used", count, len(numbers))
+    llm[numbers[seeded_order(len(numbers), SEED)[:count]]] = False  # now only those that do not stay
     for role in roles[1:]:
-        columns[role] = [None if row in left else sentence for row, sentence in enumerate(columns[role])]
-    own = set(_parts(built)[0])
-    plain = TrainingRows(built.rows.with_columns(**columns), built.sources, built.own)
-    kept = plain.select(row for row in range(len(plain.rows)) if row in own or row not in left)
-    return kept.counted("data.llm_rows", built.used - kept.used)
+        rows = rows.with_column(role, pc.if_else(pa.array(llm), pa.scalar(None, pa.string()), rows.values(role)))
+    return keep(rows, ~(llm & _added(rows)), "data.llm_rows")
 
 
-def with_another_anchor(built: TrainingRows) -> TrainingRows:
-    """Return the rows with the anchor of another one where a negative waits for it (`ANOTHER_ANCHOR`).
+def with_another_anchor(rows: Rows) -> Rows:
+    """Return the rows with the anchor of another row in place of each `ANOTHER_ANCHOR`.
 
-    Drawn on each side of a hold-out by itself: a negative drawn over both would train on sentences that are held out.
-
-    Raises:
-        DataError: if a row waits alone.
+    Both sides of a hold-out need a call of their own: a negative drawn over both would train on held-out sentences. A
+    single row that needs an anchor is a DataError.
     """
-    sentences = built.rows.column("negative") if "negative" in built.rows.names else []
-    waiting = [row for row, sentence in enumerate(sentences) if sentence == ANOTHER_ANCHOR]
+    negatives = rows.column("negative") if "negative" in rows.names else []
+    waiting = [row for row, sentence in enumerate(negatives) if sentence == ANOTHER_ANCHOR]
     if not waiting:
-        return built
-    anchors = built.rows.column("anchor")
+        return rows
     if len(waiting) < 2:
-        raise DataError("data: one row that stands in for an LLM's has no other to take its negative from")
-    order = seeded_order(len(waiting), ANOTHER_SEED)
+        raise DataError("data: a single row that stands in for an LLM row has no other row to take its negative from")
+    anchors, order = rows.column("anchor"), seeded_order(len(waiting), SEED)
     for place, another in zip(order, [*order[1:], order[0]], strict=True):
-        sentences[waiting[place]] = anchors[waiting[another]]
-    columns = {name: built.rows.column(name) for name in built.rows.names} | {"negative": sentences}
-    return TrainingRows(built.rows.with_columns(**columns), built.sources, built.own)
-
-
-def _parts(built: TrainingRows) -> tuple[range, range]:
-    """Return the numbers of the corpus's own rows, and of those that were added."""
-    own = len(built.rows) if built.own is None else built.own
-    return range(own), range(own, len(built.rows))
-
-
-def _together(sentences: Sequence[str], rows: Iterable[int]) -> list[list[int]]:
-    """Return the rows of each distinct sentence."""
-    together: dict[str, list[int]] = {}
-    for row in rows:
-        together.setdefault(sentences[row], []).append(row)
-    return list(together.values())
-
-
-def _units(built: TrainingRows, rows: Iterable[int]) -> list[list[int]]:
-    """Return the rows that are made of the same corpus rows."""
-    units: dict[tuple[int, ...], list[int]] = {}
-    for row in rows:
-        units.setdefault(built.sources[row], []).append(row)
-    return list(units.values())
-
-
-def _draw(units: Sequence[Sequence[int]], count: int, seed: int = HELD_OUT_SEED) -> list[int]:
-    """Return the rows of so many units."""
-    return [row for unit in seeded_order(len(units), seed)[:count] for row in units[unit]]
+        negatives[waiting[place]] = anchors[waiting[another]]
+    return rows.with_column("negative", negatives)
 
 
 def seeded_order(count: int, seed: int) -> list[int]:
     """Return the numbers below ``count`` in an order that the seed alone decides."""
     order: list[int] = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist()
     return order
+
+
+def _added(rows: Rows) -> np.ndarray:
+    known = "added" in rows.column_names
+    return np.asarray(rows.values("added").to_numpy() if known else np.zeros(len(rows), dtype=bool))
+
+
+def _units(rows: Rows, values: pa.ChunkedArray) -> list[np.ndarray]:
+    """Number the distinct values in order of appearance, of the corpus's own rows and of the added; -1: the others."""
+    parts = (~_added(rows), _added(rows))
+    found = [np.full(len(rows), -1) for _ in parts]
+    for units, among in zip(found, parts, strict=True):
+        units[among] = values.filter(pa.array(among)).combine_chunks().dictionary_encode().indices.to_numpy()
+    return found
+
+
+def _count(units: np.ndarray) -> int:
+    return int(units.max(initial=-1)) + 1
+
+
+def _drawn(units: np.ndarray, count: int) -> np.ndarray:
+    """Return whether each row belongs to one of ``count`` units, drawn at random: (rows,)."""
+    return np.isin(units, seeded_order(_count(units), SEED)[:count])

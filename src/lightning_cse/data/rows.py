@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from datasets import Dataset
 from datasets.fingerprint import generate_random_fingerprint
@@ -13,52 +15,33 @@ from datasets.table import InMemoryTable
 
 from lightning_cse.errors import DataError, did_you_mean
 
-PLACE = ("file", "line")
-"""The columns that say where a row comes from."""
+PLACE = ("file", "line")  # where a row comes from
+MADE_OF = ("made_of", "added")  # of training rows: the corpus rows that each is made of; whether `Hybrid` added it
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file that rows were read from.
+    """One file that rows were read from."""
 
-    Attributes:
-        name: its place in the official layout, such as ``INLI/train.csv`` (without ``.gz``).
-        path: the file that was opened, absolute; for rows from the hub a text that says so.
-        sha256: digest of the uncompressed bytes, so that a plain file and its ``.gz`` are the same corpus.
-    """
-
-    name: str
-    path: str
-    sha256: str
+    name: str  # its place in the official layout, such as INLI/train.csv (without .gz)
+    path: str  # the file that was opened, absolute; for rows from the hub a text that says so
+    sha256: str  # of the uncompressed bytes, so that a plain file and its .gz are the same corpus
 
 
 class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
     """A `datasets.Dataset` with a column a role, ``file`` and ``line`` of each row, and the account of the reading.
 
-    Rows do not change: every method returns new ones. What `datasets.Dataset` itself returns (``map``, ``filter``)
-    is a plain dataset with the same columns.
-
-    Attributes:
-        files: the files that the rows come from.
-        counts: how many rows were ``read``, and ``dropped: <reason>``.
-
-    Example:
-        >>> file = SourceFile("INLI/val.csv", "/data/INLI/val.csv", sha256="")
-        >>> rows = Rows.of({"premise": ["It rained.", "Tea?"]}, files=[file], lines=[2, 3])
-        >>> rows[1], rows.where(1), rows.column("premise")
-        ({'premise': 'Tea?', 'file': '/data/INLI/val.csv', 'line': 3}, '/data/INLI/val.csv:3', ['It rained.', 'Tea?'])
+    ``files`` are the files that the rows come from; ``counts`` how many rows were ``read``, and ``dropped: <reason>``.
+    Rows do not change: every method returns new ones.
     """
-
-    files: tuple[SourceFile, ...]
-    counts: dict[str, int]
 
     def __init__(
         self, table: pa.Table, *, files: Iterable[SourceFile] = (), counts: Mapping[str, int] | None = None
     ) -> None:
         # A fingerprint of their own would pickle all rows; those of `datasets` matter where a dataset is on disk.
         super().__init__(InMemoryTable(table), fingerprint=generate_random_fingerprint())
-        self.files = tuple(files)
-        self.counts = {"read": len(self)} if counts is None else dict(counts)
+        self.files: tuple[SourceFile, ...] = tuple(files)
+        self.counts: dict[str, int] = {"read": len(self)} if counts is None else dict(counts)
 
     @classmethod
     def of(
@@ -69,16 +52,10 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         lines: Sequence[int] | None = None,
         counts: Mapping[str, int] | None = None,
     ) -> Rows:
-        """Return rows with these columns, all from the first file.
+        """Return rows with these columns, all from the first file (further ones hold other columns of the same rows).
 
-        Args:
-            columns: column name to values, all of one length; None stands for what a row does not have.
-            files: the files the rows come from; further ones hold other columns of the same rows.
-            lines: the line of each row in the first file; by default 1, 2, 3, ...
-            counts: how many rows were read and dropped; by default all were read.
-
-        Raises:
-            ValueError: if the columns differ in length.
+        The lines are 1, 2, 3, ... by default, and the account says that all rows were read. Columns that differ in
+        length are a ValueError.
         """
         lengths = {name: len(values) for name, values in columns.items()}
         if len(set(lengths.values())) > 1:
@@ -91,20 +68,13 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 
     @classmethod
     def cat(cls, parts: Sequence[Rows]) -> Rows:
-        """Return the rows of several tables one after the other, with the columns that all of them have.
-
-        Files read twice count once; the account is the sum of theirs.
-
-        Raises:
-            ValueError: if there are no parts.
-        """
+        """Return the rows of several tables, at least one, in turn, with the columns that all of them have."""
         if not parts:
             raise ValueError("need at least one table of rows")
         names = [name for name in parts[0].column_names if all(name in part.column_names for part in parts)]
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         for part in parts:
-            for key, count in part.counts.items():
-                counts[key] = counts.get(key, 0) + count
+            counts.update(part.counts)
         files = dict.fromkeys(file for part in parts for file in part.files)
         return cls(pa.concat_tables([part.table.select(names) for part in parts]), files=files, counts=counts)
 
@@ -116,22 +86,32 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns, but for ``file`` and ``line``."""
-        return tuple(name for name in self.column_names if name not in PLACE)
+        """The names of the corpus's own columns and the roles: all but `PLACE` and `MADE_OF`."""
+        return tuple(name for name in self.column_names if name not in (*PLACE, *MADE_OF))
+
+    @property
+    def origin(self) -> str:
+        """The names of the files, for messages."""
+        return ", ".join(file.name for file in self.files) or "rows"
+
+    def values(self, name: str) -> pa.ChunkedArray:
+        """Return one column as Arrow has it; a DataError that lists the others if there is no such column."""
+        if name not in self.column_names:
+            near = did_you_mean(name, self.names)
+            raise DataError(f"{self.origin}: no column {name!r}{near}; there are: {', '.join(self.names)}")
+        return self.table.column(name)
 
     def column(self, name: str) -> list[Any]:
-        """Return the values of one column, row by row.
-
-        Raises:
-            DataError: if there is no such column; the message lists those there are.
-        """
-        if name not in self.column_names:
-            files = ", ".join(file.name for file in self.files) or "rows"
-            raise DataError(
-                f"{files}: no column {name!r}{did_you_mean(name, self.names)}; there are: {', '.join(self.names)}"
-            )
-        values: list[Any] = self.table.column(name).to_pylist()
+        """Return the values of one column, row by row; raises as `values`."""
+        values: list[Any] = self.values(name).to_pylist()
         return values
+
+    def has(self, *names: str) -> np.ndarray:
+        """Return whether each row has a value in all of these columns: (rows,); raises as `values`."""
+        found: np.ndarray = np.ones(len(self), dtype=bool)
+        for name in names:
+            found &= self.values(name).is_valid().to_numpy()
+        return found
 
     def where(self, index: int) -> str:
         """Return ``path:line`` of one row, for messages."""
@@ -139,17 +119,11 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         return f"{file}:{line}" if file else f"row {line}"
 
     def select(self, indices: Iterable[int], *_: Any, reason: str | None = None, **__: Any) -> Rows:
-        """Return the rows of these numbers, in this order, whatever `datasets` wants kept where.
-
-        Args:
-            indices: row numbers.
-            reason: why the others are left out. When given, ``counts["dropped: <reason>"]`` grows by their number.
-        """
+        """Return the rows of these numbers, in this order; with a reason, the account counts the others as dropped."""
         chosen = pa.array(indices if hasattr(indices, "__len__") else list(indices), pa.int64())
-        counts = dict(self.counts)
+        counts = Counter(self.counts)
         if reason is not None:
-            key = f"dropped: {reason}"
-            counts[key] = counts.get(key, 0) + len(self) - len(chosen.unique())
+            counts[f"dropped: {reason}"] += len(self) - len(chosen.unique())
         return Rows(self.table.take(chosen), files=self.files, counts=counts)
 
     def with_columns(self, **columns: Sequence[Any]) -> Rows:
@@ -158,14 +132,20 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         places = {name: self.table.column(name) for name in PLACE}
         return Rows(pa.table(arrays | places), files=self.files, counts=self.counts)
 
-    def with_column(self, name: str, values: Sequence[Any]) -> Rows:
+    def with_column(self, name: str, values: Sequence[Any] | np.ndarray) -> Rows:
         """Return the same rows with one more column, or with another one of this name."""
         columns = dict(zip(self.column_names, self.table.columns, strict=True))
         return Rows(pa.table(columns | {name: _array(values)}), files=self.files, counts=self.counts)
 
     def recounted(self, counts: Mapping[str, int] | None = None) -> Rows:
-        """Return the same rows with another account; by default all that there are were read and none was dropped."""
+        """Return the same rows with another account; by default all of them were read and none was dropped."""
         return Rows(self.table, files=self.files, counts=counts)
+
+    def dropping(self, counts: Mapping[str, int]) -> Rows:
+        """Return the same rows with more rows dropped in the account: their number by reason."""
+        total = Counter(self.counts)
+        total.update({f"dropped: {reason}": int(count) for reason, count in counts.items() if count})
+        return self.recounted(total)
 
 
 def _array(values: Any) -> pa.Array:

@@ -1,46 +1,39 @@
-"""Which splits of which corpora a training set is made of, and which sentence pairs must not be in it."""
+"""The sources that a data set is read from, and the sentence pairs that must not be trained on."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from lightning_cse.data.corpora.spec import LLM_SENTENCES, PAIR_SENTENCES
-from lightning_cse.data.readers import OWN, absent, is_own, read_corpus, read_own
+import numpy as np
+
+from lightning_cse.data.corpora import OWN, absent, is_own, read_corpus, read_own
+from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import ConfigError, DataError
 
-HYPOTHESES = (
-    "hypothesis",
-    "entailment",
-    "explicit_entailment",
-    "implied_entailment",
-    "neutral",
-    "contradiction",
-)
+HYPOTHESES = ("hypothesis", "entailment", "explicit_entailment", "implied_entailment", "neutral", "contradiction")
 """Columns that make a sentence pair together with ``premise``."""
 
 LEAK = "pair of a dev or test set"
 
 _NO_LETTER = re.compile(r"[\W_]+")
+_PAIRS = (
+    *(("premise", name) for name in HYPOTHESES),
+    ("sentence1", "sentence2"),
+    *(("anchor", name) for name in LLM_SENTENCES[1:]),
+    PAIR_SENTENCES[:2],
+    PAIR_SENTENCES[2:],
+)
 
 
 def read_sources(sources: Iterable[str], data_dir: Path, *, key: str, may_be_empty: bool = False) -> list[Rows]:
-    """Read several splits, each named ``corpus/split``, and files of the user's own.
+    """Read splits, such as ``snli/train``, and files of the user's own (`read_own`), such as ``my/sentences.txt``.
 
-    Args:
-        sources: Names such as ``snli/train``, or paths such as ``my/sentences.txt`` (a sentence a line),
-            ``my/rows.jsonl`` (LLM rows) and ``my/rows.csv`` (quadruples in INLI's layout, or implicit/explicit pairs),
-            also with ``.gz`` behind; relative ones start at the working directory.
-        data_dir: Where the corpora are.
-        key: The config key the names come from, for the error.
-        may_be_empty: Whether there may be no name at all.
-
-    Raises:
-        ConfigError: If there is one name in place of a list, a name is not of that form, or there is none.
-        DataError: As `read_corpus` and `read_own`.
+    Relative paths start at the working directory. Errors name the config key that the sources come from; a name of
+    another form, or no name, is a ConfigError.
     """
     if isinstance(sources, str):
         raise ConfigError([f"{key}: {sources!r} is one name, and a list of names is needed: [{sources}]"])
@@ -52,18 +45,19 @@ def read_sources(sources: Iterable[str], data_dir: Path, *, key: str, may_be_emp
         *first, last = OWN
         own = f"a file of your own ends in {', '.join(first)} or {last}, or one of them and .gz"
         raise ConfigError(
-            [f"{key}: {name!r} is not of the form corpus/split, such as snli/train; {own}" for name in wrong]
+            f"{key}: {name!r} is not of the form corpus/split, such as snli/train; {own}" for name in wrong
         )
-    return [_read_own(name, key) if is_own(name) else read_corpus(*_parts(name), data_dir) for name in names]
+    try:
+        return [read_own(name) if is_own(name) else read_corpus(*_parts(name), data_dir) for name in names]
+    except DataError as error:
+        raise DataError(f"{key}: {error}") from None
 
 
 def lacking(source: str, data_dir: Path) -> str | None:
-    """Return why a split of a corpus is not there, or None where it is.
+    """Return why a split of a corpus cannot be read, or None if it can.
 
-    None also for a name that `read_sources` refuses, and for a file of the user's own: whoever names one wants it read.
-
-    Raises:
-        DataError: If there is no such corpus or split.
+    None also for a name that `read_sources` refuses, and for a file of the user's own, which must exist. An unknown
+    corpus or split is a DataError.
     """
     if is_own(source):
         return None
@@ -71,46 +65,32 @@ def lacking(source: str, data_dir: Path) -> str | None:
     return absent(corpus, split, data_dir) if split else None
 
 
-def _read_own(name: str, key: str) -> Rows:
-    try:
-        return read_own(name)
-    except DataError as error:
-        raise DataError(f"{key}: {error}") from None
-
-
 def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
     """Return, for each row, a key for each of its sentence pairs.
 
     Two pairs have one key if they differ only in case, white space, punctuation and order, as a tokenised and a raw
-    edition of one corpus do. A pair of which a row has only one sentence has an empty key.
+    edition of one corpus do. A pair with a missing sentence has an empty key.
     """
-    names = rows.names
-    if "premise" in names:
-        pairs = [("premise", name) for name in HYPOTHESES if name in names]
-    elif "sentence1" in names:
-        pairs = [("sentence1", "sentence2")]
-    elif "anchor" in names:
-        pairs = [("anchor", name) for name in LLM_SENTENCES[1:] if name in names]
-    elif PAIR_SENTENCES[0] in names:
-        pairs = [PAIR_SENTENCES[:2], PAIR_SENTENCES[2:]]
-    else:
+    pairs = [pair for pair in _PAIRS if all(name in rows.names for name in pair)]
+    if not pairs:
         return [()] * len(rows)
-    return list(zip(*(_keys(rows.column(first), rows.column(second)) for first, second in pairs), strict=True))
+    if "premise" in rows.names:  # whose triplets have the names of contrastive learning too
+        pairs = [pair for pair in pairs if pair[0] == "premise"]
+    columns = [zip(rows.column(first), rows.column(second), strict=True) for first, second in pairs]
+    return [tuple(_key(*sentences) for sentences in row) for row in zip(*columns, strict=True)]
 
 
 def without_pairs(rows: Rows, excluded: set[str]) -> Rows:
     """Return the rows that have none of these pairs; the account says how many were dropped."""
-    if not excluded:
-        return rows
-    leaks = leaking(rows, excluded)
-    return rows.select((row for row in range(len(rows)) if row not in leaks), reason=LEAK) if leaks else rows
+    clean = free_of(rows, excluded)
+    return rows if clean.all() else rows.select(np.flatnonzero(clean), reason=LEAK)
 
 
-def leaking(rows: Rows, excluded: set[str]) -> set[int]:
-    """Return the numbers of the rows that have one of these pairs."""
+def free_of(rows: Rows, excluded: set[str]) -> np.ndarray:
+    """Return whether each row has none of these pairs: (rows,)."""
     if not excluded:
-        return set()
-    return {row for row, keys in enumerate(pair_keys(rows)) if not excluded.isdisjoint(keys)}
+        return np.ones(len(rows), dtype=bool)
+    return np.array([excluded.isdisjoint(keys) for keys in pair_keys(rows)], dtype=bool)
 
 
 def all_pairs(tables: Sequence[Rows]) -> set[str]:
@@ -119,14 +99,13 @@ def all_pairs(tables: Sequence[Rows]) -> set[str]:
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """Return the corpus and the split that a name is made of; the split is empty if it would be a file's name."""
+    """Return the corpus and the split of a name; the split is empty if it looks like the name of a file."""
     corpus, _, split = name.partition("/")
     return corpus, "" if {"/", "."} & set(split) else split
 
 
-def _keys(first: Sequence[str], second: Sequence[str | None]) -> Iterator[str]:
-    for a, b in zip(first, second, strict=True):
-        yield "" if b is None else "\0".join(sorted((_letters(a), _letters(b))))
+def _key(first: str, second: str | None) -> str:
+    return "" if second is None else "\0".join(sorted((_letters(first), _letters(second))))
 
 
 @functools.lru_cache(maxsize=1 << 18)  # premises stand in several pairs, and points of a sweep read the same corpora

@@ -23,7 +23,7 @@ from lightning_cse import runs
 from lightning_cse.callbacks import BestAndLast, Evaluation, Interrupts, RandomState, StepBar, StepLog
 from lightning_cse.config.compose import portable, recipe_name
 from lightning_cse.config.sweeps import in_sweep
-from lightning_cse.data.token_cache import tokenise
+from lightning_cse.data.datamodule import token_counts
 from lightning_cse.engine.build import Parts, automatic_reading, build, built, check_nodes, plain, resolve_automatic
 from lightning_cse.errors import Interrupted, TrainingError
 from lightning_cse.evaluation import Split, run_tasks
@@ -230,10 +230,10 @@ def _truncated(parts: Parts) -> dict[str, int]:
     splits: tuple[Split, ...] = ("dev", "test")
     evaluated = {s for task in parts.tasks.values() for split in splits for s in task.sentences(split)}
     evaluated.update(parts.diagnostics.sentences())
-    tokens = tokenise(sorted(evaluated), parts.encoder.tokenizer, parts.data.cache_dir, may_be_empty=True)
+    lengths = token_counts(sorted(evaluated), parts.encoder.tokenizer, parts.data.cache_dir)
     cut = {
         "sentences_cut": parts.data.longer_than(longest),
-        "evaluation_sentences_cut": int((tokens.lengths > longest).sum()),
+        "evaluation_sentences_cut": int((lengths > longest).sum()),
     }
     if any(cut.values()):
         log.warning(

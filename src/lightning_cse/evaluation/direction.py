@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import torch
+
 from lightning_cse.data import Rows
 from lightning_cse.errors import DataError
 from lightning_cse.evaluation.rte import INLITask, accuracy_by_type
-from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult
+from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, measure
 
 
 class DirectionTask(CorpusTask):
@@ -36,14 +38,12 @@ class DirectionTask(CorpusTask):
         else:
             forward = answers.entailment_score(premise, hypothesis).double()
             lead = forward - answers.entailment_score(hypothesis, premise).double()
-        correct = lead > 0
-        metrics = {"accuracy": correct.double().mean().item()}
-        predictions = {"row": list(range(len(rows))), "lead": lead.tolist(), "correct": correct.tolist()}
+        metrics = {"accuracy": measure("DirectionAccuracy", lead, torch.zeros_like(lead))}
+        predictions = {"row": list(range(len(rows))), "lead": lead.tolist(), "correct": (lead > 0).tolist()}
         if hasattr(answers, "log_determinant"):
             width = [answers.log_determinant(side).double() for side in (premise, hypothesis)]
-            wider = width[0] > width[1]
-            metrics["accuracy_determinant"] = wider.double().mean().item()
-            predictions["correct_determinant"] = wider.tolist()
+            metrics["accuracy_determinant"] = measure("DirectionAccuracy", *width)
+            predictions["correct_determinant"] = (width[0] > width[1]).tolist()
         return TaskResult(metrics, predictions)
 
 

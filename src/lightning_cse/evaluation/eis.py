@@ -7,7 +7,7 @@ import logging
 from lightning_cse.data import Rows
 from lightning_cse.data.sources import lacking
 from lightning_cse.evaluation.rte import INLITask
-from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, sides
+from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, measure, sides
 
 log = logging.getLogger(__name__)
 
@@ -27,15 +27,14 @@ class ImplicitnessTask(CorpusTask):
         rows = self.rows(split)
         pair = sides(rows)
         implicit, explicit = (answers.implicitness(embedded[rows.column(c)]).double() for c in pair)
-        correct = (implicit > explicit).tolist()
         predictions = {
             "row": rows.column("row"),
             "type": rows.column("type"),
             f"{pair[0]}_score": implicit.tolist(),
             f"{pair[1]}_score": explicit.tolist(),
-            "correct": correct,
+            "correct": (implicit > explicit).tolist(),
         }
-        return TaskResult({"accuracy": sum(correct) / len(correct)}, predictions)
+        return TaskResult({"accuracy": measure("ImplicitnessAccuracy", implicit, explicit)}, predictions)
 
 
 class EIS(INLITask, ImplicitnessTask):

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from lightning_cse.data import Rows
-from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, texts
-from lightning_cse.metrics import auprc, best_threshold, threshold_accuracy
+from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, measure, texts
+from lightning_cse.metrics import best_threshold
 
 
 class NLI(CorpusTask):
     r"""Two-way NLI: a pair is entailed iff its score reaches a threshold :math:`\gamma`.
 
     The score is ``entailment_score(premise, hypothesis)`` (GaussCSE: sim(hypothesis || premise)); entailment is
-    positive, everything else negative, pairs without a gold label included. :math:`\gamma` is scanned over 0, 0.001,
+    positive, everything else negative, also pairs without a gold label. :math:`\gamma` is scanned over 0, 0.001,
     ..., 1 on the dev split (the first of the best), and used on the test split. Metrics: ``accuracy``, ``auprc`` (exact
     precision-recall curve, trapezoids) and ``threshold``. ``dev_rows`` limits the evaluations during training; a
     threshold for the test is tuned on all of dev.
@@ -44,8 +44,8 @@ class NLI(CorpusTask):
         scores = tuned_scores if split == "dev" else self.ask_pairs(answers, "entailment_score", embedded, rows)
         labels = _entailed(rows)
         metrics = {
-            "accuracy": threshold_accuracy(labels, scores, threshold),
-            "auprc": auprc(labels, scores),
+            "accuracy": measure("ThresholdAccuracy", labels, scores, threshold=threshold),
+            "auprc": measure("AUPRC", labels, scores),
             "threshold": threshold,
         }
         predictions: dict[str, list[Any]] = {

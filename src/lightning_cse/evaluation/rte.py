@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
-from lightning_cse.baselines.verdict import HYPOTHESES, NO_VERDICT
 from lightning_cse.data import Rows
 from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, texts
 from lightning_cse.metrics import best_threshold
+
+HYPOTHESES: Final = {
+    "explicit": ("explicit_entailment", True),
+    "implied": ("implied_entailment", True),
+    "neutral": ("neutral", False),
+    "contradiction": ("contradiction", False),
+}
+"""Type of hypothesis: its column in INLI, and whether it is entailed."""
 
 
 class INLITask(CorpusTask):
@@ -84,7 +91,10 @@ class RTE(INLITask):
         counts = Counter(predictions["answer"])
         metrics = _accuracies(rows, predictions["correct"])
         metrics["accuracy_four_way"] = sum(_equal(predictions["type"], predictions["answer"])) / len(rows)
-        return TaskResult(metrics | {reason: counts[reason] / len(rows) for reason in NO_VERDICT}, predictions)
+        return TaskResult(
+            metrics | {reason: counts[reason] / len(rows) for reason in ("refused", "unparsable", "failed")},
+            predictions,
+        )
 
     def suits(self, answers: object) -> bool:
         """Whether the model scores pairs or gives verdicts on them."""

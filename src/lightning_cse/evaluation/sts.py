@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult
-from lightning_cse.metrics import spearman, spearman_all, spearman_mean, spearman_wmean
+from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, measure
 
 
 class STS(CorpusTask):
@@ -14,8 +13,8 @@ class STS(CorpusTask):
     ``spearman_all``, over all subsets put together; ``spearman_mean``, the mean of the subsets' correlations;
     ``spearman_wmean``, the same weighted by their numbers of pairs. The limits count the rows of each subset.
 
-    Where one side is constant the correlation is undefined and `metrics.spearman` raises ValueError; here it is 0 then:
-    the scores of a collapsed model rank nothing, training must continue, and a record holds no NaN.
+    Where one side is constant the correlation is undefined; here it is 0: the scores of a collapsed model rank nothing,
+    training must continue, and a record contains no NaN.
 
     Source: Agirre et al. 2012 to 2016, Cer et al. 2017, Marelli et al. 2014; tables show ``spearman_all``, and no
     regressor is trained on STS-B and SICK-R: SimCSE, its edition of SentEval; the means: SentEval.  Differs: 0 where
@@ -42,12 +41,12 @@ class STS(CorpusTask):
         scores = self.ask_pairs(answers, "similarity", embedded, rows).tolist()
         predictions = {"row": list(range(len(rows))), "gold": gold, "score": scores}
         if "subset" not in rows.names:
-            return TaskResult({"spearman": spearman(gold, scores, constant=0.0)}, predictions)
+            return TaskResult({"spearman": measure("Spearman", gold, scores, constant=0.0)}, predictions)
         names = rows.column("subset")
-        subsets = [[row for row, own in enumerate(names) if own == name] for name in dict.fromkeys(names)]
-        pairs = [([gold[row] for row in subset], [scores[row] for row in subset]) for subset in subsets]
-        means = {"all": spearman_all, "mean": spearman_mean, "wmean": spearman_wmean}
-        metrics = {f"spearman_{name}": mean(pairs, constant=0.0) for name, mean in means.items()}
+        metrics = {
+            f"spearman_{how}": measure("Spearman", gold, scores, names, aggregation=how, constant=0.0)
+            for how in ("all", "mean", "wmean")
+        }
         return TaskResult(metrics, {"subset": names} | predictions)
 
 

@@ -1,10 +1,11 @@
-"""What an evaluation task is: sentences to embed, and metrics and predictions from what a model answers about them."""
+"""Evaluation tasks: the sentences to embed, and metrics and predictions from a model's answers; suites of tasks."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -12,9 +13,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from lightning_cse import metrics
 from lightning_cse.data import Rows
 from lightning_cse.data.sources import read_sources
 from lightning_cse.embeddings import Embedding
+from lightning_cse.errors import ConfigError, did_you_mean
 
 Split = Literal["dev", "test"]
 
@@ -162,6 +165,83 @@ class CorpusTask(Task):
     def sentences(self, split: Split) -> list[str]:
         """Return the sentences of the split; none of one that is not evaluated."""
         return texts(self.rows(split)) if split in self.splits else []
+
+
+class Average(Task):
+    r"""The mean of metrics of other tasks on the test split.
+
+    .. math:: \frac{1}{K} \sum_{k=1}^{K} m_k
+
+    of the unrounded metrics :math:`m_k`. There is no mean where a model lacks one of the parts.
+
+    Source: SimCSE, evaluation.py: the last column of its STS and transfer tables.  Differs: SimCSE averages values that
+    were rounded to two decimals of a percent, which can change the last decimal.
+
+    ``of`` is what is averaged, ``<task>/<metric>`` each, such as ``sts12/spearman_all``; ``metric`` names the mean.
+    """
+
+    name = "average"
+    needs = ()
+    splits: tuple[Split, ...] = ("test",)
+    metrics: tuple[str, ...] = ()
+
+    def __init__(self, *, of: Sequence[str], metric: str) -> None:
+        self.parts = tuple(of)
+        if not self.parts or len(set(self.parts)) < len(self.parts):
+            raise ValueError(f"of: a mean needs at least one part and each only once, got {list(self.parts)}")
+        self.metrics = (metric,)
+
+    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+        """Raise TypeError: `summarize_tasks` computes it from the metrics of its parts."""
+        raise TypeError("an average is computed by summarize_tasks")
+
+
+def check_parts(tasks: Mapping[str, Task]) -> None:
+    """Raise ConfigError with every part of an average that is not a metric of the suite."""
+    known = [f"{name}/{metric}" for name, task in tasks.items() for metric in task.metrics]
+    faults = [
+        f"suite.{name}.of: {part!r} is not a metric of this suite{did_you_mean(part, known)} (has {', '.join(known)})"
+        for name, task in tasks.items()
+        if isinstance(task, Average)
+        for part in task.parts
+        if part not in known
+    ]
+    if faults:
+        raise ConfigError(faults)
+
+
+def summarize_tasks(
+    tasks: Mapping[str, Task], metrics: Mapping[str, Mapping[str, float]], split: Split
+) -> dict[str, TaskResult]:
+    """Return the averages of a suite that have the split and all their parts, from metrics by task."""
+    values = {f"{name}/{metric}": value for name, found in metrics.items() for metric, value in found.items()}
+    return {
+        name: TaskResult({task.metrics[0]: math.fsum(values[part] for part in task.parts) / len(task.parts)})
+        for name, task in tasks.items()
+        if isinstance(task, Average) and split in task.splits and all(part in values for part in task.parts)
+    }
+
+
+def run_tasks(tasks: Mapping[str, Task], answers: Answers, split: Split) -> dict[str, TaskResult]:
+    """Run every task that has the split and suits the model, with one pass over all their sentences."""
+    check_parts(tasks)
+    suiting = {
+        name: task
+        for name, task in tasks.items()
+        if not isinstance(task, Average) and split in task.splits and task.suits(answers)
+    }
+    if not suiting:
+        return {}
+    embedded = Embedded(answers, (sentence for task in suiting.values() for sentence in task.sentences(split)))
+    results = {name: task.evaluate(answers, embedded, split) for name, task in suiting.items()}
+    return results | summarize_tasks(tasks, {name: result.metrics for name, result in results.items()}, split)
+
+
+def measure(name: str, *inputs: Any, **options: Any) -> float:
+    """Return a metric of `lightning_cse.metrics`, of inputs that this process has whole: it waits for no other one."""
+    metric = getattr(metrics, name)(sync_on_compute=False, **options)  # imports torchmetrics
+    metric.update(*inputs)
+    return float(metric.compute())
 
 
 def texts(rows: Rows) -> list[str]:

@@ -54,7 +54,7 @@ def draw_sentences(cfg: DictConfig, data: str, data_dir: Path) -> DrawnSentences
     """
     rows: RoleRows = built(cfg.data.rows)
     read = read_sources(cfg.data.train, data_dir, key="data.train")
-    distinct = dict.fromkeys(rows(read).rows.column(rows.roles[0]))
+    distinct = dict.fromkeys(rows(read).column(rows.roles[0]))
     most = cfg.most_words
     kept = [sentence for sentence in distinct if most is None or len(sentence.split()) <= most]
     if len(kept) < len(distinct):

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from lightning_cse.data.corpora import get_corpus
-from lightning_cse.data.readers import is_own
+from lightning_cse.data.corpora import get_corpus, is_own
 from lightning_cse.data.roles import TRIPLET, NLITriplets
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sources import read_sources
@@ -190,7 +189,7 @@ def _read(group: Sequence[Wanted], data_dir: Path) -> list[Rows]:
         return tables
     ready = [rows for rows in tables if "hypothesis" not in rows.names]
     try:
-        return [*ready, NLITriplets()(labelled).rows]
+        return [*ready, NLITriplets()(labelled)]
     except DataError as error:
         raise DataError(f"{group[0].key}.from: {error}") from None
 

@@ -30,9 +30,9 @@ from lightning_cse.analysis.measuring import (
     print_tables,
     table,
 )
-from lightning_cse.data.corpora.tables import checked_sentence, parse_object
+from lightning_cse.data.corpora import blocks, opened
 from lightning_cse.data.drawing import seeded_order
-from lightning_cse.data.readers import blocks, opened
+from lightning_cse.data.parsers import checked_sentence, parse_object
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import DataError
 from lightning_cse.generation import ANCHOR, Pattern

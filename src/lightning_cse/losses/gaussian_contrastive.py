@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from lightning_cse.embeddings import GaussianEmbedding
 from lightning_cse.errors import did_you_mean
-from lightning_cse.losses.info_nce import check_temperature, in_batch_cross_entropy
+from lightning_cse.losses.info_nce import Loss, check_temperature, in_batch_cross_entropy
 from lightning_cse.similarity import Reduce, check_reduce, gaussian_similarity_matrix
-
-__all__ = ["GaussianContrastive"]
 
 _SETS = ("ent", "con", "rev")
 
 
-class GaussianContrastive(nn.Module):
+class GaussianContrastive(Loss):
     r"""In-batch contrastive loss of GaussCSE: entailments against contradictions and against pairs reversed.
 
     With :math:`v(a \Vert b) = e^{\mathrm{sim}(a \Vert b)/\tau}`, premises :math:`s`, entailments :math:`s^+` and
@@ -27,22 +25,20 @@ class GaussianContrastive(nn.Module):
 
     and the result is the mean over the ``n`` rows. The three terms of the sum are the sets ``ent``, ``con`` and
     ``rev``; those not in ``sets`` are absent. In ``rev`` the row fixes :math:`s_i^+` and :math:`j` runs over all
-    premises: its diagonal is the pair reversed, which teaches that a premise is the wider of the two, and the rest are
-    further negatives.
+    premises: its diagonal is the pair reversed, which teaches that a premise is the wider of the two.
 
     Source: GaussCSE (Yoda et al. 2024), eq. 2 and 3, and the authors' code.  Differs from the paper, as the code does:
     the similarity is a mean over dimensions (``reduce="sim_of_sum"`` is the paper's), and the loss is the mean over the
-    rows, not their sum. Differs from the code: nothing but rounding.
+    rows, not their sum. Differs from the code: only in rounding.
 
     Args:
         temperature: :math:`\tau`, positive and finite.
-        sets: which terms there are, in any order: ``ent`` always, with ``con``, ``rev``, both or neither.
+        sets: the terms, in any order: ``ent`` always, with ``con``, ``rev``, both or neither.
         reduce: how the dimensions become one similarity, see `gaussian_similarity_matrix`.
 
     Raises:
-        ValueError: if the temperature is not positive and finite, a set is unknown, given twice, or ``ent`` is not
-            among them, ``reduce`` is unknown, the shapes differ, ``n`` < 2, or the contradiction is missing while
-            ``con`` is among the sets. (Where it is not, a contradiction handed over is not looked at.)
+        ValueError: if an option is invalid, the shapes differ, ``n`` < 2, or ``con`` is among the sets and the
+            contradiction is missing. (Without ``con`` the contradiction is ignored.)
 
     Example:
         >>> import torch
@@ -52,13 +48,7 @@ class GaussianContrastive(nn.Module):
         1.7918
     """
 
-    def __init__(
-        self,
-        temperature: float = 0.05,
-        sets: Sequence[str] = _SETS,
-        reduce: Reduce = "mean_of_sims",
-    ) -> None:
-        """Check and keep the options."""
+    def __init__(self, temperature: float = 0.05, sets: Sequence[str] = _SETS, reduce: Reduce = "mean_of_sims") -> None:
         super().__init__()
         self.temperature = check_temperature(temperature)
         self.sets = _check_sets(sets)
@@ -71,43 +61,28 @@ class GaussianContrastive(nn.Module):
         contradiction: GaussianEmbedding | None = None,
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
-        if "con" in self.sets and contradiction is None:
-            raise ValueError(
-                f"GaussianContrastive with sets {list(self.sets)} needs the contradiction of every row; "
-                'leave "con" out of sets to train without'
-            )
-        hard_negative = contradiction if "con" in self.sets else None
-        _check_shapes(premise=premise, entailment=entailment, contradiction=hard_negative)
+        roles = {"premise": premise, "entailment": entailment}
+        if "con" in self.sets:
+            if contradiction is None:
+                raise ValueError(f'sets {list(self.sets)} needs the contradiction of every row; else leave "con" out')
+            roles["contradiction"] = contradiction
+        shapes = [tuple(embedding.mean.shape) for embedding in roles.values()]
+        if len(set(shapes)) > 1 or len(premise) < 2:
+            got = ", ".join(f"{role} {shape}" for role, shape in zip(roles, shapes, strict=True))
+            raise ValueError(f"need embeddings of one shape (n, d) with n >= 2, got {got}")
 
         # One call for several blocks was measured and is no faster.
-        blocks = [gaussian_similarity_matrix(entailment, premise, self.reduce).T]
-        if hard_negative is not None:
-            blocks.append(gaussian_similarity_matrix(hard_negative, premise, self.reduce).T)
-        if "rev" in self.sets:
-            blocks.append(gaussian_similarity_matrix(premise, entailment, self.reduce).T)
+        pairs = [(other, premise) for role, other in roles.items() if role != "premise"]
+        pairs += [(premise, entailment)] if "rev" in self.sets else []
+        blocks = [gaussian_similarity_matrix(a, b, self.reduce).T for a, b in pairs]
         return in_batch_cross_entropy(*blocks, temperature=self.temperature)
-
-    def extra_repr(self) -> str:
-        """Show the options when the module is printed."""
-        return f"temperature={self.temperature}, sets={self.sets}, reduce={self.reduce}"
 
 
 def _check_sets(sets: Sequence[str]) -> tuple[str, ...]:
     if isinstance(sets, str):
         raise ValueError(f"sets must be a list such as ['ent', 'rev'], got {sets!r}")
-    for name in sets:
-        if name not in _SETS:
-            near = did_you_mean(str(name), _SETS)
-            raise ValueError(f"sets has no {name!r}{near} (there are: {', '.join(_SETS)})")
-    if len(set(sets)) < len(sets):
-        raise ValueError(f"sets must name each set once, got {list(sets)}")
-    if "ent" not in sets:
-        raise ValueError(f"sets must have 'ent', which holds the positives, got {list(sets)}")
+    for name in set(sets) - set(_SETS):
+        raise ValueError(f"sets has no {name!r}{did_you_mean(str(name), _SETS)} (there are: {', '.join(_SETS)})")
+    if len(set(sets)) < len(sets) or "ent" not in sets:
+        raise ValueError(f"sets must name each set once, and 'ent', which holds the positives, got {list(sets)}")
     return tuple(sets)
-
-
-def _check_shapes(**roles: GaussianEmbedding | None) -> None:
-    shapes = {role: tuple(embedding.mean.shape) for role, embedding in roles.items() if embedding is not None}
-    if len(set(shapes.values())) > 1 or shapes["premise"][0] < 2:
-        got = ", ".join(f"{role} {shape}" for role, shape in shapes.items())
-        raise ValueError(f"need embeddings of one shape (n, d) with n >= 2, got {got}")

@@ -9,34 +9,38 @@ from torch import Tensor, nn
 
 from lightning_cse.similarity import cosine_matrix
 
-__all__ = ["InfoNCE", "check_temperature", "in_batch_cross_entropy"]
+
+class Loss(nn.Module):
+    """A training objective: it shows its options when it is printed."""
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        options = {name: value for name, value in vars(self).items() if name[0] != "_" and name != "training"}
+        return ", ".join(f"{name}={value}" for name, value in options.items())
 
 
-class InfoNCE(nn.Module):
+class InfoNCE(Loss):
     r"""In-batch contrastive loss of SimCSE, unsupervised (pairs) or supervised (triplets).
 
     .. math:: \ell_i = -\log \frac{e^{\cos(a_i, p_i)/\tau}}
               {\sum_{j=1}^{n} e^{\cos(a_i, p_j)/\tau} + \sum_{j=1}^{k} e^{\cos(a_i, g_j)/\tau}}
 
     with anchors :math:`a` and positives :math:`p` of shape ``(n, d)``, hard negatives :math:`g` of shape ``(k, d)``,
-    and temperature :math:`\tau`; without negatives the second sum is absent. The result is the mean over the ``n``
-    rows. Hard negatives are shared by all rows and may be fewer or more than they. ``hard_negative_weight`` :math:`w`
-    is added to the logit of a row's own hard negative, which becomes :math:`\cos(a_i, g_i)/\tau + w`; it needs one
-    hard negative a row, in the order of the rows.
+    and temperature :math:`\tau`; the mean over the ``n`` rows. Hard negatives are optional and shared by all rows.
+    ``hard_negative_weight`` :math:`w` is added to the logit of a row's own hard negative, which becomes
+    :math:`\cos(a_i, g_i)/\tau + w`; it needs one hard negative a row, in the order of the rows.
 
     Source: Gao et al. 2021 (SimCSE), eq. 1 and 4 (pairs: two dropout passes) and eq. 5 (premise, entailment,
     contradiction); the weight is the authors' code's, 0 in all published runs; hard negatives of some rows only are
-    NGCSE's (the authors' code).  Differs: nothing. One direction only, as there: anchors choose among positives, never
-    the reverse.
+    NGCSE's (the authors' code).  Differs: nothing; as there, anchors choose among positives, never the reverse.
 
     Args:
         temperature: :math:`\tau`, positive and finite.
         hard_negative_weight: :math:`w`, finite.
 
     Raises:
-        ValueError: if the temperature is not positive and finite or the weight not finite, the shapes of anchors and
-            positives differ, ``n`` < 2 (a batch of one has no negatives), hard negatives are none or of another width,
-            or there is a weight and not one hard negative a row.
+        ValueError: if an option is invalid, shapes do not match, ``n`` < 2 (a batch of one has no negatives), or there
+            is a weight but not one hard negative a row.
 
     Example:
         >>> sentences = torch.eye(4)
@@ -45,7 +49,6 @@ class InfoNCE(nn.Module):
     """
 
     def __init__(self, temperature: float = 0.05, hard_negative_weight: float = 0.0) -> None:
-        """Check and keep temperature and weight."""
         super().__init__()
         self.temperature = check_temperature(temperature)
         if not math.isfinite(hard_negative_weight):
@@ -71,10 +74,6 @@ class InfoNCE(nn.Module):
             blocks[1] = blocks[1] + self.hard_negative_weight * self.temperature * own  # divided again below
         return in_batch_cross_entropy(*blocks, temperature=self.temperature)
 
-    def extra_repr(self) -> str:
-        """Show temperature and weight when the module is printed."""
-        return f"temperature={self.temperature}, hard_negative_weight={self.hard_negative_weight}"
-
 
 def in_batch_cross_entropy(*blocks: Tensor, temperature: float) -> Tensor:
     r"""Return the softmax cross-entropy of blocks set side by side, with the first block's diagonal as the target.
@@ -82,26 +81,13 @@ def in_batch_cross_entropy(*blocks: Tensor, temperature: float) -> Tensor:
     .. math:: \frac{1}{n} \sum_{i=1}^{n} \left( \log \sum_{B} \sum_{j} e^{B_{ij}/\tau} - B^{(1)}_{ii}/\tau \right)
 
     with similarity blocks :math:`B` of shape ``(n, m)`` each, where the first has ``m >= n`` (usually ``n``).
-
-    Example:
-        >>> flat = torch.zeros(4, 4)
-        >>> round(in_batch_cross_entropy(flat, flat, temperature=0.05).item(), 4)  # log 8
-        2.0794
     """
     logits = torch.cat(blocks, dim=1) / temperature
     return nn.functional.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
 
 
 def check_temperature(temperature: float) -> float:
-    """Return a temperature that is positive and finite.
-
-    Raises:
-        ValueError: for any other.
-
-    Example:
-        >>> check_temperature(0.05)
-        0.05
-    """
+    """Return a temperature that is positive and finite; raise ValueError for any other."""
     if not 0 < temperature < math.inf:
         raise ValueError(f"temperature must be positive and finite, got {temperature}")
     return temperature

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_cse.data import ContrastiveData
-from lightning_cse.data.corpora.impscore import SENTENCES as ROLES
+from lightning_cse.data.parsers import PAIR_SENTENCES as ROLES
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import DataError
 from lightning_cse.methods.base import MakeOptimizer, Method

@@ -1,6 +1,6 @@
-"""Measures of embeddings and scores: tensors or arrays in, plain floats out, computed in float64."""
+"""Metrics of embeddings and scores: functions to plain floats, and `torchmetrics.Metric` classes over them."""
 
 import lazy_loader
 
-# The stub beside this file lists the public names; each is imported when it is first used.
+# The stub beside this file lists the public names; each is imported at its first use: torchmetrics takes seconds.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,45 +1,23 @@
-from .alignment_uniformity import alignment as alignment
-from .alignment_uniformity import uniformity as uniformity
-from .correlation import (
-    spearman as spearman,
-)
-from .correlation import (
-    spearman_all as spearman_all,
-)
-from .correlation import (
-    spearman_mean as spearman_mean,
-)
-from .correlation import (
-    spearman_wmean as spearman_wmean,
-)
+from .classes import AUPRC as AUPRC
+from .classes import Alignment as Alignment
+from .classes import DirectionAccuracy as DirectionAccuracy
+from .classes import ImplicitnessAccuracy as ImplicitnessAccuracy
+from .classes import RelativeFittingDifficulty as RelativeFittingDifficulty
+from .classes import Spearman as Spearman
+from .classes import ThresholdAccuracy as ThresholdAccuracy
+from .classes import Uniformity as Uniformity
 from .edit import match_error_rate as match_error_rate
 from .edit import match_error_rates as match_error_rates
-from .precision_recall import auprc as auprc
-from .rfd import mean_of_best as mean_of_best
-from .rfd import relative_fitting_difficulty as relative_fitting_difficulty
-from .significance import (
-    McNemar as McNemar,
-)
-from .significance import (
-    PairedBootstrap as PairedBootstrap,
-)
-from .significance import (
-    bootstrap_statistics as bootstrap_statistics,
-)
-from .significance import (
-    holm as holm,
-)
-from .significance import (
-    majority_vote as majority_vote,
-)
-from .significance import (
-    mcnemar as mcnemar,
-)
-from .significance import (
-    paired_bootstrap as paired_bootstrap,
-)
-from .significance import (
-    spearman_of_draws as spearman_of_draws,
-)
-from .threshold import best_threshold as best_threshold
-from .threshold import threshold_accuracy as threshold_accuracy
+from .representation import alignment as alignment
+from .representation import mean_of_best as mean_of_best
+from .representation import relative_fitting_difficulty as relative_fitting_difficulty
+from .representation import uniformity as uniformity
+from .scores import McNemar as McNemar
+from .scores import auprc as auprc
+from .scores import best_threshold as best_threshold
+from .scores import mcnemar as mcnemar
+from .scores import spearman as spearman
+from .scores import spearman_all as spearman_all
+from .scores import spearman_mean as spearman_mean
+from .scores import spearman_wmean as spearman_wmean
+from .scores import threshold_accuracy as threshold_accuracy

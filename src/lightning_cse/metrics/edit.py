@@ -1,12 +1,10 @@
-"""How far two sentences are apart in words, whatever the words mean."""
+"""The distance of two sentences in words, whatever the words mean."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from rapidfuzz.distance import Levenshtein
-
-__all__ = ["match_error_rate", "match_error_rates"]
 
 
 def match_error_rate(reference: str, hypothesis: str) -> float:
@@ -15,14 +13,12 @@ def match_error_rate(reference: str, hypothesis: str) -> float:
     .. math:: \mathrm{MER} = \frac{S + D + I}{S + D + I + H}
 
     with the substitutions :math:`S`, deletions :math:`D`, insertions :math:`I` and hits :math:`H` of an alignment with
-    as few errors as can be. Words are what white space separates, compared as they are written. Two sentences without
-    words are equal: 0.
+    the fewest errors. White space separates words; they are compared as written. Two sentences without words are equal.
+    Where several alignments have the fewest errors, the one that rapidfuzz finds counts, as in jiwer, so exchanging the
+    two sentences can change the value.
 
-    Several alignments may have as few errors and not as many hits; the one that rapidfuzz finds counts, as in jiwer, so
-    that exchanging the two sentences can change the value.
-
-    Source: Morris, Maier and Green 2004, "From WER and RIL to MER and WIL"; NGCSE, figure 7.  Differs: no sentence is
-    refused, where the paper needs a reference with words.
+    Source: Morris, Maier and Green 2004, "From WER and RIL to MER and WIL"; NGCSE, figure 7.  Differs: a reference
+    without words is allowed.
 
     Raises:
         TypeError: if one of the two is not a string.
@@ -33,9 +29,7 @@ def match_error_rate(reference: str, hypothesis: str) -> float:
     """
     for name, sentence in (("reference", reference), ("hypothesis", hypothesis)):
         if not isinstance(sentence, str):
-            raise TypeError(
-                f"{name} must be a sentence, got {type(sentence).__name__}; match_error_rates takes many sentences"
-            )
+            raise TypeError(f"{name} must be a string, got {type(sentence).__name__}; match_error_rates takes many")
     words = reference.split()
     edits = Levenshtein.editops(words, hypothesis.split()).as_list()
     matches = len(words) + sum(kind == "insert" for kind, _, _ in edits)  # S + D + H are the words of the reference
@@ -43,18 +37,7 @@ def match_error_rate(reference: str, hypothesis: str) -> float:
 
 
 def match_error_rates(references: Sequence[str], hypotheses: Sequence[str]) -> list[float]:
-    """Return the match error rate of each reference with the hypothesis of the same row, as `match_error_rate`.
-
-    Raises:
-        TypeError: as there, or if a single sentence is given for many.
-        ValueError: if the lengths differ.
-
-    Example:
-        >>> match_error_rates(["one two", "one two"], ["one two", "three"])
-        [0.0, 1.0]
-    """
+    """Return `match_error_rate` of each reference and the hypothesis of the same row."""
     if isinstance(references, str) or isinstance(hypotheses, str):
         raise TypeError("references and hypotheses must be sequences of sentences; match_error_rate takes one of each")
-    if len(references) != len(hypotheses):
-        raise ValueError(f"references and hypotheses must be equally long, got {len(references)} and {len(hypotheses)}")
     return [match_error_rate(*pair) for pair in zip(references, hypotheses, strict=True)]

@@ -61,7 +61,7 @@ class Model(nn.Module, ABC):
         parts = []
         for start in range(0, len(ids), SENTENCES_AT_ONCE):
             (embedding,) = self.encode(Tokens.pad(ids[start : start + SENTENCES_AT_ONCE]).to(self.device))
-            parts.append(embedding.float().cpu())
+            parts.append(embedding.to("cpu", torch.float32))
         return Embedding.cat(parts)
 
     def pooled(self, *roles: Tokens) -> list[Tensor]:

@@ -98,7 +98,7 @@ class ImpScoreModel(Model):
         if key not in self.kept:
             (vectors,) = PointModel(self.encoder).embed(sentences).fields().values()
             self.kept[key] = self._scaled(vectors)
-        return self.project(self.kept[key].to(self.device)).cpu()
+        return self.project(self.kept[key].to(self.device)).to("cpu")
 
     def implicitness(self, sentence: PragmaticEmbedding) -> Tensor:
         """Return the distance of the semantic and the pragmatic vector, in the space where they are compared: (n,)."""

@@ -543,7 +543,7 @@ def _tested(
     """Return the comparisons that could be made or were kept, adjusted together, and how many could not."""
     if test is None or not pairs:
         return [], 0
-    from lightning_cse.metrics import holm
+    from lightning_cse.papers.paired_tests import holm
     from lightning_cse.papers.significance import Correlations, compare_accuracy
 
     known = {one.place: one for one in kept}

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightning_cse.errors import DataError, did_you_mean
-from lightning_cse.metrics import McNemar, PairedBootstrap, bootstrap_statistics, holm, majority_vote, mcnemar, spearman
+from lightning_cse.metrics import McNemar, mcnemar, spearman
+from lightning_cse.papers.paired_tests import PairedBootstrap, bootstrap_spearman, holm, majority_vote
 
 __all__ = [
     "Comparison",
@@ -434,7 +435,7 @@ class Correlations:
             gold, scores = read[0].gold, [one.scores for one in read]
             observed = float(np.mean([spearman(gold, one, constant=0.0) for one in scores]))
             seed = self.seed + zlib.crc32(task.encode())
-            self._drawn[key] = observed, bootstrap_statistics(gold, scores, draws=self.draws, seed=seed)
+            self._drawn[key] = observed, bootstrap_spearman(gold, scores, self.draws, seed)
         return self._drawn[key]
 
     def _scores(self, path: Path, task: str) -> Scores:

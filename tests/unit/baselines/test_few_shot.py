@@ -10,11 +10,11 @@ import pytest
 
 from lightning_cse.baselines import FewShot, Verdict
 from lightning_cse.baselines.few_shot import LABELS, read_answer
-from lightning_cse.baselines.verdict import HYPOTHESES
 from lightning_cse.data import read_corpus
-from lightning_cse.data.readers import sample_dir
+from lightning_cse.data.corpora import sample_dir
 from lightning_cse.errors import DataError
 from lightning_cse.evaluation import EIS, RTE
+from lightning_cse.evaluation.rte import HYPOTHESES
 from lightning_cse.llm import Failure, Reply, Request
 from lightning_cse.papers.significance import read_outcome
 from lightning_cse.runs import write_predictions

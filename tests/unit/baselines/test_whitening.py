@@ -12,7 +12,7 @@ import torch
 
 from lightning_cse.baselines import Whitening
 from lightning_cse.baselines import whitening as whitening_module
-from lightning_cse.data.readers import sample_dir
+from lightning_cse.data.corpora import sample_dir
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder, tiny_encoder
 from lightning_cse.errors import ConfigError, DataError
@@ -142,7 +142,7 @@ def test_a_text_file(encoder: SentenceEncoder, tmp_path: Path) -> None:
 
 
 def test_both_sentences_of_pairs(encoder: SentenceEncoder) -> None:
-    from lightning_cse.data.readers import read_corpus
+    from lightning_cse.data.corpora import read_corpus
 
     rows = read_corpus("stsb", "dev", sample_dir())
     whitening = Whitening(encoder, sources=["stsb/dev"], data_dir=sample_dir())

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
-from lightning_cse.data.drawing import subset
-from lightning_cse.data.roles import PAIRINGS, SOURCE, INLIQuadruples, INLITriplets, NLITriplets, Sentences
+from lightning_cse.data.drawing import subset, used
+from lightning_cse.data.roles import SOURCE, INLIQuadruples, INLITriplets, NLITriplets, Sentences
 from lightning_cse.data.rows import Rows, SourceFile
+from lightning_cse.engine.build import check_nodes
 from lightning_cse.errors import ConfigError, DataError
 
 PAIRS = [
@@ -39,6 +41,10 @@ def triplets(rows: Rows) -> list[tuple[str, str, str]]:
     return [(row["premise"], row["entailment"], row["contradiction"]) for row in rows]  # type: ignore[misc]
 
 
+def sources(rows: Rows) -> list[tuple[int, ...]]:
+    return [tuple(numbers) for numbers in rows.column("made_of")]
+
+
 def adds_up(counts: dict[str, int], used: int) -> bool:
     dropped = sum(count for key, count in counts.items() if key.startswith("dropped: "))
     return counts["read"] == used + dropped
@@ -46,13 +52,13 @@ def adds_up(counts: dict[str, int], used: int) -> bool:
 
 def test_first_takes_one_triplet_a_premise_in_order_of_appearance() -> None:
     built = NLITriplets()([pairs()])
-    assert triplets(built.rows) == [
+    assert triplets(built) == [
         (DOG, "An animal moves.", "A dog sleeps."),
         ("Snow falls.", "It snows.", "It is hot."),
     ]
-    assert built.sources == [(0, 1), (11, 10)]
-    assert built.rows.where(1) == "/data/SNLI/train:12"
-    assert built.rows.counts == {
+    assert sources(built) == [(0, 1), (11, 10)]
+    assert built.where(1) == "/data/SNLI/train:12"
+    assert built.counts == {
         "read": 12,
         "dropped: label neutral": 1,
         "dropped: no gold label": 1,
@@ -61,7 +67,7 @@ def test_first_takes_one_triplet_a_premise_in_order_of_appearance() -> None:
         "dropped: premise without an entailment": 1,
         "dropped: not chosen": 3,
     }
-    assert adds_up(built.rows.counts, built.used)
+    assert adds_up(built.counts, used(built))
 
 
 @pytest.mark.parametrize(
@@ -88,37 +94,37 @@ def test_first_takes_one_triplet_a_premise_in_order_of_appearance() -> None:
 )
 def test_pairing_of_a_premise_with_several_hypotheses(pairing: str, want: list[tuple[str, str]]) -> None:
     built = NLITriplets(pairing=pairing)([pairs()])
-    assert [(e, c) for p, e, c in triplets(built.rows) if p == DOG] == want
+    assert [(e, c) for p, e, c in triplets(built) if p == DOG] == want
 
 
 def test_random_pairing_depends_on_its_seed_alone() -> None:
-    drawn = {seed: triplets(NLITriplets(pairing="random", seed=seed)([pairs()]).rows) for seed in range(20)}
-    assert drawn[3] == triplets(NLITriplets(pairing="random", seed=3)([pairs()]).rows)
+    drawn = {seed: triplets(NLITriplets(pairing="random", seed=seed)([pairs()])) for seed in range(20)}
+    assert drawn[3] == triplets(NLITriplets(pairing="random", seed=3)([pairs()]))
     assert len({tuple(rows) for rows in drawn.values()}) > 2
-    product = set(triplets(NLITriplets(pairing="product")([pairs()]).rows))
+    product = set(triplets(NLITriplets(pairing="product")([pairs()])))
     assert all(set(rows) <= product and len(rows) == 2 for rows in drawn.values())
 
 
-@pytest.mark.parametrize("pairing", PAIRINGS)
+@pytest.mark.parametrize("pairing", ["first", "random", "zip", "cycle", "product"])
 @pytest.mark.parametrize("contradiction", [True, False])
 def test_the_account_adds_up(pairing: str, contradiction: bool) -> None:
     built = NLITriplets(pairing=pairing, contradiction=contradiction)([pairs(), pairs([PAIRS[0], PAIRS[6]])])
-    assert built.rows.counts["read"] == 14
-    assert adds_up(built.rows.counts, built.used)
-    assert len(built.sources) == len(built.rows)
+    assert built.counts["read"] == 14
+    assert adds_up(built.counts, used(built))
+    assert len(sources(built)) == len(built)
 
 
 def test_premises_are_grouped_over_corpora() -> None:
     built = NLITriplets()([pairs([PAIRS[3]]), pairs([("A cat eats.", "Nothing eats.", "contradiction")])])
-    assert triplets(built.rows) == [("A cat eats.", "Something eats.", "Nothing eats.")]
+    assert triplets(built) == [("A cat eats.", "Something eats.", "Nothing eats.")]
 
 
 def test_pairs_alone_keep_every_entailment() -> None:
     rule = NLITriplets(contradiction=False)
     built = rule([pairs()])
     assert rule.roles == ("premise", "entailment")
-    assert "contradiction" not in built.rows.names
-    assert [row["positive"] for row in built.rows] == [
+    assert "contradiction" not in built.names
+    assert [row["positive"] for row in built] == [
         "An animal moves.",
         "A pet moves.",
         "A beast moves.",
@@ -131,14 +137,14 @@ def test_ready_made_triplets_are_taken_as_they_are_beside_pairs() -> None:
     file = SourceFile("ready.csv", "/data/ready.csv", "")
     ready = Rows.of({"premise": ["P"], "entailment": ["E"], "contradiction": ["C"]}, files=[file])
     built = NLITriplets()([pairs(), ready])
-    assert triplets(built.rows)[0] == ("P", "E", "C")
-    assert len(built.rows) == 3
-    assert built.sources == [(0,), (1, 2), (12, 11)]
-    assert adds_up(built.rows.counts, built.used)
+    assert triplets(built)[0] == ("P", "E", "C")
+    assert len(built) == 3
+    assert sources(built) == [(0,), (1, 2), (12, 11)]
+    assert adds_up(built.counts, used(built))
 
 
 def test_both_names_of_a_role_hold_the_same() -> None:
-    rows = NLITriplets()([pairs()]).rows
+    rows = NLITriplets()([pairs()])
     for ours, theirs in (("anchor", "premise"), ("positive", "entailment"), ("negative", "contradiction")):
         assert rows.column(ours) == rows.column(theirs)
 
@@ -146,11 +152,6 @@ def test_both_names_of_a_role_hold_the_same() -> None:
 def test_no_triplet_is_an_error_with_the_file() -> None:
     with pytest.raises(DataError, match=r"SNLI/train: no premise has both"):
         NLITriplets()([pairs([PAIRS[0], PAIRS[6]])])
-
-
-def test_unknown_pairing_is_told_with_what_was_meant() -> None:
-    with pytest.raises(ConfigError, match=r"data\.rows\.pairing: 'randm' .*did you mean 'random'"):
-        NLITriplets(pairing="randm")
 
 
 def test_inli_triplets_of_one_premise_are_one_unit() -> None:
@@ -163,16 +164,16 @@ def test_inli_triplets_of_one_premise_are_one_unit() -> None:
         }
     )
     built = INLITriplets("both")([inli])
-    assert triplets(built.rows) == [("P", "E", "C"), ("P", "I", "C"), ("Q", "F", "D"), ("Q", "J", "D")]
-    assert subset(built, 1).rows.column("premise") in (["P", "P"], ["Q", "Q"])
-    assert built.used == 2
-    assert built.select([3]).used == 1
+    assert triplets(built) == [("P", "E", "C"), ("P", "I", "C"), ("Q", "F", "D"), ("Q", "J", "D")]
+    assert subset(built, 1).column("premise") in (["P", "P"], ["Q", "Q"])
+    assert used(built) == 2
+    assert used(built.select([3])) == 1
 
 
 def test_sentences_keep_repeats() -> None:
     built = Sentences()([Rows.of({"sentence": ["a", "b"]}), Rows.of({"sentence": ["a"]})])
-    assert built.rows.column("anchor") == ["a", "b", "a"]
-    assert len(subset(built, 2).rows) == 2
+    assert built.column("anchor") == ["a", "b", "a"]
+    assert len(subset(built, 2)) == 2
 
 
 def test_columns_are_copied_a_few_times_and_not_once_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +189,7 @@ def test_columns_are_copied_a_few_times_and_not_once_a_row(monkeypatch: pytest.M
         for k in range(50)
         for word, label in (("It rains", "entailment"), ("It rains", "contradiction"))
     ]
-    assert len(NLITriplets()([pairs(many)]).rows) == 50
+    assert len(NLITriplets()([pairs(many)])) == 50
     assert copied.count("hypothesis") < 5
 
 
@@ -209,23 +210,23 @@ def own(columns: dict[str, list[Any]], name: str = "own.csv") -> Rows:
 
 def test_quadruples_carry_what_rows_lack_and_drop_those_that_have_nothing() -> None:
     built = INLIQuadruples()([own(WHOLE | {"dataset": ["work"]}, "inli.csv"), own(HOLES)])
-    assert list(built.rows) == [
+    assert [{role: row[role] for role in INLIQuadruples.roles} for row in built] == [
         dict(zip(INLIQuadruples.roles, row, strict=True))
         for row in (("P", "E", "I", "C"), ("Q", None, "J", "D"), ("R", "F", None, "H"), ("S", "G", "K", None))
     ]
-    assert built.sources == [(0,), (1,), (2,), (3,)]
-    assert built.rows.counts == {"read": 5, "dropped: no entailment and no contradiction": 1}
-    assert adds_up(built.rows.counts, built.used)
-    assert built.rows.where(3) == "/data/own.csv:3"
+    assert sources(built) == [(0,), (1,), (2,), (3,)]
+    assert built.counts == {"read": 5, "dropped: no entailment and no contradiction": 1}
+    assert adds_up(built.counts, used(built))
+    assert built.where(3) == "/data/own.csv:3"
 
 
 def test_quadruples_of_a_table_without_a_column() -> None:
     some = {"premise": ["Q"], "implied_entailment": ["J"], "neutral": ["N"]}
     built = INLIQuadruples()([own(some), own(WHOLE)])
-    assert built.rows.column("explicit_entailment") == [None, "E"]
-    assert built.rows.column("implied_entailment") == ["J", "I"]
-    assert built.rows.column("contradiction") == [None, "C"]
-    assert "neutral" not in built.rows.names
+    assert built.column("explicit_entailment") == [None, "E"]
+    assert built.column("implied_entailment") == ["J", "I"]
+    assert built.column("contradiction") == [None, "C"]
+    assert "neutral" not in built.names
 
 
 @pytest.mark.parametrize(
@@ -257,10 +258,10 @@ def test_tables_without_quadruples_are_told(columns: dict[str, list[Any]], messa
 )
 def test_triplets_of_rows_with_holes(positive: str, want: list[tuple[str, str, str]], dropped: dict[str, int]) -> None:
     built = INLITriplets(positive)([own(HOLES)])
-    assert triplets(built.rows) == want
-    assert built.rows.column("negative") == [c for _, _, c in want]
-    assert built.rows.counts == {"read": 4, **dropped}
-    assert adds_up(built.rows.counts, built.used)
+    assert triplets(built) == want
+    assert built.column("negative") == [c for _, _, c in want]
+    assert built.counts == {"read": 4, **dropped}
+    assert adds_up(built.counts, used(built))
 
 
 def test_no_triplet_of_rows_with_holes_is_told() -> None:
@@ -271,6 +272,23 @@ def test_no_triplet_of_rows_with_holes_is_told() -> None:
 @pytest.mark.parametrize("rule", [INLIQuadruples(), INLITriplets("both"), INLITriplets("explicit")])
 def test_rows_keep_the_source_they_are_from(rule: Any) -> None:
     tables = [own(WHOLE | {SOURCE: [0]}), own(HOLES | {SOURCE: [1] * 4})]
-    rows = rule(tables).rows
+    rows = rule(tables)
     assert {(row["premise"], row[SOURCE]) for row in rows} <= {("P", 0), ("Q", 1), ("R", 1), ("S", 1)}
     assert set(rows.column(SOURCE)) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("target", "key", "value", "meant"),
+    [
+        ("NLITriplets", "pairing", "randm", "random"),
+        ("INLITriplets", "positive", "implicit", "implied"),
+        ("INLIImplicitPairs", "explicit", "implicit", "explicit"),
+        ("INLIImplicitPairs", "mismatched", "other", "other_premise"),
+        ("Hybrid", "pattern", "stss", "sts"),
+    ],
+)
+def test_an_unknown_option_is_refused_before_anything_is_read(target: str, key: str, value: str, meant: str) -> None:
+    node = {"_target_": f"lightning_cse.data.{target}", key: value, "_partial_": True}
+    with pytest.raises(ConfigError, match=rf"rows\.{key}: {target} takes Literal\[.*, got '{value}'") as caught:
+        check_nodes(OmegaConf.create({"rows": node}))
+    assert f"'{meant}'" in str(caught.value)

@@ -11,9 +11,8 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse.config import conf_dir
-from lightning_cse.data.corpora import CORPORA
+from lightning_cse.data.corpora import CORPORA, read_corpus, sample_dir
 from lightning_cse.data.hybrid import as_llm_rows
-from lightning_cse.data.readers import read_corpus, sample_dir
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sources import all_pairs, pair_keys, read_sources
 
@@ -140,7 +139,7 @@ class TestImplicitPairs:
 
 def test_nothing_else_lies_in_the_folder() -> None:
     found = {path.relative_to(sample_dir()).as_posix() for path in sample_dir().rglob("*") if path.is_file()}
-    assert found == {"LICENSE", *PATHS}
+    assert found == {"LICENSE", "SAMPLE", *PATHS}
 
 
 def test_the_licence_is_free_and_names_every_corpus_whose_layout_is_here() -> None:

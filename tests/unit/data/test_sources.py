@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lightning_cse.data.readers import sample_dir
+from lightning_cse.data.corpora import sample_dir
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sources import LEAK, all_pairs, lacking, pair_keys, read_sources, without_pairs
 from lightning_cse.errors import ConfigError, DataError

@@ -13,8 +13,8 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import load_file, save_file
 
-from lightning_cse.data import readers
-from lightning_cse.data.readers import sample_dir
+from lightning_cse.data import corpora
+from lightning_cse.data.corpora import sample_dir
 from lightning_cse.engine.build import Parts, build, build_tasks, check_nodes
 from lightning_cse.errors import ConfigError
 
@@ -26,13 +26,13 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Start with nothing kept, and note each corpus file that is opened."""
     paths: list[Path] = []
 
-    def noting(path: Path, real: Any = readers.read_bytes) -> bytes:
+    def noting(path: Path, real: Any = corpora.read_bytes) -> bytes:
         paths.append(path)
         data: bytes = real(path)
         return data
 
-    monkeypatch.setattr(readers, "read_bytes", noting)
-    monkeypatch.setattr(readers, "_KEPT", readers._Kept(most=1_000_000))
+    monkeypatch.setattr(corpora, "read_bytes", noting)
+    corpora._kept_split.cache_clear()
     return paths
 
 

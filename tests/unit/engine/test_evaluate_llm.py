@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from llm_server import ChatServer, prompt
 
-from lightning_cse.baselines.verdict import HYPOTHESES
 from lightning_cse.data import read_corpus
-from lightning_cse.data.readers import sample_dir
+from lightning_cse.data.corpora import sample_dir
 from lightning_cse.engine.load import load_model
 from lightning_cse.errors import ConfigError, EncoderError, TaskError
+from lightning_cse.evaluation.rte import HYPOTHESES
 from lightning_cse.llm import LLMError
 from lightning_cse.llm import asker as asking
 from lightning_cse.papers import significance

@@ -94,6 +94,6 @@ def test_a_record_says_where_llm_rows_come_from_and_the_hash_does_not(
     side_file(path).write_text(json.dumps({"format": 7}))
     again, damaged, told = run("damaged")
     assert again == point
-    assert damaged["provenance"] == {str(path): {"damaged": "has format 7, and this version reads format 1"}}
-    assert told.startswith(f"{side_file(path)}: has format 7")
+    assert damaged["provenance"] == {str(path): {"damaged": "is damaged: format: Input should be 1"}}
+    assert told.startswith(f"{side_file(path)}: is damaged: format")
     assert "\n" not in told

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lightning_cse.baselines import Length
-from lightning_cse.data.readers import sample_dir
+from lightning_cse.data.corpora import sample_dir
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.errors import DataError
 from lightning_cse.evaluation import EIS, RTE, PairEIS, run_tasks

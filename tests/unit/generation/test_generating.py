@@ -24,8 +24,8 @@ from lightning_cse.config.check import check
 from lightning_cse.config.compose import compose, register
 from lightning_cse.config.launch import ordered
 from lightning_cse.data import Sentences, read_corpus, sample_dir
+from lightning_cse.data.corpora import read_own
 from lightning_cse.data.drawing import hold_out
-from lightning_cse.data.readers import read_own
 from lightning_cse.data.sources import read_sources
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation import Journal, Settled
@@ -260,7 +260,7 @@ def test_the_draw_has_nothing_to_do_with_what_training_holds_out(generation: Gen
     corpus.write_text("".join(f"Sentence {k} of this file is short.\n" for k in range(1000)))
     made = generation(None, "llm.model=m", f"data.train=[{corpus}]", "n=100")
     _, apart = hold_out(Sentences()(read_sources([str(corpus)], tmp_path, key="x")), 0.1, of="anchor")
-    held_out = set(apart.rows.column("anchor"))
+    held_out = set(apart.column("anchor"))
     assert len(held_out) == 100
     assert 1 <= len(held_out.intersection(made.sentences[:100])) <= 25  # ten or so, and not all of them
     assert sorted(made.sentences) == sorted(corpus.read_text().splitlines())

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from lightning_cse.analysis.histograms import Pairs as MeasuredPairs
 from lightning_cse.analysis.histograms import PairSet
-from lightning_cse.data import readers
+from lightning_cse.data import corpora
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import DataError
 from lightning_cse.generation import Pattern, build_pattern
@@ -270,8 +270,8 @@ def test_lines_are_those_between_line_breaks(
     content: bytes, found: int | str, most: int, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lightning_cse.generation.made_rows.draw_histograms", lambda sets, path: path)
-    monkeypatch.setattr(readers, "BLOCK", most)
-    monkeypatch.setattr(readers, "_UNPACKED", most)
+    monkeypatch.setattr(corpora, "BLOCK", most)
+    monkeypatch.setattr(corpora, "_UNPACKED", most)
     rows = tmp_path / f"mine.jsonl{ending}"
     rows.write_bytes(gzip.compress(content) if ending else content)
     pattern = of({"positive": PATTERN["positive"]})

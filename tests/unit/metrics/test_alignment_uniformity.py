@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lightning_cse.metrics import alignment, alignment_uniformity, uniformity
+from lightning_cse.metrics import alignment, representation, uniformity
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -53,7 +53,7 @@ def test_uniformity_against_loop(n, d, t, seed):
 def test_block_size_does_not_matter(monkeypatch, elements):
     x = normal(29, 4)
     want = uniformity_loop(x, 2)
-    monkeypatch.setattr(alignment_uniformity, "_BLOCK_ELEMENTS", elements)
+    monkeypatch.setattr(representation, "_BLOCK_ELEMENTS", elements)
     assert uniformity(x) == pytest.approx(want, abs=1e-12)
 
 

@@ -115,11 +115,11 @@ def test_many_are_one_by_one():
 
 
 def test_errors_tell_what_came():
-    with pytest.raises(ValueError, match="references and hypotheses must be equally long, got 2 and 1"):
+    with pytest.raises(ValueError, match="shorter than"):
         match_error_rates(["a", "b"], ["a"])
-    with pytest.raises(TypeError, match="hypothesis must be a sentence, got list; match_error_rates takes many"):
+    with pytest.raises(TypeError, match="hypothesis must be a string, got list; match_error_rates takes many"):
         match_error_rate("a b", ["a", "b"])
-    with pytest.raises(TypeError, match="reference must be a sentence, got NoneType"):
+    with pytest.raises(TypeError, match="reference must be a string, got NoneType"):
         match_error_rates(["a", None], ["a", "b"])
     for references, hypotheses in (("ab", ["a", "b"]), (["a", "b"], "ab")):
         with pytest.raises(TypeError, match="must be sequences of sentences; match_error_rate takes one of each"):

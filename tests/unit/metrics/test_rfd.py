@@ -131,10 +131,9 @@ def test_the_mean_of_the_best_by_hand():
 @pytest.mark.parametrize(
     ("scores", "count", "message"),
     [
-        ([], 5, "values must be a non-empty"),
-        ([0.5, float("nan")], 5, "values must be finite, got nan at row 1"),
-        ([float("inf"), 0.5], 1, "values must be finite, got inf at row 0"),
-        ([0.5], 0, "count must be at least 1, got 0"),
+        ([], 5, r"need finite values and count >= 1, got \[\] and 5"),
+        ([0.5, float("nan")], 5, r"need finite values .* got \[0.5, nan\]"),
+        ([0.5], 0, "and 0"),
     ],
 )
 def test_no_best_of_nothing(scores, count, message):

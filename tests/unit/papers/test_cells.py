@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lightning_cse.errors import DataError
-from lightning_cse.metrics import holm, mcnemar, paired_bootstrap
+from lightning_cse.metrics import mcnemar
 from lightning_cse.papers.artefacts import (
     Artefact,
     Baseline,
@@ -27,6 +28,7 @@ from lightning_cse.papers.artefacts import (
     Train,
 )
 from lightning_cse.papers.cells import Cell, Measured, Table, assemble, read_tests
+from lightning_cse.papers.paired_tests import PairedBootstrap, bootstrap_spearman, holm
 from lightning_cse.papers.points import Found
 from lightning_cse.papers.render import write
 from lightning_cse.runs import write_predictions
@@ -457,7 +459,8 @@ class TestSignificance:
         assert list(p) == [*of, "avg/spearman_all", "Avg"]
         assert p["Avg"] == p["avg/spearman_all"] == pytest.approx(2 / 301)
         scores = [[stored[label, seed, "y"] for seed in range(2)] for label in "ba"]
-        assert p["y/spearman"] == pytest.approx(paired_bootstrap(gold, *scores, draws=300).pvalue, abs=0.02)
+        drawn = [bootstrap_spearman(np.array(gold), of, 300) for of in scores]
+        assert p["y/spearman"] == pytest.approx(PairedBootstrap.of_draws(0, drawn[0] - drawn[1]).pvalue, abs=0.02)
         assert "300 draws" in found.legend[0]
         assert found.lines[1].cells[0].p_holm == pytest.approx(4 * 2 / 301)
 

@@ -1,0 +1,338 @@
+"""The corpora that `corpora.yaml` declares, read from the data directory, else from the hub, else one clear error."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import importlib
+import io
+import json
+import logging
+import os
+import shlex
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from lightning_cse.data import parsers
+from lightning_cse.errors import DataError, did_you_mean
+
+if TYPE_CHECKING:
+    from lightning_cse.data.rows import Rows
+
+DATA_DIR_VARIABLE: Final = "LIGHTNING_CSE_DATA"
+OFFLINE_VARIABLES: Final = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
+OWN: Final = (".txt", ".jsonl", ".csv")  # suffixes of a user's own files, plain or followed by ``.gz``
+SAMPLE: Final = "SAMPLE"  # a data directory with a file of this name has samples: their rows are not counted
+BLOCK: Final = 1 << 20  # bytes of a file that are held at a time where it is streamed
+_UNPACKED: Final = 1 << 16  # those of a compressed file; decides at which line a fault is reported
+
+log = logging.getLogger(__name__)
+
+
+class HubError(DataError):
+    """The Hugging Face hub could not give the corpus."""
+
+
+@dataclass(frozen=True)
+class CorpusFile:
+    """An official file of one split; the fields are those of `corpora.yaml`."""
+
+    split: str
+    path: str
+    rows: int
+    remote: str
+    layout: Mapping[str, Any]
+    sha256: str | None = None
+    member: str | None = None
+    only: Sequence[str] = ()
+    part: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """One corpus in its official layout; the fields are those of `corpora.yaml`."""
+
+    name: str
+    title: str
+    licence: str
+    prepare: str
+    files: tuple[CorpusFile, ...]
+    sources: Sequence[str] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    part_column: str = "subset"
+    encoding: str | None = None
+    made: bool = False
+    hub: Mapping[str, Any] | None = None
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The names of the splits, in order."""
+        return tuple(dict.fromkeys(file.split for file in self.files))
+
+    def rows(self, split: str) -> int:
+        """Return the number of rows of a split, those of all its parts together."""
+        return sum({file.part: file.rows for file in self.split_files(split)}.values())
+
+    def split_files(self, split: str) -> tuple[CorpusFile, ...]:
+        """Return the files of a split, or raise DataError with the splits there are."""
+        name = self.aliases.get(split, split)
+        if found := tuple(file for file in self.files if file.split == name):
+            return found
+        also = "".join(f"; {alias!r} means {name!r}" for alias, name in self.aliases.items())
+        raise DataError(
+            f"corpus {self.name!r} has no split {split!r}{did_you_mean(split, [*self.splits, *self.aliases])}; "
+            f"its splits: {', '.join(self.splits)}{also}"
+        )
+
+
+def _declared() -> Iterator[Corpus]:
+    entries = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    for name, entry in entries.items():
+        layout = {"layout": entry.pop("layout", None)}
+        defaults = ({"remote": file["path"].rpartition("/")[2]} | layout for file in entry["files"])
+        files = tuple(CorpusFile(**default | file) for default, file in zip(defaults, entry["files"], strict=True))
+        yield Corpus(**entry | {"name": name, "files": files})
+
+
+CORPORA: Final = {corpus.name: corpus for corpus in _declared()}
+
+
+def get_corpus(name: str) -> Corpus:
+    """Return a corpus by name, or raise DataError with the corpora there are."""
+    if name not in CORPORA:
+        raise DataError(f"unknown corpus {name!r}{did_you_mean(name, CORPORA)}; known: {', '.join(CORPORA)}")
+    return CORPORA[name]
+
+
+def sample_dir() -> Path:
+    """Return the folder of the sample corpus that the package carries, in the layout of the official files."""
+    return Path(__file__).resolve().parent / "sample"
+
+
+def default_data_dir() -> Path:
+    """Return the folder of the corpora: ``LIGHTNING_CSE_DATA``, else ``data`` in the working directory."""
+    return Path(os.environ.get(DATA_DIR_VARIABLE) or "data").expanduser()
+
+
+def read_corpus(name: str, split: str, data_dir: str | Path) -> Rows:
+    """Read one split of a corpus.
+
+    Args:
+        name: One of `CORPORA`; ``corpora.yaml`` says which columns it has.
+        split: One of the corpus's splits, as ``python -m lightning_cse.prepare`` lists them.
+        data_dir: The folder of the official files, plain or ``.gz``. Only where there is neither, the Hugging Face hub
+            is asked, if it has the corpus and is not switched off.
+
+    Raises:
+        DataError: If the corpus, the split or a file is missing, at the first bad row, with file and line, or if an
+            official file has another number of rows than it should; not in a folder that has a file named ``SAMPLE``.
+    """
+    corpus = get_corpus(name)
+    folder = Path(data_dir).expanduser().absolute()
+    counted = not corpus.made and not (folder / SAMPLE).exists()
+    states = tuple(_state(find_file(folder, file)) for file in corpus.split_files(split))
+    rows = (_read_split if None in states else _kept_split)(corpus, split, folder, counted, states)
+    return rows.recounted(rows.counts)
+
+
+def _read_split(corpus: Corpus, split: str, folder: Path, counted: bool, states: tuple[Any, ...]) -> Rows:
+    parts: dict[str | None, list[CorpusFile]] = {}
+    for file in corpus.split_files(split):
+        parts.setdefault(file.part, []).append(file)
+    tables = []
+    for part, files in parts.items():
+        rows = _side_by_side([_found_or_fetched(corpus, file, folder) for file in files])
+        if counted and len(rows) != files[0].rows:
+            raise DataError(_miscounted(corpus, files[0], rows, folder))
+        tables.append(rows if part is None else rows.with_column(corpus.part_column, [part] * len(rows)))
+    return tables[0] if len(tables) == 1 else type(tables[0]).cat(tables)
+
+
+_kept_split = functools.lru_cache(maxsize=128)(_read_split)  # the points of a sweep read each split once
+
+
+def _state(path: Path | None) -> tuple[str, int, int, int, int] | None:
+    """Return what changes when a file is replaced or written to."""
+    if path is None:
+        return None
+    state = path.stat()
+    return str(path), state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+
+
+def find_file(folder: Path, file: CorpusFile) -> Path | None:
+    """Return the path of a file below the data directory, plain before ``.gz``; ``None`` if there is neither."""
+    return next((path for path in (folder / file.path, folder / f"{file.path}.gz") if path.exists()), None)
+
+
+def absent(name: str, split: str, data_dir: str | Path) -> str | None:
+    """Return which file of a split is missing and how to get it; None where none is, or the hub may have them."""
+    corpus = get_corpus(name)
+    folder = Path(data_dir).expanduser().absolute()
+    gone = next((file.path for file in corpus.split_files(split) if find_file(folder, file) is None), None)
+    if gone is None or corpus.hub is not None:
+        return None
+    return f"{folder / gone} is not there; prepare {name}: {corpus.prepare}"
+
+
+def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> Rows:
+    """Read one file of a corpus, wherever it is, or raise DataError with file and line."""
+    rows = _read(path, file.path, lambda text: file.layout, corpus.encoding)
+    if not file.only:
+        return rows
+    column, value = file.only
+    chosen = [row for row, found in enumerate(rows.column(column)) if found == value]
+    if not chosen:
+        raise DataError(f"{path}: no row of the split {file.split!r}: none has {column} = {value}")
+    return rows.select(chosen).recounted()
+
+
+def fetch_hub(corpus: Corpus, file: CorpusFile) -> Rows:
+    """Read one split of the hub's data set; HubError if it has no copy, is switched off, or does not answer."""
+    from lightning_cse.data.rows import Rows, SourceFile
+
+    if corpus.hub is None:
+        raise HubError("the Hugging Face hub has no copy that we know of")
+    name, revision, split = corpus.hub["id"], corpus.hub["revision"], corpus.hub["splits"][file.split]
+    for variable in OFFLINE_VARIABLES:
+        if (value := os.environ.get(variable, "")).upper() in {"1", "ON", "YES", "TRUE"}:
+            raise HubError(f"the Hugging Face hub ({name}) was not asked: it is switched off ({variable}={value})")
+    try:
+        dataset = importlib.import_module("datasets").load_dataset(name, split=split, revision=revision)
+    except Exception as error:  # the hub's client raises whatever its many layers raise
+        raise HubError(f"the Hugging Face hub ({name}) gave nothing: {type(error).__name__}: {error}") from error
+    path = f"hf://datasets/{name}@{revision[:12]}/{split}"
+    columns, lines, _ = parsers.columns_of(enumerate(dataset, start=1), corpus.hub["columns"], path)
+    digest = hashlib.sha256(json.dumps(columns).encode()).hexdigest()
+    return Rows.of(columns, files=[SourceFile(file.path, path, digest)], lines=lines)
+
+
+def is_own(name: str) -> bool:
+    """Return whether a name is the path of a user's own file, which its ending says."""
+    return name.removesuffix(".gz").endswith(OWN)
+
+
+def read_own(name: str) -> Rows:
+    """Read a user's own file, plain or ``.gz``: ``.txt``, ``.jsonl`` or ``.csv``, in the layouts of `own.layout_of`.
+
+    Raises:
+        DataError: If there is no such file, it cannot be read or has a bad row, with file and line.
+    """
+    from lightning_cse.data.own import layout_of
+
+    path, plain = Path(name).expanduser().absolute(), name.removesuffix(".gz")
+    if not path.exists():
+        raise DataError(f"{path}: there is no such file; relative paths start at the working directory, {Path.cwd()}")
+    return _read(path, plain, lambda text: layout_of(plain, text, str(path)))
+
+
+def _read(path: Path, name: str, layout: Callable[[str], Mapping[str, Any]], encoding: str | None = None) -> Rows:
+    from lightning_cse.data.rows import Rows, SourceFile
+
+    data = read_bytes(path)
+    source = SourceFile(name, str(path), hashlib.sha256(data).hexdigest())
+    text = decoded(data, str(path), encoding)
+    columns, lines, dropped = parsers.parse(text, str(path), **layout(text))
+    counts = {"read": len(lines) + sum(dropped.values())}
+    counts |= {f"dropped: {reason}": count for reason, count in dropped.items()}
+    return Rows.of(columns, files=[source], lines=lines, counts=counts)
+
+
+def _found_or_fetched(corpus: Corpus, file: CorpusFile, folder: Path) -> Rows:
+    path = find_file(folder, file)
+    try:
+        return fetch_hub(corpus, file) if path is None else read_file(corpus, file, path)
+    except HubError as error:
+        hub = str(error)
+    path = folder / file.path
+    no_folder = "" if folder.is_dir() else f" ({folder} is no folder)"
+    fetch = f"to fetch it: python -m lightning_cse.prepare {corpus.name} --data-dir {shlex.quote(str(folder))}"
+    if not corpus.sources and corpus.hub is None:
+        fetch = f"the command that prepares corpora {corpus.prepare}"
+    raise DataError(
+        f"corpus {corpus.name!r}, split {file.split!r} is not there\n"
+        f"  looked for: {path} and {path.name}.gz beside it{no_folder}\n  {hub}\n  {fetch}\n"
+        f"  if you have it: set {DATA_DIR_VARIABLE} (or paths.data_dir) to the folder that holds {file.path}"
+    )
+
+
+def _side_by_side(tables: Sequence[Rows]) -> Rows:
+    """Return the rows of files that hold one row a line each, as one: of the lines that none of them leaves out."""
+    if len(tables) == 1:
+        return tables[0]
+    lengths = {table.files[0].path: table.counts["read"] for table in tables}
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{path}: {length} rows" for path, length in lengths.items())
+        raise DataError(f"files that belong together differ in length: {shown}")
+    kept = sorted(set.intersection(*(set(table.column("line")) for table in tables)))
+    columns: dict[str, Any] = {}
+    for table in tables:
+        place = {line: row for row, line in enumerate(table.column("line"))}
+        rows = table.table.take([place[line] for line in kept])
+        columns |= {name: rows.column(name) for name in table.names}
+    counts = {key: count for table in tables for key, count in table.counts.items()}
+    files = [file for table in tables for file in table.files]
+    return type(tables[0]).of(columns, files=files, lines=kept, counts=counts)
+
+
+def _miscounted(corpus: Corpus, file: CorpusFile, rows: Rows, folder: Path) -> str:
+    again = f"python -m lightning_cse.prepare {corpus.name} --force --data-dir {shlex.quote(str(folder))}"
+    return (
+        f"{rows.files[0].path}: {len(rows):,} rows of split {file.split!r}, the official file has {file.rows:,}: "
+        f"is it cut off?\n  to fetch it again: {again}\n  if it differs on purpose: name it as a file of your own, "
+        f"or put an empty file named {SAMPLE} into {folder}: then no rows are counted there"
+    )
+
+
+def opened(path: Path) -> io.BufferedReader | gzip.GzipFile:
+    """Open a file for reading, uncompressed if its name ends in ``.gz``."""
+    return gzip.GzipFile(path) if path.suffix == ".gz" else path.open("rb")
+
+
+def blocks(path: Path) -> Iterator[bytes]:
+    """Yield the bytes of a file, uncompressed if its name ends in ``.gz``, block by block, or raise DataError."""
+    line = 1
+    try:
+        with opened(path) as stream:
+            most = _UNPACKED if isinstance(stream, gzip.GzipFile) else BLOCK
+            while block := stream.read1(most):
+                line += block.count(b"\n")
+                yield block
+    except IsADirectoryError:
+        raise DataError(f"{path}: is a folder, a file is needed") from None
+    except EOFError:
+        raise DataError(f"{path}:{line}: the compressed file ends here, it is cut off; fetch it again") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path}:{line}: the compressed data is broken from here on: {error}") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the bytes of a file, uncompressed if its name ends in ``.gz``, or raise DataError."""
+    return b"".join(blocks(path))
+
+
+def decoded(data: bytes, path: str, encoding: str | None = None) -> str:
+    """Return the text of a file, which is UTF-8 or else of the other encoding, if there is one, or raise DataError."""
+    if not data:
+        raise DataError(f"{path}: the file is empty (0 bytes)")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        start = error.start + (3 if data.startswith(b"\xef\xbb\xbf") else 0)  # the error counts without the mark
+        line = data.count(b"\n", 0, start) + 1
+        fault = f"{path}:{line}: not UTF-8 text: byte 0x{data[start]:02x} at position {start}"
+        if encoding is None:
+            raise DataError(f"{fault}; save the file as UTF-8") from None
+        log.warning("%s; the file is read as %s", fault, encoding)
+        text = data.decode(encoding)
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise DataError(f"{path}:{line}: a zero byte; save the file as UTF-8 text")
+    return text

@@ -1,0 +1,374 @@
+"""Corpora as training batches by role, and as held-out rows to watch the training."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytorch_lightning as pl
+import torch
+from datasets import Dataset
+from datasets.table import InMemoryTable
+from torch import Tensor
+
+from lightning_cse.data.drawing import fewer_llm_rows, hold_out, keep, subset, used, with_another_anchor
+from lightning_cse.data.roles import SOURCE, RoleRows
+from lightning_cse.data.rows import Rows
+from lightning_cse.data.sampler import Batch, BatchLoader, Draws
+from lightning_cse.data.sources import LEAK, all_pairs, free_of, read_sources, without_pairs
+from lightning_cse.errors import ConfigError, DataError
+from lightning_cse.tokens import Tokenize, Tokens
+
+log = logging.getLogger(__name__)
+
+Augmentation = Callable[[Sequence[int], str], list[int]]
+"""The tokens of a sentence, and itself, to the tokens of another view of it: always the same ones."""
+
+ANCHORS = ("anchor", "sentence", "premise")  # the first sentence of a row, by corpus
+LARGEST_WEIGHT = 1000  # a larger one would be a mistake, whose epochs would fill the memory
+TOKENS_VERSION = 2  # of the files of the token cache
+AT_ONCE = 10_000  # sentences that are tokenised at once
+
+
+class ContrastiveData(pl.LightningDataModule):
+    """Rows with sentences by role, tokenised once; a batch is ``{"roles": {role: Tokens}, "index": rows}``.
+
+    A row may lack some roles (None in their columns): a role's ``Tokens.rows`` says to which rows of the batch its
+    sentences belong. ``counts`` is the account of the training rows: corpus rows ``read`` = ``used`` + all that were
+    ``dropped: reason``, and ``training_rows``; where rows lack a role, ``rows with <role>`` for each; where sources
+    have weights, ``rows an epoch``, of all and of each source.
+
+    Args (the others are explained in ``conf/data``):
+        train: the sources that are trained on; for lists of sources see `read_sources`.
+        held_out: what is watched and never trained on; or ``held_out_share`` of the sentences of the first role.
+        excluded: sources whose sentence pairs must not be trained on.
+        train_rows: train on so many rows only, see `subset`; for ``llm_rows`` see `fewer_llm_rows`.
+        augmentation: makes the role ``positive`` from each anchor's tokens, once, as text.
+        watched_in: watch only held-out rows whose anchor is one in each of these sources too.
+        llm_rows_together: how many LLM rows wait until they join a batch, see `BatchLoader`; None: none waits.
+        weights: how often a row is drawn an epoch, one number a source of ``train``, see `Draws`; None: once.
+    """
+
+    def __init__(
+        self,
+        *,
+        train: Sequence[str],
+        rows: RoleRows,
+        tokenize: Tokenize,
+        batch_size: int,
+        drop_last: bool,
+        seed: int,
+        data_dir: str,
+        cache_dir: str | None = None,
+        held_out: Sequence[str] | None = None,
+        held_out_share: float | None = None,
+        excluded: Sequence[str] = (),
+        train_rows: int | None = None,
+        held_out_rows: int | None = None,
+        max_tokens: int | None = None,
+        augmentation: Augmentation | None = None,
+        llm_rows: int | None = None,
+        watched_in: Sequence[str] = (),
+        llm_rows_together: int | None = None,
+        weights: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__()
+        if (held_out is None) == (held_out_share is None):
+            raise ConfigError(["data.held_out: give splits, or data.held_out_share, and not both"])
+        self.roles = self._roles = rows.roles
+        self.tokenize = tokenize
+        self._batching: dict[str, Any] = {"batch_size": batch_size, "drop_last": drop_last, "seed": seed}
+        self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
+        self.max_tokens = max_tokens
+        self.held_out_rows = held_out_rows
+        self.llm_rows_together = llm_rows_together
+        self._by_share = held_out is None
+        self._from_llm = "negative" in rows.roles  # no other rows have contrastive learning's own negative
+        self._loader: BatchLoader | None = None
+        self._position: dict[str, Any] | None = None
+        read = partial(read_sources, data_dir=Path(data_dir))
+        tables = read(train, key="data.train")
+        weighted = weights is not None and list(weights) != [1] * len(tables)
+        if weighted:
+            tables = [table.with_column(SOURCE, [source] * len(table)) for source, table in enumerate(tables)]
+        self._excluded = read(excluded, key="data.excluded", may_be_empty=True)
+        self._watched = read(watched_in, key="data.watched_in", may_be_empty=True)
+        pairs = all_pairs(self._excluded)
+        built = rows([without_pairs(table, pairs) for table in tables])
+        if held_out is not None:
+            self.held_out = rows(read(held_out, key="data.held_out"))
+        else:
+            built, self.held_out = hold_out(built, held_out_share or 0.0, of=rows.roles[0])
+        built, self.held_out = with_another_anchor(built), with_another_anchor(self.held_out)
+        built = keep(built, free_of(built, pairs), LEAK)
+        if leaks := built.counts.get(f"dropped: {LEAK}", 0):
+            log.info("%d training rows have a sentence pair of %s and are left out", leaks, ", ".join(excluded))
+        if llm_rows is not None:
+            built = fewer_llm_rows(built, llm_rows, self.roles)
+        if train_rows is not None:
+            built = subset(built, train_rows)
+        self.train = built
+        if augmentation is not None:
+            self._augment(augmentation)
+        self.counts = {**built.counts, "used": used(built), "training_rows": len(built)}
+        self._complete = self.train.has(*self.roles)
+        self.has_llm_rows = self._from_llm and 0 < self._complete.sum() < len(built)
+        if self.has_llm_rows:
+            self.counts["llm_rows"] = int(self._complete.sum())
+        elif not self._complete.all():
+            present = {role: int(self.train.has(role).sum()) for role in self.roles}
+            self.counts |= {f"rows with {role}": count for role, count in present.items() if count < len(self.train)}
+        self._draws = self._weigh(built, weights or (), [str(name) for name in train]) if weighted else None
+
+    def _weigh(self, rows: Rows, weights: Sequence[float], names: Sequence[str]) -> Draws:
+        """Return how often the rows are drawn; add the rows an epoch to the account and the log."""
+        faults = [
+            f"data.weights: must be in (0, {LARGEST_WEIGHT}], got {weight!r}; leave out sources that are not wanted"
+            for weight in weights
+            if not 0 < weight <= LARGEST_WEIGHT
+        ]
+        if len(weights) != len(names):
+            sources = f"the {len(names)} sources of data.train ({', '.join(names)})"
+            faults.insert(0, f"data.weights: {len(weights)} numbers for {sources}")
+        if SOURCE not in rows.names:
+            faults.append("data.weights: rows of this kind may have several sources: use data=quadruples, or null")
+        if self.llm_rows_together is not None:
+            faults.append("data.weights: cannot be combined with data.llm_rows_together")
+        if faults:
+            raise ConfigError(faults)
+        source_of = rows.values(SOURCE).to_numpy()
+        draws = Draws(source_of, weights, names, batch_size=self._batching["batch_size"], seed=self._batching["seed"])
+        self.counts["rows an epoch"] = len(draws)
+        parts = []
+        for source, (name, weight, count) in enumerate(zip(names, weights, draws.by_source, strict=True)):
+            key = f"rows an epoch: {name}"
+            self.counts[key] = self.counts.get(key, 0) + count
+            parts.append(f"{count} of {name} ({np.count_nonzero(source_of == source)} rows of weight {weight:g})")
+        log.info("an epoch draws %d rows: %s", len(draws), ", ".join(parts))
+        return draws
+
+    def _augment(self, augmentation: Augmentation) -> None:
+        """Give every row, trained on or held out, an augmented anchor as its positive."""
+        if "negative" in self.roles:
+            raise ConfigError(["data.augmentation: LLM rows have their positive already; use the plain corpus"])
+
+        def augmented(rows: Rows) -> Rows:
+            anchors, positives = rows.values("anchor"), []
+            for some in _slices(anchors):
+                tokens = zip(self.tokenize(some), some, strict=True)
+                positives += self.tokenize.decode([augmentation(ids, sentence) for ids, sentence in tokens])
+            return rows.with_columns(anchor=anchors, positive=positives)
+
+        self.train, self.held_out = augmented(self.train), augmented(self.held_out)
+        self.roles = self._roles = ("anchor", "positive")
+
+    def watched(self, roles: Sequence[str]) -> Rows:
+        """Return the first ``held_out_rows`` held-out rows that have all these roles; fewer than two are an error."""
+        chosen = self.held_out.has(*roles)
+        for rows in self._watched:
+            anchors = rows.values(next(name for name in ANCHORS if name in rows.names))
+            chosen &= pc.is_in(self.held_out.values("anchor"), value_set=anchors).to_numpy()
+        numbers = np.flatnonzero(chosen)
+        if len(numbers) < 2:
+            within = " and an anchor in data.watched_in" if self._watched else ""
+            do = "raise data.held_out_share" if self._by_share else "give data.held_out splits that have them"
+            raise DataError(
+                f"data: {len(numbers)} of {len(self.held_out)} held-out rows have the roles {', '.join(roles)}{within}"
+                f", and at least 2 are needed: {do}"
+            )
+        return self.held_out.select(numbers[: self.held_out_rows])
+
+    def use(self, roles: Sequence[str], optional: Sequence[str] = ()) -> None:
+        """Choose the roles that batches hold, those that a method trains on; by default all that the rows have.
+
+        A role that the data lack, or no row has, is an error. All rows may lack some of the ``optional`` ones, whose
+        terms the loss drops, and those that LLM rows have.
+        """
+        if any(role not in self.train.names for role in roles):
+            raise ConfigError(
+                [f"data: the method trains on the roles {tuple(roles)}, but the rows of this data have {self.roles}"]
+            )
+        empty = [role for role in roles if not self.train.has(role).any()]
+        if empty and set(empty) < set(optional):
+            log.warning(
+                "data: not one of %d training rows has a sentence of %s; terms of the loss that need it are left out",
+                len(self.train),
+                " or ".join(empty),
+            )
+        elif empty and len(self.train) and not self._from_llm:
+            raise DataError(
+                f"data: not one of {len(self.train)} training rows ({self.train.origin}) has a sentence of "
+                f"{' or '.join(empty)}, which the method trains on: give data.train a source that has some"
+            )
+        self._roles = tuple(roles)
+        self.__dict__.pop("_tokens", None)
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The sha256 of every file that rows came from, by its name in the official layout."""
+        tables = (self.train, self.held_out, *self._excluded, *self._watched)
+        return {file.name: file.sha256 for rows in tables for file in rows.files}
+
+    @cached_property
+    def provenance(self) -> Mapping[str, dict[str, Any]]:
+        """The origin of the LLM rows that are trained on or held out, by the name of their file, where it is known."""
+        if not self._from_llm:
+            return {}
+        from lightning_cse.data.provenance import read_provenance
+
+        files = dict.fromkeys((*self.train.files, *self.held_out.files))
+        found = {file.name: read_provenance(file) for file in files}
+        return {name: document for name, document in found.items() if document is not None}
+
+    def setup(self, stage: str | None = None) -> None:
+        """Tokenise the training rows, unless that was done; a sentence without a token is a DataError."""
+        _ = self._tokens
+
+    @cached_property
+    def _tokens(self) -> Dataset:
+        columns = []
+        for role in self._roles:
+            tokens = tokenise(self.train.values(role), self.tokenize, self.cache_dir)
+            empty = np.flatnonzero(self.train.has(role) & (_lengths(tokens, "ids") == 0))
+            if len(empty):
+                row = int(empty[0])
+                sentence = repr(self.train[row][role][:120])
+                raise DataError(f"{self.train.where(row)}: {role} {sentence} has no token in the encoder's vocabulary")
+            columns.append(tokens.rename_column("ids", role))
+        return datasets.concatenate_datasets(columns, axis=1).with_format("arrow")
+
+    def longer_than(self, limit: int) -> int:
+        """Count the training sentences of more than ``limit`` tokens, or of more than ``max_tokens``."""
+        limit = limit if self.max_tokens is None else min(limit, self.max_tokens)
+        return sum(int((_lengths(self._tokens, role) > limit).sum()) for role in self._roles)
+
+    @property
+    def sentences(self) -> int:
+        """The number of training sentences, over the roles in use."""
+        return sum(int(self.train.has(role).sum()) for role in self._roles)
+
+    def train_dataloader(self) -> BatchLoader:
+        """Return the loader of training batches, at the position of the checkpoint that was loaded, if one was."""
+        drawn, size = len(self.train if self._draws is None else self._draws), self._batching["batch_size"]
+        if drawn < size:
+            log.warning("data.batch_size=%d, but an epoch has only %d rows: all are one batch", size, drawn)
+        gathers = self.llm_rows_together is not None and self.has_llm_rows
+        self._loader = BatchLoader(
+            len(self.train),
+            self.collate,
+            **self._batching,
+            gathered=torch.from_numpy(self._complete) if gathers else None,
+            together=self.llm_rows_together or 1,
+            draws=self._draws,
+        )
+        if self._position is not None:
+            self._loader.load_state_dict(self._position)
+        return self._loader
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the loader's position, for the checkpoint."""
+        # Lightning restores no state of a loader that exists already, as it does once the number of steps is known.
+        return {} if self._loader is None else self._loader.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Keep the position for the loader, which is made later."""
+        self._position = state_dict
+
+    def collate(self, index: Tensor) -> Batch:
+        """Return the batch of these rows."""
+        table = self._tokens[index.tolist()]
+        return {"roles": {role: _padded(table[role], self.max_tokens) for role in self._roles}, "index": index}
+
+
+def _padded(column: pa.ChunkedArray, most: int | None) -> Tokens:
+    """Return the tokens of the rows that have some, each cut to ``most``."""
+    ids = column.combine_chunks()
+    starts, lengths = ids.offsets.to_numpy()[:-1], ids.value_lengths().to_numpy()
+    rows = np.flatnonzero(lengths)
+    lengths = lengths[rows] if most is None else np.minimum(lengths[rows], most)
+    places = np.arange(lengths.max(initial=0))
+    mask = places < lengths[:, None]
+    padded = np.zeros(mask.shape, dtype=np.int64)
+    padded[mask] = ids.values.to_numpy()[(starts[rows][:, None] + places)[mask]]
+    return Tokens(torch.from_numpy(padded), torch.from_numpy(mask), torch.from_numpy(rows))
+
+
+def token_counts(sentences: Sequence[str], tokenize: Tokenize, cache_dir: Path | None) -> np.ndarray:
+    """Return the number of tokens of each sentence: (sentences,)."""
+    return _lengths(tokenise(pa.chunked_array([pa.array(sentences, pa.string())]), tokenize, cache_dir), "ids")
+
+
+def tokenise(sentences: pa.ChunkedArray, tokenize: Tokenize, cache_dir: Path | None) -> Dataset:
+    """Return a dataset whose column ``ids`` has the bare token ids of each sentence; an empty list for a null.
+
+    It is mapped from a file in ``cache_dir`` that runs and processes share, named by a digest of the sentences and of
+    the tokenizer (None: in memory). A cache that cannot be read or written costs time, never the run.
+    """
+    features = datasets.Features({"ids": datasets.List(datasets.Value("int32"))})
+    if not len(sentences):
+        return Dataset.from_dict({"ids": []}, features=features)
+    key = hashlib.sha256(f"{TOKENS_VERSION} {tokenize.digest}\0".encode())
+    for some in _slices(sentences):
+        key.update(json.dumps(some).encode())
+    fingerprint = key.hexdigest()[:32]
+    path = None if cache_dir is None else cache_dir / "tokens" / f"{fingerprint}.arrow"
+    if path is not None and path.is_file():
+        try:
+            found = Dataset.from_file(str(path))
+            found.data.table.validate(full=True)
+            if len(found) == len(sentences) and found.features == features:
+                return found
+            fault: object = f"{len(found)} of {len(sentences)} sentences"
+        except Exception as error:  # noqa: BLE001 - pyarrow and datasets raise many kinds
+            fault = error
+        log.warning("the token cache %s cannot be read (%s); it is made again", path, fault)
+
+    def ids(texts: list[str | None]) -> dict[str, list[list[int]]]:
+        given = iter(tokenize([text for text in texts if text is not None]))
+        return {"ids": [[] if text is None else next(given) for text in texts]}
+
+    make = partial(
+        Dataset(InMemoryTable(pa.table({"text": sentences})), fingerprint=fingerprint).map,
+        ids,
+        input_columns="text",
+        remove_columns="text",
+        batched=True,
+        batch_size=AT_ONCE,
+        writer_batch_size=AT_ONCE,
+        features=features,
+        new_fingerprint=fingerprint,
+        load_from_cache_file=False,
+        desc="tokenising",
+    )
+    bars = datasets.is_progress_bar_enabled()
+    if len(sentences) <= 2 * AT_ONCE:
+        datasets.disable_progress_bars()
+    try:
+        if path is not None:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                return make(cache_file_name=str(path))  # written beside it first, and then renamed
+            except OSError as error:
+                log.warning("the token cache %s cannot be written (%s); going on without", path, error)
+        return make(keep_in_memory=True)
+    finally:
+        if bars:
+            datasets.enable_progress_bars()
+
+
+def _slices(sentences: pa.ChunkedArray) -> Iterator[list[str]]:
+    return (sentences.slice(start, AT_ONCE).to_pylist() for start in range(0, len(sentences), AT_ONCE))
+
+
+def _lengths(tokens: Dataset, column: str) -> np.ndarray:
+    lengths: np.ndarray = pc.list_value_length(tokens.data.column(column)).to_numpy()
+    return lengths

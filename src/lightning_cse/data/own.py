@@ -1,0 +1,59 @@
+"""The layouts of a user's own files; the header of a ``.csv`` says which: quadruples, or implicit/explicit pairs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any, Final
+
+from lightning_cse.data.parsers import PAIR_SENTENCES, listed
+from lightning_cse.errors import DataError, did_you_mean
+
+PREMISE: Final = "premise"
+HYPOTHESES: Final = ("implied_entailment", "explicit_entailment", "neutral", "contradiction")
+LAYOUTS: Final = (
+    f"a file of your own has either {PREMISE} and one or more of {', '.join(HYPOTHESES)}, or all of "
+    f"{', '.join(PAIR_SENTENCES)}"
+)
+
+
+def layout_of(name: str, text: str, path: str) -> dict[str, Any]:
+    """Return the layout of a file, as `corpora.yaml` declares those of corpora.
+
+    With ``premise`` in its header a ``.csv`` has quadruples. Each row has a premise and at least one hypothesis; a
+    column of hypotheses may be missing and a cell of one may be empty, and is None then. With ``pos_implicit`` it has
+    implicit/explicit pairs, and all four sentences are needed. Other columns are left out.
+
+    Raises:
+        DataError: If the header of a ``.csv`` fits neither, or a column that would be left out looks misspelt.
+    """
+    if name.endswith(".txt"):
+        return {"reader": "lines", "blank": "blank line", "columns": ["sentence"]}
+    if name.endswith(".jsonl"):
+        return {"reader": "llm"}
+    try:
+        header = next(csv.reader(io.StringIO(text, newline=""), strict=True), [])
+    except csv.Error:
+        header = []
+    found = f"columns found: {listed(header)}"
+    if PREMISE in header and PAIR_SENTENCES[0] in header:
+        raise DataError(f"{path}:1: both {PREMISE!r} and {PAIR_SENTENCES[0]!r} are there; {LAYOUTS}; {found}")
+    if PAIR_SENTENCES[0] in header:
+        return {"reader": "csv", "columns": PAIR_SENTENCES}
+    if PREMISE not in header and header:
+        near = _near(header, [PREMISE, *HYPOTHESES, *PAIR_SENTENCES])
+        raise DataError(f"{path}:1: neither {PREMISE!r} nor {PAIR_SENTENCES[0]!r} is there{near}; {LAYOUTS}; {found}")
+    near = _near(header, HYPOTHESES)
+    if near:
+        raise DataError(f"{path}:1: a column that is not known{near} Or give it another name, to leave it out; {found}")
+    if header and not set(HYPOTHESES).intersection(header):
+        raise DataError(f"{path}:1: no column of hypotheses; {LAYOUTS}; {found}")
+    columns = {PREMISE: PREMISE} | {cell: {"optional": cell} for cell in HYPOTHESES}
+    return {"reader": "quadruples", "hypotheses": HYPOTHESES, "columns": columns}
+
+
+def _near(header: list[str], known: Any) -> str:
+    """Return which columns look like known ones that are missing, or an empty string."""
+    absent = [name for name in known if name not in header]
+    hints = [f"found {name[:120]!r}{did_you_mean(name[:120], absent)}" for name in header if name not in known]
+    return "".join(f"; {hint}" for hint in hints if "did you mean" in hint)

@@ -1,0 +1,433 @@
+"""From the text of a corpus file to columns: a reader a layout, and one conversion of cells for all of them.
+
+A reader yields, for each row, the line it starts on and its cells by name; for a line that it leaves out, the reason.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import itertools
+import json
+import random
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from lightning_cse.errors import DataError, did_you_mean
+
+PAIR_SENTENCES: Final = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
+"""The columns of a pair file: the implicit sentence with its own explicit sentence, and with one of another row."""
+
+LLM_SENTENCES: Final = ("anchor", "positive", "intermediate", "negative")
+"""The columns of LLM rows of the STS pattern."""
+
+LLM_PATTERNS: Final = {"sts": LLM_SENTENCES, "nli": ("anchor", "positive", "negative")}
+
+NLI_LABELS: Final = ("entailment", "neutral", "contradiction", "-")
+"""The labels of a pair; ``-`` is that of pairs on which the annotators did not agree."""
+
+_QUOTED: Final = 120  # characters of a cell that an error shows
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_NOT_SEEN: Final = frozenset({"Cc", "Cf", "Cs", "Me", "Mn", "Zl", "Zp", "Zs"})
+_FILLERS: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and signs without ink
+
+Parsed = tuple[dict[str, list[Any]], list[int], dict[str, int]]
+Row = tuple[int, Any]  # a line number with the cells of a row by name, or with the reason why the line is left out
+
+
+def quoted(cell: object) -> str:
+    """Return a cell as an error shows it: at most 120 characters of it."""
+    shown = repr(cell)
+    return shown if len(shown) <= _QUOTED else f"{shown[:_QUOTED]}..."
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names as an error shows them: the first 50, and at most 120 characters of each."""
+    return ", ".join(name[:_QUOTED] or "(unnamed)" for name in itertools.islice(names, 50)) or "none"
+
+
+def parse(text: str, path: str, *, reader: str, columns: Any = None, **options: Any) -> Parsed:
+    """Return the columns of a file, read with one of `READERS` and its options; see `columns_of`."""
+    cells = [cell for _, cell, _ in _planned(columns or [])]
+    return columns_of(READERS[reader](text, path, cells, **options), columns, path)
+
+
+def columns_of(rows: Iterable[Row], columns: Any, path: str) -> Parsed:
+    """Return the columns of some rows, the line that each row starts on, and how many lines were left out, by reason.
+
+    Columns are declared as in `corpora.yaml`; None: a sentence for each cell of the first row. DataError at the first
+    fault, with file and line, or if there is no row.
+    """
+    plan: list[tuple[str, Callable[[Any], Any], list[Any]]] = []
+    values: dict[str, list[Any]] = {}
+    lines: list[int] = []
+    dropped: dict[str, int] = {}
+    for line, row in rows:
+        if isinstance(row, str):
+            dropped[row] = dropped.get(row, 0) + 1
+            continue
+        for name, cell, convert in [] if plan else _planned(columns or list(row)):
+            values[name] = []
+            plan.append((cell, convert, values[name]))
+        for cell, convert, found in plan:
+            try:
+                found.append(convert(row[cell]))
+            except KeyError:
+                raise DataError(f"{path}:{line}: {_missing_key(cell, row, [used for used, *_ in plan])}") from None
+            except ValueError as error:
+                raise DataError(f"{path}:{line}: {cell} {error}") from None
+        lines.append(line)
+    if not lines:
+        counted = " and ".join(f"{count} {reason}{'' if count == 1 else 's'}" for reason, count in dropped.items())
+        raise DataError(f"{path}: no row{f', only {counted}' if counted else ''}")
+    return values, lines, dropped
+
+
+def _planned(columns: Sequence[str] | Mapping[str, Any]) -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
+    """Yield of each declared column its name, its cell, and the function that converts a cell or raises ValueError."""
+    for name in columns:
+        given: Any = columns[name] if isinstance(columns, Mapping) else name
+        spec = given if isinstance(given, Mapping) else {"sentence": given}
+        (kind, cell), *_ = spec.items()
+        options = {key: value for key, value in spec.items() if key != kind}
+        yield name, cell, functools.partial(_KINDS[kind], **options) if options else _KINDS[kind]
+
+
+def checked_sentence(cell: object, name: str, where: str) -> str:
+    """Return a cell without outer white space, or raise DataError if it is not text or has no visible character."""
+    try:
+        return _sentence(cell)
+    except ValueError as error:
+        raise DataError(f"{where}: {name} {error}") from None
+
+
+def _text(cell: object) -> str:
+    if not isinstance(cell, str):
+        raise ValueError(f"is not text but {type(cell).__name__} ({quoted(cell)})")
+    if not cell.isprintable() and (half := _SURROGATE.search(cell)):
+        raise ValueError(f"has a lone surrogate, {half[0]!r} at position {half.start()}, which is not text")
+    return cell
+
+
+def _sentence(cell: object) -> str:
+    if isinstance(cell, str) and cell.isascii() and cell.isprintable() and (sentence := cell.strip()):
+        return sentence  # most sentences: no need to look at each character
+    sentence = _text(cell).strip()
+    if not _visible(sentence):
+        why = " (no visible character)" if sentence else " (white space only)" if cell else ""
+        raise ValueError(f"is empty{why}")
+    return sentence
+
+
+def _optional(cell: object) -> str | None:
+    return _sentence(cell) if cell is not None and _visible(_text(cell).strip()) else None
+
+
+def _label(cell: Any, values: Any = NLI_LABELS) -> str:
+    try:
+        found: str = values[cell] if isinstance(values, Mapping) else values[values.index(cell)]
+    except (KeyError, TypeError, ValueError):
+        hint = did_you_mean(str(cell)[:_QUOTED], map(str, values))
+        raise ValueError(f"{quoted(cell)} is not one of {', '.join(map(str, values))}{hint}") from None
+    return found
+
+
+def _score(cell: Any, range: Sequence[float], scale: float = 1) -> float:  # noqa: A002 - as declared
+    try:
+        score = float(cell)
+    except (TypeError, ValueError):
+        raise ValueError(f"{quoted(cell)} is not a number") from None
+    low, high = range
+    if not low <= score <= high:  # nan ends here too
+        raise ValueError(f"{quoted(cell)} is not between {low:g} and {high:g}")
+    return score if scale == 1 else round(score * scale, 3)
+
+
+_KINDS: Final[Mapping[str, Callable[..., Any]]] = {
+    "sentence": _sentence,
+    "text": _text,
+    "optional": _optional,
+    "label": _label,
+    "score": _score,
+}
+
+
+def _visible(sentence: str) -> bool:
+    """Return whether a stripped sentence has a character that leaves ink."""
+    if sentence[:1].isalnum():
+        return sentence[0] not in _FILLERS or _visible(sentence[1:])
+    return any(unicodedata.category(sign) not in _NOT_SEEN and sign not in _FILLERS for sign in sentence)
+
+
+def _table(
+    text: str,
+    path: str,
+    cells: Sequence[str],
+    *,
+    delimiter: str = ",",
+    quotes: bool = True,
+    header: Sequence[str] = (),
+    width: Sequence[int] = (),
+) -> Iterator[Row]:
+    """Yield the rows of comma- or tab-separated text, of `cells` and others; `header` names those of a file without."""
+    names = list(header)
+    blank = count = 0
+    for line, row in (_quoted_rows if quotes else _plain_rows)(text, path, delimiter):
+        where = f"{path}:{line}"
+        if not row:
+            blank = blank or line
+        elif blank:
+            raise DataError(f"{path}:{blank}: blank line")
+        elif not names:
+            names = _checked_header(row, cells, where)
+        elif len(row) not in (width or [len(names)]):
+            needed = " or ".join(map(str, width or [len(names)]))
+            wanted = f"{needed} are needed" if header else f"the header has {needed} columns"
+            found = f"{len(row)} cell{'' if len(row) == 1 else 's'}{' between tabs' if delimiter != ',' else ''}"
+            raise DataError(f"{where}: {found}, {wanted}")
+        elif row == names:
+            raise DataError(f"{where}: the header again; were two files joined? Remove this line")
+        else:
+            count += 1
+            yield line, dict(zip(names, row, strict=False))
+    if not count:
+        raise DataError(
+            f"{path}: {'no rows' if header else 'a header but no rows' if names else 'no header and no rows'}"
+        )
+
+
+def _quoted_rows(text: str, path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    line = 1
+    while True:
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            raise DataError(f"{path}:{line}: the row that starts here is not valid CSV: {error}") from None
+        if row is None:
+            return
+        yield line, row
+        line = reader.line_num + 1
+
+
+def _plain_rows(text: str, path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    for line, row in enumerate(text.rstrip("\r\n").split("\n"), start=1):
+        row = row.removesuffix("\r")
+        yield line, row.split(delimiter) if row else []
+
+
+def _checked_header(found: list[str], wanted: Sequence[str], where: str) -> list[str]:
+    """Return the header if every wanted column is there and no name is there twice."""
+    twice = next((name for name in found if found.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{where}: column {quoted(twice)} is there twice")
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        hints = (f"found {name!r}{did_you_mean(name[:_QUOTED], missing)}" for name in found if name not in wanted)
+        near = "".join(f"; {hint}" for hint in hints if "did you mean" in hint)
+        plural = "s" if len(missing) > 1 else ""
+        raise DataError(
+            f"{where}: missing column{plural} {', '.join(map(repr, missing))}{near}; columns found: {listed(found)}"
+        )
+    return found
+
+
+def _missing_key(key: str, row: Mapping[str, Any], known: Sequence[str]) -> str:
+    hint = did_you_mean(key, [name[:_QUOTED] for name in row if name not in known])
+    return f"missing key {key!r}{hint}; keys found: {listed(row)}"
+
+
+def _json(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
+    """Yield the rows of text with a JSON object a line."""
+    for line, row in enumerate(text.rstrip("\r\n").split("\n"), start=1):
+        yield line, parse_object(row, f"{path}:{line}")
+
+
+def parse_object(row: str, where: str) -> dict[str, Any]:
+    """Return the JSON object that one line of a file is, or raise DataError."""
+    try:
+        cells = json.loads(row)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{where}: not valid JSON: {error.msg} at column {error.colno}") from None
+    except (RecursionError, ValueError) as error:  # a value of thousands of levels, or of thousands of digits
+        raise DataError(f"{where}: JSON that cannot be read: {error}") from None
+    if not isinstance(cells, dict):
+        raise DataError(f"{where}: a JSON object is needed, not {type(cells).__name__}")
+    return cells
+
+
+def _llm_rows(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
+    """Yield LLM rows: keys ``anchor``, ``positive``, ``negative``, for STS ``intermediate``; or the authors' layout."""
+    sts = "intermediate" in cells if cells else None
+    for line, row in _json(text, path, cells):
+        where = f"{path}:{line}"
+        if "anchor" not in row and "sentence" in row:
+            if row.get("split", "aigen") != "aigen":
+                yield line, "plain sentence"
+                continue
+            row = _by_role(row, where)
+        absent = [name for name in LLM_PATTERNS["nli"] if name not in row]
+        if absent:
+            raise DataError(f"{where}: {_missing_key(absent[0], row, LLM_SENTENCES)}")
+        has = "intermediate" in row
+        sts = has if sts is None else sts
+        if has and not sts:
+            raise DataError(f"{where}: an intermediate sentence, and no row of this file may have one (NLI pattern)")
+        if sts and not has:
+            raise DataError(f"{where}: no intermediate sentence, and every row of this file needs one (STS pattern)")
+        yield line, {name: row[name] for name in LLM_SENTENCES if name in row}
+
+
+def _by_role(row: Mapping[str, Any], where: str) -> dict[str, str]:
+    """Return the sentences of a row in the authors' layout by role: of the numbers in use, a closer one is higher."""
+    if "split" not in row:
+        raise DataError(f"{where}: missing key 'anchor', or 'split' beside 'sentence'; keys found: {listed(row)}")
+    numbers = sorted((key for key in row if key.isdecimal() and row[key] != ""), key=int, reverse=True)
+    roles = {len(names) - 1: names[1:] for names in LLM_PATTERNS.values()}.get(len(numbers))
+    if roles is None:
+        found = f"{len(numbers)} sentences under numbers ({listed(numbers)})"
+        raise DataError(f"{where}: {found}; an LLM row has 3 (STS pattern) or 2 (NLI pattern)")
+    keys = {"anchor": "sentence"} | dict(zip(roles, numbers, strict=True))
+    return {role: checked_sentence(row[key], repr(key), where) for role, key in keys.items()}
+
+
+def _lines(text: str, path: str, cells: Sequence[str], *, blank: str | None = None) -> Iterator[Row]:
+    """Yield a cell a line; lines without a visible character are left out as `blank`, or an error without it."""
+    (name,) = cells
+    text = text.rstrip("\r\n") if blank is None else text.removesuffix("\n")
+    for line, cell in enumerate(text.split("\n"), start=1):
+        cell = cell.strip()
+        yield line, {name: cell} if blank is None or _visible(cell) else blank
+
+
+def _paragraphs(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
+    """Yield the sentences of tokenised paragraphs, one a line; headings and blank lines are left out."""
+    (name,) = cells
+    for line, row in _lines(text, path, cells, blank="blank line"):
+        if isinstance(row, str):
+            yield line, row
+        elif (paragraph := row[name]).startswith("= ") and paragraph.endswith(" =") and paragraph.strip("= "):
+            yield line, "heading"
+        else:
+            yield from ((line, {name: sentence}) for sentence in split_sentences(paragraph))
+
+
+_ENDS: Final = frozenset(".?!")
+_CLOSING: Final = frozenset([")", "]", "}", "''", "\N{RIGHT DOUBLE QUOTATION MARK}", *_ENDS])
+"""Tokens that still belong to the sentence whose end they follow."""
+
+
+def split_sentences(paragraph: str) -> Iterator[str]:
+    """Yield the sentences of a tokenised paragraph, cut behind free-standing full stops and marks (? and !).
+
+    Brackets and quotes that close there stay with the sentence, as do signs that no word follows; ``"`` closes if it is
+    the second, fourth, ... of the paragraph. There is no cut before a comma, semicolon, colon or small letter.
+
+    Example:
+        >>> list(split_sentences('Dr. Ames said : " Go ! " to them . " Why ? " they asked .'))
+        ['Dr. Ames said : " Go ! " to them .', '" Why ? " they asked .']
+    """
+    sentence: list[str] = []
+    ended = False
+    quotes = 0
+    tokens = paragraph.split(" ")
+    last_word = max((place for place, word in enumerate(tokens) if any(map(str.isalnum, word))), default=-1)
+    for place, word in enumerate(tokens):
+        quotes += word == '"'
+        closes = word in _CLOSING or (word == '"' and quotes % 2 == 0) or place > last_word
+        if ended and not closes:
+            if not (word[:1].islower() or word in {",", ";", ":"}):
+                yield " ".join(sentence)
+                sentence = []
+            ended = False
+        sentence.append(word)
+        ended = ended or word in _ENDS
+    yield " ".join(sentence)
+
+
+def _wiki_split(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
+    """Yield a sentence, a tab, and two simple sentences that say the same, ``<::::>`` between."""
+    for line, row in _tsv(text, path, (), header=["sentence", "simple"]):
+        simple = row["simple"].split("<::::>")
+        if len(simple) != 2:
+            raise DataError(f"{path}:{line}: {len(simple)} simple sentences with <::::> between, 2 are needed")
+        yield line, {"sentence": row["sentence"], "simple1": simple[0], "simple2": simple[1]}
+
+
+def _trec(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
+    """Yield ``COARSE:fine question``; the label is the coarse class."""
+    for line, row in enumerate(text.rstrip("\r\n").split("\n"), start=1):
+        found = re.fullmatch("([^ :]+):[^ ]+ ?(.*)", row, re.DOTALL)
+        if found is None:
+            classes = quoted(row.partition(" ")[0])
+            raise DataError(f"{path}:{line}: {classes} is not of the form COARSE:fine, such as NUM:date")
+        yield line, {"label": found[1], "sentence": found[2]}
+
+
+_QUESTION: Final = re.compile(
+    'For the statement, "(.*)", does the hypothesis "(.*)" represent entailment, contradiction, or neutrality[?]',
+    re.DOTALL,
+)
+
+
+def _questions(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
+    """Yield the pairs of LLMsKnow: a question that holds premise and hypothesis, and its label as the answer."""
+    for line, row in _table(text, path, ["Question", "Answer"]):
+        question = checked_sentence(row["Question"], "Question", f"{path}:{line}")
+        found = _QUESTION.fullmatch(question)
+        # Were the words in the middle there twice, nothing would say where the premise ends.
+        if found is None or question.count('", does the hypothesis "') > 1:
+            wording = _QUESTION.pattern.replace("(.*)", "...").replace("[?]", "?")
+            raise DataError(f"{path}:{line}: the Question {quoted(question)} is not worded as all are: {wording}")
+        yield line, {"premise": found[1], "hypothesis": found[2], "Answer": row["Answer"]}
+
+
+def _quadruples(text: str, path: str, cells: Sequence[str], *, hypotheses: Sequence[str]) -> Iterator[Row]:
+    """Yield premises with some of these hypotheses, at least one a row; a column of one may be missing."""
+    for line, row in _table(text, path, ["premise"]):
+        if not any(_visible(row.get(name, "").strip()) for name in hypotheses):
+            there = ", ".join(name for name in hypotheses if name in row)
+            raise DataError(f"{path}:{line}: no hypothesis: {there} empty")
+        yield line, dict.fromkeys(hypotheses) | row
+
+
+def _impscore(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
+    """Yield ImpScore's rows, which have no splits; ``split`` names the one that a row is drawn for."""
+    rows = list(_table(text, path, PAIR_SENTENCES))
+    for (line, row), split in zip(rows, drawn_splits(len(rows)), strict=True):
+        yield line, row | {"split": split}
+
+
+def drawn_splits(rows: int) -> list[str]:
+    """Return the split of each row: nine tenths ``train``, a twentieth ``dev`` (both rounded down), the rest ``test``.
+
+    Source: ImpScore, authors' code: of 56,290 rows 50,661, 2,814 and 2,815.  Differs: the papers count pairs, two a
+    row, 101,320, 5,630 and 5,630, which is a row more of dev and one less of train than the code draws.
+    """
+    rng = random.Random(42)  # noqa: S311 - a choice of rows, not a secret
+    train = set(rng.sample(range(rows), int(rows * 0.9)))
+    rest = list(set(range(rows)) - train)  # not sorted: the authors' dev and test are drawn of a set's own order
+    dev = set(rng.sample(rest, int(rows * 0.05)))
+    return ["train" if row in train else "dev" if row in dev else "test" for row in range(rows)]
+
+
+_tsv: Final = functools.partial(_table, delimiter="\t", quotes=False)
+
+READERS: Final[Mapping[str, Callable[..., Iterator[Row]]]] = {
+    "csv": _table,
+    "tsv": _tsv,
+    "quoted_tsv": functools.partial(_table, delimiter="\t"),
+    "json": _json,
+    "llm": _llm_rows,
+    "lines": _lines,
+    "paragraphs": _paragraphs,
+    "wiki_split": _wiki_split,
+    "trec": _trec,
+    "questions": _questions,
+    "quadruples": _quadruples,
+    "impscore": _impscore,
+}
+"""The readers that `corpora.yaml` names."""

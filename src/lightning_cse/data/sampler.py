@@ -1,0 +1,211 @@
+"""Training batches in an order that seed and epoch decide; an epoch can be resumed at any batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lightning_cse.errors import DataError
+
+Batch = dict[str, Any]
+
+
+class Draws:
+    r"""How often each row is drawn an epoch, by the weight of its source, and in which order.
+
+    A row of weight w is drawn :math:`\lfloor w \rfloor` times an epoch, and once more in a share of epochs, the
+    fraction of w. The rows of a source take turns at that in an order that the seed draws, as many an epoch as the
+    fraction of its rows, rounded. So epochs have one length, and no row waits longer than another.
+
+    The c copies of a row in an epoch get the keys :math:`(k + u)/c` for :math:`k = 0 \dots c - 1`, with u drawn from
+    (seed, epoch) for each row; the order of the keys is the order of the epoch, so that copies are 1/c of it apart.
+    Where two of them still meet in a batch, one is exchanged for a row of the nearest batch that takes it.
+
+    ``sources`` has the number of each row's source: (rows,); ``weights`` and ``names`` are one a source. A weight that
+    draws no row of its source, or a row so often that two of its copies must meet, is a DataError.
+    """
+
+    def __init__(
+        self, sources: np.ndarray, weights: Sequence[float], names: Sequence[str], *, batch_size: int, seed: int
+    ) -> None:
+        self.seed = seed
+        self.by_source: list[int] = []
+        generator = _generator(seed, 0, 1)  # an epoch's has no third number
+        # Of each row: the whole part of its weight; the number of turns an epoch in its source, its own, and of rows.
+        self._whole, self._turns, self._own, self._rows = np.zeros((4, len(sources)), dtype=np.int64)
+        most = 0
+        for source, (weight, name) in enumerate(zip(weights, names, strict=True)):
+            rows = np.flatnonzero(sources == source)
+            whole = math.floor(weight)
+            more = math.floor((weight - whole) * len(rows) + 0.5)
+            if len(rows) and not whole and not more:
+                raise DataError(
+                    f"data.weights: {weight:g} of the {len(rows)} training rows of {name} is none: raise it"
+                )
+            self._whole[rows], self._turns[rows], self._rows[rows] = whole, more, len(rows)
+            self._own[rows[torch.randperm(len(rows), generator=generator).numpy()]] = np.arange(len(rows))
+            self.by_source.append(whole * len(rows) + more)
+            most = max(most, whole + (more > 0) if len(rows) else 0)
+        if most > (batches := max(1, len(self) // batch_size)):
+            raise DataError(
+                f"data.weights: some rows are drawn {most} times an epoch, which has {batches} whole batches of "
+                f"data.batch_size={batch_size}, and a batch must not have a row twice: lower one of them"
+            )
+
+    def __len__(self) -> int:
+        """Rows an epoch, each as often as it is drawn."""
+        return sum(self.by_source)
+
+    def copies(self, epoch: int) -> np.ndarray:
+        """Return how often each row is drawn in an epoch: (rows,)."""
+        copies: np.ndarray = self._whole + ((self._own - epoch * self._turns) % self._rows < self._turns)
+        return copies
+
+    def order(self, epoch: int, ends: Sequence[int]) -> Tensor:
+        """Return the rows of an epoch in order: (rows an epoch,); ``ends`` are the places where its batches end."""
+        copies = self.copies(epoch)
+        within = torch.rand(len(copies), generator=_generator(self.seed, epoch), dtype=torch.float64).numpy()
+        rows = np.repeat(np.arange(len(copies)), copies)
+        copy = np.arange(len(rows)) - np.repeat(np.cumsum(copies) - copies, copies)
+        order = rows[np.argsort((copy + within[rows]) / copies[rows], kind="stable")]
+        _part(order, ends, several=copies > 1)
+        return torch.from_numpy(order)
+
+
+def _generator(*seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1))
+
+
+def _part(order: np.ndarray, ends: Sequence[int], several: np.ndarray) -> None:
+    """Exchange rows between batches, in place, until no batch has one of ``several`` copies twice."""
+    # It ends, because there is always an exchange that leaves fewer: a row that is drawn no more often than there are
+    # whole batches, and twice in one, is missing in another, and that one has a row that the first lacks or has twice.
+    batches = [slice(start, end) for start, end in zip((0, *ends), ends, strict=False)]
+    number = np.repeat(np.arange(len(ends)), np.diff([0, *ends]))
+    while True:
+        places = np.flatnonzero(several[order[: ends[-1]]])
+        keys = number[places] * len(several) + order[places]
+        sort = np.argsort(keys, kind="stable")
+        doubled = places[sort[1:][np.diff(keys[sort]) == 0]]
+        if not doubled.size:
+            return
+        for place in doubled.tolist():
+            _exchange(order, place, batches, int(number[place]))
+
+
+def _exchange(order: np.ndarray, place: int, batches: Sequence[slice], own: int) -> None:
+    """Exchange the row at a place for one of the nearest batch that takes it, if its own batch has it twice."""
+    row, here = order[place], order[batches[own]]
+    if np.count_nonzero(here == row) < 2:
+        return
+    for other in sorted(range(len(batches)), key=lambda batch: abs(batch - own)):
+        there = order[batches[other]]
+        if row in there:
+            continue
+        values, where, counts = np.unique(there, return_index=True, return_counts=True)
+        fits = np.flatnonzero(~np.isin(values, here))
+        chosen = fits if fits.size else np.flatnonzero(counts > 1)
+        if chosen.size:
+            nearest = where[chosen].min() if other > own else where[chosen].max()
+            other_place = batches[other].start + int(nearest)
+            order[place], order[other_place] = order[other_place], row
+            return
+
+
+class BatchLoader:
+    """Yield the batches of one epoch after another, each made by ``collate`` from row numbers; a pass is one epoch.
+
+    The order of epoch e is a permutation drawn from (seed, e) alone, so no other random numbers change it; with
+    weights, a row comes more or less often than once (`Draws`). The trailing batch is dropped or kept (``drop_last``;
+    papers differ), the only one is always kept. A trailing row alone joins the batch before, because it would have no
+    negatives.
+
+    The rows of ``gathered`` (a boolean each) leave the batch they were drawn for and wait, over the end of an epoch
+    too, until ``together`` of them have come; then all that wait join the step's other rows. So batches differ in size,
+    and only what still waits after the last step is lost. Where a batch would keep fewer than two rows, those that wait
+    join it at once. Source: NGCSE, authors' code, which caches LLM rows in this way.
+
+    ``state_dict`` is epoch, position, permutation and what waits; the data module carries it through checkpoints. Too
+    few rows for one batch, or a state that does not fit the rows, are a DataError.
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        collate: Callable[[Tensor], Batch],
+        *,
+        batch_size: int,
+        drop_last: bool,
+        seed: int,
+        gathered: Tensor | None = None,
+        together: int = 1,
+        draws: Draws | None = None,
+    ) -> None:
+        if batch_size < 2:
+            raise DataError(f"data.batch_size: {batch_size} leaves no negatives in a batch; at least 2 is needed")
+        self.rows = rows if draws is None else len(draws)
+        if self.rows < 2:
+            raise DataError(f"{self.rows} training rows do not make a batch: a row alone has no negatives")
+        self.collate = collate
+        self.seed = seed
+        self._draws = draws
+        self.ends = list(range(batch_size, self.rows + 1, batch_size)) or [self.rows]
+        if not drop_last and self.ends[-1] < self.rows:
+            if self.rows % batch_size == 1:
+                self.ends.pop()  # a row alone joins the batch before
+            self.ends.append(self.rows)
+        self.epoch = self.position = 0
+        self._permutation: Tensor | None = None
+        self._gathered = gathered
+        self._together = together if gathered is None else min(together, int(gathered.sum()))
+        self._waiting = torch.empty(0, dtype=torch.long)
+
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+        return len(self.ends)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Continue at the position; a finished epoch is followed by the next one."""
+        if self.position >= len(self):
+            self.epoch, self.position, self._permutation = self.epoch + 1, 0, None
+        while self.position < len(self):
+            start = self.ends[self.position - 1] if self.position else 0
+            chosen = self.permutation[start : self.ends[self.position]]
+            self.position += 1
+            yield self.collate(chosen if self._gathered is None else self._gather(chosen, self._gathered))
+
+    def _gather(self, chosen: Tensor, gathered: Tensor) -> Tensor:
+        """Return the rows of a step: those drawn that do not wait, and all that waited if they are enough."""
+        others, waiting = chosen[~gathered[chosen]], torch.cat([self._waiting, chosen[gathered[chosen]]])
+        joins = len(waiting) >= self._together or len(others) < 2
+        self._waiting = waiting[:0] if joins else waiting
+        return torch.cat([others, waiting]) if joins else others
+
+    @property
+    def permutation(self) -> Tensor:
+        """The order of the rows in this epoch: (rows,), and with weights (rows an epoch,)."""
+        if self._permutation is None and self._draws is not None:
+            self._permutation = self._draws.order(self.epoch, self.ends)
+        elif self._permutation is None:
+            self._permutation = torch.randperm(self.rows, generator=_generator(self.seed, self.epoch))
+        return self._permutation
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position of the loader."""
+        tensors = {"permutation": self.permutation.clone(), "waiting": self._waiting.clone()}
+        return {"epoch": self.epoch, "position": self.position, **tensors}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from the position of another loader."""
+        if len(state["permutation"]) != self.rows or state["position"] > len(self):
+            raise DataError(
+                f"the checkpoint was made with {len(state['permutation'])} training rows, now there are {self.rows}: "
+                "start again with force=true"
+            )
+        self.epoch, self.position, self._permutation = state["epoch"], state["position"], state["permutation"]
+        self._waiting = state["waiting"]

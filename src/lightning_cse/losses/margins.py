@@ -1,0 +1,109 @@
+"""Margin losses: the hierarchical triplet loss of NGCSE, and the ranking loss of ImpScore."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from lightning_cse.losses.info_nce import Loss
+from lightning_cse.similarity import cosine
+
+
+class HierarchicalTriplet(Loss):
+    r"""Margins that keep a positive closer to its anchor than an intermediate sentence, and that than a negative.
+
+    .. math:: \ell_i = \frac{1}{2} \left[ \max(0, \cos(s_i, m_i) - \cos(s_i, p_i) + m_1)
+              + \max(0, \cos(s_i, g_i) - \cos(s_i, m_i) + m_2) \right]
+
+    with anchors :math:`s`, positives :math:`p`, intermediate sentences :math:`m` and negatives :math:`g`, all of shape
+    ``(n, d)``; the mean over the ``n`` rows.
+
+    Source: NGCSE, eq. 6, and the authors' code.  Differs: nothing. The default margins are the paper's; the authors'
+    scripts have :math:`m_2` = 5e-2, and 1e-1 for the final model of the NLI domain.
+
+    Args:
+        margin_positive: :math:`m_1`, and ``margin_negative`` :math:`m_2`, not negative and finite (else ValueError).
+
+    Example:
+        >>> same = torch.ones(1, 8)
+        >>> loss = HierarchicalTriplet()(same, positive=same, intermediate=same, negative=same)
+        >>> round(loss.item(), 4)  # (5e-3 + 1e-2) / 2
+        0.0075
+    """
+
+    def __init__(self, margin_positive: float = 5e-3, margin_negative: float = 1e-2) -> None:
+        super().__init__()
+        self.margin_positive = _not_negative("margin_positive", margin_positive)
+        self.margin_negative = _not_negative("margin_negative", margin_negative)
+
+    def forward(self, anchor: Tensor, positive: Tensor, intermediate: Tensor, negative: Tensor) -> Tensor:
+        """Return the mean loss, a scalar of float32 or float64."""
+        _check_shapes(anchor, positive, intermediate, negative, ndim=2)
+        high, middle, low = (cosine(anchor, other) for other in (positive, intermediate, negative))
+        upper = nn.functional.relu(middle - high + self.margin_positive)
+        lower = nn.functional.relu(low - middle + self.margin_negative)
+        return (upper + lower).mean() / 2
+
+
+class ImplicitnessRanking(Loss):
+    r"""Margins that keep implicit sentences above explicit ones, and pairs of one meaning closer than other pairs.
+
+    .. math:: \ell_i = [m - I(s_i) + I(e_i)]_+ + [m - I(s'_i) + I(e'_i)]_+
+              + \alpha \, [m_p - D(s'_i, e'_i) + D(s_i, e_i)]_+, \qquad [x]_+ = \max(0, x)
+
+    with an implicit sentence :math:`s` and the explicit one :math:`e` that means the same (the positive pair), an
+    implicit sentence :math:`s'` and an explicit one :math:`e'` that does not belong to it (the negative pair), the
+    implicitness :math:`I` of each of the four and the pragmatic distance :math:`D` of each pair, all of shape ``(n,)``;
+    the mean over the ``n`` rows.
+
+    Source: ImpScore (Wang et al. 2025), method, and the authors' code.  Differs: nothing.
+
+    Args:
+        margin: :math:`m`, ``pragmatic_margin`` :math:`m_p` and ``alpha``, not negative and finite (else ValueError).
+
+    Example:
+        >>> high, low, far = torch.tensor([0.75]), torch.tensor([0.5]), torch.tensor([2.0])
+        >>> loss = ImplicitnessRanking()(high, low, high, low, pos_distance=low, neg_distance=far)
+        >>> loss.item()  # 0.25 short of the margin twice, and the distances are 1.5 apart
+        0.5
+    """
+
+    def __init__(self, margin: float = 0.5, pragmatic_margin: float = 0.7, alpha: float = 1.0) -> None:
+        super().__init__()
+        self.margin = _not_negative("margin", margin)
+        self.pragmatic_margin = _not_negative("pragmatic_margin", pragmatic_margin)
+        self.alpha = _not_negative("alpha", alpha)
+
+    def forward(
+        self,
+        pos_implicit: Tensor,
+        pos_explicit: Tensor,
+        neg_implicit: Tensor,
+        neg_explicit: Tensor,
+        pos_distance: Tensor,
+        neg_distance: Tensor,
+    ) -> Tensor:
+        """Return the mean loss, a scalar of float32 or float64."""
+        given = (pos_implicit, pos_explicit, neg_implicit, neg_explicit, pos_distance, neg_distance)
+        _check_shapes(*given, ndim=1)
+        implicit, explicit, other_implicit, other_explicit, near, far = (
+            some.to(torch.promote_types(some.dtype, torch.float32)) for some in given
+        )
+        relu = nn.functional.relu
+        ranks = relu(self.margin - (implicit - explicit)) + relu(self.margin - (other_implicit - other_explicit))
+        return (ranks + self.alpha * relu(self.pragmatic_margin - (far - near))).mean()
+
+
+def _not_negative(name: str, value: float) -> float:
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{name} must be finite and not negative, got {value}")
+    return value
+
+
+def _check_shapes(*tensors: Tensor, ndim: int) -> None:
+    shapes = [tuple(tensor.shape) for tensor in tensors]
+    if len(set(shapes)) > 1 or len(shapes[0]) != ndim or shapes[0][0] < 1:
+        one = "(n, d)" if ndim == 2 else "(n,)"
+        raise ValueError(f"need tensors of one shape {one} with n >= 1, got {', '.join(map(str, shapes))}")

@@ -1,0 +1,268 @@
+"""The metrics as `torchmetrics.Metric`: updated batch by batch, computed once, over all processes."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torchmetrics import Metric
+from torchmetrics.utilities.distributed import gather_all_tensors
+
+from lightning_cse.metrics.representation import pair_distances, relative_fitting_difficulty, uniformity
+from lightning_cse.metrics.scores import (
+    AGGREGATIONS,
+    Values,
+    as_columns,
+    auprc,
+    best_threshold,
+    labels_and_scores,
+    threshold_accuracy,
+)
+
+
+class RowMetric(Metric):
+    """A metric that keeps every row it is given, in float64 on the CPU, and computes the exact value from all of them.
+
+    A parent module's ``.to(...)``, ``.half()`` or ``.cuda()`` does not touch the rows. The processes of a distributed
+    run may have different numbers of rows, or none: ``compute`` returns in each of them what one process with all rows
+    would return. ``forward`` returns NaN where a batch alone has no value, such as uniformity of one sentence.
+
+    Keyword arguments are those of `torchmetrics.Metric`. A checkpoint contains the rows only if ``in_checkpoint``.
+    """
+
+    is_differentiable = False
+    full_state_update = False
+    states: ClassVar[tuple[str, ...]]
+    in_checkpoint: ClassVar[bool] = False
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._one_batch = False
+        for name in self.states:
+            self.add_state(name, default=[], dist_reduce_fx="cat", persistent=self.in_checkpoint)
+
+    @abstractmethod
+    def _value(self) -> float:
+        """Return the value of all rows, or raise ValueError where it is undefined."""
+
+    def compute(self) -> Tensor:
+        """Return the value of all rows of all processes, a float64 scalar on the CPU."""
+        try:
+            value = self._value()
+        except ValueError:
+            if not self._one_batch:
+                raise
+            value = math.nan
+        return torch.tensor(value, dtype=torch.float64)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Add a batch, and return its own value."""
+        self._one_batch = True
+        try:
+            return super().forward(*args, **kwargs)
+        finally:
+            self._one_batch = False
+
+    def _keep(self, **rows: Any) -> None:
+        for name, values in rows.items():
+            tensor = values if isinstance(values, Tensor) else torch.tensor(values)
+            dtype = None if tensor.dtype == torch.int64 else torch.float64
+            getattr(self, name).append(tensor.detach().cpu().to(dtype, copy=True))
+
+    def _rows(self, name: str) -> Tensor:
+        parts = getattr(self, name)
+        if len(parts) == 0:
+            raise ValueError(f"{type(self).__name__} has no rows: call update before compute")
+        return parts if isinstance(parts, Tensor) else torch.cat(parts)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = ()) -> Self:
+        nn.Module._apply(self, fn)  # torchmetrics' own would move and convert the states
+        return self
+
+    def _sync_dist(self, dist_sync_fn: Callable[..., Any] = gather_all_tensors, process_group: Any = None) -> None:
+        """Gather the states as objects: NCCL cannot gather CPU tensors, and shards differ in length."""
+        if dist_sync_fn is not gather_all_tensors:  # the caller's own
+            super()._sync_dist(dist_sync_fn, process_group)
+            return
+        group = process_group or self.process_group
+        shards: list[Any] = [None] * torch.distributed.get_world_size(group)
+        torch.distributed.all_gather_object(shards, {name: getattr(self, name) for name in self.states}, group)
+        for name in self.states:
+            setattr(self, name, [part for shard in shards for part in shard[name]])
+
+
+class Alignment(RowMetric):
+    """`alignment` of all pairs."""
+
+    higher_is_better = False
+    states = ("distances",)
+
+    def __init__(self, alpha: float = 2, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.alpha = alpha
+
+    def update(self, x: Tensor, y: Tensor) -> None:
+        """Add pairs: two tensors of shape ``(n, d)``."""
+        self._keep(distances=pair_distances(x, y, self.alpha))
+
+    def _value(self) -> float:
+        return float(self._rows("distances").mean())
+
+
+class Uniformity(RowMetric):
+    """`uniformity` of all sentences; it keeps their vectors, 8 bytes a number."""
+
+    higher_is_better = False
+    states = ("vectors",)
+
+    def __init__(self, t: float = 2, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.t = t
+
+    def update(self, x: Tensor) -> None:
+        """Add sentences: a tensor of shape ``(n, d)``."""
+        if x.ndim != 2:
+            raise ValueError(f"need an (n, d) tensor, got {tuple(x.shape)}")
+        self._keep(vectors=x)
+
+    def _value(self) -> float:
+        return uniformity(self._rows("vectors"), self.t)
+
+
+class RelativeFittingDifficulty(RowMetric):
+    """`relative_fitting_difficulty` of a training run: update it once an evaluation, after step 0, and never reset it.
+
+    Log the value of ``compute()``, not the metric, which Lightning would reset at the end of an epoch.
+    """
+
+    states = ("held_out", "evaluation")
+    in_checkpoint = True
+
+    def update(self, held_out: float | Values, evaluation: float | Values) -> None:
+        """Add the values of one evaluation, or of several in two sequences."""
+        given = [side.cpu() if isinstance(side, Tensor) else side for side in (held_out, evaluation)]
+        sides = [torch.as_tensor(side, dtype=torch.float64).reshape(-1) for side in given]
+        if len(sides[0]) != len(sides[1]):
+            raise ValueError(f"need as many held-out as evaluation values, got {len(sides[0])} and {len(sides[1])}")
+        self._keep(held_out=sides[0], evaluation=sides[1])
+
+    def _value(self) -> float:
+        return relative_fitting_difficulty(self._rows("held_out").tolist(), self._rows("evaluation").tolist())
+
+
+class _LabelMetric(RowMetric):
+    higher_is_better = True
+    states = ("labels", "scores")
+
+    def update(self, labels: Values, scores: Values) -> None:
+        """Add rows: labels, 1 (or True) for yes and 0 for no, and scores, bigger for yes; both of shape ``(n,)``."""
+        flags, values = labels_and_scores(labels, scores)
+        self._keep(labels=flags, scores=values)
+
+
+class ThresholdAccuracy(_LabelMetric):
+    """`threshold_accuracy` at a given threshold, or at the `best_threshold` of the rows themselves.
+
+    Args:
+        threshold: the threshold; None to tune it on the rows at each ``compute``.
+        grid: the thresholds to try.
+        strict: whether a score must exceed the threshold, not only reach it.
+
+    After ``compute``, ``tuned`` is the threshold that was used.
+    """
+
+    def __init__(
+        self, threshold: float | None = None, *, grid: Values | None = None, strict: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.threshold, self.tuned = threshold, threshold
+        self.grid, self.strict = grid, strict
+
+    def _value(self) -> float:
+        labels, scores = self._rows("labels"), self._rows("scores")
+        if self.threshold is not None:
+            return threshold_accuracy(labels, scores, self.threshold, self.strict)
+        self.tuned, accuracy = best_threshold(labels, scores, self.grid, self.strict)
+        return accuracy
+
+
+class AUPRC(_LabelMetric):
+    """`auprc` of all rows: the area under the exact precision-recall curve by trapezoids, not average precision."""
+
+    def _value(self) -> float:
+        return auprc(self._rows("labels"), self._rows("scores"))
+
+
+class Spearman(RowMetric):
+    """Rank correlation of all rows, aggregated over subsets as `spearman_all`, `spearman_mean` or `spearman_wmean`.
+
+    Args:
+        aggregation: ``all``, ``mean`` or ``wmean``; they differ only where rows have subsets.
+        constant: what a constant side counts, as in `spearman`; None makes it an error.
+    """
+
+    higher_is_better = True
+    states = ("gold", "scores", "subsets")
+
+    def __init__(
+        self, aggregation: Literal["all", "mean", "wmean"] = "all", *, constant: float | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        if aggregation not in AGGREGATIONS:
+            raise ValueError(f"aggregation must be one of {', '.join(AGGREGATIONS)}, got {aggregation!r}")
+        self.aggregation, self.constant = aggregation, constant
+
+    def update(self, gold: Values, scores: Values, subsets: str | Sequence[str] = "") -> None:
+        """Add rows: gold values and scores ``(n,)``, and the name of their subset, one for all or one a row."""
+        gold, scores = as_columns(gold, scores, names=("gold", "scores"))
+        names = [subsets] * len(gold) if isinstance(subsets, str) else list(subsets)
+        if len(names) != len(gold):
+            raise ValueError(f"need one subset a row, got {len(names)} for {len(gold)} rows")
+        # A number for a name that is the same in every process.
+        digests = {name: hashlib.blake2b(name.encode(), digest_size=8).digest() for name in dict.fromkeys(names)}
+        self._keep(gold=gold, scores=scores, subsets=np.array([np.frombuffer(digests[n], np.int64)[0] for n in names]))
+
+    def _value(self) -> float:
+        gold, scores, subsets = (self._rows(name) for name in self.states)
+        of = [subsets == number for number in dict.fromkeys(subsets.tolist())]
+        return AGGREGATIONS[self.aggregation](((gold[own], scores[own]) for own in of), constant=self.constant)
+
+
+class _ShareLarger(RowMetric):
+    """The share of rows whose first score is larger than the second; ties are wrong."""
+
+    higher_is_better = True
+    states = ("correct",)
+
+    def _value(self) -> float:
+        return float(self._rows("correct").mean())
+
+
+class ImplicitnessAccuracy(_ShareLarger):
+    """Estimating implicitness (EIS): the share of pairs whose implicit sentence has the larger score; ties are wrong.
+
+    Source: ImpScore, authors' code; DualCSE, EIS experiment.
+    """
+
+    def update(self, implicit: Values, explicit: Values) -> None:
+        """Add pairs: the implicitness of each implicit and of each explicit sentence, ``(n,)``."""
+        first, second = as_columns(implicit, explicit, names=("implicit", "explicit"))
+        self._keep(correct=first > second)
+
+
+class DirectionAccuracy(_ShareLarger):
+    """The share of entailed pairs whose score is larger forward than backward; ties are wrong.
+
+    Source: GaussCSE, experiment on the direction of entailment.
+    """
+
+    def update(self, forward: Values, backward: Values) -> None:
+        """Add pairs: score(premise, hypothesis) and score(hypothesis, premise), ``(n,)``."""
+        first, second = as_columns(forward, backward, names=("forward", "backward"))
+        self._keep(correct=first > second)

@@ -1,0 +1,136 @@
+"""Measures of embeddings (alignment, uniformity) and of their curves during training (RFD, mean of the best)."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+_BLOCK_ELEMENTS = 2**22
+"""Largest number of pairs held at once (32 MiB of float64)."""
+
+
+def alignment(x: Tensor, y: Tensor, alpha: float = 2) -> float:
+    r"""Return how far the two sentences of a positive pair lie apart on the unit sphere; smaller is better.
+
+    .. math:: \frac{1}{n} \sum_{i=1}^{n}
+              \left\lVert \frac{x_i}{\lVert x_i \rVert} - \frac{y_i}{\lVert y_i \rVert} \right\rVert^{\alpha}
+
+    with ``x`` and ``y`` of shape ``(n, d)``; row ``i`` of one is paired with row ``i`` of the other.
+
+    Source: Wang and Isola 2020, :math:`\mathcal{L}_{align}`; Gao et al. 2021 (SimCSE), eq. 2.  Differs: normalised
+    inside; float64.
+
+    Raises:
+        ValueError: if the inputs are not two matrices of one shape with at least one row, or ``alpha`` is not positive.
+
+    Example:
+        >>> alignment(torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 1.0]]))
+        2.0
+    """
+    return float(pair_distances(x, y, alpha).mean())
+
+
+@torch.no_grad()
+def pair_distances(x: Tensor, y: Tensor, alpha: float = 2) -> Tensor:
+    """Return the terms of `alignment`, one a pair: ``(n,)`` float64."""
+    if x.ndim != 2 or x.shape != y.shape or len(x) < 1:
+        raise ValueError(f"need two (n, d) tensors of one shape with n >= 1, got {tuple(x.shape)} and {tuple(y.shape)}")
+    if not alpha > 0:
+        raise ValueError(f"alpha must be positive, got {alpha}")
+    return (_unit(x) - _unit(y)).square().sum(dim=1).pow(alpha / 2)
+
+
+@torch.no_grad()
+def uniformity(x: Tensor, t: float = 2) -> float:
+    r"""Return how evenly sentences spread over the unit sphere; smaller is better.
+
+    .. math:: \log \frac{2}{n (n - 1)} \sum_{i < j} e^{-t \, \lVert z_i - z_j \rVert^2},
+              \qquad z_i = \frac{x_i}{\lVert x_i \rVert}
+
+    with ``x`` of shape ``(n, d)``: the log of the mean over unordered pairs of distinct rows. Equal sentences in
+    different rows are a pair. The pairs are visited in blocks of rows; the full ``(n, n)`` matrix never exists.
+
+    Source: Wang and Isola 2020, :math:`\mathcal{L}_{uniform}`; Gao et al. 2021 (SimCSE), eq. 3.  Differs: normalised
+    inside; float64; summed in the log domain, so that no ``t`` underflows.
+
+    Raises:
+        ValueError: if the input is not a matrix of at least two rows, or ``t`` is not positive.
+
+    Example:
+        >>> uniformity(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
+        -8.0
+    """
+    if x.ndim != 2 or len(x) < 2:
+        raise ValueError(f"need an (n, d) tensor with n >= 2, got {tuple(x.shape)}")
+    if not t > 0:
+        raise ValueError(f"t must be positive, got {t}")
+    z = _unit(x)
+    squares = z.square().sum(dim=1)  # 1, but 0 for a zero vector
+    rows_at_once = max(1, _BLOCK_ELEMENTS // len(z))
+    log_sums = []
+    for start in range(0, len(z) - 1, rows_at_once):
+        stop = min(start + rows_at_once, len(z) - 1)
+        # Rows start..stop-1 against columns start+1..n-1: entry (i, j) is the pair (start + i, start + 1 + j).
+        distances = squares[start:stop, None] + squares[None, start + 1 :] - 2 * z[start:stop] @ z[start + 1 :].T
+        below = torch.ones_like(distances, dtype=torch.bool).tril(diagonal=-1)
+        log_sums.append(distances.mul_(-t).masked_fill_(below, -math.inf).flatten().logsumexp(dim=0))
+    pairs = len(z) * (len(z) - 1) // 2
+    return float(torch.stack(log_sums).logsumexp(dim=0)) - math.log(pairs)
+
+
+def relative_fitting_difficulty(held_out: Iterable[float], evaluation: Iterable[float]) -> float:
+    r"""Return by how much a measure on held-out training data exceeds the same measure on evaluation data.
+
+    .. math:: \mathrm{RFD} = \frac{1}{S} \sum_{s=1}^{S} \left( h_s - e_s \right)
+
+    with the held-out values :math:`h` and the evaluation values :math:`e` at the same :math:`S` steps of one training
+    run. `alignment` gives :math:`\mathrm{RFD}_a`, `uniformity` gives :math:`\mathrm{RFD}_u`. The caller leaves out
+    step 0, as the paper does.
+
+    Source: NGCSE, definition of relative fitting difficulty.  Differs: nothing; the nine released curves give the
+    published values.
+
+    Raises:
+        ValueError: if the sequences are empty or differ in length.
+
+    Example:
+        >>> relative_fitting_difficulty(held_out=[0.5, 0.25], evaluation=[0.25, 0.25])
+        0.125
+    """
+    held_out_values, evaluation_values = [float(h) for h in held_out], [float(e) for e in evaluation]
+    if not held_out_values or len(held_out_values) != len(evaluation_values):
+        lengths = f"{len(held_out_values)} and {len(evaluation_values)}"
+        raise ValueError(f"held_out and evaluation must be equally long and not empty, got {lengths} values")
+    differences = [h - e for h, e in zip(held_out_values, evaluation_values, strict=True)]
+    return math.fsum(differences) / len(differences)
+
+
+def mean_of_best(values: Iterable[float], count: int = 5) -> float:
+    r"""Return the mean of the ``count`` highest values (or of all, if there are fewer): a run's "final score".
+
+    .. math:: \frac{1}{c} \sum_{k=1}^{c} v_{(k)}, \qquad v_{(1)} \ge v_{(2)} \ge \dots
+
+    Source: NGCSE, final score of a setting (the five best dev correlations of its run).  Differs: nothing; the nine
+    released curves give the published values.
+
+    Raises:
+        ValueError: if there are no values, one of them is not finite, or ``count`` < 1.
+
+    Example:
+        >>> mean_of_best([0.25, 1.0, 0.5, 0.0], count=2)
+        0.75
+    """
+    given = [float(value) for value in values]
+    if count < 1 or not given or not all(map(math.isfinite, given)):
+        raise ValueError(f"need finite values and count >= 1, got {given} and {count}")
+    best = heapq.nlargest(count, given)
+    return math.fsum(best) / len(best)
+
+
+def _unit(x: Tensor) -> Tensor:
+    x = x.cpu() if x.device.type == "mps" else x  # Apple's GPUs have no float64
+    return nn.functional.normalize(x.double(), dim=1)

@@ -1,0 +1,302 @@
+"""Metrics of scores: thresholds, precision and recall, rank correlation, McNemar's test.
+
+All accept lists, arrays, series and tensors of any precision and device, and compute in float64. They raise ValueError
+if an input is empty, not 1-d or not finite, or if the lengths differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+Values: TypeAlias = ArrayLike | Tensor
+Column: TypeAlias = NDArray[np.float64]
+Subsets: TypeAlias = Iterable[tuple[Values, Values]]
+"""``[(gold, scores), ...]``, one entry a subset."""
+
+
+def best_threshold(
+    labels: Values, scores: Values, grid: Values | None = None, strict: bool = False
+) -> tuple[float, float]:
+    r"""Return the threshold with the highest accuracy, and that accuracy.
+
+    .. math:: \gamma^* = \arg\max_{\gamma} \frac{1}{n} \sum_{i=1}^{n} [ (s_i \ge \gamma) = l_i ]
+
+    with labels :math:`l` in {0, 1} and scores :math:`s`, bigger for yes, both of shape ``(n,)``. Of equally good
+    thresholds the first one wins.
+
+    Source: RTE of DualCSE (no grid, ``strict=True``); two-way NLI of GaussCSE
+    (``grid = [k / 1000 for k in range(1001)]``).  Differs: nothing; one sort instead of one pass a threshold.
+
+    Args:
+        labels: 1 (or True) for yes, 0 for no.
+        scores: one a label.
+        grid: the thresholds to try, in this order. None tries every way to cut the scores, lowest first: one threshold
+            below all scores, the midpoints of neighbouring distinct scores, and one above all.
+        strict: whether a score must exceed the threshold (:math:`>`), not only reach it.
+
+    Raises:
+        ValueError: if an input is invalid, or a label is neither 0 nor 1.
+
+    Example:
+        >>> best_threshold([0, 1, 1], [0.25, 0.75, 1.0])
+        (0.5, 1.0)
+        >>> best_threshold([0, 1, 1], [0.25, 0.75, 1.0], grid=[0.0, 0.3, 0.6])
+        (0.3, 1.0)
+    """
+    positive, values = labels_and_scores(labels, scores)
+    order = np.argsort(values, kind="stable")
+    positive, values = positive[order], values[order]
+    thresholds = _cuts(values, strict) if grid is None else as_column(grid, "grid")
+    refused = np.searchsorted(values, thresholds, side="right" if strict else "left")  # scores below the cut
+    positives_before = np.concatenate([[0], np.cumsum(positive)])  # among the k lowest scores, k = 0..n
+    true_negatives = refused - positives_before[refused]
+    true_positives = positives_before[-1] - positives_before[refused]
+    accuracies = (true_negatives + true_positives) / len(values)
+    best = int(np.argmax(accuracies))  # the first of equals
+    return float(thresholds[best]), float(accuracies[best])
+
+
+def _cuts(ascending: Column, strict: bool) -> Column:
+    distinct = np.unique(ascending)
+    low, high = distinct[:-1], distinct[1:]
+    middle = 0.5 * low + 0.5 * high
+    # Between neighbouring floats the midpoint rounds to one of the two; take the one that still cuts between them.
+    middle = np.where(middle < high, middle, low) if strict else np.where(middle > low, middle, high)
+    below = min(distinct[0] - 1, np.nextafter(distinct[0], -np.inf))
+    above = max(distinct[-1] + 1, np.nextafter(distinct[-1], np.inf))
+    return np.concatenate([[below], middle, [above]])
+
+
+def threshold_accuracy(labels: Values, scores: Values, threshold: float, strict: bool = False) -> float:
+    r"""Return the share of labels that a score cut at a threshold gets right.
+
+    .. math:: \frac{1}{n} \sum_{i=1}^{n} [ (s_i \ge \gamma) = l_i ]
+
+    Symbols, ``strict``, sources and errors are those of `best_threshold`.
+
+    Example:
+        >>> threshold_accuracy([0, 1, 1], [0.25, 0.5, 1.0], threshold=0.5)
+        1.0
+    """
+    positive, values = labels_and_scores(labels, scores)
+    return float(np.mean((values > threshold if strict else values >= threshold) == positive))
+
+
+def auprc(labels: Values, scores: Values) -> float:
+    r"""Return the area under the precision-recall curve of a score, a fraction between 0 and 1; larger is better.
+
+    .. math:: \sum_{k=1}^{K} (R_k - R_{k-1}) \, \frac{P_k + P_{k-1}}{2}, \qquad R_0 = 0, \; P_0 = 1
+
+    with labels :math:`l` in {0, 1} and scores :math:`s`, both of shape ``(n,)``; :math:`P_k` and :math:`R_k` are
+    precision and recall of "yes" for :math:`s_i \ge \gamma_k`, and :math:`\gamma_1 > \dots > \gamma_K` are the distinct
+    scores. Straight lines join these points, so this is not average precision, which is a sum of rectangles.
+
+    Source: GaussCSE, the authors' evaluation (`sklearn.metrics.precision_recall_curve` and `auc`); the paper itself
+    names a grid of thresholds, 0 to 1 in steps of 0.001.  Differs: no positive label is an error here, where
+    scikit-learn warns and takes recall for 1.
+
+    Raises:
+        ValueError: if an input is invalid, a label is neither 0 nor 1, or no label is 1 (recall is then undefined).
+
+    Example:
+        >>> auprc([1, 0, 1], [0.9, 0.9, 0.1])
+        0.6666666666666666
+    """
+    positive, values = labels_and_scores(labels, scores)
+    if not positive.any():
+        raise ValueError(f"labels must have a 1 for recall to be defined, got 0 in all {len(positive)} rows")
+    order = np.argsort(-values, kind="stable")
+    positive, values = positive[order], values[order]
+    last = np.append(np.flatnonzero(values[1:] != values[:-1]), len(values) - 1)  # the last row of each distinct score
+    true_positives = np.cumsum(positive)[last]
+    precision = np.concatenate([[1.0], true_positives / (last + 1)])
+    # Over counts, divided once: recall's roundings would make a perfect score 0.9999999999999999.
+    return float(np.trapezoid(precision, np.concatenate([[0], true_positives])) / true_positives[-1])
+
+
+def spearman(gold: Values, scores: Values, *, constant: float | None = None) -> float:
+    r"""Return the rank correlation of scores with gold values.
+
+    .. math:: \rho = \frac{\mathrm{cov}(R(g), R(s))}{\sigma_{R(g)} \, \sigma_{R(s)}}
+
+    with gold values :math:`g` and scores :math:`s`, ``(n,)``, and their ranks :math:`R`; ties have their mean rank.
+
+    Source: Spearman 1904, as `scipy.stats.spearmanr` computes it.  Differs: where a side is constant (also: one pair),
+    scipy gives NaN; here it is an error, or ``constant``, if given.
+
+    Raises:
+        ValueError: if an input is invalid, or constant without ``constant``.
+
+    Example:
+        >>> round(spearman([1, 2, 3, 4], [0.1, 0.2, 0.4, 0.3]), 6)
+        0.8
+    """
+    from scipy import stats  # type: ignore[import-untyped, unused-ignore]  # slow import
+
+    columns = as_columns(gold, scores, names=("gold", "scores"))
+    for name, values in zip(("gold", "scores"), columns, strict=True):
+        if np.all(values == values[0]):
+            if constant is not None:
+                return constant
+            raise ValueError(f"{name} must vary for a correlation, got {values[0]:g} in all {len(values)} rows")
+    return float(stats.spearmanr(*columns).statistic)
+
+
+def spearman_all(subsets: Subsets, *, constant: float | None = None) -> float:
+    r"""Return one correlation over all subsets put together ("all"), the setting of SimCSE's tables.
+
+    .. math:: \rho ( g^{(1)} \Vert \dots \Vert g^{(K)}, \; s^{(1)} \Vert \dots \Vert s^{(K)} )
+
+    with ``subsets = [(gold, scores), ...]`` and :math:`\Vert` concatenation. ``constant`` and errors are those of
+    `spearman`; no subset is an error too.
+
+    Source: Gao et al. 2021 (SimCSE), appendix on STS evaluation settings.  Differs: nothing.
+
+    Example:
+        >>> subsets = [([1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4]), ([1, 2], [0.9, 0.8])]
+        >>> [round(average(subsets), 3) for average in (spearman_all, spearman_mean, spearman_wmean)]
+        [0.029, 0.0, 0.333]
+    """
+    gold, scores = (np.concatenate(side) for side in zip(*_columns(subsets), strict=True))
+    return spearman(gold, scores, constant=constant)
+
+
+def spearman_mean(subsets: Subsets, *, constant: float | None = None) -> float:
+    r"""Return the plain mean of the subsets' correlations ("mean").
+
+    .. math:: \frac{1}{K} \sum_{k=1}^{K} \rho ( g^{(k)}, s^{(k)} )
+
+    Source: SentEval, ``all.spearman.mean``.  Differs: nothing. ``constant`` and errors are as in `spearman_all`.
+    """
+    return float(np.mean([spearman(*pair, constant=constant) for pair in _columns(subsets)]))
+
+
+def spearman_wmean(subsets: Subsets, *, constant: float | None = None) -> float:
+    r"""Return the mean of the subsets' correlations, weighted by their numbers of pairs ("wmean").
+
+    .. math:: \frac{\sum_k n_k \, \rho ( g^{(k)}, s^{(k)} )}{\sum_k n_k}
+
+    Source: SentEval, ``all.spearman.wmean``.  Differs: nothing. ``constant`` and errors are as in `spearman_all`.
+    """
+    columns = _columns(subsets)
+    correlations = [spearman(*pair, constant=constant) for pair in columns]
+    return float(np.average(correlations, weights=[len(gold) for gold, _ in columns]))
+
+
+AGGREGATIONS: dict[str, Callable[..., float]] = {"all": spearman_all, "mean": spearman_mean, "wmean": spearman_wmean}
+"""The three ways of the STS literature to aggregate subsets."""
+
+
+def _columns(subsets: Subsets) -> list[tuple[Column, Column]]:
+    pairs = list(subsets)
+    if not pairs:
+        raise ValueError("need at least one subset (gold, scores), got none")
+    return [as_columns(*pair, (f"gold of subset {k}", f"scores of subset {k}")) for k, pair in enumerate(pairs)]
+
+
+@dataclass(frozen=True)
+class McNemar:
+    r"""McNemar's test: do two classifiers differ in what they get right?
+
+    With :math:`b` and :math:`c` the numbers of examples that only A and only B gets right: if the two do not differ,
+    :math:`b` is binomial with :math:`b + c` trials of probability 1/2.
+
+    Source: McNemar 1947; correction: Edwards 1948.  Differs: nothing.
+
+    Args:
+        both: number of examples that both get right; ``only_a``, ``only_b`` and ``neither`` accordingly.
+
+    Example:
+        >>> test = McNemar(both=12, only_a=1, only_b=7, neither=1)
+        >>> round(test.pvalue, 7), test.statistic, round(test.pvalue_asymptotic, 4)
+        (0.0703125, 3.125, 0.0771)
+    """
+
+    both: int
+    only_a: int
+    only_b: int
+    neither: int
+
+    @property
+    def examples(self) -> int:
+        """The number of all examples."""
+        return self.both + self.only_a + self.only_b + self.neither
+
+    @property
+    def pvalue(self) -> float:
+        r"""The exact two-sided p-value, :math:`\min ( 1, 2 \sum_{k=0}^{\min(b, c)} \binom{b + c}{k} 2^{-(b + c)} )`."""
+        from scipy.stats import binomtest  # slow import
+
+        differing = self.only_a + self.only_b
+        return float(binomtest(self.only_a, differing).pvalue) if differing else 1.0
+
+    @property
+    def statistic(self) -> float:
+        r"""The chi-squared statistic with continuity correction, :math:`(|b - c| - 1)^2 / (b + c)`; 0 for b = c = 0.
+
+        For :math:`b = c` this is :math:`1 / (b + c)`, where R leaves the correction out and gives 0.
+        """
+        differing = self.only_a + self.only_b
+        return (abs(self.only_a - self.only_b) - 1) ** 2 / differing if differing else 0.0
+
+    @property
+    def pvalue_asymptotic(self) -> float:
+        """The p-value of `statistic` under chi-squared with one degree of freedom."""
+        return math.erfc(math.sqrt(self.statistic / 2))
+
+
+def mcnemar(correct_a: Values, correct_b: Values) -> McNemar:
+    """Return McNemar's test of two classifiers from what each gets right: 1 (or True) or 0, ``(n,)``, in one order.
+
+    Raises:
+        ValueError: if an input is invalid, or holds other values than 0 and 1.
+
+    Example:
+        >>> mcnemar([1, 1, 1, 0], [1, 0, 0, 1])
+        McNemar(both=1, only_a=2, only_b=1, neither=0)
+    """
+    names = ("correct_a", "correct_b")
+    a, b = (as_flags(column, name) for column, name in zip(as_columns(correct_a, correct_b, names), names, strict=True))
+    return McNemar(*(int(np.sum(cell)) for cell in (a & b, a & ~b, ~a & b, ~a & ~b)))
+
+
+def as_column(values: Values, name: str) -> Column:
+    """Return a non-empty 1-d float64 array of finite values, or raise ValueError."""
+    if isinstance(values, Tensor):  # numpy knows neither bfloat16 nor other devices
+        values = values.detach().cpu().double().numpy()
+    column = np.asarray(values, dtype=np.float64)
+    if column.ndim != 1 or column.size == 0:
+        raise ValueError(f"{name} must be a non-empty 1-d sequence, got shape {column.shape}")
+    if not np.isfinite(column).all():
+        row = int(np.flatnonzero(~np.isfinite(column))[0])
+        raise ValueError(f"{name} must be finite, got {column[row]} at row {row}")
+    return column
+
+
+def as_columns(first: Values, second: Values, names: tuple[str, str]) -> tuple[Column, Column]:
+    """Return two arrays as `as_column` does, or raise ValueError, also if their lengths differ."""
+    columns = as_column(first, names[0]), as_column(second, names[1])
+    if len(columns[0]) != len(columns[1]):
+        raise ValueError(f"{' and '.join(names)} must be equally long, got {len(columns[0])} and {len(columns[1])}")
+    return columns
+
+
+def as_flags(values: Column, name: str) -> NDArray[np.bool_]:
+    """Return zeros and ones as booleans, or raise ValueError."""
+    wrong = np.flatnonzero((values != 0) & (values != 1))
+    if wrong.size:
+        raise ValueError(f"{name} must be 0 or 1, got {values[wrong[0]]:g} at row {wrong[0]}")
+    return np.asarray(values == 1)
+
+
+def labels_and_scores(labels: Values, scores: Values) -> tuple[NDArray[np.bool_], Column]:
+    """Return labels as booleans and scores as float64, or raise ValueError."""
+    label_values, values = as_columns(labels, scores, names=("labels", "scores"))
+    return as_flags(label_values, "labels"), values

@@ -1,0 +1,301 @@
+"""The torchmetrics classes: equal to the functions for any batches, processes and precisions; logged by a module."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+import torch.multiprocessing as mp
+from torch import Tensor, nn
+from torchmetrics import MetricCollection
+from torchmetrics.utilities.distributed import gather_all_tensors
+
+from lightning_cse import metrics
+from lightning_cse.metrics import (
+    AUPRC,
+    Alignment,
+    DirectionAccuracy,
+    ImplicitnessAccuracy,
+    RelativeFittingDifficulty,
+    Spearman,
+    ThresholdAccuracy,
+    Uniformity,
+)
+
+N = 23
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+X, Y, A, B = numbers(N, 5), numbers(N, 5, seed=1), numbers(N, seed=2), numbers(N, seed=3).round(decimals=1)
+LABELS = A + B > 0
+SUBSETS = [f"subset {row % 3}" for row in range(N)]
+
+
+def of_subsets(function: Any) -> float:
+    chosen = [[row for row in range(N) if SUBSETS[row] == name] for name in dict.fromkeys(SUBSETS)]
+    return function([(A[rows], B[rows]) for rows in chosen])
+
+
+CASES: list[tuple[type, dict[str, Any], tuple[Any, ...], float]] = [
+    (Alignment, {}, (X, Y), metrics.alignment(X, Y)),
+    (Alignment, {"alpha": 3}, (X, Y), metrics.alignment(X, Y, 3)),
+    (Uniformity, {}, (X,), metrics.uniformity(X)),
+    (Uniformity, {"t": 5}, (X,), metrics.uniformity(X, 5)),
+    (RelativeFittingDifficulty, {}, (A, B), metrics.relative_fitting_difficulty(A, B)),
+    (ThresholdAccuracy, {"threshold": 0.2}, (LABELS, B), metrics.threshold_accuracy(LABELS, B, 0.2)),
+    (ThresholdAccuracy, {"strict": True}, (LABELS, B), metrics.best_threshold(LABELS, B, strict=True)[1]),
+    (ThresholdAccuracy, {"grid": [0.0, 0.5]}, (LABELS, B), metrics.best_threshold(LABELS, B, [0.0, 0.5])[1]),
+    (AUPRC, {}, (LABELS, B), metrics.auprc(LABELS, B)),
+    (Spearman, {}, (A, B), metrics.spearman(A, B)),
+    (Spearman, {"aggregation": "all"}, (A, B, SUBSETS), of_subsets(metrics.spearman_all)),
+    (Spearman, {"aggregation": "mean"}, (A, B, SUBSETS), of_subsets(metrics.spearman_mean)),
+    (Spearman, {"aggregation": "wmean"}, (A, B, SUBSETS), of_subsets(metrics.spearman_wmean)),
+    (ImplicitnessAccuracy, {}, (A, B), (A > B).double().mean().item()),
+    (DirectionAccuracy, {}, (A.round(), B.round()), (A.round() > B.round()).double().mean().item()),
+]
+each_case = pytest.mark.parametrize(
+    ("kind", "options", "inputs", "want"), CASES, ids=[f"{kind.__name__}-{options}" for kind, options, *_ in CASES]
+)
+
+
+@each_case
+@pytest.mark.parametrize("sizes", [[N], [1, 2, N - 3], [7, 7, 7, 2]])
+def test_batches_of_any_size_give_the_value_of_the_function(kind, options, inputs, want, sizes):
+    metric, start = kind(**options), 0
+    for size in sizes:
+        metric.update(*(side[start : start + size] for side in inputs))
+        start += size
+    got = metric.compute()
+    assert (got.dtype, got.device.type, got.ndim) == (torch.float64, "cpu", 0)
+    assert got.item() == pytest.approx(want, abs=1e-12)
+    metric.reset()
+    metric.update(*inputs)
+    assert metric.compute().item() == pytest.approx(want, abs=1e-12)
+
+
+@each_case
+def test_forward_returns_the_value_of_the_batch_and_accumulates(kind, options, inputs, want):
+    metric, alone = kind(**options), kind(**options)
+    first, second = ([side[rows] for side in inputs] for rows in (slice(11), slice(11, N)))
+    alone.update(*second)
+    metric(*first)
+    assert metric(*second).item() == pytest.approx(alone.compute().item(), abs=1e-12)
+    assert metric.compute().item() == pytest.approx(want, abs=1e-12)
+
+
+@each_case
+def test_a_parent_of_another_precision_does_not_touch_the_rows(kind, options, inputs, want):
+    parent = nn.Module()
+    parent.metric, parent.layer = kind(**options), nn.Linear(2, 2)
+    first, second = ([side[rows] for side in inputs] for rows in (slice(11), slice(11, N)))
+    parent.metric.update(*first)
+    for change in (lambda: parent.to(torch.bfloat16), parent.half, parent.float, lambda: parent.to("meta")):
+        change()
+        parent.metric.set_dtype(torch.float16)
+        states = [part for name in parent.metric.states for part in getattr(parent.metric, name)]
+        assert {state.device.type for state in states} == {"cpu"}
+        assert {state.dtype for state in states} <= {torch.float64, torch.int64}
+    parent.metric.update(*second)
+    assert parent.layer.weight.device.type == "meta"
+    assert parent.metric.compute().item() == pytest.approx(want, abs=1e-12)
+    parent.half()
+    assert parent.metric.compute().dtype == torch.float64  # the value that is cached
+
+
+def test_rows_are_copies_without_a_graph():
+    x = X.clone().requires_grad_()
+    metric = Uniformity()
+    metric.update(x)
+    with torch.no_grad():
+        x.zero_()
+    assert metric.compute().item() == pytest.approx(metrics.uniformity(X))
+    assert not metric.vectors[0].requires_grad
+
+
+def test_a_batch_without_a_value_is_nan_and_keeps_what_was_accumulated():
+    metric = Uniformity()
+    metric(X[:5])
+    assert math.isnan(metric(X[5:6]))
+    assert metric.compute().item() == pytest.approx(metrics.uniformity(X[:6]))
+    positives = AUPRC()
+    assert math.isnan(positives([0, 0], [0.1, 0.2]))
+    with pytest.raises(ValueError, match="labels must have a 1"):
+        positives.compute()
+
+
+@pytest.mark.filterwarnings("ignore:The ``compute`` method")
+@each_case
+def test_no_rows_have_no_value(kind, options, inputs, want):
+    with pytest.raises(ValueError, match=f"{kind.__name__} has no rows: call update"):
+        kind(**options).compute()
+
+
+@pytest.mark.parametrize(
+    ("metric", "inputs", "message"),
+    [
+        (Alignment(), (X, Y[:3]), r"got \(23, 5\) and \(3, 5\)"),
+        (Uniformity(), (A,), r"need an \(n, d\) tensor, got \(23,\)"),
+        (RelativeFittingDifficulty(), ([1.0, 2.0], 1.0), "got 2 and 1"),
+        (AUPRC(), (B, LABELS), "labels must be 0 or 1"),
+        (ThresholdAccuracy(), ([0, 1], [0.5]), "labels and scores must be equally long"),
+        (Spearman(), (A, B, ["one"]), "need one subset a row, got 1 for 23 rows"),
+        (DirectionAccuracy(), ([math.nan], [0.5]), "forward must be finite"),
+    ],
+)
+def test_wrong_inputs_are_refused_when_they_come(metric, inputs, message):
+    with pytest.raises(ValueError, match=message):
+        metric.update(*inputs)
+
+
+def test_an_unknown_aggregation_is_refused():
+    with pytest.raises(ValueError, match="must be one of all, mean, wmean, got 'median'"):
+        Spearman("median")
+
+
+def test_a_constant_side_counts_what_the_caller_says():
+    metric = Spearman("mean", constant=0.0)
+    metric.update([1, 2], [0.1, 0.2], "x")
+    metric.update([1, 2], [0.3, 0.3], "y")
+    assert metric.compute().item() == pytest.approx(0.5)
+
+
+def test_the_tuned_threshold_is_the_best_of_all_rows():
+    metric = ThresholdAccuracy()
+    metric(LABELS[:9], B[:9])
+    metric(LABELS[9:], B[9:])
+    want = metrics.best_threshold(LABELS, B)
+    assert (metric.compute().item(), metric.tuned) == (want[1], want[0])
+    assert ThresholdAccuracy(0.5).tuned == 0.5
+
+
+def test_a_checkpoint_has_the_curves_of_rfd_and_no_rows():
+    module = nn.ModuleDict({"rfd": RelativeFittingDifficulty(), "uniformity": Uniformity(), "auprc": AUPRC()})
+    module["rfd"].update(0.5, 0.25)
+    module["uniformity"].update(X)
+    assert set(module.state_dict()) == {"rfd.held_out", "rfd.evaluation"}
+    resumed = nn.ModuleDict({"rfd": RelativeFittingDifficulty(), "uniformity": Uniformity(), "auprc": AUPRC()})
+    resumed.load_state_dict(module.state_dict())
+    resumed["rfd"].update(torch.tensor(1.0), torch.tensor(0.5))
+    assert resumed["rfd"].compute() == 0.375
+
+
+def test_numbers_of_an_evaluation_keep_their_digits():
+    rfd = RelativeFittingDifficulty()
+    rfd.update(0.1, 0.3)
+    rfd.update([0.7], torch.tensor([0.2], dtype=torch.float64))
+    assert rfd.compute().item() == metrics.relative_fitting_difficulty([0.1, 0.7], [0.3, 0.2])
+
+
+def test_metrics_over_the_same_rows_make_a_collection():
+    both = MetricCollection([AUPRC(), ThresholdAccuracy(strict=True)])
+    for rows in (slice(11), slice(11, N)):
+        both.update(LABELS[rows], B[rows])
+    got = both.compute()
+    want = {"AUPRC": metrics.auprc(LABELS, B), "ThresholdAccuracy": metrics.best_threshold(LABELS, B, strict=True)[1]}
+    assert {name: value.item() for name, value in got.items()} == pytest.approx(want)
+
+
+def evaluate_part(rank: int, store: str, out: str) -> None:
+    """Evaluate one of two parts; the second process has the fewer rows, or none."""
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    values = []
+    for cut in (16, N):
+        rows = slice(cut) if rank == 0 else slice(cut, N)
+        for kind, options, inputs, _ in CASES:
+            metric = kind(**options)
+            part = [side[rows] for side in inputs]
+            if len(part[0]):
+                metric.update(*part)
+            values.append(metric.compute().item())
+            own = sum(len(state) for state in getattr(metric, metric.states[0]))
+            assert own == len(part[0]), "after the sync each process has its own rows again"
+    whole = Uniformity(sync_on_compute=False)
+    whole.update(X)
+    assert whole.compute().item() == pytest.approx(metrics.uniformity(X))
+    own_gather = Alignment(dist_sync_fn=lambda tensor, group=None: gather_all_tensors(tensor, group))
+    own_gather.update(X[rank::2], Y[rank::2])
+    values.append(own_gather.compute().item())
+    torch.save(values, f"{out}-{rank}")
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.filterwarnings("ignore:The ``compute`` method")
+def test_two_processes_with_uneven_rows_give_the_value_of_one(tmp_path):
+    mp.spawn(evaluate_part, args=(str(tmp_path / "store"), str(tmp_path / "values")), nprocs=2)
+    want = [want for *_, want in CASES]
+    for rank in range(2):
+        got = torch.load(tmp_path / f"values-{rank}")
+        assert got == pytest.approx([*want, *want, want[0]], abs=1e-12)
+
+
+class Tiny(pl.LightningModule):
+    """A module with metrics of its own, trained on pairs of vectors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(5, 5)
+        self.alignment, self.uniformity = Alignment(), Uniformity()
+        self.rfd = RelativeFittingDifficulty()
+        self.seen: list[float] = []
+
+    def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
+        return (self.layer(batch[0]) - batch[1]).square().mean()
+
+    def validation_step(self, batch: list[Tensor], batch_idx: int) -> None:
+        x, y = (self.layer(side) for side in batch)
+        self.alignment(x, y)
+        self.uniformity.update(x)
+        self.log("alignment", self.alignment, on_step=True, on_epoch=True)
+        self.log("uniformity", self.uniformity)
+
+    def on_validation_epoch_end(self) -> None:
+        self.rfd.update(self.alignment.compute(), 1.0)
+        self.log("rfd", self.rfd.compute())
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def test_a_module_logs_them(tmp_path):
+    torch.manual_seed(0)
+    module = Tiny()
+    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X.float(), Y.float()), batch_size=11)
+    trainer = pl.Trainer(
+        accelerator="cpu", precision="bf16-true", max_epochs=2, logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0, default_root_dir=tmp_path,
+    )  # fmt: skip
+    trainer.fit(module, data, data)
+    module.to(torch.bfloat16)
+    with torch.no_grad():
+        x, y = (module.layer(side.bfloat16()) for side in (X, Y))
+    values = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    assert values["alignment_epoch"] == pytest.approx(metrics.alignment(x, y), abs=1e-9)
+    assert values["uniformity"] == pytest.approx(metrics.uniformity(x), abs=1e-9)
+    assert len(module.rfd.held_out) == 2, "a logged value does not reset the metric"
+    assert values["rfd"] == pytest.approx(module.rfd.compute().item(), abs=1e-6)
+    assert module.uniformity.vectors == [], "Lightning resets a logged metric after the epoch"
+
+
+def test_importing_the_functions_does_not_import_torchmetrics():
+    source = Path(metrics.__file__).parents[2]
+    check = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from lightning_cse.evaluation import EIS, NLI, RTE, STSB, Direction, Transfer
+from lightning_cse import metrics
+metrics.alignment, metrics.spearman, metrics.mcnemar([1, 0], [1, 1])
+assert not {"torchmetrics", "scipy.stats", "pytorch_lightning"} & set(sys.modules)
+metrics.AUPRC
+assert "torchmetrics" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", check, str(source)], check=True, timeout=120)
