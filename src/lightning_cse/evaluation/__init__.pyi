@@ -1,9 +1,9 @@
 from .direction import Direction as Direction
 from .direction import INLIDirection as INLIDirection
-from .eis import EIS as EIS
-from .eis import PairEIS as PairEIS
+from .inli import EIS as EIS
+from .inli import RTE as RTE
+from .inli import PairEIS as PairEIS
 from .nli import NLI as NLI
-from .rte import RTE as RTE
 from .sts import STS as STS
 from .sts import STSB as STSB
 from .task import Answers as Answers

@@ -6,7 +6,7 @@ import torch
 
 from lightning_cse.data import Rows
 from lightning_cse.errors import DataError
-from lightning_cse.evaluation.rte import INLITask, accuracy_by_type
+from lightning_cse.evaluation.inli import INLITask, accuracy_by_type
 from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, measure
 
 

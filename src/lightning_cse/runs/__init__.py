@@ -2,9 +2,8 @@
 
 from lightning_cse.runs.curves import Curves, CurveSummary, summarise
 from lightning_cse.runs.files import Busy, atomic_file, disk_errors, is_locked, locked, write_atomic, write_predictions
-from lightning_cse.runs.hashing import config_hash, decisive
 from lightning_cse.runs.machine import environment
-from lightning_cse.runs.run import FailedBefore, Outcome, Run, RunStatus, find_runs
+from lightning_cse.runs.run import FailedBefore, Outcome, Run, RunStatus, config_hash, decisive, find_runs
 
 __all__ = [
     "Busy",

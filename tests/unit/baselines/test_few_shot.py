@@ -14,7 +14,7 @@ from lightning_cse.data import read_corpus
 from lightning_cse.data.corpora import sample_dir
 from lightning_cse.errors import DataError
 from lightning_cse.evaluation import EIS, RTE
-from lightning_cse.evaluation.rte import HYPOTHESES
+from lightning_cse.evaluation.inli import HYPOTHESES
 from lightning_cse.llm import Failure, Reply, Request
 from lightning_cse.papers.significance import read_outcome
 from lightning_cse.runs import write_predictions

@@ -17,7 +17,7 @@ from lightning_cse.data import read_corpus
 from lightning_cse.data.corpora import sample_dir
 from lightning_cse.engine.load import load_model
 from lightning_cse.errors import ConfigError, EncoderError, TaskError
-from lightning_cse.evaluation.rte import HYPOTHESES
+from lightning_cse.evaluation.inli import HYPOTHESES
 from lightning_cse.llm import LLMError
 from lightning_cse.llm import asker as asking
 from lightning_cse.papers import significance

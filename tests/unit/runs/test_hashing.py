@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lightning_cse.runs import config_hash, decisive
-from lightning_cse.runs.hashing import NEUTRAL
+from lightning_cse.runs.run import NEUTRAL
 
 CONFIG: dict[str, Any] = {
     "name": "dualcse_cross",

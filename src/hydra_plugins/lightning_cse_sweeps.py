@@ -1,0 +1,273 @@
+r"""What Hydra finds of ours: the sweeper of all commands, and a launcher for Ray.
+
+``hydra/sweeper=points``: grids as Hydra's own, and lists of points.
+
+    python -m lightning_cse.train +experiment=gausscse data.batch_size=16,32 seed=0,1 -m
+    python -m lightning_cse.train -m hydra.sweeper.file=points.yaml +profile=laptop seed=0,1
+
+    # points.yaml
+    - [+experiment=dualcse_cross]
+    - [+experiment=gausscse, data.batch_size=32]
+
+``hydra/launcher=ray``: one point a Ray task, on this machine or on a cluster.
+
+    python -m lightning_cse.train -m ... hydra/launcher=ray
+    python -m lightning_cse.train -m ... hydra/launcher=ray hydra.launcher.ray.init.address=auto \
+        hydra.launcher.ray.remote.num_gpus=1
+
+The launcher's settings have the names of hydra-ray-launcher, which needs cloudpickle<3 (joblib 1.6 refuses it) and
+boto3, and gives up the other points when a worker dies.
+"""
+
+import itertools
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped,unused-ignore]
+from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
+from hydra.core.singleton import Singleton
+from hydra.core.utils import JobReturn, JobStatus, configure_log, filter_overrides, run_job, setup_globals
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from lightning_cse.config import sweeps
+from lightning_cse.config.check import check
+from lightning_cse.config.compose import CompositionError
+from lightning_cse.config.launch import ordered
+from lightning_cse.errors import ConfigError, user_error
+
+log = logging.getLogger(__name__)
+
+_OF_A_NEW_RAY = ("num_cpus", "num_gpus", "include_dashboard", "object_store_memory")
+
+
+@dataclass
+class PointsSweeperConf:
+    """What may be set under ``hydra.sweeper``."""
+
+    _target_: str = "hydra_plugins.lightning_cse_sweeps.PointsSweeper"
+    file: str | None = None
+    points: list[Any] | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+ConfigStore.instance().store(group="hydra/sweeper", name="points", node=PointsSweeperConf, provider="lightning_cse")
+
+
+class PointsSweeper(Sweeper):
+    """Runs every combination of the values given, for each of the listed points if there are any.
+
+    What the command line and ``hydra.sweeper.params`` set holds for every point that does not set the same itself.
+    Every value is checked before the first point starts.
+
+    Args:
+        file: a YAML list of lists of overrides.
+        points: the same in a config.
+        params: what holds for all points, as for Hydra's own sweeper.
+    """
+
+    def __init__(self, file: str | None, points: Sequence[Any] | None, params: Mapping[str, Any]) -> None:
+        self.file = file
+        self.points: Any = OmegaConf.to_container(points, resolve=True) if OmegaConf.is_config(points) else points
+        self.params = params
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Hold on to what Hydra hands over, and build the launcher."""
+        self.cfg = config
+        self.loader = hydra_context.config_loader
+        self.runs = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> Sequence[JobReturn]:
+        """Check every override, and run every point."""
+        from lightning_cse.runs.sweep import Sweep  # a single run needs no table
+
+        jobs = self.jobs(arguments)
+        self._check(jobs)
+        sweeps.current = Sweep(Path(str(self.cfg.hydra.sweep.dir)), jobs)
+        return self.runs.launch(jobs, initial_job_idx=0)
+
+    def jobs(self, arguments: Sequence[str]) -> list[list[str]]:
+        """Return the overrides of every point, in their order on a command line."""
+        shared = self._parse([*(f"{key}={value}" for key, value in self.params.items()), *arguments])
+        jobs = []
+        for point in self._listed():
+            own = self._parse(point)
+            taken = {override.key_or_group for override in own}
+            merged = [other for other in shared if other.key_or_group not in taken]
+            jobs += [ordered(job) for job in _combinations([*merged, *own])]
+        return jobs
+
+    def _listed(self) -> list[list[str]]:
+        listed, place = self.points, "hydra.sweeper.points"
+        if self.file is not None:
+            place = self.file
+            try:
+                listed = yaml.safe_load(Path(self.file).expanduser().read_text(encoding="utf-8"))
+            except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+                raise ConfigError([f"hydra.sweeper.file={self.file}: {' '.join(str(error).split())}"]) from error
+        if listed is None and self.file is None:
+            return [[]]
+        points = listed if isinstance(listed, list) else []
+        if not points or not all(isinstance(p, list) and all(isinstance(one, str) for one in p) for p in points):
+            raise ConfigError([f"{place}: must be a list of points, each a list of overrides: [[seed=0, ...], ...]"])
+        return points
+
+    def _parse(self, lines: Sequence[str]) -> list[Override]:
+        return OverridesParser.create(config_loader=self.loader).parse_overrides(list(lines))
+
+    def _check(self, jobs: Sequence[Sequence[str]]) -> None:
+        """Compose and check as many points as it takes for every override to be in one; seeds are alike."""
+        seen: set[str] = set()
+        name = str(self.cfg.hydra.job.config_name)
+        for job in jobs:
+            if not (new := {one for one in job if not one.startswith("seed=")} - seen) and seen:
+                continue
+            seen |= new
+            try:
+                check(self.loader.load_sweep_config(self.cfg, list(job)), name, job)
+            except CompositionError as error:
+                from lightning_cse.config.suggestions import explain
+
+                raise (user_error(error) or explain(job, name, error)) from error
+
+
+def _combinations(overrides: Sequence[Override]) -> list[list[str]]:
+    """Return every combination of the values, the last key's changing fastest; a later key wins."""
+    lines: dict[str, list[str]] = {}
+    for override in overrides:
+        key = override.get_key_element()
+        if override.is_interval_sweep():
+            raise ConfigError([f"{override.input_line}: a grid takes values, such as 1e-5,3e-5"])
+        if override.is_sweep_override():
+            lines[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
+        else:
+            lines[key] = [key if override.is_delete() else f"{key}={override.get_value_element_as_str()}"]
+    return [list(combination) for combination in itertools.product(*lines.values())]
+
+
+@dataclass
+class RayConf:
+    """``init`` are arguments of `ray.init`, ``remote`` options of a point's task; a plus adds others."""
+
+    init: dict[str, Any] = field(
+        default_factory=lambda: {
+            "address": None,  # null: a Ray of its own, on this machine; auto: the one that runs already
+            "num_cpus": None,  # how many this machine offers; null: all it has
+            "num_gpus": None,
+            "include_dashboard": False,
+            "object_store_memory": 80 * 1024 * 1024,  # the least Ray takes; nothing large goes through it
+            "log_to_driver": True,
+            "logging_level": "error",
+        }
+    )
+    remote: dict[str, Any] = field(default_factory=lambda: {"num_cpus": 1, "num_gpus": 0, "max_retries": 0})
+
+
+@dataclass
+class RayLauncherConf:
+    """What may be set under ``hydra.launcher``."""
+
+    _target_: str = "hydra_plugins.lightning_cse_sweeps.RayLauncher"
+    ray: RayConf = field(default_factory=RayConf)
+
+
+ConfigStore.instance().store(group="hydra/launcher", name="ray", node=RayLauncherConf, provider="lightning_cse")
+
+
+class RayLauncher(Launcher):
+    """Runs every point as a task of Ray, set up as in `RayConf`; a point whose worker dies fails alone."""
+
+    def __init__(self, ray: Mapping[str, Any]) -> None:
+        settings: Any = OmegaConf.to_container(ray, resolve=True) if OmegaConf.is_config(ray) else ray
+        self.init: dict[str, Any] = {key: value for key, value in settings["init"].items() if value is not None}
+        self.remote: dict[str, Any] = dict(settings["remote"])
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Hold on to what Hydra hands over."""
+        self.config = config
+        self.work = (hydra_context, config, task_function)
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Run the points, as many at once as Ray has places for, and return what came of them in their order.
+
+        Raises:
+            ConfigError: if Ray is not installed, cannot be started or reached, or refuses a setting.
+        """
+        # Ray reads them when it is imported: nothing is sent anywhere, and a point is as urgent as under any launcher.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_worker_niceness", "0")
+        try:
+            import ray
+        except ImportError as error:
+            raise ConfigError([f"hydra/launcher=ray needs pip install 'lightning_cse[ray]' ({error})"]) from error
+        setup_globals()
+        configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
+        Path(str(self.config.hydra.sweep.dir)).mkdir(parents=True, exist_ok=True)
+        ours = not ray.is_initialized()
+        if ours:
+            self._start(ray)
+        try:
+            log.info("Ray is launching %d points, with %s", len(job_overrides), ray.cluster_resources())
+            try:
+                task = ray.remote(**self.remote)(_run)
+            except (TypeError, ValueError) as error:
+                raise ConfigError([f"hydra.launcher.ray.remote: {error}"]) from error
+            shared = ray.put((*self.work, Singleton.get_state()))  # once for all points: it holds every config source
+            running = [task.remote(shared, n, list(job)) for n, job in enumerate(job_overrides, start=initial_job_idx)]
+            return [self._result(ray, one, job) for one, job in zip(running, job_overrides, strict=True)]
+        finally:
+            if ours:
+                ray.shutdown()
+
+    def _start(self, ray: Any) -> None:
+        settings = {"address": "local"} | self.init
+        for key in _OF_A_NEW_RAY if settings["address"] != "local" else ():
+            settings.pop(key, None)
+        try:
+            ray.init(**settings)
+        except Exception as error:
+            ray.shutdown()
+            why = " ".join(str(error).split())
+            raise ConfigError([f"hydra.launcher.ray.init: Ray cannot be started: {why}"]) from error
+
+    @staticmethod
+    def _result(ray: Any, reference: Any, overrides: Sequence[str]) -> JobReturn:
+        """Return what came of a point; one whose worker was lost comes back as failed."""
+        try:
+            result: JobReturn = ray.get(reference)
+        except ray.exceptions.RayError as error:
+            why = " ".join(str(error).split()).partition(". ")[0]  # there is advice of many lines after it
+            log.error("%s was lost: %s", " ".join(filter_overrides(overrides)), why)
+            return JobReturn(overrides=list(overrides), status=JobStatus.FAILED)
+        return result
+
+
+def _run(shared: Any, number: int, overrides: list[str]) -> JobReturn:
+    """Run one point, in a worker."""
+    context, shared_config, task, singletons = shared
+    setup_globals()
+    Singleton.set_state(singletons)
+    config = context.config_loader.load_sweep_config(shared_config, overrides)
+    with open_dict(config):
+        config.hydra.job.id = f"{config.hydra.job.name}_{number}"
+        config.hydra.job.num = number
+    HydraConfig.instance().set_config(config)
+    return run_job(
+        hydra_context=context,
+        task_function=task,
+        config=config,
+        job_dir_key="hydra.sweep.dir",
+        job_subdir_key="hydra.sweep.subdir",
+    )
