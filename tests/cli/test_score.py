@@ -190,7 +190,7 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly(start: Start, tm
         ),
         (
             ("--model", "tny", "--input", "a.txt"),
-            "there is no model 'tny' - did you mean 'tiny'?\nno encoder 'tny' found",
+            "there is no model 'tny' - did you mean 'tiny'?\nno encoder 'tny'",
         ),
         (("--model", "llm", "--input", "a.txt"), "llm has no encoder, and this command needs one"),
         (("--model", "tiny", "--input", "a.txt"), "tiny (PointModel) gives no implicitness of a sentence"),

@@ -60,33 +60,8 @@ def test_vectors_equal_those_of_sentence_transformers(mpnet: SentenceEncoder, fo
 
 
 @torch.no_grad()
-def test_company_and_padding_do_not_matter(mpnet: SentenceEncoder, pad: Pad) -> None:
-    single, pair = mpnet.template(), mpnet.template("implicit")
-    together = mpnet([(pad(mpnet, SENTENCES), single), (pad(mpnet, SENTENCES), pair)])
-    for template, vectors in zip((single, pair), together, strict=True):
-        alone = torch.cat([mpnet([(pad(mpnet, [sentence]), template)])[0] for sentence in SENTENCES])
-        torch.testing.assert_close(vectors, alone, atol=1e-5, rtol=1e-5)
-
-
-def test_templates_are_the_tokenizer_s(mpnet: SentenceEncoder) -> None:
-    raw = mpnet.tokenizer.tokenizer
-    bare = mpnet.tokenizer(["a cat ."])[0]
-    for second in (None, "implicit"):
-        template = mpnet.template(second)
-        assert [*template.prefix, *bare, *template.suffix] == raw("a cat .", second)["input_ids"]
-
-
-@torch.no_grad()
 def test_a_long_sentence_is_cut_to_the_positions(mpnet: SentenceEncoder, pad: Pad) -> None:
     room = POSITIONS - len(mpnet.template())
     long, cut = " ".join(["cat"] * (3 * POSITIONS)), " ".join(["cat"] * room)
     (vectors,) = mpnet([(pad(mpnet, [long, cut]), mpnet.template())])
     torch.testing.assert_close(vectors[0], vectors[1])
-
-
-def test_every_parameter_but_the_pooler_learns(mpnet: SentenceEncoder, pad: Pad) -> None:
-    (vectors,) = mpnet([(pad(mpnet, SENTENCES), mpnet.template())])
-    vectors.square().sum().backward()
-    without = [name for name, p in mpnet.named_parameters() if p.grad is None]
-    assert without == []
-    mpnet.zero_grad()
