@@ -119,7 +119,7 @@ def test_a_run_is_exported_told_and_replaced(
         (("--model", "llm"), "llm has no encoder"),
         (("--model", "tny"), "there is no model 'tny' - did you mean 'tiny'?"),
         (("--model", "run", "--pooling", "cls"), "pooling: a run is evaluated as it was trained"),
-        (("--model", "tiny", "--pooling", "clas"), "pooling: 'clas' is not one of"),
+        (("--model", "tiny", "--pooling", "clas"), "pooling: must be one of"),
         (("--model", "tiny", "--view", "implicit"), "tiny (PointModel) has no view 'implicit' (it has: primary)"),
         (("--model", "tiny", "--to", "a.txt"), "--to: a.txt is a file; give the name of a folder"),
         (("--model", "tiny", "--to", "run"), "--to: run is there and is not empty"),

@@ -256,7 +256,7 @@ def test_what_is_wrong_is_told_at_once(search: Search, corpus: Path, tmp_path: P
         ((*plain, "--column", "text", "--query", "a"), "a text file has no columns"),
         (("--model", "tiny", "--index", tmp_path, "--rebuild"), "--rebuild needs --corpus"),
         ((*plain, "--index", corpus.parent, "--rebuild"), "is there already and is no index; give another folder"),
-        ((*plain, "--query", "a", "--pooling", "men"), "pooling: 'men' is not one of"),
+        ((*plain, "--query", "a", "--pooling", "men"), "pooling: must be one of"),
     ):
         code, out, err = search(*arguments)
         assert (code, out) == (2, ""), arguments

@@ -6,7 +6,6 @@ import functools
 import gzip
 import hashlib
 import importlib
-import io
 import json
 import logging
 import os
@@ -30,7 +29,6 @@ OFFLINE_VARIABLES: Final = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
 OWN: Final = (".txt", ".jsonl", ".csv")  # suffixes of a user's own files, plain or followed by ``.gz``
 SAMPLE: Final = "SAMPLE"  # a data directory with a file of this name has samples: their rows are not counted
 BLOCK: Final = 1 << 20  # bytes of a file that are held at a time where it is streamed
-_UNPACKED: Final = 1 << 16  # those of a compressed file; decides at which line a fault is reported
 
 log = logging.getLogger(__name__)
 
@@ -289,33 +287,15 @@ def _miscounted(corpus: Corpus, file: CorpusFile, rows: Rows, folder: Path) -> s
     )
 
 
-def opened(path: Path) -> io.BufferedReader | gzip.GzipFile:
-    """Open a file for reading, uncompressed if its name ends in ``.gz``."""
-    return gzip.GzipFile(path) if path.suffix == ".gz" else path.open("rb")
-
-
-def blocks(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a file, uncompressed if its name ends in ``.gz``, block by block, or raise DataError."""
-    line = 1
-    try:
-        with opened(path) as stream:
-            most = _UNPACKED if isinstance(stream, gzip.GzipFile) else BLOCK
-            while block := stream.read1(most):
-                line += block.count(b"\n")
-                yield block
-    except IsADirectoryError:
-        raise DataError(f"{path}: is a folder, a file is needed") from None
-    except EOFError:
-        raise DataError(f"{path}:{line}: the compressed file ends here, it is cut off; fetch it again") from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path}:{line}: the compressed data is broken from here on: {error}") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-
-
 def read_bytes(path: Path) -> bytes:
     """Return the bytes of a file, uncompressed if its name ends in ``.gz``, or raise DataError."""
-    return b"".join(blocks(path))
+    try:
+        data = path.read_bytes()
+        return gzip.decompress(data) if path.suffix == ".gz" and data else data
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path}: the compressed data is cut off or broken ({error}); fetch it again") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def decoded(data: bytes, path: str, encoding: str | None = None) -> str:

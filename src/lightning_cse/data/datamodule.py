@@ -320,22 +320,14 @@ def tokenise(sentences: pa.ChunkedArray, tokenize: Tokenize, cache_dir: Path | N
     for some in _slices(sentences):
         key.update(json.dumps(some).encode())
     fingerprint = key.hexdigest()[:32]
-    path = None if cache_dir is None else cache_dir / "tokens" / f"{fingerprint}.arrow"
-    if path is not None and path.is_file():
-        try:
-            found = Dataset.from_file(str(path))
-            found.data.table.validate(full=True)
-            if len(found) == len(sentences) and found.features == features:
-                return found
-            fault: object = f"{len(found)} of {len(sentences)} sentences"
-        except Exception as error:  # noqa: BLE001 - pyarrow and datasets raise many kinds
-            fault = error
-        log.warning("the token cache %s cannot be read (%s); it is made again", path, fault)
 
     def ids(texts: list[str | None]) -> dict[str, list[list[int]]]:
         given = iter(tokenize([text for text in texts if text is not None]))
         return {"ids": [[] if text is None else next(given) for text in texts]}
 
+    if len(sentences) > 10 * AT_ONCE:
+        log.info("tokenising %d sentences, unless the cache has them", len(sentences))
+    datasets.disable_progress_bars()  # of which most would show a blink
     make = partial(
         Dataset(InMemoryTable(pa.table({"text": sentences})), fingerprint=fingerprint).map,
         ids,
@@ -343,26 +335,24 @@ def tokenise(sentences: pa.ChunkedArray, tokenize: Tokenize, cache_dir: Path | N
         remove_columns="text",
         batched=True,
         batch_size=AT_ONCE,
-        writer_batch_size=AT_ONCE,
         features=features,
         new_fingerprint=fingerprint,
-        load_from_cache_file=False,
-        desc="tokenising",
     )
-    bars = datasets.is_progress_bar_enabled()
-    if len(sentences) <= 2 * AT_ONCE:
-        datasets.disable_progress_bars()
-    try:
-        if path is not None:
+    path = None if cache_dir is None else cache_dir / "tokens" / f"{fingerprint}.arrow"
+    if path is not None:
+        for damaged in (False, True):
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                return make(cache_file_name=str(path))  # written beside it first, and then renamed
-            except OSError as error:
-                log.warning("the token cache %s cannot be written (%s); going on without", path, error)
-        return make(keep_in_memory=True)
-    finally:
-        if bars:
-            datasets.enable_progress_bars()
+                # Written beside it first, and then renamed.
+                found = make(cache_file_name=str(path), load_from_cache_file=not damaged)
+                found.data.table.validate(full=True)
+                if len(found) == len(sentences) and found.features == features:
+                    return found
+                raise ValueError(f"{len(found)} of {len(sentences)} sentences")
+            except (OSError, ValueError) as error:
+                what = " ".join(str(error).split())[:120]
+                log.warning("the token cache %s cannot be used (%s); the sentences are tokenised again", path, what)
+    return make(keep_in_memory=True)
 
 
 def _slices(sentences: pa.ChunkedArray) -> Iterator[list[str]]:

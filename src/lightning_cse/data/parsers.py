@@ -30,9 +30,8 @@ NLI_LABELS: Final = ("entailment", "neutral", "contradiction", "-")
 """The labels of a pair; ``-`` is that of pairs on which the annotators did not agree."""
 
 _QUOTED: Final = 120  # characters of a cell that an error shows
+_FILLERS: Final = "\u115f\u1160\u2800\u3164\uffa0"  # letters and signs that show nothing
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_NOT_SEEN: Final = frozenset({"Cc", "Cf", "Cs", "Me", "Mn", "Zl", "Zp", "Zs"})
-_FILLERS: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and signs without ink
 
 Parsed = tuple[dict[str, list[Any]], list[int], dict[str, int]]
 Row = tuple[int, Any]  # a line number with the cells of a row by name, or with the reason why the line is left out
@@ -156,10 +155,8 @@ _KINDS: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 def _visible(sentence: str) -> bool:
-    """Return whether a stripped sentence has a character that leaves ink."""
-    if sentence[:1].isalnum():
-        return sentence[0] not in _FILLERS or _visible(sentence[1:])
-    return any(unicodedata.category(sign) not in _NOT_SEEN and sign not in _FILLERS for sign in sentence)
+    """Return whether a sentence has a character other than spaces, control, format and combining characters."""
+    return any(unicodedata.category(sign)[0] not in "CZM" and sign not in _FILLERS for sign in sentence)
 
 
 def _table(
@@ -294,13 +291,17 @@ def _by_role(row: Mapping[str, Any], where: str) -> dict[str, str]:
     return {role: checked_sentence(row[key], repr(key), where) for role, key in keys.items()}
 
 
-def _lines(text: str, path: str, cells: Sequence[str], *, blank: str | None = None) -> Iterator[Row]:
-    """Yield a cell a line; lines without a visible character are left out as `blank`, or an error without it."""
-    (name,) = cells
+def _lines(
+    text: str, path: str, cells: Sequence[str], *, blank: str | None = None, pattern: str = "", form: str = ""
+) -> Iterator[Row]:
+    """Yield a cell a line, or the groups of `pattern`; lines that show nothing are left out as `blank`, if set."""
     text = text.rstrip("\r\n") if blank is None else text.removesuffix("\n")
+    fits = re.compile(pattern or f"(?P<{cells[0]}>.*)", re.DOTALL)
     for line, cell in enumerate(text.split("\n"), start=1):
-        cell = cell.strip()
-        yield line, {name: cell} if blank is None or _visible(cell) else blank
+        found = fits.fullmatch(cell.strip())
+        if found is None:
+            raise DataError(f"{path}:{line}: {quoted(cell)} is not of the form {form}")
+        yield line, found.groupdict() if blank is None or _visible(cell) else blank
 
 
 def _paragraphs(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
@@ -346,25 +347,6 @@ def split_sentences(paragraph: str) -> Iterator[str]:
         sentence.append(word)
         ended = ended or word in _ENDS
     yield " ".join(sentence)
-
-
-def _wiki_split(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
-    """Yield a sentence, a tab, and two simple sentences that say the same, ``<::::>`` between."""
-    for line, row in _tsv(text, path, (), header=["sentence", "simple"]):
-        simple = row["simple"].split("<::::>")
-        if len(simple) != 2:
-            raise DataError(f"{path}:{line}: {len(simple)} simple sentences with <::::> between, 2 are needed")
-        yield line, {"sentence": row["sentence"], "simple1": simple[0], "simple2": simple[1]}
-
-
-def _trec(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
-    """Yield ``COARSE:fine question``; the label is the coarse class."""
-    for line, row in enumerate(text.rstrip("\r\n").split("\n"), start=1):
-        found = re.fullmatch("([^ :]+):[^ ]+ ?(.*)", row, re.DOTALL)
-        if found is None:
-            classes = quoted(row.partition(" ")[0])
-            raise DataError(f"{path}:{line}: {classes} is not of the form COARSE:fine, such as NUM:date")
-        yield line, {"label": found[1], "sentence": found[2]}
 
 
 _QUESTION: Final = re.compile(
@@ -424,8 +406,6 @@ READERS: Final[Mapping[str, Callable[..., Iterator[Row]]]] = {
     "llm": _llm_rows,
     "lines": _lines,
     "paragraphs": _paragraphs,
-    "wiki_split": _wiki_split,
-    "trec": _trec,
     "questions": _questions,
     "quadruples": _quadruples,
     "impscore": _impscore,

@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import textwrap
-import zlib
-from array import array
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +27,7 @@ from lightning_cse.analysis.measuring import (
     print_tables,
     table,
 )
-from lightning_cse.data.corpora import blocks, opened
+from lightning_cse.data.corpora import read_bytes
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.data.parsers import checked_sentence, parse_object
 from lightning_cse.encoders import SentenceEncoder
@@ -80,7 +77,7 @@ def look_at(
         EncoderError: If an embedding has a value that is not a finite number.
         LightningCSEError: If the disk is full.
     """
-    lines = _Lines(rows)
+    data = read_bytes(rows)
     identity = {
         "pattern": {
             "name": pattern.name,
@@ -88,7 +85,7 @@ def look_at(
             "pools": {role: pool.label for role, pool in pattern.pools.items()},
             "examples": dict(pattern.digests),
         },
-        "rows": {"file": rows.name, "sha256": lines.sha256},
+        "rows": {"file": rows.name, "sha256": hashlib.sha256(data).hexdigest()},
         "seed": seed,
         "looked_at": looked_at,
         "fewest_pairs": _FEWEST,
@@ -97,7 +94,7 @@ def look_at(
     kept = _kept(folder, identity)
     if kept is not None:
         return kept
-    made = _made(pattern, lines, looked_at, seed)
+    made = _made(pattern, rows, data, looked_at, seed)
     shown = [_shown(pattern, role.name, looked_at, seed) for role in pattern.roles]
     measured = measure(encoder, (made, shown), seed)
     compared = [
@@ -157,73 +154,16 @@ def _kept(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
     return summary if all(summary.get(key) == identity[key] for key in decisive) else None
 
 
-class _Lines:
-    """The lines of a file, which stay there: only where each starts is held.
-
-    Line breaks at the end make no line, and a file of nothing but white space has none. ``sha256`` is that of the
-    uncompressed bytes.
-
-    Args:
-        path: Plain, or compressed if its name ends in ``.gz``.
-
-    Raises:
-        DataError: If the file cannot be read.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        digest = hashlib.sha256()
-        starts = array("Q", [0])
-        size = end = 0  # bytes before the block, and those up to the last that is no line break
-        blank = True
-        for block in blocks(path):
-            digest.update(block)
-            place = block.find(b"\n")
-            while place >= 0:
-                starts.append(size + place + 1)
-                place = block.find(b"\n", place + 1)
-            if content := len(block.rstrip(b"\r\n")):
-                end = size + content
-            blank = blank and block.isspace()
-            size += len(block)
-        del starts[0 if blank else bisect_left(starts, end) :]
-        starts.append(end + 1)  # as if another line came, so that each ends a byte before the next
-        self._starts = starts
-        self.sha256 = digest.hexdigest()
-
-    def __len__(self) -> int:
-        return len(self._starts) - 1
-
-    def read(self, numbers: Sequence[int]) -> dict[int, bytes]:
-        """Return some of the lines without their line breaks, by number; the first is 0.
-
-        Raises:
-            DataError: If they are no longer there.
-        """
-        found: dict[int, bytes] = {}
-        try:
-            with opened(self.path) as stream:
-                for number in sorted(numbers):  # going back would unpack compressed data from its start again
-                    start, after = self._starts[number : number + 2]
-                    stream.seek(start)
-                    found[number] = stream.read(after - 1 - start)
-                    if len(found[number]) < after - 1 - start:
-                        raise EOFError
-        except (OSError, EOFError, zlib.error):
-            raise DataError(f"{self.path}: was changed while it was read; start again") from None
-        return found
-
-
-def _made(pattern: Pattern, lines: _Lines, most: int, seed: int) -> list[Drawn]:
+def _made(pattern: Pattern, rows: Path, data: bytes, most: int, seed: int) -> list[Drawn]:
     """Return the pairs of some of the rows, by role."""
-    if not len(lines):
-        raise DataError(f"{lines.path}: no row")
+    if not data.strip():
+        raise DataError(f"{rows}: no row")
+    lines = data.rstrip(b"\r\n").split(b"\n")
     names = (ANCHOR, *(role.name for role in pattern.roles))
     columns: dict[str, list[str]] = {name: [] for name in names}
     drawn = seeded_order(len(lines), seed)[:most]
-    found = lines.read(drawn)
     for line in drawn:
-        for name, sentence in zip(names, _sentences(found[line], names, f"{lines.path}:{line + 1}"), strict=True):
+        for name, sentence in zip(names, _sentences(lines[line], names, f"{rows}:{line + 1}"), strict=True):
             columns[name].append(sentence)
     return [
         Drawn(kind_of(role), f"{ANCHOR} - {role}", columns[ANCHOR], columns[role], len(lines)) for role in names[1:]

@@ -174,28 +174,27 @@ WHOLE = gzip.compress((INLI + ROW * 50_000).encode(), compresslevel=0)
         ("", b"\xef\xbb\xbf" + LATIN, f":3: not UTF-8 text: byte 0xe9 at position {LATIN.index(0xE9) + 3}; save"),
         ("", (INLI + ROW).encode("utf-16"), ":1: not UTF-8 text: byte 0xff"),
         ("", (INLI + ROW).encode("utf-16-le"), ":1: a zero byte"),
-        (".gz", b"no gzip", ":1: the compressed data is broken from here on"),
-        (".gz", WHOLE[:-6] + b"\1" + WHOLE[-5:], ":50002: the compressed data is broken from here on: CRC"),
-        (".gz", WHOLE[: len(WHOLE) // 2], ":2"),  # the line depends on how much is unpacked at once
+        (".gz", b"no gzip", ": the compressed data is cut off or broken (Not a gzipped file"),
+        (".gz", WHOLE[:-6] + b"\1" + WHOLE[-5:], ": the compressed data is cut off or broken (CRC"),
+        (".gz", WHOLE[: len(WHOLE) // 2], ": the compressed data is cut off or broken (Compressed file ended before"),
     ],
 )  # fmt: skip
 def test_faults_of_bytes(put: Put, tmp_path: Path, name: str, data: bytes, message: str) -> None:
     path = put(f"INLI/train.csv{name}", data)
     found = fault("inli", "train", tmp_path)
     assert found.startswith(f"{path}{message}")
-    assert message != ":2" or found.endswith(": the compressed file ends here, it is cut off; fetch it again")
 
 
 def test_a_folder_in_place_of_a_file_and_a_file_that_must_not_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "INLI/train.csv").mkdir(parents=True)
-    assert fault("inli", "train", tmp_path) == f"{tmp_path}/INLI/train.csv: is a folder, a file is needed"
+    assert fault("inli", "train", tmp_path) == f"{tmp_path}/INLI/train.csv: cannot be read: Is a directory"
 
     def refuse(path: Path) -> Any:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(corpora, "opened", refuse)
+    monkeypatch.setattr(Path, "read_bytes", refuse)
     assert fault("inli", "train", tmp_path) == f"{tmp_path}/INLI/train.csv: cannot be read: Permission denied"
 
 
@@ -446,7 +445,7 @@ def test_faults_of_own_files(put: Put, tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(DataError, match=r"rows\.jsonl:1: not valid JSON: Expecting value at column 1$"):
         read_own("rows.jsonl")
     (tmp_path / "folder.txt").mkdir()
-    with pytest.raises(DataError, match=r"folder\.txt: is a folder, a file is needed$"):
+    with pytest.raises(DataError, match=r"folder\.txt: cannot be read: Is a directory$"):
         read_own("folder.txt")
 
 

@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import io
 import json
-import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from rich.console import Console
 
 from lightning_cse.analysis.histograms import Pairs as MeasuredPairs
 from lightning_cse.analysis.histograms import PairSet
-from lightning_cse.data import corpora
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import DataError
 from lightning_cse.generation import Pattern, build_pattern
@@ -249,7 +247,6 @@ ROW = b'{"anchor": "a b", "positive": "a c"}'
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
-@pytest.mark.parametrize("most", [1, 5, 1 << 16])
 @pytest.mark.parametrize(
     ("content", "found"),
     [
@@ -267,11 +264,9 @@ ROW = b'{"anchor": "a b", "positive": "a c"}'
     ],
 )
 def test_lines_are_those_between_line_breaks(
-    content: bytes, found: int | str, most: int, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    content: bytes, found: int | str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lightning_cse.generation.made_rows.draw_histograms", lambda sets, path: path)
-    monkeypatch.setattr(corpora, "BLOCK", most)
-    monkeypatch.setattr(corpora, "_UNPACKED", most)
     rows = tmp_path / f"mine.jsonl{ending}"
     rows.write_bytes(gzip.compress(content) if ending else content)
     pattern = of({"positive": PATTERN["positive"]})
@@ -283,50 +278,6 @@ def test_lines_are_those_between_line_breaks(
     assert summary["rows"] == {"file": rows.name, "sha256": hashlib.sha256(content).hexdigest()}
     made = summary["roles"]["positive"]["made"]
     assert (made["pairs"], made["looked_at"], made["mer"]["mean"]) == (found, found, 0.5)
-
-
-@pytest.mark.parametrize("ending", ["", ".gz"])
-def test_only_the_lines_that_are_drawn_are_held(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lightning_cse.generation.made_rows.draw_histograms", lambda sets, path: path)
-    pattern = of({"positive": PATTERN["positive"]})
-    count = 20_000
-    content = b"".join(
-        b'{"anchor": "a%d b c d", "positive": "a%d b", "more": "%s"}\n' % (n, n, b"x" * 940) for n in range(count)
-    )
-    small, large = tmp_path / "small.jsonl", tmp_path / f"large.jsonl{ending}"
-    small.write_bytes(content[:99_000].rpartition(b"\n")[0])
-    large.write_bytes(gzip.compress(content, 1) if ending else content)
-    digest = hashlib.sha256(content).hexdigest()
-    del content
-    look_at(pattern, small, None, looked_at=50, seed=0, folder=tmp_path)  # so that nothing is counted that is made once
-    tracemalloc.start()
-    try:
-        summary = look_at(pattern, large, None, looked_at=50, seed=0, folder=tmp_path)
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert summary["rows"]["sha256"] == digest
-    assert summary["roles"]["positive"]["made"]["pairs"] == count
-    assert summary["roles"]["positive"]["made"]["mer"]["mean"] == 0.5
-    assert most - 8 * count < 4_000_000
-
-
-@pytest.mark.parametrize("change", ["gone", "shorter"])
-@pytest.mark.parametrize("ending", ["", ".gz"])
-def test_rows_that_change_meanwhile_are_told(
-    change: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = tmp_path / f"mine.jsonl{ending}"
-    rows.write_bytes(gzip.compress(ROW + b"\n" + ROW) if ending else ROW + b"\n" + ROW)
-
-    def changing(count: int, seed: int) -> list[int]:
-        rows.unlink() if change == "gone" else rows.write_bytes(gzip.compress(ROW) if ending else ROW)
-        return list(range(count))
-
-    monkeypatch.setattr("lightning_cse.generation.made_rows.seeded_order", changing)
-    with pytest.raises(DataError, match=r"mine.jsonl\S*: was changed while it was read; start again"):
-        look_at(of({"positive": PATTERN["positive"]}), rows, None, looked_at=9, seed=0, folder=tmp_path)
-    assert not (tmp_path / "summary.json").exists()
 
 
 def test_rows_are_drawn_by_the_seed(tmp_path: Path) -> None:
