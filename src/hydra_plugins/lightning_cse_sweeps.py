@@ -40,7 +40,7 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from lightning_cse.config import sweeps
+from lightning_cse.config import compose
 from lightning_cse.config.check import check
 from lightning_cse.config.compose import CompositionError
 from lightning_cse.config.launch import ordered
@@ -95,7 +95,7 @@ class PointsSweeper(Sweeper):
 
         jobs = self.jobs(arguments)
         self._check(jobs)
-        sweeps.current = Sweep(Path(str(self.cfg.hydra.sweep.dir)), jobs)
+        compose.current_sweep = Sweep(Path(str(self.cfg.hydra.sweep.dir)), jobs)
         return self.runs.launch(jobs, initial_job_idx=0)
 
     def jobs(self, arguments: Sequence[str]) -> list[list[str]]:

@@ -71,13 +71,7 @@ class Embedding:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class PointEmbedding(Embedding):
-    """A sentence is a point: one vector ``(n, d)``, not normalised, as in SimCSE and NGCSE.
-
-    Example:
-        >>> embedding = PointEmbedding(torch.ones(3, 8))
-        >>> len(embedding), embedding[:2]
-        (3, PointEmbedding(vector=(2, 8) float32))
-    """
+    """A sentence is a point: one vector ``(n, d)``, not normalised, as in SimCSE and NGCSE."""
 
     vector: Tensor
 
@@ -88,13 +82,7 @@ class PointEmbedding(Embedding):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class GaussianEmbedding(Embedding):
-    """A sentence is a Gaussian with diagonal covariance, as in GaussCSE: mean and natural log of the variances.
-
-    Example:
-        >>> embedding = GaussianEmbedding(mean=torch.zeros(3, 8), log_variance=torch.zeros(3, 8))
-        >>> list(embedding.fields()), list(embedding.views())
-        (['mean', 'log_variance'], ['mean'])
-    """
+    """A sentence is a Gaussian with diagonal covariance, as in GaussCSE: mean and natural log of the variances."""
 
     mean: Tensor
     log_variance: Tensor
@@ -106,12 +94,7 @@ class GaussianEmbedding(Embedding):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class DualEmbedding(Embedding):
-    """A sentence is two vectors, as in DualCSE: what it says (r in the paper, the primary view), what it implies (u).
-
-    Example:
-        >>> DualEmbedding.cat([DualEmbedding(torch.zeros(n, 8), torch.ones(n, 8)) for n in (2, 3)])
-        DualEmbedding(explicit=(5, 8) float32, implicit=(5, 8) float32)
-    """
+    """A sentence is two vectors, as in DualCSE: what it says (r, the primary view) and what it implies (u)."""
 
     explicit: Tensor
     implicit: Tensor
@@ -119,14 +102,7 @@ class DualEmbedding(Embedding):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class DualGaussianEmbedding(Embedding):
-    """A sentence is two Gaussians with diagonal covariance, one for what it says and one for what it implies.
-
-    Example:
-        >>> said, implied = (GaussianEmbedding(torch.full((3, 8), m), torch.zeros(3, 8)) for m in (0.0, 1.0))
-        >>> embedding = DualGaussianEmbedding.of(said, implied)
-        >>> embedding.implicit, list(embedding.views())
-        (GaussianEmbedding(mean=(3, 8) float32, log_variance=(3, 8) float32), ['explicit', 'implicit'])
-    """
+    """A sentence is two Gaussians with diagonal covariance, one for what it says and one for what it implies."""
 
     explicit_mean: Tensor
     explicit_log_variance: Tensor

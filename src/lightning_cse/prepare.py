@@ -55,9 +55,9 @@ def list_corpora(folder: Path) -> None:
             found = [path for path in (find_file(folder, file) for file in files) if path is not None]
             lacks = next((file.path for file in files if find_file(folder, file) is None), "")
             many = f" and {len(files) - 1} more" if len(files) > 1 else ""
-            place = f"{found[0].relative_to(folder) if found else files[0].path}{many}"
-            state = f"is missing  {place}" if not found else f"is in part  {place}; {lacks} is missing"
-            state = state if lacks else f"is there    {place}"
+            state = "is there  " if not lacks else "is in part" if found else "is missing"
+            state += f"  {found[0].relative_to(folder) if found else files[0].path}{many}"
+            state += f"; {lacks} is missing" if lacks and found else ""
             _echo(f"  {split:<{max(map(len, corpus.splits))}}  {corpus.rows(split):>7} rows  {state}")
 
 
@@ -71,10 +71,10 @@ def check(corpus: Corpus, folder: Path) -> None:
         if fault:
             faults.append(fault)
         else:
-            _echo(f"{path}: right, {_rows(files)}")
+            _echo(f"{path}: ok, {_rows(files)}")
     if faults:
         lines = "".join(f"\n  {fault}" for fault in faults)
-        raise DataError(f"corpus {corpus.name!r}: {len(faults)} of {len(paths)} files are not right:{lines}")
+        raise DataError(f"corpus {corpus.name!r}: {len(faults)} of {len(paths)} files failed the check:{lines}")
 
 
 def prepare(corpus: Corpus, folder: Path, scratch: Path, *, source: str | None = None, force: bool = False) -> None:
@@ -85,15 +85,15 @@ def prepare(corpus: Corpus, folder: Path, scratch: Path, *, source: str | None =
         there = find_file(folder, file)
         fault = None if there is None else _fault(corpus, files, there)
         if there is not None and fault is None:
-            _echo(f"{there}: is there and right, {_rows(files)}")
+            _echo(f"{there}: already there and ok, {_rows(files)}")
             continue
         if fault is not None and not force:
-            raise DataError(f"{fault}\n  it is left as it is; --force replaces it, or move it away")
+            raise DataError(f"{fault}\n  not changed; --force replaces it, or move it away")
         target, part = folder / file.path, scratch / "part"
         origin = _fetch(corpus, file, part, scratch, source=source, folder=folder)
         fault = _fault(corpus, files, part, name=origin)
         if fault is not None:
-            raise DataError(f"{fault}\n  nothing was kept of it")
+            raise DataError(f"{fault}\n  the download was discarded")
         target.parent.mkdir(parents=True, exist_ok=True)
         part.replace(target)
         _echo(f"{target}: fetched from {origin}, {_rows(files)}")
@@ -137,10 +137,9 @@ def _fault(corpus: Corpus, files: Sequence[CorpusFile], path: Path, *, name: str
             return None
         # What the hub has of a corpus lacks some columns, so its digest is another one, and its rows are counted.
         if official is not None and (corpus.sources or corpus.hub is None):
-            return (
-                f"{name or path}: not the official file ({len(data)} bytes{_looks(data)}): "
-                f"its sha256 is {digest}, expected {official}"
-            )
+            page = ", and it is an HTML page" if data.lstrip()[:1] == b"<" else ""
+            found = f"({len(data)} bytes{page}): its sha256 is {digest}, expected {official}"
+            return f"{name or path}: not the official file {found}"
         for file in files:
             rows = len(known.read_file(corpus, file, path))
             if rows != file.rows and not corpus.made:
@@ -149,10 +148,6 @@ def _fault(corpus: Corpus, files: Sequence[CorpusFile], path: Path, *, name: str
     except DataError as error:
         return str(error).replace(str(path), name or str(path))
     return None
-
-
-def _looks(data: bytes) -> str:
-    return ", and it is an HTML page" if data.lstrip()[:1] == b"<" else ""
 
 
 def _fetch(corpus: Corpus, file: CorpusFile, part: Path, scratch: Path, *, source: str | None, folder: Path) -> str:
@@ -205,12 +200,8 @@ def _extract(archive: Path, member: str, part: Path, *, name: str) -> str:
     try:
         with zipfile.ZipFile(archive) as opened, opened.open(member) as source, part.open("wb") as target:
             shutil.copyfileobj(source, target)
-    except KeyError as error:
-        raise DataError(f"{name}: {error.args[0]}") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        data = archive.read_bytes()
-        found = f"{len(data)} bytes{_looks(data)}"
-        raise DataError(f"{name}: not a whole zip archive ({found}): {error}\n  fetch it again") from None
+    except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise DataError(f"{name}: not the official zip archive: {error.args[0]}; fetch it again") from None
     return f"{name}/{member}"
 
 

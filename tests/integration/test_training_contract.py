@@ -252,12 +252,12 @@ def test_a_run_that_makes_no_step_says_so(run_tiny: RunTiny, tmp_path: Path) -> 
         (
             ["data=inli_triplets"],
             r"data: the method trains on the roles \(.*'implied_entailment', 'contradiction'\), "
-            r"but the rows of this data have \('premise', 'entailment', 'contradiction'\)",
+            r"but this data has \('premise', 'entailment', 'contradiction'\)",
         ),
         (
             [*GAUSSCSE, "method.loss.sets=[ent,con]", "data.rows.contradiction=false"],
             r"data: the method trains on the roles \('premise', 'entailment', 'contradiction'\), "
-            r"but the rows of this data have \('premise', 'entailment'\)$",
+            r"but this data has \('premise', 'entailment'\)$",
         ),
         ([*GAUSSCSE, "method.loss.sets=[ent,cont]"], r"method\.loss: sets has no 'cont' - did you mean 'con'\?"),
         (

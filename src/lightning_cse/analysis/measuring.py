@@ -17,7 +17,7 @@ from lightning_cse.analysis.histograms import Pairs, PairSet
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import EncoderError
 from lightning_cse.evaluation import Embedded
-from lightning_cse.metrics import match_error_rates
+from lightning_cse.metrics import match_error_rate
 from lightning_cse.models import PointModel
 from lightning_cse.runs.machine import device_of
 
@@ -87,7 +87,10 @@ def measure(encoder: SentenceEncoder | None, sets: Sequence[Sequence[Drawn]], se
         EncoderError: if an embedding has a value that is not a finite number.
     """
     if encoder is None:
-        return [[Pairs(pairs.label, match_error_rates(pairs.first, pairs.second)) for pairs in drawn] for drawn in sets]
+        return [
+            [Pairs(pairs.label, list(map(match_error_rate, pairs.first, pairs.second))) for pairs in drawn]
+            for drawn in sets
+        ]
     plain = PointModel(encoder.to(device_of())).eval()
     sentences = [s for drawn in sets for pairs in drawn if not pairs.dropout for s in (*pairs.first, *pairs.second)]
     log.info("%s reads %d sentences without dropout", encoder.name, len(set(sentences)))
@@ -103,7 +106,7 @@ def measure(encoder: SentenceEncoder | None, sets: Sequence[Sequence[Drawn]], se
                 cosine = plain.similarity(a, b)  # type: ignore[arg-type]  # a plain encoder's embeddings are points
             if not bool(torch.isfinite(cosine).all()):
                 raise EncoderError(f"some embeddings of {encoder.name} are not finite numbers: its weights are broken")
-            found.append(Pairs(pairs.label, match_error_rates(pairs.first, pairs.second), cosine.tolist()))
+            found.append(Pairs(pairs.label, list(map(match_error_rate, pairs.first, pairs.second)), cosine.tolist()))
         measured.append(found)
     return measured
 

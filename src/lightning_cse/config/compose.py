@@ -1,25 +1,33 @@
-"""Configs as Hydra composes them, by its public interface: the options of groups, and the resolvers of the project."""
+"""Hydra by its public interface: composed configs, the options of groups, the resolvers of the project, and sweeps."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import re
+import socket
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from hydra.core.utils import JobReturn
 from hydra.errors import HydraException
+from hydra.experimental.callback import Callback
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 
 from lightning_cse.config import conf_dir, encoder_name
 from lightning_cse.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from lightning_cse.runs.sweep import Sweep
 
 APPENDED: Final = ("experiment", "profile", "sweep", "debug")
 """The groups that no defaults list names: each is appended with a plus, and a later one wins over an earlier one."""
@@ -127,3 +135,45 @@ def portable(overrides: Iterable[Any]) -> list[str]:
 def _sample_dir() -> str:
     """Return the folder of the sample corpus in the package."""
     return str(Path(__file__).resolve().parents[1] / "data" / "sample")
+
+
+# Sweeps --------------------------------------------------------------------------------------------------------------
+
+current_sweep: Sweep | None = None
+"""The sweep of this process, noted by the sweeper: Hydra gives its callers no other way to it."""
+_gpu: Any = None  # the lock of the GPU that this process uses, until it ends
+
+
+def in_sweep() -> bool:
+    """Whether this is a point of a sweep."""
+    return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
+
+
+class Outcomes(Callback):
+    """Writes ``<hydra.sweep.dir>/<number>.json`` when a point ends, in the process that runs it."""
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
+        """Write what became of the point; it was killed if it does not come so far."""
+        if in_sweep() and hasattr(job_return.return_value, "write"):
+            folder = Path(config.hydra.runtime.cwd, str(config.hydra.sweep.dir))
+            job_return.return_value.write(folder / f"{config.hydra.job.num}.json")
+
+
+def take_gpu() -> None:
+    """Give each worker of a joblib sweep a GPU of its own, as long as there are enough, for what ``cuda`` means."""
+    global _gpu  # noqa: PLW0603 - a worker runs many points, and keeps its GPU
+    if _gpu is not None or not in_sweep() or "joblib" not in HydraConfig.get().launcher._target_:
+        return
+    import torch
+    from filelock import FileLock, Timeout
+
+    folder = Path(HydraConfig.get().runtime.cwd, HydraConfig.get().sweep.dir)
+    for device in range(torch.cuda.device_count()):
+        lock = FileLock(folder / f"gpu-{socket.gethostname()}-{device}.lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            continue
+        _gpu = lock
+        torch.cuda.set_device(device)  # unlike the environment, it can be changed at any time
+        return

@@ -18,7 +18,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from lightning_cse.config import conf_dir, encoder_configs, sweeps
+from lightning_cse.config import compose, conf_dir, encoder_configs
 from lightning_cse.config.check import check
 from lightning_cse.config.compose import APPENDED, CompositionError, name_encoder, plain_line, register
 from lightning_cse.errors import ConfigError, report, reported, user_error
@@ -48,7 +48,7 @@ def launch(task: str, config_name: str, args: Sequence[str] | None = None) -> in
         raise user_error(error) or explain(given, config_name, error) from error
     finally:
         sys.argv, os.environ["HYDRA_FULL_ERROR"] = argv, full_error
-        sweep, sweeps.current = sweeps.current, None
+        sweep, compose.current_sweep = compose.current_sweep, None
         code = sweep.finish() if sweep else 0
     if runner.error is not None:
         raise runner.error
@@ -71,17 +71,17 @@ class Runner:
         try:
             name_encoder(cfg)
             check(cfg, self.config_name, overrides)
-            sweeps.take_gpu()
+            compose.take_gpu()
             module, _, function = self.task.partition(":")
             result = getattr(importlib.import_module(module), function)(cfg)
         except Exception as error:  # noqa: BLE001 - reported by the handler, or in the sweep's table
-            if not sweeps.in_sweep():
+            if not compose.in_sweep():
                 self.error = error
                 return None
             sys.stderr.write(f"{' '.join(overrides)}: ")
             report(error, verbose=self.verbose)
             result = error
-        if not sweeps.in_sweep():
+        if not compose.in_sweep():
             return None
         from lightning_cse.runs.sweep import Point
 

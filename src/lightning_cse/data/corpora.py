@@ -121,15 +121,12 @@ def default_data_dir() -> Path:
 def read_corpus(name: str, split: str, data_dir: str | Path) -> Rows:
     """Read one split of a corpus.
 
-    Args:
-        name: One of `CORPORA`; ``corpora.yaml`` says which columns it has.
-        split: One of the corpus's splits, as ``python -m lightning_cse.prepare`` lists them.
-        data_dir: The folder of the official files, plain or ``.gz``. Only where there is neither, the Hugging Face hub
-            is asked, if it has the corpus and is not switched off.
+    ``python -m lightning_cse.prepare`` lists names and splits, ``corpora.yaml`` the columns. The Hugging Face hub is
+    asked only if ``data_dir`` has a file neither plain nor as ``.gz``.
 
     Raises:
-        DataError: If the corpus, the split or a file is missing, at the first bad row, with file and line, or if an
-            official file has another number of rows than it should; not in a folder that has a file named ``SAMPLE``.
+        DataError: If something is missing, at the first bad row, with file and line, or if an official file has another
+            number of rows than declared, unless the folder has a file named ``SAMPLE``.
     """
     corpus = get_corpus(name)
     folder = Path(data_dir).expanduser().absolute()
@@ -168,14 +165,14 @@ def find_file(folder: Path, file: CorpusFile) -> Path | None:
     return next((path for path in (folder / file.path, folder / f"{file.path}.gz") if path.exists()), None)
 
 
-def absent(name: str, split: str, data_dir: str | Path) -> str | None:
-    """Return which file of a split is missing and how to get it; None where none is, or the hub may have them."""
-    corpus = get_corpus(name)
-    folder = Path(data_dir).expanduser().absolute()
-    gone = next((file.path for file in corpus.split_files(split) if find_file(folder, file) is None), None)
-    if gone is None or corpus.hub is not None:
+def absent(source: str, data_dir: str | Path) -> str | None:
+    """Return which file of ``corpus/split`` is missing and how to get it; None if none is, or the hub may have it."""
+    name, _, split = source.partition("/")
+    if is_own(source) or get_corpus(name).hub is not None:
         return None
-    return f"{folder / gone} is not there; prepare {name}: {corpus.prepare}"
+    folder, files = Path(data_dir).expanduser().absolute(), get_corpus(name).split_files(split)
+    gone = next((folder / file.path for file in files if find_file(folder, file) is None), None)
+    return None if gone is None else f"{gone} is not there; prepare {name}: {get_corpus(name).prepare}"
 
 
 def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> Rows:
@@ -195,15 +192,15 @@ def fetch_hub(corpus: Corpus, file: CorpusFile) -> Rows:
     from lightning_cse.data.rows import Rows, SourceFile
 
     if corpus.hub is None:
-        raise HubError("the Hugging Face hub has no copy that we know of")
+        raise HubError("the Hugging Face hub has no known copy")
     name, revision, split = corpus.hub["id"], corpus.hub["revision"], corpus.hub["splits"][file.split]
     for variable in OFFLINE_VARIABLES:
         if (value := os.environ.get(variable, "")).upper() in {"1", "ON", "YES", "TRUE"}:
-            raise HubError(f"the Hugging Face hub ({name}) was not asked: it is switched off ({variable}={value})")
+            raise HubError(f"the Hugging Face hub ({name}) was not queried: offline mode is on ({variable}={value})")
     try:
         dataset = importlib.import_module("datasets").load_dataset(name, split=split, revision=revision)
     except Exception as error:  # the hub's client raises whatever its many layers raise
-        raise HubError(f"the Hugging Face hub ({name}) gave nothing: {type(error).__name__}: {error}") from error
+        raise HubError(f"the Hugging Face hub ({name}) could not load it: {type(error).__name__}: {error}") from error
     path = f"hf://datasets/{name}@{revision[:12]}/{split}"
     columns, lines, _ = parsers.columns_of(enumerate(dataset, start=1), corpus.hub["columns"], path)
     digest = hashlib.sha256(json.dumps(columns).encode()).hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -194,13 +195,11 @@ class ContrastiveData(pl.LightningDataModule):
         terms the loss drops, and those that LLM rows have.
         """
         if any(role not in self.train.names for role in roles):
-            raise ConfigError(
-                [f"data: the method trains on the roles {tuple(roles)}, but the rows of this data have {self.roles}"]
-            )
+            raise ConfigError([f"data: the method trains on the roles {tuple(roles)}, but this data has {self.roles}"])
         empty = [role for role in roles if not self.train.has(role).any()]
         if empty and set(empty) < set(optional):
             log.warning(
-                "data: not one of %d training rows has a sentence of %s; terms of the loss that need it are left out",
+                "data: none of the %d training rows has a sentence of %s; terms of the loss that need it are left out",
                 len(self.train),
                 " or ".join(empty),
             )
@@ -327,7 +326,6 @@ def tokenise(sentences: pa.ChunkedArray, tokenize: Tokenize, cache_dir: Path | N
 
     if len(sentences) > 10 * AT_ONCE:
         log.info("tokenising %d sentences, unless the cache has them", len(sentences))
-    datasets.disable_progress_bars()  # of which most would show a blink
     make = partial(
         Dataset(InMemoryTable(pa.table({"text": sentences})), fingerprint=fingerprint).map,
         ids,
@@ -338,21 +336,27 @@ def tokenise(sentences: pa.ChunkedArray, tokenize: Tokenize, cache_dir: Path | N
         features=features,
         new_fingerprint=fingerprint,
     )
-    path = None if cache_dir is None else cache_dir / "tokens" / f"{fingerprint}.arrow"
-    if path is not None:
-        for damaged in (False, True):
+    bars = datasets.is_progress_bar_enabled()
+    datasets.disable_progress_bars()  # most would be a blink
+    try:
+        if cache_dir is not None:
+            path = cache_dir / "tokens" / f"{fingerprint}.arrow"
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                # Written beside it first, and then renamed.
-                found = make(cache_file_name=str(path), load_from_cache_file=not damaged)
+                found = make(cache_file_name=str(path))  # written beside it first, and then renamed
                 found.data.table.validate(full=True)
                 if len(found) == len(sentences) and found.features == features:
                     return found
                 raise ValueError(f"{len(found)} of {len(sentences)} sentences")
             except (OSError, ValueError) as error:
                 what = " ".join(str(error).split())[:120]
-                log.warning("the token cache %s cannot be used (%s); the sentences are tokenised again", path, what)
-    return make(keep_in_memory=True)
+                log.warning("the token cache %s cannot be used (%s); the sentences are tokenised in memory", path, what)
+                with contextlib.suppress(OSError):
+                    path.unlink()  # the next run makes it again
+        return make(keep_in_memory=True)
+    finally:
+        if bars:
+            datasets.enable_progress_bars()
 
 
 def _slices(sentences: pa.ChunkedArray) -> Iterator[list[str]]:

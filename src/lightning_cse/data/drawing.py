@@ -62,10 +62,7 @@ def subset(rows: Rows, count: int) -> Rows:
 
 
 def fewer_llm_rows(rows: Rows, count: int, roles: Sequence[str]) -> Rows:
-    """Return the rows with only ``count`` LLM rows, which have all of these roles; of the others the anchor stays.
-
-    Those of the others that were added to the corpus are left out.
-    """
+    """Return the rows with ``count`` LLM rows, which have all of these roles; of others the corpus's anchors stay."""
     llm = rows.has(*roles)
     numbers = np.flatnonzero(llm)
     if count > len(numbers):

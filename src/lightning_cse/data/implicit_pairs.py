@@ -33,9 +33,8 @@ class INLIImplicitPairs:
 
     The negative pair is the premise with another explicit sentence, chosen by ``mismatched``:
 
-    - ``other_premise``: the same kind of entailment, of another premise, drawn by ``seed`` (the same for all training
-      seeds); every one is drawn once where no premise or hypothesis is repeated. Wang et al. pair sentences that do not
-      match in this way. Each split is drawn separately, but a ``data.held_out_share`` is held out of what was drawn;
+    - ``other_premise``: the same kind of entailment, of another premise of the split, drawn by ``seed`` as Wang et al.
+      pair sentences that do not match; every one is drawn once where no premise or hypothesis is repeated;
     - ``contradiction``, ``neutral``: the premise's own hypothesis of that kind.
 
     ``explicit="both"`` makes two rows of a premise. DualCSE trains its baseline "ImpScore (INLI)" on such pairs; how it

@@ -35,19 +35,12 @@ def layout_of(name: str, text: str, path: str) -> dict[str, Any]:
         header = next(csv.reader(io.StringIO(text, newline=""), strict=True), [])
     except csv.Error:
         header = []
-    found = f"columns found: {listed(header)}"
-    if PREMISE in header and PAIR_SENTENCES[0] in header:
-        raise DataError(f"{path}:1: both {PREMISE!r} and {PAIR_SENTENCES[0]!r} are there; {LAYOUTS}; {found}")
-    if PAIR_SENTENCES[0] in header:
+    pairs, premise = PAIR_SENTENCES[0] in header, PREMISE in header
+    if pairs and not premise:
         return {"reader": "csv", "columns": PAIR_SENTENCES}
-    if PREMISE not in header and header:
-        near = _near(header, [PREMISE, *HYPOTHESES, *PAIR_SENTENCES])
-        raise DataError(f"{path}:1: neither {PREMISE!r} nor {PAIR_SENTENCES[0]!r} is there{near}; {LAYOUTS}; {found}")
-    near = _near(header, HYPOTHESES)
-    if near:
-        raise DataError(f"{path}:1: a column that is not known{near} Or give it another name, to leave it out; {found}")
-    if header and not set(HYPOTHESES).intersection(header):
-        raise DataError(f"{path}:1: no column of hypotheses; {LAYOUTS}; {found}")
+    near = _near(header, [PREMISE, *HYPOTHESES, *(() if premise else PAIR_SENTENCES)])
+    if header and (near or pairs or not premise or not set(HYPOTHESES).intersection(header)):
+        raise DataError(f"{path}:1: these columns fit no layout{near}; {LAYOUTS}; columns found: {listed(header)}")
     columns = {PREMISE: PREMISE} | {cell: {"optional": cell} for cell in HYPOTHESES}
     return {"reader": "quadruples", "hypotheses": HYPOTHESES, "columns": columns}
 

@@ -5,6 +5,7 @@ A reader yields, for each row, the line it starts on and its cells by name; for 
 
 from __future__ import annotations
 
+import collections
 import csv
 import functools
 import io
@@ -45,7 +46,8 @@ def quoted(cell: object) -> str:
 
 def listed(names: Iterable[str]) -> str:
     """Return names as an error shows them: the first 50, and at most 120 characters of each."""
-    return ", ".join(name[:_QUOTED] or "(unnamed)" for name in itertools.islice(names, 50)) or "none"
+    shown = (name[:_QUOTED].encode(errors="backslashreplace").decode() for name in itertools.islice(names, 50))
+    return ", ".join(name or "(unnamed)" for name in shown) or "none"
 
 
 def parse(text: str, path: str, *, reader: str, columns: Any = None, **options: Any) -> Parsed:
@@ -57,8 +59,7 @@ def parse(text: str, path: str, *, reader: str, columns: Any = None, **options: 
 def columns_of(rows: Iterable[Row], columns: Any, path: str) -> Parsed:
     """Return the columns of some rows, the line that each row starts on, and how many lines were left out, by reason.
 
-    Columns are declared as in `corpora.yaml`; None: a sentence for each cell of the first row. DataError at the first
-    fault, with file and line, or if there is no row.
+    Columns are as in `corpora.yaml`; None: all cells of the first row. Raises DataError at the first fault, or no row.
     """
     plan: list[tuple[str, Callable[[Any], Any], list[Any]]] = []
     values: dict[str, list[Any]] = {}
@@ -170,7 +171,7 @@ def _table(
     width: Sequence[int] = (),
 ) -> Iterator[Row]:
     """Yield the rows of comma- or tab-separated text, of `cells` and others; `header` names those of a file without."""
-    names = list(header)
+    names, folded = list(header), [""]
     blank = count = 0
     for line, row in (_quoted_rows if quotes else _plain_rows)(text, path, delimiter):
         where = f"{path}:{line}"
@@ -180,13 +181,14 @@ def _table(
             raise DataError(f"{path}:{blank}: blank line")
         elif not names:
             names = _checked_header(row, cells, where)
+            folded = [name.strip().casefold() for name in names]
         elif len(row) not in (width or [len(names)]):
             needed = " or ".join(map(str, width or [len(names)]))
             wanted = f"{needed} are needed" if header else f"the header has {needed} columns"
             found = f"{len(row)} cell{'' if len(row) == 1 else 's'}{' between tabs' if delimiter != ',' else ''}"
             raise DataError(f"{where}: {found}, {wanted}")
-        elif row == names:
-            raise DataError(f"{where}: the header again; were two files joined? Remove this line")
+        elif row[0].strip().casefold() == folded[0] and [cell.strip().casefold() for cell in row] == folded:
+            raise DataError(f"{where}: repeated header; were two files concatenated? Remove this line")
         else:
             count += 1
             yield line, dict(zip(names, row, strict=False))
@@ -218,7 +220,7 @@ def _plain_rows(text: str, path: str, delimiter: str) -> Iterator[tuple[int, lis
 
 def _checked_header(found: list[str], wanted: Sequence[str], where: str) -> list[str]:
     """Return the header if every wanted column is there and no name is there twice."""
-    twice = next((name for name in found if found.count(name) > 1), None)
+    twice = next((name for name, count in collections.Counter(found).items() if count > 1), None)
     if twice is not None:
         raise DataError(f"{where}: column {quoted(twice)} is there twice")
     missing = [name for name in wanted if name not in found]

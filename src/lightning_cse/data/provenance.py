@@ -68,12 +68,12 @@ def write_provenance(rows: Path, document: Mapping[str, Any]) -> Path:
     return path
 
 
-def read_provenance(rows: SourceFile | Path, sha256: str | None = None) -> dict[str, Any] | None:
+def read_provenance(rows: SourceFile | Path) -> dict[str, Any] | None:
     """Return what the side file says of some rows, with ``unchanged``: whether they are what it was written for.
 
     A fault is a warning, since this is nothing but information: ``{"damaged": why}``. None where there is no side file.
     """
-    path, digest = (Path(rows.path), rows.sha256) if isinstance(rows, SourceFile) else (rows, sha256)
+    path, digest = (Path(rows.path), rows.sha256) if isinstance(rows, SourceFile) else (rows, None)
     if not path.name.removesuffix(".gz").endswith(".jsonl"):
         return None
     side = side_file(path)

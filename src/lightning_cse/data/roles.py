@@ -54,8 +54,8 @@ class INLIQuadruples:
         return made_of(rows.select(used).dropping(dropped), used)
 
 
-_EXPLICIT, _IMPLIED = ("explicit_entailment",), ("implied_entailment",)
-POSITIVES = {"explicit": _EXPLICIT, "implied": _IMPLIED, "both": _EXPLICIT + _IMPLIED}
+POSITIVES: dict[str, tuple[str, ...]] = {kind: (f"{kind}_entailment",) for kind in ("explicit", "implied")}
+POSITIVES["both"] = POSITIVES["explicit"] + POSITIVES["implied"]
 
 
 @dataclass(frozen=True)

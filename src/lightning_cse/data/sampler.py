@@ -24,10 +24,8 @@ class Draws:
 
     The c copies of a row in an epoch get the keys :math:`(k + u)/c` for :math:`k = 0 \dots c - 1`, with u drawn from
     (seed, epoch) for each row; the order of the keys is the order of the epoch, so that copies are 1/c of it apart.
-    Where two of them still meet in a batch, one is exchanged for a row of the nearest batch that takes it.
-
-    ``sources`` has the number of each row's source: (rows,); ``weights`` and ``names`` are one a source. A weight that
-    draws no row of its source, or a row so often that two of its copies must meet, is a DataError.
+    Where two of them still meet in a batch, one is exchanged for a row of the nearest batch that takes it. ``sources``
+    has the number of each row's source. A weight that draws no row, or one too often for that, is a DataError.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lightning_cse.data.corpora import OWN, absent, is_own, read_corpus, read_own
+from lightning_cse.data.corpora import OWN, is_own, read_corpus, read_own
 from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import ConfigError, DataError
@@ -51,18 +51,6 @@ def read_sources(sources: Iterable[str], data_dir: Path, *, key: str, may_be_emp
         return [read_own(name) if is_own(name) else read_corpus(*_parts(name), data_dir) for name in names]
     except DataError as error:
         raise DataError(f"{key}: {error}") from None
-
-
-def lacking(source: str, data_dir: Path) -> str | None:
-    """Return why a split of a corpus cannot be read, or None if it can.
-
-    None also for a name that `read_sources` refuses, and for a file of the user's own, which must exist. An unknown
-    corpus or split is a DataError.
-    """
-    if is_own(source):
-        return None
-    corpus, split = _parts(source)
-    return absent(corpus, split, data_dir) if split else None
 
 
 def pair_keys(rows: Rows) -> list[tuple[str, ...]]:

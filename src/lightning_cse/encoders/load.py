@@ -56,7 +56,7 @@ def load_encoder(
     the length of a sentence-transformers folder; if it has no length, the most that tokenizer and backbone allow.
 
     Raises:
-        EncoderError: if it is not found or no encoder, its files cannot be read, or ``auto`` finds nothing.
+        EncoderError: if it is not found, is not an encoder, its files cannot be read, or ``auto`` finds nothing.
     """
     folder = find_encoder(source, package)
     if pooling == "auto":
@@ -123,7 +123,9 @@ def _backbone(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
     lacking = {name for name in lacking if "pooler" not in name}  # never read here
     if lacking:
         few = ", ".join(sorted(lacking)[:3])
-        raise ValueError(f"{len(lacking)} parameters of {kind.__name__} are not in the weights in their shape: {few}")
+        raise ValueError(
+            f"{len(lacking)} parameters of {kind.__name__} are missing from the weights or have another shape: {few}"
+        )
     return backbone  # type: ignore[no-any-return]
 
 
@@ -131,7 +133,9 @@ def read_pooling(folder: Path) -> str:
     """Return the pooling of a sentence-transformers folder; raise EncoderError if it needs more than a pooling."""
     path = folder / "modules.json"
     if not path.is_file():
-        raise EncoderError(f"encoder.pooling: {folder} has no modules.json that says it; choose one of {POOLINGS}")
+        raise EncoderError(
+            f"encoder.pooling: {folder} has no modules.json that says it; choose one of {', '.join(POOLINGS)}"
+        )
     try:
         modules = {str(module["type"]).rpartition(".")[2]: module["path"] for module in _read(path)}
         config = _read(folder / modules.pop("Pooling") / "config.json")
@@ -205,7 +209,7 @@ def find_encoder(source: str, package: str | None = None) -> Path:
 def digests(folder: Path, layers: int | None = None) -> dict[str, str]:
     """Return the sha256 over config, weights and the layers kept, and that over the tokenizer's files."""
     weights = _digest(folder, ["config.json", *sorted(path.name for path in folder.glob("model*.safetensors"))])
-    if layers is not None:
+    if layers not in (None, _read(folder / "config.json").get("num_hidden_layers")):
         weights = hashlib.sha256(f"{weights}, {layers} layers".encode()).hexdigest()
     return {"weights": weights, "tokenizer": _digest(folder, TOKENIZER)}
 

@@ -20,6 +20,8 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedC
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from lightning_cse.errors import EncoderError
+
 MODEL_TYPES = ("bert", "roberta", "xlm-roberta")
 """Backbones whose forward hands ``windows`` through to attention, and takes ``inputs_embeds``."""
 
@@ -213,6 +215,8 @@ def make_dropout_fast(root: nn.Module) -> None:
 
 def set_dropout(config: PreTrainedConfig, p: float | None) -> None:
     """Set every dropout probability of a config, by whatever keys its architecture has; None leaves them."""
+    if p is not None and (type(p) not in (int, float) or not 0 <= p < 1):
+        raise EncoderError(f"encoder.dropout: must be in [0, 1), got {p!r}")
     for key, value in config.to_dict().items() if p is not None else ():
         if ("dropout" in key or "_drop" in key) and type(value) in (int, float):
             setattr(config, key, p)

@@ -81,7 +81,7 @@ class Template:
                 return cls(ids[:start], ids[end:], types[:start], types[end:], int(tokenizer.pad_token_id))
         raise EncoderError(
             f"the tokenizer {tokenizer.name_or_path} writes {PROBE!r} as {probe} alone but not inside {list(ids)}: "
-            "its special tokens cannot be told from the sentence; use another encoder"
+            "its special tokens cannot be separated from the sentence; use another encoder"
         )
 
     @classmethod

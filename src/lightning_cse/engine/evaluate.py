@@ -13,8 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from lightning_cse import runs
-from lightning_cse.config.compose import portable
-from lightning_cse.config.sweeps import in_sweep
+from lightning_cse.config.compose import in_sweep, portable
 from lightning_cse.engine.build import build_tasks, check_nodes, plain, resolve_automatic
 from lightning_cse.engine.evaluated import Evaluated, open_model
 from lightning_cse.engine.load import LLM, WITHOUT_ENCODER

@@ -21,8 +21,7 @@ from pytorch_lightning.loggers import Logger
 
 from lightning_cse import runs
 from lightning_cse.callbacks import BestAndLast, Evaluation, Interrupts, RandomState, StepBar, StepLog
-from lightning_cse.config.compose import portable, recipe_name
-from lightning_cse.config.sweeps import in_sweep
+from lightning_cse.config.compose import in_sweep, portable, recipe_name
 from lightning_cse.data.datamodule import token_counts
 from lightning_cse.engine.build import Parts, automatic_reading, build, built, check_nodes, plain, resolve_automatic
 from lightning_cse.errors import Interrupted, TrainingError

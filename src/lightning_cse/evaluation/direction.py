@@ -70,7 +70,7 @@ class Direction(DirectionTask):
             forward, backward = rows.column("entailment_ab"), rows.column("entailment_ba")
             entailed = [r for r in entailed if forward[r] == "A_entails_B" and backward[r] != "B_entails_A"]
         if not entailed:
-            raise DataError(f"{rows.files[0].path}: none of the pairs is entailed one way, so there is no direction")
+            raise DataError(f"{rows.files[0].path}: none of the pairs is entailed one way, so direction is undefined")
         return rows.select(entailed, reason="not entailed one way")
 
 

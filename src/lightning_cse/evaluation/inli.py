@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from lightning_cse.data import Rows
-from lightning_cse.data.sources import lacking
+from lightning_cse.data.corpora import absent
 from lightning_cse.evaluation.task import (
     Answers,
     CorpusTask,
@@ -203,9 +203,9 @@ class PairEIS(ImplicitnessTask):
         """Return which file of test is missing, if the task may be left out; without dev it is tested only."""
         if not self.optional:
             return None
-        if reason := lacking(self.sources["test"], self.data_dir):
+        if reason := absent(self.sources["test"], self.data_dir):
             return reason
-        if "dev" in self.sources and (reason := lacking(self.sources["dev"], self.data_dir)):
+        if "dev" in self.sources and (reason := absent(self.sources["dev"], self.data_dir)):
             log.info("%s: no evaluation during training, %s is left out: %s", self.name, self.sources["dev"], reason)
             del self.sources["dev"]
             self.splits = ("test",)

@@ -7,7 +7,6 @@ from .classes import Spearman as Spearman
 from .classes import ThresholdAccuracy as ThresholdAccuracy
 from .classes import Uniformity as Uniformity
 from .edit import match_error_rate as match_error_rate
-from .edit import match_error_rates as match_error_rates
 from .representation import alignment as alignment
 from .representation import mean_of_best as mean_of_best
 from .representation import relative_fitting_difficulty as relative_fitting_difficulty

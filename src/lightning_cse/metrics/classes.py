@@ -69,6 +69,9 @@ class RowMetric(Metric):
         finally:
             self._one_batch = False
 
+    def _any(self, *columns: Any) -> bool:
+        return any(len(column) for column in columns)  # a batch without rows adds nothing
+
     def _keep(self, **rows: Any) -> None:
         for name, values in rows.items():
             tensor = values if isinstance(values, Tensor) else torch.tensor(values)
@@ -109,7 +112,8 @@ class Alignment(RowMetric):
 
     def update(self, x: Tensor, y: Tensor) -> None:
         """Add pairs: two tensors of shape ``(n, d)``."""
-        self._keep(distances=pair_distances(x, y, self.alpha))
+        if self._any(x, y):
+            self._keep(distances=pair_distances(x, y, self.alpha))
 
     def _value(self) -> float:
         return float(self._rows("distances").mean())
@@ -162,8 +166,9 @@ class _LabelMetric(RowMetric):
 
     def update(self, labels: Values, scores: Values) -> None:
         """Add rows: labels, 1 (or True) for yes and 0 for no, and scores, bigger for yes; both of shape ``(n,)``."""
-        flags, values = labels_and_scores(labels, scores)
-        self._keep(labels=flags, scores=values)
+        if self._any(labels, scores):
+            flags, values = labels_and_scores(labels, scores)
+            self._keep(labels=flags, scores=values)
 
 
 class ThresholdAccuracy(_LabelMetric):
@@ -220,6 +225,8 @@ class Spearman(RowMetric):
 
     def update(self, gold: Values, scores: Values, subsets: str | Sequence[str] = "") -> None:
         """Add rows: gold values and scores ``(n,)``, and the name of their subset, one for all or one a row."""
+        if not self._any(gold, scores):
+            return
         gold, scores = as_columns(gold, scores, names=("gold", "scores"))
         names = [subsets] * len(gold) if isinstance(subsets, str) else list(subsets)
         if len(names) != len(gold):
@@ -240,6 +247,12 @@ class _ShareLarger(RowMetric):
     higher_is_better = True
     states = ("correct",)
 
+    def _compare(self, **sides: Values) -> None:
+        (first, a), (second, b) = sides.items()
+        if self._any(a, b):
+            larger, smaller = as_columns(a, b, names=(first, second))
+            self._keep(correct=larger > smaller)
+
     def _value(self) -> float:
         return float(self._rows("correct").mean())
 
@@ -252,8 +265,7 @@ class ImplicitnessAccuracy(_ShareLarger):
 
     def update(self, implicit: Values, explicit: Values) -> None:
         """Add pairs: the implicitness of each implicit and of each explicit sentence, ``(n,)``."""
-        first, second = as_columns(implicit, explicit, names=("implicit", "explicit"))
-        self._keep(correct=first > second)
+        self._compare(implicit=implicit, explicit=explicit)
 
 
 class DirectionAccuracy(_ShareLarger):
@@ -264,5 +276,4 @@ class DirectionAccuracy(_ShareLarger):
 
     def update(self, forward: Values, backward: Values) -> None:
         """Add pairs: score(premise, hypothesis) and score(hypothesis, premise), ``(n,)``."""
-        first, second = as_columns(forward, backward, names=("forward", "backward"))
-        self._keep(correct=first > second)
+        self._compare(forward=forward, backward=backward)

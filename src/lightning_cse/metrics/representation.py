@@ -96,10 +96,6 @@ def relative_fitting_difficulty(held_out: Iterable[float], evaluation: Iterable[
 
     Raises:
         ValueError: if the sequences are empty or differ in length.
-
-    Example:
-        >>> relative_fitting_difficulty(held_out=[0.5, 0.25], evaluation=[0.25, 0.25])
-        0.125
     """
     held_out_values, evaluation_values = [float(h) for h in held_out], [float(e) for e in evaluation]
     if not held_out_values or len(held_out_values) != len(evaluation_values):
@@ -119,10 +115,6 @@ def mean_of_best(values: Iterable[float], count: int = 5) -> float:
 
     Raises:
         ValueError: if there are no values, one of them is not finite, or ``count`` < 1.
-
-    Example:
-        >>> mean_of_best([0.25, 1.0, 0.5, 0.0], count=2)
-        0.75
     """
     given = [float(value) for value in values]
     if count < 1 or not given or not all(map(math.isfinite, given)):

@@ -104,10 +104,6 @@ def auprc(labels: Values, scores: Values) -> float:
 
     Raises:
         ValueError: if an input is invalid, a label is neither 0 nor 1, or no label is 1 (recall is then undefined).
-
-    Example:
-        >>> auprc([1, 0, 1], [0.9, 0.9, 0.1])
-        0.6666666666666666
     """
     positive, values = labels_and_scores(labels, scores)
     if not positive.any():
@@ -133,10 +129,6 @@ def spearman(gold: Values, scores: Values, *, constant: float | None = None) -> 
 
     Raises:
         ValueError: if an input is invalid, or constant without ``constant``.
-
-    Example:
-        >>> round(spearman([1, 2, 3, 4], [0.1, 0.2, 0.4, 0.3]), 6)
-        0.8
     """
     from scipy import stats  # type: ignore[import-untyped, unused-ignore]  # slow import
 
@@ -158,11 +150,6 @@ def spearman_all(subsets: Subsets, *, constant: float | None = None) -> float:
     `spearman`; no subset is an error too.
 
     Source: Gao et al. 2021 (SimCSE), appendix on STS evaluation settings.  Differs: nothing.
-
-    Example:
-        >>> subsets = [([1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4]), ([1, 2], [0.9, 0.8])]
-        >>> [round(average(subsets), 3) for average in (spearman_all, spearman_mean, spearman_wmean)]
-        [0.029, 0.0, 0.333]
     """
     gold, scores = (np.concatenate(side) for side in zip(*_columns(subsets), strict=True))
     return spearman(gold, scores, constant=constant)
@@ -212,11 +199,6 @@ class McNemar:
 
     Args:
         both: number of examples that both get right; ``only_a``, ``only_b`` and ``neither`` accordingly.
-
-    Example:
-        >>> test = McNemar(both=12, only_a=1, only_b=7, neither=1)
-        >>> round(test.pvalue, 7), test.statistic, round(test.pvalue_asymptotic, 4)
-        (0.0703125, 3.125, 0.0771)
     """
 
     both: int
@@ -257,10 +239,6 @@ def mcnemar(correct_a: Values, correct_b: Values) -> McNemar:
 
     Raises:
         ValueError: if an input is invalid, or holds other values than 0 and 1.
-
-    Example:
-        >>> mcnemar([1, 1, 1, 0], [1, 0, 0, 1])
-        McNemar(both=1, only_a=2, only_b=1, neither=0)
     """
     names = ("correct_a", "correct_b")
     a, b = (as_flags(column, name) for column, name in zip(as_columns(correct_a, correct_b, names), names, strict=True))

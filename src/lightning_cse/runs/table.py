@@ -96,7 +96,7 @@ def _others(rows: Mapping[str, Mapping[str, float]], keys: list[str]) -> Table:
 
 
 def _facts(record: Mapping[str, Any]) -> list[str]:
-    lines = []
+    lines = [f"encoder: {record['encoder']['name']}"] if record.get("encoder") else []
     best, summary, seconds = (record.get(key) or {} for key in ("best", "summary", "seconds"))
     if best.get("score") is not None:
         steps = f"step {best.get('step')} of {record.get('steps')}"

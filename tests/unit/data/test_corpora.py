@@ -138,7 +138,7 @@ def test_a_missing_file_is_reported_with_place_command_and_variable(tmp_path: Pa
         f"{tmp_path}/INLI/val.csv and val.csv.gz",
         f"python -m lightning_cse.prepare inli --data-dir {tmp_path}",
         "LIGHTNING_CSE_DATA",
-        "no copy that we know of",
+        "no known copy",
     ):
         assert part in message
     message = fault("impscore", "dev", tmp_path)
@@ -151,7 +151,7 @@ def test_a_missing_folder_is_reported_as_an_absolute_path(tmp_path: Path, monkey
     message = fault("stsb", "dev", Path("no where"))
     assert f"({tmp_path}/no where is no folder)" in message
     assert f"--data-dir '{tmp_path}/no where'" in message
-    assert "sentence-transformers/stsb) was not asked: it is switched off (HF_HUB_OFFLINE=1)" in message
+    assert "sentence-transformers/stsb) was not queried: offline mode is on (HF_HUB_OFFLINE=1)" in message
 
 
 def test_the_default_folder_is_the_variable_or_data(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,7 +340,7 @@ def test_bad_hub_rows(
 def test_a_hub_that_fails_is_reported_with_all_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     give(monkeypatch, ConnectionError("no route"))
     message = fault("stsb", "test", tmp_path)
-    assert "stsb) gave nothing: ConnectionError: no route" in message
+    assert "stsb) could not load it: ConnectionError: no route" in message
     assert f"{tmp_path}/STS/STSBenchmark/sts-test.csv" in message
 
 

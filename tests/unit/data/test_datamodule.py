@@ -237,7 +237,7 @@ def test_a_role_that_the_rows_lack_is_told_with_those_they_have(data: Any, roles
     built = data()
     with pytest.raises(ConfigError) as caught:
         built.use(roles)
-    assert f"the method trains on the roles {roles}, but the rows of this data have {built.roles}" in str(caught.value)
+    assert f"the method trains on the roles {roles}, but this data has {built.roles}" in str(caught.value)
 
 
 # Long sentences
@@ -487,7 +487,7 @@ def test_a_role_that_no_row_has_may_be_one_that_the_method_does_without(
     )
     data = make(INLIQuadruples(), [own], held_out=["inli/val"])
     data.use(data.roles, optional=data.roles[1:])
-    assert "not one of 9 training rows has a sentence of contradiction; terms of the loss" in caplog.text
+    assert "none of the 9 training rows has a sentence of contradiction; terms of the loss" in caplog.text
     data.setup()
     batch = next(iter(data.train_dataloader()))
     assert {role: len(tokens) > 0 for role, tokens in batch["roles"].items()} == {

@@ -208,8 +208,8 @@ def test_rows_without_a_side_file_say_nothing(tmp_path: Path, caplog: pytest.Log
     (tmp_path / "x.provenance.json").write_text("{")
     assert read_provenance(own) is None
     assert read_provenance(tmp_path / "x.txt") is None  # nothing that an LLM wrote
-    assert read_provenance(tmp_path / "nowhere" / "rows.jsonl", "00") is None
-    assert read_provenance(own / "rows.jsonl", "00") is None
+    assert read_provenance(tmp_path / "nowhere" / "rows.jsonl") is None
+    assert read_provenance(own / "rows.jsonl") is None
     assert read_provenance(SourceFile("x.jsonl", "hf://datasets/a/b@0/train", "00")) is None
     assert warned(caplog) == []
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lightning_cse.data.corpora import sample_dir
+from lightning_cse.data.corpora import absent, sample_dir
 from lightning_cse.data.rows import Rows
-from lightning_cse.data.sources import LEAK, all_pairs, lacking, pair_keys, read_sources, without_pairs
+from lightning_cse.data.sources import LEAK, all_pairs, pair_keys, read_sources, without_pairs
 from lightning_cse.errors import ConfigError, DataError
 
 
@@ -64,17 +64,16 @@ def test_a_pair_that_a_row_lacks_is_no_leak() -> None:
 
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
-    assert lacking(str(tmp_path / "mine.csv"), tmp_path) is None, "read_sources says that there is no such file"
-    told = lacking("impscore/test", tmp_path)
+    assert absent(str(tmp_path / "mine.csv"), tmp_path) is None, "read_sources says that there is no such file"
+    told = absent("impscore/test", tmp_path)
     assert told is not None
     assert told.startswith(
         f"{tmp_path}/ImpScore/all_data.csv is not there; prepare impscore: fetches nothing: put all_"
     )
-    assert lacking("impscore/test", sample_dir()) is None
-    assert lacking("stsb/test", tmp_path) is None, "the hub may have it"
-    assert lacking("impscore", tmp_path) is None, "read_sources says that it is no name"
+    assert absent("impscore/test", sample_dir()) is None
+    assert absent("stsb/test", tmp_path) is None, "the hub may have it"
     with pytest.raises(DataError, match="'impscore' has no split 'val'"):
-        lacking("impscore/val", tmp_path)
+        absent("impscore/val", tmp_path)
 
 
 @pytest.mark.parametrize("name", ["inli", "inli/", "/train", "a/b/c", "my/rows.tsv", "rows.gz"])

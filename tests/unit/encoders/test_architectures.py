@@ -118,7 +118,7 @@ def test_missing_parameters_of_a_kept_layer_are_an_error(folders: dict[str, Path
     (folder / "config.json").write_text(json.dumps(ENCODERS["bert"].to_dict()))
     assert load(folder, layers=1).backbone.config.num_hidden_layers == 1
     with pytest.raises(
-        EncoderError, match=r"16 parameters of BertModel are not in the weights in their shape: encoder"
+        EncoderError, match=r"16 parameters of BertModel are missing from the weights or have another shape: encoder"
     ):
         load(folder, layers=2)
 

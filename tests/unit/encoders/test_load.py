@@ -159,9 +159,17 @@ def test_neither_pickled_weights_nor_code_of_a_repository_run(bert_folder: Path,
         ("config.json", b"[]", "cannot be loaded"),
         ("config.json", b'{"model_type": "nonsense"}', "cannot be loaded"),
         ("tokenizer.json", None, "has no tokenizer: save it beside the weights with tokenizer.save_pretrained"),
-        ("config.json", {"num_hidden_layers": 2}, "16 parameters of BertModel are not in the weights in their shape"),
-        ("config.json", {"hidden_size": 32}, "parameters of BertModel are not in the weights in their shape: embeddi"),
-        ("config.json", {"model_type": "electra"}, "parameters of ElectraModel are not in the weights"),
+        (
+            "config.json",
+            {"num_hidden_layers": 2},
+            "16 parameters of BertModel are missing from the weights",
+        ),
+        (
+            "config.json",
+            {"hidden_size": 32},
+            "parameters of BertModel are missing from the weights",
+        ),
+        ("config.json", {"model_type": "electra"}, "parameters of ElectraModel are missing from the weights"),
     ],
 )
 def test_damaged_folders(bert_folder: Path, file: str, content: bytes | dict[str, int] | None, reported: str) -> None:
