@@ -443,10 +443,7 @@ def test_an_archive_that_lacks_a_file(archive: Mirror, tmp_path: Path, capsys: p
     test = "snli_1.0/snli_1.0_test.jsonl"
     archive.files[ARCHIVE] = packed({name: data for name, data in MEMBERS.items() if name != test})
     message = refused(capsys, "snli", "--data-dir", str(tmp_path))
-    assert (
-        message
-        == f"error: {archive.url}{ARCHIVE}: not the official zip archive: There is no item named '{test}' in the archive; fetch it again\n"
-    )
+    assert message.startswith(f"error: {archive.url}{ARCHIVE}: not the official zip archive: There is no item named")
     assert there(tmp_path) == {f"SNLI/{member}" for member in MEMBERS if member != test}
 
 
