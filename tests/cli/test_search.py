@@ -330,7 +330,7 @@ def test_a_direction_that_a_model_lacks_is_told_before_anything_is_built(
         code, out, err = search(*plain, "--relation", relation)
         assert (code, out) == (2, "")
         assert err == (
-            f"error: --relation {relation}: the score of PointModel is the same both ways, so direction is undefined "
+            f"error: --relation {relation}: the score of PointModel is the same both ways, so there is no direction "
             "to ask for; use --relation similar\n"
         )
     assert not (tmp_path / "index").exists()
