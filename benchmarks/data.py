@@ -16,7 +16,6 @@ import argparse
 import json
 import os
 import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gaussian import highest_resident  # beside this file
 from rich.console import Console
 from rich.table import Table
 
@@ -75,15 +75,6 @@ def measure(encoder: str, file: str, cache: str, size: int) -> dict[str, float]:
         "batch_ms": 1000 * statistics.median(times),
         "peak_mib": highest_resident() / MIB,
     }
-
-
-def highest_resident() -> int:
-    """The largest resident set so far, in bytes."""
-    status = Path("/proc/self/status")
-    if status.is_file():
-        return next(int(line.split()[1]) * 1024 for line in status.read_text().splitlines() if line[:5] == "VmHWM")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def bench(rows: int, encoder: str, size: int) -> list[dict[str, Any]]:

@@ -202,7 +202,7 @@ def run_of(experiment: str) -> dict[str, Any]:
 
 VARIANTS: Final[Mapping[str, tuple[str, ...]]] = {
     "all": (),
-    "part": ("+data.llm_rows=8", "data.train_rows=40", "data.max_tokens=6", "data.drop_last=true"),
+    "part": ("data.llm_rows=8", "data.train_rows=40", "data.max_tokens=6", "data.drop_last=true"),
     "weighted": ("data.train=[inli/train,inli/val]", "data.excluded=[inli/test]", "data.weights=[1.5,0.25]"),
 }
 """Overrides of a data config; llm_rows are for data with LLM rows, weights for quadruples."""
@@ -231,7 +231,7 @@ def batches_of(name: str, corpora: str | None = None) -> dict[str, Any]:
         GlobalHydra.instance().clear()
         with hydra.initialize_config_dir(str(REPOSITORY / "conf"), version_base="1.3"):
             fixed = ("method=simcse_unsup", "suite=stsb", "encoder=tiny", f"data={name}", "data.batch_size=12")
-            cfg = hydra.compose("train", [*fixed, "paths.cache_dir=null", *where, *(c.lstrip("+") for c in chosen)])
+            cfg = hydra.compose("train", [*fixed, "paths.cache_dir=null", *where, *chosen])
         with tempfile.TemporaryDirectory() as cache:
             found[variant] = _digests(cfg.data, corpora, cache)
     return found

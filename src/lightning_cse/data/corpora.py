@@ -168,11 +168,11 @@ def find_file(folder: Path, file: CorpusFile) -> Path | None:
 def absent(source: str, data_dir: str | Path) -> str | None:
     """Return which file of ``corpus/split`` is missing and how to get it; None if none is, or the hub may have it."""
     name, _, split = source.partition("/")
-    if is_own(source) or get_corpus(name).hub is not None:
+    if is_own(source) or (corpus := get_corpus(name)).hub is not None:
         return None
-    folder, files = Path(data_dir).expanduser().absolute(), get_corpus(name).split_files(split)
+    folder, files = Path(data_dir).expanduser().absolute(), corpus.split_files(split)
     gone = next((folder / file.path for file in files if find_file(folder, file) is None), None)
-    return None if gone is None else f"{gone} is not there; prepare {name}: {get_corpus(name).prepare}"
+    return None if gone is None else f"{gone} is not there; prepare {name}: {corpus.prepare}"
 
 
 def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> Rows:

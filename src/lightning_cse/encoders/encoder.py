@@ -67,7 +67,7 @@ class SentenceEncoder(nn.Module):
     r"""Sentences to vectors: template, transformer, pooling.
 
     All sentences of a step go through in one call: on a CPU packed into windows (BERT and RoBERTa; `Windows`),
-    elsewhere cut into the groups that waste the fewest padded tokens (`cut_by_length`).
+    elsewhere padded in groups of similar lengths (`cut_by_length`).
 
     .. math:: x_i = \text{pool}(\text{backbone}(\text{template}(s_i)))
 
