@@ -287,12 +287,22 @@ def _miscounted(corpus: Corpus, file: CorpusFile, rows: Rows, folder: Path) -> s
 def read_bytes(path: Path) -> bytes:
     """Return the bytes of a file, uncompressed if its name ends in ``.gz``, or raise DataError."""
     try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if path.suffix == ".gz" and data else data
+        if path.suffix != ".gz" or not (size := path.stat().st_size):
+            return path.read_bytes()
+        with gzip.open(path) as file:
+            data = file.read(largest(size) + 1)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path}: the compressed data is cut off or broken ({error}); fetch it again") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(data) > largest(size):
+        raise DataError(f"{path}: expands to more than {largest(size):,} bytes, which is not text; fetch it again")
+    return data
+
+
+def largest(size: int) -> int:
+    """Return how many bytes a compressed file of this size may hold: 100 times as many; corpora have at most 12."""
+    return 100 * size + 2**20
 
 
 def decoded(data: bytes, path: str, encoding: str | None = None) -> str:
