@@ -48,7 +48,7 @@ type: $(READY_DEV) ## Check the types of src/ (mypy, strict)
 imports: $(READY_DEV) ## Check that imports go one way only (import-linter; the rules are in pyproject.toml)
 	$(BIN)/lint-imports --no-logo
 
-format: $(READY_DEV) ## Format the code, and mend what ruff can mend
+format: $(READY_DEV) ## Format the code, and fix what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -98,7 +98,7 @@ $(VENV)/bin/pip:
 	@echo "Making the environment $(VENV) with $$($(PYTHON) -V) ..."
 	@$(PYTHON) -m venv $(VENV)
 
-# torch alone and first: it is the largest by far, and what tells a slow line from a stuck one.
+# torch alone and first: it is the largest by far, so its message shows that a slow download is not stuck.
 $(VENV)/.ready-run: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	@echo "Installing torch (minutes, only this time) ..."
 	@$(PIP) $(TORCH_ARGS) torch

@@ -46,7 +46,7 @@ class WandbView(RunView, WandbLogger):
     Args:
         project: The W&B project.
         entity: The W&B user or team; None for the account's own.
-        offline: True writes to the run folder only; None decides by ``WANDB_MODE``, else by whether somebody is logged
+        offline: True writes to the run folder only; None decides by ``WANDB_MODE``, else by whether a user is logged
             in; False asks for a connection, unless ``WANDB_MODE`` says otherwise.
         run, group, settings, tags: The run, ``name/sweep``, the resolved config, and words such as the profile's name.
         resumed_at: The step from which the run is resumed; None begins anew.
