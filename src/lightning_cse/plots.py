@@ -105,7 +105,7 @@ def by_step(axes: Axes) -> None:
 
 
 def moving_average(values: Sequence[float], span: int) -> list[float]:
-    """Return the centred moving average of an odd span, cut off at both ends; values that are not finite are skipped."""
+    """Return the centred moving average of an odd span, cut off at both ends, over the finite values."""
     import pandas as pd
 
     finite = pd.Series(values, dtype=float).where(lambda column: column.abs() < math.inf)

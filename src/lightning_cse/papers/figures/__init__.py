@@ -11,20 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse.config.compose import CompositionError, compose, options, plain_line
 from lightning_cse.errors import ConfigError
-from lightning_cse.papers.artefacts import Artefact, Line, Request, Train
+from lightning_cse.papers.artefacts import Artefact, Line, Profile, Request, Train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
-    from omegaconf import DictConfig
 
     from lightning_cse.papers.points import Found
 
-__all__ = ["MAKERS", "Made", "Maker", "Material", "data_config", "made", "markdown_table", "missing", "spread"]
+__all__ = ["MAKERS", "Made", "Material"]
 
 _READ: Final = ("corpora", "data", "encoder", "paths")  # the settings that decide which sentences are read
 _SAMPLE: Final = {"encoder": "tiny", "corpora": "sample", "paths": "sample"}
@@ -32,20 +31,12 @@ _SAMPLE: Final = {"encoder": "tiny", "corpora": "sample", "paths": "sample"}
 
 @dataclass(frozen=True)
 class Material:
-    """What a figure or a text is made of.
-
-    Attributes:
-        artefact: what is made.
-        lines: its rows by encoder.
-        found: the finished runs of every line; a line without any may be left out.
-        data_dir: the folder of the corpora; None for that of the config.
-        request: what was asked for.
-    """
+    """What a figure or a text is made of; a line without finished runs may be left out of ``found``."""
 
     artefact: Artefact
     lines: Sequence[Line]
     found: Mapping[Line, Sequence[Found]]
-    data_dir: Path | None
+    data_dir: Path | None  # of the corpora; None for that of the config
     request: Request
 
     def runs(self, line: Line) -> Sequence[Found]:
@@ -53,21 +44,22 @@ class Material:
         return self.found.get(line, ())
 
     def title(self, line: Line) -> str:
-        """Return the label of a line, with its encoder where lines with several encoders have runs."""
-        encoders = {each.encoder for each in self.lines if self.runs(each)}
-        return f"{line.label} ({line.encoder})" if len(encoders) > 1 and line.encoder else line.label
+        """Return the label of a line, with its encoder where there are several."""
+        several = len({each.encoder for each in self.lines if each.encoder}) > 1
+        return f"{line.label} ({line.encoder})" if several and line.encoder else line.label
+
+    def missing(self) -> list[str]:
+        """Return a paragraph on lines without a finished run, and one on lines with fewer than were asked for."""
+        counts = {line: len(self.runs(line)) for line in self.lines if isinstance(line.way, Train)}
+        none = [self.title(line) for line, count in counts.items() if not count]
+        fewer = [f"{self.title(one)} ({n} of {len(one.seeds)})" for one, n in counts.items() if 0 < n < len(one.seeds)]
+        parts = {"Left out, since no run of them is finished": none, "Made of fewer runs than were asked for": fewer}
+        return [f"{what}: {', '.join(titles)}." for what, titles in parts.items() if titles]
 
 
 @dataclass(frozen=True)
 class Made:
-    """What was made.
-
-    Attributes:
-        figures: by name, without a suffix.
-        text: Markdown.
-        tables: rows by name.
-        quotes: whether the text quotes a corpus, and so must not be kept with the code.
-    """
+    """Figures and tables by name, and a text in Markdown, which is not kept with the code if it quotes a corpus."""
 
     figures: Mapping[str, Figure] = field(default_factory=dict)
     text: str = ""
@@ -80,93 +72,61 @@ Maker = Callable[[Material], Made]
 
 def _maker(module: str, name: str) -> Maker:
     """Return a maker whose module, and matplotlib, pandas and torch with it, is imported when it is called."""
-    return lambda material: getattr(importlib.import_module(f"{__name__}.{module}"), name)(material)
+
+    def make(material: Material) -> Made:
+        found: Made = getattr(importlib.import_module(f"{__name__}.{module}"), name)(material)
+        return found
+
+    return make
 
 
-MAKERS: Final[Mapping[str, Maker]] = {
-    name: _maker(module, name)
-    for module, names in {
-        "dualcse": ("data_statistics", "retrieval"),
-        "gausscse": ("length_ratios",),
-        "ngcse": ("best_step", "fitting_difficulty", "pattern_complexity", "process", "studies"),
-    }.items()
-    for name in names
+_MODULES: Final = {
+    "dualcse": ("data_statistics", "retrieval"),
+    "gausscse": ("length_ratios",),
+    "ngcse": ("best_step", "fitting_difficulty", "pattern_complexity", "process", "studies"),
 }
+MAKERS: Final = {name: _maker(module, name) for module, names in _MODULES.items() for name in names}
 """The makers by the name that an artefact's ``make`` gives."""
 
 
-def made(
-    figures: Mapping[str, Figure | None],
-    parts: Sequence[str],
-    tables: Mapping[str, Sequence[Mapping[str, Any]]],
-    *,
-    quotes: bool = False,
-) -> Made:
+def made(figures: Mapping[str, Figure | None], parts: Sequence[str], **tables: Sequence[Mapping[str, Any]]) -> Made:
     """Return the figures that could be drawn, the paragraphs as one text, and the tables that have rows."""
     drawn = {name: figure for name, figure in figures.items() if figure is not None}
     text = "\n\n".join(parts) + "\n" if parts else ""
-    return Made(drawn, text, {name: rows for name, rows in tables.items() if rows}, quotes)
-
-
-def missing(material: Material) -> list[str]:
-    """Return a paragraph on lines without a finished run, and one on lines with fewer than were asked for."""
-    lines = [line for line in material.lines if isinstance(line.way, Train)]
-    several = len({line.encoder for line in lines}) > 1
-    none, fewer = [], []
-    for line in lines:
-        label = f"{line.label} ({line.encoder})" if several and line.encoder else line.label
-        there = len(material.runs(line))
-        if not there:
-            none.append(label)
-        elif there < len(line.seeds):
-            fewer.append(f"{label} ({there} of {len(line.seeds)})")
-    parts = {"Left out, since no run of them is finished": none, "Made of fewer runs than were asked for": fewer}
-    return [f"{what}: {', '.join(labels)}." for what, labels in parts.items() if labels]
+    return Made(drawn, text, {name: rows for name, rows in tables.items() if rows})
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[object]], align: str) -> str:
-    """Return a Markdown table; ``align`` is the alignment row without its outer bars, such as ``---|---:``."""
-    lines = [f"| {' | '.join(map(str, row))} |" for row in (heads, *rows)]
-    return "\n".join([lines[0], f"|{align}|", *lines[1:]])
+    """Return a Markdown table; ``align`` is its second line without the outer bars, such as ``---|---:``."""
+    head, *lines = (f"| {' | '.join(map(str, row))} |" for row in (heads, *rows))
+    return "\n".join([head, f"|{align}|", *lines])
 
 
 def spread(name: str, values: ArrayLike) -> dict[str, float]:
     """Return mean and quartiles under ``<name>_mean`` and the like; NaN where there is no value."""
     import pandas as pd
 
-    column = pd.Series(values, dtype=float)
-    quartiles = {f"{name}_{key}": column.quantile(q) for key, q in _QUARTILES.items()}
-    return {f"{name}_mean": float(column.mean()), **quartiles}
+    keys = {"mean": "mean", "lower_quartile": "25%", "median": "50%", "upper_quartile": "75%"}
+    described = pd.Series(values, dtype=float).describe()
+    return {f"{name}_{key}": float(described[at]) for key, at in keys.items()}
 
 
-_QUARTILES: Final = {"lower_quartile": 0.25, "median": 0.5, "upper_quartile": 0.75}
+def data_config(material: Material, row: str = "", own: Iterable[str] = (), **choices: str | None) -> DictConfig:
+    """Compose the config of ``describe`` with what the profile, the artefact and the request set about the data.
 
-
-def data_config(
-    material: Material, row: str | None = None, own: Iterable[str] = (), **choices: str | None
-) -> DictConfig:
-    """Compose the config of ``describe`` with what the profile, the artefact and the request say of the data.
-
-    Args:
-        material: what was asked for.
-        row: the label whose settings count; without one, settings of ``data`` do not.
-        own: the overrides of the row's runs.
-        choices: options of groups; None leaves the group as it is.
+    ``own`` are the overrides of the row's runs, ``choices`` options of groups; without a row, ``data`` is left out.
     """
     from lightning_cse.data import sample_dir
 
-    request, profile = material.request, material.artefact.profiles.get(material.request.profile or "")
-    values = [*own, *request.settings]
-    if profile is not None:
-        values = [*own, *profile.overrides, *profile.rows.get(row or "", ()), *request.settings]
+    request = material.request
+    profile = material.artefact.profiles.get(request.profile or "", Profile())
     debug = request.profile in options("debug")  # it sets what only a training has
-    groups = {**(_SAMPLE if debug else {}), **{group: name for group, name in choices.items() if name}}
-    overrides = [f"+profile={request.profile}"] if request.profile and not debug else []
-    overrides += [f"{group}={name}" for group, name in groups.items()]
-    for value in values:
-        key = value.lstrip("+~").partition("=")[0]
-        root = key.partition(".")[0]
-        if root in _READ and key != "data" and (row is not None or root != "data"):
+    groups = {"+profile": None if debug else request.profile, **(_SAMPLE if debug else {})}
+    groups |= {group: name for group, name in choices.items() if name}
+    overrides = [f"{group}={name}" for group, name in groups.items() if name]
+    for value in (*own, *profile.overrides, *profile.rows.get(row, ()), *request.settings):
+        root, *below = value.lstrip("+~").partition("=")[0].split(".")
+        if root in _READ and (root != "data" or (row and below)):
             overrides.append(value)
     try:
         cfg = compose("describe", *overrides)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +16,7 @@ from lightning_cse.data.drawing import seeded_order
 from lightning_cse.data.sources import HYPOTHESES
 from lightning_cse.engine.load import CHECKPOINT, load_model
 from lightning_cse.errors import DataError, EncoderError
-from lightning_cse.papers.figures import Made, Material, data_config, made, markdown_table, missing
+from lightning_cse.papers.figures import Made, Material, data_config, made, markdown_table
 from lightning_cse.runs.machine import device_of
 from lightning_cse.similarity import cosine_matrix
 
@@ -23,41 +24,36 @@ if TYPE_CHECKING:
     from lightning_cse.evaluation.task import Answers
     from lightning_cse.papers.points import Found
 
-__all__ = ["data_statistics", "hypotheses", "nearest", "pair_counts", "retrieval"]
-
 log = logging.getLogger(__name__)
 
-_QUERIES: Final = 5  # our choice: the paper shows a few
-_QUERY_SEED: Final = 0
-_NEAREST: Final = 3
+_QUERIES, _QUERY_SEED, _NEAREST = 5, 0, 3  # five queries: our choice, the paper shows a few
 _PAIRS: Final = {"INLI": "inli", "Wang et al.": "impscore"}
-_SPLITS: Final = {"dev": ("dev", "val")}  # what corpora call the split of a column
 
 
 def data_statistics(material: Material) -> Made:
     """Make DualCSE's Table 6: the pairs of every corpus whose files are there, beside the paper's numbers."""
     data_dir = Path(data_config(material).paths.data_dir)
-    titles = [column.title for column in material.artefact.columns]
     printed = {(each.row, each.column): each.value for each in material.artefact.published}
+    titles = [column.title for column in material.artefact.columns]
     rows: list[dict[str, Any]] = []
-    cells, notes = [], []
+    sampled = data_dir == sample_dir()
+    notes = ["Counted in the sample corpus, which is a small part." if sampled else "Counted in the official files."]
     for line in material.lines:
         counts: dict[str, int] = {}
         try:
             counts = pair_counts(_PAIRS[line.name], data_dir)
         except DataError as error:
             notes.append(f"{line.label} is not counted: {str(error).splitlines()[0]}.")
-        cells.append([line.label])
         for title in titles:
-            number = next((counts[split] for split in _SPLITS.get(title, (title,)) if split in counts), None)
             paper = printed.get((line.name, title))
-            rows.append({"row": line.label, "column": title, "pairs": number, "published": paper})
-            ours, theirs = ("-" if count is None else f"{count:,.0f}" for count in (number, paper))
-            cells[-1].append(f"{ours} (paper {theirs})")
-    sampled = data_dir == sample_dir()
-    where = "Counted in the sample corpus, which is a small part." if sampled else "Counted in the official files."
-    table = markdown_table(["", *titles], cells, "---|" + "|".join(["---:"] * len(titles)))
-    return made({}, [table, " ".join([where, *notes])], {"pairs": rows})
+            rows.append({"row": line.label, "column": title, "pairs": counts.get(title), "published": paper})
+    shown = [[f"{row[key]:,.0f}" if row[key] else "-" for key in ("pairs", "published")] for row in rows]
+    frame = pd.DataFrame(rows).assign(cell=[f"{ours} (paper {theirs})" for ours, theirs in shown])
+    cells = frame.pivot(index="row", columns="column", values="cell")[titles].loc[
+        [line.label for line in material.lines]
+    ]
+    table = markdown_table(["", *titles], cells.itertuples(), "---|" + "|".join(["---:"] * len(titles)))
+    return made({}, [table, " ".join(notes)], pairs=rows)
 
 
 def pair_counts(corpus: str, data_dir: Path) -> dict[str, int]:
@@ -68,37 +64,31 @@ def pair_counts(corpus: str, data_dir: Path) -> dict[str, int]:
     counts = {}
     for split in dict.fromkeys(file.split for file in get_corpus(corpus).files):
         rows = read_corpus(corpus, split, data_dir)
-        texts = [rows.column(name) for name in rows.names if name in HYPOTHESES]
-        both = "pos_implicit" in rows.names
-        counts[split] = 2 * len(rows) if both else sum(text is not None for column in texts for text in column)
+        texts = rows.table.select([name for name in rows.names if name in HYPOTHESES]).columns
+        pairs = 2 * len(rows) if "pos_implicit" in rows.names else sum(len(text) - text.null_count for text in texts)
+        counts["dev" if split == "val" else split] = pairs
     return counts
 
 
 def retrieval(material: Material) -> Made:
     """Make DualCSE's Table 3 of the best run of each line; the text quotes INLI, the table names file and line."""
-    parts, table = missing(material), []
+    parts, table = material.missing(), []
     for line in material.lines:
-        best = _best_loadable(material.runs(line))
-        if best is None:
+        runs = [run for run in material.runs(line) if run.folder and (run.folder / CHECKPOINT).is_file()]
+        if not runs:
             if material.runs(line):
                 parts.append(f"{material.title(line)}: the checkpoints of its runs were not kept; none can be loaded.")
             continue
+        best = max(runs, key=lambda run: float((run.record.get("best") or {}).get("score") or 0))
         data_dir = Path(data_config(material).paths.data_dir)
         dev, train = (read_corpus("inli", split, data_dir) for split in ("val", "train"))
-        queries = dev.select(sorted(seeded_order(len(dev), _QUERY_SEED)[:_QUERIES]))
         answers = load_model(str(best.folder)).answers
         answers.to(device_of())
-        found = nearest(answers, queries, hypotheses(train))
+        found = nearest(answers, dev.select(sorted(seeded_order(len(dev), _QUERY_SEED)[:_QUERIES])), hypotheses(train))
         parts += _quoted(material.title(line), best, found)
-        named = found.drop(columns=["premise", "sentence"]).to_dict("records")
-        table += [{"row": line.label, "encoder": line.encoder, **row} for row in named]
-    return made({}, parts, {"nearest": table}, quotes=True)
-
-
-def _best_loadable(runs: Iterable[Found]) -> Found | None:
-    """Return the run with the highest dev score whose checkpoint exists; of several the first."""
-    there = [run for run in runs if run.folder is not None and (run.folder / CHECKPOINT).is_file()]
-    return max(there, key=lambda run: float((run.record.get("best") or {}).get("score") or 0), default=None)
+        found = found.drop(columns=["premise", "sentence"]).assign(row=line.label, encoder=line.encoder)
+        table += found[["row", "encoder", *found.columns[:-2]]].to_dict("records")
+    return replace(made({}, parts, nearest=table), quotes=True)
 
 
 def hypotheses(rows: Rows) -> pd.DataFrame:
@@ -119,30 +109,27 @@ def nearest(answers: Answers, queries: Rows, corpus: pd.DataFrame) -> pd.DataFra
     Differs: the paper does not say which vector of a hypothesis is compared; training compares both vectors of a
     premise with the explicit one.
     """
-    premises = queries.column("premise")
     log.info("embedding %d sentences", len(corpus))
     primary = next(iter(answers.embed(corpus["sentence"].tolist()).views().values()))
-    rows = []
+    premises, frames = queries.column("premise"), []
     for view, vectors in answers.embed(premises).views().items():
         cosines = cosine_matrix(vectors, primary)
         if not bool(cosines.isfinite().all()):
             raise EncoderError("some embeddings are not finite numbers: the run's weights are broken; train it again")
         best = cosines.topk(min(_NEAREST, len(corpus)))
-        for number, (scores, places) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True)):
-            for rank, (score, place) in enumerate(zip(scores, places, strict=True), start=1):
-                rows.append((number, view, rank, place, score))
-    table = pd.DataFrame(rows, columns=["query", "view", "rank", "place", "cosine"]).sort_values("query", kind="stable")
-    hits = corpus.iloc[table["place"]].reset_index(drop=True)
-    table = table.reset_index(drop=True).join(hits)
-    table["premise"] = table["query"].map(premises.__getitem__)
-    table["query"] = table["query"].map(_places(queries).__getitem__)
-    return table[["premise", "sentence", "query", "view", "rank", "found", "kind", "cosine"]]
+        for place, premise, scores, hits in zip(_places(queries), premises, *map(list, best), strict=True):
+            ranks = {"query": place, "view": view, "rank": range(1, len(hits) + 1), "cosine": scores.tolist()}
+            frames.append(corpus.iloc[hits.tolist()].assign(premise=premise, **ranks))
+    columns = ["premise", "sentence", "query", "view", "rank", "found", "kind", "cosine"]
+    order = {place: number for number, place in enumerate(_places(queries))}
+    return pd.concat(frames)[columns].sort_values("query", key=lambda column: column.map(order), kind="stable")
 
 
 def _places(rows: Rows) -> list[str]:
     """Return file and line of each row, files as the official layout names them."""
     names = {file.path: file.name for file in rows.files}
-    return [f"{names.get(file, file)}:{line}" for file, line in zip(rows.column("file"), rows.column("line"), strict=True)]
+    places = zip(rows.column("file"), rows.column("line"), strict=True)
+    return [f"{names.get(file, file)}:{line}" for file, line in places]
 
 
 def _quoted(title: str, run: Found, found: pd.DataFrame) -> Iterator[str]:
@@ -150,18 +137,19 @@ def _quoted(title: str, run: Found, found: pd.DataFrame) -> Iterator[str]:
     best = run.record.get("best") or {}
     score = f", {best['monitor']} {100 * float(best['score']):.2f}" if best.get("score") is not None else ""
     yield f"## {title}: seed {run.record.get('seed')}{score}"
-    views: Sequence[str] = list(found["view"].unique())
+    views = list(found["view"].unique())
     for (where, premise), hits in found.groupby(["query", "premise"], sort=False):
-        cells = [
-            f"{_escaped(hit.sentence)} ({hit.kind.replace('_', ' ')}, {hit.cosine:.3f})" for hit in hits.itertuples()
+        quotes = [
+            f"{_plain(hit.sentence)} ({hit.kind.replace('_', ' ')}, {hit.cosine:.3f})" for hit in hits.itertuples()
         ]
-        columns = hits.assign(cell=cells).pivot(index="rank", columns="view", values="cell")[views]
-        yield f"**{_escaped(premise)}** ({where})"
-        heads = ["", *(f"by its {view} vector" for view in views)]
-        yield markdown_table(heads, columns.itertuples(), "|".join(["---"] * len(heads)))
+        cells = hits.assign(cell=quotes).pivot(index="rank", columns="view", values="cell")[views]
+        yield f"**{_plain(premise)}** ({where})"
+        yield markdown_table(
+            ["", *(f"by its {view} vector" for view in views)], cells.itertuples(), "---|" * len(views) + "---"
+        )
 
 
-def _escaped(sentence: str) -> str:
+def _plain(sentence: str) -> str:
     """Return a sentence that Markdown shows as it is."""
     for sign in "\\|*_`<[":
         sentence = sentence.replace(sign, f"\\{sign}")

@@ -13,54 +13,39 @@ from lightning_cse.papers.figures import Made, Material, data_config, made, mark
 from lightning_cse.plots import BLUE, GREY, VERMILION, blank_figure, plot_style
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["length_figure", "length_ratios", "log_length_ratios"]
 
 _CORPORA: Final = {"SNLI": "snli_test", "MNLI": "mnli_test", "SICK": "sick_test"}
 _STEP: Final = 0.2  # of the histogram: zero is an edge, so no bar holds both kinds of pairs
 _LEFT_OUT: Final = 0.001  # of the pairs on either side, which count in the outermost bars
 _ROOM: Final = 0.28  # for the legend, as a share of the highest bar
-_WHY: Final = (
-    "The share of pairs whose premise is longer, in characters, is the accuracy of LENGTH at telling the direction."
-)
 
 
 def length_ratios(material: Material) -> Made:
     """Make GaussCSE's Figure 2 of the test sets of the direction task; no run is needed."""
     cfg = data_config(material)
-    ratios, table = {}, []
+    ratios, table, cells = {}, [], []
     for name, key in _CORPORA.items():
         source = str(cfg.corpora[key])
         rows = Direction(data_dir=str(cfg.paths.data_dir), test=source).rows("test")
         ratios[name] = log_length_ratios(rows.column("premise"), rows.column("hypothesis"))
-        longer = 100 * float((ratios[name] > 0).mean())
-        pairs = {"corpus": name, "source": source, "pairs": len(rows), "premise_longer": longer}
-        table.append({**pairs, **spread("log_ratio", ratios[name])})
-    cells = [
-        (
-            row["corpus"],
-            row["source"],
-            f"{row['pairs']:,}",
-            f"{row['premise_longer']:.2f} %",
-            f"{np.exp(row['log_ratio_median']):.2f}",
-        )
-        for row in table
-    ]
+        longer, values = 100 * float((ratios[name] > 0).mean()), spread("log_ratio", ratios[name])
+        table.append({"corpus": name, "source": source, "pairs": len(rows), "premise_longer": longer, **values})
+        median = np.exp(values["log_ratio_median"])
+        cells.append((name, source, f"{len(rows):,}", f"{longer:.2f} %", f"{median:.2f}"))
     heads = ("corpus", "read from", "entailed pairs", "premise longer", "median ratio")
-    text = [markdown_table(heads, cells, "---|---|---:|---:|---:"), _WHY]
-    return made({"length_ratios": length_figure(ratios)}, text, {"lengths": table})
+    parts = [
+        markdown_table(heads, cells, "---|---|---:|---:|---:"),
+        "The share of pairs whose premise is longer, in characters, is the accuracy of LENGTH at telling the "
+        "direction.",
+    ]
+    return made({"length_ratios": length_figure(ratios)}, parts, lengths=table)
 
 
 def log_length_ratios(premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float64]:
     r"""Return :math:`\ln (|p_i| / |h_i|)` of pairs of sentences, with lengths in characters: (n,).
 
     Source: GaussCSE, figure 2; characters, since they alone give the paper's length baseline (69.14 on SICK).
-
-    Example:
-        >>> log_length_ratios(["a long one", "same"], ["short", "even"]).round(3).tolist()
-        [0.693, 0.0]
     """
     ratios: NDArray[np.float64] = np.log([len(p) / len(h) for p, h in zip(premises, hypotheses, strict=True)])
     return ratios
@@ -77,25 +62,18 @@ def length_figure(ratios: Mapping[str, NDArray[np.float64]]) -> Figure:
         figure = blank_figure(1.0 + 2.9 * len(ratios), 3.1)
         panels = figure.subplots(1, len(ratios), squeeze=False, sharex=True, sharey=True)[0]
         for axes, (name, values) in zip(panels, ratios.items(), strict=True):
-            _panel(axes, values, edges)
-            axes.set_title(f"{name} ({len(values):,} pairs)")
+            kinds = {"premise longer": values > 0, "not longer": values <= 0}
+            axes.hist(
+                [np.clip(values[kind], edges[0], edges[-1]) for kind in kinds.values()],
+                bins=edges.tolist(),
+                weights=[np.full(kind.sum(), 1 / len(values)) for kind in kinds.values()],
+                stacked=True,
+                color=[BLUE, VERMILION],
+                label=[f"{label}: {100 * kind.mean():.2f} %" for label, kind in kinds.items()],
+            )
+            axes.axvline(0, ymax=1 / (1 + _ROOM), color=GREY, linewidth=0.9)
+            axes.set(title=f"{name} ({len(values):,} pairs)", xlabel="ln (premise length / hypothesis length)")
+            axes.margins(y=_ROOM)
+            axes.legend(loc="upper left", handlelength=1.2)
         panels[0].set_ylabel("share of entailed pairs")
     return figure
-
-
-def _panel(axes: Axes, values: NDArray[np.float64], edges: NDArray[np.float64]) -> None:
-    longer = values > 0
-    shown = np.clip(values, edges[0], edges[-1])
-    kinds = [shown[longer], shown[~longer]]
-    axes.hist(
-        kinds,
-        bins=edges.tolist(),
-        weights=[np.full(len(kind), 1 / len(values)) for kind in kinds],
-        stacked=True,
-        color=[BLUE, VERMILION],
-        label=[f"premise longer: {100 * longer.mean():.2f} %", f"not longer: {100 * (~longer).mean():.2f} %"],
-    )
-    axes.axvline(0, ymax=1 / (1 + _ROOM), color=GREY, linewidth=0.9)
-    axes.set_xlabel("ln (premise length / hypothesis length)")
-    axes.margins(y=_ROOM)
-    axes.legend(loc="upper left", handlelength=1.2)
