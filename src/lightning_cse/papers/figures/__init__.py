@@ -96,10 +96,11 @@ def made(figures: Mapping[str, Figure | None], parts: Sequence[str], **tables: S
     return Made(drawn, text, {name: rows for name, rows in tables.items() if rows})
 
 
-def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[object]], align: str) -> str:
-    """Return a Markdown table; ``align`` is its second line without the outer bars, such as ``---|---:``."""
-    head, *lines = (f"| {' | '.join(map(str, row))} |" for row in (heads, *rows))
-    return "\n".join([head, f"|{align}|", *lines])
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> str:
+    """Return a Markdown table, of whose columns the first ``left`` are texts and the others numbers."""
+    align = ["---"] * left + ["---:"] * (len(heads) - left)
+    lines = [f"| {' | '.join(map(str, row))} |" for row in (heads, *rows)]
+    return "\n".join([lines[0], f"|{'|'.join(align)}|", *lines[1:]])
 
 
 def spread(name: str, values: ArrayLike) -> dict[str, float]:
@@ -111,11 +112,8 @@ def spread(name: str, values: ArrayLike) -> dict[str, float]:
     return {f"{name}_{key}": float(described[at]) for key, at in keys.items()}
 
 
-def data_config(material: Material, row: str = "", own: Iterable[str] = (), **choices: str | None) -> DictConfig:
-    """Compose the config of ``describe`` with what the profile, the artefact and the request set about the data.
-
-    ``own`` are the overrides of the row's runs, ``choices`` options of groups; without a row, ``data`` is left out.
-    """
+def data_config(material: Material, row: str = "", **choices: str | None) -> DictConfig:
+    """Compose the config of ``describe``, its ``data`` only with a row, as profile, artefact and request set it."""
     from lightning_cse.data import sample_dir
 
     request = material.request
@@ -124,7 +122,7 @@ def data_config(material: Material, row: str = "", own: Iterable[str] = (), **ch
     groups = {"+profile": None if debug else request.profile, **(_SAMPLE if debug else {})}
     groups |= {group: name for group, name in choices.items() if name}
     overrides = [f"{group}={name}" for group, name in groups.items() if name]
-    for value in (*own, *profile.overrides, *profile.rows.get(row, ()), *request.settings):
+    for value in (*profile.overrides, *profile.rows.get(row, ()), *request.settings):
         root, *below = value.lstrip("+~").partition("=")[0].split(".")
         if root in _READ and (root != "data" or (row and below)):
             overrides.append(value)

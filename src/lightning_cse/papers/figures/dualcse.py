@@ -28,32 +28,30 @@ log = logging.getLogger(__name__)
 
 _QUERIES, _QUERY_SEED, _NEAREST = 5, 0, 3  # five queries: our choice, the paper shows a few
 _PAIRS: Final = {"INLI": "inli", "Wang et al.": "impscore"}
+_COLUMNS: Final = ["query", "view", "rank", "found", "kind", "cosine"]
 
 
 def data_statistics(material: Material) -> Made:
     """Make DualCSE's Table 6: the pairs of every corpus whose files are there, beside the paper's numbers."""
     data_dir = Path(data_config(material).paths.data_dir)
-    printed = {(each.row, each.column): each.value for each in material.artefact.published}
-    titles = [column.title for column in material.artefact.columns]
-    rows: list[dict[str, Any]] = []
     sampled = data_dir == sample_dir()
     notes = ["Counted in the sample corpus, which is a small part." if sampled else "Counted in the official files."]
+    titles = [column.title for column in material.artefact.columns]
+    printed = {(each.row, each.column): each.value for each in material.artefact.published}
+    rows, cells = [], []
     for line in material.lines:
         counts: dict[str, int] = {}
         try:
             counts = pair_counts(_PAIRS[line.name], data_dir)
         except DataError as error:
             notes.append(f"{line.label} is not counted: {str(error).splitlines()[0]}.")
+        cells.append([line.label])
         for title in titles:
-            paper = printed.get((line.name, title))
-            rows.append({"row": line.label, "column": title, "pairs": counts.get(title), "published": paper})
-    shown = [[f"{row[key]:,.0f}" if row[key] else "-" for key in ("pairs", "published")] for row in rows]
-    frame = pd.DataFrame(rows).assign(cell=[f"{ours} (paper {theirs})" for ours, theirs in shown])
-    cells = frame.pivot(index="row", columns="column", values="cell")[titles].loc[
-        [line.label for line in material.lines]
-    ]
-    table = markdown_table(["", *titles], cells.itertuples(), "---|" + "|".join(["---:"] * len(titles)))
-    return made({}, [table, " ".join(notes)], pairs=rows)
+            pairs, paper = counts.get(title), printed.get((line.name, title))
+            rows.append({"row": line.label, "column": title, "pairs": pairs, "published": paper})
+            ours, theirs = ("-" if number is None else f"{number:,.0f}" for number in (pairs, paper))
+            cells[-1].append(f"{ours} (paper {theirs})")
+    return made({}, [markdown_table(["", *titles], cells), " ".join(notes)], pairs=rows)
 
 
 def pair_counts(corpus: str, data_dir: Path) -> dict[str, int]:
@@ -75,19 +73,18 @@ def retrieval(material: Material) -> Made:
     parts, table = material.missing(), []
     for line in material.lines:
         runs = [run for run in material.runs(line) if run.folder and (run.folder / CHECKPOINT).is_file()]
-        if not runs:
-            if material.runs(line):
-                parts.append(f"{material.title(line)}: the checkpoints of its runs were not kept; none can be loaded.")
-            continue
-        best = max(runs, key=lambda run: float((run.record.get("best") or {}).get("score") or 0))
-        data_dir = Path(data_config(material).paths.data_dir)
-        dev, train = (read_corpus("inli", split, data_dir) for split in ("val", "train"))
-        answers = load_model(str(best.folder)).answers
-        answers.to(device_of())
-        found = nearest(answers, dev.select(sorted(seeded_order(len(dev), _QUERY_SEED)[:_QUERIES])), hypotheses(train))
-        parts += _quoted(material.title(line), best, found)
-        found = found.drop(columns=["premise", "sentence"]).assign(row=line.label, encoder=line.encoder)
-        table += found[["row", "encoder", *found.columns[:-2]]].to_dict("records")
+        if runs:
+            best = max(runs, key=lambda run: float((run.record.get("best") or {}).get("score") or 0))
+            data_dir = Path(data_config(material).paths.data_dir)
+            dev, train = (read_corpus("inli", split, data_dir) for split in ("val", "train"))
+            answers = load_model(str(best.folder)).answers
+            answers.to(device_of())
+            queries = dev.select(sorted(seeded_order(len(dev), _QUERY_SEED)[:_QUERIES]))
+            found = nearest(answers, queries, hypotheses(train))
+            parts += _quoted(material.title(line), best, found)
+            table += [{"row": line.label, "encoder": line.encoder, **row} for row in found[_COLUMNS].to_dict("records")]
+        elif material.runs(line):
+            parts.append(f"{material.title(line)}: the checkpoints of its runs were not kept; none can be loaded.")
     return replace(made({}, parts, nearest=table), quotes=True)
 
 
@@ -96,57 +93,49 @@ def hypotheses(rows: Rows) -> pd.DataFrame:
     columns = [name for name in rows.names if name in HYPOTHESES]
     table = rows.table.to_pandas().assign(found=_places(rows))
     long = table.melt("found", columns, "kind", "sentence", ignore_index=False).sort_index(kind="stable")
-    return long.dropna(subset="sentence").drop_duplicates("sentence").reset_index(drop=True)
+    return long.dropna(subset="sentence").drop_duplicates("sentence")
 
 
 def nearest(answers: Answers, queries: Rows, corpus: pd.DataFrame) -> pd.DataFrame:
     """Return the sentences of a corpus nearest to each premise by each of its views, a row each, best first.
 
-    A view of the premise (of DualCSE its explicit and its implicit vector) is compared with the primary view of what is
-    searched, the explicit vector.
-
     Source: DualCSE, table 3: premises of INLI's dev split, hypotheses of its train split, the three nearest by cosine.
     Differs: the paper does not say which vector of a hypothesis is compared; training compares both vectors of a
-    premise with the explicit one.
+    premise with the explicit one, the primary view, and so does this.
     """
     log.info("embedding %d sentences", len(corpus))
     primary = next(iter(answers.embed(corpus["sentence"].tolist()).views().values()))
-    premises, frames = queries.column("premise"), []
-    for view, vectors in answers.embed(premises).views().items():
-        cosines = cosine_matrix(vectors, primary)
-        if not bool(cosines.isfinite().all()):
-            raise EncoderError("some embeddings are not finite numbers: the run's weights are broken; train it again")
-        best = cosines.topk(min(_NEAREST, len(corpus)))
-        for place, premise, scores, hits in zip(_places(queries), premises, *map(list, best), strict=True):
-            ranks = {"query": place, "view": view, "rank": range(1, len(hits) + 1), "cosine": scores.tolist()}
-            frames.append(corpus.iloc[hits.tolist()].assign(premise=premise, **ranks))
-    columns = ["premise", "sentence", "query", "view", "rank", "found", "kind", "cosine"]
-    order = {place: number for number, place in enumerate(_places(queries))}
-    return pd.concat(frames)[columns].sort_values("query", key=lambda column: column.map(order), kind="stable")
+    premises, hits = queries.column("premise"), []
+    views = {name: cosine_matrix(view, primary) for name, view in answers.embed(premises).views().items()}
+    if not all(bool(cosines.isfinite().all()) for cosines in views.values()):
+        raise EncoderError("some embeddings are not finite numbers: the run's weights are broken; train it again")
+    for number, (query, premise) in enumerate(zip(_places(queries), premises, strict=True)):
+        for view, cosines in views.items():
+            scores, places = (best.tolist() for best in cosines[number].topk(min(_NEAREST, len(corpus))))
+            hit = {"query": query, "premise": premise, "view": view, "rank": range(1, len(places) + 1)}
+            hits.append(corpus.iloc[places].assign(**hit, cosine=scores))
+    return pd.concat(hits)
 
 
 def _places(rows: Rows) -> list[str]:
     """Return file and line of each row, files as the official layout names them."""
     names = {file.path: file.name for file in rows.files}
-    places = zip(rows.column("file"), rows.column("line"), strict=True)
-    return [f"{names.get(file, file)}:{line}" for file, line in places]
+    return [f"{names[file]}:{line}" for file, line in zip(rows.column("file"), rows.column("line"), strict=True)]
 
 
 def _quoted(title: str, run: Found, found: pd.DataFrame) -> Iterator[str]:
     """Yield the Markdown of a run: a heading, and a table a query with a column a view."""
-    best = run.record.get("best") or {}
+    best: dict[str, Any] = run.record.get("best") or {}
     score = f", {best['monitor']} {100 * float(best['score']):.2f}" if best.get("score") is not None else ""
     yield f"## {title}: seed {run.record.get('seed')}{score}"
-    views = list(found["view"].unique())
-    for (where, premise), hits in found.groupby(["query", "premise"], sort=False):
-        quotes = [
-            f"{_plain(hit.sentence)} ({hit.kind.replace('_', ' ')}, {hit.cosine:.3f})" for hit in hits.itertuples()
-        ]
-        cells = hits.assign(cell=quotes).pivot(index="rank", columns="view", values="cell")[views]
+    told = found.assign(
+        cell=[f"{_plain(h.sentence)} ({h.kind.replace('_', ' ')}, {h.cosine:.3f})" for h in found.itertuples()]
+    )
+    for (where, premise), hits in told.groupby(["query", "premise"], sort=False):
+        views = hits["view"].unique()
         yield f"**{_plain(premise)}** ({where})"
-        yield markdown_table(
-            ["", *(f"by its {view} vector" for view in views)], cells.itertuples(), "---|" * len(views) + "---"
-        )
+        cells = hits.pivot(index="rank", columns="view", values="cell")[views]
+        yield markdown_table(["", *(f"by its {view} vector" for view in views)], cells.itertuples(), left=3)
 
 
 def _plain(sentence: str) -> str:

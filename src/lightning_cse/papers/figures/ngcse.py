@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 from matplotlib.collections import LineCollection
+from matplotlib.patheffects import withStroke
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 from scipy import stats
 
-from lightning_cse.config.compose import compose, options
-from lightning_cse.errors import DataError
-from lightning_cse.papers.artefacts import Artefact, Train
+from lightning_cse.config.compose import compose
+from lightning_cse.papers.artefacts import Artefact
 from lightning_cse.papers.figures import Made, Material, data_config, made, markdown_table, spread
 from lightning_cse.plots import BLUE, GREY, ORANGE, VERMILION, blank_figure, plot_style, xy
 from lightning_cse.runs import Curves, CurveSummary, summarise
@@ -27,8 +27,17 @@ if TYPE_CHECKING:
 
 MONITOR: Final = "val/stsb/spearman"
 SUMMARY: Final = [each.name for each in fields(CurveSummary)]
+FITTING: Final = {
+    "rfd_uniformity": "RFD of uniformity",
+    "rfd_alignment": "RFD of alignment",
+    "final_score": "final score (mean of five best, dev)",
+}
+BEST_STEP: Final = {
+    "eval_uniformity_at_best": "uniformity, evaluation side (lower is more even)",
+    "eval_alignment_at_best": "alignment, evaluation side (lower is closer)",
+    "best_score": "best dev score",
+}
 _RFD: Final = {"rfd_alignment": "RFD_a", "rfd_uniformity": "RFD_u", "rfd": "RFD_a + RFD_u"}
-_MEASURES: Final = ("alignment", "uniformity")
 _SIDES: Final = (("held_out", "held-out side", BLUE, "-"), ("eval", "evaluation side", ORANGE, "--"))
 _MARGIN: Final = "method.hierarchical_triplet.margin"
 _STUDIES: Final = {
@@ -46,17 +55,19 @@ def runs_of(material: Material) -> pd.DataFrame:
             curves = Curves(run.curves).read() if run.curves else None
             monitor = str((run.record.get("best") or {}).get("monitor", MONITOR))
             summary = asdict(summarise(curves, monitor)) if curves else run.record.get("summary") or {}
-            row = [line.label, line.encoder, run.record.get("seed"), *map(summary.get, SUMMARY)]
-            rows.append([*row, material.title(line), curves])
-    columns = ["setting", "encoder", "seed", *SUMMARY, "title", "curves"]
-    return pd.DataFrame(rows, columns=columns, dtype=object)
+            values = [run.record.get("seed"), *map(summary.get, SUMMARY)]
+            rows.append([line.label, line.encoder, *values, material.title(line), curves])
+    return pd.DataFrame(rows, columns=["setting", "encoder", "seed", *SUMMARY, "title", "curves"], dtype=object)
 
 
 def settings(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the mean summary of the runs of each setting, with ``rfd``, the sum of both RFDs."""
     summary = runs[SUMMARY].astype(float)
-    summary["rfd"] = summary["rfd_alignment"] + summary["rfd_uniformity"]
-    return summary.groupby(runs["title"], sort=False).mean()
+    return (
+        summary.assign(rfd=summary["rfd_alignment"] + summary["rfd_uniformity"])
+        .groupby(runs["title"], sort=False)
+        .mean()
+    )
 
 
 def published_settings(artefact: Artefact) -> pd.DataFrame:
@@ -67,20 +78,13 @@ def published_settings(artefact: Artefact) -> pd.DataFrame:
         if each.column in shown:
             name, scale = shown[each.column]
             values.setdefault(each.row, {})[name] = each.value / scale
-    frame = pd.DataFrame.from_dict(values, orient="index").reindex(columns=SUMMARY)
-    return settings(frame.rename_axis("title").reset_index())
+    rows = [{"title": title, **row} for title, row in values.items()]
+    return settings(pd.DataFrame(rows, columns=["title", *SUMMARY]))
 
 
-def _domain(title: str) -> str:
+def domain(title: str) -> str:
+    """Return the domain of a setting, which precedes the point."""
     return title.partition(".")[0] if "." in title else ""
-
-
-def _records(runs: pd.DataFrame) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = runs.drop(columns=["title", "curves"]).to_dict("records")
-    return rows
-
-
-# ------------------------------------------------------------------------------------------------------ correlations
 
 
 def correlation(x: Sequence[float], y: Sequence[float], *, ranks: bool) -> tuple[float | None, ...]:
@@ -102,112 +106,86 @@ def correlation(x: Sequence[float], y: Sequence[float], *, ranks: bool) -> tuple
     return r, math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
 
 
-def correlations(some: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return how each RFD, and their sum, goes with the final score, over all settings and within each domain.
+def correlations(some: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
+    """Return how each RFD, and their sum, goes with the final score, overall and by domain, as rows and as Markdown.
 
     A point is a setting, the mean of its runs, since the runs of one setting do not stand for several settings.
     """
+    domains = some.index.map(domain)
     rows: list[dict[str, Any]] = []
-    domains = some.index.map(_domain)
-    for scope in ("all", *filter(None, domains.unique())) if len(some) else ():
-        for measure, heading in _RFD.items():
-            both = some.loc[(domains == scope) | (scope == "all"), [measure, "final_score"]].dropna()
-            rows.append({"measure": heading, "scope": scope, "settings": len(both)})
-            for name in ("pearson", "spearman"):
-                found = correlation(*both.to_numpy().T.tolist(), ranks=name == "spearman")
-                rows[-1] |= dict(zip((name, f"{name}_low", f"{name}_high"), found, strict=True))
-    return rows
-
-
-def correlation_table(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return `correlations` as a Markdown table; a cell is empty where there is no correlation."""
-    cells = []
-    for row in rows:
-        cells.append([f"{row['measure']}, {row['scope']}", row["settings"]])
+    cells: list[list[object]] = []
+    for scope, measure in itertools.product(("all", *filter(None, domains.unique())) if len(some) else (), _RFD):
+        both = some.loc[(domains == scope) | (scope == "all"), [measure, "final_score"]].dropna()
+        rows.append({"measure": _RFD[measure], "scope": scope, "settings": len(both)})
+        cells.append([f"{_RFD[measure]}, {scope}", len(both)])
         for name in ("pearson", "spearman"):
-            r, low, high = (row[key] for key in (name, f"{name}_low", f"{name}_high"))
+            r, low, high = correlation(*both.to_numpy().T.tolist(), ranks=name == "spearman")
+            rows[-1] |= {name: r, f"{name}_low": low, f"{name}_high": high}
             interval = "" if low is None else f" [{low:+.2f}, {high:+.2f}]"
             cells[-1].append("" if r is None else f"{r:+.3f}{interval}")
-    heads = ("correlation with the final score", "settings", "Pearson", "Spearman")
-    return markdown_table(heads, cells, "---|---:|---:|---:")
-
-
-# ---------------------------------------------------------------------------------------------------- Figures 1 and 2
+    return rows, markdown_table(["correlation with the final score", "settings", "Pearson", "Spearman"], cells)
 
 
 def fitting_difficulty(material: Material) -> Made:
     """Make NGCSE's Figure 1, and the correlations of RFD and final score: here, and in the paper's own numbers."""
-    runs = runs_of(material)
-    parts, table = material.missing(), []
-    theirs = "The same of the settings that the authors released:"
-    for of, heading, some in (
-        ("here", "Here:", settings(runs)),
-        ("authors", theirs, published_settings(material.artefact)),
-    ):
-        found = correlations(some)
-        if any(row["pearson"] is not None for row in found):
-            parts += [heading, correlation_table(found)]
-        table += [{"of": of, **row} for row in found]
-    figures = {"fitting_difficulty": fitting_difficulty_figure(runs)}
-    return made(figures, parts, settings=_records(runs), correlations=table)
-
-
-def fitting_difficulty_figure(runs: pd.DataFrame) -> Figure | None:
-    """Draw RFD of uniformity and of alignment, coloured by the final score, with a line to each of several runs.
-
-    Source: NGCSE, figure 1.  Differs: no marker is moved.
-    """
-    measures = ["rfd_uniformity", "rfd_alignment", "final_score"]
-    some = settings(runs)[measures].dropna()
-    if some.empty:
-        return None
-    several = runs[runs["title"].duplicated(keep=False) & runs["title"].isin(some.index)].dropna(subset=measures[:2])
-    dots = several[measures[:2]].to_numpy(float).tolist()
-    with plot_style():
-        axes = _scatter(some, "final score (mean of five best, dev)")
-        axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
-        axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
-        spokes = zip(some.loc[several["title"], measures[:2]].to_numpy().tolist(), dots, strict=True)
-        axes.add_collection(LineCollection(list(spokes), color=GREY, linewidth=0.7, zorder=2))
-        axes.scatter([x for x, _ in dots], [y for _, y in dots], s=7, color=GREY, zorder=2)
-        axes.set(xlabel="RFD of uniformity", ylabel="RFD of alignment")
-        return _label(axes, _labels(some), dots)
+    runs, parts, table = runs_of(material), material.missing(), []
+    theirs = "The same of the settings that the authors released:", published_settings(material.artefact)
+    for of, (heading, some) in {"here": ("Here:", settings(runs)), "authors": theirs}.items():
+        rows, text = correlations(some)
+        parts += [heading, text] if any(row["pearson"] is not None for row in rows) else []
+        table += [{"of": of, **row} for row in rows]
+    return made({"fitting_difficulty": scatter_figure(runs, FITTING)}, parts, settings=_rows(runs), correlations=table)
 
 
 def best_step(material: Material) -> Made:
     """Make NGCSE's Figure 2; the encoder before training is step 0 of the runs themselves."""
     runs = runs_of(material)
-    return made({"best_step": best_step_figure(runs)}, material.missing(), settings=_records(runs))
+    return made({"best_step": scatter_figure(runs, BEST_STEP)}, material.missing(), settings=_rows(runs))
 
 
-def best_step_figure(runs: pd.DataFrame) -> Figure | None:
-    """Draw uniformity and alignment of the evaluation side at the best step, coloured by the dev score there.
+def _rows(runs: pd.DataFrame) -> list[dict[str, Any]]:
+    return list(runs.drop(columns=["title", "curves"]).to_dict("records"))
 
-    The encoder before training is the diamond, where the curves of NLI.dropout, or else of the first run, have step 0.
 
-    Source: NGCSE, figure 2.  Differs: no marker is moved, and the score is that of the same step.
+def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | None:
+    """Draw settings by two measures, coloured by a third; None where no setting has all three.
+
+    Of RFD, a line goes to each of several runs of a setting; a diamond is the encoder before training.
+
+    Source: NGCSE, figures 1 and 2.  Differs: no marker is moved, and the score is that of the same step.
     """
-    some = settings(runs)[["eval_uniformity_at_best", "eval_alignment_at_best", "best_score"]].dropna()
+    across, up, score = measures
+    some = settings(runs)[[across, up, score]].dropna()
     if some.empty:
         return None
-    labels = _labels(some)
+    labels = {f"{title} ({100 * score:.1f})": (x, y) for title, x, y, score in some.itertuples()}
+    dots: list[Sequence[float]] = []
     with plot_style():
-        axes = _scatter(some, "best dev score")
-        for curves in runs.sort_values("title", key=lambda titles: titles != "NLI.dropout", kind="stable")["curves"]:
-            keys = ("diag/eval/uniformity", "diag/eval/alignment", MONITOR)
-            x, y, score = (dict((curves or {}).get(key, ())).get(0) for key in keys)
-            if x is not None and y is not None:
-                # Its score is so far below the others that a common colour scale would make these all alike.
-                axes.scatter(x, y, marker="D", s=48, facecolor="white", edgecolor=GREY, linewidth=1.4, zorder=3)
-                labels["pretrained" if score is None else f"pretrained ({100 * score:.1f})"] = (x, y)
-                break
-        axes.set_xlabel("uniformity, evaluation side (lower is more even)")
-        axes.set_ylabel("alignment, evaluation side (lower is closer)")
-        return _label(axes, labels)
+        axes = _scatter(some, measures[score])
+        axes.set(xlabel=measures[across], ylabel=measures[up])
+        if score == "final_score":
+            axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
+            axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
+            each = runs[runs["title"].isin(some.index) & runs["title"].duplicated(keep=False)].dropna(
+                subset=[across, up]
+            )
+            dots = each[[across, up]].to_numpy(float).tolist()
+            spokes = list(zip(some.loc[each["title"], [across, up]].to_numpy().tolist(), dots, strict=True))
+            axes.add_collection(LineCollection(spokes, color=GREY, linewidth=0.7, zorder=2))
+            axes.scatter([x for x, _ in dots], [y for _, y in dots], s=7, color=GREY, zorder=2)
+        elif start := _start(runs):
+            x, y, first = start  # a score so far below the others that a common colour scale would make these all alike
+            axes.scatter(x, y, marker="D", s=48, facecolor="white", edgecolor=GREY, linewidth=1.4, zorder=3)
+            labels["pretrained" if first is None else f"pretrained ({100 * first:.1f})"] = (x, y)
+        return _label(axes, labels, dots)
 
 
-def _labels(some: pd.DataFrame) -> dict[str, tuple[float, float]]:
-    return {f"{title} ({100 * score:.1f})": (x, y) for title, x, y, score in some.itertuples()}
+def _start(runs: pd.DataFrame) -> Any:
+    """Return uniformity, alignment and score at step 0, of NLI.dropout or else of the first run that has them."""
+    keys = ("diag/eval/uniformity", "diag/eval/alignment", MONITOR)
+    first = runs.sort_values("title", key=lambda titles: titles != "NLI.dropout", kind="stable")
+    found = [tuple(dict((curves or {}).get(key, ())).get(0) for key in keys) for curves in first["curves"]]
+    return next((start for start in found if None not in start[:2]), None)
 
 
 def _scatter(some: pd.DataFrame, title: str) -> Axes:
@@ -217,18 +195,18 @@ def _scatter(some: pd.DataFrame, title: str) -> Axes:
     scores = 100 * some.iloc[:, 2]
     top = scores.max() if scores.nunique() > 1 else scores.max() + 1
     look: dict[str, Any] = {"s": 62, "edgecolor": "black", "linewidth": 0.6, "vmin": scores.min(), "vmax": top}
-    for domain, of in some.groupby(_domain, sort=False):
-        look["marker"] = {"Wiki": "o", "NLI": "s"}.get(domain, "^")
+    for name, of in some.groupby(domain, sort=False):
+        look["marker"] = {"Wiki": "o", "NLI": "s"}.get(name, "^")
         drawn = axes.scatter(of.iloc[:, 0], of.iloc[:, 1], c=scores[of.index], cmap="viridis", zorder=3, **look)
         if len(of) < len(some):
-            axes.scatter([], [], facecolor="white", label=domain or "other", **look)
+            axes.scatter([], [], facecolor="white", label=name or "other", **look)
             axes.legend(loc="best")
     figure.colorbar(drawn, ax=axes, label=f"{title}, ×100").outline.set_visible(False)
     axes.margins(0.14)
     return axes
 
 
-def _label(axes: Axes, labels: Mapping[str, tuple[float, float]], dots: Iterable[Sequence[float]] = ()) -> Figure:
+def _label(axes: Axes, labels: Mapping[str, tuple[float, float]], dots: Iterable[Sequence[float]]) -> Figure:
     """Write each label near its point, where it covers least; a line ties one that is farther off to its point."""
     figure: Any = axes.figure
     figure.draw_without_rendering()
@@ -239,33 +217,30 @@ def _label(axes: Axes, labels: Mapping[str, tuple[float, float]], dots: Iterable
         taken += [Bbox([at - size, at + size]) for at in map(axes.transData.transform, points)]
     tie = {"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkB": 3}
     look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "zorder": 5, "arrowprops": tie}
+    look["path_effects"] = [withStroke(linewidth=2.5, foreground="white")]
     texts: list[Any] = [axes.annotate(label, point, (0, 0), **look) for label, point in labels.items()]
     sizes = [Text.get_window_extent(text).size for text in texts]
     boxes: dict[int, Bbox] = {}
-    for _ in range(4):  # from the second time on, with regard to the labels that came later
-        for k, (text, (width, height)) in enumerate(zip(texts, sizes, strict=True)):
-            x, y = axes.transData.transform(text.xy)
-            others = [*taken, *(box for other, box in boxes.items() if other != k)]
-            best = math.inf
-            for distance, (across, up) in itertools.product((7, 12, 18, 24), _AROUND):
-                left = across * distance * unit - width * (1 - across) / 2
-                low = up * distance * unit - height * (1 - up) / 2
-                box = Bbox.from_bounds(x + left, y + low, width, height)
-                outside = width * height - _overlap(box, axes.bbox)
-                cost = distance + 5 * outside + sum(_overlap(box, other) for other in others)
-                if cost < best:
-                    best, boxes[k] = cost, box
-                    text.set_position((left / unit, low / unit))
-                    text.arrow_patch.set_visible(distance > 12)
+    for _, k in itertools.product(range(4), range(len(texts))):  # four times, to regard labels that came later
+        (x, y), (width, height) = axes.transData.transform(texts[k].xy), sizes[k]
+        others = [*taken, *(box for other, box in boxes.items() if other != k)]
+        best = math.inf
+        for distance, (across, up) in itertools.product((7, 12, 18, 24), _AROUND):
+            left = across * distance * unit - width * (1 - across) / 2
+            low = up * distance * unit - height * (1 - up) / 2
+            box = Bbox.from_bounds(x + left, y + low, width, height)
+            outside = width * height - _overlap(box, axes.bbox)
+            cost = distance + 5 * outside + sum(_overlap(box, other) for other in others)
+            if cost < best:
+                best, boxes[k] = cost, box
+                texts[k].set_position((left / unit, low / unit))
+                texts[k].arrow_patch.set_visible(distance > 12)
     return axes.figure  # type: ignore[return-value]  # no subfigure
 
 
 def _overlap(a: Any, b: Any) -> float:
     shared = Bbox.intersection(a, b)
     return 0.0 if shared is None else float(shared.width * shared.height)
-
-
-# ---------------------------------------------------------------------------------------------------- Figures 3 and 6
 
 
 def process(material: Material) -> Made:
@@ -281,81 +256,60 @@ def process_figure(runs: pd.DataFrame) -> Figure | None:
 
     Source: NGCSE, figures 3 and 6.  Differs: the axes span what was measured.
     """
-    keys = [f"diag/{side}/{measure}" for side, *_ in _SIDES for measure in _MEASURES]
-    shown = runs[[bool(curves) and any(curves.get(key) for key in keys) for curves in runs["curves"]]]
-    titles = shown["title"].unique()
-    if not len(titles):
+    shown = runs[[any(key.startswith("diag/") for key in curves or ()) for curves in runs["curves"]]]
+    groups = list(shown.groupby("title", sort=False)["curves"])
+    if not groups:
         return None
     with plot_style():
-        figure = blank_figure(1.3 + 2.1 * len(titles), 4.6)
-        grid = figure.subplots(2, len(titles), squeeze=False, sharex=True, sharey="row")
-        for row, measure in zip(grid, _MEASURES, strict=True):
-            row[0].set_ylabel(measure)
-            for axes, title in zip(row, titles, strict=True):
-                for side, label, color, style in _SIDES:
-                    for curves in shown.loc[shown["title"] == title, "curves"]:
-                        steps, values = xy(sorted(curves.get(f"diag/{side}/{measure}", ())))
-                        axes.plot(steps, values, color=color, linestyle=style, linewidth=1.4, label=label)
-        for (top, bottom), title in zip(grid.T, titles, strict=True):
-            top.set_title(title)
-            bottom.set_xlabel("optimizer step")
-            bottom.margins(x=0.03)
-        handles, labels = grid[0][0].get_legend_handles_labels()
-        unique = dict(zip(labels, handles, strict=True))
-        figure.legend(list(unique.values()), list(unique), loc="outside lower center", ncols=2, handlelength=3)
+        figure = blank_figure(1.3 + 2.1 * len(groups), 4.6)
+        grid = figure.subplots(2, len(groups), squeeze=False, sharex=True, sharey="row")
+        for column, (title, some) in zip(grid.T, groups, strict=True):
+            for axes, measure in zip(column, ("alignment", "uniformity"), strict=True):
+                for (side, label, color, style), (k, curves) in itertools.product(_SIDES, enumerate(some)):
+                    points = xy(sorted(curves.get(f"diag/{side}/{measure}", ())))
+                    look = {"color": color, "linestyle": style, "linewidth": 1.4, "label": None if k else label}
+                    axes.plot(*points, **look)
+            column[0].set_title(title)
+            column[1].set_xlabel("optimizer step")
+            column[1].margins(x=0.03)
+        grid[0][0].set_ylabel("alignment")
+        grid[1][0].set_ylabel("uniformity")
+        figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2, handlelength=3)
     return figure
-
-
-# ----------------------------------------------------------------------------------------------------------- Figure 5
 
 
 def studies(material: Material) -> Made:
     """Make NGCSE's Figure 5 of the score in the first column: the number of LLM rows, and one margin at a time."""
     metric = next(column.keys[0] for column in material.artefact.columns if column.source == "metric")
-    runs = {run.source: run.record for line in material.lines for run in material.runs(line)}  # lines may share a run
-    encoder = next((line.encoder for line in material.lines if material.runs(line)), None)
-    figures: dict[str, Figure | None] = {}
-    parts, table = material.missing(), []
-    for name, varied in _STUDIES.items() if runs else ():
+    parts, table, figures = material.missing(), [], {}
+    for name, varied in _STUDIES.items():
         drawn = {}
         for option, title in varied.items():
-            scores = study(list(runs.values()), option, metric)
-            if scores.empty:
-                parts.append(f"Not drawn: {option}, since no two finished runs with {metric} differ in it alone.")
-                continue
-            drawn[title] = scores, _printed(material, option)
-            table += [{"study": option, "encoder": encoder, **row} for row in scores.to_dict("records")]
+            runs, paper = study(material, option, metric)
+            if runs["value"].nunique() > 1:
+                drawn[title] = runs, paper
+                table += [{"study": option, **row} for row in runs.to_dict("records")]
+            else:
+                parts.append(f"Not drawn: {option}, since no two values of it have finished runs with {metric}.")
         figures[name] = studies_figure(drawn)
     return made(figures, parts, studies=table)
 
 
-def study(records: Sequence[Mapping[str, Any]], option: str, metric: str) -> pd.DataFrame:
-    """Return ``value`` of an option, number of the ``run`` and ``score`` in percent, of runs that differ in it alone.
-
-    Of several such groups the one with the most values counts, then the one with the most runs; a tie is a DataError.
-    """
-    config = pd.json_normalize([record["decisive"] for record in records])
-    rest = config.drop(columns=f"config.{option}", errors="ignore").astype(str).agg("|".join, axis=1)
-    values = pd.to_numeric(config.get(f"config.{option}", pd.Series(math.nan, config.index)), errors="coerce")
-    scores = [100 * record["metrics"].get(metric, math.nan) for record in records]
-    found = pd.DataFrame({"value": values, "score": scores}).dropna()
-    groups = [group for _, group in found.groupby(rest) if group["value"].nunique() > 1]
-    sizes = [(group["value"].nunique(), len(group)) for group in groups]
-    if sizes.count(max(sizes, default=(0, 0))) > 1:
-        raise DataError(f"{option}: two groups of runs are as large and differ in more; choose rows of one by --only")
-    one = groups[sizes.index(max(sizes))].sort_values("value", kind="stable") if groups else found[:0]
-    return one.assign(run=one.groupby("value").cumcount())[["value", "run", "score"]]
-
-
-def _printed(material: Material, option: str) -> list[tuple[float, float]]:
-    """Return the paper's scores by the values of an option that rows set."""
-    scores = {(each.row, each.encoder): each.value for each in material.artefact.published}
-    found = {}
+def study(material: Material, option: str, metric: str) -> tuple[pd.DataFrame, list[tuple[float, float]]]:
+    """Return the runs of the rows that set an option, by its value, and the paper's scores by value; in percent."""
+    printed = {(each.row, each.encoder): each.value for each in material.artefact.published}
+    rows, paper = [], {}
     for line in material.lines:
-        for key, _, value in (override.partition("=") for override in getattr(line.way, "overrides", ())):
-            if key == option and (line.name, line.paper_encoder) in scores:
-                found[float(value)] = scores[line.name, line.paper_encoder]
-    return sorted(found.items())
+        given = dict(override.split("=", 1) for override in getattr(line.way, "overrides", ()))
+        if option in given and line.encoder == material.lines[0].encoder:
+            if (line.name, line.paper_encoder) in printed:
+                paper[float(given[option])] = printed[line.name, line.paper_encoder]
+            for run in material.runs(line):
+                value = pd.json_normalize(run.record["decisive"]).at[0, f"config.{option}"]
+                rows.append((line.encoder, float(value), 100 * run.record["metrics"].get(metric, math.nan)))
+    runs = pd.DataFrame(rows, columns=["encoder", "value", "score"]).dropna().sort_values("value", kind="stable")
+    runs.insert(2, "run", runs.groupby("value").cumcount())
+    return runs, sorted(paper.items())
 
 
 def studies_figure(drawn: Mapping[str, tuple[pd.DataFrame, Sequence[tuple[float, float]]]]) -> Figure | None:
@@ -371,14 +325,14 @@ def studies_figure(drawn: Mapping[str, tuple[pd.DataFrame, Sequence[tuple[float,
     with plot_style():
         figure = blank_figure(1.0 + 4.2 * len(drawn), 3.8)
         panels = figure.subplots(1, len(drawn), squeeze=False, sharey=True)[0]
-        for axes, (varied, (scores, paper)) in zip(panels, drawn.items(), strict=True):
-            means, half = scores.groupby("value")["score"].mean(), pooled_interval(scores)
+        for axes, (varied, (runs, paper)) in zip(panels, drawn.items(), strict=True):
+            means, half = runs.groupby("value")["score"].mean(), pooled_interval(runs)
             label = "one run each" if half is None else "mean of the runs"
             axes.plot(means.index, means, color=BLUE, marker="o", markersize=4, zorder=3, label=label)
             if half is not None:
                 band: dict[str, Any] = {"alpha": 0.15, "linewidth": 0, "label": "95 % interval"}
                 axes.fill_between(means.index, means - half, means + half, color=BLUE, **band)
-                axes.scatter(scores["value"], scores["score"], s=9, color=GREY, linewidth=0, zorder=2, label="one run")
+                axes.scatter(runs["value"], runs["score"], s=9, color=GREY, linewidth=0, zorder=2, label="one run")
             if paper:
                 look: dict[str, Any] = {"linewidth": 1.2, "marker": "s", "markersize": 3, "label": "the paper"}
                 axes.plot(*zip(*paper, strict=True), color=ORANGE, linestyle="--", zorder=2, **look)
@@ -392,51 +346,38 @@ def studies_figure(drawn: Mapping[str, tuple[pd.DataFrame, Sequence[tuple[float,
     return figure
 
 
-def pooled_interval(scores: pd.DataFrame) -> Any:
+def pooled_interval(runs: pd.DataFrame) -> Any:
     """Return half the 95 % interval of each value's mean, with one variance for all; None where none has two runs."""
-    groups = scores.groupby("value")["score"]
-    freedom = len(scores) - groups.ngroups
+    groups = runs.groupby("value")["score"]
+    freedom = len(runs) - groups.ngroups
     if not freedom:
         return None
-    variance = ((scores["score"] - groups.transform("mean")) ** 2).sum() / freedom
+    variance = ((runs["score"] - groups.transform("mean")) ** 2).sum() / freedom
     return stats.t.ppf(0.975, freedom) * (variance / groups.count()) ** 0.5
 
 
-# ----------------------------------------------------------------------------------------------------------- Figure 7
-
-
 def pattern_complexity(material: Material) -> Made:
-    """Make NGCSE's Figure 7 of the training sets of its lines: match error rates and cosines of their pairs.
+    """Make NGCSE's Figure 7: match error rates and cosines of the pairs of training sets, with STS-B below each domain.
 
-    No run is needed: a line that trains stands for the data of its experiment, another one for that of the experiment
-    with its name. STS-B stands below the data sets of each domain.
+    No run is needed: a line stands for the data of the experiment with its name.
     """
     from lightning_cse.analysis.describing import pair_sets
     from lightning_cse.analysis.histograms import histograms_figure
 
-    encoder = next((line.encoder for line in material.lines if line.encoder), material.request.encoder)
-    configs, unknown = {}, []
-    for line in material.lines:
-        train = line.way if isinstance(line.way, Train) else Train(f"ngcse_{line.label.lower().replace('.', '_')}")
-        if train.experiment not in options("experiment"):
-            unknown.append(line.label)
-        elif line.label not in configs:
-            data = str(compose("train", f"+experiment={train.experiment}").hydra.runtime.choices["data"])
-            configs[line.label] = data_config(material, line.label, train.overrides, data=data, encoder=encoder)
-    parts = [f"Not drawn, since no experiment has their name: {', '.join(unknown)}."] if unknown else []
-    sets = pair_sets(configs) if configs else []
+    configs = {}
+    for label in dict.fromkeys(line.label for line in material.lines):
+        experiment = f"ngcse_{label.lower().replace('.', '_')}"
+        data = str(compose("train", f"+experiment={experiment}").hydra.runtime.choices["data"])
+        configs[label] = data_config(material, label, data=data, encoder=material.request.encoder)
+    sets = pair_sets(configs)
     by_domain: dict[str, list[Any]] = {}
     for each in sets[:-1]:
-        by_domain.setdefault(each.name.partition(".")[0].lower(), []).append(each)
+        by_domain.setdefault(f"pattern_complexity_{each.name.partition('.')[0].lower()}", []).append(each)
     with plot_style():
-        figures = {
-            f"pattern_complexity_{name}": histograms_figure([*some, sets[-1]]) for name, some in by_domain.items()
-        }
-    table = [
-        {"set": each.name, "kind": kind, "pairs": pairs.label, "number": len(pairs.mer)}
-        | {**spread("mer", pairs.mer), **spread("cosine", pairs.cosine)}
-        for each in sets
-        for kind in ("positive", "negative")
-        for pairs in getattr(each, kind)
-    ]
-    return made(figures, parts, pairs=table)
+        figures = {name: histograms_figure([*some, sets[-1]]) for name, some in by_domain.items()}
+    table = []
+    for each, kind in itertools.product(sets, ("positive", "negative")):
+        for pairs in getattr(each, kind):
+            row = {"set": each.name, "kind": kind, "pairs": pairs.label, "number": len(pairs.mer)}
+            table.append(row | spread("mer", pairs.mer) | spread("cosine", pairs.cosine))
+    return made(figures, [], pairs=table)
