@@ -24,34 +24,13 @@ GREY: Final = "#777777"
 PALETTE: Final = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, GREY)
 STYLES: Final = ("-", "--", ":", "-.")
 
-_STYLE: Final[dict[Any, Any]] = {
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "axes.labelsize": 9,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlesize": 10,
-    "figure.facecolor": "white",
-    "font.size": 9,
-    "grid.color": "#E6E6E6",
-    "grid.linewidth": 0.7,
-    "legend.fontsize": 8,
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-    "savefig.dpi": 150,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-}
-
 
 @contextlib.contextmanager
 def plot_style() -> Iterator[None]:
     """Draw and save in the style of this project, whatever matplotlib's settings on this machine."""
-    import matplotlib as mpl  # slow to load
+    import matplotlib.style  # slow to load
 
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(_STYLE)
+    with matplotlib.style.context(Path(__file__).with_suffix(".mplstyle"), after_reset=True):
         yield
 
 

@@ -16,28 +16,11 @@ _STEP: Final = "trainer/global_step"  # of loggers.wandb_view, which takes secon
 _SIDES: Final = {"held_out": "held-out side", "eval": "evaluation side"}
 _MOST_RUNS: Final = 100  # in a chart
 
-DEV_SCORES: Final = (
-    "val/stsb/spearman",
-    "val/rte/accuracy_all",
-    "val/snli/auprc",
-    "val/eis/accuracy",
-    "val/eis_wang/accuracy",
-)
-"""What the experiments choose their best checkpoint by: a chart and a column each; those of other papers stay empty."""
-
-TEST_SCORES: Final = (
-    "test/sts_avg/spearman_all",
-    "test/rte/accuracy_all",
-    "test/eis/accuracy",
-    "test/snli/auprc",
-    "test/mnli/auprc",
-    "test/sick/auprc",
-)
-"""The columns of test scores in the table of runs."""
-
-
-class DashboardError(LightningCSEError):
-    """A dashboard cannot be built or saved."""
+# What the experiments choose their best checkpoint by: a chart and a column each; those of other papers stay empty.
+_DEV: Final = "stsb/spearman", "rte/accuracy_all", "snli/auprc", "eis/accuracy", "eis_wang/accuracy"
+_TEST: Final = "sts_avg/spearman_all", "rte/accuracy_all", "eis/accuracy", "snli/auprc", "mnli/auprc", "sick/auprc"
+DEV_SCORES: Final = tuple(f"val/{key}" for key in _DEV)
+TEST_SCORES: Final = tuple(f"test/{key}" for key in _TEST)
 
 
 class Layout(NamedTuple):
@@ -88,7 +71,7 @@ def build(layout: Layout, kind: str, *, save: bool) -> Any:
     """Build a ``workspace`` or a ``report``, and return its address if it is saved, else what would be sent as JSON.
 
     Raises:
-        DashboardError: with W&B's own words, if it is not installed, offline, refuses a value or does not answer.
+        LightningCSEError: with W&B's own words, if it is not installed, offline, refuses a value or does not answer.
     """
     try:
         if save:
@@ -98,13 +81,13 @@ def build(layout: Layout, kind: str, *, save: bool) -> Any:
             return built._to_model().model_dump(mode="json", by_alias=True, exclude_none=True)
         built.save()
         return str(built.url)
-    except DashboardError:
+    except LightningCSEError:
         raise
     except ImportError as error:
-        raise DashboardError(f"{error.name} is not installed: pip install 'lightning_cse[dashboard]'") from error
+        raise LightningCSEError(f"{error.name} is not installed: pip install 'lightning_cse[dashboard]'") from error
     except Exception as error:  # whatever W&B's client and its transport raise
         what = " ".join(str(error).split())[:300]
-        raise DashboardError(
+        raise LightningCSEError(
             f"the {kind} of {layout.entity}/{layout.project} failed ({type(error).__name__}: {what}): check --entity, "
             "--project and --title, the network and the key (`wandb login --relogin`)"
         ) from error
@@ -116,11 +99,10 @@ def _logged_in(layout: Layout) -> Layout:
 
     from lightning_cse.loggers.wandb_view import is_logged_in
 
-    mode = os.environ.get("WANDB_MODE", "").strip().lower()
-    if mode in {"offline", "dryrun", "disabled"}:
-        raise DashboardError(f"WANDB_MODE={mode} keeps W&B offline: unset it, or see what would be built by --dry-run")
-    if not is_logged_in():
-        raise DashboardError("nobody is logged in at W&B: `wandb login`, or see what would be built by --dry-run")
+    offline = os.environ.get("WANDB_MODE", "").strip().lower() in {"offline", "dryrun", "disabled"}
+    if offline or not is_logged_in():
+        why = "WANDB_MODE keeps W&B offline: unset it" if offline else "nobody is logged in at W&B: `wandb login`"
+        raise LightningCSEError(f"{why}, or see what would be built by --dry-run")
     return layout._replace(entity=layout.entity or wandb.Api(timeout=20).default_entity or "")
 
 

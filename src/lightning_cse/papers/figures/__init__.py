@@ -5,6 +5,7 @@ Tables hold names and numbers only, so they may be kept beside the code; a text 
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -67,17 +68,10 @@ class Made:
     quotes: bool = False
 
 
-Maker = Callable[[Material], Made]
-
-
-def _maker(module: str, name: str) -> Maker:
-    """Return a maker whose module, and matplotlib, pandas and torch with it, is imported when it is called."""
-
-    def make(material: Material) -> Made:
-        found: Made = getattr(importlib.import_module(f"{__name__}.{module}"), name)(material)
-        return found
-
-    return make
+def _make(module: str, name: str, material: Material) -> Made:
+    """Import a maker, and matplotlib, pandas and torch with it, when it is called."""
+    found: Made = getattr(importlib.import_module(f"{__name__}.{module}"), name)(material)
+    return found
 
 
 _MODULES: Final = {
@@ -85,7 +79,9 @@ _MODULES: Final = {
     "gausscse": ("length_ratios",),
     "ngcse": ("best_step", "fitting_difficulty", "pattern_complexity", "process", "studies"),
 }
-MAKERS: Final = {name: _maker(module, name) for module, names in _MODULES.items() for name in names}
+MAKERS: Final[Mapping[str, Callable[[Material], Made]]] = {
+    name: functools.partial(_make, module, name) for module, names in _MODULES.items() for name in names
+}
 """The makers by the name that an artefact's ``make`` gives."""
 
 

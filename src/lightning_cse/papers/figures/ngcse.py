@@ -62,12 +62,8 @@ def runs_of(material: Material) -> pd.DataFrame:
 
 def settings(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the mean summary of the runs of each setting, with ``rfd``, the sum of both RFDs."""
-    summary = runs[SUMMARY].astype(float)
-    return (
-        summary.assign(rfd=summary["rfd_alignment"] + summary["rfd_uniformity"])
-        .groupby(runs["title"], sort=False)
-        .mean()
-    )
+    summary = runs[SUMMARY].astype(float).eval("rfd = rfd_alignment + rfd_uniformity")
+    return summary.groupby(runs["title"], sort=False).mean()
 
 
 def published_settings(artefact: Artefact) -> pd.DataFrame:
@@ -88,11 +84,9 @@ def domain(title: str) -> str:
 
 
 def correlation(x: Sequence[float], y: Sequence[float], *, ranks: bool) -> tuple[float | None, ...]:
-    r"""Return Pearson's or, of ranks, Spearman's correlation and the ends of its 95 % interval.
+    """Return Pearson's or, of ranks, Spearman's correlation and the ends of its 95 % interval.
 
-    .. math:: \tanh \left( \operatorname{artanh} r \pm z_{0.975} \, \mathrm{se} \right), \qquad
-        \mathrm{se} = \frac{1}{\sqrt{n - 3}} \;\text{ or, of ranks, }\; \sqrt{\frac{1 + r^2 / 2}{n - 3}}
-
+    The ends are tanh(artanh r ± 1.96 se) with se = 1 / √(n - 3) or, of ranks, √((1 + r² / 2) / (n - 3)).
     Fewer than three points or a constant have no correlation, and three points or |r| = 1 no interval: None.
 
     Source: Fisher 1921; for ranks Bonett and Wright 2000.  Differs: nothing.
@@ -166,11 +160,10 @@ def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | 
         if score == "final_score":
             axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
             axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
-            each = runs[runs["title"].isin(some.index) & runs["title"].duplicated(keep=False)].dropna(
-                subset=[across, up]
-            )
-            dots = each[[across, up]].to_numpy(float).tolist()
-            spokes = list(zip(some.loc[each["title"], [across, up]].to_numpy().tolist(), dots, strict=True))
+            each = runs[runs["title"].duplicated(keep=False)].set_index("title")[[across, up]].astype(float).dropna()
+            each = each[each.index.isin(some.index)]
+            dots = each.to_numpy().tolist()
+            spokes = list(zip(some.loc[each.index, [across, up]].to_numpy().tolist(), dots, strict=True))
             axes.add_collection(LineCollection(spokes, color=GREY, linewidth=0.7, zorder=2))
             axes.scatter([x for x, _ in dots], [y for _, y in dots], s=7, color=GREY, zorder=2)
         elif start := _start(runs):
