@@ -36,14 +36,13 @@ def plot_style() -> Iterator[None]:
 
 def save_figures(drawings: Mapping[str, Figure | None], folder: Path) -> list[Path]:
     """Write each figure that is not None as a PNG under its name, and return the files."""
-    paths = []
-    for name, figure in drawings.items():
-        if figure is not None:
-            sink = io.BytesIO()
+    drawn = {folder / name: figure for name, figure in drawings.items() if figure is not None}
+    for path, figure in drawn.items():
+        sink = io.BytesIO()
+        with plot_style():
             figure.savefig(sink, format="png", metadata={"Software": None})
-            write_atomic(folder / name, sink.getvalue())
-            paths.append(folder / name)
-    return paths
+        write_atomic(path, sink.getvalue())
+    return list(drawn)
 
 
 def blank_figure(width: float, height: float) -> Figure:

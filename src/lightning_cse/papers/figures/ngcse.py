@@ -44,6 +44,7 @@ _STUDIES: Final = {
     "llm_rows": {"data.llm_rows": "number of LLM rows"},
     "margins": {f"{_MARGIN}_positive": "margin $m_1$", f"{_MARGIN}_negative": "margin $m_2$"},
 }
+_MARKERS: Final = {"Wiki": "o", "NLI": "s"}
 _AROUND: Final = [(1, 0), (-1, 0), (0, 1), (0, -1), (0.7, 0.7), (-0.7, 0.7), (0.7, -0.7), (-0.7, -0.7)]
 
 
@@ -186,15 +187,14 @@ def _scatter(some: pd.DataFrame, title: str) -> Axes:
     figure = blank_figure(6.8, 4.6)
     axes = figure.subplots()
     scores = 100 * some.iloc[:, 2]
-    top = scores.max() if scores.nunique() > 1 else scores.max() + 1
-    look: dict[str, Any] = {"s": 62, "edgecolor": "black", "linewidth": 0.6, "vmin": scores.min(), "vmax": top}
+    scale = {"vmin": scores.min(), "vmax": scores.max() if scores.nunique() > 1 else scores.max() + 1}
     for name, of in some.groupby(domain, sort=False):
-        look["marker"] = {"Wiki": "o", "NLI": "s"}.get(name, "^")
-        drawn = axes.scatter(of.iloc[:, 0], of.iloc[:, 1], c=scores[of.index], cmap="viridis", zorder=3, **look)
+        look: Any = {"s": 62, "edgecolor": "black", "linewidth": 0.6, "marker": _MARKERS.get(name, "^")}
+        points = axes.scatter(of.iloc[:, 0], of.iloc[:, 1], c=scores[of.index], zorder=3, **scale, **look)
         if len(of) < len(some):
             axes.scatter([], [], facecolor="white", label=name or "other", **look)
             axes.legend(loc="best")
-    figure.colorbar(drawn, ax=axes, label=f"{title}, ×100").outline.set_visible(False)
+    figure.colorbar(points, ax=axes, label=f"{title}, ×100").outline.set_visible(False)
     axes.margins(0.14)
     return axes
 
@@ -275,7 +275,7 @@ def studies(material: Material) -> Made:
     """Make NGCSE's Figure 5 of the score in the first column: the number of LLM rows, and one margin at a time."""
     metric = next(column.keys[0] for column in material.artefact.columns if column.source == "metric")
     parts, table, figures = material.missing(), [], {}
-    for name, varied in _STUDIES.items():
+    for name, varied in _STUDIES.items() if any(map(material.runs, material.lines)) else ():
         drawn = {}
         for option, title in varied.items():
             runs, paper = study(material, option, metric)
