@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse.config.compose import CompositionError, compose, options, plain_line
 from lightning_cse.errors import ConfigError
-from lightning_cse.papers.artefacts import Artefact, Line, Profile, Request, Train
+from lightning_cse.papers.artefacts import Artefact, Line, Request, Train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -113,7 +113,7 @@ def data_config(material: Material, row: str = "", **choices: str | None) -> Dic
     from lightning_cse.data import sample_dir
 
     request = material.request
-    profile = material.artefact.profiles.get(request.profile or "", Profile())
+    profile = material.artefact.profile(request)
     debug = request.profile in options("debug")  # it sets what only a training has
     groups = {"+profile": None if debug else request.profile, **(_SAMPLE if debug else {})}
     groups |= {group: name for group, name in choices.items() if name}

@@ -249,7 +249,7 @@ def process_figure(runs: pd.DataFrame) -> Figure | None:
 
     Source: NGCSE, figures 3 and 6.  Differs: the axes span what was measured.
     """
-    shown = runs[[any(key.startswith("diag/") for key in curves or ()) for curves in runs["curves"]]]
+    shown = runs.loc[[any(key.startswith("diag/") for key in curves or ()) for curves in runs["curves"]]]
     groups = list(shown.groupby("title", sort=False)["curves"])
     if not groups:
         return None
