@@ -81,20 +81,15 @@ def test_charts(kind: str, dry: Any) -> None:
     assert sum(map(len, grids(dry("--project", "cse", kind)))) == len(charts) - 1 + len(DEV_SCORES)
 
 
-def test_a_workspace_pins_the_columns_and_groups_by_sweep(dry: Any) -> None:
-    view = dry(*GIVEN)
+def test_the_table_of_runs_pins_the_columns_and_groups_by_sweep(dry: Any) -> None:
+    view, page = dry(*GIVEN), dry(*GIVEN, "--report")
     assert (view["entity"], view["project"]) == ("lab", "cse")
-    (runs,) = view["spec"]["section"]["runSets"]
-    assert runs["runFeed"]["columnOrder"] == COLUMNS
-    assert runs["grouping"] == [{"section": "run", "name": "group"}]
-
-
-def test_a_report_ends_with_the_table_of_its_own_project(dry: Any) -> None:
-    blocks = dry(*GIVEN, "--report")["spec"]["blocks"]
-    tables = [block["metadata"]["runSets"] for block in blocks if block["type"] == "panel-grid"]
+    tables = [block["metadata"]["runSets"] for block in page["spec"]["blocks"] if block["type"] == "panel-grid"]
     assert len(tables) == 5
-    assert tables[-1][0]["runFeed"]["columnOrder"] == COLUMNS
-    assert all(one["grouping"] == [{"section": "run", "name": "group"}] and "project" not in one for (one,) in tables)
+    assert not any("project" in one for (one,) in tables), "the report's own project"
+    for (runs,) in (view["spec"]["section"]["runSets"], tables[-1]):
+        assert runs["runFeed"]["columnOrder"] == COLUMNS
+        assert runs["grouping"] == [{"section": "run", "name": "group"}]
 
 
 def test_scores_are_those_of_experiments_and_suites(repository: Path) -> None:
@@ -125,10 +120,11 @@ def test_saved_for_who_is_logged_in(
         ({"WANDB_API_KEY": "0" * 40, "WANDB_MODE": "Offline"}, [], "error: WANDB_MODE keeps W&B offline"),
         ({"WANDB_API_KEY": "0" * 40}, [], "the workspace of lab/cse failed (ConnectionError: no route)"),
         ({}, ["--title", "\N{ROCKET}", "--dry-run"], "the workspace of lab/cse failed (ValidationError: "),
+        (None, ["--dry-run"], "pip install 'lightning_cse[dashboard]'"),
     ],
 )
 def test_what_fails_is_one_line(
-    environment: dict[str, str],
+    environment: dict[str, str] | None,
     arguments: list[str],
     message: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -138,21 +134,11 @@ def test_what_fails_is_one_line(
         raise ConnectionError("no\nroute")
 
     monkeypatch.setattr(ws.Workspace, "save", broken)
-    for name, value in environment.items():
+    if environment is None:
+        monkeypatch.setitem(sys.modules, "wandb_workspaces", None)
+    for name, value in (environment or {}).items():
         monkeypatch.setenv(name, value)
     assert dashboard.main([*GIVEN, *arguments]) == 2
     shown = capsys.readouterr().err
     assert message in shown
     assert shown.count("\n") == 1
-
-
-def test_the_package_is_not_installed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(sys.modules, "wandb_workspaces", None)
-    assert dashboard.main([*GIVEN, "--dry-run"]) == 2
-    assert "pip install 'lightning_cse[dashboard]'" in capsys.readouterr().err
-
-
-def test_a_workspace_or_a_report() -> None:
-    with pytest.raises(SystemExit) as ended:
-        dashboard.main(["--project", "cse", "--report", "--workspace"])
-    assert ended.value.code == 2
