@@ -1,4 +1,4 @@
-"""The look that all figures share, and how they are drawn and saved."""
+"""The plot style that all figures share, and how figures are made and saved."""
 
 from __future__ import annotations
 
@@ -24,63 +24,34 @@ GREY: Final = "#777777"
 PALETTE: Final = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, GREY)
 STYLES: Final = ("-", "--", ":", "-.")
 
-_STYLE: Final[dict[Any, Any]] = {
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "axes.labelsize": 9,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlesize": 10,
-    "figure.facecolor": "white",
-    "font.size": 9,
-    "grid.color": "#E6E6E6",
-    "grid.linewidth": 0.7,
-    "legend.fontsize": 8,
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-    "savefig.dpi": 150,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-}
-
-_STEP: Final = "optimizer step"
-
 
 @contextlib.contextmanager
 def plot_style() -> Iterator[None]:
-    """Draw and save in the look of this project, whatever the machine's settings of matplotlib."""
-    import matplotlib as mpl  # slow to load, and not needed where no figure is drawn
+    """Draw and save in the style of this project, whatever matplotlib's settings on this machine."""
+    import matplotlib.style  # slow to load
 
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(_STYLE)
+    with matplotlib.style.context(Path(__file__).with_suffix(".mplstyle"), after_reset=True):
         yield
 
 
 def save_figures(drawings: Mapping[str, Figure | None], folder: Path) -> list[Path]:
-    """Write each figure as a PNG under its name, and return the files; None stands for nothing to draw.
-
-    Raises:
-        LightningCSEError: if the disk is full.
-    """
-    paths = []
-    for name, figure in drawings.items():
-        if figure is not None:
-            sink = io.BytesIO()
+    """Write each figure that is not None as a PNG under its name, and return the files."""
+    drawn = {folder / name: figure for name, figure in drawings.items() if figure is not None}
+    for path, figure in drawn.items():
+        sink = io.BytesIO()
+        with plot_style():
             figure.savefig(sink, format="png", metadata={"Software": None})
-            write_atomic(folder / name, sink.getvalue())
-            paths.append(folder / name)
-    return paths
+        write_atomic(path, sink.getvalue())
+    return list(drawn)
 
 
 def blank_figure(width: float, height: float) -> Figure:
-    """Return a figure outside of pyplot, which would keep it, and a display's backend, for the whole process."""
+    """Return a figure that pyplot does not keep; sizes are in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.07)
-    figure = Figure(figsize=(width, height), layout=layout)
+    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.07))
     FigureCanvasAgg(figure)
     return figure
 
@@ -98,31 +69,22 @@ def xy(points: Points) -> tuple[list[int], list[float]]:
 
 
 def line(axes: Axes, points: Points, **options: Any) -> None:
-    """Draw a curve, with markers where it has few points (a line through one point is not to be seen)."""
-    steps, values = xy(points)
-    marker = "o" if len(points) <= 30 else ""
-    axes.plot(steps, values, **{"marker": marker, "markersize": 3.2, **options})
+    """Draw a curve, with markers where it has few points."""
+    axes.plot(*xy(points), **{"marker": "o" if len(points) <= 30 else "", "markersize": 3.2, **options})
 
 
 def by_step(axes: Axes) -> None:
     """Make the optimizer step the horizontal axis."""
     from matplotlib.ticker import MaxNLocator
 
-    axes.set_xlabel(_STEP)
+    axes.set_xlabel("optimizer step")
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
     axes.margins(x=0.03, y=0.08)
 
 
 def moving_average(values: Sequence[float], span: int) -> list[float]:
-    """Return the centred moving average, its window cut off at both ends; what is not finite counts for nothing."""
-    sums, counts = [0.0], [0]
-    for value in values:
-        finite = math.isfinite(value)
-        sums.append(sums[-1] + (value if finite else 0.0))
-        counts.append(counts[-1] + finite)
-    moving_average = []
-    for index in range(len(values)):
-        low, high = max(0, index - span // 2), min(len(values), index + span // 2 + 1)
-        count = counts[high] - counts[low]
-        moving_average.append((sums[high] - sums[low]) / count if count else math.nan)
-    return moving_average
+    """Return the centred moving average of an odd span, cut off at both ends, over the finite values."""
+    import pandas as pd
+
+    finite = pd.Series(values, dtype=float).where(lambda column: column.abs() < math.inf)
+    return list(finite.rolling(span, center=True, min_periods=1).mean())

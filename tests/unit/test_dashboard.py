@@ -1,4 +1,4 @@
-"""Dashboards are built with W&B's own package and without a network; saving one fails in one sentence."""
+"""Dashboards are built with W&B's own package and without a network; what fails is one sentence."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import yaml
 
 pytest.importorskip("wandb_workspaces", reason="needs the extra `dashboard`")
 
+import wandb
 import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 
 from lightning_cse import dashboard
-from lightning_cse.analysis.dashboards import (
-    DEV_SCORES,
-    TEST_SCORES,
-    DashboardError,
-    Layout,
-    as_json,
-    report,
-    save,
-    workspace,
-)
+from lightning_cse.analysis.dashboards import DEV_SCORES, TEST_SCORES
 from lightning_cse.loggers import wandb_view
+
+GIVEN = ["--project", "cse", "--entity", "lab", "--dev", "val/stsb/spearman", "--test", "test/rte/accuracy_all"]
+DIAGNOSTICS = {f"diag/{side}/{m}" for side in ("held_out", "eval") for m in ("alignment", "uniformity")}
+RFD = {"diag/rfd_alignment", "diag/rfd_uniformity"}
+CURVES = {*RFD, *DIAGNOSTICS, "val/stsb/spearman", "train/loss", "train/learning_rate"}
+COLUMNS = ["run:displayName", "config:seed.value", "summary:best/score", "summary:val/stsb/spearman.max"]
+COLUMNS += ["summary:test/rte/accuracy_all", "summary:summary/rfd_alignment", "summary:summary/rfd_uniformity"]
+KINDS = pytest.mark.parametrize("kind", ["--workspace", "--report"])
 
 
 @pytest.fixture(autouse=True)
@@ -38,75 +38,24 @@ def no_network_nobody_logged_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         raise AssertionError("this test connected to something")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.delenv("WANDB_MODE", raising=False)
-    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    for variable in ("WANDB_MODE", "WANDB_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
 
 
-LAYOUT = Layout(project="cse", entity="lab", dev=["val/stsb/spearman"], test=["test/rte/accuracy_all"])
-CURVES = {
-    "diag/rfd_alignment",
-    "diag/rfd_uniformity",
-    "val/stsb/spearman",
-    "diag/held_out/alignment",
-    "diag/eval/alignment",
-    "diag/held_out/uniformity",
-    "diag/eval/uniformity",
-    "train/loss",
-    "train/learning_rate",
-}
-COLUMNS = [
-    "run:displayName",
-    "config:seed.value",
-    "summary:best/score",
-    "summary:val/stsb/spearman.max",
-    "summary:test/rte/accuracy_all",
-    "summary:summary/rfd_alignment",
-    "summary:summary/rfd_uniformity",
-]
+@pytest.fixture
+def dry(capsys: pytest.CaptureFixture[str]) -> Any:
+    """What the command would build."""
 
+    def run(*arguments: str) -> Any:
+        assert dashboard.main([*arguments, "--dry-run"]) == 0
+        return json.loads(capsys.readouterr().out)
 
-def parts(content: Any, kind: str) -> list[dict[str, Any]]:
-    """Return the configs of all charts of one kind, wherever they stand."""
-    if isinstance(content, dict):
-        own = [content["config"]] if content.get("viewType") == kind else []
-        return own + [found for value in content.values() for found in parts(value, kind)]
-    return [found for item in content for found in parts(item, kind)] if isinstance(content, list) else []
-
-
-@pytest.mark.parametrize("build", [workspace, report])
-class TestCharts:
-    def test_each_curve_has_its_chart_by_sweep_over_the_steps(self, build: Any) -> None:
-        lines = parts(as_json(build(LAYOUT)), "Run History Line Plot")
-        assert {key for line in lines for key in line["metrics"]} == CURVES
-        assert len(lines) == len(CURVES)
-        for line in lines:
-            assert (line["xAxis"], line["groupBy"], line["groupAgg"]) == ("trainer/global_step", "group", "mean")
-            assert line["aggregate"] is True
-
-    def test_dev_score_over_fitting_difficulty(self, build: Any) -> None:
-        dots = parts(as_json(build(LAYOUT)), "Scatter Plot")
-        assert [(one["xAxis"], one["yAxis"]) for one in dots] == [
-            ("summary:summary/rfd_alignment", "summary:best/score"),
-            ("summary:summary/rfd_uniformity", "summary:best/score"),
-        ]
-
-    def test_the_same_request_is_the_same_dashboard(self, build: Any) -> None:
-        assert as_json(build(LAYOUT)) == as_json(build(LAYOUT))
-
-    def test_charts_do_not_cover_each_other(self, build: Any) -> None:
-        for shown in grids(as_json(build(LAYOUT))):
-            places = [(one["layout"]["x"], one["layout"]["y"]) for one in shown]
-            assert len(places) == len(set(places))
-            assert all(x + 8 <= 24 for x, _ in places)
-
-    def test_a_longer_list_of_scores_has_as_many_charts(self, build: Any) -> None:
-        lines = parts(as_json(build(Layout(project="cse"))), "Run History Line Plot")
-        assert len(lines) == len(CURVES) - 1 + len(DEV_SCORES)
+    return run
 
 
 def grids(content: Any) -> list[list[dict[str, Any]]]:
-    """Return the lists of charts that share a grid."""
+    """Return the lists of charts that share a grid, wherever they are."""
     if isinstance(content, dict):
         own = content.get("panels")
         mine = [own] if isinstance(own, list) and own and all("viewType" in one for one in own) else []
@@ -114,105 +63,82 @@ def grids(content: Any) -> list[list[dict[str, Any]]]:
     return [found for item in content for found in grids(item)] if isinstance(content, list) else []
 
 
-class TestRuns:
-    def test_a_workspace_pins_the_columns_and_groups_by_sweep(self) -> None:
-        view = as_json(workspace(LAYOUT))
-        assert (view["entity"], view["project"]) == ("lab", "cse")
-        (runs,) = view["spec"]["section"]["runSets"]
+@KINDS
+def test_charts(kind: str, dry: Any) -> None:
+    shown = grids(dry(*GIVEN, kind))
+    charts = [one for grid in shown for one in grid]
+    lines = [one["config"] for one in charts if one["viewType"] == "Run History Line Plot"]
+    assert sorted(key for line in lines for key in line["metrics"]) == sorted(CURVES)
+    for line in lines:
+        assert (line["xAxis"], line["groupBy"], line["groupAgg"]) == (wandb_view.STEP, "group", "mean")
+    dots = [one["config"] for one in charts if one["viewType"] == "Scatter Plot"]
+    rfd = [f"summary:summary/{key.removeprefix('diag/')}" for key in sorted(RFD)]
+    assert [(one["xAxis"], one["yAxis"]) for one in dots] == [(key, "summary:best/score") for key in rfd]
+    for grid in shown:
+        places = [(one["layout"]["x"], one["layout"]["y"]) for one in grid]
+        assert len(places) == len(set(places))
+        assert all(x + 8 <= 24 for x, _ in places)
+    assert sum(map(len, grids(dry("--project", "cse", kind)))) == len(charts) - 1 + len(DEV_SCORES)
+
+
+def test_the_table_of_runs_pins_the_columns_and_groups_by_sweep(dry: Any) -> None:
+    view, page = dry(*GIVEN), dry(*GIVEN, "--report")
+    assert (view["entity"], view["project"]) == ("lab", "cse")
+    tables = [block["metadata"]["runSets"] for block in page["spec"]["blocks"] if block["type"] == "panel-grid"]
+    assert len(tables) == 5
+    assert not any("project" in one for (one,) in tables), "the report's own project"
+    for (runs,) in (view["spec"]["section"]["runSets"], tables[-1]):
         assert runs["runFeed"]["columnOrder"] == COLUMNS
-        assert set(runs["runFeed"]["columnPinned"]) == set(COLUMNS)
         assert runs["grouping"] == [{"section": "run", "name": "group"}]
 
-    def test_a_report_ends_with_the_table_of_its_own_project(self) -> None:
-        view = as_json(report(LAYOUT))
-        tables = [block["metadata"]["runSets"] for block in view["spec"]["blocks"] if block["type"] == "panel-grid"]
-        assert len(tables) == 5
-        (runs,) = tables[-1]
-        assert runs["runFeed"]["columnOrder"] == COLUMNS
-        for (one,) in tables:
-            assert "project" not in one
-            assert one["grouping"] == [{"section": "run", "name": "group"}]
 
-    def test_dev_scores_are_what_experiments_choose_by(self, repository: Path) -> None:
-        files = sorted((repository / "conf" / "experiment").rglob("*.yaml"))
-        monitors = {str(yaml.safe_load(file.read_text()).get("monitor", "")) for file in files} - {""}
-        assert monitors == set(DEV_SCORES)
-
-    def test_test_scores_are_of_tasks_that_there_are(self, repository: Path) -> None:
-        tasks = {
-            task
-            for file in (repository / "conf" / "suite").rglob("*.yaml")
-            for task in yaml.safe_load(file.read_text())
-        }
-        assert {key.split("/")[1] for key in TEST_SCORES} <= tasks
-
-    def test_the_axis_is_that_of_the_curves(self) -> None:
-        (first, *_) = parts(as_json(workspace(LAYOUT)), "Run History Line Plot")
-        assert first["xAxis"] == wandb_view.STEP
+def test_scores_are_those_of_experiments_and_suites(repository: Path) -> None:
+    files = [yaml.safe_load(file.read_text()) for file in (repository / "conf" / "experiment").rglob("*.yaml")]
+    assert {str(one["monitor"]) for one in files if one.get("monitor")} == set(DEV_SCORES)
+    suites = [yaml.safe_load(file.read_text()) for file in (repository / "conf" / "suite").rglob("*.yaml")]
+    assert {key.split("/")[1] for key in TEST_SCORES} <= {task for suite in suites for task in suite}
 
 
-class TestSave:
-    def test_saved_for_who_is_logged_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        saved: list[Any] = []
+@KINDS
+def test_saved_for_who_is_logged_in(
+    kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = ws.Workspace if kind == "--workspace" else wr.Report
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setattr(wandb, "Api", lambda timeout: type("Api", (), {"default_entity": "me"}))
+    monkeypatch.setattr(built, "save", lambda one: None)
+    monkeypatch.setattr(built, "url", property(lambda one: f"https://example.org/{one.entity}/{one.project}"))
+    assert dashboard.main(["--project", "cse", kind]) == 0
+    assert dashboard.main([*GIVEN, kind]) == 0
+    assert capsys.readouterr().out == "https://example.org/me/cse\nhttps://example.org/lab/cse\n"
 
-        def take(one: Any) -> None:
-            saved.append(one)
 
-        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-        monkeypatch.setattr("lightning_cse.analysis.dashboards.account", lambda: "me")
-        for kind in (ws.Workspace, wr.Report):
-            monkeypatch.setattr(kind, "save", take)
-            monkeypatch.setattr(kind, "url", property(lambda one: f"https://example.org/{one.entity}/{one.project}"))
-        assert save(Layout(project="cse"), "workspace") == "https://example.org/me/cse"
-        assert save(LAYOUT, "report") == "https://example.org/lab/cse"
-        assert [type(one) for one in saved] == [ws.Workspace, wr.Report]
+@pytest.mark.parametrize(
+    ("environment", "arguments", "message"),
+    [
+        ({}, [], "error: nobody is logged in at W&B: `wandb login`"),
+        ({"WANDB_API_KEY": "0" * 40, "WANDB_MODE": "Offline"}, [], "error: WANDB_MODE keeps W&B offline"),
+        ({"WANDB_API_KEY": "0" * 40}, [], "the workspace of lab/cse failed (ConnectionError: no route)"),
+        ({}, ["--title", "\N{ROCKET}", "--dry-run"], "the workspace of lab/cse failed (ValidationError: "),
+        (None, ["--dry-run"], "pip install 'lightning_cse[dashboard]'"),
+    ],
+)
+def test_what_fails_is_one_line(
+    environment: dict[str, str] | None,
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def broken(_: Any) -> None:
+        raise ConnectionError("no\nroute")
 
-    def test_nobody_logged_in(self) -> None:
-        with pytest.raises(DashboardError, match="nobody is logged in at W&B: `wandb login`"):
-            save(LAYOUT, "workspace")
-
-    def test_switched_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-        monkeypatch.setenv("WANDB_MODE", "Offline")
-        with pytest.raises(DashboardError, match="WANDB_MODE=Offline keeps W&B off the network"):
-            save(LAYOUT, "workspace")
-
-    def test_no_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def broken(_: Any) -> None:
-            raise ConnectionError("no\nroute")
-
-        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-        monkeypatch.setattr(ws.Workspace, "save", broken)
-        with pytest.raises(
-            DashboardError, match=r"workspace of lab/cse \(ConnectionError: no route\): look at the net"
-        ):
-            save(LAYOUT, "workspace")
-
-    def test_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ws.Workspace, "save", broken)
+    if environment is None:
         monkeypatch.setitem(sys.modules, "wandb_workspaces", None)
-        for build in (workspace, report):
-            with pytest.raises(DashboardError, match=r"pip install 'lightning_cse\[dashboard\]'"):
-                build(LAYOUT)
-
-
-class TestCommand:
-    def test_a_dry_run_prints_what_would_be_built(self, capsys: pytest.CaptureFixture[str]) -> None:
-        given = ["--project", "cse", "--dev", "val/stsb/spearman", "--test", "test/rte/accuracy_all", "--dry-run"]
-        assert dashboard.main([*given, "--entity", "lab"]) == 0
-        assert json.loads(capsys.readouterr().out) == as_json(workspace(LAYOUT))
-        assert dashboard.main([*given, "--report"]) == 0
-        assert json.loads(capsys.readouterr().out)["project"] == {"name": "cse", "entityName": ""}
-
-    def test_one_error_and_exit_code_2(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert dashboard.main(["--project", "cse"]) == 2
-        assert capsys.readouterr().err.startswith("error: nobody is logged in")
-        assert dashboard.main(["--project", "cse", "--title", "\N{ROCKET}", "--dry-run"]) == 2
-        told = capsys.readouterr().err
-        assert told.startswith("error: W&B's package refuses the dashboard")
-        assert told.count("\n") == 1
-
-    def test_a_workspace_or_a_report(self, capsys: pytest.CaptureFixture[str]) -> None:
-        with pytest.raises(SystemExit) as ended:
-            dashboard.main(["--project", "cse", "--report", "--workspace"])
-        assert ended.value.code == 2
-        assert "not allowed with" in capsys.readouterr().err
+    for name, value in (environment or {}).items():
+        monkeypatch.setenv(name, value)
+    assert dashboard.main([*GIVEN, *arguments]) == 2
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert shown.count("\n") == 1

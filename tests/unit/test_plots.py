@@ -1,9 +1,8 @@
-"""A run's figures: which are drawn, what they show, and that they leave the process as it was."""
+"""The plot style, and the figures of a run: which are drawn and what they show."""
 
 from __future__ import annotations
 
 import math
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ import matplotlib as mpl
 import pytest
 from matplotlib.figure import Figure
 
-from lightning_cse import plots as figures
-from lightning_cse.errors import LightningCSEError
+from lightning_cse import plots
 from lightning_cse.loggers.plots import run_figures
 
 MONITOR = "val/rte/accuracy_all"
@@ -35,134 +33,85 @@ def curves(*views: str) -> dict[str, list[tuple[int, float]]]:
     return found
 
 
-def drawn(monkeypatch: pytest.MonkeyPatch, folder: Path, given: dict[str, list[tuple[int, float]]]) -> list[Figure]:
-    """Draw and return the figures themselves, in the order in which they were saved."""
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures themselves, in the order in which they are saved."""
     kept: list[Figure] = []
     save = Figure.savefig
-
-    def keep(figure: Figure, *arguments: Any, **options: Any) -> None:
-        kept.append(figure)
-        save(figure, *arguments, **options)
-
-    monkeypatch.setattr(Figure, "savefig", keep)
-    run_figures(given, folder, MONITOR)
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *a, **b: (kept.append(figure), save(figure, *a, **b)))
     return kept
 
 
 def lines(axes: Any) -> dict[str, Any]:
-    """Return a figure's labelled lines."""
     return {line.get_label(): line for line in axes.get_lines() if not line.get_label().startswith("_")}
 
 
-def test_three_png_files(tmp_path: Path) -> None:
-    paths = run_figures(curves(), tmp_path / "figures", MONITOR)
-    assert [path.name for path in paths] == ["loss.png", "dev_score.png", "diagnostics.png"]
-    for path in paths:
-        content = path.read_bytes()
-        assert content.startswith(b"\x89PNG")
-        width, height = struct.unpack(">II", content[16:24])
-        assert 600 < width < 2000
-        assert 400 < height < 1500
-    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == sorted(path.name for path in paths)
-
-
 @pytest.mark.parametrize(
-    ("start", "left_out"), [("train/", "loss.png"), ("val/", "dev_score.png"), ("diag/", "diagnostics.png")]
+    ("keys", "names"),
+    [
+        (("train/", "val/", "diag/"), ["loss.png", "dev_score.png", "diagnostics.png"]),
+        (("val/", "diag/"), ["dev_score.png", "diagnostics.png"]),
+        (("train/", "val/rte/accuracy_implied"), ["loss.png", "dev_score.png"]),  # not the monitor
+        (("diag/implicit/",), ["diagnostics.png"]),
+        ((), []),
+    ],
 )
-def test_a_figure_without_curves_is_left_out(tmp_path: Path, start: str, left_out: str) -> None:
-    given = {key: points for key, points in curves().items() if not key.startswith(start)}
-    names = [path.name for path in run_figures(given, tmp_path, MONITOR)]
-    assert len(names) == 2
-    assert left_out not in names
+def test_a_figure_is_drawn_where_its_curves_were_logged(
+    keys: tuple[str, ...], names: list[str], tmp_path: Path
+) -> None:
+    given = {key: points for key, points in curves("implicit").items() if key.startswith(keys)}
+    paths = run_figures(given, tmp_path / "figures", MONITOR)
+    assert [path.name for path in paths] == names
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
 
 
-def test_nothing_logged(tmp_path: Path) -> None:
-    assert run_figures({}, tmp_path / "figures", MONITOR) == []
-    assert run_figures({"train/loss": [], "lr": [(0, 1.0)]}, tmp_path / "figures", MONITOR) == []
-    assert not (tmp_path / "figures").exists()
-
-
-def test_best_step_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, dev, _ = drawn(monkeypatch, tmp_path, curves())
-    (axes,) = dev.axes
-    shown = lines(axes)
+def test_best_step_is_marked_and_other_values_have_their_own_axes(tmp_path: Path, drawn: list[Figure]) -> None:
+    run_figures({**curves(), "val/loss": [(0, 7.0)]}, tmp_path, MONITOR)
+    scores, rest = drawn[1].axes
+    shown = lines(scores)
     assert set(shown) == {"rte/accuracy_implied", "rte/accuracy_all (monitor)", "best: 0.7500 at step 250"}
-    star = shown["best: 0.7500 at step 250"]
-    assert (list(star.get_xdata()), list(star.get_ydata())) == ([250], [0.75])
-    thick = shown["rte/accuracy_all (monitor)"].get_linewidth()
-    assert thick > shown["rte/accuracy_implied"].get_linewidth()
-
-
-def test_values_that_are_no_scores_get_axes_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, dev, _ = drawn(monkeypatch, tmp_path, {**curves(), "val/loss": [(0, 7.0)]})
-    scores, rest = dev.axes
+    assert shown["best: 0.7500 at step 250"].get_xydata().tolist() == [[250, 0.75]]
     assert list(lines(rest)) == ["loss"]
-    assert "rte/accuracy_all (monitor)" in lines(scores)
 
 
-def test_a_monitor_that_was_not_logged(tmp_path: Path) -> None:
-    given = {key: points for key, points in curves().items() if key != MONITOR}
-    assert len(run_figures(given, tmp_path, MONITOR)) == 3
-
-
-def test_a_row_a_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    *_, figure = drawn(monkeypatch, tmp_path, curves("implicit"))
-    assert len(figure.axes) == 6
-    assert [axes.get_title() for axes in figure.axes[:3]] == [
-        "Alignment (lower is closer)",
-        "Uniformity (lower is more even)",
-        "Relative fitting difficulty",
-    ]
+def test_a_row_a_view(tmp_path: Path, drawn: list[Figure]) -> None:
+    run_figures(curves("implicit"), tmp_path, MONITOR)
+    axes = drawn[-1].axes
+    assert len(axes) == 6
     for row in (0, 3):
-        for axes in figure.axes[row : row + 2]:
-            shown = lines(axes)
-            assert shown["held-out side"].get_linestyle() == "-"
-            assert shown["evaluation side"].get_linestyle() == "--"
-        assert list(figure.axes[row + 2].get_lines()[0].get_xdata()) == STEPS[1:]
-    names = [axes.get_ylabel() for axes in figure.axes[::3]]
-    assert names == ["explicit view: alignment", "implicit view: alignment"]
+        for panel in axes[row : row + 2]:
+            styles = {label: line.get_linestyle() for label, line in lines(panel).items()}
+            assert styles == {"held-out side": "-", "evaluation side": "--"}
+        assert list(axes[row + 2].get_lines()[0].get_xdata()) == STEPS[1:]
+    assert [panel.get_ylabel() for panel in axes[::3]] == ["explicit view: alignment", "implicit view: alignment"]
 
 
-def test_no_text_overlaps_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for figure in drawn(monkeypatch, tmp_path, curves("implicit", "another")):
+def test_no_text_overlaps_another(tmp_path: Path, drawn: list[Figure]) -> None:
+    run_figures(curves("implicit", "another"), tmp_path, MONITOR)
+    for figure in drawn:
         figure.canvas.draw()
-        renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
-        texts = []
+        texts = [text for legend in figure.legends for text in legend.get_texts()]
         for axes in figure.axes:
             texts += [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
+            texts += axes.get_legend().get_texts() if axes.get_legend() else []  # type: ignore[union-attr]
             for axis in (axes.xaxis, axes.yaxis):
                 low, high = sorted(axis.get_view_interval())
-                ticks = [tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
-                texts += [tick.label1 for tick in ticks]
-            if legend := axes.get_legend():
-                texts += legend.get_texts()
-        for legend in figure.legends:
-            texts += legend.get_texts()
-        shown = [(text, text.get_window_extent(renderer)) for text in texts if text.get_text() and text.get_visible()]
-        assert len(shown) > 10
-        for index, (text, box) in enumerate(shown):
-            assert figure.bbox.expanded(1.001, 1.001).containsx(box.x0), text
-            assert figure.bbox.expanded(1.001, 1.001).containsx(box.x1), text
-            for other, other_box in shown[index + 1 :]:
-                assert not box.overlaps(other_box), f"{text} and {other}"
+                texts += [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+        boxes = [text.get_window_extent() for text in texts if text.get_text() and text.get_visible()]
+        assert len(boxes) > 10
+        for index, box in enumerate(boxes):
+            assert figure.bbox.expanded(1.001, 1.001).containsx(box.x0)
+            assert figure.bbox.expanded(1.001, 1.001).containsx(box.x1)
+            assert not any(box.overlaps(other) for other in boxes[index + 1 :])
 
 
 def test_odd_curves_are_drawn(tmp_path: Path) -> None:
-    given = {
-        "train/loss": [(1, math.nan), (2, math.inf)],
-        MONITOR: [(0, math.nan)],
-        "val/b": [(5, 0.1), (0, 0.2)],
-        "diag/held_out/alignment": [(0, 1.0)],
-    }
-    assert len(run_figures(given, tmp_path, MONITOR)) == 3
+    odd: dict[str, list[tuple[int, float]]] = {"train/loss": [(1, math.nan), (2, math.inf)], MONITOR: [(0, math.nan)]}
+    odd |= {"val/b": [(5, 0.1), (0, 0.2)], "diag/held_out/alignment": [(0, 1.0)]}
+    assert len(run_figures(odd, tmp_path, MONITOR)) == 3
 
 
-def test_only_another_view(tmp_path: Path) -> None:
-    given = {key: points for key, points in curves("implicit").items() if key.startswith("diag/implicit/")}
-    assert [path.name for path in run_figures(given, tmp_path, MONITOR)] == ["diagnostics.png"]
-
-
-def test_the_process_keeps_its_settings_and_the_files_do_not_depend_on_them(tmp_path: Path) -> None:
+def test_the_files_do_not_depend_on_the_settings_of_matplotlib(tmp_path: Path) -> None:
     run_figures(curves(), tmp_path / "a", MONITOR)
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "black"}):
         before = dict(mpl.rcParams)
@@ -172,31 +121,11 @@ def test_the_process_keeps_its_settings_and_the_files_do_not_depend_on_them(tmp_
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 
 
-def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import errno
-    import os
-
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, "full")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(LightningCSEError, match=r"no space left to write .*loss\.png"):
-        run_figures(curves(), tmp_path, MONITOR)
-    assert list(tmp_path.iterdir()) == []
-
-
-class TestSmooth:
-    def test_against_loop(self) -> None:
-        values = [float(i * i % 7) for i in range(20)]
-        want = []
-        for i in range(20):
-            window = [values[j] for j in range(20) if abs(j - i) <= 2]
-            want.append(sum(window) / len(window))
-        assert figures.moving_average(values, 5) == pytest.approx(want)
-
-    def test_a_line_stays_a_line_and_gaps_count_for_nothing(self) -> None:
-        line = [0.5 * i for i in range(30)]
-        assert figures.moving_average(line, 7) == pytest.approx([0.75, 1.0, 1.25, *line[3:-3], 13.25, 13.5, 13.75])
-        smooth = figures.moving_average([1.0, math.nan, 1.0, math.inf, 1.0], 3)
-        assert smooth == pytest.approx([1.0] * 5)
-        assert math.isnan(figures.moving_average([math.nan], 3)[0])
+def test_the_moving_average_against_a_loop() -> None:
+    values = [math.nan if i % 6 == 5 else math.inf if i == 9 else float(i * i % 7) for i in range(20)]
+    want = []
+    for i in range(20):
+        window = [values[j] for j in range(20) if abs(j - i) <= 2 and math.isfinite(values[j])]
+        want.append(sum(window) / len(window))
+    assert plots.moving_average(values, 5) == pytest.approx(want)
+    assert math.isnan(plots.moving_average([math.nan], 3)[0])

@@ -1,0 +1,132 @@
+"""The figures and texts of the papers, made of the finished runs of an artefact or of data alone; one module a paper.
+
+Tables hold names and numbers only, so they may be kept beside the code; a text that quotes a corpus may not.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from omegaconf import DictConfig, OmegaConf
+
+from lightning_cse.config.compose import CompositionError, compose, options, plain_line
+from lightning_cse.errors import ConfigError
+from lightning_cse.papers.artefacts import Artefact, Line, Request, Train
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike
+
+    from lightning_cse.papers.points import Found
+
+__all__ = ["MAKERS", "Made", "Material"]
+
+_READ: Final = ("corpora", "data", "encoder", "paths")  # the settings that decide which sentences are read
+_SAMPLE: Final = {"encoder": "tiny", "corpora": "sample", "paths": "sample"}
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a figure or a text is made of; a line without finished runs may be left out of ``found``."""
+
+    artefact: Artefact
+    lines: Sequence[Line]
+    found: Mapping[Line, Sequence[Found]]
+    data_dir: Path | None  # of the corpora; None for that of the config
+    request: Request
+
+    def runs(self, line: Line) -> Sequence[Found]:
+        """Return the finished runs of a line."""
+        return self.found.get(line, ())
+
+    def title(self, line: Line) -> str:
+        """Return the label of a line, with its encoder where there are several."""
+        several = len({each.encoder for each in self.lines if each.encoder}) > 1
+        return f"{line.label} ({line.encoder})" if several and line.encoder else line.label
+
+    def missing(self) -> list[str]:
+        """Return a paragraph on lines without a finished run, and one on lines with fewer than were asked for."""
+        counts = {line: len(self.runs(line)) for line in self.lines if isinstance(line.way, Train)}
+        none = [self.title(line) for line, count in counts.items() if not count]
+        fewer = [f"{self.title(one)} ({n} of {len(one.seeds)})" for one, n in counts.items() if 0 < n < len(one.seeds)]
+        parts = {"Left out, since no run of them is finished": none, "Made of fewer runs than were asked for": fewer}
+        return [f"{what}: {', '.join(titles)}." for what, titles in parts.items() if titles]
+
+
+@dataclass(frozen=True)
+class Made:
+    """Figures and tables by name, and a text in Markdown, which is not kept with the code if it quotes a corpus."""
+
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    text: str = ""
+    tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    quotes: bool = False
+
+
+def _make(module: str, name: str, material: Material) -> Made:
+    """Import a maker, and matplotlib, pandas and torch with it, when it is called."""
+    found: Made = getattr(importlib.import_module(f"{__name__}.{module}"), name)(material)
+    return found
+
+
+_MODULES: Final = {
+    "dualcse": ("data_statistics", "retrieval"),
+    "gausscse": ("length_ratios",),
+    "ngcse": ("best_step", "fitting_difficulty", "pattern_complexity", "process", "studies"),
+}
+MAKERS: Final[Mapping[str, Callable[[Material], Made]]] = {
+    name: functools.partial(_make, module, name) for module, names in _MODULES.items() for name in names
+}
+"""The makers by the name that an artefact's ``make`` gives."""
+
+
+def made(figures: Mapping[str, Figure | None], parts: Sequence[str], **tables: Sequence[Mapping[str, Any]]) -> Made:
+    """Return the figures that could be drawn, the paragraphs as one text, and the tables that have rows."""
+    drawn = {name: figure for name, figure in figures.items() if figure is not None}
+    text = "\n\n".join(parts) + "\n" if parts else ""
+    return Made(drawn, text, {name: rows for name, rows in tables.items() if rows})
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> str:
+    """Return a Markdown table, of whose columns the first ``left`` are texts and the others numbers."""
+    align = ["---"] * left + ["---:"] * (len(heads) - left)
+    lines = [f"| {' | '.join(map(str, row))} |" for row in (heads, *rows)]
+    return "\n".join([lines[0], f"|{'|'.join(align)}|", *lines[1:]])
+
+
+def spread(name: str, values: ArrayLike) -> dict[str, float]:
+    """Return mean and quartiles under ``<name>_mean`` and the like; NaN where there is no value."""
+    import pandas as pd
+
+    keys = {"mean": "mean", "lower_quartile": "25%", "median": "50%", "upper_quartile": "75%"}
+    described = pd.Series(values, dtype=float).describe()
+    return {f"{name}_{key}": float(described[at]) for key, at in keys.items()}
+
+
+def data_config(material: Material, row: str = "", **choices: str | None) -> DictConfig:
+    """Compose the config of ``describe``, its ``data`` only with a row, as profile, artefact and request set it."""
+    from lightning_cse.data import sample_dir
+
+    request = material.request
+    profile = material.artefact.profile(request)
+    debug = request.profile in options("debug")  # it sets what only a training has
+    groups = {"+profile": None if debug else request.profile, **(_SAMPLE if debug else {})}
+    groups |= {group: name for group, name in choices.items() if name}
+    overrides = [f"{group}={name}" for group, name in groups.items() if name]
+    for value in (*profile.overrides, *profile.rows.get(row, ()), *request.settings):
+        root, *below = value.lstrip("+~").partition("=")[0].split(".")
+        if root in _READ and (root != "data" or (row and below)):
+            overrides.append(value)
+    try:
+        cfg = compose("describe", *overrides)
+    except CompositionError as error:
+        raise ConfigError([f"{material.artefact.path}: {' '.join(overrides)}: {plain_line(error)}"]) from error
+    cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
+    if material.data_dir is not None and Path(cfg.paths.data_dir) != sample_dir():
+        cfg.paths.data_dir = str(material.data_dir)
+    return cfg

@@ -1,0 +1,73 @@
+"""GaussCSE's Figure 2: how much longer premises are than what they entail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightning_cse.evaluation import Direction
+from lightning_cse.papers.figures import Made, Material, data_config, made, markdown_table, spread
+from lightning_cse.plots import BLUE, GREY, VERMILION, blank_figure, plot_style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_CORPORA: Final = {"SNLI": "snli_test", "MNLI": "mnli_test", "SICK": "sick_test"}
+_STEP: Final = 0.2  # of the histogram: zero is an edge, so no bar holds both kinds of pairs
+_LEFT_OUT: Final = 0.001  # of the pairs on either side, which count in the outermost bars
+_ROOM: Final = 0.28  # for the legend, as a share of the highest bar
+
+
+def length_ratios(material: Material) -> Made:
+    """Make GaussCSE's Figure 2 of the test sets of the direction task; no run is needed.
+
+    Lengths are in characters, since they alone give the paper's length baseline (69.14 on SICK).
+    """
+    cfg = data_config(material)
+    ratios, table, cells = {}, [], []
+    for name, key in _CORPORA.items():
+        source = str(cfg.corpora[key])
+        rows = Direction(data_dir=str(cfg.paths.data_dir), test=source).rows("test")
+        premises, hypotheses = ([len(text) for text in rows.column(side)] for side in ("premise", "hypothesis"))
+        ratios[name] = np.log(np.divide(premises, hypotheses))
+        longer, values = 100 * float((ratios[name] > 0).mean()), spread("log_ratio", ratios[name])
+        table.append({"corpus": name, "source": source, "pairs": len(rows), "premise_longer": longer, **values})
+        median = np.exp(values["log_ratio_median"])
+        cells.append((name, source, f"{len(rows):,}", f"{longer:.2f} %", f"{median:.2f}"))
+    heads = ("corpus", "read from", "entailed pairs", "premise longer", "median ratio")
+    why = (
+        "The share of pairs whose premise is longer, in characters, is the accuracy of LENGTH at telling the direction."
+    )
+    figures = {"length_ratios": length_figure(ratios)}
+    return made(figures, [markdown_table(heads, cells, left=2), why], lengths=table)
+
+
+def length_figure(ratios: Mapping[str, NDArray[np.float64]]) -> Figure:
+    """Draw a histogram a corpus on common axes, with the pairs that LENGTH gets wrong in another colour.
+
+    Source: GaussCSE, figure 2.  Differs: shares of the pairs in place of counts, and the two kinds of pairs.
+    """
+    low, high = np.floor(np.quantile(np.concatenate(list(ratios.values())), (_LEFT_OUT, 1 - _LEFT_OUT)) / _STEP)
+    edges = _STEP * np.arange(min(low, -1), max(high + 1, 1) + 1)
+    with plot_style():
+        figure = blank_figure(1.0 + 2.9 * len(ratios), 3.1)
+        panels = figure.subplots(1, len(ratios), squeeze=False, sharex=True, sharey=True)[0]
+        for axes, (name, values) in zip(panels, ratios.items(), strict=True):
+            kinds = {"premise longer": values > 0, "not longer": values <= 0}
+            axes.hist(
+                [np.clip(values[kind], edges[0], edges[-1]) for kind in kinds.values()],
+                bins=edges.tolist(),
+                weights=[np.full(kind.sum(), 1 / len(values)) for kind in kinds.values()],
+                stacked=True,
+                color=[BLUE, VERMILION],
+                label=[f"{label}: {100 * kind.mean():.2f} %" for label, kind in kinds.items()],
+            )
+            axes.axvline(0, ymax=1 / (1 + _ROOM), color=GREY, linewidth=0.9)
+            axes.set(title=f"{name} ({len(values):,} pairs)", xlabel="ln (premise length / hypothesis length)")
+            axes.margins(y=_ROOM)
+            axes.legend(loc="upper left", handlelength=1.2)
+        panels[0].set_ylabel("share of entailed pairs")
+    return figure

@@ -1,0 +1,376 @@
+"""NGCSE's figures: fitting difficulty, the best step, the process, studies of options, and pattern complexity."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+from matplotlib.collections import LineCollection
+from matplotlib.patheffects import withStroke
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
+from scipy import stats
+
+from lightning_cse.config.compose import compose
+from lightning_cse.papers.artefacts import Artefact
+from lightning_cse.papers.figures import Made, Material, data_config, made, markdown_table, spread
+from lightning_cse.plots import BLUE, GREY, ORANGE, VERMILION, blank_figure, plot_style, xy
+from lightning_cse.runs import Curves, CurveSummary, summarise
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MONITOR: Final = "val/stsb/spearman"
+SUMMARY: Final = [each.name for each in fields(CurveSummary)]
+FITTING: Final = {
+    "rfd_uniformity": "RFD of uniformity",
+    "rfd_alignment": "RFD of alignment",
+    "final_score": "final score (mean of five best, dev)",
+}
+BEST_STEP: Final = {
+    "eval_uniformity_at_best": "uniformity, evaluation side (lower is more even)",
+    "eval_alignment_at_best": "alignment, evaluation side (lower is closer)",
+    "best_score": "best dev score",
+}
+_RFD: Final = {"rfd_alignment": "RFD_a", "rfd_uniformity": "RFD_u", "rfd": "RFD_a + RFD_u"}
+_SIDES: Final = (("held_out", "held-out side", BLUE, "-"), ("eval", "evaluation side", ORANGE, "--"))
+_MARGIN: Final = "method.hierarchical_triplet.margin"
+_STUDIES: Final = {
+    "llm_rows": {"data.llm_rows": "number of LLM rows"},
+    "margins": {f"{_MARGIN}_positive": "margin $m_1$", f"{_MARGIN}_negative": "margin $m_2$"},
+}
+_MARKERS: Final = {"Wiki": "o", "NLI": "s"}
+_AROUND: Final = [(1, 0), (-1, 0), (0, 1), (0, -1), (0.7, 0.7), (-0.7, 0.7), (0.7, -0.7), (-0.7, -0.7)]
+
+
+def runs_of(material: Material) -> pd.DataFrame:
+    """Return a row a run: its setting, encoder and seed, its summary, and its title and curves for figures."""
+    rows = []
+    for line in material.lines:
+        for run in material.runs(line):
+            curves = Curves(run.curves).read() if run.curves else None
+            monitor = str((run.record.get("best") or {}).get("monitor", MONITOR))
+            summary = asdict(summarise(curves, monitor)) if curves else run.record.get("summary") or {}
+            values = [run.record.get("seed"), *map(summary.get, SUMMARY)]
+            rows.append([line.label, line.encoder, *values, material.title(line), curves])
+    return pd.DataFrame(rows, columns=["setting", "encoder", "seed", *SUMMARY, "title", "curves"], dtype=object)
+
+
+def settings(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean summary of the runs of each setting, with ``rfd``, the sum of both RFDs."""
+    summary = runs[SUMMARY].astype(float).eval("rfd = rfd_alignment + rfd_uniformity")
+    return summary.groupby(runs["title"], sort=False).mean()
+
+
+def published_settings(artefact: Artefact) -> pd.DataFrame:
+    """Return the paper's own values by setting, of the columns that show a part of the summary."""
+    shown = {c.title: (c.keys[0].removeprefix("summary."), c.scale) for c in artefact.columns if c.source == "field"}
+    values: dict[str, dict[str, float]] = {}
+    for each in artefact.published:
+        if each.column in shown:
+            name, scale = shown[each.column]
+            values.setdefault(each.row, {})[name] = each.value / scale
+    rows = [{"title": title, **row} for title, row in values.items()]
+    return settings(pd.DataFrame(rows, columns=["title", *SUMMARY]))
+
+
+def domain(title: str) -> str:
+    """Return the domain of a setting, which precedes the point."""
+    return title.partition(".")[0] if "." in title else ""
+
+
+def correlation(x: Sequence[float], y: Sequence[float], *, ranks: bool) -> tuple[float | None, ...]:
+    """Return Pearson's or, of ranks, Spearman's correlation and the ends of its 95 % interval.
+
+    The ends are tanh(artanh r ± 1.96 se) with se = 1 / √(n - 3) or, of ranks, √((1 + r² / 2) / (n - 3)).
+    Fewer than three points or a constant have no correlation, and three points or |r| = 1 no interval: None.
+
+    Source: Fisher 1921; for ranks Bonett and Wright 2000.  Differs: nothing.
+    """
+    if len(x) < 3 or len(set(x)) == 1 or len(set(y)) == 1:
+        return None, None, None
+    r = float((stats.spearmanr if ranks else stats.pearsonr)(x, y).statistic)
+    if len(x) == 3 or 1 - abs(r) < 1e-12:
+        return r, None, None
+    half = float(stats.norm.ppf(0.975)) * math.sqrt((1 + ranks * r * r / 2) / (len(x) - 3))
+    return r, math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
+
+
+def correlations(some: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
+    """Return how each RFD, and their sum, goes with the final score, overall and by domain, as rows and as Markdown.
+
+    A point is a setting, the mean of its runs, since the runs of one setting do not stand for several settings.
+    """
+    domains = some.index.map(domain)
+    rows: list[dict[str, Any]] = []
+    cells: list[list[object]] = []
+    for scope, measure in itertools.product(("all", *filter(None, domains.unique())) if len(some) else (), _RFD):
+        both = some.loc[(domains == scope) | (scope == "all"), [measure, "final_score"]].dropna()
+        rows.append({"measure": _RFD[measure], "scope": scope, "settings": len(both)})
+        cells.append([f"{_RFD[measure]}, {scope}", len(both)])
+        for name in ("pearson", "spearman"):
+            r, low, high = correlation(*both.to_numpy().T.tolist(), ranks=name == "spearman")
+            rows[-1] |= {name: r, f"{name}_low": low, f"{name}_high": high}
+            interval = "" if low is None else f" [{low:+.2f}, {high:+.2f}]"
+            cells[-1].append("" if r is None else f"{r:+.3f}{interval}")
+    return rows, markdown_table(["correlation with the final score", "settings", "Pearson", "Spearman"], cells)
+
+
+def fitting_difficulty(material: Material) -> Made:
+    """Make NGCSE's Figure 1, and the correlations of RFD and final score: here, and in the paper's own numbers."""
+    runs, parts, table = runs_of(material), material.missing(), []
+    theirs = "The same of the settings that the authors released:", published_settings(material.artefact)
+    for of, (heading, some) in {"here": ("Here:", settings(runs)), "authors": theirs}.items():
+        rows, text = correlations(some)
+        parts += [heading, text] if any(row["pearson"] is not None for row in rows) else []
+        table += [{"of": of, **row} for row in rows]
+    return made({"fitting_difficulty": scatter_figure(runs, FITTING)}, parts, settings=_rows(runs), correlations=table)
+
+
+def best_step(material: Material) -> Made:
+    """Make NGCSE's Figure 2; the encoder before training is step 0 of the runs themselves."""
+    runs = runs_of(material)
+    return made({"best_step": scatter_figure(runs, BEST_STEP)}, material.missing(), settings=_rows(runs))
+
+
+def _rows(runs: pd.DataFrame) -> list[dict[str, Any]]:
+    return list(runs.drop(columns=["title", "curves"]).to_dict("records"))
+
+
+def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | None:
+    """Draw settings by two measures, coloured by a third; None where no setting has all three.
+
+    Of RFD, a line goes to each of several runs of a setting; a diamond is the encoder before training.
+
+    Source: NGCSE, figures 1 and 2.  Differs: no marker is moved, and the score is that of the same step.
+    """
+    across, up, score = measures
+    some = settings(runs)[[across, up, score]].dropna()
+    if some.empty:
+        return None
+    labels = {f"{title} ({100 * score:.1f})": (x, y) for title, x, y, score in some.itertuples()}
+    dots: list[Sequence[float]] = []
+    with plot_style():
+        axes = _scatter(some, measures[score])
+        axes.set(xlabel=measures[across], ylabel=measures[up])
+        if score == "final_score":
+            axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
+            axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
+            each = runs[runs["title"].duplicated(keep=False)].set_index("title")[[across, up]].astype(float).dropna()
+            each = each[each.index.isin(some.index)]
+            dots = each.to_numpy().tolist()
+            spokes = list(zip(some.loc[each.index, [across, up]].to_numpy().tolist(), dots, strict=True))
+            axes.add_collection(LineCollection(spokes, color=GREY, linewidth=0.7, zorder=2))
+            axes.scatter([x for x, _ in dots], [y for _, y in dots], s=7, color=GREY, zorder=2)
+        elif start := _start(runs):
+            x, y, first = start  # a score so far below the others that a common colour scale would make these all alike
+            axes.scatter(x, y, marker="D", s=48, facecolor="white", edgecolor=GREY, linewidth=1.4, zorder=3)
+            labels["pretrained" if first is None else f"pretrained ({100 * first:.1f})"] = (x, y)
+        return _label(axes, labels, dots)
+
+
+def _start(runs: pd.DataFrame) -> Any:
+    """Return uniformity, alignment and score at step 0, of NLI.dropout or else of the first run that has them."""
+    keys = ("diag/eval/uniformity", "diag/eval/alignment", MONITOR)
+    first = runs.sort_values("title", key=lambda titles: titles != "NLI.dropout", kind="stable")
+    found = [tuple(dict((curves or {}).get(key, ())).get(0) for key in keys) for curves in first["curves"]]
+    return next((start for start in found if None not in start[:2]), None)
+
+
+def _scatter(some: pd.DataFrame, title: str) -> Axes:
+    """Draw settings by the first two columns, coloured by the third, with a marker a domain."""
+    figure = blank_figure(6.8, 4.6)
+    axes = figure.subplots()
+    scores = 100 * some.iloc[:, 2]
+    scale = {"vmin": scores.min(), "vmax": scores.max() if scores.nunique() > 1 else scores.max() + 1}
+    for name, of in some.groupby(domain, sort=False):
+        look: Any = {"s": 62, "edgecolor": "black", "linewidth": 0.6, "marker": _MARKERS.get(name, "^")}
+        points = axes.scatter(of.iloc[:, 0], of.iloc[:, 1], c=scores[of.index], zorder=3, **scale, **look)
+        if len(of) < len(some):
+            axes.scatter([], [], facecolor="white", label=name or "other", **look)
+            axes.legend(loc="best")
+    figure.colorbar(points, ax=axes, label=f"{title}, ×100").outline.set_visible(False)
+    axes.margins(0.14)
+    return axes
+
+
+def _label(axes: Axes, labels: Mapping[str, tuple[float, float]], dots: Iterable[Sequence[float]]) -> Figure:
+    """Write each label near its point, where it covers least; a line ties one that is farther off to its point."""
+    figure: Any = axes.figure
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # what is measured here must not move any more
+    unit = figure.dpi / 72  # pixels a point
+    taken = [legend.get_window_extent()] if (legend := axes.get_legend()) else []
+    for points, size in ((labels.values(), 5 * unit), (dots, 2 * unit)):
+        taken += [Bbox([at - size, at + size]) for at in map(axes.transData.transform, points)]
+    tie = {"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkB": 3}
+    look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "zorder": 5, "arrowprops": tie}
+    look["path_effects"] = [withStroke(linewidth=2.5, foreground="white")]
+    texts: list[Any] = [axes.annotate(label, point, (0, 0), **look) for label, point in labels.items()]
+    sizes = [Text.get_window_extent(text).size for text in texts]
+    boxes: dict[int, Bbox] = {}
+    for _, k in itertools.product(range(4), range(len(texts))):  # four times, to regard labels that came later
+        (x, y), (width, height) = axes.transData.transform(texts[k].xy), sizes[k]
+        others = [*taken, *(box for other, box in boxes.items() if other != k)]
+        best = math.inf
+        for distance, (across, up) in itertools.product((7, 12, 18, 24), _AROUND):
+            left = across * distance * unit - width * (1 - across) / 2
+            low = up * distance * unit - height * (1 - up) / 2
+            box = Bbox.from_bounds(x + left, y + low, width, height)
+            outside = width * height - _overlap(box, axes.bbox)
+            cost = distance + 5 * outside + sum(_overlap(box, other) for other in others)
+            if cost < best:
+                best, boxes[k] = cost, box
+                texts[k].set_position((left / unit, low / unit))
+                texts[k].arrow_patch.set_visible(distance > 12)
+    return axes.figure  # type: ignore[return-value]  # no subfigure
+
+
+def _overlap(a: Any, b: Any) -> float:
+    shared = Bbox.intersection(a, b)
+    return 0.0 if shared is None else float(shared.width * shared.height)
+
+
+def process(material: Material) -> Made:
+    """Make NGCSE's Figures 3 and 6: alignment and uniformity by step, the settings side by side."""
+    runs = runs_of(material)
+    bare = runs.loc[runs["curves"].isna(), "title"].unique()
+    parts = [f"Not drawn where a run's curves were not kept: {', '.join(bare)}."] if len(bare) else []
+    return made({"process": process_figure(runs)}, [*material.missing(), *parts])
+
+
+def process_figure(runs: pd.DataFrame) -> Figure | None:
+    """Draw alignment above uniformity by step, a column a setting, a line a run and side; None without curves.
+
+    Source: NGCSE, figures 3 and 6.  Differs: the axes span what was measured.
+    """
+    shown = runs.loc[[any(key.startswith("diag/") for key in curves or ()) for curves in runs["curves"]]]
+    groups = list(shown.groupby("title", sort=False)["curves"])
+    if not groups:
+        return None
+    with plot_style():
+        figure = blank_figure(1.3 + 2.1 * len(groups), 4.6)
+        grid = figure.subplots(2, len(groups), squeeze=False, sharex=True, sharey="row")
+        for column, (title, some) in zip(grid.T, groups, strict=True):
+            for axes, measure in zip(column, ("alignment", "uniformity"), strict=True):
+                for (side, label, color, style), (k, curves) in itertools.product(_SIDES, enumerate(some)):
+                    points = xy(sorted(curves.get(f"diag/{side}/{measure}", ())))
+                    look = {"color": color, "linestyle": style, "linewidth": 1.4, "label": None if k else label}
+                    axes.plot(*points, **look)
+            column[0].set_title(title)
+            column[1].set_xlabel("optimizer step")
+            column[1].margins(x=0.03)
+        grid[0][0].set_ylabel("alignment")
+        grid[1][0].set_ylabel("uniformity")
+        figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2, handlelength=3)
+    return figure
+
+
+def studies(material: Material) -> Made:
+    """Make NGCSE's Figure 5 of the score in the first column: the number of LLM rows, and one margin at a time."""
+    metric = next(column.keys[0] for column in material.artefact.columns if column.source == "metric")
+    parts, table, figures = material.missing(), [], {}
+    for name, varied in _STUDIES.items() if any(map(material.runs, material.lines)) else ():
+        drawn = {}
+        for option, title in varied.items():
+            runs, paper = study(material, option, metric)
+            if runs["value"].nunique() > 1:
+                drawn[title] = runs, paper
+                table += [{"study": option, **row} for row in runs.to_dict("records")]
+            else:
+                parts.append(f"Not drawn: {option}, since no two values of it have finished runs with {metric}.")
+        figures[name] = studies_figure(drawn)
+    return made(figures, parts, studies=table)
+
+
+def study(material: Material, option: str, metric: str) -> tuple[pd.DataFrame, list[tuple[float, float]]]:
+    """Return the runs of the rows that set an option, by its value, and the paper's scores by value; in percent."""
+    printed = {(each.row, each.encoder): each.value for each in material.artefact.published}
+    rows, paper = [], {}
+    for line in material.lines:
+        given = dict(override.split("=", 1) for override in getattr(line.way, "overrides", ()))
+        if option in given and line.encoder == material.lines[0].encoder:
+            if (line.name, line.paper_encoder) in printed:
+                paper[float(given[option])] = printed[line.name, line.paper_encoder]
+            for run in material.runs(line):
+                value = pd.json_normalize(run.record["decisive"]).at[0, f"config.{option}"]
+                rows.append((line.encoder, float(value), 100 * run.record["metrics"].get(metric, math.nan)))
+    runs = pd.DataFrame(rows, columns=["encoder", "value", "score"]).dropna().sort_values("value", kind="stable")
+    runs.insert(2, "run", runs.groupby("value").cumcount())
+    return runs, sorted(paper.items())
+
+
+def studies_figure(drawn: Mapping[str, tuple[pd.DataFrame, Sequence[tuple[float, float]]]]) -> Figure | None:
+    """Draw studies side by side with the paper's scores: the mean as a line, every run as a dot, the best as a star.
+
+    The band is the 95 % interval of each mean, by Student's t with one standard deviation pooled over all values (two
+    or three runs a value say little about their spread); without repeated runs there is none.
+
+    Source: NGCSE, figure 5.  Differs: the paper does not say what its band is.
+    """
+    if not drawn:
+        return None
+    with plot_style():
+        figure = blank_figure(1.0 + 4.2 * len(drawn), 3.8)
+        panels = figure.subplots(1, len(drawn), squeeze=False, sharey=True)[0]
+        for axes, (varied, (runs, paper)) in zip(panels, drawn.items(), strict=True):
+            means, half = runs.groupby("value")["score"].mean(), pooled_interval(runs)
+            label = "one run each" if half is None else "mean of the runs"
+            axes.plot(means.index, means, color=BLUE, marker="o", markersize=4, zorder=3, label=label)
+            if half is not None:
+                band: dict[str, Any] = {"alpha": 0.15, "linewidth": 0, "label": "95 % interval"}
+                axes.fill_between(means.index, means - half, means + half, color=BLUE, **band)
+                axes.scatter(runs["value"], runs["score"], s=9, color=GREY, linewidth=0, zorder=2, label="one run")
+            if paper:
+                look: dict[str, Any] = {"linewidth": 1.2, "marker": "s", "markersize": 3, "label": "the paper"}
+                axes.plot(*zip(*paper, strict=True), color=ORANGE, linestyle="--", zorder=2, **look)
+            best, score = means.idxmax(), means.max()
+            star: dict[str, Any] = {"marker": "*", "s": 160, "edgecolor": "white", "linewidth": 0.8}
+            axes.scatter(best, score, color=VERMILION, zorder=4, label=f"best: {score:.2f} at {best:g}", **star)
+            axes.set_xlabel(varied)
+            axes.margins(x=0.04, y=0.1)
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)  # above the axes, where it covers no run
+        panels[0].set_ylabel("score, ×100")
+    return figure
+
+
+def pooled_interval(runs: pd.DataFrame) -> Any:
+    """Return half the 95 % interval of each value's mean, with one variance for all; None where none has two runs."""
+    groups = runs.groupby("value")["score"]
+    freedom = len(runs) - groups.ngroups
+    if not freedom:
+        return None
+    variance = ((runs["score"] - groups.transform("mean")) ** 2).sum() / freedom
+    return stats.t.ppf(0.975, freedom) * (variance / groups.count()) ** 0.5
+
+
+def pattern_complexity(material: Material) -> Made:
+    """Make NGCSE's Figure 7: match error rates and cosines of the pairs of training sets, with STS-B below each domain.
+
+    No run is needed: a line stands for the data of the experiment with its name.
+    """
+    from lightning_cse.analysis.describing import pair_sets
+    from lightning_cse.analysis.histograms import histograms_figure
+
+    configs = {}
+    for label in dict.fromkeys(line.label for line in material.lines):
+        experiment = f"ngcse_{label.lower().replace('.', '_')}"
+        data = str(compose("train", f"+experiment={experiment}").hydra.runtime.choices["data"])
+        configs[label] = data_config(material, label, data=data, encoder=material.request.encoder)
+    sets = pair_sets(configs)
+    by_domain: dict[str, list[Any]] = {}
+    for each in sets[:-1]:
+        by_domain.setdefault(f"pattern_complexity_{each.name.partition('.')[0].lower()}", []).append(each)
+    with plot_style():
+        figures = {name: histograms_figure([*some, sets[-1]]) for name, some in by_domain.items()}
+    table = []
+    for each, kind in itertools.product(sets, ("positive", "negative")):
+        for pairs in getattr(each, kind):
+            row = {"set": each.name, "kind": kind, "pairs": pairs.label, "number": len(pairs.mer)}
+            table.append(row | spread("mer", pairs.mer) | spread("cosine", pairs.cosine))
+    return made(figures, [], pairs=table)
