@@ -31,6 +31,17 @@ def count(text: str) -> int:
     return number
 
 
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name a model, and say how it reads sentences."""
+    add = parser.add_argument
+    add("--model", required=True, metavar="MODEL", help="a run's folder, or an encoder: name, folder, hub name")
+    add("--pooling", default="auto", metavar="NAME", help="of an encoder, instead of its own")
+    add("--precision", choices=("32-true", "bf16-mixed"), default="32-true", help="of the encoder; default: 32-true")
+    add(
+        "--device", choices=("auto", "cpu", "gpu", "cuda", "mps"), default="auto", help="default: a GPU if there is one"
+    )
+
+
 def add_runs(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say which runs fill a paper's tables, and where they are."""
     add = parser.add_argument

@@ -1,104 +1,90 @@
-"""A corpus of sentences that a model searches: its index on disk, and the best sentences for a query."""
+"""Searches sentences: exactly, or among the candidates of a faiss index, which are then scored again exactly."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import importlib.util
 import json
-import logging
+import os
+import re
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 import torch
+from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from lightning_cse.analysis.inputs import layout_of, read_frames
 from lightning_cse.embeddings import Embedding
-from lightning_cse.errors import EncoderError, TaskError, did_you_mean
-from lightning_cse.index import (
-    Best,
-    ExactIndex,
-    Index,
-    IndexFolder,
-    IndexFolderError,
-    SentenceFile,
-    build_index,
-    differences,
-)
-from lightning_cse.index.building import corpus_identity, is_taken
+from lightning_cse.engine.load import LoadedModel, load_model
+from lightning_cse.errors import ConfigError, DataError, EncoderError, TaskError, did_you_mean
+from lightning_cse.progress import progress
+from lightning_cse.runs import atomic_file, write_atomic
 from lightning_cse.runs.machine import device_of
 from lightning_cse.similarity import cosine, cosine_matrix
 
-if TYPE_CHECKING:  # heavy, and what is wrong with a corpus or an index is told without
-    from lightning_cse.engine.load import LoadedModel
-    from lightning_cse.evaluation.task import Answers
-
-__all__ = [
-    "RELATIONS",
-    "Comparison",
-    "Found",
-    "Searcher",
-    "check_index",
-    "comparison",
-    "default_folder",
-    "drawn_like",
-    "embedder",
-    "finite",
-    "is_same_both_ways",
-    "model_identity",
-    "open_folder",
-]
-
-log = logging.getLogger(__name__)
-
 RELATIONS: Final = {"similar": "similarity", "entails": "entailment_score", "entailed_by": "entailment_score"}
-"""The question of a method that each relation asks; ``entails``: the query is the premise."""
+"""The question of a model that each relation asks; ``entails``: the query is the premise."""
 
-QUERIES_AT_ONCE: Final = 256
-BLOCK: Final = 8192
+DIGITS: Final = 6  # of a score; float32 has no more
+AT_ONCE: Final = 2048  # sentences between two updates of the progress bar
+BLOCK: Final = 8192  # sentences that are compared together; bounds memory, changes no value
+MARGIN: Final = 16  # further candidates: in float32, scores that are equal within 1e-7 may be in the wrong order
+QUERIES: Final = 256  # that are embedded and answered together
+CANDIDATES: Final = 200  # at least, of an index: other scores order sentences otherwise than the cosine
+TRAINED_ON: Final = 100_000  # vectors, of an index
 
-# Float32 may order what is equal within 1e-7 the wrong way round at the edge of the best, before they are scored in
-# float64: a few more are asked for.
-_MARGIN: Final = 16
-
-# A divergence orders sentences otherwise than the cosine that their candidates are chosen by.
-_OVERSAMPLED: Final = 20
-_AT_LEAST: Final = 200
-
-_LOOKED_AT: Final = 1000  # rows of a corpus, before a model is loaded
-_TOLD_EVERY: Final = 30.0  # seconds, where there is no terminal for a bar
+Embed = Callable[[Sequence[str]], Embedding]
 
 
 @dataclass(frozen=True)
-class Found:
-    """A sentence that was found: its score, the line of the corpus where it first stands, how often it stands there."""
+class Vectors:
+    """The embeddings of a corpus in a file: (n, fields * width) in float32, read where they lie."""
 
-    score: float
-    sentence: str
-    line: int
-    times: int
+    data: np.ndarray
+    kind: type[Embedding]
+    fields: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, rows: slice | np.ndarray) -> Embedding:
+        """Return the embeddings of some sentences."""
+        parts = torch.from_numpy(np.array(self.data[rows])).chunk(len(self.fields), dim=1)
+        return self.kind(**dict(zip(self.fields, parts, strict=True)))
+
+    @classmethod
+    def stored(cls, path: Path, sentences: Sequence[str], embed: Embed) -> Vectors:
+        """Return the embeddings of sentences that a file has; without the file, embed them and write it first."""
+        like = embed(sentences[:1])
+        if not path.is_file():
+            width = sum(value.shape[1] for value in like.fields().values())
+            header = {"descr": "<f4", "fortran_order": False, "shape": (len(sentences), width)}
+            with progress() as bar, atomic_file(path) as file:
+                np.lib.format.write_array_header_1_0(file, header)
+                for start in bar.track(range(0, len(sentences), AT_ONCE), description="sentences"):
+                    fields = finite(embed(sentences[start : start + AT_ONCE])).fields()
+                    file.write(torch.cat(list(fields.values()), dim=1).numpy().astype("<f4").tobytes())
+        return cls(np.load(path, mmap_mode="r"), type(like), tuple(like.fields()))
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """How a query is compared with sentences: by the cosine of two views, or by a question that the method answers.
+    """How a query is compared with sentences.
 
     Attributes:
-        name: what it is called: the relation, or the views.
-        ask: the score of each row of the query with the same row of the sentences, in this order: (n,).
-        views: the view of the query and that of the sentences, where the score is their cosine.
+        ask: the score of each row of the query with the same row of the sentences: (n,).
+        views: the view of the query and that of the sentences, where the score is their cosine; else None.
     """
 
-    name: str
     ask: Callable[[Any, Any], Tensor]
     views: tuple[str, str] | None = None
 
@@ -106,362 +92,223 @@ class Comparison:
         """Return the score of every query with every sentence: (q, m)."""
         if self.views is not None:
             return cosine_matrix(queries.views()[self.views[0]], sentences.views()[self.views[1]])
-        return torch.stack(
-            [self.ask(_repeated(queries, row, len(sentences)), sentences) for row in range(len(queries))]
-        )
+        rows = (self.ask(repeated(queries, row, len(sentences)), sentences) for row in range(len(queries)))
+        return torch.stack(list(rows))
 
 
-def comparison(answers: Answers, like: Embedding, relation: str, view: str | None, against: str | None) -> Comparison:
+def comparison(
+    model: Any, like: Embedding, relation: str = "similar", view: str | None = None, against: str | None = None
+) -> Comparison:
     """Return how a model compares a query with sentences.
 
-    A view is compared by cosine, with the primary view of the sentences unless another is given: DualCSE learns to
-    bring the implicit vector of a premise close to the explicit one of what it implies (its table 3 searches so).
-
-    Args:
-        answers: the model.
-        like: embeddings of the model, whichever: their kind and width are looked at, no number of them.
-        relation: of `RELATIONS`.
-        view: a view of the query, in place of the model's own similarity.
-        against: the view of the sentences that it is compared with.
-
-    Raises:
-        TaskError: if the model does not answer the question, answers it the same both ways where a direction is asked
-            for, or has no such view.
+    A ``view`` is compared by cosine, with the primary view of the sentences unless ``against`` names another: DualCSE
+    learns to bring the implicit vector of a premise close to the explicit one of what it implies. ``like`` is any
+    embedding of the model. Raises TaskError if the model has no such view, does not answer the question, or answers it
+    the same both ways where a direction is asked for.
     """
-    names = list(like.views())
+    names, name = list(like.views()), type(model).__name__
     for option, given in (("--view", view), ("--against", against)):
         if given is not None and given not in names:
-            raise TaskError(
-                f"{option}: {type(answers).__name__} has no view {given!r}{did_you_mean(given, names)} "
-                f"(it has: {', '.join(names)})"
-            )
+            near = did_you_mean(given, names)
+            raise TaskError(f"{option}: {name} has no view {given!r}{near} (it has: {', '.join(names)})")
+    mine, theirs = view or names[0], against or names[0]
+
+    def by_cosine(a: Embedding, b: Embedding) -> Tensor:
+        return cosine(a.views()[mine], b.views()[theirs])
+
     if view is not None or against is not None:
         if relation != "similar":
-            raise TaskError(
-                f"--relation {relation} is a question about whole embeddings: leave --view and --against out"
-            )
-        mine, theirs = view or names[0], against or names[0]
-        return Comparison(
-            f"{mine} with {theirs}", lambda a, b: cosine(a.views()[mine], b.views()[theirs]), (mine, theirs)
-        )
-    question = getattr(answers, RELATIONS[relation], None)
+            raise TaskError(f"--relation {relation} compares whole embeddings: leave --view and --against out")
+        return Comparison(by_cosine, (mine, theirs))
+    question = getattr(model, RELATIONS[relation], None)
     if question is None:
-        there = [name for name, asked in RELATIONS.items() if hasattr(answers, asked)]
-        raise TaskError(
-            f"--relation {relation} needs {RELATIONS[relation]!r}, which {type(answers).__name__} does not answer; "
-            f"it has: {', '.join(there) or 'none'}"
-        )
-    if relation != "similar" and is_same_both_ways(question, like):
-        raise TaskError(
-            f"--relation {relation}: the score of {type(answers).__name__} is the same both ways, so there is no "
-            "direction to ask for; use --relation similar"
-        )
-
-    def ask(query: Any, sentence: Any) -> Tensor:
-        scores: Tensor = question(sentence, query) if relation == "entailed_by" else question(query, sentence)
-        return scores
-
-    return Comparison(relation, ask, (names[0], names[0]) if _is_cosine(ask, like) else None)
+        raise TaskError(f"--relation {relation}: {name} has no {RELATIONS[relation]}")
+    if relation != "similar" and is_same(question, lambda a, b: question(b, a), like):
+        raise TaskError(f"--relation {relation}: the score of {name} is the same both ways; use --relation similar")
+    ask = (lambda query, sentence: question(sentence, query)) if relation == "entailed_by" else question
+    return Comparison(ask, (mine, theirs) if is_same(ask, by_cosine, like) else None)
 
 
-def is_same_both_ways(question: Callable[[Any, Any], Tensor], like: Embedding) -> bool:
-    """Say whether a model's answer about two sentences does not depend on which of them is the premise.
-
-    Asked about random embeddings and not by the name of the method, so that a new method need not be known here.
-    """
-    a, b = drawn_like(like)
-    return bool(torch.allclose(question(a, b), question(b, a), rtol=1e-5, atol=1e-9))
-
-
-def drawn_like(like: Embedding) -> tuple[Embedding, Embedding]:
-    """Return random embeddings in float64, 16 and 16, of a kind and width: always the same ones."""
+def is_same(first: Callable[..., Tensor], second: Callable[..., Tensor], like: Embedding) -> bool:
+    """Return whether two scores of pairs agree on random embeddings, always the same ones, of a kind and width."""
     draws = torch.Generator().manual_seed(0)
+    width = next(iter(like.fields().values())).shape[1]
     a, b = (
-        type(like)(
-            **{
-                name: torch.randn(16, field.shape[1], generator=draws, dtype=torch.float64)
-                for name, field in like.fields().items()
-            }
-        )
+        type(like)(**{name: torch.randn(16, width, generator=draws, dtype=torch.float64) for name in like.fields()})
         for _ in range(2)
     )
-    return a, b
-
-
-def _is_cosine(ask: Callable[[Any, Any], Tensor], like: Embedding) -> bool:
-    """Say whether a question is answered by the cosine of the primary views, which is then computed as a matrix.
-
-    Asked as in `is_same_both_ways`. The scores that are shown are the method's own answers in any case.
-    """
-    a, b = drawn_like(like)
-    want = cosine(next(iter(a.views().values())), next(iter(b.views().values())))
-    return bool(torch.allclose(ask(a, b).to(want.dtype), want, rtol=0, atol=1e-6))
-
-
-class Searcher:
-    """Answers queries from an index.
-
-    Every score is the model's own answer in float64, however the candidates were found, so that a sentence has the same
-    score with every kind of index. Exact indices look at all sentences. The others give candidates by the cosine with
-    the primary view; for a score that is no such cosine (a divergence, the larger of two cosines) these are 20 for each
-    sentence asked for and at least 200, by each view of the query, and the best of them are approximate.
-
-    Args:
-        embed: queries to embeddings.
-        folder: the sentences.
-        index: what finds candidates in it.
-        compared: how they are scored.
-    """
-
-    def __init__(
-        self, embed: Callable[[Sequence[str]], Embedding], folder: IndexFolder, index: Index, compared: Comparison
-    ) -> None:
-        self.embed = embed
-        self.folder = folder
-        self.index = index
-        self.compared = compared
-
-    @property
-    def looks_at_all(self) -> bool:
-        """Whether every sentence is compared: always, where a view is asked for that no index is built over."""
-        views = self.compared.views
-        return self.index.kind == ExactIndex.kind or (views is not None and views[1] != self.folder.primary)
-
-    def search(self, queries: Sequence[str], count: int) -> list[list[Found]]:
-        """Return the best sentences for each query, best first; of equal scores the one that stands first.
-
-        Args:
-            queries: the sentences to look for.
-            count: how many are returned; all, where there are no more.
-
-        Raises:
-            EncoderError: if the embedding of a query is not finite.
-            ValueError: if ``count`` is below 1.
-        """
-        if count < 1:
-            raise ValueError(f"need a count of at least 1, got {count}")
-        found: list[list[Found]] = []
-        for start in range(0, len(queries), QUERIES_AT_ONCE):
-            embedding = finite(self.embed(list(queries[start : start + QUERIES_AT_ONCE])))
-            for row, candidates in enumerate(self._candidates(embedding, count)):
-                found.append(self._best(embedding, row, candidates, count))
-        return found
-
-    def _candidates(self, queries: Embedding, count: int) -> list[np.ndarray[Any, np.dtype[np.int64]]]:
-        """Return the rows that may be among the best of each query."""
-        if self.looks_at_all:
-            best = Best(count + _MARGIN)
-            for block in self.folder.blocks(BLOCK):
-                best.add(self.compared.matrix(queries, block))
-            return list(best.rows.numpy())
-        views = queries.views()
-        if self.compared.views is not None:
-            found = [self.index.candidates(views[self.compared.views[0]], count + _MARGIN)]
-        else:
-            many = max(_AT_LEAST, _OVERSAMPLED * count)
-            found = [self.index.candidates(view, many) for view in views.values()]
-        return [rows[rows >= 0] for rows in np.concatenate(found, axis=1)]
-
-    def _best(
-        self, queries: Embedding, row: int, candidates: np.ndarray[Any, np.dtype[np.int64]], count: int
-    ) -> list[Found]:
-        rows = np.unique(candidates)
-        sentences = self.folder.embedding(rows).to(torch.float64)
-        scores = self.compared.ask(_repeated(queries.to(torch.float64), row, len(rows)), sentences)
-        order = scores.sort(descending=True, stable=True).indices[:count].tolist()
-        chosen = ((float(scores[place]), int(rows[place])) for place in order)
-        return [
-            Found(score, self.folder.sentence(place), self.folder.line(place), self.folder.times(place))
-            for score, place in chosen
-        ]
+    with torch.no_grad():
+        return torch.allclose(first(a, b).double(), second(a, b).double(), rtol=1e-5, atol=1e-9)
 
 
 def finite(embedding: Embedding) -> Embedding:
-    """Return an embedding as it is.
-
-    Raises:
-        EncoderError: if a number of it is not finite.
-    """
+    """Return an embedding as it is; raise EncoderError if a number of it is not finite."""
     if not all(bool(torch.isfinite(value).all()) for value in embedding.fields().values()):
-        raise EncoderError("some embeddings are not finite numbers: the weights of the run are broken; train it again")
+        raise EncoderError("some embeddings are not finite numbers: the weights of the model are broken")
     return embedding
 
 
-def _repeated(embedding: Embedding, row: int, times: int) -> Embedding:
+def repeated(embedding: Embedding, row: int, times: int) -> Embedding:
     """Return one sentence so many times, without a copy."""
     fields = {name: value[row : row + 1].expand(times, -1) for name, value in embedding.fields().items()}
     return type(embedding)(**fields)
 
 
-# --------------------------------------------------------------------------------------------------- a model's index
+class Searcher:
+    """Finds the best sentences for queries; every score is the model's own answer in float64.
 
-
-def embedder(model: LoadedModel, precision: str, accelerator: str) -> Callable[[Sequence[str]], Embedding]:
-    """Put a model on its device, and return what embeds with it in a precision.
-
-    Args:
-        model: the model.
-        precision: ``32-true`` or ``bf16-mixed``.
-        accelerator: as `lightning_cse.runs.machine.device_of`.
+    Without an index all sentences are compared, in float32. An index, of the unit vectors of the view that queries are
+    compared with, gives 20 candidates for each sentence asked for, at least 200, by every view of the query that counts.
     """
-    device = device_of(accelerator)
-    model.answers.to(device)
+
+    def __init__(self, vectors: Vectors, compared: Comparison, index: Any = None) -> None:
+        self.vectors, self.compared, self.index = vectors, compared, index
+
+    def __call__(self, queries: Embedding, count: int) -> list[list[tuple[int, float]]]:
+        """Return row and score of the best sentences for each query, best first; of equal scores the first row."""
+        found = self._from_index(queries, count) if self.index is not None else self._from_all(queries, count)
+        best = []
+        for number, candidates in enumerate(found):
+            rows = np.unique(candidates[candidates >= 0])
+            query = repeated(queries.to(torch.float64), number, len(rows))
+            scores = self.compared.ask(query, self.vectors[rows].to(torch.float64))
+            order = scores.sort(descending=True, stable=True).indices[:count].tolist()
+            best.append([(int(rows[place]), float(scores[place])) for place in order])
+        return best
+
+    def _from_all(self, queries: Embedding, count: int) -> np.ndarray:
+        scores, rows = torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.long)
+        for start in range(0, len(self.vectors), BLOCK):
+            block = self.compared.matrix(queries, self.vectors[start : start + BLOCK])
+            numbers = torch.arange(start, start + block.shape[1]).expand(len(queries), -1)
+            scores, places = torch.cat([scores, block], 1).topk(min(count + MARGIN, scores.shape[1] + block.shape[1]))
+            rows = torch.cat([rows, numbers], 1).gather(1, places)
+        return rows.numpy()
+
+    def _from_index(self, queries: Embedding, count: int) -> np.ndarray:
+        views = queries.views()
+        chosen = list(views.values()) if self.compared.views is None else [views[self.compared.views[0]]]
+        most = min(max(CANDIDATES, 20 * count), len(self.vectors))
+        return np.concatenate([self.index.search(unit(view.numpy()), most)[1] for view in chosen], axis=1)
+
+
+def faiss_index(factory: str, path: Path, vectors: Vectors, view: str) -> Any:
+    """Return the index of faiss over a view that a file has; without the file, build it and write it first.
+
+    An inverted file looks at a sixteenth of its lists, at least at 16. Raises ConfigError if faiss is missing or refuses the factory
+    string.
+    """
+    try:
+        import faiss
+    except ImportError:
+        raise ConfigError(
+            ["--index needs faiss: pip install faiss-cpu; without it all sentences are compared"]
+        ) from None
+
+    def chunk(rows: slice | np.ndarray) -> np.ndarray:
+        return unit(vectors[rows].views()[view].numpy())
+
+    try:
+        if path.is_file():
+            index = faiss.read_index(str(path))
+        else:
+            some = np.linspace(0, len(vectors) - 1, min(TRAINED_ON, len(vectors))).astype(int)
+            index = faiss.index_factory(len(chunk(some[:1])[0]), factory, faiss.METRIC_INNER_PRODUCT)
+            index.train(chunk(some))
+            for start in range(0, len(vectors), BLOCK):
+                index.add(chunk(slice(start, start + BLOCK)))
+            write_atomic(path, faiss.serialize_index(index).tobytes())
+        lists = faiss.try_extract_index_ivf(index)
+    except RuntimeError as error:
+        raise ConfigError([f"--index {factory}: {' '.join(str(error).split())}"]) from None
+    if lists is not None:
+        lists.nprobe = min(lists.nlist, max(16, lists.nlist // 16))
+    return index
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Return vectors of length 1; a zero vector stays one."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def read_corpus(path: str, column: str | None) -> pd.DataFrame:
+    """Return each distinct sentence of a file, the ``line`` where it first stands, and how many ``times`` it does."""
+    columns = [] if column is None else [column]
+    frames = pd.concat(list(read_frames(path, layout_of(path, "text"), columns=columns, most=2, at_once=100_000)))
+    if len(frames.columns) > 1:
+        raise DataError(f"{path}: choose the column of the sentences with --column (has: {', '.join(frames.columns)})")
+    found = pd.DataFrame({"sentence": frames.iloc[:, 0], "line": frames.index}).query("sentence != ''")
+    if found.empty:
+        raise DataError(f"{path}: no line has a sentence")
+    return found.groupby("sentence", sort=False).line.agg(line="first", times="size").reset_index()
+
+
+def run(options: Namespace) -> None:
+    """Answer the queries of a command line; raise a LightningCSEError if something given is wrong."""
+    queries = options.query
+    if options.queries not in (None, "-"):
+        lines = Path(options.queries).expanduser().read_text(encoding="utf-8-sig").splitlines()
+        queries = [line.strip() for line in lines if line.strip()]
+    if queries is not None and not all(query.strip() for query in queries or [""]):
+        raise DataError("--query, --queries: a query is empty, or there is none")
+    corpus = read_corpus(options.corpus, options.column)
+    loaded = load_model(options.model, pooling=options.pooling)
+    model, device = loaded.answers, device_of(options.device)
+    model.to(device)
 
     def embed(sentences: Sequence[str]) -> Embedding:
-        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16-mixed"):
-            return model.answers.embed(sentences)
+        with torch.autocast(device.type, torch.bfloat16, enabled=options.precision == "bf16-mixed"):
+            return model.embed(list(sentences))
 
-    return embed
+    compared = comparison(model, like := embed(["a"]), options.relation, options.view, options.against)
+    sentences: list[str] = corpus.sentence.tolist()
+    stem = _cached(loaded, options, sentences)
+    vectors = Vectors.stored(stem.with_suffix(".npy"), sentences, embed)
+    index = None
+    if options.index is not None:
+        view = compared.views[1] if compared.views else next(iter(like.views()))
+        name = re.sub(r"\W", "_", options.index)
+        index = faiss_index(options.index, stem.with_suffix(f".{view}.{name}.faiss"), vectors, view)
+    searcher = Searcher(vectors, compared, index)
 
+    def hits(queries: Sequence[str]) -> Iterable[tuple[str, list[dict[str, Any]]]]:
+        for query, found in zip(queries, searcher(finite(embed(queries)), options.k), strict=True):
+            places = corpus.iloc[[row for row, _ in found]].to_dict("records")
+            scores = ({"rank": rank, "score": round(score, DIGITS)} for rank, (_, score) in enumerate(found, 1))
+            yield query, [score | place for score, place in zip(scores, places, strict=True)]
 
-def model_identity(model: LoadedModel, precision: str) -> dict[str, Any]:
-    """Return the name of a model and everything that decides its vectors."""
-    decides = {
-        **model.digests,
-        "run": model.record.get("config_hash"),
-        "method": type(model.answers).__name__,
-        "pooling": model.encoder.pooling,
-        "templates": [[list(template.prefix), list(template.suffix)] for template in model.templates],
-        "max_length": model.encoder.max_length,
-        "precision": precision,
-    }
-    return {"name": model.name, "decides": decides}
-
-
-def default_folder(cache: Path, corpus: SentenceFile, model: LoadedModel, precision: str) -> Path:
-    """Return where an index lies that was given no place: its name says the corpus, and is made of all digests."""
-    decides = [model_identity(model, precision)["decides"], corpus_identity(corpus)["decides"]]
-    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:10]
-    return cache / "index" / f"{corpus.path.name.split('.')[0] or 'corpus'}-{digest}"
-
-
-def open_folder(
-    path: Path,
-    corpus: SentenceFile | None,
-    model: LoadedModel,
-    *,
-    precision: str,
-    embed: Callable[[Sequence[str]], Embedding],
-    tell: Callable[[str], None],
-    rebuild: bool = False,
-) -> IndexFolder:
-    """Return the index of a corpus by a model: the one that is there if it fits, else a new one.
-
-    Args:
-        path: its folder.
-        corpus: the sentences; None to take the index that is there for whatever corpus.
-        model: the model.
-        precision: what it embeds in.
-        embed: what embeds with it.
-        tell: is told what is built, and of sentences that were left out.
-        rebuild: whether an index that does not fit, or is damaged, gives way to a new one.
-
-    Raises:
-        IndexFolderError: if the index that is there does not fit, or there is none and no corpus.
-        DataError: as `SentenceFile`.
-        LightningCSEError: as `build_index`.
-    """
-    wanted: dict[str, Any] = {"model": model_identity(model, precision)}
-    if corpus is not None:
-        wanted["corpus"] = corpus_identity(corpus)
-    if is_taken(path) and not (rebuild and corpus is not None):
-        return _fitting(path, wanted)
-    if corpus is None:
-        raise IndexFolderError(f"{path}: no index there; give --corpus to build one")
-    tell(f"index: building {path}")
-    with _progress(tell) as advance:
-        folder = build_index(path, corpus, embed, model=wanted["model"], advance=advance, replace=rebuild)
-    empty, again = folder.about["empty"], folder.about["lines"] - folder.about["empty"] - folder.count
-    left_out = ", ".join(
-        f"{number:,} {what}" for number, what in ((empty, "empty"), (again, "for the second time or more")) if number
-    )
-    tell(f"index: {folder.count:,} sentences{f' ({left_out} left out)' if left_out else ''}")
-    return folder
+    if queries is None:  # lines of standard input, answered as they come
+        for line in sys.stdin:
+            _print_json(hits([line.strip()]) if line.strip() else [("", [])])
+    else:
+        shown = _print_json if options.format == "json" else _print_tables
+        for start in range(0, len(queries), QUERIES):
+            shown(hits(queries[start : start + QUERIES]))
 
 
-def _fitting(path: Path, wanted: dict[str, Any]) -> IndexFolder:
-    folder = IndexFolder.open(path)
-    if stale := differences(folder.about, wanted):
-        lines = "".join(f"\n  {line}" for line in stale)
-        raise IndexFolderError(
-            f"{path}: an index of something else:{lines}\ngive --corpus and --rebuild to build it again, or "
-            "another folder with --index"
-        )
-    return folder
+def _cached(loaded: LoadedModel, options: Namespace, sentences: Sequence[str]) -> Path:
+    """Return where the embeddings of sentences are kept, without an ending: named by all that decides them."""
+    encoder = loaded.encoder
+    decides = [loaded.digests, loaded.record.get("config_hash"), loaded.answers.settings(), options.precision]
+    decides += [encoder.pooling, encoder.max_length, *([t.prefix, t.suffix] for t in loaded.templates), sentences]
+    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]
+    cache = Path(os.environ.get("LIGHTNING_CSE_CACHE") or "~/.cache/lightning_cse").expanduser()
+    return cache / "search" / f"{Path(options.corpus).stem}-{digest}"
 
 
-def check_index(path: Path | None, corpus: SentenceFile | None, kind: str, *, rebuild: bool = False) -> None:
-    """Raise what is wrong with a corpus and its index as far as no model is needed to see it.
-
-    Args:
-        path: the folder of the index; None where the model decides it.
-        corpus: the sentences, of which the first rows are read; None to take the index that is there.
-        kind: of `lightning_cse.index.KINDS`, or ``auto``.
-        rebuild: whether an index that does not fit gives way to a new one.
-
-    Raises:
-        DataError: as `SentenceFile`.
-        IndexFolderError: if faiss is asked for and not installed, or the index is none, damaged, of another corpus, or
-            not there and there is no corpus.
-    """
-    if kind not in ("auto", ExactIndex.kind) and importlib.util.find_spec("faiss") is None:
-        raise IndexFolderError(f"--kind {kind} needs faiss: pip install faiss-cpu, or use --kind exact")
-    if corpus is not None:
-        sentences = [sentence for _, sentence in islice(corpus, _LOOKED_AT)]
-        if not any(sentences):
-            corpus.survey()  # tells what is empty, the file or all of its lines
-    if path is None:
-        return
-    if not is_taken(path):
-        if corpus is None:
-            raise IndexFolderError(f"{path}: no index there; give --corpus to build one")
-    elif corpus is None or not rebuild:
-        _fitting(path, {} if corpus is None else {"corpus": corpus_identity(corpus)})
-    elif not (path / "index.json").is_file():
-        raise IndexFolderError(f"{path} is there already and is no index; give another folder with --index")
+def _print_json(found: Iterable[tuple[str, list[dict[str, Any]]]]) -> None:
+    for query, hits in found:
+        sys.stdout.write(json.dumps({"query": query, "hits": hits}, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
 
 
-class _Rate(ProgressColumn):
-    """Sentences a second, of this call."""
-
-    def render(self, task: Task) -> Text:
-        """Return the rate, once there is one."""
-        return Text(f"{task.speed:,.0f}/s" if task.speed else "")
-
-
-@contextlib.contextmanager
-def _progress(tell: Callable[[str], None]) -> Iterator[Callable[[int, int], None]]:
-    """Show how many sentences are embedded: as a bar in a terminal, else as a line twice a minute."""
-    if not sys.stderr.isatty():
-        yield _Lines(tell)
-        return
-    columns: Iterable[ProgressColumn] = (
-        *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn()),
-    )
-    # A slow encoder takes longer for a chunk than the half minute that rich looks back for a rate.
-    with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=900) as progress:
-        task = progress.add_task("sentences", total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
-
-
-class _Lines:
-    """How far a build is, in lines."""
-
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
-        self._begun: tuple[float, int] | None = None
-        self._told = time.monotonic()
-
-    def __call__(self, done: int, total: int) -> None:
-        now = time.monotonic()
-        if self._begun is None:
-            self._begun = now, done
-            if done:
-                self._tell(f"index: going on after {done:,} of {total:,} sentences")
-        if now - self._told >= _TOLD_EVERY and done > self._begun[1]:
-            rate = (done - self._begun[1]) / (now - self._begun[0])
-            self._tell(
-                f"index: {done:,} of {total:,} sentences, {rate:,.0f} a second, "
-                f"{(total - done) / rate / 60:,.0f} min left"
-            )
-            self._told = now
+def _print_tables(found: Iterable[tuple[str, list[dict[str, Any]]]]) -> None:
+    console = Console(highlight=False)
+    for query, hits in found:
+        table = Table(title=Text(query), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        for title, justify in (("", "right"), ("score", "right"), ("sentence", "left"), ("line", "right")):
+            table.add_column(title, justify=justify)
+        for hit in hits:
+            times = f" (x{hit['times']})" if hit["times"] > 1 else ""
+            table.add_row(str(hit["rank"]), f"{hit['score']:.4f}", Text(hit["sentence"]), f"{hit['line']}{times}")
+        console.print(table, "")
