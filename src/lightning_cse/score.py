@@ -29,9 +29,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         type=lambda text: text.split(","),
         default=(),
         metavar="NAME[,NAME]",
-        help="the sentence, or premise and hypothesis; default: the first two. A .tsv file has a header only with these",
+        help="sentence, or premise and hypothesis; default: the first two. A .tsv file has a header only with these",
     )
-    add("--skip-bad", action="store_true", help="leave out rows with an empty cell, and count them")
     add("--output", default="-", metavar="FILE", help="replaced when all rows are scored; default: standard output")
     add("--format", choices=("csv", "jsonl"), default="csv", help="of the output; default: csv")
     add("--batch-size", type=count, default=1024, metavar="N", help="rows that are scored together; default: 1024")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +12,6 @@ import numpy as np
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from lightning_cse import runs
@@ -21,7 +20,6 @@ from lightning_cse.analysis.measuring import (
     ROLES,
     Drawn,
     Kind,
-    draw,
     mean_cell,
     measure,
     pair_set,
@@ -30,25 +28,23 @@ from lightning_cse.analysis.measuring import (
     table,
 )
 from lightning_cse.config.compose import portable
-from lightning_cse.data import ContrastiveData, read_corpus
+from lightning_cse.data import ContrastiveData, Rows, read_corpus
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.engine.build import automatic_reading, built, check_nodes, plain
 from lightning_cse.errors import ConfigError, did_you_mean
 from lightning_cse.runs.machine import device_of
 
-_BATCHING: Final = ("batch_size", "drop_last", "llm_rows_together")  # no row, and so no number here, depends on them
-
-Columns = dict[str, list[str | None]]
+BATCHING: Final = ("batch_size", "drop_last", "llm_rows_together")  # no number here depends on them
 
 
 @dataclass(frozen=True)
 class Described:
-    """A data set: its roles, the order in which its rows are looked at, its pairs, the limit of its word pieces."""
+    """A data set: the sentences of its roles in the order in which they are looked at, its pairs, its word pieces."""
 
     name: str
-    columns: Columns
-    order: list[int]
+    rows: int
+    roles: dict[str, list[str]]
     pairs: list[Drawn]
     digests: dict[str, str]
     limit: int | None = None
@@ -64,11 +60,9 @@ def run(cfg: DictConfig) -> None:
 def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
     """Describe a training set and STS-B beside it, and return the folder of ``summary.json`` and the figure.
 
-    Sentences and pairs are those that training would see, without held-out rows, drawn by ``seed``. Where a data set
-    has no hard negatives, anchors of other rows stand in for them. Where an augmentation makes the positive from word
-    pieces, the anchor goes through the tokenizer as well, so that case and white space do not count as errors. Cosines
-    are those of the encoder as it was loaded, without dropout, except that of a sentence and itself: its two passes
-    have dropout.
+    Sentences and pairs are those that training would see, drawn by ``seed``. Where a data set has no hard negatives,
+    anchors of other rows stand in for them. Where an augmentation works on word pieces, the anchor goes through the
+    tokenizer as well. Cosines are those of the encoder as it was loaded, without dropout except in dropout pairs.
 
     Source: NGCSE, figure 7 and its text.  Differs: the paper's numbers of pairs and its split of STS-B are not known.
     """
@@ -84,7 +78,7 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
         "resolved": automatic_reading(cfg, encoder),
     }
     chosen = {key: options[key] for key in ("encoder", "rows", "positive", "negative", "beside")}
-    chosen["data"] = {key: value for key, value in options["data"].items() if key not in _BATCHING}
+    chosen["data"] = {key: value for key, value in options["data"].items() if key not in BATCHING}
     identity = runs.config_hash({**chosen, "draw": cfg.seed}, **decisive)
     folder = Path(cfg.paths.runs_dir).expanduser() / "describe" / f"{name.replace('/', '_')}-{identity}"
     summary = {
@@ -94,7 +88,7 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
         "looked_at": cfg.rows,
         "encoder": {**decisive["encoder"], "pooling": encoder.pooling, "max_length": encoder.max_length},
         "sets": [
-            _sentences(each, encoder, cfg.rows) | {"pairs": list(map(pair_summary, each.pairs, pairs))}
+            {**_sentences(each, encoder, cfg.rows), "pairs": list(map(pair_summary, each.pairs, pairs))}
             for each, pairs in zip(described, measured, strict=True)
         ],
         "counts": data.counts,
@@ -117,66 +111,71 @@ def pair_sets(configs: Mapping[str, DictConfig]) -> list[PairSet]:
 
     The encoder, the seed and STS-B are those of the first config.
     """
-    for cfg in configs.values():
-        check_nodes(cfg)
     first = next(iter(configs.values()))
+    check_nodes(first)
     encoder: SentenceEncoder = built(first.encoder)
-    described = [
-        _training_set(cfg, name, built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed))
-        for name, cfg in configs.items()
-    ]
+    described = []
+    for name, cfg in configs.items():
+        check_nodes(cfg)
+        described.append(_training_set(cfg, name, built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)))
     described.append(_stsb(first))
     measured = measure(encoder, [each.pairs for each in described], first.seed)
     return [pair_set(each.name, each.pairs, pairs) for each, pairs in zip(described, measured, strict=True)]
 
 
 def _training_set(cfg: DictConfig, name: str, data: ContrastiveData) -> Described:
-    rows, roles = data.train, data.roles
-    anchor, order = roles[0], seeded_order(len(rows), cfg.seed)
-    kinds: list[tuple[Kind, str]] = []
-    faults = []
+    rows, roles, order = data.train, data.roles, seeded_order(len(data.train), cfg.seed)
+    anchor, kinds = roles[0], list[tuple[Kind, str]]()
     asked: dict[Kind, str | None] = {"positive": cfg.positive, "negative": cfg.negative}
     for kind, wanted in asked.items():
         if wanted is not None and (wanted not in rows.names or (kind, wanted) == ("negative", anchor)):
-            near = did_you_mean(wanted, roles)
-            faults.append(f"{kind}: data={name} has no {kind} {wanted!r}{near} (roles: {', '.join(roles)})")
+            near = f"{did_you_mean(wanted, roles)} (roles: {', '.join(roles)})"
+            raise ConfigError([f"{kind}: data={name} has no {kind} {wanted!r}{near}"])
         kinds += [(kind, role) for role in roles if role in ROLES[kind]] if wanted is None else [(kind, wanted)]
-    if faults:
-        raise ConfigError(faults)
     if not any(kind == "positive" for kind, _ in kinds):
         kinds.insert(0, ("positive", anchor))
-    columns: Columns = {role: rows.column(role) for role in dict.fromkeys([*roles, *(role for _, role in kinds)])}
+    columns = {role: _in_order(rows, role, order) for role in dict.fromkeys([*roles, *(role for _, role in kinds)])}
     if OmegaConf.select(cfg, "data.augmentation") is not None:
-        looked_at = [row for row in order[: cfg.rows] if columns[anchor][row] is not None]
-        ids = data.tokenize([str(columns[anchor][row]) for row in looked_at])
-        for row, text in zip(looked_at, data.tokenize.decode(ids), strict=True):
-            columns[anchor][row] = text
+        ids = data.tokenize([text or "" for text in columns[anchor][: cfg.rows]])
+        columns[anchor][: cfg.rows] = [text or None for text in data.tokenize.decode(ids)]
     pairs = []
     for kind, role in kinds:
-        both = [row for row in order if columns[anchor][row] is not None and columns[role][row] is not None]
         label = f"{anchor} - {role}" if role != anchor else f"{anchor}, two dropout passes"
-        drawn = draw(kind, label, columns[anchor], columns[role], both, cfg.rows)
-        pairs.append(replace(drawn, dropout=role == anchor))
-    if not any(kind == "negative" for kind, _ in kinds):
-        anchors = [text for row in order if (text := columns[anchor][row]) is not None]
-        some = list(dict.fromkeys(anchors[: cfg.rows]))
-        if len(some) > 1:
-            label = f"{anchor} - random {anchor} of another row"
-            pairs.append(Drawn("negative", label, some, [*some[1:], some[0]], len(anchors)))
-    return Described(name, {role: columns[role] for role in roles}, order, pairs, data.digests, data.max_tokens)
+        pairs.append(_drawn(kind, label, columns[anchor], columns[role], cfg.rows, dropout=role == anchor))
+    texts = {role: [text for text in columns[role] if text is not None] for role in roles}
+    some = list(dict.fromkeys(texts[anchor][: cfg.rows]))
+    if len(some) > 1 and not any(kind == "negative" for kind, _ in kinds):
+        label = f"{anchor} - random other {anchor}"
+        pairs.append(Drawn("negative", label, some, [*some[1:], some[0]], len(texts[anchor])))
+    return Described(name, len(rows), texts, pairs, data.digests, data.max_tokens)
 
 
 def _stsb(cfg: DictConfig) -> Described:
     split, high, low = cfg.beside.split, cfg.beside.positive_score, cfg.beside.negative_score
     rows = read_corpus("stsb", split, Path(cfg.paths.data_dir))
-    first, second, scores = (rows.column(name) for name in ("sentence1", "sentence2", "score"))
     order = seeded_order(len(rows), cfg.seed)
+    first, second, scores = (_in_order(rows, name, order) for name in ("sentence1", "sentence2", "score"))
+    near = [text if score > high else None for text, score in zip(first, scores, strict=True)]
+    far = [text if score < low else None for text, score in zip(first, scores, strict=True)]
     pairs = [
-        draw("positive", f"score > {high}", first, second, [row for row in order if scores[row] > high], cfg.rows),
-        draw("negative", f"score < {low}", first, second, [row for row in order if scores[row] < low], cfg.rows),
+        _drawn("positive", f"score > {high}", near, second, cfg.rows),
+        _drawn("negative", f"score < {low}", far, second, cfg.rows),
     ]
     digests = {file.name: file.sha256 for file in rows.files}
-    return Described(f"STS-B {split}", {"sentence1": first, "sentence2": second}, order, pairs, digests)
+    return Described(f"STS-B {split}", len(rows), {"sentence1": first, "sentence2": second}, pairs, digests)
+
+
+def _in_order(rows: Rows, name: str, order: Sequence[int]) -> list[Any]:
+    column = rows.column(name)
+    return [column[row] for row in order]
+
+
+def _drawn(
+    kind: Kind, label: str, first: Sequence[Any], second: Sequence[Any], most: int, *, dropout: bool = False
+) -> Drawn:
+    """Return the first pairs of which neither side is missing."""
+    pairs = [pair for pair in zip(first, second, strict=True) if None not in pair]
+    return Drawn(kind, label, [a for a, _ in pairs[:most]], [b for _, b in pairs[:most]], len(pairs), dropout)
 
 
 def _sentences(each: Described, encoder: SentenceEncoder, most: int) -> dict[str, Any]:
@@ -184,60 +183,47 @@ def _sentences(each: Described, encoder: SentenceEncoder, most: int) -> dict[str
     room = encoder.max_length - max(len(template) for template in encoder.templates)
     limit = room if each.limit is None else min(room, each.limit)
     roles = {}
-    for role, column in each.columns.items():
-        sentences = [sentence for row in each.order if (sentence := column[row]) is not None]
-        count, sentences = len(sentences), sentences[:most]
-        words = [len(sentence.split()) for sentence in sentences]
-        cut = sum(len(ids) > limit for ids in encoder.tokenizer(sentences))
+    for role, texts in each.roles.items():
+        words = [len(text.split()) for text in texts[:most]]
         roles[role] = {
-            "sentences": count,
-            "share_of_rows": count / len(each.order),
-            "looked_at": len(sentences),
+            "sentences": len(texts),
+            "share_of_rows": len(texts) / each.rows,
+            "looked_at": len(words),
             "words_mean": float(np.mean(words)) if words else None,
             "words_95th_percentile": float(np.percentile(words, 95)) if words else None,
-            "share_cut": cut / len(sentences) if sentences else None,
+            "share_cut": float(np.mean([len(ids) > limit for ids in encoder.tokenizer(texts[:most])]))
+            if words
+            else None,
         }
     by = "encoder.max_length" if limit == room else "data.max_tokens"
-    return {"name": each.name, "rows": len(each.order), "word_pieces": limit, "limited_by": by, "roles": roles}
+    return {"name": each.name, "rows": each.rows, "word_pieces": limit, "limited_by": by, "roles": roles}
 
 
 def print_summary(summary: Mapping[str, Any], folder: Path) -> None:
     """Print what ``summary.json`` says: a table of sentences, a table of pairs, and notes."""
-    console = Console(highlight=False)
-    print_tables([_sentence_table(summary), _pair_table(summary)], console)
-    limits = dict.fromkeys(f"{each['word_pieces']} word pieces ({each['limited_by']})" for each in summary["sets"])
-    encoder = summary["encoder"]
-    for note in (
-        f"looked at: at most {summary['looked_at']} sentences a role and pairs a kind, seed {summary['seed']}",
-        f"MER: match error rate of words; cosine: {encoder['name']}, pooling {encoder['pooling']}; cut: longer than "
-        + " and ".join(limits),
-        f"figure: {folder / summary['figure']}",
-        f"summary: {folder / 'summary.json'}",
-    ):
-        console.print(Text(note), soft_wrap=True)
-
-
-def _sentence_table(summary: Mapping[str, Any]) -> Table:
-    made = table("data set", "role", "sentences", "of rows", "words, mean", "95th percentile", "cut", left=2)
+    sentences = table("data set", "role", "sentences", "of rows", "words, mean", "95th percentile", "cut", left=2)
+    pairs = table("data set", "pairs", "", "number", "MER", "quartiles", "cosine", "quartiles", left=3)
     for each in summary["sets"]:
         for number, (role, found) in enumerate(each["roles"].items()):
             cells = [f"{found['sentences']:,}", f"{100 * found['share_of_rows']:.1f} %"]
             if found["looked_at"]:
                 cells += [f"{found['words_mean']:.1f}", f"{found['words_95th_percentile']:.0f}"]
                 cells.append(f"{100 * found['share_cut']:.1f} %")
-            made.add_row(Text("" if number else each["name"]), role, *cells)
-    return made
-
-
-def _pair_table(summary: Mapping[str, Any]) -> Table:
-    made = table("data set", "pairs", "", "number", "MER", "quartiles", "cosine", "quartiles", left=3)
-    for each in summary["sets"]:
+            sentences.add_row(Text("" if number else each["name"]), role, *cells)
         for number, found in enumerate(each["pairs"]):
             cells = [f"{found['pairs']:,}"]
-            for values in (found["mer"], found["cosine"]):
-                shown = (
-                    [f"{values[key]:.2f}" for key in ("lower_quartile", "median", "upper_quartile")] if values else "-"
-                )
-                cells += [mean_cell(values), " ".join(shown)]
-            made.add_row(Text("" if number else each["name"]), found["kind"], Text(found["label"]), *cells)
-    return made
+            for spread in (found["mer"], found["cosine"]):
+                quartiles = (spread[key] for key in ("lower_quartile", "median", "upper_quartile")) if spread else ()
+                cells += [mean_cell(spread), " ".join(f"{value:.2f}" for value in quartiles)]
+            pairs.add_row(Text("" if number else each["name"]), found["kind"], Text(found["label"]), *cells)
+    console = Console(highlight=False)
+    print_tables([sentences, pairs], console)
+    limits = dict.fromkeys(f"{each['word_pieces']} word pieces ({each['limited_by']})" for each in summary["sets"])
+    encoder = f"{summary['encoder']['name']}, pooling {summary['encoder']['pooling']}"
+    for note in (
+        f"looked at: at most {summary['looked_at']} sentences a role and pairs a kind, seed {summary['seed']}",
+        f"MER: match error rate of words; cosine: {encoder}; cut: longer than {' and '.join(limits)}",
+        f"figure: {folder / summary['figure']}",
+        f"summary: {folder / 'summary.json'}",
+    ):
+        console.print(Text(note), soft_wrap=True)

@@ -49,12 +49,6 @@ def kind_of(role: str) -> Kind:
     return "negative" if role in ROLES["negative"] else "positive"
 
 
-def draw(kind: Kind, label: str, first: Sequence[Any], second: Sequence[Any], rows: Sequence[int], most: int) -> Drawn:
-    """Return the pairs of the first of these rows, ``most`` at most."""
-    chosen = rows[:most]
-    return Drawn(kind, label, [first[row] for row in chosen], [second[row] for row in chosen], len(rows))
-
-
 def measure(encoder: SentenceEncoder | None, sets: Sequence[Sequence[Drawn]], seed: int) -> list[list[Pairs]]:
     """Return match error rates and, with an encoder, cosines of all pairs; each distinct sentence is embedded once.
 

@@ -16,7 +16,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from lightning_cse.analysis.describing import _print, describe
+from lightning_cse.analysis.describing import describe, pair_sets, print_summary
 from lightning_cse.config import conf_dir
 from lightning_cse.config.check import check
 from lightning_cse.config.compose import register
@@ -130,13 +130,15 @@ def test_stsb_s_pairs_by_score_and_their_cosines_by_a_loop(described: Describe, 
 def test_plain_sentences_have_dropout_pairs(described: Describe, own: list[str]) -> None:
     state = torch.get_rng_state()
     summary, _ = described("ngcse_wiki", *own)
-    (pairs,) = summary["sets"][0]["pairs"]
+    pairs, random = summary["sets"][0]["pairs"]
     assert (pairs["kind"], pairs["label"], pairs["dropout"]) == ("positive", "anchor, two dropout passes", True)
+    assert (random["kind"], random["label"], random["pairs"]) == ("negative", "anchor - random other anchor", 36)
+    assert random["mer"]["mean"] == 1, "no two rows have a word in common"
     assert set(pairs["mer"].values()) == {0.0}
     assert 0 < pairs["cosine"]["mean"] < 0.999
     assert described("ngcse_wiki", *own)[0]["sets"] == summary["sets"]
     assert torch.equal(torch.get_rng_state(), state)
-    (same,) = described("ngcse_wiki", *own, "encoder.dropout=0")[0]["sets"][0]["pairs"]
+    same, _ = described("ngcse_wiki", *own, "encoder.dropout=0")[0]["sets"][0]["pairs"]
     assert same["cosine"]["mean"] == pytest.approx(1)
 
 
@@ -144,19 +146,19 @@ def test_the_roles_asked_for(described: Describe, own: list[str]) -> None:
     summary, _ = described("ngcse_wiki_sts", *own, "positive=anchor", "negative=intermediate")
     labels = [(pairs["kind"], pairs["label"]) for pairs in summary["sets"][0]["pairs"]]
     assert labels == [("positive", "anchor, two dropout passes"), ("negative", "anchor - intermediate")]
-    with pytest.raises(ConfigError, match=r"positive: 'positiv' is no positive .* did you mean 'positive'\?"):
+    with pytest.raises(ConfigError, match=r"positive: data=ngcse_wiki_sts has no positive 'positiv' - did you mean 'positive'\?"):
         described("ngcse_wiki_sts", *own, "positive=positiv")
-    with pytest.raises(ConfigError, match="negative: 'anchor' is no negative that data=ngcse_wiki has"):
+    with pytest.raises(ConfigError, match="negative: data=ngcse_wiki has no negative 'anchor'"):
         described("ngcse_wiki", *own, "negative=anchor")
 
 
 def test_an_augmented_sentence_is_compared_word_piece_by_word_piece(described: Describe, tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").write_text("".join(f"The Dog, at {hour}, sat.\n" for hour in range(30)))
     mine = [f"corpora.ngcse_wiki=[{tmp_path}/corpus.txt]"]
-    (cut,) = described("ngcse_wiki_token_cutoff", *mine)[0]["sets"][0]["pairs"]
+    cut, _ = described("ngcse_wiki_token_cutoff", *mine)[0]["sets"][0]["pairs"]
     assert set(cut["mer"].values()) == {0.0}  # nothing is removed below 11 word pieces; case and commas are no errors
     assert not cut["dropout"]
-    (shuffled,) = described("ngcse_wiki_token_shuffle", *mine)[0]["sets"][0]["pairs"]
+    shuffled, _ = described("ngcse_wiki_token_shuffle", *mine)[0]["sets"][0]["pairs"]
     assert shuffled["mer"]["mean"] > 0.5
 
 
@@ -186,7 +188,7 @@ def test_the_tables_name_every_role_and_pair(
     described: Describe, own: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     summary, folder = described("ngcse_wiki_sts", *own)
-    _print(summary, folder)
+    print_summary(summary, folder)
     told = capsys.readouterr().out
     for text in ("intermediate", "anchor - intermediate", "score > 4", "0.250", "0.25 0.25 0.25", "STS-B dev"):
         assert text in told
@@ -194,14 +196,12 @@ def test_the_tables_name_every_role_and_pair(
     assert told.splitlines()[-1] == f"summary: {folder / 'summary.json'}"
 
 
-def test_every_data_set_can_be_described() -> None:
-    assert len(NAMES) >= 14
-    for name in NAMES:
-        for profile in ((), ("+profile=laptop",), ("+profile=small",)):
-            cfg = composed(f"data={name}", *profile)
-            check(cfg, "describe")
-            check_nodes(cfg)
-            assert cfg.encoder.name == ("minilm_l6" if profile else "bert_base")
+def test_the_pairs_of_a_figure(own: list[str]) -> None:
+    places = ("encoder=tiny", "corpora=sample", "paths=sample", "paths.cache_dir=null", *own)
+    first, second, stsb = pair_sets({name: composed(f"data={name}", *places) for name in ("ngcse_wiki_sts", "ngcse_wiki")})
+    assert (first.name, second.name, stsb.name) == ("ngcse_wiki_sts", "ngcse_wiki", "STS-B dev")
+    assert [pairs.label for pairs in second.of("all")] == ["anchor, two dropout passes", "anchor - random other anchor"]
+    assert set(first.positive[0].mer) == {0.25}
 
 
 def test_stsb_dev_as_it_was_counted(real_data: Path, described: Describe, own: list[str]) -> None:
