@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from lightning_cse.arguments import path
+from lightning_cse.arguments import add_model, path
 from lightning_cse.engine.load import check_model, load_model
 from lightning_cse.errors import reported
 
@@ -14,14 +14,10 @@ from lightning_cse.errors import reported
 @reported
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m lightning_cse.export",
-        description="Write a model as a folder that SentenceTransformer(FOLDER) loads without this package and without "
-        "trust_remote_code. Its vectors are compared with the model's; a model that it cannot give exactly is refused.",
-    )
+    parser = argparse.ArgumentParser(prog="python -m lightning_cse.export", description=__doc__)
+    parser.epilog = "SentenceTransformer(FOLDER) needs neither this package nor trust_remote_code."
+    add_model(parser, device=False)
     add = parser.add_argument
-    add("--model", required=True, metavar="MODEL", help="a run's folder, or an encoder: name, folder, hub name")
-    add("--pooling", default="auto", metavar="NAME", help="of an encoder, instead of its own")
     add("--to", required=True, type=path, metavar="FOLDER", help="the folder to write; it must be new or empty")
     add("--view", metavar="NAME", help="implicit (DualCSE, DualGauss), semantic (ImpScore); default: the primary one")
     add("--force", action="store_true", help="replace a folder of sentence-transformers")
@@ -30,10 +26,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     from lightning_cse.analysis.exporting import export
 
-    checked = export(
-        load_model(options.model, pooling=options.pooling), options.to, view=options.view, force=options.force
-    )
-    sys.stderr.write(f"{checked}\n")
+    model = load_model(options.model, pooling=options.pooling)
+    sys.stderr.write(f"{export(model, options.to, view=options.view, force=options.force)}\n")
     sys.stdout.write(f"{options.to}\n")
 
 

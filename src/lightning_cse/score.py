@@ -14,23 +14,16 @@ from lightning_cse.errors import reported
 @reported
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m lightning_cse.score",
-        description=f"{__doc__} Columns of a sentence: line, sentence, implicitness; of a pair: line, premise, "
-        "hypothesis, similarity, entailment (premise -> hypothesis), entailment_reversed, lead (their difference), "
-        "direction (its sign: forward, backward, tie), and the implicitness of both, as far as the model has them.",
-    )
+    parser = argparse.ArgumentParser(prog="python -m lightning_cse.score", description=__doc__)
+    parser.epilog = "Columns of a sentence: line, sentence, implicitness; of a pair: line, premise, hypothesis, "
+    parser.epilog += "similarity, entailment, entailment_reversed, lead (their difference), direction (its sign: "
+    parser.epilog += "forward, backward, tie), implicitness of both; as far as the model has them."
     add_model(parser)
     add = parser.add_argument
     add("--input", required=True, metavar="FILE", help="one column: sentences, two: pairs; also .gz; -: standard input")
     add("--input-format", choices=("text", "tsv", "csv", "jsonl"), help="default: by the ending, else tsv")
-    add(
-        "--columns",
-        type=lambda text: text.split(","),
-        default=(),
-        metavar="NAME[,NAME]",
-        help="sentence, or premise and hypothesis; default: the first two. A .tsv file has a header only with these",
-    )
+    columns = "the sentence, or premise and hypothesis; default: the first two; a .tsv file then has a header"
+    add("--columns", type=lambda text: text.split(","), default=(), metavar="NAME[,NAME]", help=columns)
     add("--output", default="-", metavar="FILE", help="replaced when all rows are scored; default: standard output")
     add("--format", choices=("csv", "jsonl"), default="csv", help="of the output; default: csv")
     add("--batch-size", type=count, default=1024, metavar="N", help="rows that are scored together; default: 1024")

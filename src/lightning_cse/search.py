@@ -14,12 +14,8 @@ from lightning_cse.errors import reported
 @reported
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m lightning_cse.search",
-        description=__doc__,
-        epilog="The embeddings of a corpus are kept under LIGHTNING_CSE_CACHE (else ~/.cache/lightning_cse), in files "
-        "named by the digests of sentences and model, and are used again.",
-    )
+    parser = argparse.ArgumentParser(prog="python -m lightning_cse.search", description=__doc__)
+    parser.epilog = "Embeddings are kept under LIGHTNING_CSE_CACHE (else ~/.cache/lightning_cse) and used again."
     add_model(parser)
     add = parser.add_argument
     add("--corpus", required=True, metavar="FILE", help="a sentence a line, or .csv, .tsv, .jsonl; or one of them .gz")
@@ -28,13 +24,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     asked.add_argument("--query", action="append", metavar="TEXT", help="a sentence to look for; may be given again")
     asked.add_argument("--queries", metavar="FILE", help="a query a line; -: standard input, answered in JSON lines")
     add("-k", type=count, default=10, metavar="N", help="sentences to find for a query; default: 10")
-    add(
-        "--relation",
-        choices=("similar", "entails", "entailed_by"),
-        default="similar",
-        help="find sentences that are similar to the query, that it entails, or that entail it; the last two by models "
-        "whose score has a direction: GaussCSE, DualGauss, DualCSE",
-    )
+    relation = "sentences similar to the query (default), that it entails, or that entail it (GaussCSE, Dual...)"
+    add("--relation", choices=("similar", "entails", "entailed_by"), default="similar", help=relation)
     add("--view", metavar="NAME", help="of the query: explicit, implicit (DualCSE), pragmatic, semantic (ImpScore)")
     add("--against", metavar="NAME", help="the view of the sentences that it is compared with; default: the primary")
     add("--index", metavar="FACTORY", help="for large corpora: a factory string of faiss, such as IVF1024,Flat")

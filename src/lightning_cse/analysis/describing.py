@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +28,7 @@ from lightning_cse.analysis.measuring import (
     table,
 )
 from lightning_cse.config.compose import portable
-from lightning_cse.data import ContrastiveData, Rows, read_corpus
+from lightning_cse.data import ContrastiveData, read_corpus
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.engine.build import automatic_reading, built, check_nodes, plain
@@ -124,7 +124,7 @@ def pair_sets(configs: Mapping[str, DictConfig]) -> list[PairSet]:
 
 
 def _training_set(cfg: DictConfig, name: str, data: ContrastiveData) -> Described:
-    rows, roles, order = data.train, data.roles, seeded_order(len(data.train), cfg.seed)
+    rows, roles = data.train.select(seeded_order(len(data.train), cfg.seed)), data.roles
     anchor, kinds = roles[0], list[tuple[Kind, str]]()
     asked: dict[Kind, str | None] = {"positive": cfg.positive, "negative": cfg.negative}
     for kind, wanted in asked.items():
@@ -134,48 +134,39 @@ def _training_set(cfg: DictConfig, name: str, data: ContrastiveData) -> Describe
         kinds += [(kind, role) for role in roles if role in ROLES[kind]] if wanted is None else [(kind, wanted)]
     if not any(kind == "positive" for kind, _ in kinds):
         kinds.insert(0, ("positive", anchor))
-    columns = {role: _in_order(rows, role, order) for role in dict.fromkeys([*roles, *(role for _, role in kinds)])}
+    columns = {role: rows.column(role) for role in dict.fromkeys([*roles, *(role for _, role in kinds)])}
     if OmegaConf.select(cfg, "data.augmentation") is not None:
         ids = data.tokenize([text or "" for text in columns[anchor][: cfg.rows]])
         columns[anchor][: cfg.rows] = [text or None for text in data.tokenize.decode(ids)]
     pairs = []
     for kind, role in kinds:
         label = f"{anchor} - {role}" if role != anchor else f"{anchor}, two dropout passes"
-        pairs.append(_drawn(kind, label, columns[anchor], columns[role], cfg.rows, dropout=role == anchor))
+        both = zip(columns[anchor], columns[role], strict=True)
+        pairs.append(_drawn(kind, label, both, cfg.rows, dropout=role == anchor))
     texts = {role: [text for text in columns[role] if text is not None] for role in roles}
     some = list(dict.fromkeys(texts[anchor][: cfg.rows]))
-    if len(some) > 1 and not any(kind == "negative" for kind, _ in kinds):
-        label = f"{anchor} - random other {anchor}"
-        pairs.append(Drawn("negative", label, some, [*some[1:], some[0]], len(texts[anchor])))
+    if len(some) > 1 and pairs[-1].kind == "positive":
+        others = [*some[1:], some[0]]
+        pairs.append(Drawn("negative", f"{anchor} - random other {anchor}", some, others, len(texts[anchor])))
     return Described(name, len(rows), texts, pairs, data.digests, data.max_tokens)
 
 
 def _stsb(cfg: DictConfig) -> Described:
     split, high, low = cfg.beside.split, cfg.beside.positive_score, cfg.beside.negative_score
     rows = read_corpus("stsb", split, Path(cfg.paths.data_dir))
-    order = seeded_order(len(rows), cfg.seed)
-    first, second, scores = (_in_order(rows, name, order) for name in ("sentence1", "sentence2", "score"))
-    near = [text if score > high else None for text, score in zip(first, scores, strict=True)]
-    far = [text if score < low else None for text, score in zip(first, scores, strict=True)]
-    pairs = [
-        _drawn("positive", f"score > {high}", near, second, cfg.rows),
-        _drawn("negative", f"score < {low}", far, second, cfg.rows),
-    ]
+    rows = rows.select(seeded_order(len(rows), cfg.seed))
+    first, second, scores = (rows.column(name) for name in ("sentence1", "sentence2", "score"))
+    rated = list(zip(first, second, scores, strict=True))
+    near, far = [pair for *pair, score in rated if score > high], [pair for *pair, score in rated if score < low]
+    pairs = [_drawn("positive", f"score > {high}", near, cfg.rows), _drawn("negative", f"score < {low}", far, cfg.rows)]
     digests = {file.name: file.sha256 for file in rows.files}
     return Described(f"STS-B {split}", len(rows), {"sentence1": first, "sentence2": second}, pairs, digests)
 
 
-def _in_order(rows: Rows, name: str, order: Sequence[int]) -> list[Any]:
-    column = rows.column(name)
-    return [column[row] for row in order]
-
-
-def _drawn(
-    kind: Kind, label: str, first: Sequence[Any], second: Sequence[Any], most: int, *, dropout: bool = False
-) -> Drawn:
+def _drawn(kind: Kind, label: str, pairs: Iterable[Sequence[Any]], most: int, *, dropout: bool = False) -> Drawn:
     """Return the first pairs of which neither side is missing."""
-    pairs = [pair for pair in zip(first, second, strict=True) if None not in pair]
-    return Drawn(kind, label, [a for a, _ in pairs[:most]], [b for _, b in pairs[:most]], len(pairs), dropout)
+    whole = [pair for pair in pairs if None not in pair]
+    return Drawn(kind, label, [a for a, _ in whole[:most]], [b for _, b in whole[:most]], len(whole), dropout)
 
 
 def _sentences(each: Described, encoder: SentenceEncoder, most: int) -> dict[str, Any]:

@@ -114,9 +114,7 @@ def _modules(model: Any, view: str, folder: Path) -> list[nn.Module]:
     if encoder.denoise or encoder.pooling not in ("cls", "mean", "prompt"):
         what = "encoder.denoise" if encoder.denoise else f"pooling {encoder.pooling}"
         raise EncoderError(f"{what} cannot be exported. {INSTEAD}")
-    backbone, tokenizer, pooling = encoder.backbone, encoder.tokenizer.tokenizer, [st.Pooling(encoder.width, "mean")]
-    if encoder.pooling == "cls":
-        pooling = [st.Pooling(encoder.width, "cls")]
+    backbone, pooling = encoder.backbone, [st.Pooling(encoder.width, "cls" if encoder.pooling == "cls" else "mean")]
     if template.pooled is not None:  # the mean of all tokens, of which only the mask, with an id of its own, has weight
         place, count = len(template.suffix) - template.pooled, backbone.config.vocab_size
         backbone = copy.deepcopy(backbone)
@@ -126,7 +124,7 @@ def _modules(model: Any, view: str, folder: Path) -> list[nn.Module]:
         template = replace(template, suffix=(*template.suffix[:place], count, *template.suffix[place + 1 :]))
         pooling.insert(0, st.WordWeights([*[""] * count, MASK], {MASK: 1.0}, unknown_word_weight=0.0))
     backbone.save_pretrained(folder)
-    _with_template(tokenizer, template).save_pretrained(folder)
+    _with_template(encoder.tokenizer.tokenizer, template).save_pretrained(folder)
     dense = []
     for layer in layers:
         linear, activation = layer if isinstance(layer, nn.Sequential) else (layer, nn.Identity())
@@ -188,19 +186,20 @@ def _with_template(tokenizer: PreTrainedTokenizerBase, template: Template) -> Pr
 def _card(model: LoadedModel, view: str, similarity: str | None) -> str:
     """Return a short model card, without a path."""
     record: dict[str, Any] = model.record
-    encoder = f"{Path(model.encoder.name).name}, pooling {model.encoder.pooling}"
-    rows = {"method, view": f"{model.method}, {view}", "encoder": encoder, "weights": model.digests["weights"]}
-    rows["similarity"] = similarity or f"the cosine, which is not the similarity that {model.method} is evaluated by"
+    rows = {
+        "method, view": f"{model.method}, {view}",
+        "encoder": f"{Path(model.encoder.name).name}, pooling {model.encoder.pooling}",
+        "weights": model.digests["weights"],
+        "similarity": similarity or f"the cosine, which is not the similarity that {model.method} is evaluated by",
+        "checked with": f"sentence-transformers {version('sentence-transformers')}",
+    }
     if record:
         rows["run"] = f"{record['name']}, config hash {record['config_hash']}, seed {record['seed']}"
-        files = record.get("data", {}).items()
-        rows |= {Path(file).name if file[0] in "/~" else file: digest for file, digest in files}
         scores = record.get("metrics", {}).items()
         rows |= {f"{name}, of the whole model": f"{value:.4f}" for name, value in scores if name.startswith("test/")}
     lines = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
     return (
-        "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n---\n"
-        f"# {Path(model.name).name}\n\nOne vector a sentence, exported by lightning_cse and checked with "
-        f"sentence-transformers {version('sentence-transformers')}. Entailment, its direction and implicitness need the "
-        f"run itself. The licences of the encoder's weights and of the corpora apply.\n\n| | |\n|---|---|\n{lines}\n"
+        f"---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n---\n# {Path(model.name).name}\n\n"
+        "One vector a sentence, exported by lightning_cse. Entailment, its direction and implicitness need the run "
+        f"itself. The licences of the encoder and of the corpora apply.\n\n| | |\n|---|---|\n{lines}\n"
     )

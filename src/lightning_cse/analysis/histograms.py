@@ -33,18 +33,11 @@ class Pairs:
 
 @dataclass(frozen=True)
 class PairSet:
-    """The pairs of one data set, a row of the figure; ``neither`` are pairs of roles that no method knows."""
+    """The pairs of one data set, a row of the figure."""
 
     name: str
     positive: Sequence[Pairs]
     negative: Sequence[Pairs]
-    neither: Sequence[Pairs] = ()
-
-    def of(self, kind: str) -> Sequence[Pairs]:
-        """Return the pairs of a kind, or ``all``."""
-        if kind == "all":
-            return (*self.positive, *self.neither, *self.negative)
-        return self.positive if kind == "positive" else self.negative
 
 
 def draw_histograms(sets: Sequence[PairSet], path: Path) -> Path:
@@ -57,41 +50,36 @@ def draw_histograms(sets: Sequence[PairSet], path: Path) -> Path:
 def histograms_figure(sets: Sequence[PairSet]) -> Figure:
     """Draw a row a data set: match error rates of positive and negative pairs, then their cosines.
 
-    Bars are shares of the pairs, so that data sets of all sizes compare; a dashed line marks each mean. If a data set
-    has pairs that are neither positive nor negative, all pairs share one panel. Call it, and save the figure, in
-    `lightning_cse.plots.plot_style`.
+    Bars are shares of the pairs; dashed lines are means. Call it, and save the figure, in `plot_style`.
 
     Source: NGCSE, figure 7.  Differs: data sets have a row each, and the axis of the cosine leaves no pair out.
     """
     bins = bins_of(sets)
-    kinds = ("all",) if any(each.neither for each in sets) else ("positive", "negative")
-    columns = [(measure, kind) for measure in bins for kind in kinds]
-    heights = [2.0 + 0.26 * max(len(each.of(kind)) for kind in kinds) for each in sets]  # with the legends above
-    figure = blank_figure((3.2 if len(kinds) == 2 else 4.8) * len(columns), 0.4 + sum(heights))
-    grid = figure.subplots(len(sets), len(columns), squeeze=False, sharex="col")
+    heights = [2.0 + 0.26 * max(len(each.positive), len(each.negative)) for each in sets]  # with the legends above
+    figure = blank_figure(6.4 * len(bins), 0.4 + sum(heights))
+    grid = figure.subplots(len(sets), 2 * len(bins), squeeze=False, sharex="col")
     for row, each in zip(grid, sets, strict=True):
-        for axes, (measure, kind) in zip(row, columns, strict=True):
-            _panel(axes, each.of(kind), measure, bins[measure], 3 if kind == "negative" else 0)
         row[0].set_ylabel(f"{each.name}\nshare of pairs")
-    for axes, (measure, kind) in zip(grid[-1], columns, strict=True):
-        axes.set_xlabel(f"{NAMES[measure]}, {kind} pairs")
+        for number, (measure, edges) in enumerate(bins.items()):
+            _panel(row[2 * number], each.positive, measure, edges, first_color=0)
+            _panel(row[2 * number + 1], each.negative, measure, edges, first_color=3)
+            for axes, kind in zip(grid[-1][2 * number :], ("positive", "negative"), strict=False):
+                axes.set_xlabel(f"{NAMES[measure]}, {kind} pairs")
     return figure
 
 
 def bins_of(sets: Sequence[PairSet]) -> dict[str, np.ndarray]:
-    """Return the edges of the bars by measure: ``mer``, from 0 to 1, and ``cosine`` where pairs have cosines.
+    """Return the edges of the bars by measure, ``mer`` and, where there are cosines, ``cosine``.
 
     The cosine's axis begins at 0.5, or at the tenth below the lowest value. Raises ValueError if there is no data set,
     or only some pairs have cosines.
     """
-    if not sets:
-        raise ValueError("need at least one data set")
-    shown = [pairs for each in sets for pairs in each.of("all") if len(pairs.mer)]
+    shown = [pairs for each in sets for pairs in (*each.positive, *each.negative) if len(pairs.mer)]
+    measured = {len(pairs.cosine) > 0 for pairs in shown}
+    if not sets or len(measured) > 1:
+        raise ValueError("need at least one data set, and cosines of all pairs or of none")
     bins = {"mer": np.linspace(0.0, 1.0, BINS + 1)}
-    without = [pairs.label for pairs in shown if not len(pairs.cosine)]
-    if without and len(without) < len(shown):
-        raise ValueError(f"{without[0]}: no cosines, and other pairs have them")
-    if not without:
+    if False not in measured:
         low = min((value for pairs in shown for value in pairs.cosine), default=LOWEST_COSINE)
         low = max(-1.0, min(LOWEST_COSINE, math.floor(low / 0.1) * 0.1))
         bins["cosine"] = np.linspace(low, 1.0, max(BINS, round((1.0 - low) * BINS)) + 1)
@@ -99,36 +87,31 @@ def bins_of(sets: Sequence[PairSet]) -> dict[str, np.ndarray]:
 
 
 def shares(values: Sequence[float], bins: np.ndarray) -> np.ndarray:
-    """Return the share of the values in each bin; those beyond an edge are in the bin beside it."""
-    if not len(values):
-        raise ValueError("need at least one value")
-    counts, _ = np.histogram(np.clip(values, bins[0], bins[-1]), bins)
-    return counts / len(values)
+    """Return the share of the values, at least one, in each bin; those beyond an edge are in the bin beside it."""
+    return np.histogram(np.clip(values, bins[0], bins[-1]), bins)[0] / len(values)
 
 
 def overlap(first: np.ndarray, second: np.ndarray) -> float:
-    r"""Return the area that two histograms share, from 0 (no bin in common) to 1 (the same).
-
-    .. math:: \sum_b \min(p_b, q_b)
-
-    with the `shares` :math:`p` and :math:`q` of the two in the same bins.
+    r"""Return the area that two histograms (`shares` p and q in the same bins) have in common, :math:`\sum \min(p, q)`.
 
     Source: Swain and Ballard 1991, "Color indexing", histogram intersection.  Differs: nothing.
     """
     return float(np.minimum(first, second).sum())
 
 
-def _panel(axes: Axes, kinds: Sequence[Pairs], measure: str, bins: np.ndarray, first_color: int) -> None:
+def _panel(axes: Axes, kinds: Sequence[Pairs], measure: str, bins: np.ndarray, *, first_color: int) -> None:
     axes.set_xlim(float(bins[0]), float(bins[-1]))
-    shown = [(place, pairs, getattr(pairs, measure)) for place, pairs in enumerate(kinds) if len(pairs.mer)]
-    for number, (place, pairs, values) in enumerate(shown):
-        color, style = series_look(first_color + place)
-        label = textwrap.fill(pairs.label, 36, max_lines=2, placeholder=" ...")
-        label += f"\nmean {np.mean(values):.2f}, n = {len(values)}"
-        look = {"fill": True, "alpha": 0.55} if number == 0 else {"linewidth": 1.6, "linestyle": style}
-        axes.stairs(shares(values, bins), bins, color=color, label=label, **look)
-        axes.axvline(float(np.mean(values)), color=color, linewidth=1.1, linestyle="--")
-    if shown:
+    for place, pairs in enumerate(kinds):
+        if len(pairs.mer):
+            values = getattr(pairs, measure)
+            color, style = series_look(first_color + place)
+            label = textwrap.fill(pairs.label, 36, max_lines=2, placeholder=" ...")
+            label += f"\nmean {np.mean(values):.2f}, n = {len(values)}"
+            filled = not axes.patches
+            look = {"fill": True, "alpha": 0.55} if filled else {"linewidth": 1.6, "linestyle": style}
+            axes.stairs(shares(values, bins), bins, color=color, label=label, **look)
+            axes.axvline(float(np.mean(values)), color=color, linewidth=1.1, linestyle="--")
+    if axes.patches:
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=7, handlelength=1.2)
     else:
         axes.text(0.5, 0.5, "no such pairs", transform=axes.transAxes, ha="center", va="center", color=GREY)

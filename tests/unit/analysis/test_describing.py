@@ -146,7 +146,9 @@ def test_the_roles_asked_for(described: Describe, own: list[str]) -> None:
     summary, _ = described("ngcse_wiki_sts", *own, "positive=anchor", "negative=intermediate")
     labels = [(pairs["kind"], pairs["label"]) for pairs in summary["sets"][0]["pairs"]]
     assert labels == [("positive", "anchor, two dropout passes"), ("negative", "anchor - intermediate")]
-    with pytest.raises(ConfigError, match=r"positive: data=ngcse_wiki_sts has no positive 'positiv' - did you mean 'positive'\?"):
+    with pytest.raises(
+        ConfigError, match=r"positive: data=ngcse_wiki_sts has no positive 'positiv' - did you mean 'positive'\?"
+    ):
         described("ngcse_wiki_sts", *own, "positive=positiv")
     with pytest.raises(ConfigError, match="negative: data=ngcse_wiki has no negative 'anchor'"):
         described("ngcse_wiki", *own, "negative=anchor")
@@ -198,9 +200,14 @@ def test_the_tables_name_every_role_and_pair(
 
 def test_the_pairs_of_a_figure(own: list[str]) -> None:
     places = ("encoder=tiny", "corpora=sample", "paths=sample", "paths.cache_dir=null", *own)
-    first, second, stsb = pair_sets({name: composed(f"data={name}", *places) for name in ("ngcse_wiki_sts", "ngcse_wiki")})
+    first, second, stsb = pair_sets(
+        {name: composed(f"data={name}", *places) for name in ("ngcse_wiki_sts", "ngcse_wiki")}
+    )
     assert (first.name, second.name, stsb.name) == ("ngcse_wiki_sts", "ngcse_wiki", "STS-B dev")
-    assert [pairs.label for pairs in second.of("all")] == ["anchor, two dropout passes", "anchor - random other anchor"]
+    assert [pairs.label for pairs in (*second.positive, *second.negative)] == [
+        "anchor, two dropout passes",
+        "anchor - random other anchor",
+    ]
     assert set(first.positive[0].mer) == {0.25}
 
 

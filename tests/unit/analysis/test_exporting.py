@@ -152,7 +152,6 @@ def test_a_run_its_card_and_a_python_without_this_package(
     record, card = run.read(), Path("new/made/README.md").read_text()
     for text in (
         f"| run | dualcse_bi, config hash {run.config_hash}, seed 0 |",
-        f"| INLI/train.csv | {record['data']['INLI/train.csv']} |",
         f"| test/rte/accuracy_all, of the whole model | {record['metrics']['test/rte/accuracy_all']:.4f} |",
     ):
         assert text in card
@@ -183,7 +182,13 @@ class Mine(PointModel):
 @pytest.mark.parametrize(
     ("kind", "reading", "view", "error", "message"),
     [
-        (PointModel, {"pooling": "prompt", "denoise": True}, None, EncoderError, r"encoder\.denoise cannot be exported"),
+        (
+            PointModel,
+            {"pooling": "prompt", "denoise": True},
+            None,
+            EncoderError,
+            r"encoder\.denoise cannot be exported",
+        ),
         (PointModel, {"pooling": "first_last"}, None, EncoderError, "pooling first_last cannot be exported"),
         (Mine, {}, None, EncoderError, r"Mine cannot be exported: .* lightning_cse\.score"),
         (DualModel, {}, "implict", LightningCSEError, "has no view 'implict' - did you mean 'implicit'"),
@@ -198,7 +203,10 @@ def test_what_is_refused(kind: Any, reading: Any, view: str | None, error: Any, 
 def test_other_vectors_keep_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place, first, second = tmp_path / "made", make(PointModel, tiny()), make(PointModel, tiny(pooling="mean"))
     export(loaded(first), place)
-    with monkeypatch.context() as patched, pytest.raises(LightningCSEError, match="would differ by .*: nothing is kept"):
+    with (
+        monkeypatch.context() as patched,
+        pytest.raises(LightningCSEError, match="would differ by .*: nothing is kept"),
+    ):
         patched.setattr(exporting, "TOLERANCE", -1.0)
         export(loaded(second), place, force=True)
     check(place, first, "primary")

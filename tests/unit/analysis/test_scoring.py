@@ -150,7 +150,9 @@ def test_each_distinct_sentence_of_a_chunk_is_embedded_once(monkeypatch: pytest.
         (b"a\n", ("--model", "tiny"), "gives no implicitness; give pairs, or another model"),
         pytest.param(
             *(b"a\n", ("--device", "cuda"), "torch finds no cuda"),
-            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="here is the device that the test wants missing"),
+            marks=pytest.mark.skipif(
+                torch.cuda.is_available(), reason="here is the device that the test wants missing"
+            ),
         ),
     ],
 )

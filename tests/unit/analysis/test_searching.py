@@ -239,7 +239,13 @@ class Undirected(Points):
         (Undirected, "entailed_by", None, None, "same both ways; use --relation similar"),
         (Points, "entails", None, None, "Points has no entailment_score"),
         (Pragmatic, "similar", None, None, "Pragmatic has no similarity"),
-        (Dual, "similar", "implict", None, r"--view: Dual has no view 'implict' - did you mean 'implicit'\? \(it has: ex"),
+        (
+            Dual,
+            "similar",
+            "implict",
+            None,
+            r"--view: Dual has no view 'implict' - did you mean 'implicit'\? \(it has: ex",
+        ),
         (Gauss, "similar", None, "implicit", r"--against: Gauss has no view 'implicit' \(it has: mean\)"),
         (Dual, "entails", "implicit", None, "leave --view and --against out"),
     ],
@@ -292,7 +298,12 @@ def test_a_factory_string_that_faiss_refuses(vectors: dict[str, Vectors], tmp_pa
 @pytest.mark.parametrize(
     ("name", "text", "column", "want"),
     [
-        ("a.txt", 'One.\n\n  Two , "three" \nÖne.\nOne.', None, [("One.", 1, 2), ('Two , "three"', 3, 1), ("Öne.", 4, 1)]),
+        (
+            "a.txt",
+            'One.\n\n  Two , "three" \nÖne.\nOne.',
+            None,
+            [("One.", 1, 2), ('Two , "three"', 3, 1), ("Öne.", 4, 1)],
+        ),
         ("a.txt.gz", "\nOne.\nNA\tx\nOne.\n", None, [("One.", 2, 2), ("NA\tx", 3, 1)]),
         ("a.csv", 'id,text\n1,"one, two"\n2,\n3, three \n', "text", [("one, two", 2, 1), ("three", 4, 1)]),
         ("a.tsv", "text\tid\na\t1\n", "text", [("a", 2, 1)]),
