@@ -15,18 +15,9 @@ from rich.console import Console
 from rich.text import Text
 
 from lightning_cse import runs
-from lightning_cse.analysis.histograms import PairSet, draw_histograms
-from lightning_cse.analysis.measuring import (
-    ROLES,
-    Drawn,
-    Kind,
-    mean_cell,
-    measure,
-    pair_set,
-    pair_summary,
-    print_tables,
-    table,
-)
+from lightning_cse.analysis import measuring
+from lightning_cse.analysis.histograms import Pairs, PairSet, draw_histograms
+from lightning_cse.analysis.measuring import ROLES, Drawn, Kind, pair_set
 from lightning_cse.config.compose import portable
 from lightning_cse.data import ContrastiveData, read_corpus
 from lightning_cse.data.drawing import seeded_order
@@ -47,6 +38,7 @@ class Described:
     roles: dict[str, list[str]]
     pairs: list[Drawn]
     digests: dict[str, str]
+    counts: dict[str, int]
     limit: int | None = None
 
 
@@ -66,11 +58,7 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
 
     Source: NGCSE, figure 7 and its text.  Differs: the paper's numbers of pairs and its split of STS-B are not known.
     """
-    check_nodes(cfg)
-    encoder: SentenceEncoder = built(cfg.encoder)
-    data: ContrastiveData = built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
-    described = [_training_set(cfg, name, data), _stsb(cfg)]
-    measured = measure(encoder, [each.pairs for each in described], cfg.seed)
+    encoder, described, measured = _measured({name: cfg})
     options = plain(cfg)
     decisive: dict[str, Any] = {
         "data": {file: digest for each in described for file, digest in each.digests.items()},
@@ -88,18 +76,18 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
         "looked_at": cfg.rows,
         "encoder": {**decisive["encoder"], "pooling": encoder.pooling, "max_length": encoder.max_length},
         "sets": [
-            {**_sentences(each, encoder, cfg.rows), "pairs": list(map(pair_summary, each.pairs, pairs))}
+            {**_sentences(each, encoder, cfg.rows), "pairs": list(map(measuring.pair_summary, each.pairs, pairs))}
             for each, pairs in zip(described, measured, strict=True)
         ],
-        "counts": data.counts,
+        "counts": described[0].counts,
         "data": decisive["data"],
         "device": device_of().type,
         "figure": "histograms.png",
         "environment": runs.environment(),
         "overrides": portable(overrides),
     }
-    sets = [pair_set(each.name, each.pairs, pairs) for each, pairs in zip(described, measured, strict=True)]
-    draw_histograms(sets, folder / "histograms.png")
+    sets = (pair_set(each.name, each.pairs, pairs) for each, pairs in zip(described, measured, strict=True))
+    draw_histograms(list(sets), folder / "histograms.png")
     runs.write_atomic(folder / "config.yaml", OmegaConf.to_yaml(cfg, resolve=True))
     text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
     runs.write_atomic(folder / "summary.json", text + "\n")
@@ -111,16 +99,21 @@ def pair_sets(configs: Mapping[str, DictConfig]) -> list[PairSet]:
 
     The encoder, the seed and STS-B are those of the first config.
     """
-    first = next(iter(configs.values()))
-    check_nodes(first)
-    encoder: SentenceEncoder = built(first.encoder)
-    described = []
-    for name, cfg in configs.items():
-        check_nodes(cfg)
-        described.append(_training_set(cfg, name, built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)))
-    described.append(_stsb(first))
-    measured = measure(encoder, [each.pairs for each in described], first.seed)
+    _, described, measured = _measured(configs)
     return [pair_set(each.name, each.pairs, pairs) for each, pairs in zip(described, measured, strict=True)]
+
+
+def _measured(configs: Mapping[str, DictConfig]) -> tuple[SentenceEncoder, list[Described], list[list[Pairs]]]:
+    for cfg in configs.values():
+        check_nodes(cfg)
+    first = next(iter(configs.values()))
+    encoder: SentenceEncoder = built(first.encoder)
+    described = [
+        _training_set(cfg, name, built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed))
+        for name, cfg in configs.items()
+    ]
+    described.append(_stsb(first))
+    return encoder, described, measuring.measure(encoder, [each.pairs for each in described], first.seed)
 
 
 def _training_set(cfg: DictConfig, name: str, data: ContrastiveData) -> Described:
@@ -148,7 +141,7 @@ def _training_set(cfg: DictConfig, name: str, data: ContrastiveData) -> Describe
     if len(some) > 1 and pairs[-1].kind == "positive":
         others = [*some[1:], some[0]]
         pairs.append(Drawn("negative", f"{anchor} - random other {anchor}", some, others, len(texts[anchor])))
-    return Described(name, len(rows), texts, pairs, data.digests, data.max_tokens)
+    return Described(name, len(rows), texts, pairs, data.digests, data.counts, data.max_tokens)
 
 
 def _stsb(cfg: DictConfig) -> Described:
@@ -160,7 +153,9 @@ def _stsb(cfg: DictConfig) -> Described:
     near, far = [pair for *pair, score in rated if score > high], [pair for *pair, score in rated if score < low]
     pairs = [_drawn("positive", f"score > {high}", near, cfg.rows), _drawn("negative", f"score < {low}", far, cfg.rows)]
     digests = {file.name: file.sha256 for file in rows.files}
-    return Described(f"STS-B {split}", len(rows), {"sentence1": first, "sentence2": second}, pairs, digests)
+    return Described(
+        f"STS-B {split}", len(rows), {"sentence1": first, "sentence2": second}, pairs, digests, rows.counts
+    )
 
 
 def _drawn(kind: Kind, label: str, pairs: Iterable[Sequence[Any]], most: int, *, dropout: bool = False) -> Drawn:
@@ -192,8 +187,10 @@ def _sentences(each: Described, encoder: SentenceEncoder, most: int) -> dict[str
 
 def print_summary(summary: Mapping[str, Any], folder: Path) -> None:
     """Print what ``summary.json`` says: a table of sentences, a table of pairs, and notes."""
-    sentences = table("data set", "role", "sentences", "of rows", "words, mean", "95th percentile", "cut", left=2)
-    pairs = table("data set", "pairs", "", "number", "MER", "quartiles", "cosine", "quartiles", left=3)
+    sentences = measuring.table(
+        "data set", "role", "sentences", "of rows", "words, mean", "95th percentile", "cut", left=2
+    )
+    pairs = measuring.table("data set", "pairs", "", "number", "MER", "quartiles", "cosine", "quartiles", left=3)
     for each in summary["sets"]:
         for number, (role, found) in enumerate(each["roles"].items()):
             cells = [f"{found['sentences']:,}", f"{100 * found['share_of_rows']:.1f} %"]
@@ -205,10 +202,10 @@ def print_summary(summary: Mapping[str, Any], folder: Path) -> None:
             cells = [f"{found['pairs']:,}"]
             for spread in (found["mer"], found["cosine"]):
                 quartiles = (spread[key] for key in ("lower_quartile", "median", "upper_quartile")) if spread else ()
-                cells += [mean_cell(spread), " ".join(f"{value:.2f}" for value in quartiles)]
+                cells += [measuring.mean_cell(spread), " ".join(f"{value:.2f}" for value in quartiles)]
             pairs.add_row(Text("" if number else each["name"]), found["kind"], Text(found["label"]), *cells)
     console = Console(highlight=False)
-    print_tables([sentences, pairs], console)
+    measuring.print_tables([sentences, pairs], console)
     limits = dict.fromkeys(f"{each['word_pieces']} word pieces ({each['limited_by']})" for each in summary["sets"])
     encoder = f"{summary['encoder']['name']}, pooling {summary['encoder']['pooling']}"
     for note in (

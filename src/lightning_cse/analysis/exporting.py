@@ -125,7 +125,7 @@ def _modules(model: Any, view: str, folder: Path) -> list[nn.Module]:
         pooling.insert(0, st.WordWeights([*[""] * count, MASK], {MASK: 1.0}, unknown_word_weight=0.0))
     backbone.save_pretrained(folder)
     _with_template(encoder.tokenizer.tokenizer, template).save_pretrained(folder)
-    dense = []
+    dense, linear = [], None  # type: list[nn.Module], Any
     for layer in layers:
         linear, activation = layer if isinstance(layer, nn.Sequential) else (layer, nn.Identity())
         size, has_bias = (linear.in_features, linear.out_features), linear.bias is not None
@@ -199,7 +199,8 @@ def _card(model: LoadedModel, view: str, similarity: str | None) -> str:
         rows |= {f"{name}, of the whole model": f"{value:.4f}" for name, value in scores if name.startswith("test/")}
     lines = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
     return (
-        f"---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n---\n# {Path(model.name).name}\n\n"
+        "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n---\n"
+        f"# {Path(model.name).name}\n\n"
         "One vector a sentence, exported by lightning_cse. Entailment, its direction and implicitness need the run "
         f"itself. The licences of the encoder and of the corpora apply.\n\n| | |\n|---|---|\n{lines}\n"
     )

@@ -63,11 +63,10 @@ def measure(encoder: SentenceEncoder | None, sets: Sequence[Sequence[Drawn]], se
         if model is None or not rates:
             return Pairs(pairs.label, rates)
         if pairs.dropout or embedded is None:
-            both = _dropout_passes(model, pairs.first, seed)
+            cosine = model.similarity(*_dropout_passes(model, pairs.first, seed))
         else:
-            both = embedded[pairs.first], embedded[pairs.second]
-        cosine = model.similarity(*both)
-        if not bool(torch.isfinite(cosine).all()):
+            cosine = model.similarity(*(embedded[side] for side in (pairs.first, pairs.second)))  # type: ignore[arg-type]
+        if not cosine.isfinite().all():
             raise EncoderError(f"some embeddings of {model.encoder.name} are not finite: its weights are broken")
         return Pairs(pairs.label, rates, cosine.tolist())
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from lightning_cse.analysis.scoring import columns_of
 from lightning_cse.baselines import Length
@@ -145,15 +144,7 @@ def test_each_distinct_sentence_of_a_chunk_is_embedded_once(monkeypatch: pytest.
         (b"3 \n{", ("--input-format", "jsonl"), "cannot be read as jsonl"),
         (b"a\t\n\tb\n", (), "no row can be scored"),
         (b"a\n", ("--columns", "a,b,c"), "takes one name, or two"),
-        (b"a\n", ("--batch-size", "0"), "must be an integer >= 1, got '0'"),
-        (b"a\n", ("--model", "tny"), "there is no model 'tny' - did you mean 'tiny'?"),
         (b"a\n", ("--model", "tiny"), "gives no implicitness; give pairs, or another model"),
-        pytest.param(
-            *(b"a\n", ("--device", "cuda"), "torch finds no cuda"),
-            marks=pytest.mark.skipif(
-                torch.cuda.is_available(), reason="here is the device that the test wants missing"
-            ),
-        ),
     ],
 )
 def test_one_clear_error_and_no_file(
