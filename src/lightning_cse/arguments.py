@@ -14,21 +14,24 @@ PROFILES: Final = ("laptop", "small", "gpu", "tiny")
 
 def path(text: str) -> Path:
     """Return a path of the command line."""
-    try:
-        return Path(text).expanduser()
-    except RuntimeError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+    return Path(text).expanduser()
 
 
 def count(text: str) -> int:
     """Return a number of the command line that is at least 1."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be an integer >= 1, got {text!r}")
-    return number
+    return int(text)
+
+
+def add_model(parser: argparse.ArgumentParser, *, device: bool = True) -> None:
+    """Add the arguments that name a model, and say how and where it reads sentences."""
+    add = parser.add_argument
+    add("--model", required=True, metavar="MODEL", help="a run's folder, or an encoder: name, folder, hub name")
+    add("--pooling", default="auto", metavar="NAME", help="of an encoder, instead of its own")
+    if device:
+        add("--precision", choices=("32-true", "bf16-mixed"), default="32-true", help="of the encoder")
+        add("--device", choices=("auto", "cpu", "gpu", "cuda", "mps"), default="auto", help="default: a GPU, if any")
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
@@ -36,21 +39,10 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--profile", choices=PROFILES, help="smaller than the paper; the cells are marked")
     add("--encoder", metavar="NAME", help="of conf/encoder, instead of the paper's; the cells are marked")
-    add(
-        "--runs-dir",
-        type=path,
-        default=path(os.environ.get("LIGHTNING_CSE_RUNS") or "runs"),
-        metavar="DIR",
-        help="the folder of all runs; default: LIGHTNING_CSE_RUNS, else runs",
-    )
-    add(
-        "--records",
-        type=path,
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="further records, as files; may be given again",
-    )
+    default = path(os.environ.get("LIGHTNING_CSE_RUNS") or "runs")
+    add("--runs-dir", type=path, default=default, metavar="DIR", help="default: LIGHTNING_CSE_RUNS, else runs")
+    records = "further records, as files; may be given again"
+    add("--records", type=path, action="append", default=[], metavar="DIR", help=records)
     add("--kept", action="store_true", help="count the records that are kept in experiments/ as there")
 
 

@@ -1,205 +1,206 @@
-"""From a model to a folder that sentence-transformers loads by itself, and that gives the model's own vectors."""
+"""Exports a model as a folder that sentence-transformers loads by itself, and that gives the model's own vectors."""
 
 from __future__ import annotations
 
-import importlib.util
+import contextlib
+import copy
+import itertools
+import json
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+import tempfile
+from dataclasses import replace
 from importlib.metadata import version
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Literal
 
-from lightning_cse.analysis.exported_card import card
-from lightning_cse.analysis.exported_check import check_sentences, compared_by, differences
-from lightning_cse.analysis.exported_files import LIBRARY, quiet, write_files
-from lightning_cse.analysis.exported_place import check_place, taking_its_place, told_disk
-from lightning_cse.analysis.exported_recipe import OTHERWISE, recipe_of
-from lightning_cse.engine.load import check_model
-from lightning_cse.errors import LightningCSEError, TaskError, did_you_mean
+import torch
+from tokenizers.processors import TemplateProcessing
+from torch import nn
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers.utils import logging
 
-if TYPE_CHECKING:  # heavy, and what is wrong with a command line is told without
-    from torch import Tensor
+from lightning_cse import models
+from lightning_cse.analysis.searching import finite, is_same
+from lightning_cse.data import read_corpus, sample_dir
+from lightning_cse.encoders import Template
+from lightning_cse.engine.load import LoadedModel
+from lightning_cse.errors import EncoderError, LightningCSEError, TaskError, did_you_mean
 
-    from lightning_cse.engine.load import LoadedModel
+TOLERANCE: Final = 1e-5  # how far a vector may be from the model's own, relative to its length
+INSTEAD: Final = "lightning_cse.score, lightning_cse.search and lightning_cse.load take the model itself"
+MASK: Final = "[PROMPT MASK]"
+ODD: Final = (
+    "",
+    "  outer   and inner\twhite space \n",
+    "Ça alors, naïve façade, Zoë: 20 €, ½ and “quotes” … これは文です。 Это предложение. هذه جملة. 🙃",
+    "special tokens as text: [CLS] [SEP] [MASK] <s> </s> <mask> [UNK]",
+    "very long " * 400,
+)
 
-__all__ = ["TOLERANCE", "Exported", "Request", "check_library", "export", "run", "write"]
-
-TOLERANCE: Final = 1e-5
-"""How far a vector may be from the model's own, relative to its length, and a cosine of two from theirs."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the command line asks for."""
-
-    model: str
-    to: Path
-    view: str | None = None
-    pooling: str = "auto"
-    force: bool = False
+Similarity = Literal["cosine", "euclidean"]
 
 
-@dataclass(frozen=True)
-class Exported:
-    """What was exported, for whoever asked for it.
+def export(model: LoadedModel, to: Path, *, view: str | None = None, force: bool = False) -> str:
+    """Write a view of a model, by default the primary one, for sentence-transformers; return what was checked.
 
-    Attributes:
-        folder: what sentence-transformers loads.
-        method: the class of the model.
-        view: the view of its embeddings that the vectors are.
-        others: the other views.
-        compared: ``cosine`` or ``euclidean`` where that is the model's own similarity; None where it is another.
-        sentences: how many were compared.
-        vectors: the largest difference of two vectors, relative to the length of the model's.
-        cosines: the largest difference of two cosines.
-    """
-
-    folder: Path
-    method: str
-    view: str
-    others: tuple[str, ...]
-    compared: str | None
-    sentences: int
-    vectors: float
-    cosines: float
-
-
-def run(request: Request) -> None:
-    """Do what a command line asks for; the folder is told on standard output, all else on standard error.
+    The folder gets its name when sentence-transformers has loaded it and given the model's vectors; else nothing is
+    kept, and what was there stays. With ``force`` it replaces a folder of sentence-transformers.
 
     Raises:
-        LightningCSEError: for whatever is the user's to mend.
+        LightningCSEError: if the place is taken, sentence-transformers is not installed, the model has no such view, or
+            no folder gives its vectors.
     """
-    done = export(request)
-    for line in _told(done):
-        sys.stderr.write(f"{line}\n")
-    sys.stdout.write(f"{done.folder}\n")
+    _check_place(model, to, force=force)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # where W&B is offline, importing this says so
+            from sentence_transformers import SentenceTransformer
+    except ImportError:
+        raise LightningCSEError("export needs sentence-transformers: pip install 'sentence-transformers>=6'") from None
+    logging.disable_progress_bar()
+    premises = dict.fromkeys(read_corpus("inli", "train", sample_dir()).column("premise"))
+    sentences = [*itertools.islice(premises, 64 - len(ODD)), *ODD]
+    embedding = finite(model.answers.embed(sentences))
+    views = embedding.views()
+    view = view or next(iter(views))
+    if view not in views:
+        near = f"{did_you_mean(view, views)} (it has: {', '.join(views)})"
+        raise TaskError(f"--view: {model.name} ({model.method}) has no view {view!r}{near}")
+    similarity = _similarity(model.answers, embedding, view)
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{to.name}.") as place:
+        made = Path(place) / "made"
+        modules = _modules(model.answers, view, Path(place) / "parts")
+        exported = SentenceTransformer(modules=modules, device="cpu", similarity_fn_name=similarity or "cosine")
+        exported.save_pretrained(str(made), create_model_card=False)
+        settings = made / "sentence_bert_config.json"
+        content = json.loads(settings.read_text()) | {"model_args": _without_pooler(model.encoder.backbone)}
+        settings.write_text(json.dumps(content, indent=2) + "\n")
+        (made / "README.md").write_text(_card(model, view, similarity), encoding="utf-8")
+        loaded = SentenceTransformer(str(made), device="cpu", local_files_only=True)
+        got = loaded.encode(sentences, convert_to_tensor=True, show_progress_bar=False)
+        apart = float(((got - views[view]).norm(dim=1) / views[view].norm(dim=1).clamp(min=1e-12)).max())
+        if not apart <= TOLERANCE:
+            raise LightningCSEError(f"the exported vectors would differ by {apart:.1e}: nothing is kept. {INSTEAD}")
+        if to.exists():
+            to.rename(Path(place) / "replaced")
+        made.rename(to)
+    return f"{model.method}, view {view}: {len(sentences)} vectors within {apart:.0e} of the model's"
 
 
-def _told(done: Exported) -> Iterator[str]:
-    others = f" (--view {' or '.join(done.others)} exports another)" if done.others else ""
-    yield f"{done.method}: the view {done.view}{others}"
-    if done.compared is None:
-        yield "the cosine of these vectors is not the model's own similarity: README.md says what is left out"
-    yield (
-        f"checked with sentence-transformers {version('sentence-transformers')}: {done.sentences} sentences, vectors "
-        f"within {done.vectors:.0e}, cosines within {done.cosines:.0e} of the model's"
+def _check_place(model: LoadedModel, to: Path, *, force: bool) -> None:
+    if not to.exists() or (to.is_dir() and not any(to.iterdir())):
+        return
+    if not force:
+        raise LightningCSEError(f"--to: {to} exists and is not empty; give another folder, or --force to replace it")
+    used = [Path(each).resolve() for each in (model.run, str(model.encoder.backbone.name_or_path), Path.cwd()) if each]
+    if not (to / "modules.json").is_file() or any(path.is_relative_to(to.resolve()) for path in used):
+        raise LightningCSEError(f"--to: {to} is not a folder of sentence-transformers, or is in use: not replaced")
+
+
+def _similarity(model: Any, like: Any, view: str) -> Similarity | None:
+    """Return which similarity of the vectors of a view is the model's own, if one is."""
+    if is_same(model.similarity, lambda a, b: -(a.views()[view] - b.views()[view]).norm(dim=1), like):
+        return "euclidean"
+    own = is_same(model.similarity, lambda a, b: torch.cosine_similarity(a.views()[view], b.views()[view]), like)
+    return "cosine" if own else None
+
+
+def _modules(model: Any, view: str, folder: Path) -> list[nn.Module]:
+    """Return the modules of sentence-transformers that give a view; backbone and tokenizer go through a folder."""
+    from sentence_transformers.sentence_transformer import modules as st
+
+    encoder, template, layers = _parts(model, view)
+    if encoder.denoise or encoder.pooling not in ("cls", "mean", "prompt"):
+        what = "encoder.denoise" if encoder.denoise else f"pooling {encoder.pooling}"
+        raise EncoderError(f"{what} cannot be exported. {INSTEAD}")
+    backbone, pooling = encoder.backbone, [st.Pooling(encoder.width, "cls" if encoder.pooling == "cls" else "mean")]
+    if template.pooled is not None:  # the mean of all tokens, of which only the mask, with an id of its own, has weight
+        place, count = len(template.suffix) - template.pooled, backbone.config.vocab_size
+        backbone = copy.deepcopy(backbone)
+        with torch.no_grad():
+            table = backbone.resize_token_embeddings(count + 1, mean_resizing=False).weight
+            table[count] = table[template.suffix[place]]
+        template = replace(template, suffix=(*template.suffix[:place], count, *template.suffix[place + 1 :]))
+        pooling.insert(0, st.WordWeights([*[""] * count, MASK], {MASK: 1.0}, unknown_word_weight=0.0))
+    backbone.save_pretrained(folder)
+    _with_template(encoder.tokenizer.tokenizer, template).save_pretrained(folder)
+    dense, linear = [], None  # type: list[nn.Module], Any
+    for layer in layers:
+        linear, activation = layer if isinstance(layer, nn.Sequential) else (layer, nn.Identity())
+        size, has_bias = (linear.in_features, linear.out_features), linear.bias is not None
+        dense.append(st.Dense(*size, has_bias, activation, linear.weight.detach(), linear.bias))
+    scaled = [st.Normalize()] if getattr(model, "normalize", False) else []
+    transformer = st.Transformer(str(folder), max_seq_length=encoder.max_length, model_kwargs=_without_pooler(backbone))
+    return [transformer, *pooling, *scaled, *dense]
+
+
+def _without_pooler(backbone: nn.Module) -> dict[str, bool]:
+    """Return the options that keep an architecture from adding a pooler with random weights."""
+    return {"add_pooling_layer": False} if "add_pooling_layer" in signature(type(backbone)).parameters else {}
+
+
+def _parts(model: Any, view: str) -> tuple[Any, Template, list[Any]]:
+    """Return encoder, template and layers of a view; by the class itself, since a subclass may embed differently."""
+    encoder, template = model.encoder, model.templates[0]
+    match type(model):
+        case models.PointModel:
+            return encoder, template, [model.head] if model.has_head else []
+        case models.GaussianModel:
+            return encoder, template, [model.heads.mean]
+        case models.ImpScoreModel:
+            return encoder, template, [getattr(model, view)]
+        case models.DualModel | models.DualGaussianModel:
+            implicit = view == "implicit"
+            own = implicit and model.architecture == "bi"
+            heads = (
+                (model.implicit_heads if own else model.heads) if isinstance(model, models.DualGaussianModel) else None
+            )
+            encoder = model.implicit_encoder if own else encoder
+            return encoder, model.templates[int(implicit)], [] if heads is None else [heads.mean]
+    raise EncoderError(f"{type(model).__name__} cannot be exported: its layers are not known here. {INSTEAD}")
+
+
+def _with_template(tokenizer: PreTrainedTokenizerBase, template: Template) -> PreTrainedTokenizerBase:
+    """Return a tokenizer that puts a template around every sentence: tokens of one segment in a row are one piece."""
+    if template == Template.from_tokenizer(tokenizer):
+        return tokenizer
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        raise EncoderError(f"the tokenizer {type(tokenizer).__name__} takes no template around a sentence. {INSTEAD}")
+    pieces: list[str] = []
+    tokens: list[dict[str, Any]] = []
+    for ids, types in ((template.prefix, template.prefix_types), (template.suffix, template.suffix_types)):
+        pieces += ["$A:0"] if pieces else []
+        for segment, run in itertools.groupby(zip(types, ids, strict=True), key=lambda pair: pair[0]):
+            chosen = [token for _, token in run]
+            texts = [str(text or MASK) for text in tokenizer.convert_ids_to_tokens(chosen)]
+            tokens.append({"id": f"piece-{len(tokens)}", "ids": chosen, "tokens": texts})
+            pieces.append(f"{tokens[-1]['id']}:{segment}")
+    backend = copy.deepcopy(tokenizer.backend_tokenizer)
+    backend.post_processor = TemplateProcessing(single=pieces, pair=None, special_tokens=tokens)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, model_input_names=tokenizer.model_input_names, **tokenizer.special_tokens_map
     )
 
 
-def export(request: Request) -> Exported:
-    """Load a model and write it as a folder of sentence-transformers, as `write` does.
-
-    Raises:
-        LightningCSEError: if the place is taken or cannot be written, or as `write`.
-        EncoderError: as `check_model`, `load_model` and `write`.
-        ConfigError: as `check_model`.
-        TaskError: as `write`.
-    """
-    run_folder = check_model(request.model, pooling=request.pooling)
-    check_place(request.to, [run_folder] if run_folder else [], force=request.force)
-    check_library()
-
-    from lightning_cse.engine.load import load_model
-
-    model = load_model(request.model, pooling=request.pooling)
-    return write(model, request.to, view=request.view, force=request.force)
-
-
-def write(model: LoadedModel, to: Path, *, view: str | None = None, force: bool = False) -> Exported:
-    """Write a model as a folder of sentence-transformers, and compare what that gives with the model.
-
-    The folder holds safetensors, JSON and a model card, and needs neither this package nor ``trust_remote_code``. It
-    gets its name when sentence-transformers has loaded it and given the model's vectors; if it does not, nothing is
-    kept, and what was there is as it was.
-
-    Args:
-        model: the model, on the CPU and in evaluation mode as `load_model` gives it.
-        to: the folder.
-        view: of the model's embeddings; None for the primary one.
-        force: as in `check_place`.
-
-    Raises:
-        LightningCSEError: if the place is taken or cannot be written, or sentence-transformers cannot load the folder
-            or gives other vectors.
-        EncoderError: as `recipe_of`, or if an embedding is not finite.
-        TaskError: if the model has no such view.
-    """
-    from lightning_cse.analysis.searching import finite
-
-    check_may_be_written = partial(check_place, to, _used(model), force=force)
-    check_may_be_written()
-    check_library()
-    sentences = check_sentences(model.encoder.max_length)
-    embedding = finite(model.answers.embed(sentences))
-    views = embedding.views()
-    view = _chosen(model, list(views), view)
-    recipe, vectors = recipe_of(model.answers, view), views[view]
-    compared = compared_by(model.answers, embedding, vectors)
-    left_out = [name for name, value in embedding.fields().items() if value is not vectors]
-    target = to.expanduser().resolve()
-    with told_disk(to), taking_its_place(target) as folder:
-        write_files(folder, recipe, compared or "cosine")
-        text = card(model, recipe, view=view, compared=compared, left_out=left_out, width=vectors.shape[1])
-        (folder / "README.md").write_text(text, encoding="utf-8")
-        apart = differences(_encoded(folder, sentences), vectors)
-        if not all(value <= TOLERANCE for value in apart):  # also where one is no number
-            raise LightningCSEError(
-                f"what was written gives other vectors than the model: they are {apart[0]:.1e} apart (relative), and "
-                f"their cosines {apart[1]:.1e}, where {TOLERANCE:.0e} is allowed; nothing is kept. {OTHERWISE}"
-            )
-        check_may_be_written()  # something may have come there meanwhile
-    others = tuple(name for name in views if name != view)
-    return Exported(to, model.method, view, others, compared, len(sentences), *apart)
-
-
-def _used(model: LoadedModel) -> list[Path]:
-    """Return the folders that a model was read from: the run's and the encoder's, as far as there are such."""
-    source = str(model.encoder.backbone.name_or_path)  # empty where the weights were made up
-    return [Path(place) for place in (model.run, source) if place]
-
-
-def _encoded(folder: Path, sentences: Sequence[str]) -> Tensor:
-    """Return what sentence-transformers makes of sentences by a folder.
-
-    Raises:
-        LightningCSEError: if it cannot load the folder.
-    """
-    with quiet():
-        try:
-            from sentence_transformers import SentenceTransformer
-
-            loaded = SentenceTransformer(str(folder), device="cpu", trust_remote_code=False, local_files_only=True)
-            return loaded.encode(list(sentences), convert_to_tensor=True, show_progress_bar=False)
-        except Exception as error:  # whatever a library raises of a folder that it cannot read
-            what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-            raise LightningCSEError(
-                f"sentence-transformers {version('sentence-transformers')} cannot load what was written ({what}); "
-                f"nothing is kept. {OTHERWISE}"
-            ) from error
-
-
-def check_library() -> None:
-    """Raise what is to be done where sentence-transformers is not installed.
-
-    Raises:
-        LightningCSEError: if it is not.
-    """
-    if importlib.util.find_spec(LIBRARY) is None:
-        raise LightningCSEError(
-            "what is exported is checked with sentence-transformers, which is not installed: "
-            "pip install 'sentence-transformers>=6'"
-        )
-
-
-def _chosen(model: LoadedModel, views: Sequence[str], asked: str | None) -> str:
-    if asked is None:
-        return views[0]
-    if asked not in views:
-        raise TaskError(
-            f"--view: {model.name} ({model.method}) has no view {asked!r}{did_you_mean(asked, views)} "
-            f"(it has: {', '.join(views)})"
-        )
-    return asked
+def _card(model: LoadedModel, view: str, similarity: str | None) -> str:
+    """Return a short model card, without a path."""
+    record: dict[str, Any] = model.record
+    rows = {
+        "method, view": f"{model.method}, {view}",
+        "encoder": f"{Path(model.encoder.name).name}, pooling {model.encoder.pooling}",
+        "weights": model.digests["weights"],
+        "similarity": similarity or f"the cosine, which is not the similarity that {model.method} is evaluated by",
+        "checked with": f"sentence-transformers {version('sentence-transformers')}",
+    }
+    if record:
+        rows["run"] = f"{record['name']}, config hash {record['config_hash']}, seed {record['seed']}"
+        scores = record.get("metrics", {}).items()
+        rows |= {f"{name}, of the whole model": f"{value:.4f}" for name, value in scores if name.startswith("test/")}
+    lines = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
+    return (
+        "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n---\n"
+        f"# {Path(model.name).name}\n\n"
+        "One vector a sentence, exported by lightning_cse. Entailment, its direction and implicitness need the run "
+        f"itself. The licences of the encoder and of the corpora apply.\n\n| | |\n|---|---|\n{lines}\n"
+    )

@@ -1,4 +1,4 @@
-"""How far apart the sentences of pairs are, in words and to an encoder: drawn, measured, summed up and shown."""
+"""How far apart the sentences of pairs are, in words and to an encoder: drawn, measured, summarised and shown."""
 
 from __future__ import annotations
 
@@ -21,21 +21,6 @@ from lightning_cse.metrics import match_error_rate
 from lightning_cse.models import PointModel
 from lightning_cse.runs.machine import device_of
 
-__all__ = [
-    "ROLES",
-    "Drawn",
-    "Kind",
-    "draw",
-    "kind_of",
-    "mean_cell",
-    "measure",
-    "pair_set",
-    "pair_summary",
-    "print_tables",
-    "spread",
-    "table",
-]
-
 log = logging.getLogger(__name__)
 
 Kind = Literal["positive", "negative"]
@@ -44,9 +29,7 @@ ROLES: Final[dict[Kind, tuple[str, ...]]] = {
     "positive": ("positive", "intermediate", "entailment", "explicit_entailment", "implied_entailment"),
     "negative": ("negative", "contradiction"),
 }
-"""The roles that methods pull to the first one, and those they push away from it."""
-
-_WIDEST: Final = 1000
+"""The roles that methods pull to the first one, and those that they push away from it."""
 
 
 @dataclass(frozen=True)
@@ -62,106 +45,77 @@ class Drawn:
 
 
 def kind_of(role: str) -> Kind:
-    """Return which kind of pair a role makes with the first one; a role that no method knows is a positive."""
+    """Return the kind of pair that a role makes with the first one; a role that no method knows is a positive."""
     return "negative" if role in ROLES["negative"] else "positive"
 
 
-def draw(kind: Kind, label: str, first: Sequence[Any], second: Sequence[Any], rows: Sequence[int], most: int) -> Drawn:
-    """Return the pairs of the first of these rows, ``most`` at most."""
-    chosen = rows[:most]
-    return Drawn(kind, label, [first[row] for row in chosen], [second[row] for row in chosen], len(rows))
-
-
-# ------------------------------------------------------------------------------------------------- what is measured
-
-
 def measure(encoder: SentenceEncoder | None, sets: Sequence[Sequence[Drawn]], seed: int) -> list[list[Pairs]]:
-    """Return match error rates and cosines of all pairs, each distinct sentence embedded once.
+    """Return match error rates and, with an encoder, cosines of all pairs; each distinct sentence is embedded once.
 
-    Args:
-        encoder: What the cosines are of; None measures none.
-        sets: The pairs of each data set.
-        seed: Of the dropout of dropout pairs.
-
-    Raises:
-        EncoderError: if an embedding has a value that is not a finite number.
+    ``seed`` is that of the dropout of dropout pairs. Raises EncoderError if a cosine is not finite.
     """
-    if encoder is None:
-        return [
-            [Pairs(pairs.label, list(map(match_error_rate, pairs.first, pairs.second))) for pairs in drawn]
-            for drawn in sets
-        ]
-    plain = PointModel(encoder.to(device_of())).eval()
+    model = None if encoder is None else PointModel(encoder.to(device_of())).eval()
     sentences = [s for drawn in sets for pairs in drawn if not pairs.dropout for s in (*pairs.first, *pairs.second)]
-    log.info("%s reads %d sentences without dropout", encoder.name, len(set(sentences)))
-    embedded = Embedded(plain, sentences) if sentences else None
-    measured: list[list[Pairs]] = []
-    for drawn in sets:
-        found = []
-        for pairs in drawn:
-            if pairs.dropout or embedded is None:
-                cosine = _dropout_cosine(plain, pairs.first, seed)
-            else:
-                a, b = embedded[pairs.first], embedded[pairs.second]
-                cosine = plain.similarity(a, b)  # type: ignore[arg-type]  # a plain encoder's embeddings are points
-            if not bool(torch.isfinite(cosine).all()):
-                raise EncoderError(f"some embeddings of {encoder.name} are not finite numbers: its weights are broken")
-            found.append(Pairs(pairs.label, list(map(match_error_rate, pairs.first, pairs.second)), cosine.tolist()))
-        measured.append(found)
-    return measured
+    embedded = Embedded(model, sentences) if model is not None and sentences else None
+
+    def measured(pairs: Drawn) -> Pairs:
+        rates = list(map(match_error_rate, pairs.first, pairs.second))
+        if model is None or not rates:
+            return Pairs(pairs.label, rates)
+        if pairs.dropout or embedded is None:
+            cosine = model.similarity(*_dropout_passes(model, pairs.first, seed))
+        else:
+            cosine = model.similarity(*(embedded[side] for side in (pairs.first, pairs.second)))  # type: ignore[arg-type]
+        if not cosine.isfinite().all():
+            raise EncoderError(f"some embeddings of {model.encoder.name} are not finite: its weights are broken")
+        return Pairs(pairs.label, rates, cosine.tolist())
+
+    return [[measured(pairs) for pairs in drawn] for drawn in sets]
 
 
-def _dropout_cosine(plain: PointModel, sentences: Sequence[str], seed: int) -> torch.Tensor:
-    """Return the cosine of two passes with dropout over each sentence, and leave the random state as it was."""
-    if not sentences:
-        return torch.empty(0)
-    if not plain.encoder.has_dropout:
-        log.warning("the encoder %s has no dropout, so the cosine of its dropout pairs is 1", plain.encoder.name)
-    plain.encoder.train()
+def _dropout_passes(model: PointModel, sentences: Sequence[str], seed: int) -> Any:
+    """Return two embeddings of each sentence with dropout, and leave the random state as it was."""
+    if not model.encoder.has_dropout:
+        log.warning("the encoder %s has no dropout, so the cosine of its dropout pairs is 1", model.encoder.name)
+    model.encoder.train()
     try:
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            first, second = plain.embed(sentences), plain.embed(sentences)
+            return model.embed(sentences), model.embed(sentences)
     finally:
-        plain.encoder.eval()
-    return plain.similarity(first, second)  # type: ignore[arg-type]  # a plain encoder's embeddings are points
+        model.encoder.eval()
 
 
 def pair_set(name: str, drawn: Sequence[Drawn], measured: Sequence[Pairs]) -> PairSet:
     """Return the pairs of a data set as a row of the figure."""
-    by_kind: dict[Kind, list[Pairs]] = {"positive": [], "negative": []}
-    for pairs, values in zip(drawn, measured, strict=True):
-        by_kind[pairs.kind].append(values)
-    return PairSet(name, by_kind["positive"], by_kind["negative"])
+    kinds = [(pairs.kind, values) for pairs, values in zip(drawn, measured, strict=True)]
+    positive, negative = ([values for kind, values in kinds if kind == wanted] for wanted in ROLES)
+    return PairSet(name, positive, negative)
 
 
 def pair_summary(drawn: Drawn, pairs: Pairs) -> dict[str, Any]:
-    """Return how many pairs there are, and how their values are spread."""
+    """Return the number of pairs, and how their values are spread."""
     return {
         "kind": drawn.kind,
         "label": drawn.label,
         "dropout": drawn.dropout,
         "pairs": drawn.there,
         "looked_at": len(drawn.first),
-        "mer": spread(pairs.mer),
-        "cosine": spread(pairs.cosine),
+        "mer": _spread(pairs.mer),
+        "cosine": _spread(pairs.cosine),
     }
 
 
-def spread(values: Sequence[float]) -> dict[str, float] | None:
-    """Return mean, median and quartiles; None where there is no value."""
-    if not values:
+def _spread(values: Sequence[float]) -> dict[str, float] | None:
+    if not len(values):
         return None
     low, middle, high = np.quantile(np.asarray(values, dtype=np.float64), (0.25, 0.5, 0.75)).tolist()
     mean = float(np.mean(values, dtype=np.float64))
     return {"mean": mean, "lower_quartile": low, "median": middle, "upper_quartile": high}
 
 
-# ------------------------------------------------------------------------------------------------------ what is shown
-
-
 def table(*columns: str, left: int) -> Table:
-    """Return an empty table, of whose columns so many are texts and the others numbers."""
+    """Return an empty table, whose first ``left`` columns are texts and the others numbers."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for number, column in enumerate(columns):
         made.add_column(column, justify="left" if number < left else "right", no_wrap=True)
@@ -169,18 +123,14 @@ def table(*columns: str, left: int) -> Table:
 
 
 def print_tables(tables: Sequence[Table], console: Console) -> None:
-    """Print tables of which no number is cut, however narrow the console says it is: a pipe has 80 columns."""
-    width = console.width
-    wide = console.options.update(width=_WIDEST)
-    console.width = max(width, *(console.measure(each, options=wide).maximum for each in tables))
-    try:
-        for each in tables:
-            console.print(each)
-            console.print()
-    finally:
-        console.width = width
+    """Print tables with no cell cut, however narrow the console is: a pipe has 80 columns."""
+    wide = console.options.update(width=1000)
+    console.width = max(console.width, *(console.measure(each, options=wide).maximum for each in tables))
+    for each in tables:
+        console.print(each)
+        console.print()
 
 
 def mean_cell(values: Mapping[str, float] | None) -> str:
-    """Return the mean of a `spread`, or a dash."""
+    """Return the mean of the values of a `pair_summary`, or a dash."""
     return "-" if values is None else f"{values['mean']:.3f}"

@@ -1,10 +1,10 @@
-"""Searching: every relation and view against the model's question asked of all sentences, in every kind of index."""
+"""Searching: every relation and view against the model's question asked of all sentences, exactly and by faiss."""
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,377 +12,228 @@ import torch
 from torch import Tensor
 
 from lightning_cse.analysis import searching
-from lightning_cse.analysis.searching import (
-    Searcher,
-    comparison,
-    default_folder,
-    embedder,
-    is_same_both_ways,
-    open_folder,
-)
-from lightning_cse.embeddings import (
-    DualEmbedding,
-    DualGaussianEmbedding,
-    Embedding,
-    GaussianEmbedding,
-    PointEmbedding,
-    PragmaticEmbedding,
-)
-from lightning_cse.engine.load import load_model
-from lightning_cse.errors import EncoderError, TaskError
-from lightning_cse.index import IndexFolder, IndexFolderError, SentenceFile, build_index, kinds, open_index
+from lightning_cse.analysis.searching import Vectors, comparison, faiss_index, is_same, read_corpus, search, swapped
+from lightning_cse.data import read_corpus as read_split
+from lightning_cse.data import sample_dir
+from lightning_cse.embeddings import GaussianEmbedding, PointEmbedding
+from lightning_cse.encoders import tiny_encoder
+from lightning_cse.errors import ConfigError, DataError, EncoderError, TaskError
+from lightning_cse.models import DualGaussianModel, DualModel, GaussianModel, ImpScoreModel, PointModel
 from lightning_cse.similarity import cosine, gaussian_similarity, symmetric_gaussian_similarity
 
 COUNT = 400
-WIDTH = 8
-
-
-def drawn(sentences: Sequence[str], part: int) -> Tensor:
-    """Return a seeded vector for each sentence, by its number: (n, d)."""
-    seeds = [1000 * part + int(sentence.split()[-1]) for sentence in sentences]
-    return torch.stack([torch.randn(WIDTH, generator=torch.Generator().manual_seed(seed)) for seed in seeds])
-
-
-class Points:
-    def embed(self, sentences: Sequence[str]) -> Embedding:
-        return PointEmbedding(drawn(sentences, 0))
-
-    def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
-        return cosine(a.vector, b.vector)
-
-
-class Dual:
-    def similarity(self, a: DualEmbedding, b: DualEmbedding) -> Tensor:
-        return cosine(a.explicit, b.explicit)
-
-    def entailment_score(self, premise: DualEmbedding, hypothesis: DualEmbedding) -> Tensor:
-        said, implied = (cosine(view, hypothesis.explicit) for view in (premise.explicit, premise.implicit))
-        return torch.maximum(said, implied)
-
-    def embed(self, sentences: Sequence[str]) -> Embedding:
-        explicit = drawn(sentences, 0)
-        return DualEmbedding(explicit, explicit + drawn(sentences, 1))
-
-
-class Gauss:
-    def similarity(self, a: GaussianEmbedding, b: GaussianEmbedding) -> Tensor:
-        return cosine(a.mean, b.mean)
-
-    def entailment_score(self, premise: GaussianEmbedding, hypothesis: GaussianEmbedding) -> Tensor:
-        return gaussian_similarity(hypothesis, premise)
-
-    def embed(self, sentences: Sequence[str]) -> Embedding:
-        return GaussianEmbedding(drawn(sentences, 0).tanh(), 0.3 * drawn(sentences, 1))
-
-
-class Symmetric(Gauss):
-    def similarity(self, a: GaussianEmbedding, b: GaussianEmbedding) -> Tensor:
-        return symmetric_gaussian_similarity(a, b)
-
-
-class DualGaussian:
-    """Answers as DualGauss does: whichever is the larger, said or implied."""
-
-    def embed(self, sentences: Sequence[str]) -> Embedding:
-        return DualGaussianEmbedding(*(0.5 * drawn(sentences, part) for part in range(4)))
-
-    def similarity(self, a: DualGaussianEmbedding, b: DualGaussianEmbedding) -> Tensor:
-        return cosine(a.explicit_mean, b.explicit_mean)
-
-    def entailment_score(self, premise: DualGaussianEmbedding, hypothesis: DualGaussianEmbedding) -> Tensor:
-        said = gaussian_similarity(hypothesis.explicit, premise.explicit)
-        return torch.maximum(said, gaussian_similarity(hypothesis.explicit, premise.implicit))
-
-
-class Pragmatic:
-    def embed(self, sentences: Sequence[str]) -> Embedding:
-        return PragmaticEmbedding(semantic=drawn(sentences, 0), pragmatic=drawn(sentences, 1))
-
-
-MODELS: dict[str, Callable[[], Any]] = {
-    "points": Points,
-    "dual": Dual,
-    "gauss": Gauss,
-    "symmetric": Symmetric,
-    "dualgauss": DualGaussian,
-    "pragmatic": Pragmatic,
+ROWS = read_split("inli", "train", sample_dir())
+TEXTS = list(dict.fromkeys([*ROWS.column("premise"), *ROWS.column("implied_entailment")]))
+SENTENCES, QUERIES = TEXTS[:COUNT], TEXTS[COUNT : COUNT + 6]
+INDICES = ("Flat", "IVF4,Flat", "HNSW16")
+KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "points": (PointModel, {}),
+    "dual": (DualModel, {}),
+    "gauss": (GaussianModel, {}),
+    "symmetric": (GaussianModel, {"sts_similarity": "symmetric"}),
+    "dualgauss": (DualGaussianModel, {}),
+    "impscore": (ImpScoreModel, {"dim": 8}),
 }
-QUERIES = [f"query {5000 + number}" for number in range(6)]
+RELATIONS = [
+    *((name, "similar") for name in ("points", "symmetric", "impscore")),
+    *((name, relation) for name in ("dual", "gauss", "dualgauss") for relation in searching.QUESTIONS),
+]
+
+Hits = list[list[tuple[int, float]]]
+
+
+def make(name: str) -> Any:
+    """An untrained model, whose views differ by the second segment or by the heads."""
+    torch.manual_seed(0)
+    kind, options = KINDS[name]
+    return kind(tiny_encoder(max_length=48), **options).eval()
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, IndexFolder]:
-    """An index of 400 sentences by each kind of model."""
-    path = tmp_path_factory.mktemp("indices")
-    (path / "corpus.txt").write_text("".join(f"sentence {number}\n" for number in range(COUNT)))
-    about = {"name": "made up", "decides": {}}
-    corpus = SentenceFile(path / "corpus.txt")
-    return {name: build_index(path / name, corpus, make().embed, model=about) for name, make in MODELS.items()}
+def vectors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Vectors]:
+    """The embeddings of 400 sentences by each kind of model."""
+    folder = tmp_path_factory.mktemp("vectors")
+    return {name: Vectors(folder / f"{name}.npy", SENTENCES, make(name).embed) for name in KINDS}
 
 
-def one(embedding: Embedding, row: int) -> Embedding:
-    return embedding[torch.full((COUNT,), row)].to(torch.float64)
-
-
-def wanted(model: Any, score: Callable[[Any, Any], Tensor], count: int) -> list[list[tuple[str, float]]]:
-    """Return the best by asking about every pair."""
-    sentences = [f"sentence {number}" for number in range(COUNT)]
-    corpus, queries = model.embed(sentences).to(torch.float64), model.embed(QUERIES)
+@torch.no_grad()
+def wanted(model: Any, vectors: Vectors, score: Callable[[Any, Any], Tensor], count: int) -> Hits:
+    """Return the best by asking about every pair, in float64."""
+    corpus, queries = vectors[slice(0, COUNT)].to(torch.float64), model.embed(QUERIES).to(torch.float64)
     best = []
     for row in range(len(QUERIES)):
-        scores = score(one(queries, row), corpus)
+        scores = score(queries[torch.full((COUNT,), row)], corpus)
         order = scores.sort(descending=True, stable=True).indices[:count].tolist()
-        best.append([(sentences[place], float(scores[place])) for place in order])
+        best.append([(place, float(scores[place])) for place in order])
     return best
 
 
-def found(
-    model: Any,
-    folder: IndexFolder,
-    kind: str,
-    relation: str,
-    count: int,
-    view: str | None = None,
-    against: str | None = None,
-) -> list[list[tuple[str, float]]]:
-    compared = comparison(model, model.embed(QUERIES), relation, view, against)
-    searcher = Searcher(model.embed, folder, open_index(folder, kind), compared)
-    return [[(hit.sentence, hit.score) for hit in hits] for hits in searcher.search(QUERIES, count)]
-
-
-RELATIONS = [
-    ("points", "similar"),
-    ("dual", "similar"),
-    ("dual", "entails"),
-    ("dual", "entailed_by"),
-    ("gauss", "similar"),
-    ("gauss", "entails"),
-    ("gauss", "entailed_by"),
-    ("symmetric", "similar"),
-    ("dualgauss", "similar"),
-    ("dualgauss", "entails"),
-    ("dualgauss", "entailed_by"),
-]
+def same(got: Hits, want: Hits) -> bool:
+    scores = [[score for hits in found for _, score in hits] for found in (got, want)]
+    rows = [[[row for row, _ in hits] for hits in found] for found in (got, want)]
+    return rows[0] == rows[1] and scores[0] == pytest.approx(scores[1], abs=1e-9)
 
 
 @pytest.mark.parametrize(("name", "relation"), RELATIONS)
 def test_a_relation_is_the_question_asked_of_every_sentence(
-    name: str, relation: str, folders: dict[str, IndexFolder], monkeypatch: pytest.MonkeyPatch
+    name: str, relation: str, vectors: dict[str, Vectors], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = MODELS[name]()
+    model = make(name)
 
     def ask(query: Any, sentence: Any) -> Tensor:
         if relation == "similar":
             return model.similarity(query, sentence)
         return model.entailment_score(*((query, sentence) if relation == "entails" else (sentence, query)))
 
-    want = wanted(model, ask, 7)
     monkeypatch.setattr(searching, "BLOCK", 90)
-    assert found(model, folders[name], "exact", relation, 7) == want
-    everything = [dict(hits) for hits in wanted(model, ask, COUNT)]
-    for kind in ("ivf", "hnsw"):
-        got = found(model, folders[name], kind, relation, 7)
-        assert all(score == everything[row][sentence] for row, hits in enumerate(got) for sentence, score in hits)
-        assert all([s for _, s in hits] == sorted((s for _, s in hits), reverse=True) for hits in got)
-        share = sum(len(set(a) & set(b)) for a, b in zip(got, want, strict=True)) / 7 / len(QUERIES)
-        assert share > 0.6, "half of the corpus are candidates"
-
-
-def test_the_two_directions_differ(folders: dict[str, IndexFolder]) -> None:
-    model = Gauss()
-    entails, entailed_by = (found(model, folders["gauss"], "exact", r, 5) for r in ("entails", "entailed_by"))
-    assert entails != entailed_by
+    compared, queries = comparison(model, model.embed(QUERIES), relation), model.embed(QUERIES)
+    want = wanted(model, vectors[name], ask, 7)
+    everything = [dict(hits) for hits in wanted(model, vectors[name], ask, COUNT)]
+    assert same(search(vectors[name], compared, queries, 7), want)
+    view = next(iter(queries.views()))
+    for factory in INDICES:
+        index = faiss_index(factory, tmp_path / f"{factory}.faiss", vectors[name], view)
+        got = search(vectors[name], compared, queries, 7, index)
+        for row, hits in enumerate(got):
+            assert [score for _, score in hits] == sorted((score for _, score in hits), reverse=True)
+            assert all(score == pytest.approx(everything[row][place], abs=1e-9) for place, score in hits)
+        share = sum(len(dict(a).keys() & dict(b).keys()) for a, b in zip(got, want, strict=True)) / 7 / len(QUERIES)
+        assert share > (0.95 if compared.views else 0.6), "half of the corpus are candidates"
+        assert [file.name for file in tmp_path.glob(f"{factory}*")] == [f"{factory}.faiss"]
+        faiss_index(factory, tmp_path / f"{factory}.faiss", vectors[name], view)  # read again
 
 
 @pytest.mark.parametrize(
     ("name", "view", "against", "score"),
     [
-        ("points", "primary", None, lambda q, s: cosine(q.vector, s.vector)),
-        ("dual", "explicit", None, lambda q, s: cosine(q.explicit, s.explicit)),
         ("dual", "implicit", None, lambda q, s: cosine(q.implicit, s.explicit)),
         ("dual", "implicit", "implicit", lambda q, s: cosine(q.implicit, s.implicit)),
         ("dual", None, "implicit", lambda q, s: cosine(q.explicit, s.implicit)),
-        ("gauss", "mean", None, lambda q, s: cosine(q.mean, s.mean)),
         ("dualgauss", "implicit", None, lambda q, s: cosine(q.implicit_mean, s.explicit_mean)),
-        ("pragmatic", "pragmatic", None, lambda q, s: cosine(q.pragmatic, s.pragmatic)),
-        ("pragmatic", "semantic", "semantic", lambda q, s: cosine(q.semantic, s.semantic)),
+        ("impscore", "semantic", "semantic", lambda q, s: cosine(q.semantic, s.semantic)),
     ],
 )
-@pytest.mark.parametrize("kind", ["exact", "ivf"])
 def test_a_view_is_compared_by_cosine(
-    kind: str,
     name: str,
     view: str | None,
     against: str | None,
     score: Callable[[Any, Any], Tensor],
-    folders: dict[str, IndexFolder],
+    vectors: dict[str, Vectors],
+    tmp_path: Path,
 ) -> None:
-    model = MODELS[name]()
-    want, got = wanted(model, score, 5), found(model, folders[name], kind, "similar", 5, view, against)
-    if kind == "exact" or against not in (None, folders[name].primary):
-        assert got == want, "no index is built over that view, so all are compared"
-    else:
-        assert sum(len(set(a) & set(b)) for a, b in zip(got, want, strict=True)) >= 0.8 * 5 * len(QUERIES)
-
-
-def test_cosines_are_known_by_asking() -> None:
-    def views(name: str, relation: str) -> object:
-        model = MODELS[name]()
-        return comparison(model, model.embed(QUERIES), relation, None, None).views
-
-    assert views("points", "similar") == ("primary", "primary")
-    assert views("dual", "similar") == ("explicit", "explicit")
-    assert views("gauss", "similar") == ("mean", "mean")
-    assert views("symmetric", "similar") is None
-    assert views("dual", "entails") is None
-
-
-def test_a_direction_is_not_asked_of_a_score_that_has_none() -> None:
-    class Cosine(Points):
-        def entailment_score(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
-            return cosine(premise.vector, hypothesis.vector)
-
-    class Distance(Pragmatic):
-        def similarity(self, a: PragmaticEmbedding, b: PragmaticEmbedding) -> Tensor:
-            return -torch.linalg.vector_norm((a.pragmatic - b.pragmatic).float(), dim=-1)
-
-        entailment_score = similarity
-
-    for model in (Cosine(), Distance()):
-        like = model.embed(QUERIES)
-        for relation in ("entails", "entailed_by"):
-            told = rf"^--relation {relation}: the score of {type(model).__name__} is the same both ways, so there is no"
-            with pytest.raises(TaskError, match=rf"{told} direction to ask for; use --relation similar$"):
-                comparison(model, like, relation, None, None)
-        assert comparison(model, like, "similar", None, None).name == "similar"
+    model = make(name)
+    queries = model.embed(QUERIES)
+    compared = comparison(model, queries, "similar", view, against)
+    assert compared.views is not None
+    index = faiss_index("Flat", tmp_path / "index", vectors[name], compared.views[1])
+    for kind in (None, index):
+        assert same(search(vectors[name], compared, queries, 5, kind), wanted(model, vectors[name], score, 5))
 
 
 @pytest.mark.parametrize("reduce", ["mean_of_sims", "sim_of_sum"])
 def test_a_direction_is_seen_in_wide_embeddings(reduce: Any) -> None:
+    def score(a: Any, b: Any) -> Tensor:
+        return gaussian_similarity(b, a, reduce=reduce)
+
     like = GaussianEmbedding(torch.zeros(1, 1024), torch.zeros(1, 1024))
-    assert not is_same_both_ways(lambda a, b: gaussian_similarity(b, a, reduce=reduce), like)
-    assert is_same_both_ways(lambda a, b: symmetric_gaussian_similarity(a, b, reduce=reduce), like)
+    assert not is_same(score, swapped(score), like)
+    assert is_same(symmetric_gaussian_similarity, swapped(symmetric_gaussian_similarity), like)
 
 
-def test_what_a_model_does_not_have_is_told() -> None:
-    points, pragmatic, dual, gauss = (make().embed(QUERIES) for make in (Points, Pragmatic, Dual, Gauss))
-    with pytest.raises(TaskError, match=r"needs 'entailment_score', which Points does not answer; it has: similar$"):
-        comparison(Points(), points, "entails", None, None)
-    with pytest.raises(TaskError, match=r"Pragmatic does not answer; it has: none"):
-        comparison(Pragmatic(), pragmatic, "similar", None, None)
-    with pytest.raises(TaskError, match=r"--view: Dual has no view 'implict' - did you mean 'implicit'\? \(it has: ex"):
-        comparison(Dual(), dual, "similar", "implict", None)
-    with pytest.raises(TaskError, match=r"--against: Gauss has no view 'implicit' \(it has: mean\)"):
-        comparison(Gauss(), gauss, "similar", None, "implicit")
-    with pytest.raises(TaskError, match="leave --view and --against out"):
-        comparison(Dual(), dual, "entails", "implicit", None)
+@pytest.mark.parametrize(
+    ("name", "relation", "view", "against", "message"),
+    [
+        ("points", "entails", None, None, "--relation entails: the score of PointModel is the same both ways"),
+        ("impscore", "entailed_by", None, None, "same both ways; use --relation similar"),
+        (
+            "dual",
+            "similar",
+            "implict",
+            None,
+            r"DualModel has no view 'implict' - did you mean 'implicit'\?",
+        ),
+        ("gauss", "similar", None, "implicit", r"--against: GaussianModel has no view 'implicit' \(it has: mean\)"),
+        ("dual", "entails", "implicit", None, "leave --view and --against out"),
+    ],
+)
+def test_what_a_model_lacks(name: str, relation: str, view: str | None, against: str | None, message: str) -> None:
+    model = make(name)
+    with pytest.raises(TaskError, match=message):
+        comparison(model, model.embed(QUERIES), relation, view, against)
 
 
-def test_more_than_there_are_and_none(folders: dict[str, IndexFolder], monkeypatch: pytest.MonkeyPatch) -> None:
-    model, folder = Points(), folders["points"]
-    monkeypatch.setattr(searching, "QUERIES_AT_ONCE", 4)  # 6 queries in two parts
-    for kind in kinds.KINDS:
-        (hits, *others) = found(model, folder, kind, "similar", 10_000)
-        assert len(hits) == COUNT
-        assert len(others) == 5
-    compared = comparison(model, model.embed(QUERIES), "similar", None, None)
-    searcher = Searcher(model.embed, folder, open_index(folder, "exact"), compared)
-    assert searcher.search([], 3) == []
-    with pytest.raises(ValueError, match="count of at least 1, got 0"):
-        searcher.search(QUERIES, 0)
-    (hit,) = searcher.search(["query 17"], 1)[0]
-    assert (hit.sentence, hit.line, hit.times) == ("sentence 17", 18, 1)
-    assert hit.score == pytest.approx(1, abs=1e-12)
+def test_embeddings_are_kept_and_broken_weights_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "AT_ONCE", 30)
+    asked: list[int] = []
 
+    def embed(numbers: Sequence[Any]) -> GaussianEmbedding:
+        asked.append(len(numbers))
+        mean = torch.tensor(list(numbers))[:, None].expand(-1, 3).float()
+        return GaussianEmbedding(mean, mean + 0.5)
 
-def test_broken_weights_are_told(folders: dict[str, IndexFolder]) -> None:
-    def broken(sentences: Sequence[str]) -> Embedding:
-        return PointEmbedding(torch.full((len(sentences), WIDTH), torch.nan))
-
-    folder = folders["points"]
-    compared = comparison(Points(), Points().embed(QUERIES), "similar", None, None)
-    searcher = Searcher(broken, folder, open_index(folder, "exact"), compared)
+    first = Vectors(tmp_path / "kept.npy", range(100), embed)  # type: ignore[arg-type]  # numbers as sentences
+    assert sum(asked) == 101
+    again = Vectors(tmp_path / "kept.npy", range(100), embed)  # type: ignore[arg-type]
+    assert asked[-1] == 1, "one sentence, for the kind of embedding"
+    for kept in (first, again):
+        assert torch.equal(kept[slice(0, 100)].log_variance, embed(range(100)).log_variance)  # type: ignore[attr-defined]
     with pytest.raises(EncoderError, match="not finite"):
-        searcher.search(QUERIES, 1)
+        Vectors(tmp_path / "broken.npy", ["a"], lambda some: PointEmbedding(torch.full((len(some), 3), torch.nan)))
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.npy"]
 
 
-# --------------------------------------------------------------------------------------------------- a model's index
+def test_more_than_there_are_and_equal_scores(vectors: dict[str, Vectors], tmp_path: Path) -> None:
+    model = make("points")
+    compared = comparison(model, model.embed(QUERIES))
+    (hits,) = search(vectors["points"], compared, model.embed(SENTENCES[17:18]), 10_000)
+    assert (len(hits), hits[0][0]) == (COUNT, 17)
+    assert hits[0][1] == pytest.approx(1, abs=1e-6)
+    equal = Vectors(tmp_path / "equal.npy", SENTENCES[:1] * 50, model.embed)
+    (first,) = search(equal, compared, model.embed(QUERIES[:1]), 3)
+    assert [row for row, _ in first] == sorted(row for row, _ in first)
 
 
-def test_an_index_that_fits_is_used_and_another_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "pets.txt"
-    path.write_text("A dog barks.\nA cat sleeps.\n\nA dog barks.\n")
-    model = load_model("tiny")
-    told: list[str] = []
-
-    def opened(corpus: Path | None, precision: str = "32-true", rebuild: bool = False, **changed: Any) -> IndexFolder:
-        like = SimpleNamespace(
-            **{n: getattr(model, n) for n in ("answers", "name", "record", "digests", "encoder", "templates")}
-        )
-        vars(like).update(changed)
-        embed = embedder(model, precision, "cpu")
-        file = None if corpus is None else SentenceFile(corpus)
-        return open_folder(
-            tmp_path / "i",
-            file,
-            like,
-            precision=precision,
-            embed=embed,
-            tell=told.append,
-            rebuild=rebuild,  # type: ignore[arg-type]
-        )
-
-    with pytest.raises(IndexFolderError, match=r"no index there; give --corpus to build one"):
-        opened(None)
-    folder = opened(path)
-    assert told == [
-        f"index: building {tmp_path / 'i'}",
-        "index: 2 sentences (1 empty, 1 for the second time or more left out)",
-    ]
-    assert torch.equal(folder.embedding(slice(0, 1)).vector, model.answers.embed(["A dog barks."]).vector)
-    opened(path)
-    opened(None)
-    path.rename(tmp_path / "elsewhere.txt")
-    opened(tmp_path / "elsewhere.txt", name="called otherwise")
-    assert len(told) == 2, "used as it is"
-
-    path.write_text("A dog barks.\n")
-    with pytest.raises(
-        IndexFolderError, match=r"something else:\n  corpus: sha256 was \w{12} and is \w{12}\ngive --corpus"
-    ):
-        opened(path)
-    with pytest.raises(IndexFolderError, match=r"model: weights was .* and is 123"):
-        opened(None, digests={**model.digests, "weights": "123"})
-    with pytest.raises(IndexFolderError, match="model: precision was 32-true and is bf16-mixed"):
-        opened(None, precision="bf16-mixed")
-    with pytest.raises(IndexFolderError, match="model: run was null and is 0123456789"):
-        opened(None, record={"config_hash": "0123456789"})
-    assert opened(path, precision="bf16-mixed", rebuild=True).count == 1
-    assert len(told) == 4
+def test_a_factory_string_that_faiss_refuses(vectors: dict[str, Vectors], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--index IFV: "):
+        faiss_index("IFV", tmp_path / "index", vectors["points"], "primary")
+    assert not list(tmp_path.iterdir())
 
 
-def test_the_place_of_an_index_says_what_it_is_of(tmp_path: Path) -> None:
-    model = load_model("tiny")
-    path = tmp_path / "pets.and.more.txt"
-    path.write_text("A dog barks.\n")
-    first = default_folder(tmp_path / "cache", SentenceFile(path), model, "32-true")
-    assert first.parent == tmp_path / "cache" / "index"
-    assert first.name.startswith("pets-")
-    assert default_folder(tmp_path / "cache", SentenceFile(path), model, "32-true") == first
-    assert default_folder(tmp_path / "cache", SentenceFile(path), model, "bf16-mixed") != first
-    path.write_text("A dog barks.\nA cat sleeps.\n")
-    assert default_folder(tmp_path / "cache", SentenceFile(path), model, "32-true") != first
+@pytest.mark.parametrize(
+    ("name", "text", "column", "want"),
+    [
+        (
+            "a.txt",
+            'One.\n\n  Two , "three" \nÖne.\nOne.',
+            None,
+            [("One.", 1, 2), ('Two , "three"', 3, 1), ("Öne.", 4, 1)],
+        ),
+        ("a.txt.gz", "\nOne.\nNA\tx\nOne.\n", None, [("One.", 2, 2), ("NA\tx", 3, 1)]),
+        ("a.csv", 'id,text\n1,"one, two"\n2,\n3, three \n', "text", [("one, two", 2, 1), ("three", 4, 1)]),
+        ("a.tsv", "text\tid\na\t1\n", "text", [("a", 2, 1)]),
+        ("a.jsonl", '{"text": "one"}\n{"text": null}\n{"text": "two"}\n', None, [("one", 1, 1), ("two", 3, 1)]),
+    ],
+)
+def test_a_corpus_has_each_sentence_once(
+    name: str, text: str, column: str | None, want: list[tuple[str, int, int]], tmp_path: Path
+) -> None:
+    data = text.encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    found = read_corpus(str(tmp_path / name), column)
+    assert list(found.itertuples(index=False, name=None)) == want
 
 
-def test_how_far_it_is_is_told_in_lines_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr(searching.time, "monotonic", lambda: now[0])
-    told: list[str] = []
-    lines = searching._Lines(told.append)
-    for at, done in ((100.0, 4_000), (110.0, 6_000), (140.0, 8_000), (150.0, 9_000)):
-        now[0] = at
-        lines(done, 100_000)
-    assert told == [
-        "index: going on after 4,000 of 100,000 sentences",
-        "index: 8,000 of 100,000 sentences, 100 a second, 15 min left",
-    ]
+@pytest.mark.parametrize(
+    ("name", "text", "column", "message"),
+    [
+        ("a.txt", b" \n \n", None, "no line has a sentence"),
+        ("a.txt", b"one\ntw\xf6\n", None, "'utf-8' codec can't decode byte 0xf6"),
+        ("a.csv", b"id,text\n1,one\n", None, "choose the column of the sentences with --column"),
+        ("a.csv", b"id,text\n1,one\n", "txt", "no column 'txt' - did you mean 'text'"),
+        ("a.txt.gz", gzip.compress(b"one\n" * 1000)[:-12], None, "end-of-stream"),
+    ],
+)
+def test_what_is_not_a_corpus(name: str, text: bytes, column: str | None, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(text)
+    with pytest.raises(DataError, match=message):
+        read_corpus(str(tmp_path / name), column)

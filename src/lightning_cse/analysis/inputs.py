@@ -1,0 +1,61 @@
+"""Sentences of files and pipes, a chunk at a time: a sentence a line, or columns of CSV, TSV or JSON lines."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+
+from lightning_cse.errors import DataError, did_you_mean
+
+SEPARATORS: Final = {"csv": ",", "tsv": "\t", "text": "\x1f"}  # the last one is in no text
+
+
+def layout_of(path: str, default: str) -> str:
+    """Return the layout that the ending of a name means, with or without ``.gz``."""
+    ending = Path(path.removesuffix(".gz")).suffix[1:]
+    return ending if ending in {"csv", "tsv", "jsonl"} else default
+
+
+def read_frames(
+    path: str, layout: str, *, columns: Sequence[str] = (), most: int = 1, at_once: int = 1024
+) -> Iterator[pd.DataFrame]:
+    """Yield the texts of some columns, indexed by line, without outer white space; what is not text is empty.
+
+    Without ``columns`` the first ones are read, ``most`` at most; a TSV file has a header only if columns are named.
+    ``-`` is standard input. A record of several lines counts as one. Raises DataError if the input is empty, malformed
+    or not UTF-8, or has no such column.
+    """
+    name = "standard input" if path == "-" else path
+    source = sys.stdin.buffer if path == "-" else Path(path).expanduser()
+    header = layout == "csv" or (layout == "tsv" and bool(columns))
+    chosen: list[str] = []
+    how: dict[str, Any] = {"chunksize": at_once, "encoding": "utf-8-sig"}
+    try:
+        if layout == "jsonl":
+            frames = pd.read_json(source, lines=True, dtype=False, **how)
+        else:
+            how |= {"sep": SEPARATORS[layout], "header": 0 if header else None}
+            how |= {} if layout == "csv" else {"quoting": 3, "lineterminator": "\n"}
+            how |= {"names": [0]} if layout == "text" else {}  # its first line may be empty
+            frames = pd.read_csv(source, dtype=str, na_filter=False, skip_blank_lines=False, **how)
+        for frame in frames:
+            if not pd.api.types.is_integer_dtype(frame.index):
+                raise DataError(f"{name}: the first row has more cells than the header; quote texts that have commas")
+            if layout != "jsonl":
+                frame.columns = [cell.strip() if header else f"column {cell + 1}" for cell in frame.columns]
+            if not chosen:
+                chosen = list(columns) or list(frame.columns[:most])
+                for column in chosen:
+                    if column not in frame.columns:
+                        near = f"{did_you_mean(column, frame.columns)} (has: {', '.join(map(str, frame.columns))})"
+                        raise DataError(f"{name}: no column {column!r}{near}")
+            texts = frame.reindex(columns=chosen).map(lambda cell: cell.strip() if isinstance(cell, str) else "")
+            yield texts.set_axis(frame.index + (2 if header else 1))
+    except (ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:  # of pandas, its parsers and decoders
+        raise DataError(f"{name}: cannot be read as {layout}: {' '.join(str(error).split())}") from None
