@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lightning_cse.analysis.histograms import PairSet
     from lightning_cse.analysis.retrieval import Hit, Retrieved
     from lightning_cse.papers.ngcse import Setting
-    from lightning_cse.papers.points import Found
+    from lightning_cse.papers.records import Found
 
 __all__ = ["MAKERS", "Made", "Maker", "Material"]
 

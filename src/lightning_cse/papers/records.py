@@ -1,0 +1,279 @@
+"""The runs on disk, found by the point and the seed that they have made."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import json
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
+
+from lightning_cse import runs
+from lightning_cse.config.check import PRECISIONS
+from lightning_cse.config.compose import CompositionError, parse
+from lightning_cse.errors import DataError
+from lightning_cse.papers.nested import value_at
+from lightning_cse.papers.points import Point, composed, filled, sample_dir
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+State = Literal["finished", "running", "failed", "interrupted", "missing"]
+Key = tuple[Any, ...]
+"""What two points have in common if they are the same runs, however their overrides are written.
+
+First the `config_hash` of their configs without digests and without automatic choices, then whether they read the
+sample corpus, then the automatic choices as they were asked for. A run has a key for each way to ask for a choice: by
+``auto``, and by what that became.
+"""
+
+_AUTOMATIC: Final = ("trainer.accelerator", "trainer.precision", "encoder.pooling", "encoder.max_length")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finished run: its record, the file of the record, and the run's folder, None for a record kept as a file."""
+
+    record: Mapping[str, Any] = field(repr=False, hash=False, compare=False)
+    folder: Path | None
+    source: Path
+
+    @property
+    def curves(self) -> Path | None:
+        """Its curves, if any: in the folder, or ``X.curves.csv`` beside a kept ``X.json``."""
+        path = self.source.with_suffix(".curves.csv") if self.folder is None else self.folder / "curves.csv"
+        return path if path.is_file() else None
+
+    @property
+    def predictions(self) -> Path | None:
+        """The folder of its predictions, if any."""
+        path = None if self.folder is None else self.folder / "predictions"
+        return path if path is not None and path.is_dir() else None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The finished runs of a cell by seed, and the seeds that were asked for."""
+
+    found: Mapping[int, Found] = field(default_factory=dict)
+    asked: tuple[int, ...] = ()
+
+
+def runs_table(found: Iterable[Found]) -> pd.DataFrame:
+    """Return a row a run: name, config_hash, seed, encoder, folder, metrics, and ``best.*`` and ``summary.*``."""
+    import pandas as pd
+
+    rows = []
+    for run in found:
+        row = {key: run.record.get(key) for key in ("name", "config_hash", "seed")}
+        row |= {"encoder": value_at(run.record, "encoder.name"), "folder": run.folder}
+        row |= run.record.get("metrics") or {}
+        parts = {part: run.record.get(part) or {} for part in ("best", "summary")}
+        rows.append(row | {f"{part}.{key}": value for part, own in parts.items() for key, value in own.items()})
+    return pd.DataFrame(rows)
+
+
+# Keys ----------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def key_of(point: Point, of: str | None = None) -> Key:
+    """Return the key of a point; of an evaluation, for the `identity` of a run, or for all runs of its training."""
+    config = composed(point)
+    if point.of is not None:
+        of = of or str(key_of(point.of))
+    digest, choices = _training(config) if point.command == "train" else _evaluation(config, of)
+    return digest, config["paths"]["data_dir"] == sample_dir(), *choices
+
+
+def identity(record: Mapping[str, Any]) -> str:
+    """Return the folder of a run below that of all runs."""
+    return f"{record['name']}/{record['config_hash']}-s{record['seed']}"
+
+
+def _training(config: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
+    """Return hash and automatic choices of a training's config, or of its decisive part."""
+    document = runs.decisive(config, data={}, encoder={"name": ""}, resolved={})["config"]
+    choices = [document[node].pop(key, None) for node, key in (dotted.split(".") for dotted in _AUTOMATIC)]
+    return _hash(document), [PRECISIONS.get(str(one), one) for one in choices]
+
+
+def _evaluation(config: Mapping[str, Any], of: str | None) -> tuple[str, Sequence[Any]]:
+    """Return hash and automatic choices of an evaluation's config and of the run that it evaluates."""
+    document = {key: config[key] for key in ("suite", "prompt", "whitening")} | {"of": of or [config["model"]]}
+    if config["model"] == "llm":
+        document["llm"] = {key: config["llm"][key] for key in ("model", "parameters")}
+        document["few_shot"] = config["few_shot"]
+    return _hash(document), [config[key] for key in ("accelerator", "pooling", "max_length")]
+
+
+def _hash(document: Mapping[str, Any]) -> str:
+    return runs.config_hash(document, data={}, encoder={"name": ""}, resolved={})
+
+
+def _keys_of_record(record: Mapping[str, Any]) -> Iterator[Key]:
+    decisive, overrides = record["decisive"]["config"], tuple(record.get("overrides") or ())
+    samples = [_reads_sample(overrides)] if overrides else [True, False]
+    if "suite" not in record:
+        digest, became = _training(decisive)
+        asked = ["auto"] * len(became)
+    else:
+        given, model = dict(_values(overrides)), record["model"]
+        config = {
+            **decisive["model"],
+            **decisive,
+            **model,
+            "model": model["given"],
+            "whitening": given.get("whitening"),
+        }
+        digest, became = _evaluation(config, model["run"] and identity(model["run"]))
+        asked = ["auto", *(given.get(key, "auto") for key in ("pooling", "max_length"))]
+    return itertools.product([digest], samples, *map(set, zip(asked, became, strict=True)))
+
+
+def _keys_of_config(run: runs.Run) -> Iterator[Key]:
+    config: Any = OmegaConf.to_container(OmegaConf.load(run.config_path), resolve=False)
+    of, evaluated, _ = f"/{run.name}".partition("/evaluate/")
+    digest, became = _evaluation(config, of[1:]) if evaluated else _training(config)
+    asked = ["auto", *became[1:]] if evaluated else ["auto"] * len(became)
+    sample = config["paths"]["data_dir"] == sample_dir()
+    return itertools.product([digest], [sample], *map(set, zip(asked, became, strict=True)))
+
+
+def _values(overrides: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    for line in overrides:
+        with contextlib.suppress(HydraException):  # of another version
+            override = parse(line)
+            yield override.key_or_group, override.value()
+
+
+@functools.cache
+def _reads_sample(overrides: tuple[str, ...]) -> bool:
+    """Return whether a command line reads the sample corpus: by a profile, by ``paths=sample``, or by its folder."""
+    keys = ("profile=", "debug=", "paths=", "paths.data_dir=")
+    with contextlib.suppress(*CompositionError):  # a profile of another version
+        places = [line for line in overrides if line.lstrip("+").startswith(keys)]
+        return bool(filled("train", places).paths.data_dir == sample_dir())
+    return False
+
+
+def _alike(command: str, named: Any, encoder: str, overrides: Iterable[str]) -> Key:
+    """Return what runs share that take about as long: experiment or tasks, encoder, profile."""
+    profiles = (one for one in overrides if one.startswith(("+profile=", "+debug=")))
+    return command, named if command == "train" else tuple(sorted(named)), encoder, *profiles
+
+
+@functools.cache
+def _read(source: Path, folder: Path | None, changed: int) -> tuple[Found, list[Key], Key, float] | None:
+    """Return a record, its keys, what it is alike, and its seconds; None for JSON that is not the record of a run."""
+    try:
+        record = json.loads(source.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{source} is damaged ({error}): remove it, and its run is made again") from None
+    try:
+        seconds = sum(value for value in record["seconds"].values() if isinstance(value, int | float))
+        seed, overrides = record["seed"], record.get("overrides") or ()
+        named = ("evaluate", record["decisive"]["config"]["suite"]) if "suite" in record else ("train", record["name"])
+        alike = _alike(*named, record["encoder"]["name"], overrides)
+        identity(record)
+        return Found(record, folder, source), [(seed, *key) for key in _keys_of_record(record)], alike, seconds
+    except (KeyError, TypeError, AttributeError):
+        return None
+
+
+# The index -----------------------------------------------------------------------------------------------------------
+
+
+class RunsIndex:
+    """The runs below a folder, and records kept as files in others, by the points that they have made.
+
+    The disk is read once, and again after `refresh`.
+    """
+
+    def __init__(self, runs_dir: Path, kept: Sequence[Path] = ()) -> None:
+        self.runs_dir, self.kept = Path(runs_dir), tuple(kept)
+
+    def refresh(self) -> None:
+        """Forget what is on disk; records that did not change are not read again."""
+        self.__dict__.pop("_disk", None)
+
+    def find(self, point: Point, seed: int) -> Found | None:
+        """Return the finished run of a point and a seed: the newest, and a run rather than a kept record.
+
+        Raises:
+            ConfigError: If the point does not compose.
+            DataError: If a record is damaged.
+        """
+        return self._disk.finished.get(self._key(point, seed))
+
+    def state(self, point: Point, seed: int) -> State:
+        """Return how far a point and a seed are; what was left before its first checkpoint is missing."""
+        if self.find(point, seed) is not None:
+            return "finished"
+        run = self._disk.unfinished.get(self._key(point, seed))
+        status = "new" if run is None else run.status
+        if status == "finished":  # since the disk was read
+            self.refresh()
+            return self.state(point, seed)
+        if run is not None and status == "new" and any((run.path / "tasks").glob("*.json")):
+            return "interrupted"
+        return "missing" if status == "new" else status
+
+    def failure(self, point: Point, seed: int) -> str:
+        """Return in one line why a run failed."""
+        run = self._disk.unfinished.get(self._key(point, seed))
+        return "" if run is None else run.reason() or ""
+
+    def seconds(self, point: Point) -> float | None:
+        """Return how long runs of the same experiment or suite, encoder and profile took on average."""
+        config = composed(point)
+        if point.command == "train":
+            alike = _alike("train", config["name"], config["encoder"]["name"], point.overrides)
+        else:
+            model = composed(point.of)["encoder"]["name"] if point.of else config["model"]
+            alike = _alike("evaluate", config["suite"], model, ())
+        times = self._disk.seconds.get(alike)
+        return statistics.fmean(times) if times else None
+
+    def _key(self, point: Point, seed: int) -> Key:
+        run = None if point.of is None else self.find(point.of, seed)
+        return seed, *key_of(point, None if run is None else identity(run.record))
+
+    @functools.cached_property
+    def _disk(self) -> _Disk:
+        disk = _Disk()
+        below = [(run.record_path, run) for run in runs.find_runs(self.runs_dir)]
+        kept = [(file, None) for folder in self.kept for file in folder.glob("*.json")]
+        records = [
+            (run is not None, path.stat().st_mtime_ns, path, run) for path, run in (*below, *kept) if path.is_file()
+        ]
+        for _, changed, path, run in sorted(records, key=lambda one: one[:3]):  # the last one stays
+            if (read := _read(path, None if run is None else run.path, changed)) is not None:
+                found, keys, alike, seconds = read
+                disk.finished |= dict.fromkeys(keys, found)
+                disk.seconds.setdefault(alike, []).append(seconds)
+        for path, run in below:
+            if not path.is_file():
+                with contextlib.suppress(
+                    OmegaConfBaseException, YAMLError, OSError, UnicodeDecodeError, KeyError, TypeError
+                ):
+                    disk.unfinished |= {(run.seed, *key): run for key in _keys_of_config(run)}
+        return disk
+
+
+@dataclass
+class _Disk:
+    """Finished and unfinished runs by seed and key, and the seconds of runs that are alike."""
+
+    finished: dict[Key, Found] = field(default_factory=dict)
+    unfinished: dict[Key, runs.Run] = field(default_factory=dict)
+    seconds: dict[Key, list[float]] = field(default_factory=dict)
