@@ -15,7 +15,6 @@ from lightning_cse.errors import BUSY, LightningCSEError, reported
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lightning_cse.papers.records import RunsIndex
     from lightning_cse.papers.reproducing import Plan
 
 FORMS: Final = ("terminal", "markdown", "csv", "latex")
@@ -29,112 +28,87 @@ def main(argv: Sequence[str] | None = None) -> int:
     0: all that was asked for is there; 2: a user error; 1: a run failed; 3: another process is still running what is
     missing (with --status: something is still missing); 130: interrupted.
     """
-    arguments = _parser().parse_args(argv)
+    given = _parser().parse_args(argv)
     from rich.console import Console
-    from rich.text import Text
+    from rich.live import Live
 
     from lightning_cse.config import experiments_dir
     from lightning_cse.papers.artefacts import Request, find_artefacts
     from lightning_cse.papers.records import RunsIndex
-    from lightning_cse.papers.reproducing import Plan, check_keys, kept_records
-    from lightning_cse.papers.status import overview_table, plan_table
+    from lightning_cse.papers.reproducing import Plan, check_keys, kept_records, missing, run_missing, status
+    from lightning_cse.papers.status import overview_table, plan_table, status_table
 
     console = Console(highlight=False)
     console.width = max(console.width, 100)
-    artefacts = find_artefacts(experiments_dir())
-    keys = list(artefacts) if arguments.all else arguments.artefact
+    artefacts, kept = find_artefacts(experiments_dir()), kept_records(experiments_dir())
+    keys = list(artefacts) if given.all else given.artefact
     if not keys:
         console.print("Tables and figures; name one, or a paper, or --all (with --dry-run: their status):\n")
-        for key, artefact in artefacts.items():
-            console.print(Text(f"  {key:<{max(map(len, artefacts))}}  {artefact.title}"))
+        console.print(
+            *(f"  {key:<18}  {artefact.title}" for key, artefact in artefacts.items()), sep="\n", markup=False
+        )
         return 0
-    settings = tuple(one for one in arguments.set if not _is_hydra(one))
-    request = Request(arguments.profile, arguments.encoder, arguments.seeds, settings, tuple(arguments.only))
-    kept = kept_records(experiments_dir())
-    index = RunsIndex(arguments.runs_dir, [*arguments.records, *(kept if arguments.kept else [])])
+    hydra = [one for one in given.set if one.lstrip("+").startswith(("hydra.", "hydra/"))]
+    settings = tuple(one for one in given.set if one not in hydra)
+    request = Request(given.profile, given.encoder, given.seeds, settings, tuple(given.only))
+    index = RunsIndex(given.runs_dir, [*given.records, *(kept if given.kept else [])])
+    times = RunsIndex(given.runs_dir, [*given.records, *kept])
     plans = [Plan(artefact, request, index) for artefact in check_keys(keys, artefacts)]
-    times = RunsIndex(arguments.runs_dir, [*arguments.records, *kept])
-    if arguments.status:
-        return _status(console, plans, times)
-    if arguments.dry_run:
-        console.print(plan_table(plans[0], times) if len(plans) == 1 else overview_table(plans, times))
-        return 0
-    return _reproduce(console, plans, times, arguments)
-
-
-def _is_hydra(setting: str) -> bool:
-    return setting.lstrip("+").startswith(("hydra.", "hydra/"))
-
-
-def _status(console: Console, plans: Sequence[Plan], times: RunsIndex) -> int:
-    """Show how far the runs are; in a terminal until none is running, else once."""
-    from rich.live import Live
-
-    from lightning_cse.papers.reproducing import status
-    from lightning_cse.papers.status import status_table
-
-    with Live(status_table(plans, times), console=console, refresh_per_second=1) as live:
-        while console.is_terminal and status(plans).of("running"):
-            time.sleep(REFRESH)
-            plans[0].index.refresh()
-            live.update(status_table(plans, times))
-    now = status(plans)
-    return 0 if len(now.of("finished")) == now.total else 1 if now.of("failed") else BUSY
-
-
-def _reproduce(console: Console, plans: Sequence[Plan], times: RunsIndex, arguments: argparse.Namespace) -> int:
-    """Run what is missing, then make everything of what is there; return the exit code."""
-    from lightning_cse.papers.reproducing import MISSING, run_missing, status
-    from lightning_cse.papers.status import overview_table, plan_table, status_table
-
-    folder: Path = arguments.out or arguments.runs_dir / "reproduce"
+    if given.status:
+        with Live(status_table(plans, times), console=console, refresh_per_second=1) as live:
+            while console.is_terminal and status(plans)["running"]:
+                time.sleep(REFRESH)
+                index.refresh()
+                live.update(status_table(plans, times))
+        return _code(plans)
+    folder: Path = given.out or given.runs_dir / "reproduce"
     code = 0
-    if not arguments.no_run and status(plans).of(*MISSING):
+    if given.dry_run or (not given.no_run and missing(status(plans))):
         console.print(plan_table(plans[0], times) if len(plans) == 1 else overview_table(plans, times), "")
-        options = [f"hydra/launcher={arguments.launcher}"] if arguments.launcher else []
-        options += [one for one in arguments.set if _is_hydra(one)]
-        code = run_missing(plans, folder / "points", options, retry_failed=arguments.retry_failed)
-    plans[0].index.refresh()
-    unmade = [plan for plan in plans if not _make(console, plan, arguments, folder)]
-    now = status(plans)
-    if not arguments.no_run and len(now.of("finished")) < now.total:
+        if given.dry_run:
+            return 0
+        hydra += [f"hydra/launcher={given.launcher}"] if given.launcher else []
+        code = run_missing(plans, folder / "points", hydra, retry_failed=given.retry_failed)
+    index.refresh()
+    unmade = [plan for plan in plans if not _make(console, plan, given, folder / plan.artefact.paper)]
+    if not given.no_run and _code(plans):
         console.print("", status_table(plans, times))
-        code = code or (1 if now.of(*MISSING) else BUSY)
+        code = code or (1 if missing(status(plans)) else BUSY)
     return code or (2 if unmade else 0)
 
 
-def _make(console: Console, plan: Plan, arguments: argparse.Namespace, folder: Path) -> bool:
+def _code(plans: Sequence[Plan]) -> int:
+    from lightning_cse.papers.reproducing import missing, status
+
+    now = status(plans)
+    return 1 if now["failed"] else BUSY if missing(now) or now["running"] else 0
+
+
+def _make(console: Console, plan: Plan, given: argparse.Namespace, folder: Path) -> bool:
     """Make, print and write one artefact; return whether it could be made, since the others may be."""
     from rich.markdown import Markdown
-    from rich.text import Text
 
     from lightning_cse.config import experiments_dir
     from lightning_cse.papers.render import render
     from lightning_cse.papers.reproducing import keep, reproduce
 
-    artefact, out = plan.artefact, folder / plan.artefact.paper
-    homes = (out, experiments_dir() / artefact.paper / "results")
-    tests = (file for home in homes if (file := home / f"{plan.stem}.tests.csv").is_file())
+    artefact = plan.artefact
+    tests = [home / f"{plan.stem}.tests.csv" for home in (folder, experiments_dir() / artefact.paper / "results")]
     try:
-        made = reproduce(plan, kept_tests=next(tests, None))
+        made = reproduce(plan, kept_tests=next((file for file in tests if file.is_file()), None))
     except LightningCSEError as error:
         sys.stderr.write(f"error: {artefact.key}: {error}\n")
         return False
-    shown = [] if made.table is None else [render(made.table, arguments.format)]
-    text = made.made.text if made.made is not None else ""
-    if text and arguments.format != "terminal":
-        shown.append(text)
-    elif text:
-        heading = [Text(f"{artefact.source}: {artefact.title}", style="bold")] if made.table is None else []
-        note = [Text(" ".join(artefact.note.split()))] if made.table is None else []
-        shown += [*heading, Markdown(text), *note]
+    shown = [] if made.table is None else [render(made.table, given.format)]
+    if made.made is not None and made.made.text:
+        text, alone = made.made.text, f"**{artefact.source}: {artefact.title}**\n\n{made.made.text}\n\n{artefact.note}"
+        shown.append(text if given.format != "terminal" else Markdown(alone if made.table is None else text))
     for part in shown:
         if isinstance(part, str):
             sys.stdout.write(f"{part.rstrip()}\n")
         else:
             console.print(part)
-    files = made.write(out) + (keep(made, experiments_dir()) if arguments.keep else [])
-    for file in files:
+    for file in made.write(folder) + (keep(made, experiments_dir()) if given.keep else []):
         console.print(f"written: {file}", soft_wrap=True, style="dim")
     return True
 

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import functools
 import itertools
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
@@ -14,8 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, FiniteFloat, StringConstraints, TypeAdapter
-from pydantic import ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 
@@ -28,33 +28,19 @@ Kind = Literal["table", "figure", "text"]
 Significance = Literal["mcnemar", "bootstrap"]
 Source = Literal["metric", "field", "config", "mean"]
 
-_FILE: Final = ConfigDict(extra="forbid")
+_FILE: Final = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
 _ENCODER: Final = "{encoder}"
-_WAYS: Final[Mapping[str, frozenset[str]]] = {
-    "experiment": frozenset({"overrides", "suite", "suite_overrides", "grid", "choose"}),
-    "evaluate": frozenset(),
-    "baseline": frozenset({"of"}),
-    "published": frozenset(),
-}
-"""The keys of which a row has exactly one, each with those that go with it."""
-_TOGETHER: Final = {"grid": "choose", "choose": "grid", "suite_overrides": "suite", "baseline": "of"}
+_WAYS: Final = ("experiment", "evaluate", "baseline", "published")
+_BESIDE: Final = dict.fromkeys(("overrides", "suite", "suite_overrides", "grid", "choose"), "experiment")
 
 
-def wrong_override(text: str) -> str:
-    """Return why a run of an artefact may not have an override; an empty string if it may."""
-    key, equals, _ = text.partition("=")
-    name = key.lstrip("+~")
-    if not equals and not text.startswith("~"):
-        return f"{text!r} is not an override, which is key=value"
-    if name == "seed":
-        return f"{text!r}: use seeds"
-    fixed = name.partition("@")[0] in APPENDED or re.match(r"hydra\b", name)
-    return f"{text!r} cannot be set for a single run" if fixed else ""
-
-
-def _override(text: str) -> str:
-    if fault := wrong_override(text):
-        raise ValueError(fault)
+def check_override(text: str) -> str:
+    """Return an override that a run of an artefact may have; raise ValueError for any other text."""
+    name = text.partition("=")[0].lstrip("+~")
+    if "=" not in text and not text.startswith("~"):
+        raise ValueError(f"{text!r} is not an override, which is key=value")
+    if name.partition("@")[0] in ("seed", *APPENDED) or re.match(r"hydra\b", name):
+        raise ValueError(f"{text!r} cannot be set here{': use seeds' if name == 'seed' else ''}")
     return text
 
 
@@ -67,25 +53,12 @@ def _option(*groups: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _different(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    if len(set(values)) < len(values):
-        raise ValueError("has a value twice")
-    return values
-
-
-def _range(value: Any) -> Any:
-    return tuple(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-Overrides = tuple[Annotated[str, AfterValidator(_override)], ...]
-Encoders = Annotated[tuple[Annotated[str, _option("encoder")], ...], AfterValidator(_different)]
+Overrides = tuple[Annotated[str, AfterValidator(check_override)], ...]
+Encoders = tuple[Annotated[str, _option("encoder")], ...]
 Seed = Annotated[int, Field(ge=0, strict=True)]
-Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), BeforeValidator(_range), AfterValidator(_different)]
+_COUNT: Final = BeforeValidator(lambda value: tuple(range(value)) if type(value) is int else value)
+Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), _COUNT]
 Suite = Annotated[str, _option("suite")]
-
-
-# How a row is obtained -----------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,15 +105,12 @@ class Published:
 Way = Train | Evaluate | Chosen | Baseline | Published
 
 
-# What a file holds ---------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, config=_FILE)
 class Needs:
     """The environment variable that must be set before a row is run, and why."""
 
-    variable: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
-    why: Text
+    variable: str
+    why: str
 
     def __str__(self) -> str:
         return f"{self.why}; {self.variable}=1 in the environment runs it"
@@ -148,11 +118,9 @@ class Needs:
 
 @dataclass(frozen=True, config=_FILE)
 class Column:
-    """Where the values of a column are: ``keys`` are one key or path, of a mean the titles of its columns.
+    """Where the values of a column are: ``keys`` are one key or dotted path, of a mean the titles of its columns.
 
-    ``metric`` is a key of the record's metrics, ``field`` a dotted path in the record, ``config`` a setting of the run,
-    ``mean`` the mean of other columns, seed by seed. ``instead`` has metrics for runs that lack the first, each with
-    the remark that marks its cells.
+    ``instead`` has metrics for runs that lack the first one, each with the remark that marks its cells.
     """
 
     title: str
@@ -166,7 +134,6 @@ class Column:
     @model_validator(mode="before")
     @classmethod
     def _of_file(cls, node: Any) -> Any:
-        """Read ``{metric: KEY, ...}``, or another source."""
         if not isinstance(node, dict) or "source" in node:
             return node
         sources = [source for source in get_args(Source) if source in node]
@@ -174,16 +141,15 @@ class Column:
             raise ValueError(f"must have one of {', '.join(get_args(Source))}")
         rest, source = dict(node), sources[0]
         place = rest.pop(source)
-        metrics = [str(key) for key in (place, *(rest.get("instead") or ()))] if source == "metric" else []
-        if wrong := [key for key in metrics if not key.startswith("test/")]:
-            raise ValueError(f"{wrong[0]!r} is not a metric of a record: these begin with test/")
+        if source == "metric" and not str(place).startswith("test/"):
+            raise ValueError(f"{place!r} is not a metric of a record: these begin with test/")
         scale = 100.0 if source in ("metric", "field") else 1.0
         return {"scale": scale, **rest, "source": source, "keys": place if source == "mean" else [place]}
 
 
 @dataclass(frozen=True, config=_FILE)
 class Row:
-    """A row with the keys of the file; `way` is how it is obtained, with the encoder not filled in."""
+    """A row with the keys of the file."""
 
     label: str
     name: str = ""
@@ -194,9 +160,9 @@ class Row:
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, hash=False)
     choose: str = ""
     evaluate: Evaluate | None = None
-    baseline: Text | None = None
+    baseline: str | None = None
     of: str = ""
-    published: Text | None = None
+    published: str | None = None
     encoders: Encoders | None = None
     seeds: Seeds | None = None
     needs: Needs | None = None
@@ -209,17 +175,13 @@ class Row:
         ways = [way for way in _WAYS if way in node]
         if len(ways) != 1:
             raise ValueError(f"must have one of {', '.join(_WAYS)}")
-        wrong = frozenset().union(*_WAYS.values()) & node.keys() - _WAYS[ways[0]]
-        if wrong or {"grid", "suite"} <= node.keys():
-            raise ValueError(
-                f"{', '.join(sorted(wrong or {'suite'}))} cannot stand beside {ways[0] if wrong else 'grid'}"
-            )
-        if missing := [other for key, other in _TOGETHER.items() if key in node and other not in node]:
-            raise ValueError(f"{missing[0]} is missing")
+        if wrong := [key for key in node if _BESIDE.get(key, ways[0]) != ways[0]]:
+            raise ValueError(f"{wrong[0]} is for rows with {_BESIDE[wrong[0]]}")
         return {"name": node["label"], **node}
 
     @functools.cached_property
     def way(self) -> Way:
+        """How the row is obtained, the encoder not filled in."""
         if self.evaluate is not None:
             return self.evaluate
         if self.baseline is not None:
@@ -228,7 +190,7 @@ class Row:
             return Published(" ".join(str(self.published).split()))
         if self.suite is not None:
             return Evaluate(self.suite, None, Train(self.experiment, self.overrides), self.suite_overrides)
-        lists = [[f"{key}={_written(value)}" for value in values] for key, values in self.grid.items()]
+        lists = [[f"{key}={json.dumps(value)}" for value in values] for key, values in self.grid.items()]
         among = tuple(Train(self.experiment, (*self.overrides, *point)) for point in itertools.product(*lists))
         return Chosen(among, self.choose) if self.grid else among[0]
 
@@ -249,8 +211,8 @@ class PublishedValue:
     row: str
     encoder: str | None
     column: str
-    value: FiniteFloat
-    deviation: FiniteFloat | None = None
+    value: float
+    deviation: float | None = None
     note: str = ""
 
 
@@ -267,10 +229,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A row with the encoder it is run with, and that of the published numbers beside it.
-
-    ``name`` is what the published numbers call it.
-    """
+    """A row, called ``name`` in the published numbers, with one encoder, and that of the numbers beside it."""
 
     label: str
     name: str
@@ -291,14 +250,14 @@ class Artefact:
 
     paper: str
     name: str
-    title: Text
-    source: Text
+    title: Annotated[str, Field(min_length=1)]
+    source: Annotated[str, Field(min_length=1)]
     kind: Kind = "table"
     columns: tuple[Column, ...] = ()
     reference: str | None = None
     test: Significance | None = None
     make: str | None = None
-    note: Annotated[str, StringConstraints(strip_whitespace=True)] = ""
+    note: str = ""
     path: Path = Path()
     published: tuple[PublishedValue, ...] = ()
     rows: tuple[Row, ...] = ()
@@ -320,9 +279,6 @@ class Artefact:
 
         A profile that sets an encoder, and ``request.encoder``, replace all encoders of a row: they become one line. A
         row that evaluates a model of its own keeps that model, so with another encoder it is only published.
-
-        Raises:
-            ConfigError: If a row of ``request.only``, the encoder or the profile is unknown.
         """
         labels = [row.label for row in self.rows]
         if unknown := [label for label in request.only if label not in labels]:
@@ -353,8 +309,12 @@ class Artefact:
         if given is not None and papers[0] is not None:
             papers = [given if given in papers else papers[0]]
         for paper in papers:
-            way, encoder = _filled(row.way, paper and (given or paper), paper)
-            yield Line(row.label, row.name, encoder, paper, way, seeds, needs)
+            encoder, way = paper and (given or paper), row.way
+            if row.evaluate is not None and _ENCODER in str(row.evaluate.model):
+                way = dataclasses.replace(row.evaluate, model=str(row.evaluate.model).replace(_ENCODER, str(encoder)))
+            elif row.evaluate is not None and encoder != paper:
+                way = Published(f"{row.evaluate.model} is a model of its own, so it has no other encoder")
+            yield Line(row.label, row.name, paper if isinstance(way, Published) else encoder, paper, way, seeds, needs)
 
     def _of_runs(self, row: Row, request: Request) -> tuple[Needs | None, tuple[int, ...]]:
         """Return what the runs of a row need, and their seeds; a baseline has those of the row that measures it."""
@@ -367,29 +327,12 @@ class Artefact:
         return row.needs, request.seeds or self.profile(request).seeds or quick or row.seeds or self.seeds
 
 
-def _filled(way: Way, encoder: str | None, paper: str | None) -> tuple[Way, str | None]:
-    """Put the encoder into the way, and return with what encoder it is then obtained."""
-    if isinstance(way, Published):
-        return way, paper
-    if isinstance(way, Evaluate) and way.model is not None:
-        if _ENCODER in way.model:
-            return dataclasses.replace(way, model=way.model.replace(_ENCODER, str(encoder))), encoder
-        if encoder != paper:
-            return Published(f"{way.model} is a model of its own, so it has no other encoder"), paper
-    return way, encoder
-
-
-def _written(value: Any) -> str:
-    """Return a plain value as Hydra reads it."""
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def profile_override(profile: str) -> str:
     """Return the override that chooses a profile: ``+profile=small``, or ``+debug=tiny``."""
-    for group in ("profile", "debug"):
-        if profile in options(group):
-            return f"+{group}={profile}"
-    raise ConfigError([no_option("profile", profile)])
+    groups = [group for group in ("profile", "debug") if profile in options(group)]
+    if not groups:
+        raise ConfigError([no_option("profile", profile)])
+    return f"+{groups[0]}={profile}"
 
 
 @functools.cache
@@ -400,15 +343,8 @@ def profile_encoder(profile: str) -> str | None:
     return own if own != default else None
 
 
-# Reading files -------------------------------------------------------------------------------------------------------
-
-
 def find_artefacts(folder: Path) -> dict[str, Artefact]:
-    """Read all artefacts below a folder of papers, by key (``dualcse/table5``), table2 before table10.
-
-    Raises:
-        ConfigError: With all faults of all files.
-    """
+    """Read all artefacts below a folder by key, table2 before table10; raise ConfigError with all faults of all."""
     found, faults = {}, []
     for path in sorted(folder.glob("*/*.yaml"), key=lambda path: [path.parent.name, _natural(path.stem)]):
         try:
@@ -428,8 +364,7 @@ def _natural(name: str) -> list[Any]:
 def read_artefact(path: Path) -> Artefact:
     """Read ``experiments/<paper>/<name>.yaml`` and, from ``published.csv`` beside it, the paper's numbers.
 
-    Raises:
-        ConfigError: With all faults of the file, each with file and key.
+    All faults of the file are raised as one ConfigError, each with file and key.
     """
     try:
         raw: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
@@ -442,26 +377,20 @@ def read_artefact(path: Path) -> Artefact:
     named = {"test": "mcnemar" if "reference" in raw else None, **raw, "published": tuple(numbers.values())}
     named |= {"paper": path.absolute().parent.name, "name": path.stem, "path": path}
     for key, kind, name in (("columns", Column, "title"), ("rows", Row, "label")):
-        nodes = {
-            title: node if isinstance(node, dict) else {"metric": node} for title, node in raw.get(key, {}).items()
-        }
-        read = [_read(kind, {**node, name: title}, f"{path}: {key}.{title}", faults) for title, node in nodes.items()]
+        nodes = ((at, one if isinstance(one, dict) else {"metric": one}) for at, one in raw.get(key, {}).items())
+        read = [_read(kind, {**node, name: at}, f"{path}: {key}.{at}.", faults) for at, node in nodes]
         named[key] = tuple(one for one in read if one is not None)
     artefact = _read(Artefact, named, f"{path}: ", faults)
     if artefact is not None and not faults:
         faults += [f"{path}: {fault}" for fault in _faults(artefact)]
-        kept = {place: one for place, one in numbers.items() if not _nowhere(artefact, one)}
-        if "published" not in raw:
-            faults += [
-                f"{place}: {path.name} has no {_nowhere(artefact, one)}"
-                for place, one in numbers.items()
-                if place not in kept
-            ]
+        nowhere = {place: _nowhere(artefact, number) for place, number in numbers.items()}
+        if "published" not in raw:  # else it is another file's table, of which this may have a part
+            faults += [f"{place}: {path.name} has no {part}" for place, part in nowhere.items() if part]
         elif not numbers:
-            faults.append(f"{path}: published: {path.with_name('published.csv')} has no table {raw['published']!r}")
+            faults.append(f"{path}: published: there is no table {raw['published']!r} in published.csv")
     if artefact is None or faults:
         raise ConfigError(faults)
-    return dataclasses.replace(artefact, published=tuple(kept.values()))
+    return dataclasses.replace(artefact, published=tuple(numbers[place] for place, part in nowhere.items() if not part))
 
 
 def _read(kind: type[T], node: Any, place: str, faults: list[str]) -> T | None:
@@ -470,11 +399,10 @@ def _read(kind: type[T], node: Any, place: str, faults: list[str]) -> T | None:
         return TypeAdapter(kind).validate_python(node)
     except ValidationError as error:
         for one in error.errors():
-            key = ".".join(str(part) for part in one["loc"] if part != "[key]")
-            known = [known.name for known in dataclasses.fields(kind)]  # type: ignore[arg-type]
-            unknown = f"unknown key{did_you_mean(key, known)}" if one["type"] == "unexpected_keyword_argument" else ""
-            said = unknown or one["msg"].removeprefix("Value error, ")
-            faults.append(f"{place}{'.' if key and not place.endswith(' ') else ''}{key}: {said}")
+            key, text = ".".join(str(part) for part in one["loc"] if part != "[key]"), one["msg"]
+            if one["type"] == "unexpected_keyword_argument":
+                text = f"unknown key{did_you_mean(key.rpartition('.')[2], _KEYS)}"
+            faults.append(f"{f'{place}{key}'.rstrip('. ')}: {text.removeprefix('Value error, ')}")
     return None
 
 
@@ -483,37 +411,28 @@ def _numbers(path: Path, table: str, faults: list[str]) -> Iterator[tuple[str, P
     if not path.is_file():
         return
     with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        for line in reader:
+        for line in (reader := csv.DictReader(file)):
             if line.pop("table", table) == table:
-                node = {key: value or None for key, value in line.items()} | {"note": line.get("note") or ""}
-                number = _read(PublishedValue, node, f"{path}, line {reader.line_num}: ", faults)
-                if number is not None:
-                    yield f"{path}, line {reader.line_num}", number
+                node = {"encoder": None} | {key: value for key, value in line.items() if value}
+                place = f"{path}, line {reader.line_num}"
+                if number := _read(PublishedValue, node, f"{place}: ", faults):
+                    yield place, number
 
 
 def _faults(artefact: Artefact) -> Iterator[str]:
     """Yield what the file refers to in vain, and what it lacks."""
-    columns = {column.title: column for column in artefact.columns}
-    rows = {row.label: row for row in artefact.rows}
+    columns, rows = [column.title for column in artefact.columns], {row.label: row for row in artefact.rows}
+    means = [column for column in artefact.columns if column.source == "mean"]
     refers: list[tuple[str, str, Any]] = [("reference", artefact.reference, rows)] if artefact.reference else []
     refers += [(f"rows.{row.label}.of", row.of, rows) for row in artefact.rows if row.baseline]
-    refers += [
-        (f"columns.{c.title}.mean", key, columns) for c in artefact.columns if c.source == "mean" for key in c.keys
-    ]
+    refers += [(f"columns.{column.title}.mean", key, columns) for column in means for key in column.keys]
     refers += [(f"profiles.{name}.rows", label, rows) for name, one in artefact.profiles.items() for label in one.rows]
     for key, name, known in refers:
         if name not in known:
             yield f"{key}: there is no {name!r}{did_you_mean(name, known)}"
         elif key.endswith(".of") and not isinstance(rows[name].way, Train):
             yield f"{key}: {name!r} is not a training run"
-    for row in artefact.rows:
-        if not artefact.encoders_of(row):
-            yield f"rows.{row.label}: needs encoders, in the row or in the file"
-        if isinstance(row.way, Evaluate) and row.way.model is None and row.way.of is None:
-            yield f"rows.{row.label}.evaluate: model is missing"
-    if artefact.test and not artefact.reference:
-        yield "test: needs reference, the label of a row"
+    yield from (f"rows.{row.label}: has no encoders" for row in artefact.rows if not artefact.encoders_of(row))
     if artefact.make is None and not (artefact.kind == "table" and rows and columns):
         yield f"make: a {artefact.kind} needs {'rows and columns' if artefact.kind == 'table' else 'a function'}"
 
@@ -525,3 +444,7 @@ def _nowhere(artefact: Artefact, number: PublishedValue) -> str:
     parts += [("column", number.column, [column.title for column in artefact.columns])]
     missing = ((what, name, known) for what, name, known in parts if name not in known)
     return next((f"{what} {name!r}{did_you_mean(name, known)}" for what, name, known in missing), "")
+
+
+_KINDS: Final = (Artefact, Row, Column, Profile, Evaluate, Needs, PublishedValue)
+_KEYS: Final = [known.name for kind in _KINDS for known in dataclasses.fields(kind)]

@@ -15,20 +15,8 @@ from lightning_cse.arguments import quote_free_text
 from lightning_cse.config.compose import CompositionError, compose, is_choice, options, parse
 from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, user_error
-from lightning_cse.papers.artefacts import (
-    Artefact,
-    Baseline,
-    Chosen,
-    Column,
-    Evaluate,
-    Line,
-    Published,
-    Request,
-    Train,
-    profile_encoder,
-    profile_override,
-    wrong_override,
-)
+from lightning_cse.papers import artefacts
+from lightning_cse.papers.artefacts import Artefact, Column, Line, Request, profile_override
 
 Command = Literal["train", "evaluate"]
 
@@ -48,40 +36,37 @@ def points_of(artefact: Artefact, line: Line, column: Column, request: Request) 
     Overrides come in this order, and a later one wins: those of the profile for all rows, of the row, of the profile
     for this row, of the column, of the request. A setting of the profile or the request that only the other command
     has a key for is left out.
-
-    Raises:
-        ConfigError: If a setting of the request is not an override of a run.
     """
-    if faults := [fault for text in request.settings if (fault := wrong_override(text))]:
-        raise ConfigError(faults)
     way = line.way
-    if isinstance(way, Published):
+    if isinstance(way, artefacts.Published):
         return ()
-    if isinstance(way, Baseline):
-        other = artefact.line(way.of, request, like=line)
-        return points_of(artefact, replace(other, seeds=line.seeds), column, request)
-    profile = artefact.profile(request)
-    added = (*profile.rows.get(line.label, ()), *column.overrides)
+    if isinstance(way, artefacts.Baseline):
+        return points_of(artefact, artefact.line(way.of, request, like=line), column, request)
+    try:
+        settings = tuple(map(artefacts.check_override, request.settings))
+    except ValueError as error:
+        raise ConfigError([str(error)]) from None
+    profile, added = artefact.profile(request), artefact.profile(request).rows.get(line.label, ()) + column.overrides
 
     def point(command: Command, head: tuple[str, ...], own: tuple[str, ...]) -> Point:
-        first, last = (_suiting(command, head, settings) for settings in (profile.overrides, request.settings))
-        return Point(command, (*head, *first, *own, *last))
+        general, asked = (_suiting(command, head, some) for some in (profile.overrides, settings))
+        return Point(command, (*head, *general, *own, *asked))
 
-    def trained(train: Train) -> Point:
-        head = (f"+experiment={train.experiment}",)
+    def trained(train: artefacts.Train) -> Point:
+        head = [f"+experiment={train.experiment}"]
         if request.profile is not None:
-            head += (profile_override(request.profile),)
-        if request.encoder is not None or request.profile is None or profile_encoder(request.profile) is None:
-            head += (f"encoder={line.encoder}",)
-        return point("train", head, (*train.overrides, *added))
+            head.append(profile_override(request.profile))
+        if request.encoder or request.profile is None or artefacts.profile_encoder(request.profile) is None:
+            head.append(f"encoder={line.encoder}")
+        return point("train", tuple(head), train.overrides + added)
 
-    if isinstance(way, Chosen):
-        return tuple(trained(train) for train in way.among)
-    if isinstance(way, Train):
+    if isinstance(way, artefacts.Chosen):
+        return tuple(map(trained, way.among))
+    if isinstance(way, artefacts.Train):
         return (trained(way),)
-    head = (*([] if way.model is None else [_model(way.model)]), f"+suite={way.suite}", *_sample_of(request.profile))
+    head = (*([_model(way.model)] if way.model else []), f"+suite={way.suite}", *_corpora_of(request.profile))
     if way.of is None:
-        return (point("evaluate", head, (*way.overrides, *added)),)
+        return (point("evaluate", head, way.overrides + added),)
     return (replace(point("evaluate", head, way.overrides), of=trained(way.of)),)
 
 
@@ -91,29 +76,25 @@ def _model(name: str) -> str:
 
 
 @functools.cache
-def _sample_of(profile: str | None) -> tuple[str, ...]:
+def _corpora_of(profile: str | None) -> tuple[str, ...]:
     """Return what makes an evaluation read what a profile trains and tests on: its corpora, and as much of them."""
     if profile is None:
         return ()
     own, default = compose("train", profile_override(profile)), compose("train")
-    limits = [(key, value) for key, value in own.limits.items() if value != default.limits[key]]
-    chosen = tuple(f"limits.{key}={'null' if value is None else value}" for key, value in limits)
+    changed = {key: value for key, value in own.limits.items() if value != default.limits[key]}
+    limits = [f"limits.{key}={'null' if value is None else value}" for key, value in changed.items()]
     if own.paths.data_dir == sample_dir():
-        return ("corpora=sample", "paths=sample", *chosen)
+        return ("corpora=sample", "paths=sample", *limits)
     corpora, others = (str(cfg.hydra.runtime.choices.corpora) for cfg in (own, default))
-    return chosen if corpora == others else (f"corpora={corpora}", *chosen)
+    return (*([] if corpora == others else [f"corpora={corpora}"]), *limits)
 
 
 def _suiting(command: Command, head: tuple[str, ...], settings: Iterable[str]) -> list[str]:
     """Return the settings that are for a command: those it has a key for, and those that neither command has."""
-    return [one for one in settings if _has(command, head, one) or not _other_has(command, one)]
-
-
-@functools.cache
-def _other_has(command: Command, setting: str) -> bool:
-    if command == "evaluate":
-        return _has("train", (), setting)
-    return any(_has("evaluate", head, setting) for head in [(), *((f"+suite={one}",) for one in options("suite"))])
+    suites = [(f"+suite={one}",) for one in options("suite")]  # some bring keys of their own
+    others: list[tuple[Command, tuple[str, ...]]] = [("evaluate", head) for head in [(), *suites]]
+    others = others if command == "train" else [("train", ())]
+    return [one for one in settings if _has(command, head, one) or not any(_has(*other, one) for other in others)]
 
 
 @functools.cache
@@ -128,23 +109,16 @@ def _has(command: Command, head: tuple[str, ...], setting: str) -> bool:
         return key.partition(".")[0] in _base(command, tuple(filter(_chooses, head)))
 
 
-# Composing -----------------------------------------------------------------------------------------------------------
-
-
 def composed(point: Point) -> dict[str, Any]:
-    """Return the resolved config of a point without Hydra's own part; it is shared, so do not change it.
-
-    Raises:
-        ConfigError: If the overrides do not compose.
-    """
-    return _composed(point.command, point.overrides)
+    """Return the resolved config of a point without Hydra's own part; it is shared, so do not change it."""
+    config: dict[str, Any] = _composed(point.command, point.overrides)
+    return config
 
 
 @functools.cache
-def _composed(command: Command, overrides: tuple[str, ...]) -> dict[str, Any]:
+def _composed(command: Command, overrides: tuple[str, ...]) -> Any:
     with _explained(command, overrides):
-        config: Any = OmegaConf.to_container(filled(command, overrides), resolve=True)
-    return config
+        return OmegaConf.to_container(filled(command, overrides), resolve=True)
 
 
 def filled(command: Command, overrides: Iterable[str]) -> DictConfig:

@@ -21,11 +21,11 @@ from lightning_cse import runs
 from lightning_cse.config.check import PRECISIONS
 from lightning_cse.config.compose import CompositionError, parse
 from lightning_cse.errors import DataError
-from lightning_cse.papers.nested import value_at
+from lightning_cse.papers.nested import leaves, value_at
 from lightning_cse.papers.points import Point, composed, filled, sample_dir
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
 State = Literal["finished", "running", "failed", "interrupted", "missing"]
 Key = tuple[Any, ...]
@@ -75,14 +75,10 @@ def runs_table(found: Iterable[Found]) -> pd.DataFrame:
     rows = []
     for run in found:
         row = {key: run.record.get(key) for key in ("name", "config_hash", "seed")}
-        row |= {"encoder": value_at(run.record, "encoder.name"), "folder": run.folder}
-        row |= run.record.get("metrics") or {}
-        parts = {part: run.record.get(part) or {} for part in ("best", "summary")}
-        rows.append(row | {f"{part}.{key}": value for part, own in parts.items() for key, value in own.items()})
+        row |= {"encoder": value_at(run.record, "encoder.name"), "folder": run.folder, **run.record.get("metrics", {})}
+        row |= leaves({key: run.record.get(key) or {} for key in ("best", "summary")})
+        rows.append(row)
     return pd.DataFrame(rows)
-
-
-# Keys ----------------------------------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -121,23 +117,17 @@ def _hash(document: Mapping[str, Any]) -> str:
 
 
 def _keys_of_record(record: Mapping[str, Any]) -> Iterator[Key]:
-    decisive, overrides = record["decisive"]["config"], tuple(record.get("overrides") or ())
-    samples = [_reads_sample(overrides)] if overrides else [True, False]
+    config, overrides = record["decisive"]["config"], record.get("overrides") or ()
+    sample = [_reads_sample(tuple(overrides))] if overrides else [True, False]
     if "suite" not in record:
-        digest, became = _training(decisive)
+        digest, became = _training(config)
         asked = ["auto"] * len(became)
     else:
         given, model = dict(_values(overrides)), record["model"]
-        config = {
-            **decisive["model"],
-            **decisive,
-            **model,
-            "model": model["given"],
-            "whitening": given.get("whitening"),
-        }
-        digest, became = _evaluation(config, model["run"] and identity(model["run"]))
+        read = {**config["model"], **config, **model, "model": model["given"], "whitening": given.get("whitening")}
+        digest, became = _evaluation(read, model["run"] and identity(model["run"]))
         asked = ["auto", *(given.get(key, "auto") for key in ("pooling", "max_length"))]
-    return itertools.product([digest], samples, *map(set, zip(asked, became, strict=True)))
+    return itertools.product([record["seed"]], [digest], sample, *map(set, zip(asked, became, strict=True)))
 
 
 def _keys_of_config(run: runs.Run) -> Iterator[Key]:
@@ -146,14 +136,13 @@ def _keys_of_config(run: runs.Run) -> Iterator[Key]:
     digest, became = _evaluation(config, of[1:]) if evaluated else _training(config)
     asked = ["auto", *became[1:]] if evaluated else ["auto"] * len(became)
     sample = config["paths"]["data_dir"] == sample_dir()
-    return itertools.product([digest], [sample], *map(set, zip(asked, became, strict=True)))
+    return itertools.product([run.seed], [digest], [sample], *map(set, zip(asked, became, strict=True)))
 
 
 def _values(overrides: Iterable[str]) -> Iterator[tuple[str, Any]]:
     for line in overrides:
         with contextlib.suppress(HydraException):  # of another version
-            override = parse(line)
-            yield override.key_or_group, override.value()
+            yield parse(line).key_or_group, parse(line).value()
 
 
 @functools.cache
@@ -166,31 +155,24 @@ def _reads_sample(overrides: tuple[str, ...]) -> bool:
     return False
 
 
-def _alike(command: str, named: Any, encoder: str, overrides: Iterable[str]) -> Key:
-    """Return what runs share that take about as long: experiment or tasks, encoder, profile."""
-    profiles = (one for one in overrides if one.startswith(("+profile=", "+debug=")))
-    return command, named if command == "train" else tuple(sorted(named)), encoder, *profiles
+def _alike(config: Mapping[str, Any], encoder: str) -> Key:
+    """Return what runs share that take about as long: experiment or tasks, encoder, rows."""
+    of = (config["name"], config["data"].get("train_rows")) if "data" in config else tuple(sorted(config["suite"]))
+    return of, encoder
 
 
 @functools.cache
 def _read(source: Path, folder: Path | None, changed: int) -> tuple[Found, list[Key], Key, float] | None:
-    """Return a record, its keys, what it is alike, and its seconds; None for JSON that is not the record of a run."""
+    """Return a record, its keys, what runs like it share, and its seconds; None for JSON that is not of a run."""
     try:
         record = json.loads(source.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DataError(f"{source} is damaged ({error}): remove it, and its run is made again") from None
     try:
-        seconds = sum(value for value in record["seconds"].values() if isinstance(value, int | float))
-        seed, overrides = record["seed"], record.get("overrides") or ()
-        named = ("evaluate", record["decisive"]["config"]["suite"]) if "suite" in record else ("train", record["name"])
-        alike = _alike(*named, record["encoder"]["name"], overrides)
-        identity(record)
-        return Found(record, folder, source), [(seed, *key) for key in _keys_of_record(record)], alike, seconds
+        alike = _alike(record["decisive"]["config"], record["encoder"]["name"] if identity(record) else "")
+        return Found(record, folder, source), list(_keys_of_record(record)), alike, sum(record["seconds"].values())
     except (KeyError, TypeError, AttributeError):
         return None
-
-
-# The index -----------------------------------------------------------------------------------------------------------
 
 
 class RunsIndex:
@@ -207,12 +189,7 @@ class RunsIndex:
         self.__dict__.pop("_disk", None)
 
     def find(self, point: Point, seed: int) -> Found | None:
-        """Return the finished run of a point and a seed: the newest, and a run rather than a kept record.
-
-        Raises:
-            ConfigError: If the point does not compose.
-            DataError: If a record is damaged.
-        """
+        """Return the finished run of a point and a seed: the newest, and a run rather than a kept record."""
         return self._disk.finished.get(self._key(point, seed))
 
     def state(self, point: Point, seed: int) -> State:
@@ -231,17 +208,14 @@ class RunsIndex:
     def failure(self, point: Point, seed: int) -> str:
         """Return in one line why a run failed."""
         run = self._disk.unfinished.get(self._key(point, seed))
-        return "" if run is None else run.reason() or ""
+        return (run and run.reason()) or ""
 
     def seconds(self, point: Point) -> float | None:
-        """Return how long runs of the same experiment or suite, encoder and profile took on average."""
-        config = composed(point)
-        if point.command == "train":
-            alike = _alike("train", config["name"], config["encoder"]["name"], point.overrides)
-        else:
-            model = composed(point.of)["encoder"]["name"] if point.of else config["model"]
-            alike = _alike("evaluate", config["suite"], model, ())
-        times = self._disk.seconds.get(alike)
+        """Return how long runs of the same experiment or tasks, encoder and number of rows took on average."""
+        of = composed(point.of or point)
+        times = self._disk.seconds.get(
+            _alike(composed(point), of["encoder"]["name"] if "encoder" in of else of["model"])
+        )
         return statistics.fmean(times) if times else None
 
     def _key(self, point: Point, seed: int) -> Key:
@@ -252,21 +226,18 @@ class RunsIndex:
     def _disk(self) -> _Disk:
         disk = _Disk()
         below = [(run.record_path, run) for run in runs.find_runs(self.runs_dir)]
-        kept = [(file, None) for folder in self.kept for file in folder.glob("*.json")]
+        kept = [(path, None) for folder in self.kept for path in folder.glob("*.json")]
         records = [
-            (run is not None, path.stat().st_mtime_ns, path, run) for path, run in (*below, *kept) if path.is_file()
+            (run is not None, path.stat().st_mtime_ns, path, run) for path, run in below + kept if path.is_file()
         ]
         for _, changed, path, run in sorted(records, key=lambda one: one[:3]):  # the last one stays
-            if (read := _read(path, None if run is None else run.path, changed)) is not None:
+            if read := _read(path, run and run.path, changed):
                 found, keys, alike, seconds = read
                 disk.finished |= dict.fromkeys(keys, found)
                 disk.seconds.setdefault(alike, []).append(seconds)
-        for path, run in below:
-            if not path.is_file():
-                with contextlib.suppress(
-                    OmegaConfBaseException, YAMLError, OSError, UnicodeDecodeError, KeyError, TypeError
-                ):
-                    disk.unfinished |= {(run.seed, *key): run for key in _keys_of_config(run)}
+        for run in (run for path, run in below if not path.is_file()):
+            with contextlib.suppress(OmegaConfBaseException, YAMLError, OSError, ValueError, KeyError, TypeError):
+                disk.unfinished |= dict.fromkeys(_keys_of_config(run), run)
         return disk
 
 

@@ -8,9 +8,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import yaml
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from lightning_cse.papers.makers import Made
 
 _WHOLE: Final = Column("", "metric", ())  # of a figure without columns: stands for the runs themselves
-_SEVERITY: Final = (0, BUSY, 2, 1)  # exit codes, the least severe first; then all others
 
 
 @dataclass(frozen=True)
@@ -120,60 +119,35 @@ class Plan:
         return list({run.source: run for run in runs}.values())
 
 
-@dataclass
-class Status:
-    """The runs of some artefacts, each once: by state, and by their rows' needs those that are withheld."""
-
-    by_state: dict[State, list[Job]] = field(default_factory=dict)
-    withheld: dict[str, list[Job]] = field(default_factory=dict)
-
-    def of(self, *states: State) -> list[Job]:
-        """Return the jobs in these states."""
-        return [job for state in states for job in self.by_state.get(state, ())]
-
-    @property
-    def total(self) -> int:
-        """The number of jobs that are finished or will be run."""
-        return sum(map(len, self.by_state.values()))
-
-
-MISSING: Final[tuple[State, ...]] = ("missing", "interrupted", "failed")
-
-
-def status(plans: Iterable[Plan]) -> Status:
-    """Return the state of every run that some artefacts need.
-
-    Withheld is what is neither finished nor running, and needs a variable that the environment lacks (or has as 0).
-    """
-    result = Status()
+def status(plans: Iterable[Plan]) -> dict[str, list[Job]]:
+    """Return every run that some artefacts need, once: by its state, or by why it is not run."""
+    found: dict[str, list[Job]] = {state: [] for state in get_args(State)}
     seen: set[Key] = set()
     lines = [(plan, line) for plan in plans for line in plan.lines]
     # What a withheld row needs may be needed by another row as well, and is run then.
-    for plan, line in sorted(lines, key=lambda pair: lacking(pair[1])):
+    for plan, line in sorted(lines, key=lambda pair: withheld(pair[1])):
         for job in plan.jobs(line):
             key = (job.seed, *key_of(job.point))
             if key not in seen:
                 seen.add(key)
                 state = plan.index.state(job.point, job.seed)
-                withheld = lacking(line) and state not in ("finished", "running")
-                (
-                    result.withheld.setdefault(str(line.needs), [])
-                    if withheld
-                    else result.by_state.setdefault(state, [])
-                ).append(job)
-    return result
+                fixed = state in ("finished", "running") or not withheld(line)
+                found.setdefault(state if fixed else f"not run: {line.needs}", []).append(job)
+    return found
 
 
-def lacking(line: Line) -> bool:
+def missing(status: Mapping[str, Sequence[Job]]) -> list[Job]:
+    """Return the runs that are neither finished nor running nor withheld."""
+    return [*status["missing"], *status["interrupted"], *status["failed"]]
+
+
+def withheld(line: Line) -> bool:
     """Return whether a line needs a variable that the environment lacks, or has as 0."""
     return line.needs is not None and os.environ.get(line.needs.variable, "") in ("", "0")
 
 
-# Running what is missing ---------------------------------------------------------------------------------------------
-
-
 def run_missing(plans: Sequence[Plan], folder: Path, options: Sequence[str] = (), *, retry_failed: bool = False) -> int:
-    """Run what is missing of some artefacts, and return the most severe exit code of the commands.
+    """Run what is missing of some artefacts, and return the exit code of the first command that failed.
 
     Training comes first, then the evaluation of what was trained, then what a grid's winner needs; a run is tried once.
 
@@ -183,35 +157,32 @@ def run_missing(plans: Sequence[Plan], folder: Path, options: Sequence[str] = ()
         options: Overrides for the commands as a whole, such as ``hydra/launcher=joblib``.
         retry_failed: Also run what failed before.
     """
-    code, tried, index = 0, set(), plans[0].index
-    if retry_failed:
-        options = [*options, "retry_failed=true"]
+    code, index = 0, plans[0].index
+    tried: set[Job] = set()
     while True:
         index.refresh()
         now = status(plans)
-        waiting = [job for job in now.of(*MISSING[: 3 if retry_failed else 2]) if job not in tried]
+        waiting = [job for job in missing(now) if job not in tried and (retry_failed or job not in now["failed"])]
         ready = [job for job in waiting if job.point.of is None or index.find(job.point.of, job.seed)]
-        command = min((job.point.command for job in ready), key=["train", "evaluate"].index, default=None)
-        if command is None:
-            return _worse(code, BUSY if now.of("running") else 0)
+        if not ready:
+            return code or (BUSY if now["running"] else 0)
+        command = "train" if any(job.point.command == "train" for job in ready) else "evaluate"
         jobs = [job for job in ready if job.point.command == command]
         tried.update(jobs)
         points = folder / f"{command}.points.yaml"
         write_atomic(points, yaml.safe_dump([overrides_of(job, index) for job in jobs], width=1000))
-        quoted = str(points).replace("\\", "\\\\").replace("'", "\\'")
+        file = str(points).replace("\\", "\\\\").replace("'", "\\'")
         line = [
             sys.executable,
             "-m",
             f"lightning_cse.{command}",
             "--multirun",
-            f"hydra.sweeper.file='{quoted}'",
+            f"hydra.sweeper.file='{file}'",
             *options,
         ]
-        code = _worse(code, _run(line, {**os.environ, "LIGHTNING_CSE_RUNS": str(index.runs_dir)}))
-
-
-def _worse(*codes: int) -> int:
-    return max(codes, key=lambda code: (_SEVERITY.index(code) if code in _SEVERITY else len(_SEVERITY), code))
+        line += ["retry_failed=true"] if retry_failed else []
+        ended = _run(line, {**os.environ, "LIGHTNING_CSE_RUNS": str(index.runs_dir)})
+        code = ended if code in (0, BUSY) and ended else code
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> int:
@@ -219,14 +190,12 @@ def _run(command: list[str], environment: Mapping[str, str]) -> int:
     process = subprocess.Popen(command, env=environment)
     try:
         code = process.wait()
-        return 128 - code if code < 0 else code  # by the shell's rule for what a signal ended
-    except KeyboardInterrupt:
-        process.wait()  # the terminal has interrupted it as well
-        raise
-    finally:
-        if process.poll() is None:
+    except BaseException as stop:
+        if type(stop) is not KeyboardInterrupt:  # which the terminal has sent to the command as well
             process.terminate()
-            process.wait()
+        process.wait()
+        raise
+    return 128 - code if code < 0 else code  # by the shell's rule for what a signal ended
 
 
 def overrides_of(job: Job, index: RunsIndex) -> list[str]:
@@ -237,12 +206,9 @@ def overrides_of(job: Job, index: RunsIndex) -> list[str]:
     return [*job.point.overrides, *([f"seed={job.seed}"] if job.point.command == "train" else [])]
 
 
-# What is made --------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Reproduction:
-    """An artefact made of the runs there are: its table, its figures and its text, as far as it has them."""
+    """An artefact made of the finished runs: its table, its figures and its text, as far as it has them."""
 
     plan: Plan
     table: Table | None
@@ -250,31 +216,26 @@ class Reproduction:
 
     def write(self, folder: Path) -> list[Path]:
         """Write table, figures and text to a folder, and return the files."""
-        stem = self.plan.stem
+        stem, made = self.plan.stem, self.made
         files = write(self.table, folder, stem) if self.table is not None else []
-        if self.made is None:
-            return files
-        if self.made.figures:
+        if made is not None and made.figures:
             from lightning_cse.plots import plot_style, save_figures
 
             with plot_style():
-                files += save_figures({f"{stem}.{name}.png": f for name, f in self.made.figures.items()}, folder)
-        import pandas as pd
+                files += save_figures({f"{stem}.{name}.png": one for name, one in made.figures.items()}, folder)
+        if made is not None:
+            import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
-        texts = {f"{stem}.text.md": self.made.text} if self.made.text else {}
-        tables = {
-            f"{stem}.{name}.csv": pd.DataFrame(list(rows), dtype=object) for name, rows in self.made.tables.items()
-        }
-        for name, text in (
-            texts | {name: table.to_csv(index=False, lineterminator="\n") for name, table in tables.items()}
-        ).items():
-            write_atomic(folder / name, text)
-            files.append(folder / name)
+            tables = {name: pd.DataFrame(list(rows), dtype=object) for name, rows in made.tables.items()}
+            texts = {f"{name}.csv": one.to_csv(index=False, lineterminator="\n") for name, one in tables.items()}
+            for name, text in ((texts | {"text.md": made.text}) if made.text else texts).items():
+                write_atomic(folder / f"{stem}.{name}", text)
+                files.append(folder / f"{stem}.{name}")
         return files
 
 
 def reproduce(plan: Plan, data_dir: Path | None = None, kept_tests: Path | None = None) -> Reproduction:
-    """Make an artefact of the runs that are there.
+    """Make an artefact of the finished runs.
 
     Args:
         plan: The artefact as it was asked for.
@@ -312,22 +273,18 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
     files = reproduction.write(folder)
     (folder / "records").mkdir(parents=True, exist_ok=True)
     for run in (run for line in plan.lines for run in plan.found(line)):
-        suite = "" if "steps" in run.record else f"-{run.record.get('suite', 'evaluation')}"
-        name = f"{run.record['name'].replace('/', '-')}{suite}-{run.record['config_hash']}-s{run.record['seed']}"
-        for source, ending in ((run.source, ".json"), (run.curves, ".curves.csv")):
-            target = folder / "records" / f"{name}{ending}"
-            if source is not None and source.resolve() != target.resolve():
-                shutil.copyfile(source, target)
-            files += [target] if source is not None else []
+        record, curves = run.record, run.curves
+        suite = "" if "steps" in record else f"-{record.get('suite', 'evaluation')}"
+        stem = f"{record['name'].replace('/', '-')}{suite}-{record['config_hash']}-s{record['seed']}"
+        for source, name in ((run.source, f"{stem}.json"), *([(curves, f"{stem}.curves.csv")] if curves else [])):
+            files.append(folder / "records" / name)
+            if source.resolve() != files[-1].resolve():
+                shutil.copyfile(source, files[-1])
     return files
 
 
 def check_keys(keys: Sequence[str], artefacts: Mapping[str, Artefact]) -> list[Artefact]:
-    """Return the artefacts that a command line names: by key, or all of a paper by its name.
-
-    Raises:
-        LightningCSEError: If a name is neither.
-    """
+    """Return the artefacts that a command line names: by key, or all of a paper by its name."""
     papers = {artefact.paper for artefact in artefacts.values()}
     if unknown := [key for key in keys if key not in artefacts and key not in papers]:
         near = (f"there is no artefact {key!r}{did_you_mean(key, [*artefacts, *papers])}" for key in unknown)

@@ -6,9 +6,10 @@ import functools
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from lightning_cse.papers.nested import leaves
 
 if TYPE_CHECKING:
     from lightning_cse.papers.records import Found
@@ -20,39 +21,31 @@ _PACKAGE: Final = Path(__file__).parents[1]
 def change_of(found: Found) -> Change:
     """Return whether the method of a run has changed since; of an evaluated run, since its training.
 
-    It has if ``git diff`` finds a difference, of whatever kind, between the record's commit and the files today in: the
-    modules of ``losses/`` and ``methods/`` that define the classes below ``method`` in the config, by their names, and
-    ``similarity.py``. What these modules import is not looked at. It is unknown without git or the commit.
+    It has if ``git diff`` finds any difference between the record's commit and the files today: ``similarity.py``, and
+    the modules of ``losses/`` and ``methods/`` that define a class that is a ``_target_`` below ``method`` in the
+    config. What these modules import is not looked at. Without git or the commit it is unknown.
     """
     record: Any = found.record
-    if (record.get("model") or {}).get("run"):  # <run>/evaluate/<suite>/<evaluation>
-        path = found.source.parents[3] / "record.json"
-        record = json.loads(path.read_text(encoding="utf-8")) if found.folder and path.is_file() else {"decisive": None}
-    if record["decisive"] is None:
-        return "unknown"
-    names = tuple(sorted(set(_classes(record["decisive"]["config"].get("method")))))
+    if (record.get("model") or {}).get("run"):
+        path = found.source.parents[3] / "record.json"  # <run>/evaluate/<suite>/<evaluation>/record.json
+        if found.folder is None or not path.is_file():
+            return "unknown"
+        record = json.loads(path.read_text(encoding="utf-8"))
+    values = leaves(record["decisive"]["config"].get("method") or {})
+    targets = {str(value) for key, value in values if key.endswith("_target_")}
+    names = sorted(target.rpartition(".")[2] for target in targets if target.startswith("lightning_cse."))
     commit = str((record.get("environment") or {}).get("commit") or "").partition("-")[0]
-    return _changed(commit, names) if names else "fresh"
+    return _changed(commit, tuple(names)) if names else "fresh"
 
 
 @functools.cache
 def _changed(commit: str, classes: tuple[str, ...]) -> Change:
     defines = re.compile(rf"^class ({'|'.join(classes)})\b", re.MULTILINE)
-    modules = [*_PACKAGE.glob("losses/*.py"), *_PACKAGE.glob("methods/*.py")]
-    files = [path for path in modules if defines.search(path.read_text(encoding="utf-8"))]
-    command = ["git", "-C", str(_PACKAGE), "diff", "--quiet", commit, "--", *map(str, files), "similarity.py"]
+    modules = [path for room in ("losses", "methods") for path in _PACKAGE.glob(f"{room}/*.py")]
+    files = [str(path) for path in modules if defines.search(path.read_text(encoding="utf-8"))]
+    command = ["git", "-C", str(_PACKAGE), "diff", "--quiet", commit or "-", "--", "similarity.py", *files]
     try:
-        code = subprocess.run(command, capture_output=True, timeout=20, check=False).returncode if commit else -1
+        code = subprocess.run(command, capture_output=True, timeout=20, check=False).returncode
     except (OSError, subprocess.SubprocessError):
-        code = -1
-    return {0: "fresh", 1: "stale"}.get(code, "unknown")  # type: ignore[return-value]
-
-
-def _classes(node: Any) -> Iterator[str]:
-    """Yield the last names of this package's classes in a config."""
-    if isinstance(node, Mapping):
-        if str(node.get("_target_")).startswith("lightning_cse."):
-            yield str(node["_target_"]).rpartition(".")[2]
-        node = list(node.values())
-    for child in node if isinstance(node, list) else ():
-        yield from _classes(child)
+        return "unknown"
+    return "fresh" if code == 0 else "stale" if code == 1 else "unknown"
