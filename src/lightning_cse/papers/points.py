@@ -101,12 +101,10 @@ def _suiting(command: Command, head: tuple[str, ...], settings: Iterable[str]) -
 def _has(command: Command, head: tuple[str, ...], setting: str) -> bool:
     """Return whether a command has the group of a setting, or the node at the top of its config that it is below."""
     with _explained(command, (*head, setting)):
-        key = parse(setting).key_or_group
-        if _chooses(setting):
-            return key.partition("@")[0] in {
-                str(one).partition("@")[0] for one in compose(command).hydra.runtime.choices
-            }
-        return key.partition(".")[0] in _base(command, tuple(filter(_chooses, head)))
+        chooses, key = _chooses(setting), _parse(setting).key_or_group
+        name = key.partition("@" if chooses else ".")[0]
+        groups = {str(group).partition("@")[0] for group in compose(command).hydra.runtime.choices}
+        return name in groups or (not chooses and name in _base(command, tuple(filter(_chooses, head))))
 
 
 def composed(point: Point) -> dict[str, Any]:
