@@ -87,7 +87,7 @@ def key_of(point: Point, of: str | None = None) -> Key:
     config = composed(point)
     if point.of is not None:
         of = of or str(key_of(point.of))
-    digest, choices = _training(config) if point.command == "train" else _evaluation(config, of)
+    digest, choices = _training(_decisive(config)) if point.command == "train" else _evaluation(config, of)
     return digest, config["paths"]["data_dir"] == sample_dir(), *choices
 
 
@@ -96,9 +96,14 @@ def identity(record: Mapping[str, Any]) -> str:
     return f"{record['name']}/{record['config_hash']}-s{record['seed']}"
 
 
+def _decisive(config: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = runs.decisive(config, data={}, encoder={"name": ""}, resolved={})["config"]
+    return found
+
+
 def _training(config: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
-    """Return hash and automatic choices of a training's config, or of its decisive part."""
-    document = runs.decisive(config, data={}, encoder={"name": ""}, resolved={})["config"]
+    """Return hash and automatic choices of the decisive part of a training's config."""
+    document = _decisive(config)  # a copy, as a record of this version would have it
     choices = [document[node].pop(key, None) for node, key in (dotted.split(".") for dotted in _AUTOMATIC)]
     return _hash(document), [PRECISIONS.get(str(one), one) for one in choices]
 
@@ -133,7 +138,7 @@ def _keys_of_record(record: Mapping[str, Any]) -> Iterator[Key]:
 def _keys_of_config(run: runs.Run) -> Iterator[Key]:
     config: Any = OmegaConf.to_container(OmegaConf.load(run.config_path), resolve=False)
     of, evaluated, _ = f"/{run.name}".partition("/evaluate/")
-    digest, became = _evaluation(config, of[1:]) if evaluated else _training(config)
+    digest, became = _evaluation(config, of[1:]) if evaluated else _training(_decisive(config))
     asked = ["auto", *became[1:]] if evaluated else ["auto"] * len(became)
     sample = config["paths"]["data_dir"] == sample_dir()
     return itertools.product([run.seed], [digest], [sample], *map(set, zip(asked, became, strict=True)))

@@ -35,7 +35,9 @@ def change_of(found: Found) -> Change:
     targets = {str(value) for key, value in values if key.endswith("_target_")}
     names = sorted(target.rpartition(".")[2] for target in targets if target.startswith("lightning_cse."))
     commit = str((record.get("environment") or {}).get("commit") or "").partition("-")[0]
-    return _changed(commit, tuple(names)) if names else "fresh"
+    if not names or not commit:
+        return "unknown" if names else "fresh"
+    return _changed(commit, tuple(names))
 
 
 @functools.cache
@@ -43,7 +45,7 @@ def _changed(commit: str, classes: tuple[str, ...]) -> Change:
     defines = re.compile(rf"^class ({'|'.join(classes)})\b", re.MULTILINE)
     modules = [path for room in ("losses", "methods") for path in _PACKAGE.glob(f"{room}/*.py")]
     files = [str(path) for path in modules if defines.search(path.read_text(encoding="utf-8"))]
-    command = ["git", "-C", str(_PACKAGE), "diff", "--quiet", commit or "-", "--", "similarity.py", *files]
+    command = ["git", "-C", str(_PACKAGE), "diff", "--quiet", commit, "--", "similarity.py", *files]
     try:
         code = subprocess.run(command, capture_output=True, timeout=20, check=False).returncode
     except (OSError, subprocess.SubprocessError):
