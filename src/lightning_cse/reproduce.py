@@ -44,9 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     keys = list(artefacts) if given.all else given.artefact
     if not keys:
         console.print("Tables and figures; name one, or a paper, or --all (with --dry-run: their status):\n")
-        console.print(
-            *(f"  {key:<18}  {artefact.title}" for key, artefact in artefacts.items()), sep="\n", markup=False
-        )
+        titles = (f"  {key:<18}  {artefact.title}" for key, artefact in artefacts.items())
+        console.print(*titles, sep="\n", markup=False)
         return 0
     hydra = [one for one in given.set if one.lstrip("+").startswith(("hydra.", "hydra/"))]
     settings = tuple(one for one in given.set if one not in hydra)

@@ -123,31 +123,28 @@ def _hash(document: Mapping[str, Any]) -> str:
 
 def _keys_of_record(record: Mapping[str, Any]) -> Iterator[Key]:
     config, overrides = record["decisive"]["config"], record.get("overrides") or ()
-    sample = [_reads_sample(tuple(overrides))] if overrides else [True, False]
+    samples = [_reads_sample(tuple(overrides))] if overrides else [True, False]
     if "suite" not in record:
-        digest, became = _training(config)
-        asked = ["auto"] * len(became)
-    else:
-        given, model = dict(_values(overrides)), record["model"]
-        read = {**config["model"], **config, **model, "model": model["given"], "whitening": given.get("whitening")}
-        digest, became = _evaluation(read, model["run"] and identity(model["run"]))
-        asked = ["auto", *(given.get(key, "auto") for key in ("pooling", "max_length"))]
-    return itertools.product([record["seed"]], [digest], sample, *map(set, zip(asked, became, strict=True)))
+        return _keys(record["seed"], samples, *_training(config))
+    given, model = {one.key_or_group: one.value() for one in map(parse, overrides)}, record["model"]
+    read = {**config["model"], **config, **model, "model": model["given"], "whitening": given.get("whitening")}
+    digest, became = _evaluation(read, model["run"] and identity(model["run"]))
+    return _keys(record["seed"], samples, digest, became, given.get("pooling", "auto"), given.get("max_length", "auto"))
 
 
 def _keys_of_config(run: runs.Run) -> Iterator[Key]:
     config: Any = OmegaConf.to_container(OmegaConf.load(run.config_path), resolve=False)
+    samples = [config["paths"]["data_dir"] == sample_dir()]
     of, evaluated, _ = f"/{run.name}".partition("/evaluate/")
-    digest, became = _evaluation(config, of[1:]) if evaluated else _training(_decisive(config))
-    asked = ["auto", *became[1:]] if evaluated else ["auto"] * len(became)
-    sample = config["paths"]["data_dir"] == sample_dir()
-    return itertools.product([run.seed], [digest], [sample], *map(set, zip(asked, became, strict=True)))
+    if not evaluated:
+        return _keys(run.seed, samples, *_training(_decisive(config)))
+    return _keys(run.seed, samples, *_evaluation(config, of[1:]), config["pooling"], config["max_length"])
 
 
-def _values(overrides: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    for line in overrides:
-        with contextlib.suppress(HydraException):  # of another version
-            yield parse(line).key_or_group, parse(line).value()
+def _keys(seed: int, samples: Sequence[bool], digest: str, became: Sequence[Any], *asked: Any) -> Iterator[Key]:
+    """Yield the keys of a run whose automatic choices became something; the last ones were asked for like this."""
+    asked = (*["auto"] * (len(became) - len(asked)), *asked)
+    return itertools.product([seed], [digest], samples, *map(set, zip(asked, became, strict=True)))
 
 
 @functools.cache
@@ -166,17 +163,28 @@ def _alike(config: Mapping[str, Any], encoder: str) -> Key:
     return of, encoder
 
 
+@dataclass(frozen=True)
+class _Record:
+    """A record with its keys, what runs like it share, and its seconds."""
+
+    found: Found
+    keys: list[Key]
+    alike: Key
+    seconds: float
+
+
 @functools.cache
-def _read(source: Path, folder: Path | None, changed: int) -> tuple[Found, list[Key], Key, float] | None:
-    """Return a record, its keys, what runs like it share, and its seconds; None for JSON that is not of a run."""
+def _read(source: Path, folder: Path | None, changed: int) -> _Record | None:
+    """Read a record; None for JSON that is not the record of a run."""
     try:
         record = json.loads(source.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DataError(f"{source} is damaged ({error}): remove it, and its run is made again") from None
     try:
         alike = _alike(record["decisive"]["config"], record["encoder"]["name"] if identity(record) else "")
-        return Found(record, folder, source), list(_keys_of_record(record)), alike, sum(record["seconds"].values())
-    except (KeyError, TypeError, AttributeError):
+        keys, seconds = list(_keys_of_record(record)), sum(record["seconds"].values())
+        return _Record(Found(record, folder, source), keys, alike, seconds)
+    except (KeyError, TypeError, AttributeError, HydraException):
         return None
 
 
@@ -191,17 +199,18 @@ class RunsIndex:
 
     def refresh(self) -> None:
         """Forget what is on disk; records that did not change are not read again."""
-        self.__dict__.pop("_disk", None)
+        for name in ("_records", "_finished", "_unfinished"):
+            self.__dict__.pop(name, None)
 
     def find(self, point: Point, seed: int) -> Found | None:
         """Return the finished run of a point and a seed: the newest, and a run rather than a kept record."""
-        return self._disk.finished.get(self._key(point, seed))
+        return self._finished.get(self._key(point, seed))
 
     def state(self, point: Point, seed: int) -> State:
         """Return how far a point and a seed are; what was left before its first checkpoint is missing."""
         if self.find(point, seed) is not None:
             return "finished"
-        run = self._disk.unfinished.get(self._key(point, seed))
+        run = self._unfinished.get(self._key(point, seed))
         status = "new" if run is None else run.status
         if status == "finished":  # since the disk was read
             self.refresh()
@@ -212,15 +221,14 @@ class RunsIndex:
 
     def failure(self, point: Point, seed: int) -> str:
         """Return in one line why a run failed."""
-        run = self._disk.unfinished.get(self._key(point, seed))
+        run = self._unfinished.get(self._key(point, seed))
         return (run and run.reason()) or ""
 
     def seconds(self, point: Point) -> float | None:
         """Return how long runs of the same experiment or tasks, encoder and number of rows took on average."""
         of = composed(point.of or point)
-        times = self._disk.seconds.get(
-            _alike(composed(point), of["encoder"]["name"] if "encoder" in of else of["model"])
-        )
+        alike = _alike(composed(point), of["encoder"]["name"] if "encoder" in of else of["model"])
+        times = [read.seconds for read in self._records if read.alike == alike]
         return statistics.fmean(times) if times else None
 
     def _key(self, point: Point, seed: int) -> Key:
@@ -228,28 +236,25 @@ class RunsIndex:
         return seed, *key_of(point, None if run is None else identity(run.record))
 
     @functools.cached_property
-    def _disk(self) -> _Disk:
-        disk = _Disk()
-        below = [(run.record_path, run) for run in runs.find_runs(self.runs_dir)]
-        kept = [(path, None) for folder in self.kept for path in folder.glob("*.json")]
-        records = [
-            (run is not None, path.stat().st_mtime_ns, path, run) for path, run in below + kept if path.is_file()
+    def _records(self) -> list[_Record]:
+        """The records, of which a later one replaces an earlier one."""
+        kept = ((False, path, None) for folder in self.kept for path in folder.glob("*.json"))
+        below = ((True, run.record_path, run.path) for run in runs.find_runs(self.runs_dir))
+        there = [
+            (own, path.stat().st_mtime_ns, path, folder) for own, path, folder in (*kept, *below) if path.is_file()
         ]
-        for _, changed, path, run in sorted(records, key=lambda one: one[:3]):  # the last one stays
-            if read := _read(path, run and run.path, changed):
-                found, keys, alike, seconds = read
-                disk.finished |= dict.fromkeys(keys, found)
-                disk.seconds.setdefault(alike, []).append(seconds)
-        for run in (run for path, run in below if not path.is_file()):
-            with contextlib.suppress(OmegaConfBaseException, YAMLError, OSError, ValueError, KeyError, TypeError):
-                disk.unfinished |= dict.fromkeys(_keys_of_config(run), run)
-        return disk
+        read = (_read(path, folder, changed) for _, changed, path, folder in sorted(there, key=lambda one: one[:3]))
+        return [one for one in read if one is not None]
 
+    @functools.cached_property
+    def _finished(self) -> dict[Key, Found]:
+        return {key: read.found for read in self._records for key in read.keys}
 
-@dataclass
-class _Disk:
-    """Finished and unfinished runs by seed and key, and the seconds of runs that are alike."""
-
-    finished: dict[Key, Found] = field(default_factory=dict)
-    unfinished: dict[Key, runs.Run] = field(default_factory=dict)
-    seconds: dict[Key, list[float]] = field(default_factory=dict)
+    @functools.cached_property
+    def _unfinished(self) -> dict[Key, runs.Run]:
+        found: dict[Key, runs.Run] = {}
+        for run in runs.find_runs(self.runs_dir):
+            if not run.record_path.is_file():
+                with contextlib.suppress(OmegaConfBaseException, YAMLError, OSError, ValueError, KeyError, TypeError):
+                    found |= dict.fromkeys(_keys_of_config(run), run)
+        return found
