@@ -102,7 +102,7 @@ def _paper(
 ) -> tuple[list[Section], list[ShownRun]]:
     """Return the sections of a paper's artefacts and of the runs that they are made of, and these runs."""
     from lightning_cse.papers.artefacts import Request
-    from lightning_cse.papers.points import RunsIndex
+    from lightning_cse.papers.records import RunsIndex
     from lightning_cse.papers.report import artefact_section, slug
     from lightning_cse.papers.reproducing import Plan, kept_records
     from lightning_cse.papers.run_report import found_runs, run_sections

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from lightning_cse.errors import DataError
 from lightning_cse.papers.artefacts import Artefact, Baseline, Column, Line, Published, PublishedValue, Request
 from lightning_cse.papers.nested import value_at
+from lightning_cse.papers.records import Measured
 
 if TYPE_CHECKING:
-    from lightning_cse.papers.points import Found
+    from lightning_cse.papers.records import Found
     from lightning_cse.papers.significance import Correlations, Point
 
 __all__ = ["Cell", "Change", "LineTest", "Mark", "Measured", "Table", "TableLine", "assemble", "read_tests"]
@@ -33,14 +34,6 @@ _TESTS: Final = {
 }
 _LEAST_P: Final = 1e-300  # what a float cannot tell from 0 is told as this: no test is certain
 _FEW: Final = 4  # how many of a kind a line names before it counts the rest
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The finished runs of a cell, by seed, and the seeds that were asked for."""
-
-    found: Mapping[int, Found] = field(default_factory=dict)
-    asked: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

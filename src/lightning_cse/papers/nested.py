@@ -1,15 +1,13 @@
-"""Records and configs by dotted path: what stands at one, and all that there are."""
+"""Records and configs by dotted path."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["leaves", "value_at"]
-
 
 def value_at(record: Mapping[str, Any], dotted: str) -> Any:
-    """Return what stands at a dotted path, None where nothing does; a key may itself have dots in it.
+    """Return the value at a dotted path, None if there is none; a key may itself have dots in it.
 
     Example:
         >>> value_at({"best": {"score": 0.5}}, "best.score")
@@ -27,12 +25,7 @@ def value_at(record: Mapping[str, Any], dotted: str) -> Any:
 
 
 def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield what is no mapping, or an empty one, by dotted path.
-
-    Example:
-        >>> dict(leaves({"method": {"loss": {"temperature": 0.05}}, "seed": 0}))
-        {'method.loss.temperature': 0.05, 'seed': 0}
-    """
+    """Yield by dotted path every value that is not a mapping, or an empty one."""
     for key, value in node.items():
         if isinstance(value, Mapping) and value:
             yield from leaves(value, f"{prefix}{key}.")

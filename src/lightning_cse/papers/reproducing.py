@@ -1,4 +1,4 @@
-"""From an artefact's file to its table: what is there, what is missing, run it, put it beside the paper's numbers."""
+"""From an artefact's file to its table: which runs it needs, run what is missing, put it beside the paper's numbers."""
 
 from __future__ import annotations
 
@@ -8,26 +8,18 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import yaml
 
-from lightning_cse.errors import LightningCSEError, did_you_mean
-from lightning_cse.papers.artefacts import Artefact, Baseline, Chosen, Column, Line, Needs, Published, Request
-from lightning_cse.papers.cells import Measured, Table, assemble
-from lightning_cse.papers.points import (
-    Found,
-    Point,
-    RunsIndex,
-    State,
-    composed,
-    point_key,
-    points_of,
-    value_at,
-    winner,
-)
+from lightning_cse.errors import BUSY, ConfigError, LightningCSEError, did_you_mean
+from lightning_cse.papers.artefacts import Artefact, Baseline, Chosen, Column, Line, Published, Request
+from lightning_cse.papers.cells import Table, assemble
+from lightning_cse.papers.nested import value_at
+from lightning_cse.papers.points import Point, composed, points_of
+from lightning_cse.papers.records import Found, Key, Measured, RunsIndex, State, key_of
 from lightning_cse.papers.render import write
 from lightning_cse.papers.staleness import change_of
 from lightning_cse.runs import write_atomic
@@ -35,67 +27,24 @@ from lightning_cse.runs import write_atomic
 if TYPE_CHECKING:
     from lightning_cse.papers.makers import Made
 
-__all__ = ["Job", "Launch", "Plan", "Reproduction", "kept_records", "run_missing"]
-
-ALL_THERE: Final = 0
-BUSY: Final = 3
-_SIGNALLED: Final = 128  # by the shell's rule, the exit code of what a signal ended is this and the signal's number
-_ENTRIES: Final = ("train", "evaluate")  # in this order: what is trained is evaluated after
+_WHOLE: Final = Column("", "metric", ())  # of a figure without columns: stands for the runs themselves
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run that an artefact needs: a point and a seed."""
+    """A point and a seed."""
 
     point: Point
     seed: int
 
 
-@dataclass(frozen=True)
-class Launch:
-    """How what is missing is run.
-
-    Attributes:
-        launcher: the name of a Hydra launcher; None for Hydra's own, one point after another in one process.
-        retry_failed: also run what failed before.
-        hydra: overrides that begin with ``hydra``, for the command as a whole.
-        runs_dir: the folder of all runs.
-    """
-
-    runs_dir: Path
-    launcher: str | None = None
-    retry_failed: bool = False
-    hydra: tuple[str, ...] = ()
-
-    def command(self, entry: str, points: Path) -> list[str]:
-        """Return the command that runs the points listed in a file."""
-        quoted = str(points).replace("\\", "\\\\").replace("'", "\\'")
-        return [
-            sys.executable,
-            "-m",
-            f"lightning_cse.{entry}",
-            "--multirun",
-            f"hydra.sweeper.file='{quoted}'",
-            *([f"hydra/launcher={self.launcher}"] if self.launcher else []),
-            *self.hydra,
-            *(["retry_failed=true"] if self.retry_failed else []),
-        ]
-
-
 class Plan:
-    """An artefact as it was asked for: its lines, and the runs that each of them needs.
-
-    Args:
-        artefact: the table, figure or text.
-        request: the profile, encoder, seeds, settings and rows asked for.
-        index: what has been run.
-    """
+    """An artefact as it was asked for: its lines, and the runs that each of them needs."""
 
     def __init__(self, artefact: Artefact, request: Request, index: RunsIndex) -> None:
-        self.artefact = artefact
-        self.request = request
-        self.index = index
+        self.artefact, self.request, self.index = artefact, request, index
         self.lines = artefact.lines(request)
+        self.columns = artefact.columns or (_WHOLE,)
 
     @property
     def stem(self) -> str:
@@ -108,73 +57,58 @@ class Plan:
             parts.append(hashlib.sha256(repr((request.settings, request.only)).encode()).hexdigest()[:6])
         return ".".join(part for part in parts if part)
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The columns; for a figure that has none, one that stands for the runs themselves."""
-        return self.artefact.columns or (_WHOLE,)
+    def points(self, line: Line, column: Column) -> tuple[Point, ...]:
+        """Return the points of a cell."""
+        return points_of(self.artefact, line, column, self.request)
 
     def jobs(self, line: Line) -> list[Job]:
-        """Return the runs that a line needs, as far as they are known.
+        """Return the runs that a line needs.
 
-        A grid is run with the first seed; once it is complete, its winner is needed with the other seeds, too.
+        A grid is run with the first seed; once it is complete, its winner is needed with the other seeds too.
         """
         return list(dict.fromkeys(job for column in self.columns for job in self._jobs(line, column)))
 
     def _jobs(self, line: Line, column: Column) -> Iterator[Job]:
+        points, seeds = self.points(line, column), line.seeds
         if column.source == "mean" or (column.source == "config" and not isinstance(line.way, Chosen)):
-            return  # made of other columns, or of what the config says without a run
-        points = points_of(self.artefact, line, column, self.request)
-        if not points:
-            return
-        seeds = line.seeds
+            return  # made of other columns, or of the config without a run
         if isinstance(line.way, Chosen):
-            for point in points:
-                yield Job(point, seeds[0])
+            yield from (Job(point, seeds[0]) for point in points)
             best = self.winner(line, column)
-            seeds, points = seeds[1:], () if best is None else (best,)
+            points, seeds = () if best is None else (best,), seeds[1:]
         elif isinstance(line.way, Baseline):
-            seeds = seeds[:1]  # a baseline does not depend on the seed
-        for point in points:
-            for seed in seeds[:1] if _has_no_seed(point) else seeds:
-                if point.of is not None:
-                    yield Job(point.of, seed)
-                yield Job(point, seed)
+            seeds = seeds[:1]  # it does not depend on the seed
+        for job in (Job(point, seed) for point in points for seed in seeds):
+            yield from [job] if job.point.of is None else [Job(job.point.of, job.seed), job]
 
     def winner(self, line: Line, column: Column) -> Point | None:
-        """Return the point that a grid's dev scores choose; None while a point of it is missing."""
+        """Return the best point of a grid with the first seed; None while one is missing. Of equals the first wins."""
         if not isinstance(line.way, Chosen):
             return None
-        points = points_of(self.artefact, line, column, self.request)
-        return winner(self.index, points, line.seeds[:1], line.way.by)
+        found = {point: self.index.find(point, line.seeds[0]) for point in self.points(line, column)}
+        scores = {point: value_at(run.record, line.way.by) for point, run in found.items() if run is not None}
+        if wrong := [point for point, score in scores.items() if not isinstance(score, int | float)]:
+            source = getattr(found[wrong[0]], "source", "")
+            raise ConfigError([f"{self.artefact.path}: rows.{line.label}.choose: {source} has no {line.way.by!r}"])
+        return max(scores, key=scores.__getitem__) if scores and len(scores) == len(found) else None
 
     def measured(self, line: Line, column: Column) -> Measured:
-        """Return the finished runs of one cell, by seed."""
-        points = points_of(self.artefact, line, column, self.request)
-        seeds = line.seeds
+        """Return the finished runs of a cell by seed; a baseline takes the first run that has it."""
+        points, seeds = self.points(line, column), line.seeds
         if isinstance(line.way, Chosen):
             best = self.winner(line, column)
             points = () if best is None else (best,)
         if not points:
-            return Measured({}, ())
+            return Measured()
+        found = {seed: run for seed in seeds if (run := self.index.find(points[0], seed)) is not None}
         if isinstance(line.way, Baseline):
-            return self._baseline(line.way, points, seeds)
-        if _has_no_seed(points[0]):
-            seeds = seeds[:1]
-        found = {seed: self.index.find(points[0], seed) for seed in seeds}
-        return Measured({seed: run for seed, run in found.items() if run is not None}, tuple(seeds))
-
-    def _baseline(self, way: Baseline, points: Iterable[Point], seeds: Sequence[int]) -> Measured:
-        """Return the first run that holds the baseline: what it gives does not depend on the seed."""
-        for point in points:
-            for seed in seeds:
-                run = self.index.find(point, seed)
-                if run is not None and way.name in (run.record.get("baselines") or {}):
-                    return Measured({seed: run}, (seed,))
-        return Measured({}, (seeds[0],))
+            having = [seed for seed, run in found.items() if line.way.name in (run.record.get("baselines") or {})]
+            return Measured({seed: found[seed] for seed in having[:1]}, tuple(having[:1] or seeds[:1]))
+        return Measured(found, seeds)
 
     def setting(self, line: Line, column: Column) -> Any:
-        """Return the setting of a config column for a line that has no run; None where a run must choose it."""
-        points = points_of(self.artefact, line, column, self.request)
+        """Return the setting of a config column for a line that has no run; None if a run must choose it."""
+        points = self.points(line, column)
         if not points or isinstance(line.way, Chosen):
             return None
         return value_at(composed(points[0].of or points[0]), column.keys[0])
@@ -185,155 +119,96 @@ class Plan:
         return list({run.source: run for run in runs}.values())
 
 
-_WHOLE = Column(title="", source="metric", keys=(), instead={}, scale=100.0, decimals=2, overrides=())
-
-
-def _has_no_seed(point: Point) -> bool:
-    """Tell whether a point is the evaluation of a named model, which draws nothing."""
-    return point.command == "evaluate" and point.of is None
-
-
-# ------------------------------------------------------------------------------------------------- running the missing
-
-
-@dataclass
-class Standing:
-    """How far the runs of some artefacts are.
-
-    Attributes:
-        by_state: jobs by their state.
-        withheld: jobs that are neither there nor running, and are not run since what their rows need is not set; they
-            count nowhere else.
-    """
-
-    by_state: dict[State, list[Job]] = field(default_factory=dict)
-    withheld: dict[Needs, list[Job]] = field(default_factory=dict)
-
-    def of(self, *states: State) -> list[Job]:
-        """Return the jobs in these states."""
-        return [job for state in states for job in self.by_state.get(state, ())]
-
-    @property
-    def total(self) -> int:
-        """The number of jobs that are there or will be run."""
-        return sum(map(len, self.by_state.values()))
-
-    def holds(self, job: Job) -> bool:
-        """Tell whether a job is withheld."""
-        return any(_key(job) == _key(other) for jobs in self.withheld.values() for other in jobs)
-
-
-def standing(plans: Iterable[Plan]) -> Standing:
-    """Return the state of every run that some artefacts need, each run once, however its overrides are written."""
-    result = Standing()
-    seen: set[tuple[str, int]] = set()
-    # What one row waits with another may ask for as well, and then it is run.
+def status(plans: Iterable[Plan]) -> dict[str, list[Job]]:
+    """Return every run that some artefacts need, once: by its state, or by why it is not run."""
+    found: dict[str, list[Job]] = {state: [] for state in get_args(State)}
+    seen: set[Key] = set()
     lines = [(plan, line) for plan in plans for line in plan.lines]
-    for plan, line in sorted(lines, key=lambda pair: lacking(pair[1]) is not None):
-        needs = lacking(line)
+    # What a withheld row needs may be needed by another row as well, and is run then.
+    for plan, line in sorted(lines, key=lambda pair: withheld(pair[1])):
         for job in plan.jobs(line):
-            if _key(job) in seen:
-                continue
-            seen.add(_key(job))
-            state = plan.index.state(job.point, job.seed)
-            if needs is not None and state not in ("finished", "running"):
-                result.withheld.setdefault(needs, []).append(job)
-            else:
-                result.by_state.setdefault(state, []).append(job)
-    return result
+            key = (job.seed, *key_of(job.point))
+            if key not in seen:
+                seen.add(key)
+                state = plan.index.state(job.point, job.seed)
+                fixed = state in ("finished", "running") or not withheld(line)
+                found.setdefault(state if fixed else f"not run: {line.needs}", []).append(job)
+    return found
 
 
-def _key(job: Job) -> tuple[str, int]:
-    return point_key(job.point), job.seed
+def missing(status: Mapping[str, Sequence[Job]]) -> list[Job]:
+    """Return the runs that are neither finished nor running nor withheld."""
+    return [*status["missing"], *status["interrupted"], *status["failed"]]
 
 
-def lacking(line: Line) -> Needs | None:
-    """Return what a line needs if the environment lacks it; the variable set to 0 says no, too."""
-    needs = line.needs
-    return None if needs is None or os.environ.get(needs.variable, "") not in ("", "0") else needs
+def withheld(line: Line) -> bool:
+    """Return whether a line needs a variable that the environment lacks, or has as 0."""
+    return line.needs is not None and os.environ.get(line.needs.variable, "") in ("", "0")
 
 
-def run_missing(plans: Sequence[Plan], launch: Launch, folder: Path) -> int:
-    """Run what is missing of some artefacts, and return the exit code of the commands that did.
+def run_missing(plans: Sequence[Plan], folder: Path, options: Sequence[str] = (), *, retry_failed: bool = False) -> int:
+    """Run what is missing of some artefacts, and return the exit code of the first command that failed.
 
     Training comes first, then the evaluation of what was trained, then what a grid's winner needs; a run is tried once.
 
     Args:
-        plans: the artefacts.
-        launch: how to run.
-        folder: where the lists of points are written.
+        plans: The artefacts, with one index.
+        folder: Where the lists of points are written.
+        options: Overrides for the commands as a whole, such as ``hydra/launcher=joblib``.
+        retry_failed: Also run what failed before.
     """
-    code = ALL_THERE
+    code, index = 0, plans[0].index
     tried: set[Job] = set()
     while True:
-        for plan in plans:
-            plan.index.refresh()
-        now = standing(plans)
-        wanted: tuple[State, ...] = ("missing", "interrupted", *(("failed",) if launch.retry_failed else ()))
-        waiting = [job for job in now.of(*wanted) if job not in tried]
-        entry, ready = _next(waiting, plans[0].index)
+        index.refresh()
+        now = status(plans)
+        waiting = [job for job in missing(now) if job not in tried and (retry_failed or job not in now["failed"])]
+        ready = [job for job in waiting if job.point.of is None or index.find(job.point.of, job.seed)]
         if not ready:
-            return _worse(code, BUSY) if now.of("running") else code
-        tried.update(ready)
-        code = _worse(code, _run(entry, ready, launch, folder, plans[0].index))
+            return code or (BUSY if now["running"] else 0)
+        command = "train" if any(job.point.command == "train" for job in ready) else "evaluate"
+        jobs = [job for job in ready if job.point.command == command]
+        tried.update(jobs)
+        points = folder / f"{command}.points.yaml"
+        write_atomic(points, yaml.safe_dump([overrides_of(job, index) for job in jobs], width=1000))
+        file = str(points).replace("\\", "\\\\").replace("'", "\\'")
+        line = [
+            sys.executable,
+            "-m",
+            f"lightning_cse.{command}",
+            "--multirun",
+            f"hydra.sweeper.file='{file}'",
+            *options,
+        ]
+        line += ["retry_failed=true"] if retry_failed else []
+        ended = _run(line, {**os.environ, "LIGHTNING_CSE_RUNS": str(index.runs_dir)})
+        code = ended if code in (0, BUSY) and ended else code
 
 
-def _worse(one: int, other: int) -> int:
-    """Return the exit code that says more: others' runs say less than the user's errors, these less than a bug."""
-    order = (ALL_THERE, BUSY, 2, 1)
-    return max(one, other, key=lambda code: (order.index(code) if code in order else len(order), code))
-
-
-def _next(waiting: Iterable[Job], index: RunsIndex) -> tuple[Literal["train", "evaluate"], list[Job]]:
-    """Return what can be run now with one command: all trainings, else the evaluations whose run is there."""
-    by_command: dict[str, list[Job]] = {entry: [] for entry in _ENTRIES}
-    for job in waiting:
-        if job.point.of is None or index.find(job.point.of, job.seed) is not None:
-            by_command[job.point.command].append(job)
-    if by_command["train"]:
-        return "train", by_command["train"]
-    return "evaluate", by_command["evaluate"]
-
-
-def _run(entry: str, jobs: Sequence[Job], launch: Launch, folder: Path, index: RunsIndex) -> int:
-    points = folder / f"{entry}.points.yaml"
-    text = yaml.safe_dump(
-        [overrides_of(job, index) for job in jobs], default_flow_style=None, width=1000, sort_keys=False
-    )
-    write_atomic(points, text)
-    environment = {**os.environ, "LIGHTNING_CSE_RUNS": str(launch.runs_dir)}
-    process = subprocess.Popen(launch.command(entry, points), env=environment)
+def _run(command: list[str], environment: Mapping[str, str]) -> int:
+    """Run a command, which saves what it has when this process is interrupted or ended."""
+    process = subprocess.Popen(command, env=environment)
     try:
         code = process.wait()
-        return _SIGNALLED - code if code < 0 else code
-    except KeyboardInterrupt:
-        # The terminal sent it to the command as well, which saves what it has and ends.
+    except BaseException as stop:
+        if type(stop) is not KeyboardInterrupt:  # which the terminal has sent to the command as well
+            process.terminate()
         process.wait()
         raise
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            process.wait()
+    return 128 - code if code < 0 else code  # by the shell's rule for what a signal ended
 
 
-def overrides_of(job: Job, index: RunsIndex | None) -> list[str]:
-    """Return the overrides that run a job; an evaluation of a run names its folder, where the run is there."""
-    overrides = list(job.point.overrides)
+def overrides_of(job: Job, index: RunsIndex) -> list[str]:
+    """Return the overrides that run a job; an evaluation of a run names its folder."""
     if job.point.of is not None:
-        found = index.find(job.point.of, job.seed) if index is not None else None
-        run = "<its run>" if found is None else str(found.folder or found.source)
-        overrides.insert(0, f"model={run}")
-    elif job.point.command == "train":
-        overrides.append(f"seed={job.seed}")
-    return overrides
-
-
-# ------------------------------------------------------------------------------------------------------ what is made
+        found = index.find(job.point.of, job.seed)
+        return [f"model={'<its run>' if found is None else found.folder or found.source}", *job.point.overrides]
+    return [*job.point.overrides, *([f"seed={job.seed}"] if job.point.command == "train" else [])]
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """An artefact made of what is there: its table, its figures and its text, as far as it has them."""
+    """An artefact made of the finished runs: its table, its figures and its text, as far as it has them."""
 
     plan: Plan
     table: Table | None
@@ -341,127 +216,78 @@ class Reproduction:
 
     def write(self, folder: Path) -> list[Path]:
         """Write table, figures and text to a folder, and return the files."""
-        stem = self.plan.stem
+        stem, made = self.plan.stem, self.made
         files = write(self.table, folder, stem) if self.table is not None else []
-        if self.made is None:
-            return files
-        if self.made.figures:
+        if made is not None and made.figures:
             from lightning_cse.plots import plot_style, save_figures
 
             with plot_style():
-                files += save_figures({f"{stem}.{name}.png": f for name, f in self.made.figures.items()}, folder)
-        if self.made.text:
-            path = folder / f"{stem}.text.md"
-            write_atomic(path, self.made.text)
-            files.append(path)
-        for name, rows in self.made.tables.items():
-            path = folder / f"{stem}.{name}.csv"
-            write_atomic(path, _csv(rows))
-            files.append(path)
+                files += save_figures({f"{stem}.{name}.png": one for name, one in made.figures.items()}, folder)
+        if made is not None:
+            import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+
+            tables = {name: pd.DataFrame(list(rows), dtype=object) for name, rows in made.tables.items()}
+            texts = {f"{name}.csv": one.to_csv(index=False, lineterminator="\n") for name, one in tables.items()}
+            for name, text in ((texts | {"text.md": made.text}) if made.text else texts).items():
+                write_atomic(folder / f"{stem}.{name}", text)
+                files.append(folder / f"{stem}.{name}")
         return files
 
 
 def reproduce(plan: Plan, data_dir: Path | None = None, kept_tests: Path | None = None) -> Reproduction:
-    """Make an artefact of the runs that are there.
+    """Make an artefact of the finished runs.
 
     Args:
-        plan: the artefact as it was asked for.
-        data_dir: the corpora, for what is made of data alone; None for those that the profile and the settings name.
-        kept_tests: the file of significance tests of an earlier table, used where predictions are not there.
+        plan: The artefact as it was asked for.
+        data_dir: The corpora for what is made of data alone; None for those of the profile and the settings.
+        kept_tests: The file of significance tests of an earlier table, used where predictions are missing.
     """
-    artefact = plan.artefact
-    table = None
-    # Where no run fills a line, what is made has the numbers, and a table would have the paper's alone.
-    if artefact.columns and not (artefact.make and all(isinstance(line.way, Published) for line in plan.lines)):
-        table = assemble(
-            artefact,
-            plan.lines,
-            plan.measured,
-            plan.request,
-            change_of=change_of,
-            kept_tests=kept_tests,
-            setting_of=plan.setting,
-        )
-    made = None
+    artefact, lines = plan.artefact, plan.lines
+    table = made = None
+    # Without a row that is measured, what is made has the numbers, and a table would have the paper's alone.
+    if artefact.columns and not (artefact.make and all(isinstance(line.way, Published) for line in lines)):
+        asked = (artefact, lines, plan.measured, plan.request)
+        table = assemble(*asked, change_of=change_of, kept_tests=kept_tests, setting_of=plan.setting)
     if artefact.make is not None:
         from lightning_cse.papers.makers import MAKERS, Material
 
-        found = {line: plan.found(line) for line in plan.lines}
-        made = MAKERS[artefact.make](Material(artefact, plan.lines, found, data_dir, plan.request))
+        found = {line: plan.found(line) for line in lines}
+        made = MAKERS[artefact.make](Material(artefact, lines, found, data_dir, plan.request))
     return Reproduction(plan, table, made)
 
 
-def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    import csv
-    import io
-
-    sink = io.StringIO()
-    writer = csv.DictWriter(sink, list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return sink.getvalue()
-
-
-# ------------------------------------------------------------------------------------------------------ kept records
-
-
 def kept_records(experiments: Path) -> list[Path]:
-    """Return the folders of the records that are kept beside the artefacts, one a paper."""
-    return sorted(folder for folder in experiments.glob("*/results/records") if folder.is_dir())
+    """Return the folders of the records that are kept beside the artefacts."""
+    return sorted(experiments.glob("*/results/records"))
 
 
 def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
     """Write an artefact into ``experiments/<paper>/results/``, with the records and curves it is made of.
 
-    Predictions are not kept, since they may be large; the tests made of them stand in ``<stem>.tests.csv``. A text that
-    quotes a corpus is not kept either: its sentences are somebody else's.
+    Predictions are not kept, since they may be large, nor a text that quotes a corpus, which has its own licence.
     """
-    plan = reproduction.plan
+    plan, made = reproduction.plan, reproduction.made
     folder = experiments / plan.artefact.paper / "results"
-    made = reproduction.made
     if made is not None and made.quotes:
-        made = replace(made, text="")
-    files = replace(reproduction, made=made).write(folder)
-    for line in plan.lines:
-        for run in plan.found(line):
-            files += _keep_run(run, folder / "records")
-    return files
-
-
-def _keep_run(run: Found, folder: Path) -> list[Path]:
-    record = run.record
-    name = str(record["name"]).replace("/", "-")
-    suffix = "" if "steps" in record else f"-{record.get('suite', 'evaluation')}"
-    stem = f"{name}{suffix}-{record['config_hash']}-s{record['seed']}"
-    files = [folder / f"{stem}.json"]
-    pairs = [(run.source, files[0])]
-    if run.curves is not None and run.curves.is_file():
-        files.append(folder / f"{stem}.curves.csv")
-        pairs.append((run.curves, files[1]))
-    folder.mkdir(parents=True, exist_ok=True)
-    for source, target in pairs:
-        if source.resolve() != target.resolve():
-            shutil.copyfile(source, target)
+        reproduction = replace(reproduction, made=replace(made, text=""))
+    files = reproduction.write(folder)
+    (folder / "records").mkdir(parents=True, exist_ok=True)
+    for run in (run for line in plan.lines for run in plan.found(line)):
+        record, curves = run.record, run.curves
+        suite = "" if "steps" in record else f"-{record.get('suite', 'evaluation')}"
+        stem = f"{record['name'].replace('/', '-')}{suite}-{record['config_hash']}-s{record['seed']}"
+        for source, name in ((run.source, f"{stem}.json"), *([(curves, f"{stem}.curves.csv")] if curves else [])):
+            files.append(folder / "records" / name)
+            if source.resolve() != files[-1].resolve():
+                shutil.copyfile(source, files[-1])
     return files
 
 
 def check_keys(keys: Sequence[str], artefacts: Mapping[str, Artefact]) -> list[Artefact]:
-    """Return the artefacts that a command line names: by key, or all of a paper by the paper's name.
-
-    Raises:
-        LightningCSEError: if a name is neither.
-    """
-    papers = dict.fromkeys(artefact.paper for artefact in artefacts.values())
-    chosen: dict[str, Artefact] = {}
-    faults = []
-    for key in keys:
-        if key in artefacts:
-            chosen[key] = artefacts[key]
-        elif key in papers:
-            chosen |= {name: artefact for name, artefact in artefacts.items() if artefact.paper == key}
-        else:
-            near = did_you_mean(key, [*artefacts, *papers])
-            faults.append(f"there is no artefact {key!r}{near}")
-    if faults:
-        raise LightningCSEError("; ".join(faults) + " (without a name, all of them are listed)")
-    return list(chosen.values())
+    """Return the artefacts that a command line names: by key, or all of a paper by its name."""
+    papers = {artefact.paper for artefact in artefacts.values()}
+    if unknown := [key for key in keys if key not in artefacts and key not in papers]:
+        near = (f"there is no artefact {key!r}{did_you_mean(key, [*artefacts, *papers])}" for key in unknown)
+        raise LightningCSEError("; ".join(near))
+    chosen = [name for key in keys for name, artefact in artefacts.items() if key in (name, artefact.paper)]
+    return [artefacts[name] for name in dict.fromkeys(chosen)]

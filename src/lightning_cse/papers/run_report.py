@@ -37,7 +37,7 @@ from lightning_cse.runs import Run as RunFolder
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from lightning_cse.papers.points import Found
+    from lightning_cse.papers.records import Found
 
 __all__ = ["ShownRun", "found_runs", "read_runs", "run_facts", "run_sections"]
 

@@ -1,0 +1,260 @@
+"""The runs on disk, found by the point and the seed that they have made."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import json
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
+
+from lightning_cse import runs
+from lightning_cse.config.check import PRECISIONS
+from lightning_cse.config.compose import CompositionError, parse
+from lightning_cse.errors import DataError
+from lightning_cse.papers.nested import leaves, value_at
+from lightning_cse.papers.points import Point, composed, filled, sample_dir
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+
+State = Literal["finished", "running", "failed", "interrupted", "missing"]
+Key = tuple[Any, ...]
+"""What two points have in common if they are the same runs, however their overrides are written.
+
+First the `config_hash` of their configs without digests and without automatic choices, then whether they read the
+sample corpus, then the automatic choices as they were asked for. A run has a key for each way to ask for a choice: by
+``auto``, and by what that became.
+"""
+
+_AUTOMATIC: Final = ("trainer.accelerator", "trainer.precision", "encoder.pooling", "encoder.max_length")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finished run: its record, the file of the record, and the run's folder, None for a record kept as a file."""
+
+    record: Mapping[str, Any] = field(repr=False, hash=False, compare=False)
+    folder: Path | None
+    source: Path
+
+    @property
+    def curves(self) -> Path | None:
+        """Its curves, if any: in the folder, or ``X.curves.csv`` beside a kept ``X.json``."""
+        path = self.source.with_suffix(".curves.csv") if self.folder is None else self.folder / "curves.csv"
+        return path if path.is_file() else None
+
+    @property
+    def predictions(self) -> Path | None:
+        """The folder of its predictions, if any."""
+        path = None if self.folder is None else self.folder / "predictions"
+        return path if path is not None and path.is_dir() else None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The finished runs of a cell by seed, and the seeds that were asked for."""
+
+    found: Mapping[int, Found] = field(default_factory=dict)
+    asked: tuple[int, ...] = ()
+
+
+def runs_table(found: Iterable[Found]) -> pd.DataFrame:
+    """Return a row a run: name, config_hash, seed, encoder, folder, metrics, and ``best.*`` and ``summary.*``."""
+    import pandas as pd
+
+    rows = []
+    for run in found:
+        row = {key: run.record.get(key) for key in ("name", "config_hash", "seed")}
+        row |= {"encoder": value_at(run.record, "encoder.name"), "folder": run.folder, **run.record.get("metrics", {})}
+        row |= leaves({key: run.record.get(key) or {} for key in ("best", "summary")})
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+@functools.cache
+def key_of(point: Point, of: str | None = None) -> Key:
+    """Return the key of a point; of an evaluation, for the `identity` of a run, or for all runs of its training."""
+    config = composed(point)
+    if point.of is not None:
+        of = of or str(key_of(point.of))
+    digest, choices = _training(_decisive(config)) if point.command == "train" else _evaluation(config, of)
+    return digest, config["paths"]["data_dir"] == sample_dir(), *choices
+
+
+def identity(record: Mapping[str, Any]) -> str:
+    """Return the folder of a run below that of all runs."""
+    return f"{record['name']}/{record['config_hash']}-s{record['seed']}"
+
+
+def _decisive(config: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = runs.decisive(config, data={}, encoder={"name": ""}, resolved={})["config"]
+    return found
+
+
+def _training(config: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
+    """Return hash and automatic choices of the decisive part of a training's config."""
+    document = _decisive(config)  # a copy, as a record of this version would have it
+    choices = [document[node].pop(key, None) for node, key in (dotted.split(".") for dotted in _AUTOMATIC)]
+    return _hash(document), [PRECISIONS.get(str(one), one) for one in choices]
+
+
+def _evaluation(config: Mapping[str, Any], of: str | None) -> tuple[str, Sequence[Any]]:
+    """Return hash and automatic choices of an evaluation's config and of the run that it evaluates."""
+    document = {key: config[key] for key in ("suite", "prompt", "whitening")} | {"of": of or [config["model"]]}
+    if config["model"] == "llm":
+        document["llm"] = {key: config["llm"][key] for key in ("model", "parameters")}
+        document["few_shot"] = config["few_shot"]
+    return _hash(document), [config[key] for key in ("accelerator", "pooling", "max_length")]
+
+
+def _hash(document: Mapping[str, Any]) -> str:
+    return runs.config_hash(document, data={}, encoder={"name": ""}, resolved={})
+
+
+def _keys_of_record(record: Mapping[str, Any]) -> Iterator[Key]:
+    config, overrides = record["decisive"]["config"], record.get("overrides") or ()
+    samples = [_reads_sample(tuple(overrides))] if overrides else [True, False]
+    if "suite" not in record:
+        return _keys(record["seed"], samples, *_training(config))
+    given, model = {one.key_or_group: one.value() for one in map(parse, overrides)}, record["model"]
+    read = {**config["model"], **config, **model, "model": model["given"], "whitening": given.get("whitening")}
+    digest, became = _evaluation(read, model["run"] and identity(model["run"]))
+    return _keys(record["seed"], samples, digest, became, given.get("pooling", "auto"), given.get("max_length", "auto"))
+
+
+def _keys_of_config(run: runs.Run) -> Iterator[Key]:
+    config: Any = OmegaConf.to_container(OmegaConf.load(run.config_path), resolve=False)
+    samples = [config["paths"]["data_dir"] == sample_dir()]
+    of, evaluated, _ = f"/{run.name}".partition("/evaluate/")
+    if not evaluated:
+        return _keys(run.seed, samples, *_training(_decisive(config)))
+    return _keys(run.seed, samples, *_evaluation(config, of[1:]), config["pooling"], config["max_length"])
+
+
+def _keys(seed: int, samples: Sequence[bool], digest: str, became: Sequence[Any], *asked: Any) -> Iterator[Key]:
+    """Yield the keys of a run whose automatic choices became something; the last ones were asked for like this."""
+    asked = (*["auto"] * (len(became) - len(asked)), *asked)
+    return itertools.product([seed], [digest], samples, *map(set, zip(asked, became, strict=True)))
+
+
+@functools.cache
+def _reads_sample(overrides: tuple[str, ...]) -> bool:
+    """Return whether a command line reads the sample corpus: by a profile, by ``paths=sample``, or by its folder."""
+    keys = ("profile=", "debug=", "paths=", "paths.data_dir=")
+    with contextlib.suppress(*CompositionError):  # a profile of another version
+        places = [line for line in overrides if line.lstrip("+").startswith(keys)]
+        return bool(filled("train", places).paths.data_dir == sample_dir())
+    return False
+
+
+def _alike(config: Mapping[str, Any], encoder: str) -> Key:
+    """Return what runs share that take about as long: experiment or tasks, encoder, rows."""
+    of = (config["name"], config["data"].get("train_rows")) if "data" in config else tuple(sorted(config["suite"]))
+    return of, encoder
+
+
+@dataclass(frozen=True)
+class _Record:
+    """A record with its keys, what runs like it share, and its seconds."""
+
+    found: Found
+    keys: list[Key]
+    alike: Key
+    seconds: float
+
+
+@functools.cache
+def _read(source: Path, folder: Path | None, changed: int) -> _Record | None:
+    """Read a record; None for JSON that is not the record of a run."""
+    try:
+        record = json.loads(source.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{source} is damaged ({error}): remove it, and its run is made again") from None
+    try:
+        alike = _alike(record["decisive"]["config"], record["encoder"]["name"] if identity(record) else "")
+        keys, seconds = list(_keys_of_record(record)), sum(record["seconds"].values())
+        return _Record(Found(record, folder, source), keys, alike, seconds)
+    except (KeyError, TypeError, AttributeError, HydraException):
+        return None
+
+
+class RunsIndex:
+    """The runs below a folder, and records kept as files in others, by the points that they have made.
+
+    The disk is read once, and again after `refresh`.
+    """
+
+    def __init__(self, runs_dir: Path, kept: Sequence[Path] = ()) -> None:
+        self.runs_dir, self.kept = Path(runs_dir), tuple(kept)
+
+    def refresh(self) -> None:
+        """Forget what is on disk; records that did not change are not read again."""
+        for name in ("_records", "_finished", "_unfinished"):
+            self.__dict__.pop(name, None)
+
+    def find(self, point: Point, seed: int) -> Found | None:
+        """Return the finished run of a point and a seed: the newest, and a run rather than a kept record."""
+        return self._finished.get(self._key(point, seed))
+
+    def state(self, point: Point, seed: int) -> State:
+        """Return how far a point and a seed are; what was left before its first checkpoint is missing."""
+        if self.find(point, seed) is not None:
+            return "finished"
+        run = self._unfinished.get(self._key(point, seed))
+        status = "new" if run is None else run.status
+        if status == "finished":  # since the disk was read
+            self.refresh()
+            return self.state(point, seed)
+        if run is not None and status == "new" and any((run.path / "tasks").glob("*.json")):
+            return "interrupted"
+        return "missing" if status == "new" else status
+
+    def failure(self, point: Point, seed: int) -> str:
+        """Return in one line why a run failed."""
+        run = self._unfinished.get(self._key(point, seed))
+        return (run and run.reason()) or ""
+
+    def seconds(self, point: Point) -> float | None:
+        """Return how long runs of the same experiment or tasks, encoder and number of rows took on average."""
+        of = composed(point.of or point)
+        alike = _alike(composed(point), of["encoder"]["name"] if "encoder" in of else of["model"])
+        times = [read.seconds for read in self._records if read.alike == alike]
+        return statistics.fmean(times) if times else None
+
+    def _key(self, point: Point, seed: int) -> Key:
+        run = None if point.of is None else self.find(point.of, seed)
+        return seed, *key_of(point, None if run is None else identity(run.record))
+
+    @functools.cached_property
+    def _records(self) -> list[_Record]:
+        """The records, of which a later one replaces an earlier one."""
+        kept = ((False, path, None) for folder in self.kept for path in folder.glob("*.json"))
+        below = ((True, run.record_path, run.path) for run in runs.find_runs(self.runs_dir))
+        there = [
+            (own, path.stat().st_mtime_ns, path, folder) for own, path, folder in (*kept, *below) if path.is_file()
+        ]
+        read = (_read(path, folder, changed) for _, changed, path, folder in sorted(there, key=lambda one: one[:3]))
+        return [one for one in read if one is not None]
+
+    @functools.cached_property
+    def _finished(self) -> dict[Key, Found]:
+        return {key: read.found for read in self._records for key in read.keys}
+
+    @functools.cached_property
+    def _unfinished(self) -> dict[Key, runs.Run]:
+        found: dict[Key, runs.Run] = {}
+        for run in runs.find_runs(self.runs_dir):
+            if not run.record_path.is_file():
+                with contextlib.suppress(OmegaConfBaseException, YAMLError, OSError, ValueError, KeyError, TypeError):
+                    found |= dict.fromkeys(_keys_of_config(run), run)
+        return found
