@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from lightning_cse.data import Rows, read_corpus
 from lightning_cse.errors import DataError
-from lightning_cse.llm import Failure, Reply, Request, declines
+from lightning_cse.llm import Failure, Reply, Request
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,10 @@ _PAIR: Final = "Premise: {}\nHypothesis: {}"
 
 _WORD: Final = r"(?<![^\W_])(?:{})(?![^\W_])"  # markdown's underscores are no part of a word
 _LABEL: Final = re.compile(_WORD.format(r"(explicit|implied)[\s_*-]+entailment|(neutral|contradiction)"), re.IGNORECASE)
+_DECLINES: Final = re.compile(
+    r"\b(sorry|apologi[sz]e|can(not| not|['’]?t)|unable|wo(n['’]t|uld rather not)|will not|not able|decline|refuse)\b",
+    re.IGNORECASE,
+)
 # A denial earlier in the label's clause; one that ends with a comma reaches over it: "not, I would say, neutral".
 _DENIED_BEFORE: Final = re.compile(
     _WORD.format(r"not|no|nor|neither|never|cannot|without|than|far\s+from|rather|\w*n['’]t")
@@ -159,7 +163,7 @@ class FewShot:
                 "llm.parameters.max_tokens). The first: %r",
                 len(unread),
                 len(answers),
-                dict(Counter(reply.finish_reason for reply in unread)),
+                dict(Counter(reply.finish for reply in unread)),
                 unread[0].text[:200],
             )
         return [Verdict("entailment" in LABELS[it] if it in LABELS else None, it) for it in answers]
@@ -173,17 +177,17 @@ def read_answer(reply: Reply) -> str:
     (unless it begins with its label), is unparsable.
 
     Example:
-        >>> read_answer(Reply("**Answer:** Implied entailment.", "stop", None, None, None, cached=False))
+        >>> read_answer(Reply("**Answer:** Implied entailment.", "stop"))
         'implied'
-        >>> read_answer(Reply("Neutral, or a contradiction", "stop", None, None, None, cached=False))
+        >>> read_answer(Reply("Neutral, or a contradiction", "stop"))
         'unparsable'
     """
-    if reply.refusal or reply.finish_reason == "content_filter":
+    if reply.refused:
         return "refused"
     text, found = reply.text, list(_LABEL.finditer(reply.text))
     if not found:
-        return "refused" if declines(text) else "unparsable"
+        return "refused" if _DECLINES.search(text) else "unparsable"
     named = [m for m in found if not (_DENIED_BEFORE.search(text[: m.start()]) or _DENIED_AFTER.match(text[m.end() :]))]
     kinds = {(m[1] or m[2]).lower() for m in named}
-    cut_off = reply.finish_reason == "length" and re.search(r"\w", text[: named[0].start()] if named else "")
+    cut_off = reply.finish == "length" and re.search(r"\w", text[: named[0].start()] if named else "")
     return kinds.pop() if len(kinds) == 1 and not cut_off else "unparsable"

@@ -6,11 +6,15 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from lightning_cse.llm.errors import LLMError
+from lightning_cse.errors import LightningCSEError
 
-_OURS: Final = frozenset({"messages", "model", "n", "stream"})
+_CUT_OFF: Final = frozenset({"error", "abort", "aborted", "cancelled", "canceled"})
+
+
+class LLMError(LightningCSEError):
+    """No further reply can be had: the endpoint, its key or the cache of replies is at fault."""
 
 
 @dataclass(frozen=True)
@@ -19,39 +23,23 @@ class Request:
 
     Attributes:
         messages: pairs of role (``system``, ``user``, ``assistant``) and text, in their order.
-        parameters: what goes to the endpoint beside them, by the endpoint's own names: ``temperature``, ``max_tokens``,
-            ``seed``, ...
-        sample: tells requests apart that ask the same again because another reply is wanted; it is not sent.
-
-    Raises:
-        LLMError: if there is no message, if a text is no Unicode, or if a parameter would make the reply another thing
-            than one text.
+        parameters: sent beside them, by the endpoint's own names: ``temperature``, ``max_tokens``, ``seed``, ...
+        sample: not sent; equal requests with different numbers are asked separately.
+        schema: a JSON schema of the reply, which is sent where the endpoint offers structured output.
     """
 
     messages: tuple[tuple[str, str], ...]
     parameters: Mapping[str, float | int | str] = field(default_factory=dict)
     sample: int = 0
-
-    def __post_init__(self) -> None:
-        if not self.messages:
-            raise LLMError("a request without a message")
-        if wrong := sorted(_OURS & set(self.parameters)):
-            raise LLMError(
-                f"the parameter {wrong[0]!r} is not for the parameters: a request is one text from one model"
-            )
-        for _, text in self.messages:
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                raise LLMError(f"{text[:60]!r} cannot be sent: it holds half a character ({error.reason})") from None
+    schema: Mapping[str, Any] | None = None
 
     def key(self, model: str) -> str:
-        """Return the digest under which the reply of a model to this is kept.
-
-        Whole floats count as integers, so that ``temperature`` 0 and 0.0 are one; the order of parameters is no matter.
-        """
-        parameters = {name: _plain(value) for name, value in self.parameters.items()}
-        document = [model, self.messages, parameters, self.sample]
+        """Return the digest under which a model's reply is kept; 0 and 0.0 are the same parameter."""
+        parameters = {
+            name: int(value) if isinstance(value, float) and value.is_integer() else value
+            for name, value in self.parameters.items()
+        }
+        document = [model, self.messages, parameters, self.sample, *([] if self.schema is None else [self.schema])]
         return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
@@ -60,42 +48,63 @@ class Reply:
     """What the model said.
 
     Attributes:
-        text: the reply; empty where the model said nothing.
-        finish_reason: why it ended, in the endpoint's word: ``stop``, ``length``, ``content_filter``, ...
-        refusal: what stands in the place of a reply that is refused, by the model or by a filter; None otherwise.
-        prompt_tokens: the endpoint's count; None where it tells none.
+        text: the reply, or the words of a refusal; it may be empty.
+        finish: why it ended, in the endpoint's word: ``stop``, ``length``, ``content_filter``, ...; or ``refusal``.
+        model: who answered, in the endpoint's word; None: it did not say.
+        prompt_tokens: the endpoint's count; None: it did not report one.
         completion_tokens: likewise.
-        cached: whether it cost nothing now: it was in the cache, or an equal request was under way.
-        served: the model that answered, by the answer's own word, which may be more than the name that was asked for
-            (a version, say) or another; None where it tells none.
-        endpoint: the address where it was asked; None if nobody asked.
+        endpoint: the address that answered.
+        cached: whether it cost nothing now.
     """
 
     text: str
-    finish_reason: str
-    refusal: str | None = None
+    finish: str
+    model: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    cached: bool = False
-    served: str | None = None
     endpoint: str | None = None
+    cached: bool = False
+
+    @property
+    def refused(self) -> bool:
+        """Whether the model or a filter of the endpoint refused to answer."""
+        return self.finish in {"content_filter", "refusal"}
 
 
 @dataclass(frozen=True)
 class Failure:
-    """No reply, after all retries; it is not kept, so that the next start asks again.
-
-    Attributes:
-        reason: what went wrong last, for a message.
-        attempts: how often it was asked.
-        final: whether asking again cannot mend it, because the request itself is refused or too long; else the fault is
-            of the way, and another day may bring a reply.
-    """
+    """No reply after all retries, and why; it is not kept.  ``final``: asking again does not help."""
 
     reason: str
-    attempts: int
     final: bool = False
 
 
-def _plain(value: float | str) -> float | int | str:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def read_reply(content: bytes, endpoint: str) -> Reply:
+    """Return the reply in the body of a chat completion.
+
+    Raises:
+        ValueError: if there is none, with the reason.
+    """
+    try:
+        answer = json.loads(content)
+        choice = answer["choices"][0]
+        text, refusal = (choice["message"].get(key) for key in ("content", "refusal"))
+        text, finish = _whole(refusal or text or ""), "refusal" if refusal else choice.get("finish_reason") or "unknown"
+        usage = answer.get("usage") or {}
+        counts = [_count(usage.get(key)) for key in ("prompt_tokens", "completion_tokens")]
+        model = answer.get("model")
+        failed = choice.get("error") or finish.lower() in _CUT_OFF
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise ValueError(f"the answer is not a chat completion; it begins {content[:80]!r}") from None
+    if failed:
+        raise ValueError(f"the reply was cut off by an error: {choice.get('error') or finish}")
+    return Reply(text, _whole(finish), _whole(model) if isinstance(model, str) else None, *counts, endpoint)
+
+
+def _whole(text: str) -> str:
+    """Replace halves of characters, which no file takes; a reply cut off in the middle of an emoji has one."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and 0 <= value < 2**63 else None
