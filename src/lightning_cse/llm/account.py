@@ -11,7 +11,7 @@ from typing import Any
 from lightning_cse.llm.requests import Failure, Reply
 
 
-def price_of(price: Mapping[str, float], sent: int, received: int) -> float:
+def price_of(price: Mapping[Any, float], sent: int, received: int) -> float:
     """Return what tokens cost, at a price in USD per million tokens of ``input`` and ``output``."""
     return (sent * price["input"] + received * price["output"]) / 1_000_000
 
@@ -76,7 +76,7 @@ class Account:
             self.prompt_tokens += sent
             self.completion_tokens += received
 
-    def cost(self, price: Mapping[str, float] | None, *, if_new: bool = False) -> float | None:
+    def cost(self, price: Mapping[Any, float] | None, *, if_new: bool = False) -> float | None:
         """Return what the tokens of now cost in USD, or with ``if_new`` those of cached replies too; None: unknown."""
         replies = self.requests - self.failed - (0 if if_new else self.cached)
         if price is None or (self.unmetered and self.unmetered == replies):

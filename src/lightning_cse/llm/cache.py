@@ -27,8 +27,10 @@ CREATE TABLE IF NOT EXISTS replies (
 );
 """
 # `standing` holds what precedes the last message, which is long and the same for thousands of requests.
-_REPLY: Final = "text, finish_reason, served, prompt_tokens, completion_tokens, endpoint"
-_ASKED: Final = "key, model, standing, last, parameters, sample, created"
+_SELECT: Final = """
+SELECT text, finish_reason, served, prompt_tokens, completion_tokens, endpoint FROM replies WHERE key = ?
+"""
+_INSERT: Final = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, ?)"
 _PATIENCE: Final = 60.0  # seconds to wait for another process that is writing
 
 
@@ -41,35 +43,28 @@ class ReplyCache:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._connection: sqlite3.Connection | None = None
-        self._standing: set[str] = set()
 
     def get(self, key: str) -> Reply | None:
         """Return the reply that is kept under a key."""
         with self._open() as connection:
-            row = connection.execute(f"SELECT {_REPLY} FROM replies WHERE key = ?", (key,)).fetchone()
-        return None if row is None else Reply(*row, cached=True)
+            row = connection.execute(_SELECT, (key,)).fetchone()
+        return None if row is None else Reply(*row, True)
 
     def put(self, key: str, model: str, request: Request, reply: Reply) -> Reply:
         """Keep a reply, and return the one that is kept: an earlier one stays, with the tokens that were paid now."""
-        standing, last = (
-            json.dumps(part, ensure_ascii=False) for part in (request.messages[:-1], request.messages[-1])
-        )
-        digest = hashlib.sha256(standing.encode()).hexdigest()
+        *standing, last = (json.dumps(message, ensure_ascii=False) for message in request.messages)
+        before = f"[{', '.join(standing)}]"
+        digest = hashlib.sha256(before.encode()).hexdigest()
         parameters = json.dumps(dict(request.parameters), sort_keys=True, ensure_ascii=False)
+        asked = (key, model, digest, last, parameters, request.sample, reply.text, reply.finish)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        said = (reply.text, reply.finish, reply.model, reply.prompt_tokens, reply.completion_tokens, reply.endpoint)
-        row = (key, model, digest, last, parameters, request.sample, now, *said)
-        marks = ", ".join("?" * len(row))
+        said = (reply.prompt_tokens, reply.completion_tokens, reply.model, reply.endpoint, now)
         with self._open() as connection, connection:
-            if digest not in self._standing:
-                connection.execute("INSERT OR IGNORE INTO standing VALUES (?, ?)", (digest, standing))
-            new = connection.execute(
-                f"INSERT OR IGNORE INTO replies ({_ASKED}, {_REPLY}) VALUES ({marks})", row
-            ).rowcount
-        self._standing.add(digest)
+            connection.execute("INSERT OR IGNORE INTO standing VALUES (?, ?)", (digest, before))
+            new = connection.execute(_INSERT, (*asked, *said)).rowcount
         if new or (kept := self.get(key)) is None:
             return reply
-        return replace(reply, text=kept.text, finish=kept.finish, model=kept.model, endpoint=kept.endpoint)
+        return replace(kept, prompt_tokens=reply.prompt_tokens, completion_tokens=reply.completion_tokens, cached=False)
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""

@@ -1,4 +1,4 @@
-"""The calls of one endpoint: the openai client with limits a minute, and a limit to the time and size of each call."""
+"""The calls of one endpoint: the openai client's, with limits a minute, and a limit to the time and size of each call."""
 
 from __future__ import annotations
 
@@ -19,125 +19,36 @@ LARGEST: Final = 1_000_000
 """Bytes of an answer; a larger one is cut off."""
 
 _AGAIN: Final = "Then give the same command again, which continues"
-_LATER: Final = frozenset({408, 409, 429})  # statuses below 500 after which asking again may help
 
 log = logging.getLogger(__name__)
 
 
-class _TooLarge(openai.OpenAIError):
-    """An answer has more bytes than any reply; the openai client does not ask again."""
+class _TooLargeError(Exception):
+    """The openai client does not know it, and so does not ask again."""
 
 
-class _Unreached(openai.OpenAIError):
-    """The first connection of all was refused; the openai client does not try again."""
-
-
-class _Http(openai.DefaultAsyncHttpxClient):
-    """Sends what the openai client wants to send, each retry too."""
+class Calls(openai.DefaultAsyncHttpxClient):
+    """Asks an endpoint through the openai client, and sends what that wants to send, each retry too."""
 
     def __init__(self, endpoint: Endpoint, account: Account) -> None:
         super().__init__(trust_env=not endpoint.here)  # a proxy does not see this machine
-        self.endpoint = endpoint
-        self.account = account
-        self.limits = _Limits(endpoint)
-        self.ended = False
-        self.reached = False
-        self.under_way: set[asyncio.Task[Any] | None] = set()
-
-    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Return the whole answer; a chat completion's has the reply as an extension."""
-        expected = len(request.content) // 3
-        await self.limits.turn(expected)
-        self.account.retried += request.headers.get("x-stainless-retry-count", "0") != "0"
-        task, used = asyncio.current_task(), expected
-        self.under_way.add(task)
-        try:
-            async with asyncio.timeout(self.endpoint.timeout):
-                response, content = await self._received(request, options)
-            if response.is_error:
-                used = 0
-            elif request.method == "POST":
-                reply = read_reply(content, self.endpoint.address)
-                used = (reply.prompt_tokens or 0) + (reply.completion_tokens or 0) or expected
-                return httpx2.Response(response.status_code, extensions={"reply": reply}, request=request)
-        except BaseException as error:
-            if self.ended:
-                raise asyncio.CancelledError from error  # it is not asked again
-            if isinstance(error, TimeoutError):
-                raise httpx2.ReadTimeout(f"no answer within {self.endpoint.timeout:g} s") from error
-            if isinstance(error, ValueError):
-                raise httpx2.RemoteProtocolError(str(error)) from error
-            if isinstance(error, httpx2.ConnectError) and not self.reached:
-                raise _Unreached(str(error)) from error
-            raise
-        finally:
-            self.under_way.discard(task)
-            self.limits.correct(used - expected)
-        if self.ended:
-            raise asyncio.CancelledError
-        return httpx2.Response(response.status_code, headers=response.headers, content=content, request=request)
-
-    async def _received(self, request: httpx2.Request, options: dict[str, Any]) -> tuple[httpx2.Response, bytes]:
-        response = await super().send(request, **options | {"stream": True})
-        self.reached = True
-        parts, size = [], 0
-        try:
-            async for part in response.aiter_bytes():
-                parts.append(part)
-                size += len(part)
-                if size > LARGEST:
-                    raise _TooLarge(f"the answer has more than {LARGEST:,} bytes, and was cut off")
-        finally:
-            await response.aclose()
-        for name in ("content-encoding", "content-length", "transfer-encoding"):
-            response.headers.pop(name, None)
-        return response, b"".join(parts)
-
-
-class _Limits:
-    """Spaces calls evenly, as the limits a minute allow; tokens are estimated first, and corrected by the next call."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        requests, tokens = endpoint.requests_per_minute, endpoint.tokens_per_minute
-        self._requests = None if requests is None else AsyncLimiter(1, 60 / requests)
-        self._tokens = None if tokens is None else AsyncLimiter(tokens / 60, 1)
-        self._owed = 0.0
-        self._line = asyncio.Lock()  # first come, first served
-
-    async def turn(self, tokens: int) -> None:
-        """Return when the next call may start."""
-        async with self._line:
-            if self._requests is not None:
-                await self._requests.acquire()
-            self._owed += tokens
-            while self._tokens is not None and self._owed > 0:
-                part = min(self._owed, self._tokens.max_rate)
-                await self._tokens.acquire(part)
-                self._owed -= part
-
-    def correct(self, tokens: int) -> None:
-        """Count tokens that a call took beyond its estimate."""
-        self._owed += tokens
-
-
-class Calls:
-    """Calls of one endpoint, all in one event loop."""
-
-    def __init__(self, endpoint: Endpoint, account: Account) -> None:
         for name in ("openai", "httpx2", "httpcore2"):  # a line for every call, and at DEBUG what is sent
             logging.getLogger(name).setLevel(logging.WARNING)
         self.endpoint = endpoint
-        self.http = _Http(endpoint, account)
+        self.account = account
+        self.ended = False  # no call may start
+        self.under_way: set[asyncio.Task[Any] | None] = set()
         self._key = endpoint.key()
-        self._client = openai.AsyncOpenAI(
+        self._openai = openai.AsyncOpenAI(
             api_key=self._key,
             base_url=endpoint.address,
             timeout=endpoint.timeout,
             max_retries=endpoint.retries,
-            http_client=self.http,
+            http_client=self,
         )
+        self._limits = _Limits(endpoint)
+        self._reached = self._answered = False
         self._structured = True
-        self._answered = False
         self._failed = 0  # in a row
 
     async def call(self, request: Request) -> Reply | Failure:
@@ -152,28 +63,16 @@ class Calls:
             if error.code != "content_filter":
                 return self._failure(await self._refused(error))
             reply = Reply("", "content_filter", endpoint=self.endpoint.address)
-        except _Unreached as error:
-            raise LLMError(
-                f"{self.endpoint.address} cannot be reached ({self._line(error)}): is the server running, and is "
-                f"llm.base_url its address, as in llm.base_url=http://localhost:8000/v1? {_AGAIN}"
-            ) from error
-        except _TooLarge as error:
+        except _TooLargeError as error:
             return self._failure(Failure(str(error), final=True))
         except openai.APIConnectionError as error:
             return self._failure(Failure(self._line(error.__cause__ or error)))
         self._answered, self._failed = True, 0
         return reply
 
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
-
     async def _ask(self, request: Request) -> Reply:
-        body: dict[str, Any] = {
-            "model": self.endpoint.model,
-            "messages": [{"role": role, "content": text} for role, text in request.messages],
-            **request.parameters,
-        }
+        messages = [{"role": role, "content": text} for role, text in request.messages]
+        body = {"model": self.endpoint.model, "messages": messages, **request.parameters}
         if request.schema is None or not self._structured:
             return await self._post(body)
         schema = {"name": "reply", "strict": True, "schema": request.schema}
@@ -186,9 +85,62 @@ class Calls:
         return reply
 
     async def _post(self, body: dict[str, Any]) -> Reply:
-        response = await self._client.post("/chat/completions", cast_to=httpx2.Response, body=body)
+        response = await self._openai.post("/chat/completions", cast_to=httpx2.Response, body=body)
         reply: Reply = response.extensions["reply"]
         return reply
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Make one call, and return its whole answer; that of a chat completion has the reply as an extension."""
+        expected = used = len(request.content) // 3
+        await self._limits.turn(expected)
+        self.account.retried += request.headers.get("x-stainless-retry-count", "0") != "0"
+        task = asyncio.current_task()
+        self.under_way.add(task)
+        try:
+            async with asyncio.timeout(self.endpoint.timeout):
+                response, content = await self._received(request, options)
+            if response.is_error:
+                used = 0
+            elif request.method == "POST":
+                reply = read_reply(content, self.endpoint.address)
+                used = (reply.prompt_tokens or 0) + (reply.completion_tokens or 0) or expected
+                return httpx2.Response(response.status_code, extensions={"reply": reply}, request=request)
+        except Exception as error:
+            self._check_end()
+            if isinstance(error, TimeoutError):
+                raise httpx2.ReadTimeout(f"no answer within {self.endpoint.timeout:g} s") from error
+            if isinstance(error, ValueError):
+                raise httpx2.RemoteProtocolError(str(error)) from error
+            if isinstance(error, httpx2.ConnectError) and not self._reached:
+                raise LLMError(
+                    f"{self.endpoint.address} cannot be reached ({error}): is the server running, and is llm.base_url "
+                    f"its address, as in llm.base_url=http://localhost:8000/v1? {_AGAIN}"
+                ) from error
+            raise
+        finally:
+            self.under_way.discard(task)
+            self._limits.owed += used - expected
+        self._check_end()
+        return httpx2.Response(response.status_code, headers=response.headers, content=content, request=request)
+
+    def _check_end(self) -> None:
+        if self.ended:
+            raise asyncio.CancelledError  # the openai client would ask again
+
+    async def _received(self, request: httpx2.Request, options: dict[str, Any]) -> tuple[httpx2.Response, bytes]:
+        response = await super().send(request, **options | {"stream": True})
+        self._reached = True
+        content = bytearray()
+        try:
+            async for part in response.aiter_bytes():
+                content += part
+                if len(content) > LARGEST:
+                    raise _TooLargeError(f"the answer has more than {LARGEST:,} bytes, and was cut off")
+        finally:
+            await response.aclose()
+        for name in ("content-encoding", "content-length", "transfer-encoding"):
+            response.headers.pop(name, None)
+        return response, bytes(content)
 
     def _failure(self, failure: Failure) -> Failure:
         """Count a request without a reply; raise LLMError after two rounds of them."""
@@ -206,20 +158,18 @@ class Calls:
         body = error.body if isinstance(error.body, dict) else {}
         reason = f"status {status}: {self._line(body.get('message') or body.get('detail') or error.response.text)}"
         if status == 401 or (status == 403 and not self._answered):
-            raise LLMError(
-                f"{who} does not accept the key ({reason}): correct the environment variable {variable}, or name "
-                "another with llm.key_variable=..."
-            )
+            correct = f"correct the environment variable {variable}, or name another with llm.key_variable=..."
+            raise LLMError(f"{who} does not accept the key ({reason}): {correct}")
         if status == 402 or error.code == "insufficient_quota":
             raise LLMError(f"{who} asks for payment first ({reason}). {_AGAIN}")
         if status == 404 or error.code == "model_not_found":
             raise LLMError(f"{who} does not know the address or the model ({reason}). {await self._models()}")
-        return Failure(reason, final=status < 500 and status not in _LATER)
+        return Failure(reason, final=status < 500 and status not in {408, 409, 429})
 
     async def _models(self) -> str:
         model = self.endpoint.model
         try:
-            names = sorted(each.id for each in (await self._client.models.list()).data)
+            names = sorted(each.id for each in (await self._openai.models.list()).data)
         except openai.OpenAIError:
             return f"llm.base_url as a rule ends in /v1, and llm.model={model} must be the endpoint's own name"
         return f"llm.model={model}{did_you_mean(model, names)}; it offers {', '.join(names[:20])}"
@@ -227,5 +177,26 @@ class Calls:
     def _line(self, said: object) -> str:
         """Return what somebody else wrote as a short line, without the key, which some servers repeat."""
         text = str(said).replace(self._key, "***")
-        text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-        return text if len(text) <= 300 else f"{text[:297]}..."
+        return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:300]
+
+
+class _Limits:
+    """Spaces calls evenly, as the limits a minute allow: ``owed`` are tokens estimated or taken, and not waited for."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        requests, tokens = endpoint.requests_per_minute, endpoint.tokens_per_minute
+        self.owed = 0.0
+        self._requests = None if requests is None else AsyncLimiter(1, 60 / requests)
+        self._tokens = None if tokens is None else AsyncLimiter(tokens / 60, 1)
+        self._line = asyncio.Lock()  # first come, first served
+
+    async def turn(self, tokens: int) -> None:
+        """Return when the next call may start."""
+        async with self._line:
+            if self._requests is not None:
+                await self._requests.acquire()
+            self.owed += tokens
+            while self._tokens is not None and self.owed > 0:
+                part = min(self.owed, self._tokens.max_rate)
+                await self._tokens.acquire(part)
+                self.owed -= part

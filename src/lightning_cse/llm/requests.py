@@ -88,17 +88,22 @@ def read_reply(content: bytes, endpoint: str) -> Reply:
     try:
         answer = json.loads(content)
         choice = answer["choices"][0]
-        text, refusal = (choice["message"].get(key) for key in ("content", "refusal"))
-        text, finish = _whole(refusal or text or ""), "refusal" if refusal else choice.get("finish_reason") or "unknown"
-        usage = answer.get("usage") or {}
-        counts = [_count(usage.get(key)) for key in ("prompt_tokens", "completion_tokens")]
-        model = answer.get("model")
-        failed = choice.get("error") or finish.lower() in _CUT_OFF
+        message, usage, model = choice["message"], answer.get("usage") or {}, answer.get("model")
+        text, refusal = message.get("content"), message.get("refusal")
+        reply = Reply(
+            text=_whole(refusal or text or ""),
+            finish="refusal" if refusal else _whole(choice.get("finish_reason") or "unknown"),
+            model=_whole(model) if isinstance(model, str) else None,
+            prompt_tokens=_count(usage.get("prompt_tokens")),
+            completion_tokens=_count(usage.get("completion_tokens")),
+            endpoint=endpoint,
+        )
+        failed = choice.get("error")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"the answer is not a chat completion; it begins {content[:80]!r}") from None
-    if failed:
-        raise ValueError(f"the reply was cut off by an error: {choice.get('error') or finish}")
-    return Reply(text, _whole(finish), _whole(model) if isinstance(model, str) else None, *counts, endpoint)
+    if failed or reply.finish.lower() in _CUT_OFF:
+        raise ValueError(f"the reply was cut off by an error: {failed or reply.finish}")
+    return reply
 
 
 def _whole(text: str) -> str:
