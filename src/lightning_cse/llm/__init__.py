@@ -1,13 +1,12 @@
 """Language models: a client for any OpenAI-compatible endpoint, a cache of every reply, and an account of the cost."""
 
-from lightning_cse.llm.account import Account, commonest, dollars, price_of
+from lightning_cse.llm.account import commonest, dollars, price_of
 from lightning_cse.llm.client import LLM
 from lightning_cse.llm.endpoint import Endpoint, wrong_settings
 from lightning_cse.llm.requests import Failure, LLMError, Reply, Request
 
 __all__ = [
     "LLM",
-    "Account",
     "Endpoint",
     "Failure",
     "LLMError",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from lightning_cse.llm.requests import Failure, Reply
@@ -17,14 +17,8 @@ def price_of(price: Mapping[Any, float], sent: int, received: int) -> float:
 
 
 def dollars(cost: float, least: int = 4) -> str:
-    """Return a sum with at least so many digits behind the point, and two that count.
-
-    Example:
-        >>> dollars(12.5), dollars(0.0000421), dollars(3.14159, least=2)
-        ('$12.5000', '$0.000042', '$3.14')
-    """
-    digits = max(least, 1 - math.floor(math.log10(cost))) if cost > 0 else 2
-    return f"${cost:,.{digits}f}"
+    """Return a sum with at least so many digits behind the point, and two that count: $12.5000, $0.000042."""
+    return f"${cost:,.{max(least, 1 - math.floor(math.log10(cost))) if cost > 0 else 2}f}"
 
 
 def commonest(reasons: Counter[str]) -> str:
@@ -34,29 +28,18 @@ def commonest(reasons: Counter[str]) -> str:
 
 @dataclass
 class Account:
-    """Counts over requests.
-
-    Attributes:
-        requests: those that ended: ``cached``, ``failed``, or answered now.
-        retried: calls beyond the first of a request.
-        unmetered: replies now without a count of tokens, which are in no sum below.
-        prompt_tokens: tokens sent for the replies of now.
-        cached_prompt_tokens: tokens that were sent for cached replies when these were new.
-        served: replies, cached ones too, by the model that answered.
-        endpoints: likewise, by address.
-    """
+    """Counts over requests that ended."""
 
     requests: int = 0
-    cached: int = 0
-    failed: int = 0
-    retried: int = 0
-    unmetered: int = 0
-    prompt_tokens: int = 0
+    cached: int = 0  # of these, answered without a call of their own
+    failed: int = 0  # of these, without a reply
+    retried: int = 0  # calls beyond the first of a request
+    unmetered: int = 0  # new replies without a count of tokens
+    prompt_tokens: int = 0  # of new replies
     completion_tokens: int = 0
-    cached_prompt_tokens: int = 0
+    cached_prompt_tokens: int = 0  # of cached replies, when these were new
     cached_completion_tokens: int = 0
-    served: Counter[str] = field(default_factory=Counter)
-    endpoints: Counter[str] = field(default_factory=Counter)
+    served: Counter[str] = field(default_factory=Counter)  # replies by the model that answered
 
     def add(self, outcome: Reply | Failure) -> None:
         """Count a request that ended."""
@@ -65,7 +48,6 @@ class Account:
             self.failed += 1
             return
         self.served.update([outcome.model] if outcome.model else [])
-        self.endpoints.update([outcome.endpoint] if outcome.endpoint else [])
         sent, received = outcome.prompt_tokens or 0, outcome.completion_tokens or 0
         if outcome.cached:
             self.cached += 1
@@ -77,13 +59,22 @@ class Account:
             self.completion_tokens += received
 
     def cost(self, price: Mapping[Any, float] | None, *, if_new: bool = False) -> float | None:
-        """Return what the tokens of now cost in USD, or with ``if_new`` those of cached replies too; None: unknown."""
+        """Return what new replies cost in USD, or with ``if_new`` the cached ones too; None if that is unknown."""
         replies = self.requests - self.failed - (0 if if_new else self.cached)
         if price is None or (self.unmetered and self.unmetered == replies):
             return None
         old = (self.cached_prompt_tokens, self.cached_completion_tokens) if if_new else (0, 0)
         return price_of(price, self.prompt_tokens + old[0], self.completion_tokens + old[1])
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the counts by name, for a record."""
-        return asdict(self) | {name: dict(sorted(getattr(self, name).items())) for name in ("served", "endpoints")}
+    def spent(self, price: Mapping[Any, float] | None) -> str:
+        """Return tokens and cost of new replies, for a line."""
+        cost = self.cost(price)
+        unknown = "cost unknown" if price else "llm.price is not set"
+        return f"{self.prompt_tokens + self.completion_tokens:,} tokens, {unknown if cost is None else dollars(cost)}"
+
+    def line(self, price: Mapping[Any, float] | None) -> str:
+        """Return all counts as a line."""
+        counts = (
+            f"{self.requests} questions, {self.cached} answered before, {self.failed} failed, {self.retried} retried"
+        )
+        return f"{counts}; {self.spent(price)}"

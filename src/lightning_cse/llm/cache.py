@@ -14,33 +14,30 @@ from typing import Final
 
 from lightning_cse.llm.requests import LLMError, Reply, Request
 
+# `standing` holds what precedes the last message, which is long and the same for thousands of requests.
 _TABLES: Final = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
 CREATE TABLE IF NOT EXISTS standing (digest TEXT PRIMARY KEY, messages TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS replies (
-    key TEXT PRIMARY KEY,
-    model TEXT NOT NULL, standing TEXT NOT NULL REFERENCES standing (digest), last TEXT NOT NULL,
-    parameters TEXT NOT NULL, sample INTEGER NOT NULL,
-    text TEXT NOT NULL, finish_reason TEXT NOT NULL, refusal TEXT, prompt_tokens INTEGER, completion_tokens INTEGER,
-    served TEXT, endpoint TEXT, created TEXT NOT NULL
+    key TEXT PRIMARY KEY, model TEXT, standing TEXT, last TEXT, parameters TEXT, sample INTEGER, text TEXT NOT NULL,
+    finish_reason TEXT NOT NULL, refusal TEXT, prompt_tokens INTEGER, completion_tokens INTEGER, served TEXT,
+    endpoint TEXT, created TEXT
 );
 """
-# `standing` holds what precedes the last message, which is long and the same for thousands of requests.
 _SELECT: Final = """
-SELECT text, finish_reason, served, prompt_tokens, completion_tokens, endpoint FROM replies WHERE key = ?
+SELECT text, finish_reason, served, prompt_tokens, completion_tokens, endpoint, TRUE FROM replies WHERE key = ?
 """
 _INSERT: Final = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, ?)"
-_PATIENCE: Final = 60.0  # seconds to wait for another process that is writing
 
 
 class ReplyCache:
-    """Replies by `Request.key` in one SQLite file, which several processes may share.
+    """Replies by `Request.key` in one SQLite file, which several processes may share; None: in memory, until closed.
 
     A reply survives the process as soon as `put` returns. The file says what was asked, who answered, and where.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self.path = path
         self._connection: sqlite3.Connection | None = None
 
@@ -48,23 +45,22 @@ class ReplyCache:
         """Return the reply that is kept under a key."""
         with self._open() as connection:
             row = connection.execute(_SELECT, (key,)).fetchone()
-        return None if row is None else Reply(*row, True)
+        return None if row is None else Reply(*row)
 
     def put(self, key: str, model: str, request: Request, reply: Reply) -> Reply:
         """Keep a reply, and return the one that is kept: an earlier one stays, with the tokens that were paid now."""
-        *standing, last = (json.dumps(message, ensure_ascii=False) for message in request.messages)
-        before = f"[{', '.join(standing)}]"
-        digest = hashlib.sha256(before.encode()).hexdigest()
+        *before, last = (json.dumps(message, ensure_ascii=False) for message in request.messages)
+        standing = f"[{', '.join(before)}]"
+        digest = hashlib.sha256(standing.encode()).hexdigest()
         parameters = json.dumps(dict(request.parameters), sort_keys=True, ensure_ascii=False)
-        asked = (key, model, digest, last, parameters, request.sample, reply.text, reply.finish)
+        sent, received = reply.prompt_tokens, reply.completion_tokens
+        row = (key, model, digest, last, parameters, request.sample, reply.text, reply.finish, sent, received)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        said = (reply.prompt_tokens, reply.completion_tokens, reply.model, reply.endpoint, now)
         with self._open() as connection, connection:
-            connection.execute("INSERT OR IGNORE INTO standing VALUES (?, ?)", (digest, before))
-            new = connection.execute(_INSERT, (*asked, *said)).rowcount
-        if new or (kept := self.get(key)) is None:
-            return reply
-        return replace(kept, prompt_tokens=reply.prompt_tokens, completion_tokens=reply.completion_tokens, cached=False)
+            connection.execute("INSERT OR IGNORE INTO standing VALUES (?, ?)", (digest, standing))
+            connection.execute(_INSERT, (*row, reply.model, reply.endpoint, now))
+        kept = self.get(key) or reply
+        return replace(kept, prompt_tokens=sent, completion_tokens=received, cached=False)
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -76,12 +72,11 @@ class ReplyCache:
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
             if self._connection is None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._connection = sqlite3.connect(self.path, timeout=_PATIENCE)
+                if self.path is not None:
+                    self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._connection = sqlite3.connect(self.path or ":memory:", timeout=60)  # others may be writing
                 self._connection.executescript(_TABLES)
             yield self._connection
         except (sqlite3.Error, OSError) as error:
-            raise LLMError(
-                f"the cache of replies {self.path} cannot be used: {error}. If it is damaged, move it away; "
-                "without it, every question is asked again"
-            ) from error
+            known = f"the cache of replies {self.path} cannot be used: {error}"
+            raise LLMError(f"{known}. If it is damaged, move it away: then every question is asked again") from error
