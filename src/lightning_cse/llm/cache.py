@@ -32,10 +32,7 @@ _INSERT: Final = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, 
 
 
 class ReplyCache:
-    """Replies by `Request.key` in one SQLite file, which several processes may share; None: in memory, until closed.
-
-    A reply survives the process as soon as `put` returns. The file says what was asked, who answered, and where.
-    """
+    """Replies by `Request.key` in one SQLite file, which processes may share, or with None in memory until closed."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -44,8 +41,7 @@ class ReplyCache:
     def get(self, key: str) -> Reply | None:
         """Return the reply that is kept under a key."""
         with self._open() as connection:
-            row = connection.execute(_SELECT, (key,)).fetchone()
-        return None if row is None else Reply(*row)
+            return next((Reply(*row) for row in connection.execute(_SELECT, (key,))), None)
 
     def put(self, key: str, model: str, request: Request, reply: Reply) -> Reply:
         """Keep a reply, and return the one that is kept: an earlier one stays, with the tokens that were paid now."""

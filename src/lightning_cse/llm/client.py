@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rich.progress import TextColumn
 
 from lightning_cse.errors import Interrupted
-from lightning_cse.llm.account import Account, commonest
 from lightning_cse.llm.cache import ReplyCache
 from lightning_cse.llm.endpoint import Endpoint
-from lightning_cse.llm.requests import Failure, LLMError, Reply, Request
+from lightning_cse.llm.requests import Account, Failure, LLMError, Reply, Request, commonest
 from lightning_cse.progress import progress
 
 if TYPE_CHECKING:
@@ -35,12 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class LLM:
-    """A language model at an endpoint.
-
-    Args:
-        llm: the settings below ``llm``, as plain values, in which `wrong_settings` finds nothing.
-        cache_dir: the folder of caches; None: no reply is kept.
-    """
+    """A language model at an endpoint; without a folder for caches, no reply is kept."""
 
     def __init__(self, llm: Mapping[str, Any], cache_dir: str | None) -> None:
         self.endpoint = Endpoint.model_validate(llm)
@@ -48,15 +42,11 @@ class LLM:
         self.kept = cache_dir is not None
         self.cache = ReplyCache(Path(cache_dir).expanduser() / "llm" / "replies.sqlite" if cache_dir else None)
         self.account = Account()
-        self._session: _Session
+        self._calls: Calls
 
     async def reply(self, request: Request) -> Outcome:
-        """Return the reply that is kept, or ask for it and keep it; equal requests share a call. Only within `each`.
-
-        Raises:
-            LLMError: if no further request will be answered, or the cache cannot be used.
-        """
-        key, asked = request.key(self.endpoint.model), self._session.asked
+        """Return the kept reply, or ask and keep it, only within `each`; raise LLMError if none will come any more."""
+        key, asked = request.key(self.endpoint.model), self._calls.asked
         outcome: Outcome | None
         if (call := asked.get(key)) is not None:
             outcome = await asyncio.shield(call)
@@ -69,11 +59,7 @@ class LLM:
         return outcome
 
     async def _ask(self, key: str, request: Request) -> Outcome:
-        if self._session.calls is None:
-            from lightning_cse.llm.http import Calls  # kept replies need neither a key nor the openai package
-
-            self._session.calls = Calls(self.endpoint, self.account)
-        outcome = await self._session.calls.call(request)
+        outcome = await self._calls.call(request)
         if isinstance(outcome, Reply):
             outcome = self.cache.put(key, self.endpoint.model, request, outcome)
         self.account.add(outcome)
@@ -82,37 +68,35 @@ class LLM:
     def each(self, work: Callable[[Item], Coroutine[Any, Any, Result]], items: Iterable[Item]) -> Generator[Result]:
         """Do asynchronous work for ``llm.concurrency`` items at once, and yield results as they come.
 
-        Items are taken when places are free, and after each result again, so an iterator may have more of them then.
-        However this ends (an error, Ctrl-C, SIGTERM, a closed iterator), no further call starts, and those under way
-        are waited for and their replies kept; a signal during that wait cuts them off.
-
-        Raises:
-            Interrupted: after a signal.
+        Items are taken after each result, so an iterator may have more of them then. However this ends (an error, a
+        closed iterator, Ctrl-C or SIGTERM, which raise Interrupted), no further call starts, and those under way are
+        waited for and their replies kept; a signal during that wait cuts them off.
         """
-        source = iter(items)
+        from lightning_cse.llm.http import Calls  # it takes a second
+
+        source, tasks = iter(items), set[asyncio.Task[Result]]()
         with closing(self.cache), asyncio.Runner() as runner:
-            session = self._session = _Session(runner.get_loop())
+            loop, calls = runner.get_loop(), Calls(self.endpoint, self.account)
+            self._calls = calls
             try:
-                with session.signals():
-                    while not session.ended:
-                        for item in islice(source, self.endpoint.concurrency - len(session.tasks)):
-                            session.start(work(item))
-                        if not session.tasks:
+                with _signals(lambda: loop.call_soon_threadsafe(calls.end)):
+                    while not calls.ended:
+                        for item in islice(source, self.endpoint.concurrency - len(tasks)):
+                            tasks.add(task := loop.create_task(work(item)))
+                            task.add_done_callback(calls.finished.put_nowait)
+                        if not tasks:
                             break
-                        if (task := runner.run(session.finished.get())) is not None:
-                            session.tasks.remove(task)
-                            yield task.result()
+                        if (done := runner.run(calls.finished.get())) is not None:
+                            tasks.remove(done)
+                            yield done.result()
             finally:
-                runner.run(session.close())
-        if session.signal is not None:
-            raise Interrupted("stopped; the same command continues where it stopped", session.signal)
+                runner.run(calls.close(tasks))
 
     def ask(self, requests: Iterable[Request], what: str, total: int | None = None) -> Iterator[tuple[int, Outcome]]:
         """Yield the position and the reply of each request as they come, and report progress and cost.
 
         Raises:
-            LLMError: at once if no further reply can be had; after all others, if some requests have no reply that
-                asking again may bring.
+            LLMError: at once if no reply will come any more; at the end if asking again may bring missing ones.
         """
 
         async def one(item: tuple[int, Request]) -> tuple[int, Outcome]:
@@ -129,10 +113,8 @@ class LLM:
             reasons = commonest(hopeless)
             log.warning("%s: asking again brings no reply to %d questions: %s", what, hopeless.total(), reasons)
         if lost:
-            kept = "the replies that came are kept" if self.kept else "paths.cache_dir is null, so no reply is kept"
-            raise LLMError(
-                f"{lost.total()} questions have no reply: {commonest(lost)}; {kept}. Give the same command again"
-            )
+            rest = "asks for the rest" if self.kept else "asks for all, since paths.cache_dir is null"
+            raise LLMError(f"{lost.total()} questions have no reply: {commonest(lost)}. The same command {rest}")
 
     def announce(self, what: str, requests: Iterable[Request]) -> int:
         """Log how many calls requests will take, and return the number of requests, equal ones included."""
@@ -146,11 +128,7 @@ class LLM:
 
     @contextmanager
     def watching(self, what: str, of: str, total: int | None = None, *, done: int = 0) -> Iterator[Callable[..., None]]:
-        """Show a bar on a terminal, or a line of the log a minute, and at the end log what it all took.
-
-        Yields:
-            A function to call with each advance: by how much, and what else to show.
-        """
+        """Show a bar, or log a line a minute, as the yielded function is called with a count; then log what it took."""
         last, now = time.monotonic(), done
 
         def advance(count: int, *shown: str) -> None:
@@ -167,7 +145,9 @@ class LLM:
             try:
                 yield advance
             finally:
-                log.info("%s: %s", what, self.account.line(self.endpoint.price))
+                took = self.account
+                counts = (took.requests, took.cached, took.failed, took.retried, took.spent(self.endpoint.price))
+                log.info("%s: %d questions, %d answered before, %d failed, %d retried; %s", what, *counts)
 
     def taken(self) -> dict[str, Any]:
         """Return the account since this was asked last, with ``cost``, and ``cost_if_new`` without cached replies."""
@@ -176,55 +156,21 @@ class LLM:
         return {**vars(account), "cost": account.cost(price), "cost_if_new": account.cost(price, if_new=True)}
 
 
-class _Session:
-    """Tasks of one event loop, and the calls that they share."""
+@contextmanager
+def _signals(end: Callable[[], object]) -> Iterator[None]:
+    """Let SIGINT and SIGTERM call ``end``, and raise Interrupted afterwards."""
+    came: list[int] = []
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self.calls: Calls | None = None
-        self.asked: dict[str, asyncio.Task[Outcome]] = {}  # calls by the request's key, also those that wait
-        self.tasks: set[asyncio.Task[Any]] = set()  # whose results were not fetched
-        self.finished: asyncio.Queue[asyncio.Task[Any] | None] = asyncio.Queue()  # None: all is to end
-        self.ended = False
-        self.signal: int | None = None
+    def stop(signum: int, frame: object) -> None:
+        came.append(signum)
+        end()
 
-    def start(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = self.loop.create_task(work)
-        self.tasks.add(task)
-        task.add_done_callback(self.finished.put_nowait)
-
-    def end(self) -> None:
-        """Let no further call start."""
-        self.ended = True
-        under_way = set()
-        if self.calls is not None:
-            self.calls.ended, under_way = True, self.calls.under_way
-        for task in {*self.tasks, *self.asked.values()} - under_way:
-            task.cancel()
-        self.finished.put_nowait(None)
-
-    async def close(self) -> None:
-        """End, and wait for the calls under way."""
-        self.end()
-        if self.calls is not None and self.calls.under_way:
-            wait = "waiting for %d calls under way, which are paid for (at most %g s); Ctrl-C again cuts them off"
-            log.info(wait, len(self.calls.under_way), self.calls.endpoint.timeout)
-        await asyncio.gather(*self.tasks, *self.asked.values(), return_exceptions=True)
-        if self.calls is not None:
-            await self.calls.aclose()
-
-    @contextmanager
-    def signals(self) -> Iterator[None]:
-        """Let SIGINT and SIGTERM end the session, and interrupt nothing."""
-
-        def stop(signum: int, frame: object) -> None:
-            self.signal = signum
-            self.loop.call_soon_threadsafe(self.end)
-
-        main = threading.current_thread() is threading.main_thread()
-        handlers = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM) if main}
-        try:
-            yield
-        finally:
-            for signum, handler in handlers.items():
-                signal.signal(signum, handler or signal.SIG_DFL)
+    main = threading.current_thread() is threading.main_thread()
+    handlers = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM) if main}
+    try:
+        yield
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler or signal.SIG_DFL)
+    if came:
+        raise Interrupted("stopped; the same command continues where it stopped", came[0])

@@ -16,10 +16,7 @@ _Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Endpoint(BaseModel):
-    """One model at one OpenAI-compatible endpoint; conf/llm/default.yaml says what each setting means.
-
-    The key is read from the environment when the first call is made; no attribute, message, record or log holds it.
-    """
+    """One model at one OpenAI-compatible endpoint; conf/llm/default.yaml says what each setting means."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, Final
 
-from lightning_cse.llm.account import Account
 from lightning_cse.llm.endpoint import Endpoint
-from lightning_cse.llm.requests import Failure, LLMError, Reply, Request, read_reply
+from lightning_cse.llm.requests import Account, Failure, LLMError, Reply, Request, read_reply
 
 try:
     import httpx2
@@ -19,7 +20,7 @@ except ImportError as missing:
 
 _LARGEST: Final = 1_000_000  # bytes of an answer
 _CONTINUES: Final = "The same command continues"
-_HELP: Final = {
+_ADVICE: Final = {
     401: "Correct the key in the environment variable {variable}, or name another with llm.key_variable=...",
     402: f"It asks for payment. {_CONTINUES}",
     403: "Is the key in the environment variable {variable} right?",
@@ -27,6 +28,8 @@ _HELP: Final = {
 }
 _CODES: Final = {"insufficient_quota": 402, "model_not_found": 404}  # that say more than the status
 _LATER: Final = frozenset({408, 409, 429})  # statuses below 500 after which the next start may get a reply
+
+log = logging.getLogger(__name__)
 
 
 class Calls(openai.DefaultAsyncHttpxClient):
@@ -37,16 +40,10 @@ class Calls(openai.DefaultAsyncHttpxClient):
         for name in ("openai", "httpx2", "httpcore2"):  # a line for every call, and at DEBUG what is sent
             logging.getLogger(name).setLevel(logging.WARNING)
         self.endpoint, self.account = endpoint, account
-        self.ended = False  # no call may start
-        self.under_way: set[asyncio.Task[Any] | None] = set()
-        self._key = endpoint.key()
-        self._openai = openai.AsyncOpenAI(
-            api_key=self._key,
-            base_url=endpoint.address,
-            timeout=endpoint.timeout,
-            max_retries=endpoint.retries,
-            http_client=self,
-        )
+        self.asked: dict[str, asyncio.Task[Reply | Failure]] = {}  # by the request's key, also those that wait
+        self.finished: asyncio.Queue[Any] = asyncio.Queue()  # tasks that use replies; None at the end
+        self.ended = False
+        self._under_way: set[asyncio.Task[Any] | None] = set()
         requests, tokens = endpoint.requests_per_minute, endpoint.tokens_per_minute
         self._requests = AsyncLimiter(1, 60 / requests) if requests else None
         self._tokens = AsyncLimiter(tokens / 60, 1) if tokens else None
@@ -56,19 +53,48 @@ class Calls(openai.DefaultAsyncHttpxClient):
         self._structured = True
         self._failed = 0  # in a row
 
+    @cached_property
+    def _openai(self) -> openai.AsyncOpenAI:
+        key, url, retries = self.endpoint.key(), self.endpoint.address, self.endpoint.retries
+        return openai.AsyncOpenAI(api_key=key, base_url=url, max_retries=retries, timeout=None, http_client=self)
+
+    def end(self) -> None:
+        """Let no further call start."""
+        self.ended = True
+        for task in set(self.asked.values()) - self._under_way:
+            task.cancel()
+        self.finished.put_nowait(None)
+
+    async def close(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
+        """End, cancel tasks that use replies, and wait for the calls under way."""
+        self.end()
+        for task in tasks:
+            task.cancel()
+        if self._under_way:
+            wait = "waiting for %d calls under way, which are paid for (at most %g s); Ctrl-C again cuts them off"
+            log.info(wait, len(self._under_way), self.endpoint.timeout)
+        await asyncio.gather(*tasks, *self.asked.values(), return_exceptions=True)
+        await self.aclose()
+
     async def call(self, request: Request) -> Reply | Failure:
         """Ask until there is a reply or asking again does not help; raise LLMError if it never will."""
+        outcome: Reply | Failure
         try:
-            reply = await self._ask(request)
+            outcome = await self._ask(request)
         except openai.APIStatusError as error:
-            if error.code != "content_filter":
-                return self._failure(self._refused(error))
-            reply = Reply("", "content_filter", endpoint=self.endpoint.address)
+            filtered = Reply("", "content_filter", endpoint=self.endpoint.address)
+            outcome = filtered if error.code == "content_filter" else self._refused(error)
         except openai.OpenAIError as error:
             again = isinstance(error, openai.APIConnectionError)
-            return self._failure(Failure(self._said(error.__cause__ or error), final=not again))
-        self._answered, self._failed = True, 0
-        return reply
+            outcome = Failure(self._said(error.__cause__ or error), final=not again)
+        if isinstance(outcome, Reply):
+            self._answered, self._failed = True, 0
+            return outcome
+        self._failed += 1
+        if self._failed >= max(8, 2 * self.endpoint.concurrency):  # two rounds
+            last = f"the last {self._failed} requests to {self.endpoint.address} all failed, the last one: "
+            raise LLMError(f"{last}{outcome.reason}. Is llm.base_url right? As a rule it ends in /v1. {_CONTINUES}")
+        return outcome
 
     async def _ask(self, request: Request) -> Reply:
         messages = [{"role": role, "content": text} for role, text in request.messages]
@@ -91,36 +117,38 @@ class Calls(openai.DefaultAsyncHttpxClient):
         expected = used = len(request.content) // 3
         await self._turn(expected)
         self.account.retried += request.headers.get("x-stainless-retry-count", "0") != "0"
-        self.under_way.add(task := asyncio.current_task())
+        self._under_way.add(task := asyncio.current_task())
         try:
             async with asyncio.timeout(self.endpoint.timeout):
                 response = await super().send(request, **options | {"stream": True})
-                content = await self._content(response)
+                self._reached, content = True, bytearray()
+                async for part in response.aiter_bytes():
+                    content += part
+                    if len(content) > _LARGEST:
+                        await response.aclose()
+                        raise openai.OpenAIError(f"the answer has more than {_LARGEST:,} bytes, and was cut off")
             if not response.is_error:
-                reply = read_reply(content, self.endpoint.address)
+                reply = read_reply(bytes(content), self.endpoint.address)
                 used = (reply.prompt_tokens or 0) + (reply.completion_tokens or 0) or expected
                 return httpx2.Response(response.status_code, extensions={"reply": reply}, request=request)
             used = 0
         except Exception as error:
             if self.ended:
                 raise asyncio.CancelledError from None  # it is not asked again
-            if isinstance(error, TimeoutError):
-                raise httpx2.ReadTimeout(f"no answer within {self.endpoint.timeout:g} s") from error
-            if isinstance(error, ValueError):
-                raise httpx2.RemoteProtocolError(str(error)) from error
+            if isinstance(error, TimeoutError | ValueError):  # then it is asked again
+                reason = str(error) or f"no answer within {self.endpoint.timeout:g} s"
+                raise httpx2.RemoteProtocolError(reason) from error
             if isinstance(error, httpx2.ConnectError) and not self._reached:
-                raise LLMError(
-                    f"{self.endpoint.address} cannot be reached ({error}): is the server running, and is llm.base_url "
-                    f"its address, as in llm.base_url=http://localhost:8000/v1? {_CONTINUES}"
-                ) from error
+                known = f"{self.endpoint.address} cannot be reached ({error})"
+                raise LLMError(f"{known}: is the server running, and is llm.base_url its address?") from error
             raise
         finally:
-            self.under_way.discard(task)
+            self._under_way.discard(task)
             self._owed += used - expected
         if self.ended:
             raise asyncio.CancelledError
         headers = [each for each in response.headers.items() if not each[0].startswith(("content-", "transfer-"))]
-        return httpx2.Response(response.status_code, headers=headers, content=content, request=request)
+        return httpx2.Response(response.status_code, headers=headers, content=bytes(content), request=request)
 
     async def _turn(self, tokens: int) -> None:
         async with self._line:
@@ -132,37 +160,16 @@ class Calls(openai.DefaultAsyncHttpxClient):
                 await self._tokens.acquire(part)
                 self._owed -= part
 
-    async def _content(self, response: httpx2.Response) -> bytes:
-        self._reached = True
-        content = bytearray()
-        try:
-            async for part in response.aiter_bytes():
-                content += part
-                if len(content) > _LARGEST:
-                    raise openai.OpenAIError(f"the answer has more than {_LARGEST:,} bytes, and was cut off")
-        finally:
-            await response.aclose()
-        return bytes(content)
-
-    def _failure(self, failure: Failure) -> Failure:
-        """Count a request without a reply; raise LLMError after two rounds of them."""
-        self._failed += 1
-        if self._failed >= max(8, 2 * self.endpoint.concurrency):
-            last = f"the last {self._failed} requests to {self.endpoint.address} all failed, the last one: "
-            raise LLMError(f"{last}{failure.reason}. Is llm.base_url right? As a rule it ends in /v1. {_CONTINUES}")
-        return failure
-
     def _refused(self, error: openai.APIStatusError) -> Failure:
         """Return what a status means for one request; raise LLMError where it holds for all."""
         body = error.body if isinstance(error.body, dict) else {}
         said = self._said(body.get("message") or body.get("detail") or error.response.text)
         reason, status = f"status {error.status_code}: {said}", _CODES.get(error.code or "", error.status_code)
-        if status in _HELP and not (status == 403 and self._answered):
-            help_ = _HELP[status].format(variable=self.endpoint.key_variable)
-            raise LLMError(f"{self.endpoint.address}, {self.endpoint.model}: {reason} {help_}")
+        if status in _ADVICE and not (status == 403 and self._answered):
+            advice = _ADVICE[status].format(variable=self.endpoint.key_variable)
+            raise LLMError(f"{self.endpoint.address}, {self.endpoint.model}: {reason} {advice}")
         return Failure(reason, final=status < 500 and status not in _LATER)
 
     def _said(self, words: object) -> str:
         """Return what somebody else wrote as a short line, without the key, which some servers repeat."""
-        text = str(words).replace(self._key, "***")
-        return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:300]
+        return " ".join(str(words).replace(self._openai.api_key, "***").split())[:300]
