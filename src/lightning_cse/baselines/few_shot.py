@@ -8,11 +8,11 @@ import logging
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from lightning_cse.data import Rows, read_corpus
 from lightning_cse.errors import DataError
@@ -66,10 +66,8 @@ class Verdict:
     answer: str
 
 
-class Asks(Protocol):
-    """A client: it yields the reply to each request, with the request's number, as they come."""
-
-    def ask(self, requests: Iterable[Request]) -> Iterator[tuple[int, Reply | Failure]]: ...  # noqa: D102
+Ask = Callable[[Iterable[Request]], Iterable[tuple[int, Reply | Failure]]]
+"""Yields the reply to each request, with the request's number, as they come."""
 
 
 class FewShot:
@@ -83,7 +81,7 @@ class FewShot:
     what counts as an answer are our own.
 
     Args:
-        client: gives the replies.
+        ask: gives the replies.
         data_dir: where the corpora are.
         shots: how many examples are shown; 0 for none.
         seed: draws the examples.
@@ -92,14 +90,14 @@ class FewShot:
 
     def __init__(
         self,
-        client: Asks,
+        ask: Ask,
         *,
         data_dir: str,
         shots: int = 8,
         seed: int = 0,
         parameters: Mapping[str, float | int | str] | None = None,
     ) -> None:
-        self.client = client
+        self.ask = ask
         self.data_dir = Path(data_dir)
         self.shots = shots
         self.seed = seed
@@ -150,7 +148,7 @@ class FewShot:
 
     def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
         """Return a verdict on every pair, in their order; warn if more than 5 % of the replies name no label."""
-        replies = dict(self.client.ask(self.requests(premises, hypotheses)))
+        replies = dict(self.ask(self.requests(premises, hypotheses)))
         answers, unread = [], []
         for number in range(len(premises)):
             reply = replies[number]

@@ -79,7 +79,7 @@ class LanguageModel:
     def __init__(self, cfg: DictConfig) -> None:
         self.llm = ChatModel(plain(cfg.llm), cfg.paths.cache_dir)
         parameters = self.llm.parameters
-        self.prompt = FewShot(self, data_dir=cfg.paths.data_dir, parameters=parameters, **plain(cfg.few_shot))
+        self.prompt = FewShot(self.ask, data_dir=cfg.paths.data_dir, parameters=parameters, **plain(cfg.few_shot))
         self.label = ""
         self.sentences = self._pairs = 0
 

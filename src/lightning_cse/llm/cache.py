@@ -6,11 +6,13 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+from filelock import FileLock
 
 from lightning_cse.llm.requests import LLMError, Reply, Request
 
@@ -70,8 +72,10 @@ class ReplyCache:
             if self._connection is None:
                 if self.path is not None:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._connection = sqlite3.connect(self.path or ":memory:", timeout=60)  # others may be writing
-                self._connection.executescript(_TABLES)
+                connection = sqlite3.connect(self.path or ":memory:", timeout=60)  # others may be writing
+                with FileLock(f"{self.path}.lock") if self.path else nullcontext():  # a new file has no such patience
+                    connection.executescript(_TABLES)
+                self._connection = connection
             yield self._connection
         except (sqlite3.Error, OSError) as error:
             known = f"the cache of replies {self.path} cannot be used: {error}"

@@ -57,7 +57,7 @@ class Endpoint(BaseModel):
         if not key and not self.here:
             other = "or name another with llm.key_variable=..."
             raise LLMError(f"{self.address} needs a key: set the environment variable {self.key_variable}, {other}")
-        if not key.isascii():
+        if not (key.isascii() and key.isprintable()):
             raise LLMError(f"the environment variable {self.key_variable} does not hold a key")
         return key or "none-needed"
 

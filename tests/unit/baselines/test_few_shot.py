@@ -23,8 +23,8 @@ DATA = str(sample_dir())
 HEADER = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
 
 
-def reply(text: str, finish_reason: str = "stop", refusal: str | None = None) -> Reply:
-    return Reply(text, finish_reason, refusal, 10, 2)
+def reply(text: str, finish: str = "stop") -> Reply:
+    return Reply(text, finish, "m", 10, 2)
 
 
 class Backwards:
@@ -41,7 +41,7 @@ class Backwards:
 
 
 def few_shot(client: Backwards | None = None, **options: object) -> FewShot:
-    return FewShot(client or Backwards(), **{"data_dir": DATA, **options})  # type: ignore[arg-type]
+    return FewShot((client or Backwards()).ask, **{"data_dir": DATA, **options})  # type: ignore[arg-type]
 
 
 # The prompt
@@ -159,7 +159,7 @@ def test_one_label_is_read_and_nothing_is_guessed(text: str, answer: str) -> Non
 
 
 def test_refusals_and_replies_that_were_cut() -> None:
-    assert read_answer(reply("neutral", refusal="No.")) == "refused"
+    assert read_answer(reply("neutral", "refusal")) == "refused"
     assert read_answer(reply("neutral", "content_filter")) == "refused"
     assert read_answer(reply("**Neutral**, since the pre", "length")) == "neutral"
     assert read_answer(reply("Let me see whether this is neutral", "length")) == "unparsable"
@@ -168,7 +168,7 @@ def test_refusals_and_replies_that_were_cut() -> None:
 def test_verdicts_stand_in_the_order_of_the_pairs() -> None:
     answers = {
         "a": reply("implied entailment"),
-        "b": Failure("long", 1, final=True),
+        "b": Failure("long", final=True),
         "c": reply("hm"),
         "d": reply("contradiction"),
     }
