@@ -72,10 +72,9 @@ class ReplyCache:
             if self._connection is None:
                 if self.path is not None:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
-                connection = sqlite3.connect(self.path or ":memory:", timeout=60)  # others may be writing
+                self._connection = sqlite3.connect(self.path or ":memory:", timeout=60)  # others may be writing
                 with FileLock(f"{self.path}.lock") if self.path else nullcontext():  # a new file has no such patience
-                    connection.executescript(_TABLES)
-                self._connection = connection
+                    self._connection.executescript(_TABLES)
             yield self._connection
         except (sqlite3.Error, OSError) as error:
             known = f"the cache of replies {self.path} cannot be used: {error}"

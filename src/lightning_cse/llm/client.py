@@ -68,9 +68,8 @@ class LLM:
     def each(self, work: Callable[[Item], Coroutine[Any, Any, Result]], items: Iterable[Item]) -> Generator[Result]:
         """Do asynchronous work for ``llm.concurrency`` items at once, and yield results as they come.
 
-        Items are taken after each result, so an iterator may have more of them then. However this ends (an error, a
-        closed iterator, Ctrl-C or SIGTERM, which raise Interrupted), no further call starts, and those under way are
-        waited for and their replies kept; a signal during that wait cuts them off.
+        Items are taken after each result, so an iterator may have more of them then. However this ends (by an error,
+        Ctrl-C or SIGTERM, too), calls under way are waited for and kept; a signal during that wait cuts them off.
         """
         from lightning_cse.llm.http import Calls  # it takes a second
 
@@ -93,11 +92,7 @@ class LLM:
                 runner.run(calls.close(tasks))
 
     def ask(self, requests: Iterable[Request], what: str, total: int | None = None) -> Iterator[tuple[int, Outcome]]:
-        """Yield the position and the reply of each request as they come, and report progress and cost.
-
-        Raises:
-            LLMError: at once if no reply will come any more; at the end if asking again may bring missing ones.
-        """
+        """Yield the position and the reply of each request as they come; raise LLMError if some are missing."""
 
         async def one(item: tuple[int, Request]) -> tuple[int, Outcome]:
             return item[0], await self.reply(item[1])
@@ -110,21 +105,19 @@ class LLM:
                 advance(1)
                 yield number, outcome
         if hopeless:
-            reasons = commonest(hopeless)
-            log.warning("%s: asking again brings no reply to %d questions: %s", what, hopeless.total(), reasons)
+            log.warning("%s: %d questions get no reply: %s", what, hopeless.total(), commonest(hopeless))
         if lost:
             rest = "asks for the rest" if self.kept else "asks for all, since paths.cache_dir is null"
             raise LLMError(f"{lost.total()} questions have no reply: {commonest(lost)}. The same command {rest}")
 
     def announce(self, what: str, requests: Iterable[Request]) -> int:
         """Log how many calls requests will take, and return the number of requests, equal ones included."""
-        keys = [request.key(self.endpoint.model) for request in requests]
+        keys = Counter(request.key(self.endpoint.model) for request in requests)
         with closing(self.cache):
-            there = sum(self.cache.get(key) is not None for key in set(keys))
+            calls = sum(self.cache.get(key) is None for key in keys)
         note = "" if self.kept else "; paths.cache_dir is null, so no reply is kept"
-        counts = (len(set(keys)), self.endpoint.model, there, len(set(keys)) - there)
-        log.info("%s: %d questions to %s, %d of them answered before: %d calls%s", what, *counts, note)
-        return len(keys)
+        log.info("%s: %d questions to %s: %d calls%s", what, len(keys), self.endpoint.model, calls, note)
+        return keys.total()
 
     @contextmanager
     def watching(self, what: str, of: str, total: int | None = None, *, done: int = 0) -> Iterator[Callable[..., None]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from lightning_cse.errors import did_you_mean
 from lightning_cse.llm.requests import LLMError
@@ -15,10 +15,8 @@ from lightning_cse.llm.requests import LLMError
 _Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class Endpoint(BaseModel):
+class Endpoint(BaseModel, extra="forbid", frozen=True):
     """One model at one OpenAI-compatible endpoint; conf/llm/default.yaml says what each setting means."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str = Field(min_length=1)
     base_url: str | None = None
@@ -55,8 +53,7 @@ class Endpoint(BaseModel):
         """Return the key from the environment; raise LLMError if there is none and the endpoint is elsewhere."""
         key = os.environ.get(self.key_variable, "").strip()
         if not key and not self.here:
-            other = "or name another with llm.key_variable=..."
-            raise LLMError(f"{self.address} needs a key: set the environment variable {self.key_variable}, {other}")
+            raise LLMError(f"{self.address} needs a key in the environment variable {self.key_variable}")
         if not (key.isascii() and key.isprintable()):
             raise LLMError(f"the environment variable {self.key_variable} does not hold a key")
         return key or "none-needed"
@@ -70,9 +67,7 @@ def wrong_settings(llm: Any) -> Iterator[str]:
         for fault in error.errors(include_url=False, include_input=False):
             name = ".".join(["llm", *(str(part) for part in fault["loc"] if part != "[key]")])
             message = fault["msg"].removeprefix("Value error, ")
-            if name == "llm.model":
-                message = "must be the endpoint's name of a model, as in llm.model=my-model"
-            elif fault["type"] == "extra_forbidden":
+            if fault["type"] == "extra_forbidden":
                 near = did_you_mean(str(fault["loc"][-1]), Endpoint.model_fields)
                 message = f"unknown setting{near or '; what is sent to the model goes below llm.parameters'}"
-            yield f"{name}: {message}"
+            yield f"{name}: {message if name != 'llm.model' else 'must be set, as in llm.model=my-model'}"

@@ -55,8 +55,10 @@ class Calls(openai.DefaultAsyncHttpxClient):
 
     @cached_property
     def _openai(self) -> openai.AsyncOpenAI:
-        key, url, retries = self.endpoint.key(), self.endpoint.address, self.endpoint.retries
-        return openai.AsyncOpenAI(api_key=key, base_url=url, max_retries=retries, timeout=None, http_client=self)
+        here, limit = self.endpoint, httpx2.Timeout(None, connect=10)  # `send` limits the rest
+        return openai.AsyncOpenAI(
+            api_key=here.key(), base_url=here.address, max_retries=here.retries, timeout=limit, http_client=self
+        )
 
     def end(self) -> None:
         """Let no further call start."""
@@ -71,7 +73,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         for task in tasks:
             task.cancel()
         if self._under_way:
-            wait = "waiting for %d calls under way, which are paid for (at most %g s); Ctrl-C again cuts them off"
+            wait = "waiting for %d calls that are paid for (at most %g s); Ctrl-C again cuts them off"
             log.info(wait, len(self._under_way), self.endpoint.timeout)
         await asyncio.gather(*tasks, *self.asked.values(), return_exceptions=True)
         await self.aclose()
@@ -82,8 +84,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         try:
             outcome = await self._ask(request)
         except openai.APIStatusError as error:
-            filtered = Reply("", "content_filter", endpoint=self.endpoint.address)
-            outcome = filtered if error.code == "content_filter" else self._refused(error)
+            outcome = self._refused(error)
         except openai.OpenAIError as error:
             again = isinstance(error, openai.APIConnectionError)
             outcome = Failure(self._said(error.__cause__ or error), final=not again)
@@ -138,8 +139,8 @@ class Calls(openai.DefaultAsyncHttpxClient):
             if isinstance(error, TimeoutError | ValueError):  # then it is asked again
                 reason = str(error) or f"no answer within {self.endpoint.timeout:g} s"
                 raise httpx2.RemoteProtocolError(reason) from error
-            if isinstance(error, httpx2.ConnectError) and not self._reached:
-                known = f"{self.endpoint.address} cannot be reached ({error})"
+            if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout) and not self._reached:
+                known = f"{self.endpoint.address} cannot be reached ({error!r})"
                 raise LLMError(f"{known}: is the server running, and is llm.base_url its address?") from error
             raise
         finally:
@@ -160,8 +161,10 @@ class Calls(openai.DefaultAsyncHttpxClient):
                 await self._tokens.acquire(part)
                 self._owed -= part
 
-    def _refused(self, error: openai.APIStatusError) -> Failure:
+    def _refused(self, error: openai.APIStatusError) -> Reply | Failure:
         """Return what a status means for one request; raise LLMError where it holds for all."""
+        if error.code == "content_filter":
+            return Reply("", error.code, endpoint=self.endpoint.address)
         body = error.body if isinstance(error.body, dict) else {}
         said = self._said(body.get("message") or body.get("detail") or error.response.text)
         reason, status = f"status {error.status_code}: {said}", _CODES.get(error.code or "", error.status_code)

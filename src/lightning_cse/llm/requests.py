@@ -104,23 +104,19 @@ class Account:
             self.failed += 1
             return
         self.served.update([outcome.model] if outcome.model else [])
-        sent, received = outcome.prompt_tokens or 0, outcome.completion_tokens or 0
-        if outcome.cached:
-            self.cached += 1
-            self.cached_prompt_tokens += sent
-            self.cached_completion_tokens += received
-        else:
-            self.unmetered += outcome.prompt_tokens is None or outcome.completion_tokens is None
-            self.prompt_tokens += sent
-            self.completion_tokens += received
+        self.cached += outcome.cached
+        self.unmetered += not outcome.cached and None in (outcome.prompt_tokens, outcome.completion_tokens)
+        for name in ("prompt_tokens", "completion_tokens"):
+            total = f"cached_{name}" if outcome.cached else name
+            setattr(self, total, getattr(self, total) + (getattr(outcome, name) or 0))
 
     def cost(self, price: Mapping[Any, float] | None, *, if_new: bool = False) -> float | None:
         """Return what new replies cost in USD, or with ``if_new`` the cached ones too; None if that is unknown."""
         replies = self.requests - self.failed - (0 if if_new else self.cached)
         if price is None or (self.unmetered and self.unmetered == replies):
             return None
-        old = (self.cached_prompt_tokens, self.cached_completion_tokens) if if_new else (0, 0)
-        return price_of(price, self.prompt_tokens + old[0], self.completion_tokens + old[1])
+        old = price_of(price, self.cached_prompt_tokens, self.cached_completion_tokens) if if_new else 0
+        return price_of(price, self.prompt_tokens, self.completion_tokens) + old
 
     def spent(self, price: Mapping[Any, float] | None) -> str:
         """Return tokens and cost of new replies, for a line."""
