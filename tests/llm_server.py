@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from weakref import WeakSet
 
 TRANSIENT = (
@@ -142,7 +142,7 @@ class ChatServer(ThreadingHTTPServer):
         """What ``llm.base_url`` is to be."""
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
-    def __enter__(self) -> ChatServer:
+    def __enter__(self) -> Self:
         threading.Thread(target=self.serve_forever, args=(0.01,), name="chat server", daemon=True).start()
         return self
 

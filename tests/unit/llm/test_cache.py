@@ -44,29 +44,13 @@ def test_the_file_says_what_was_asked_and_holds_what_prompts_share_once(path: Pa
     assert path.stat().st_size < 50_000, "the prompts are 150,000"
     with closing(sqlite3.connect(path)) as file:
         rows = file.execute(
-            "SELECT key, model, messages, last, parameters, served, endpoint FROM replies JOIN standing ON standing = digest"
+            "SELECT key, model, messages, last, parameters, endpoint FROM replies JOIN standing ON standing = digest"
         ).fetchall()
     assert len(rows) == 50
-    for key, model, standing, last, parameters, *answered in rows:
+    for key, model, standing, last, parameters, endpoint in rows:
         messages = tuple((role, text) for role, text in [*json.loads(standing), json.loads(last)])
         assert Request(messages, json.loads(parameters)).key(model) == key
-        assert answered == ["m-1", "https://one/v1"]
-
-
-def test_a_file_of_an_earlier_version_is_read(path: Path) -> None:
-    path.parent.mkdir()
-    with closing(sqlite3.connect(path)) as file:
-        file.executescript(
-            "CREATE TABLE standing (digest TEXT PRIMARY KEY, messages TEXT NOT NULL);"
-            "CREATE TABLE replies (key TEXT PRIMARY KEY, model TEXT NOT NULL,"
-            " standing TEXT NOT NULL REFERENCES standing (digest), last TEXT NOT NULL, parameters TEXT NOT NULL,"
-            " sample INTEGER NOT NULL, text TEXT NOT NULL, finish_reason TEXT NOT NULL, refusal TEXT,"
-            " prompt_tokens INTEGER, completion_tokens INTEGER, served TEXT, endpoint TEXT, created TEXT NOT NULL);"
-            "INSERT INTO replies VALUES ('k', 'm', 'd', '[]', '{}', 0, 'yes', 'stop', NULL, 12, 3, 'm-1', 'u', 'now');"
-        )
-    with closing(ReplyCache(path)) as cache:
-        assert cache.get("k") == Reply("yes", "stop", "m-1", 12, 3, "u", cached=True)
-        assert cache.put("other", "m", REQUEST, REPLY) == REPLY
+        assert endpoint == "https://one/v1"
 
 
 def test_processes_share_one_file_from_its_first_moment(path: Path) -> None:

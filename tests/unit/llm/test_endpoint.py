@@ -13,10 +13,7 @@ from lightning_cse.llm import Endpoint, LLMError, wrong_settings
 
 def test_the_config_holds_the_fields_with_their_defaults(repository: Path) -> None:
     config = yaml.safe_load((repository / "conf/llm/default.yaml").read_text(encoding="utf-8"))
-    assert Endpoint(**config | {"model": "m"}).model_dump(exclude={"parameters"}) == Endpoint(model="m").model_dump(
-        exclude={"parameters"}
-    )
-    assert config.keys() == Endpoint.model_fields.keys()
+    assert config == Endpoint(model="m").model_dump() | {"model": None, "parameters": config["parameters"]}
 
 
 @pytest.mark.parametrize(
@@ -24,10 +21,9 @@ def test_the_config_holds_the_fields_with_their_defaults(repository: Path) -> No
     [
         ({}, []),
         ({"price": {"input": 0, "output": 1.5}, "parameters": {"stop": ["a"], "seed": None}}, []),
-        ({"model": None}, ["llm.model: must be the endpoint's name"]),
+        ({"model": None}, ["llm.model: must be set"]),
         ({"model": "", "base_url": "x", "retries": -1}, ["llm.model: ", "llm.base_url: ", "llm.retries: "]),
         ({"base_url": "localhost:8000/v1"}, ["llm.base_url: must be http"]),
-        ({"base_url": "ftp://host/v1"}, ["llm.base_url: must be http"]),
         ({"base_url": "https://ann:hush@host/v1"}, ["llm.base_url: must be http"]),
         ({"base_url": "http://host/v1?key=hush"}, ["llm.base_url: must be http"]),
         ({"timeout": 0}, ["llm.timeout: Input should be greater than 0"]),
@@ -61,7 +57,7 @@ def test_the_address_is_the_setting_then_the_environment_then_openai(monkeypatch
         ("http://127.1.2.3:1/v1", " ", "none-needed"),
         ("http://[::1]:11434/v1", "sk-mine\n", "sk-mine"),
         ("http://192.168.0.7/v1", "sk-mine", "sk-mine"),
-        ("http://gpu1:8000/v1", " ", "needs a key: set the environment variable MY_KEY"),
+        ("http://gpu1:8000/v1", " ", "needs a key in the environment variable MY_KEY"),
         ("http://localhost.example.org/v1", "", "needs a key"),
         ("http://localhost:8000/v1", "sk-sécret", "MY_KEY does not hold a key"),
         ("http://localhost:8000/v1", "sk\x1b[2J", "MY_KEY does not hold a key"),
