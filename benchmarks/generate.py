@@ -184,7 +184,7 @@ def attempt(n: int, corpus: Path, scratch: Path, server: CountingServer, memory:
     """Give the command once, kill it at its share of all replies if so asked, and return its exit code."""
     line = [sys.executable, "-m", "lightning_cse.generate", "+pattern=sts", "data=wiki", f"data.train=[{corpus}]"]
     line += [f"n={n}", "corpora=sample", "paths=sample", "~encoder", "llm.model=made-up", f"llm.base_url={server.url}"]
-    line += [f"llm.concurrency={CONCURRENCY}", "llm.timeout=5", "llm.retries=8", "llm.backoff=0.05"]
+    line += [f"llm.concurrency={CONCURRENCY}", "llm.timeout=5", "llm.retries=8"]
     variables = {"LIGHTNING_CSE_RUNS": str(scratch / "runs"), "LIGHTNING_CSE_CACHE": str(scratch / "cache")}
     with (scratch / "log.txt").open("a", encoding="utf-8") as log:
         process = subprocess.Popen(line, env=os.environ | variables, stdout=log, stderr=log, cwd=scratch)

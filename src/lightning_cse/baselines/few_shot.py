@@ -8,15 +8,15 @@ import logging
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from lightning_cse.data import Rows, read_corpus
 from lightning_cse.errors import DataError
-from lightning_cse.llm import Failure, Reply, Request, declines
+from lightning_cse.llm import Failure, Reply, Request
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,10 @@ _PAIR: Final = "Premise: {}\nHypothesis: {}"
 
 _WORD: Final = r"(?<![^\W_])(?:{})(?![^\W_])"  # markdown's underscores are no part of a word
 _LABEL: Final = re.compile(_WORD.format(r"(explicit|implied)[\s_*-]+entailment|(neutral|contradiction)"), re.IGNORECASE)
+_DECLINES: Final = re.compile(
+    r"\b(sorry|apologi[sz]e|can(not| not|['’]?t)|unable|wo(n['’]t|uld rather not)|will not|not able|decline|refuse)\b",
+    re.IGNORECASE,
+)
 # A denial earlier in the label's clause; one that ends with a comma reaches over it: "not, I would say, neutral".
 _DENIED_BEFORE: Final = re.compile(
     _WORD.format(r"not|no|nor|neither|never|cannot|without|than|far\s+from|rather|\w*n['’]t")
@@ -62,10 +66,8 @@ class Verdict:
     answer: str
 
 
-class Asks(Protocol):
-    """A client: it yields the reply to each request, with the request's number, as they come."""
-
-    def ask(self, requests: Iterable[Request]) -> Iterator[tuple[int, Reply | Failure]]: ...  # noqa: D102
+Ask = Callable[[Iterable[Request]], Iterable[tuple[int, Reply | Failure]]]
+"""Yields the reply to each request, with the request's number, as they come."""
 
 
 class FewShot:
@@ -79,7 +81,7 @@ class FewShot:
     what counts as an answer are our own.
 
     Args:
-        client: gives the replies.
+        ask: gives the replies.
         data_dir: where the corpora are.
         shots: how many examples are shown; 0 for none.
         seed: draws the examples.
@@ -88,14 +90,14 @@ class FewShot:
 
     def __init__(
         self,
-        client: Asks,
+        ask: Ask,
         *,
         data_dir: str,
         shots: int = 8,
         seed: int = 0,
         parameters: Mapping[str, float | int | str] | None = None,
     ) -> None:
-        self.client = client
+        self.ask = ask
         self.data_dir = Path(data_dir)
         self.shots = shots
         self.seed = seed
@@ -146,7 +148,7 @@ class FewShot:
 
     def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
         """Return a verdict on every pair, in their order; warn if more than 5 % of the replies name no label."""
-        replies = dict(self.client.ask(self.requests(premises, hypotheses)))
+        replies = dict(self.ask(self.requests(premises, hypotheses)))
         answers, unread = [], []
         for number in range(len(premises)):
             reply = replies[number]
@@ -159,7 +161,7 @@ class FewShot:
                 "llm.parameters.max_tokens). The first: %r",
                 len(unread),
                 len(answers),
-                dict(Counter(reply.finish_reason for reply in unread)),
+                dict(Counter(reply.finish for reply in unread)),
                 unread[0].text[:200],
             )
         return [Verdict("entailment" in LABELS[it] if it in LABELS else None, it) for it in answers]
@@ -173,17 +175,17 @@ def read_answer(reply: Reply) -> str:
     (unless it begins with its label), is unparsable.
 
     Example:
-        >>> read_answer(Reply("**Answer:** Implied entailment.", "stop", None, None, None, cached=False))
+        >>> read_answer(Reply("**Answer:** Implied entailment.", "stop"))
         'implied'
-        >>> read_answer(Reply("Neutral, or a contradiction", "stop", None, None, None, cached=False))
+        >>> read_answer(Reply("Neutral, or a contradiction", "stop"))
         'unparsable'
     """
-    if reply.refusal or reply.finish_reason == "content_filter":
+    if reply.refused:
         return "refused"
     text, found = reply.text, list(_LABEL.finditer(reply.text))
     if not found:
-        return "refused" if declines(text) else "unparsable"
+        return "refused" if _DECLINES.search(text) else "unparsable"
     named = [m for m in found if not (_DENIED_BEFORE.search(text[: m.start()]) or _DENIED_AFTER.match(text[m.end() :]))]
     kinds = {(m[1] or m[2]).lower() for m in named}
-    cut_off = reply.finish_reason == "length" and re.search(r"\w", text[: named[0].start()] if named else "")
+    cut_off = reply.finish == "length" and re.search(r"\w", text[: named[0].start()] if named else "")
     return kinds.pop() if len(kinds) == 1 and not cut_off else "unparsable"

@@ -20,7 +20,7 @@ from lightning_cse.engine.load import LLM, WITHOUT_ENCODER
 from lightning_cse.engine.mteb_suite import MTEBTask
 from lightning_cse.errors import ConfigError, TaskError
 from lightning_cse.evaluation import Average, Task, check_parts, summarize_tasks
-from lightning_cse.llm.asker import wrong_settings
+from lightning_cse.llm import wrong_settings
 from lightning_cse.runs.machine import peak_memory
 from lightning_cse.runs.table import print_run
 

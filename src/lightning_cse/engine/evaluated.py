@@ -19,8 +19,8 @@ from lightning_cse.engine.load import LENGTH, LLM, LoadedModel, load_model
 from lightning_cse.engine.mteb_suite import MTEBTask
 from lightning_cse.errors import TaskError
 from lightning_cse.evaluation import Embedded, Task, TaskResult
+from lightning_cse.llm import LLM as ChatModel
 from lightning_cse.llm import Failure, Reply, Request
-from lightning_cse.llm.asker import Asker
 from lightning_cse.progress import progress
 from lightning_cse.runs import Run
 from lightning_cse.runs.machine import device_name, device_of
@@ -53,7 +53,7 @@ class Evaluated:
         if isinstance(self.model, LanguageModel):
             self.model.label = label
             result = task.judged(self.model, "test")
-            return result, {"sentences": self.model.sentences, "cut": 0, "account": self.model.asker.taken()}
+            return result, {"sentences": self.model.sentences, "cut": 0, "account": self.model.llm.taken()}
         embedded = Embedded(self, task.sentences("test"))
         if not embedded.is_finite:
             raise TaskError(f"{label}: some embeddings of {self.name} are not finite numbers in {self.precision}")
@@ -77,21 +77,21 @@ class LanguageModel:
     """A language model at an endpoint, shown a few examples and asked about every pair."""
 
     def __init__(self, cfg: DictConfig) -> None:
-        self.asker = Asker(plain(cfg.llm), cfg.paths.cache_dir)
-        parameters = self.asker.parameters
-        self.prompt = FewShot(self, data_dir=cfg.paths.data_dir, parameters=parameters, **plain(cfg.few_shot))
+        self.llm = ChatModel(plain(cfg.llm), cfg.paths.cache_dir)
+        parameters = self.llm.parameters
+        self.prompt = FewShot(self.ask, data_dir=cfg.paths.data_dir, parameters=parameters, **plain(cfg.few_shot))
         self.label = ""
         self.sentences = self._pairs = 0
 
     def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
         """Return a verdict on every pair, in their order; raise LLMError if replies are missing."""
         self.sentences = len({*premises, *hypotheses})
-        self._pairs = self.asker.announce(self.label, self.prompt.requests(premises, hypotheses))
+        self._pairs = self.llm.announce(self.label, self.prompt.requests(premises, hypotheses))
         return self.prompt.judge(premises, hypotheses)
 
     def ask(self, requests: Iterable[Request]) -> Iterator[tuple[int, Reply | Failure]]:
         """Yield the replies to questions as they come."""
-        return self.asker.ask(requests, self.label, self._pairs)
+        return self.llm.ask(requests, self.label, self._pairs)
 
 
 def open_model(cfg: DictConfig) -> Evaluated:
@@ -102,9 +102,9 @@ def open_model(cfg: DictConfig) -> Evaluated:
         return Evaluated(Length(), LENGTH, root / LENGTH, {"method": "Length", **options}, {"name": LENGTH})
     if cfg.model == LLM:
         model = LanguageModel(cfg)
-        name, prompt = model.asker.endpoint.model, model.prompt
+        name, prompt = model.llm.endpoint.model, model.prompt
         options |= {"method": "FewShot", "few_shot": plain(cfg.few_shot), "prompt_digest": prompt.prompt_digest}
-        options["llm"] = {"model": name, "parameters": dict(model.asker.parameters)}
+        options["llm"] = {"model": name, "parameters": dict(model.llm.parameters)}
         folder = root / "llm" / re.sub(r"[^\w-]+", "_", name)
         return Evaluated(model, name, folder, options, {"name": name}, prompt.digests, device="endpoint")
     loaded = load_model(cfg.model, pooling=cfg.pooling, prompt=cfg.prompt, max_length=cfg.max_length)

@@ -1,97 +1,169 @@
-"""Many requests at once to a chat model, with every reply kept."""
+"""One language model and all that is asked of it: many requests at once, every reply kept, cost reported."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterable, Iterator
-from typing import Any
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from lightning_cse.llm.account import Account
-from lightning_cse.llm.asking import Asking
-from lightning_cse.llm.budget import Budget
+from rich.progress import TextColumn
+
+from lightning_cse.errors import Interrupted
 from lightning_cse.llm.cache import ReplyCache
-from lightning_cse.llm.calls import Calls
 from lightning_cse.llm.endpoint import Endpoint
-from lightning_cse.llm.pace import Pace
-from lightning_cse.llm.requests import Failure, Reply, Request
+from lightning_cse.llm.requests import Account, Failure, LLMError, Reply, Request, commonest
+from lightning_cse.progress import progress
 
-_LOG = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from lightning_cse.llm.http import Calls
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Outcome = Reply | Failure
+
+log = logging.getLogger(__name__)
 
 
-class ChatClient:
-    """Asks one endpoint, and keeps account of it.
+class LLM:
+    """A language model at an endpoint; without a folder for caches, no reply is kept."""
 
-    Args:
-        endpoint: whom to ask.
-        cache: where replies are looked for and kept; None: nowhere.
-        pace: decides when a call may start; a budget of it holds over all that this client asks. None: a `Budget` where
-            the endpoint has limits per minute.
-
-    Attributes:
-        account: counts over all that was asked through this client.
-    """
-
-    def __init__(self, endpoint: Endpoint, cache: ReplyCache | None = None, *, pace: Pace | None = None) -> None:
-        self.endpoint = endpoint
-        self.cache = cache
+    def __init__(self, llm: Mapping[str, Any], cache_dir: str | None) -> None:
+        self.endpoint = Endpoint.model_validate(llm)
+        self.parameters = {name: value for name, value in self.endpoint.parameters.items() if value is not None}
+        self.kept = cache_dir is not None
+        self.cache = ReplyCache(Path(cache_dir).expanduser() / "llm" / "replies.sqlite" if cache_dir else None)
         self.account = Account()
-        self.pace = pace or _pace(endpoint)
-        self._told = False
+        self._calls: Calls
 
-    def ask(self, requests: Iterable[Request]) -> Iterator[tuple[int, Reply | Failure]]:
-        """Ask, and yield each outcome with the position of its request, in the order in which they come.
+    async def reply(self, request: Request) -> Outcome:
+        """Return the kept reply, or ask and keep it, only within `each`; raise LLMError if none will come any more."""
+        key, asked = request.key(self.endpoint.model), self._calls.asked
+        outcome: Outcome | None
+        if (call := asked.get(key)) is not None:
+            outcome = await asyncio.shield(call)
+            outcome = replace(outcome, cached=True) if isinstance(outcome, Reply) else outcome
+        elif (outcome := self.cache.get(key)) is None:
+            call = asked[key] = asyncio.create_task(self._ask(key, request))
+            call.add_done_callback(lambda _: asked.pop(key))
+            return await asyncio.shield(call)
+        self.account.add(outcome)
+        return outcome
 
-        Requests are taken one at a time, as calls become free, in the caller's thread. To stop, leave the loop or close
-        the iterator: as at the end of any `Asking`, no further call starts, and those under way are waited for.
+    async def _ask(self, key: str, request: Request) -> Outcome:
+        outcome = await self._calls.call(request)
+        if isinstance(outcome, Reply):
+            outcome = self.cache.put(key, self.endpoint.model, request, outcome)
+        self.account.add(outcome)
+        return outcome
 
-        Raises:
-            LLMError: if no further request will be answered, or the cache cannot be used.
+    def each(self, work: Callable[[Item], Coroutine[Any, Any, Result]], items: Iterable[Item]) -> Generator[Result]:
+        """Do asynchronous work for ``llm.concurrency`` items at once, and yield results as they come.
+
+        Items are taken after each result, so an iterator may have more of them then. However this ends (by an error,
+        Ctrl-C or SIGTERM, too), calls under way are waited for and kept; a signal during that wait cuts them off.
         """
-        asking: Asking[int]
-        with self.session() as asking:
-            more = enumerate(requests)
+        from lightning_cse.llm.http import Calls  # it takes a second
 
-            def fill() -> None:
-                while asking.free and (item := next(more, None)) is not None:
-                    asking.submit(*item)
+        source, tasks = iter(items), set[asyncio.Task[Result]]()
+        with closing(self.cache), asyncio.Runner() as runner:
+            loop, calls = runner.get_loop(), Calls(self.endpoint, self.account)
+            self._calls = calls
+            try:
+                with _signals(lambda: loop.call_soon_threadsafe(calls.end)):
+                    while not calls.ended:
+                        for item in islice(source, self.endpoint.concurrency - len(tasks)):
+                            tasks.add(task := loop.create_task(work(item)))
+                            task.add_done_callback(calls.finished.put_nowait)
+                        if not tasks:
+                            break
+                        if (done := runner.run(calls.finished.get())) is not None:
+                            tasks.remove(done)
+                            yield done.result()
+            finally:
+                runner.run(calls.close(tasks))
 
-            fill()
-            for landed in asking.landed():
-                yield landed
-                fill()
+    def ask(self, requests: Iterable[Request], what: str, total: int | None = None) -> Iterator[tuple[int, Outcome]]:
+        """Yield the position and the reply of each request as they come; raise LLMError if some are missing."""
 
-    def session(self) -> Asking[Any]:
-        """Return what requests can be submitted to one by one, where some depend on replies to others."""
-        return Asking(self)
+        async def one(item: tuple[int, Request]) -> tuple[int, Outcome]:
+            return item[0], await self.reply(item[1])
 
-    def kept(self, key: str) -> Reply | None:
-        """Return the reply that is in the cache, and say once where it came from another endpoint than this one.
+        lost, hopeless = Counter[str](), Counter[str]()
+        with self.watching(what, "replies", total) as advance, closing(self.each(one, enumerate(requests))) as outcomes:
+            for number, outcome in outcomes:
+                if isinstance(outcome, Failure):
+                    (hopeless if outcome.final else lost)[outcome.reason] += 1
+                advance(1)
+                yield number, outcome
+        if hopeless:
+            log.warning("%s: %d questions get no reply: %s", what, hopeless.total(), commonest(hopeless))
+        if lost:
+            rest = "asks for the rest" if self.kept else "asks for all, since paths.cache_dir is null"
+            raise LLMError(f"{lost.total()} questions have no reply: {commonest(lost)}. The same command {rest}")
 
-        Raises:
-            LLMError: if the cache cannot be used.
-        """
-        reply = None if self.cache is None else self.cache.get(key)
-        now = self.endpoint.address
-        if reply is not None and reply.endpoint not in {None, now} and not self._told:
-            self._told = True
-            _LOG.warning(
-                "replies in the cache came from %s, and %s is asked now: they are taken as they are, since the model's "
-                "name, the prompt and the parameters are the same. Where the models are not, use another cache",
-                reply.endpoint,
-                now,
-            )
-        return reply
+    def announce(self, what: str, requests: Iterable[Request]) -> int:
+        """Log how many calls requests will take, and return the number of requests, equal ones included."""
+        keys = Counter(request.key(self.endpoint.model) for request in requests)
+        with closing(self.cache):
+            calls = sum(self.cache.get(key) is None for key in keys)
+        note = "" if self.kept else "; paths.cache_dir is null, so no reply is kept"
+        log.info("%s: %d questions to %s: %d calls%s", what, len(keys), self.endpoint.model, calls, note)
+        return keys.total()
 
-    def calls(self) -> Calls:
-        """Return what makes the calls of one session.
+    @contextmanager
+    def watching(self, what: str, of: str, total: int | None = None, *, done: int = 0) -> Iterator[Callable[..., None]]:
+        """Show a bar, or log a line a minute, as the yielded function is called with a count; then log what it took."""
+        last, now = time.monotonic(), done
 
-        Raises:
-            LLMError: if there is no key, or no `openai` package.
-        """
-        return Calls(self.endpoint, self.pace, self.cache)
+        def advance(count: int, *shown: str) -> None:
+            nonlocal last, now
+            now += count
+            note = ", ".join([*shown, self.account.spent(self.endpoint.price)])
+            bar.update(task, completed=now, note=note)
+            if bar.disable and time.monotonic() - last > 60:
+                last = time.monotonic()
+                log.info("%s: %s%s %s, %s", what, f"{now:,}", f" of {total:,}" if total else "", of, note)
+
+        with progress(TextColumn("{task.fields[note]}")) as bar:
+            task = bar.add_task(f"{what}: {of}", total=total, completed=done, note="")
+            try:
+                yield advance
+            finally:
+                took = self.account
+                counts = (took.requests, took.cached, took.failed, took.retried, took.spent(self.endpoint.price))
+                log.info("%s: %d questions, %d answered before, %d failed, %d retried; %s", what, *counts)
+
+    def taken(self) -> dict[str, Any]:
+        """Return the account since this was asked last, with ``cost``, and ``cost_if_new`` without cached replies."""
+        account, self.account = self.account, Account()
+        price = self.endpoint.price
+        return {**vars(account), "cost": account.cost(price), "cost_if_new": account.cost(price, if_new=True)}
 
 
-def _pace(endpoint: Endpoint) -> Pace:
-    if endpoint.requests_per_minute is None and endpoint.tokens_per_minute is None:
-        return Pace()
-    return Budget(endpoint.requests_per_minute, endpoint.tokens_per_minute)
+@contextmanager
+def _signals(end: Callable[[], object]) -> Iterator[None]:
+    """Let SIGINT and SIGTERM call ``end``, and raise Interrupted afterwards."""
+    came: list[int] = []
+
+    def stop(signum: int, frame: object) -> None:
+        came.append(signum)
+        end()
+
+    main = threading.current_thread() is threading.main_thread()
+    handlers = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM) if main}
+    try:
+        yield
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler or signal.SIG_DFL)
+    if came:
+        raise Interrupted("stopped; the same command continues where it stopped", came[0])

@@ -1,101 +1,140 @@
-"""What is asked of a language model, and what comes back."""
+"""What is asked of a language model, what comes back, and what it took: calls, tokens, money."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any
 
-from lightning_cse.llm.errors import LLMError
+from lightning_cse.errors import LightningCSEError
 
-_OURS: Final = frozenset({"messages", "model", "n", "stream"})
+
+class LLMError(LightningCSEError):
+    """No further reply can be had: the endpoint, its key or the cache of replies is at fault."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One call of a chat model.
+    """One call of a chat model."""
 
-    Attributes:
-        messages: pairs of role (``system``, ``user``, ``assistant``) and text, in their order.
-        parameters: what goes to the endpoint beside them, by the endpoint's own names: ``temperature``, ``max_tokens``,
-            ``seed``, ...
-        sample: tells requests apart that ask the same again because another reply is wanted; it is not sent.
-
-    Raises:
-        LLMError: if there is no message, if a text is no Unicode, or if a parameter would make the reply another thing
-            than one text.
-    """
-
-    messages: tuple[tuple[str, str], ...]
-    parameters: Mapping[str, float | int | str] = field(default_factory=dict)
-    sample: int = 0
-
-    def __post_init__(self) -> None:
-        if not self.messages:
-            raise LLMError("a request without a message")
-        if wrong := sorted(_OURS & set(self.parameters)):
-            raise LLMError(
-                f"the parameter {wrong[0]!r} is not for the parameters: a request is one text from one model"
-            )
-        for _, text in self.messages:
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                raise LLMError(f"{text[:60]!r} cannot be sent: it holds half a character ({error.reason})") from None
+    messages: tuple[tuple[str, str], ...]  # role (system, user, assistant) and text
+    parameters: Mapping[str, float | int | str] = field(default_factory=dict)  # sent, by the endpoint's own names
+    sample: int = 0  # not sent: equal requests with different numbers are asked separately
+    schema: Mapping[str, Any] | None = None  # a JSON schema of the reply, for endpoints with structured output
 
     def key(self, model: str) -> str:
-        """Return the digest under which the reply of a model to this is kept.
-
-        Whole floats count as integers, so that ``temperature`` 0 and 0.0 are one; the order of parameters is no matter.
-        """
-        parameters = {name: _plain(value) for name, value in self.parameters.items()}
-        document = [model, self.messages, parameters, self.sample]
+        """Return the digest under which a model's reply is kept; 0 and 0.0 are the same parameter."""
+        values = self.parameters.items()
+        parameters = {name: int(v) if isinstance(v, float) and v.is_integer() else v for name, v in values}
+        document = [model, self.messages, parameters, self.sample, *([] if self.schema is None else [self.schema])]
         return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model said.
+    """What the model said."""
 
-    Attributes:
-        text: the reply; empty where the model said nothing.
-        finish_reason: why it ended, in the endpoint's word: ``stop``, ``length``, ``content_filter``, ...
-        refusal: what stands in the place of a reply that is refused, by the model or by a filter; None otherwise.
-        prompt_tokens: the endpoint's count; None where it tells none.
-        completion_tokens: likewise.
-        cached: whether it cost nothing now: it was in the cache, or an equal request was under way.
-        served: the model that answered, by the answer's own word, which may be more than the name that was asked for
-            (a version, say) or another; None where it tells none.
-        endpoint: the address where it was asked; None if nobody asked.
-    """
-
-    text: str
-    finish_reason: str
-    refusal: str | None = None
-    prompt_tokens: int | None = None
+    text: str  # or the words of a refusal; it may be empty
+    finish: str  # why it ended, in the endpoint's word: stop, length, content_filter, ...; or refusal
+    model: str | None = None  # who answered, in the endpoint's word, if it said so
+    prompt_tokens: int | None = None  # None: the endpoint did not report them
     completion_tokens: int | None = None
-    cached: bool = False
-    served: str | None = None
-    endpoint: str | None = None
+    endpoint: str | None = None  # the address that answered
+    cached: bool = False  # whether it cost nothing now
+
+    @property
+    def refused(self) -> bool:
+        """Whether the model or a filter of the endpoint refused to answer."""
+        return self.finish in {"content_filter", "refusal"}
 
 
 @dataclass(frozen=True)
 class Failure:
-    """No reply, after all retries; it is not kept, so that the next start asks again.
-
-    Attributes:
-        reason: what went wrong last, for a message.
-        attempts: how often it was asked.
-        final: whether asking again cannot mend it, because the request itself is refused or too long; else the fault is
-            of the way, and another day may bring a reply.
-    """
+    """No reply after all retries, and why; it is not kept.  ``final``: asking again does not help."""
 
     reason: str
-    attempts: int
     final: bool = False
 
 
-def _plain(value: float | str) -> float | int | str:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def read_reply(content: bytes, endpoint: str) -> Reply:
+    """Return the reply in the body of a chat completion; raise ValueError with the reason if there is none."""
+    try:
+        answer = json.loads(content)
+        choice, usage, model = answer["choices"][0], answer.get("usage") or {}, answer.get("model")
+        refusal = choice["message"].get("refusal")
+        text = refusal or choice["message"].get("content") or ""
+        reply = Reply(
+            text=text.encode("utf-8", "replace").decode(),  # a reply cut off in an emoji ends with half a character
+            finish="refusal" if refusal else choice.get("finish_reason") or "unknown",
+            model=model if isinstance(model, str) else None,
+            prompt_tokens=usage.get("prompt_tokens"),
+            completion_tokens=usage.get("completion_tokens"),
+            endpoint=endpoint,
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise ValueError(f"the answer is not a chat completion; it begins {content[:80]!r}") from None
+    if choice.get("error") or reply.finish == "error":
+        raise ValueError(f"the reply was cut off by an error: {choice.get('error')}")
+    return reply
+
+
+@dataclass
+class Account:
+    """Counts over requests that ended."""
+
+    requests: int = 0
+    cached: int = 0  # of these, answered without a call of their own
+    failed: int = 0  # of these, without a reply
+    retried: int = 0  # calls beyond the first of a request
+    unmetered: int = 0  # new replies without a count of tokens
+    prompt_tokens: int = 0  # of new replies
+    completion_tokens: int = 0
+    cached_prompt_tokens: int = 0  # of cached replies, when these were new
+    cached_completion_tokens: int = 0
+    served: Counter[str] = field(default_factory=Counter)  # replies by the model that answered
+
+    def add(self, outcome: Reply | Failure) -> None:
+        """Count a request that ended."""
+        self.requests += 1
+        if isinstance(outcome, Failure):
+            self.failed += 1
+            return
+        self.served.update([outcome.model] if outcome.model else [])
+        self.cached += outcome.cached
+        self.unmetered += not outcome.cached and None in (outcome.prompt_tokens, outcome.completion_tokens)
+        for name in ("prompt_tokens", "completion_tokens"):
+            total = f"cached_{name}" if outcome.cached else name
+            setattr(self, total, getattr(self, total) + (getattr(outcome, name) or 0))
+
+    def cost(self, price: Mapping[Any, float] | None, *, if_new: bool = False) -> float | None:
+        """Return what new replies cost in USD, or with ``if_new`` the cached ones too; None if that is unknown."""
+        replies = self.requests - self.failed - (0 if if_new else self.cached)
+        if price is None or (self.unmetered and self.unmetered == replies):
+            return None
+        old = price_of(price, self.cached_prompt_tokens, self.cached_completion_tokens) if if_new else 0
+        return price_of(price, self.prompt_tokens, self.completion_tokens) + old
+
+    def spent(self, price: Mapping[Any, float] | None) -> str:
+        """Return tokens and cost of new replies, for a line."""
+        cost = self.cost(price)
+        unknown = "cost unknown" if price else "llm.price is not set"
+        return f"{self.prompt_tokens + self.completion_tokens:,} tokens, {unknown if cost is None else dollars(cost)}"
+
+
+def price_of(price: Mapping[Any, float], sent: int, received: int) -> float:
+    """Return what tokens cost, at a price in USD per million tokens of ``input`` and ``output``."""
+    return (sent * price["input"] + received * price["output"]) / 1_000_000
+
+
+def dollars(cost: float, least: int = 4) -> str:
+    """Return a sum with at least so many digits behind the point, and two that count: $12.5000, $0.000042."""
+    return f"${cost:,.{max(least, 1 - math.floor(math.log10(cost))) if cost > 0 else 2}f}"
+
+
+def commonest(reasons: Counter[str]) -> str:
+    """Return the three commonest reasons, each with its count."""
+    return "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(3))

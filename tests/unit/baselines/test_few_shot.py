@@ -1,9 +1,9 @@
-"""The few-shot prompt, what is read out of a reply, and what RTE makes of verdicts."""
+"""The few-shot prompt, and what is read out of a reply."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,18 +13,15 @@ from lightning_cse.baselines.few_shot import LABELS, read_answer
 from lightning_cse.data import read_corpus
 from lightning_cse.data.corpora import sample_dir
 from lightning_cse.errors import DataError
-from lightning_cse.evaluation import EIS, RTE
 from lightning_cse.evaluation.inli import HYPOTHESES
 from lightning_cse.llm import Failure, Reply, Request
-from lightning_cse.papers.significance import read_outcome
-from lightning_cse.runs import write_predictions
 
 DATA = str(sample_dir())
 HEADER = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
 
 
-def reply(text: str, finish_reason: str = "stop", refusal: str | None = None) -> Reply:
-    return Reply(text, finish_reason, refusal, 10, 2)
+def reply(text: str, finish: str = "stop") -> Reply:
+    return Reply(text, finish, "m", 10, 2)
 
 
 class Backwards:
@@ -41,7 +38,7 @@ class Backwards:
 
 
 def few_shot(client: Backwards | None = None, **options: object) -> FewShot:
-    return FewShot(client or Backwards(), **{"data_dir": DATA, **options})  # type: ignore[arg-type]
+    return FewShot((client or Backwards()).ask, **{"data_dir": DATA, **options})  # type: ignore[arg-type]
 
 
 # The prompt
@@ -57,11 +54,7 @@ def test_examples_are_balanced_true_and_of_distinct_premises() -> None:
     assert [kind for _, _, kind in shown] != [kind for kind in LABELS for _ in range(2)], "labels come mixed"
     kinds = Counter(kind for _, _, kind in few_shot(shots=6).examples)
     assert sorted(kinds.values()) == [1, 1, 2, 2]
-
-
-def test_examples_are_drawn_by_the_seed_alone() -> None:
-    assert few_shot().examples == few_shot().examples
-    assert few_shot(seed=1).examples != few_shot().examples
+    assert few_shot().examples == shown != few_shot(seed=1).examples
     assert few_shot(seed=1).prompt_digest != few_shot().prompt_digest
 
 
@@ -98,8 +91,7 @@ def test_without_examples_no_corpus_is_read(tmp_path: Path) -> None:
     model = few_shot(client, data_dir=str(tmp_path), shots=0)
     assert model.judge(["a"], ["b"]) == [Verdict(False, "neutral")]
     assert [role for role, _ in client.asked[0].messages] == ["system", "user"]
-    assert client.asked[0].parameters == {}
-    assert model.digests == {}
+    assert not model.digests
     assert few_shot().digests.keys() == {"INLI/train.csv"}
 
 
@@ -107,43 +99,32 @@ def test_without_examples_no_corpus_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "answer"),
+    ("said", "answer"),
     [
         ("explicit entailment", "explicit"),
         ("Implied Entailment.", "implied"),
-        ("NEUTRAL", "neutral"),
         ("  contradiction\n", "contradiction"),
-        ("Answer: neutral", "neutral"),
         ("**Label:** `implied entailment`", "implied"),
-        ("explicit_entailment", "explicit"),
         ("**explicit** entailment", "explicit"),
-        ("_contradiction_", "contradiction"),
         ('The label is "Contradiction": it cannot be both. Contradiction!', "contradiction"),
         ("I'm sorry, but I would call it neutral.", "neutral"),
         ("", "unparsable"),
         ("entailment", "unparsable"),
-        ("implicit", "unparsable"),
         ("Neutrality", "unparsable"),
         ("neutral or contradiction", "unparsable"),
         ("<think>Is it neutral? It is said.</think>\nexplicit entailment", "unparsable"),
-        ("It is not a contradiction.", "unparsable"),
         ("not neutral", "unparsable"),
         ("It cannot be a contradiction.", "unparsable"),
-        ("This can't be neutral.", "unparsable"),
         ("There is no explicit or implied entailment", "unparsable"),
-        ("There is no sign of contradiction here.", "unparsable"),
         ("explicit entailment: no", "unparsable"),
-        ("Explicit entailment? No.", "unparsable"),
         ("explicit entailment\nno", "unparsable"),
         ("It isn’t any kind of contradiction", "unparsable"),
         ("The pair is _not_ neutral.", "unparsable"),
         ("It is not, I would say, neutral", "unparsable"),
-        ("far from neutral", "unparsable"),
         ("This is without contradiction", "unparsable"),
         ("Neither neutral nor contradiction", "unparsable"),
         ("A contradiction can be ruled out.", "unparsable"),
         ("Neutral is wrong", "unparsable"),
-        ("neutral (false)", "unparsable"),
         ("It is not a contradiction, it is neutral.", "neutral"),
         ("neutral rather than contradiction", "neutral"),
         ("Contradiction, not neutral", "contradiction"),
@@ -151,28 +132,19 @@ def test_without_examples_no_corpus_is_read(tmp_path: Path) -> None:
         ("explicit entailment: no\nimplied entailment: yes\nneutral: no\ncontradiction: no", "implied"),
         ("No, it is a contradiction.", "contradiction"),
         ("I'm sorry, I can't help with that.", "refused"),
-        ("I cannot judge such a text.", "refused"),
+        (reply("neutral", "refusal"), "refused"),
+        (reply("neutral", "content_filter"), "refused"),
+        (reply("**Neutral**, since the pre", "length"), "neutral"),
+        (reply("Let me see whether this is neutral", "length"), "unparsable"),
     ],
 )
-def test_one_label_is_read_and_nothing_is_guessed(text: str, answer: str) -> None:
-    assert read_answer(reply(text)) == answer
-
-
-def test_refusals_and_replies_that_were_cut() -> None:
-    assert read_answer(reply("neutral", refusal="No.")) == "refused"
-    assert read_answer(reply("neutral", "content_filter")) == "refused"
-    assert read_answer(reply("**Neutral**, since the pre", "length")) == "neutral"
-    assert read_answer(reply("Let me see whether this is neutral", "length")) == "unparsable"
+def test_one_label_is_read_and_nothing_is_guessed(said: str | Reply, answer: str) -> None:
+    assert read_answer(reply(said) if isinstance(said, str) else said) == answer
 
 
 def test_verdicts_stand_in_the_order_of_the_pairs() -> None:
-    answers = {
-        "a": reply("implied entailment"),
-        "b": Failure("long", 1, final=True),
-        "c": reply("hm"),
-        "d": reply("contradiction"),
-    }
-    client = Backwards(lambda pair: answers[pair[-1]])
+    said = {"a": reply("implied entailment"), "c": reply("hm"), "d": reply("contradiction")}
+    client = Backwards(lambda pair: said.get(pair[-1]) or Failure("long", final=True))
     assert few_shot(client).judge(["p"] * 4, list("abcd")) == [
         Verdict(True, "implied"),
         Verdict(None, "failed"),
@@ -192,63 +164,3 @@ def test_many_replies_without_a_label_are_reported(caplog: pytest.LogCaptureFixt
     assert "'length': 2, 'stop': 1} (if length: raise llm.parameters.max_tokens)" in line
     assert "The first: 'Let me think\\non on" in line, "one line, which does nothing to a terminal"
     assert len(line) < 450
-
-
-# What RTE makes of them
-
-
-class Fixed:
-    """Gives verdicts by the hypothesis."""
-
-    def __init__(self, said: dict[str, Verdict]) -> None:
-        self.said = said
-        self.premises: list[str] = []
-
-    def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
-        self.premises = list(premises)
-        return [self.said[hypothesis] for hypothesis in hypotheses]
-
-
-@pytest.fixture
-def two_rows(tmp_path: Path) -> str:
-    (tmp_path / "INLI").mkdir()
-    for split, rows in (("val", ["0,x,P,M,E,N,C"]), ("test", ["0,x,p,m,e,n,c", "1,x,q,mm,ee,nn,cc"])):
-        (tmp_path / "INLI" / f"{split}.csv").write_text(HEADER + "\n".join(rows) + "\n", encoding="utf-8")
-    return str(tmp_path)
-
-
-def test_rte_counts_verdicts_on_test_alone(two_rows: str, tmp_path: Path) -> None:
-    said = {
-        "e": Verdict(True, "explicit"),
-        "ee": Verdict(True, "implied"),  # entailed, if in another way
-        "m": Verdict(False, "neutral"),
-        "mm": Verdict(True, "implied"),
-        "n": Verdict(None, "refused"),
-        "nn": Verdict(None, "unparsable"),
-        "c": Verdict(False, "neutral"),
-        "cc": Verdict(None, "failed"),
-    }
-    task, judge = RTE(data_dir=two_rows), Fixed(said)
-    assert task.suits(judge)
-    result = task.judged(judge, "test")
-    assert judge.premises == ["p", "q"] * 4
-    assert result.metrics == {
-        "accuracy_explicit": 1.0,
-        "accuracy_implied": 0.5,
-        "accuracy_neutral": 0.0,
-        "accuracy_contradiction": 0.5,
-        "accuracy_all": 0.5,
-        "accuracy_four_way": 2 / 8,
-        "refused": 1 / 8,
-        "unparsable": 1 / 8,
-        "failed": 1 / 8,
-    }
-    assert result.predictions["row"] == [0, 1] * 4
-    assert result.predictions["prediction"] == [True, True, False, True, None, None, False, None]
-    path = write_predictions(tmp_path, "rte", result.predictions)
-    assert read_outcome(path).correct.tolist() == [True, True, False, True, False, False, True, False]
-    assert read_outcome(path, "accuracy_neutral").correct.tolist() == [False, False]
-
-
-def test_a_task_about_embeddings_is_no_task_for_verdicts(two_rows: str) -> None:
-    assert not EIS(data_dir=two_rows).suits(Fixed({}))

@@ -1,50 +1,66 @@
-"""Requests and their keys."""
+"""Keys of requests, and what an account counts."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from lightning_cse.llm import LLMError, Request
+from lightning_cse.llm import Failure, Reply, Request, dollars
+from lightning_cse.llm.requests import Account
 
 MESSAGES = (("system", "Be brief."), ("user", "Is it raining?"))
+REQUEST = Request(MESSAGES, {"temperature": 0, "max_tokens": 5})
+NEW = Reply("yes", "stop", "m-1", 1000, 10)
 
 
 def test_a_key_stays_as_it_is() -> None:
-    # Replies on disk are found by it: a change of the key is a change of `cache.VERSION`.
-    request = Request(MESSAGES, {"temperature": 0, "max_tokens": 5})
-    assert request.key("m") == "83793e89561bb9f62f6f26c497ba4bf390321c6b8a6a9d60d423244acff8c8d2"
-
-
-def test_a_key_does_not_depend_on_how_parameters_are_written() -> None:
-    one = Request(MESSAGES, {"temperature": 0, "max_tokens": 5})
-    assert one.key("m") == Request(MESSAGES, {"max_tokens": 5.0, "temperature": 0.0}).key("m")
+    # Replies on disk are found by it.
+    assert REQUEST.key("m") == "83793e89561bb9f62f6f26c497ba4bf390321c6b8a6a9d60d423244acff8c8d2"
+    assert Request(MESSAGES, {"max_tokens": 5.0, "temperature": 0.0}).key("m") == REQUEST.key("m")
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        Request(MESSAGES, {"temperature": 0.5, "max_tokens": 5}),
-        Request(MESSAGES, {"temperature": 0}),
-        Request(MESSAGES[::-1], {"temperature": 0, "max_tokens": 5}),
-        Request(MESSAGES, {"temperature": 0, "max_tokens": 5}, sample=1),
-        Request((("system", "Be brief.Is it raining?"),), {"temperature": 0, "max_tokens": 5}),
-        Request(MESSAGES, {"temperature": "0", "max_tokens": 5}),
+        replace(REQUEST, parameters={"temperature": 0.5, "max_tokens": 5}),
+        replace(REQUEST, parameters={"temperature": 0}),
+        replace(REQUEST, parameters={"temperature": "0", "max_tokens": 5}),
+        replace(REQUEST, messages=MESSAGES[::-1]),
+        replace(REQUEST, messages=(("system", "Be brief.Is it raining?"),)),
+        replace(REQUEST, sample=1),
+        replace(REQUEST, schema={"type": "object"}),
     ],
 )
 def test_a_key_depends_on_all_that_decides_the_reply(other: Request) -> None:
-    one = Request(MESSAGES, {"temperature": 0, "max_tokens": 5})
-    assert one.key("m") != other.key("m")
-    assert one.key("m") != one.key("n")
+    assert other.key("m") != REQUEST.key("m")
+    assert REQUEST.key("m") != REQUEST.key("n")
 
 
-@pytest.mark.parametrize("name", ["stream", "n", "model", "messages"])
-def test_parameters_that_make_it_another_request_are_refused(name: str) -> None:
-    with pytest.raises(LLMError, match=f"the parameter '{name}'"):
-        Request(MESSAGES, {name: 1})
+@pytest.mark.parametrize(
+    ("outcomes", "counts", "cost", "if_new"),
+    [
+        ([NEW, NEW], {"requests": 2, "prompt_tokens": 2000, "completion_tokens": 20}, 0.0026, 0.0026),
+        ([NEW, replace(NEW, cached=True)], {"cached": 1, "cached_prompt_tokens": 1000}, 0.0013, 0.0026),
+        ([NEW, Failure("no")], {"requests": 2, "failed": 1}, 0.0013, 0.0013),
+        ([NEW, Reply("yes", "stop")], {"unmetered": 1}, 0.0013, 0.0013),
+        ([Reply("yes", "stop"), Failure("no")], {"unmetered": 1}, None, None),
+        ([Reply("yes", "stop"), replace(NEW, cached=True)], {"unmetered": 1}, None, 0.0013),
+    ],
+)
+def test_an_account(
+    outcomes: list[Reply | Failure], counts: dict[str, int], cost: float | None, if_new: float | None
+) -> None:
+    account, price = Account(), {"input": 1.0, "output": 30.0}
+    for outcome in outcomes:
+        account.add(outcome)
+    assert {name: getattr(account, name) for name in counts} == counts
+    assert account.cost(price) == pytest.approx(cost)
+    assert account.cost(price, if_new=True) == pytest.approx(if_new)
+    assert account.cost(None) is None
 
 
-def test_what_cannot_be_sent_is_refused() -> None:
-    with pytest.raises(LLMError, match="without a message"):
-        Request(())
-    with pytest.raises(LLMError, match=r"'half \\ud83d' cannot be sent: .* \(surrogates not allowed\)"):
-        Request((("user", "half \ud83d"),))
+def test_small_sums_show_two_digits() -> None:
+    assert [dollars(12.5), dollars(0.0000421), dollars(3.14159, least=2), dollars(0)] == [
+        "$12.5000", "$0.000042", "$3.14", "$0.00",
+    ]  # fmt: skip
