@@ -1,4 +1,4 @@
-"""The order of rows: resumed where it was; with weights, as many as they should be, far apart, never twice in a batch."""
+"""The order of rows: resumed where it was; with weights, as often as they should, and never twice in a batch."""
 
 from __future__ import annotations
 
