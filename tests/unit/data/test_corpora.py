@@ -76,15 +76,6 @@ def test_sizes_are_the_published_ones() -> None:
         assert CORPORA[name].rows(split) == sum(subsets.values())
 
 
-def test_every_declaration_is_whole() -> None:
-    assert len(CORPORA) > 30
-    for corpus in CORPORA.values():
-        assert all((corpus.title, corpus.licence, corpus.prepare)), corpus.name
-        assert all(alias not in corpus.splits and split in corpus.splits for alias, split in corpus.aliases.items())
-        assert all(file.sha256 is None or re.fullmatch("[0-9a-f]{64}", file.sha256) for file in corpus.files)
-        assert corpus.hub is None or set(corpus.hub["splits"]) == set(corpus.splits)
-
-
 def test_unknown_names_are_reported_with_the_nearest(tmp_path: Path) -> None:
     corpus, split = fault("inly", "train", tmp_path), fault("inli", "vla", tmp_path)
     assert corpus == f"unknown corpus 'inly' - did you mean 'inli'?; known: {', '.join(CORPORA)}"
@@ -312,23 +303,6 @@ def test_a_line_that_one_file_leaves_out_is_left_out_of_all(put: Put, plain: Pla
     assert re.search(r"corpus 'sts13', split 'test' is not there\n  looked for: .*gs\.OnWN\.txt and", message)
 
 
-def test_columns_of_three_files(put: Put, plain: Plain, tmp_path: Path) -> None:
-    for name, text in (("s1", "A dog . \nB .\n"), ("s2", "None\nIt 's \n"), ("labels", "neutral\nentailment\n")):
-        put(f"SNLI/senteval/{name}.dev", text)
-    rows = read_corpus("snli_senteval", "dev", tmp_path)
-    assert plain(rows)[1] == {"premise": "B .", "hypothesis": "It 's", "label": "entailment"}
-    assert rows.where(1) == f"{tmp_path}/SNLI/senteval/s1.dev:2"
-
-
-def test_a_file_a_class(put: Put, tmp_path: Path) -> None:
-    put("transfer/CR/custrev.pos", "good . \n \ngreat .\n\n")
-    path = put("transfer/CR/custrev.neg", "\nbad . \n")
-    rows = read_corpus("cr", "all", tmp_path)
-    assert rows.column("label") == ["positive", "positive", "negative"]
-    assert rows.counts == {"read": 6, "dropped: blank line": 3}
-    assert rows.where(2) == f"{path}:2"
-
-
 def test_one_file_of_all_splits(put: Put, tmp_path: Path) -> None:
     header = "sentence_A\tsentence_B\tentailment_label\trelatedness_score\tentailment_AB\tentailment_BA\tSemEval_set\n"
     row = "A\tB {}\tNEUTRAL\t3\tA_neutral_B\tB_neutral_A\t{}\n"
@@ -360,25 +334,6 @@ def test_own_sentences(put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert (file.name, file.path) == (given.removesuffix(".gz"), str(path))
         assert file.sha256 == hashlib.sha256(data).hexdigest()
     assert not any(map(is_own, ("snli/train", "mine.tsv", "mine.gz", "txt", "mine.txt.zip")))
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("no.txt", None, r"no\.txt: there is no such file; relative paths start at the working directory, /"),
-        ("latin.txt", "Caf\u00e9.\n".encode("latin-1"), r"latin\.txt:1: not UTF-8 text: byte 0xe9 at position 3; save"),
-        ("rows.jsonl", b"One.\n", r"rows\.jsonl:1: not valid JSON: Expecting value at column 1$"),
-        ("folder.txt/x", b"", r"folder\.txt: cannot be read: Is a directory$"),
-    ],
-)
-def test_faults_of_own_files(
-    put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes | None, message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    if content is not None:
-        put(name, content)
-    with pytest.raises(DataError, match=rf"^{tmp_path}/{message}"):
-        read_own(name.removesuffix("/x"))
 
 
 # A split that was read before is not read again, as long as its files are as they were

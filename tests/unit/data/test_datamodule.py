@@ -16,7 +16,6 @@ import torch
 
 from lightning_cse.data import (
     ContrastiveData,
-    INLIImplicitPairs,
     INLIQuadruples,
     INLITriplets,
     NLITriplets,
@@ -25,8 +24,7 @@ from lightning_cse.data import (
     read_corpus,
     sample_dir,
 )
-from lightning_cse.data.drawing import hold_out
-from lightning_cse.data.roles import RoleRows, made_of
+from lightning_cse.data.roles import RoleRows
 from lightning_cse.errors import ConfigError, DataError
 
 INLI, WIKI = ["inli/train"], ["wiki1m/train"]
@@ -104,13 +102,6 @@ def test_every_row_that_was_read_is_used_or_dropped_for_a_reason(
     assert data.counts["used"] >= len(set(places(data.train))) > 0
 
 
-def test_the_account_of_triplets_that_come_two_a_premise() -> None:
-    data = inli(INLITriplets("both"), held_out_share=0.2, train_rows=50)
-    dropped = {"dropped: held out": 119, "dropped: data.train_rows": 426}
-    assert data.counts == {"read": 595, **dropped, "used": 50, "training_rows": 100}
-    assert len(data.held_out) == 2 * 119
-
-
 # Rows that are drawn
 
 
@@ -154,14 +145,6 @@ def test_a_share_held_out_is_apart_from_training_and_the_same_for_every_seed(
     assert set(places(fewer.train)) < set(places(data.train))
 
 
-def test_rows_that_share_a_sentence_are_held_out_together() -> None:
-    rows = Rows.of({"premise": list("aabbccddee"), "hypothesis": list("0123456789")})
-    left, apart = hold_out(made_of(rows, range(10)), 0.4, of="premise")
-    assert len(apart) == 4
-    assert not set(left.column("premise")) & set(apart.column("premise"))
-    assert left.counts == {"read": 10, "dropped: held out": 4}
-
-
 @pytest.mark.parametrize(("share", "rows"), [(0.0001, 2), (0.5, 205), (408 / 410, 408)])
 def test_both_sides_of_a_share_have_two_rows_at_least(share: float, rows: int) -> None:
     data = make(Sentences(), WIKI, held_out_share=share)
@@ -201,17 +184,6 @@ def test_what_is_refused(rows: RoleRows, train: list[str], options: dict[str, An
 # Roles
 
 
-def test_the_names_of_contrastive_learning_give_the_tokens_of_those_of_nli() -> None:
-    first, second = nli(), nli()
-    ours = ("premise", "entailment", "contradiction")
-    first.use(ours)
-    second.use(CSE_ROLES)
-    want, found = trained_on(first), trained_on(second)
-    assert (tuple(want), tuple(found)) == (ours, CSE_ROLES)
-    assert list(want.values()) == list(found.values())
-    assert want == {role: Words()(first.train.column(role)) for role in ours}
-
-
 def test_only_the_roles_in_use_are_in_batches_also_when_they_change() -> None:
     data = inli(train_rows=16)
     assert tuple(trained_on(data)) == data.roles
@@ -219,13 +191,6 @@ def test_only_the_roles_in_use_are_in_batches_also_when_they_change() -> None:
     data.use(("premise", "contradiction"))
     assert trained_on(data) == {role: Words()(data.train.column(role)) for role in ("premise", "contradiction")}
     assert data.sentences == 2 * 16
-
-
-def test_two_rows_of_a_premise_are_counted_and_draw_from_their_own_side_of_a_hold_out() -> None:
-    data = inli(INLIImplicitPairs(), excluded=["inli/val", "inli/test"])
-    assert data.counts["training_rows"] == 2 * data.counts["used"]
-    for rows in (data.train, data.held_out):
-        assert set(rows.column("neg_explicit")) <= set(rows.column("pos_explicit"))
 
 
 @pytest.mark.parametrize("data", [lambda: nli(NLITriplets(contradiction=False)), inli])

@@ -75,64 +75,6 @@ def test_real_files_have_the_known_classes(real_data: Path, key: str) -> None:
     assert rows.counts["read"] == len(rows) + blank == SENTEVAL.get(key, len(rows))
 
 
-def test_real_trec_reads_the_same_in_both_encodings(real_data: Path, tmp_path: Path) -> None:
-    utf8 = (real_data / "transfer/TREC/train_5500.label").read_text(encoding="utf-8")
-    path = tmp_path / "transfer/TREC/train_5500.label"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(utf8.encode("latin-1"))
-    latin, right = (read_corpus("trec", "train", folder) for folder in (tmp_path, real_data))
-    assert all(latin.column(name) == right.column(name) for name in ("sentence", "label", "line"))
-
-
-@pytest.mark.parametrize(("split", "distinct"), [("train", 9888), ("dev_matched", 6238)])
-def test_real_questions_that_come_twice(real_data: Path, split: str, distinct: int) -> None:
-    rows = read_corpus("mnli_llmsknow", split, real_data)
-    assert len(set(zip(rows.column("premise"), rows.column("hypothesis"), strict=True))) == distinct
-
-
-def test_real_entailments_that_hold_one_way_and_their_lengths(real_data: Path) -> None:
-    rows = read_corpus("sick", "test", real_data)
-    one_way = [row for row in rows if row["entailment_ab"] == "A_entails_B" and row["entailment_ba"] != "B_entails_A"]
-    assert len(one_way) == 794
-    assert sum(len(row["premise"]) > len(row["hypothesis"]) for row in one_way) == 549
-
-
-@pytest.mark.parametrize(("split", "missing"), [("train", 61), ("trial", 5), ("test", 21)])
-def test_real_pairs_of_the_full_file_are_those_of_semeval(real_data: Path, split: str, missing: int) -> None:
-    full, semeval = (
-        Counter(zip(*(rows.column(name) for name in ("premise", "hypothesis", "label", "score")), strict=True))
-        for rows in (read_corpus(corpus, split, real_data) for corpus in ("sick", "sick_semeval"))
-    )
-    assert not full - semeval
-    assert (semeval - full).total() == missing
-
-
-def test_labels_of_cat_are_those_of_the_pairs_that_stand_elsewhere(real_data: Path) -> None:
-    def labels(name: str, split: str) -> dict[tuple[str, str], str]:
-        return {(row["premise"], row["hypothesis"]): row["label"] for row in read_corpus(name, split, real_data)}
-
-    cat = labels("snli_sample", "train") | labels("snli_sample", "extra")
-    elsewhere = labels("snli_counterfactual", "original_train")
-    shared = cat.keys() & elsewhere.keys()
-    assert len(shared) >= 50
-    assert all(cat[pair] == elsewhere[pair] for pair in shared)
-
-
-def test_both_partial_files_are_dev(real_data: Path) -> None:
-    def letters(name: str, split: str) -> set[tuple[str, ...]]:
-        return {
-            tuple("".join(filter(str.isalnum, row[column])) for column in ("premise", "hypothesis"))
-            for row in read_corpus(name, split, real_data)
-            if row["label"] != "-"
-        }
-
-    dev, test = letters("snli_senteval", "dev"), letters("snli_senteval", "test")
-    for split, count in (("dev", 1273), ("test", 1254)):
-        found = letters("snli_partial", split)
-        assert len(found & dev) == len(found) == count
-        assert not found & test
-
-
 @pytest.mark.parametrize("name", UNSCORED)
 def test_real_rows_of_sts_are_in_order_and_those_without_a_score_are_counted(real_data: Path, name: str) -> None:
     for split in CORPORA[name].splits:

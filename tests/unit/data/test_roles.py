@@ -10,7 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from lightning_cse.data.drawing import subset, used
-from lightning_cse.data.roles import SOURCE, INLIQuadruples, INLITriplets, NLITriplets, Sentences
+from lightning_cse.data.roles import INLIQuadruples, INLITriplets, NLITriplets, Sentences
 from lightning_cse.data.rows import Rows, SourceFile
 from lightning_cse.engine.build import check_nodes
 from lightning_cse.errors import ConfigError, DataError
@@ -192,13 +192,6 @@ def test_two_triplets_of_a_premise_are_one_unit() -> None:
 def test_tables_that_lack_what_is_trained_on(rule: Any, columns: dict[str, list[Any]], message: str) -> None:
     with pytest.raises(DataError, match=rf"own\.csv: .*{message}"):
         rule([own(columns)])
-
-
-@pytest.mark.parametrize("rule", [INLIQuadruples(), INLITriplets("both"), INLITriplets("explicit")])
-def test_rows_keep_the_source_they_are_from(rule: Any) -> None:
-    rows = rule([own(WHOLE | {SOURCE: [0]}), own(HOLES | {SOURCE: [1] * 4})])
-    assert {(row["premise"], row[SOURCE]) for row in rows} <= {("P", 0), ("Q", 1), ("R", 1), ("S", 1)}
-    assert set(rows.column(SOURCE)) == {0, 1}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from lightning_cse.data.corpora import absent, sample_dir
 from lightning_cse.data.rows import Rows
-from lightning_cse.data.sources import LEAK, all_pairs, pair_keys, read_sources, without_pairs
+from lightning_cse.data.sources import all_pairs, pair_keys, read_sources, without_pairs
 from lightning_cse.errors import ConfigError, DataError
 
 
@@ -42,13 +42,6 @@ def test_the_pairs_of_a_row(columns: dict[str, str], same: list[tuple[str, str]]
 
 def test_pairs_do_not_run_into_each_other() -> None:
     assert keys_of(("ab", "c")) != keys_of(("a", "bc"))
-
-
-def test_rows_with_an_excluded_pair_are_dropped_and_counted() -> None:
-    train = Rows.of({"premise": ["P", "Q", "R"], "entailment": ["a", "b", "c"], "contradiction": ["d", "e", "f"]})
-    kept = without_pairs(train, all_pairs([pairs(("q", "E!"), ("P", "b"))]))
-    assert kept.column("premise") == ["P", "R"]
-    assert kept.counts == {"read": 3, f"dropped: {LEAK}": 1}
 
 
 def test_a_pair_that_a_row_lacks_is_no_leak() -> None:

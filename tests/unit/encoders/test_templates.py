@@ -52,16 +52,6 @@ def test_equals_the_tokenizers_own_encoding(tokenizers: Tokenizers, name: str, s
     assert torch.equal(got.type_ids[inside], want["token_type_ids"][inside])
 
 
-def test_segments_of_bert_and_doubled_separator_of_roberta(tokenizers: Tokenizers) -> None:
-    bert, roberta = (Template.from_tokenizer(tokenizers[name], "explicit") for name in ("minilm", "roberta"))
-    assert (bert.prefix_types, bert.suffix_types) == ((0,), (0, 1, 1))
-    end = tokenizers["roberta"].eos_token_id
-    assert (roberta.suffix[:2], roberta.suffix[-1], set(roberta.suffix_types)) == ((end, end), end, {0})
-    alone = bert.apply(Tokens.pad([[], []]), 20)
-    assert alone.ids.tolist() == [[*bert.prefix, *bert.suffix]] * 2
-    assert alone.lengths.tolist() == [len(bert)] * 2
-
-
 def test_stacking_pads_with_the_padding_id() -> None:
     short, long = (torch.ones(1, width, dtype=torch.long) for width in (2, 3))
     parts = [Sequences(x, x, x.cumsum(1) - 1, torch.tensor([x.shape[1]]), torch.tensor([0])) for x in (short, long)]
@@ -128,13 +118,6 @@ def test_truncation_never_takes_from_the_prompt(tokenizers: Tokenizers, name: st
     for ids, length, place, sentence in zip(got.ids.tolist(), got.lengths, got.pooled, bare(tokenizer), strict=True):
         assert ids[:length] == [*template.prefix, *sentence[:room], *template.suffix]
         assert ids[place] == tokenizer.mask_token_id
-
-
-def test_a_template_alone_leaves_a_gap_where_the_sentence_stood(tokenizers: Tokenizers) -> None:
-    got = Template.from_prompt(tokenizers["minilm"], PROMPTS[0]).alone(torch.tensor([0, 3]))
-    assert got.ids.tolist() == [[101, 2023, 6251, 1024, 1000, 1000, 2965, 103, 102]] * 2
-    assert got.positions.tolist() == [[0, 1, 2, 3, 4, 5, 6, 7, 8], [0, 1, 2, 3, 4, 8, 9, 10, 11]]
-    assert (got.lengths.tolist(), got.pooled.tolist()) == ([9, 9], [7, 7])
 
 
 # What is refused
