@@ -52,11 +52,6 @@ Put = Callable[[str, str | bytes], Path]
 Plain = Callable[[Rows], list[dict[str, Any]]]
 
 
-@pytest.fixture(autouse=True)
-def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-
-
 def fault(name: str, split: str, folder: Path) -> str:
     with pytest.raises(DataError) as caught:
         read_corpus(name, split, folder)
@@ -247,22 +242,11 @@ def test_snli_from_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert set(rows.column("premise")) == {"Gr\u00fcn.\nNeu."}
 
 
-@pytest.mark.parametrize(
-    ("name", "changed", "fault"),
-    [
-        ("stsb", {"sentence1": None}, "sentence1 is not text but NoneType (None)"),
-        ("stsb", {"score": 5.0}, "score 5.0 is not between 0 and 1"),
-        ("snli", {"label": 3}, "label 3 is not one of 0, 1, 2, -1"),
-        ("snli", {"label": [0]}, "label [0] is not one of 0, 1, 2, -1"),
-    ],
-)
-def test_bad_hub_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, changed: dict[str, Any], fault: str
-) -> None:
-    row = {"sentence1": "a", "sentence2": "b", "score": 1.0, "premise": "a", "hypothesis": "b", "label": 0}
-    give(monkeypatch, [row, row | changed])
-    with pytest.raises(DataError, match=rf"^hf://datasets/\S+/{name}@\w+/test:2: {re.escape(fault)}"):
-        read_corpus(name, "test", tmp_path)
+def test_bad_hub_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"premise": "a", "hypothesis": "b", "label": 0}
+    give(monkeypatch, [row, row | {"label": 3}])
+    with pytest.raises(DataError, match=r"^hf://datasets/\S+/snli@\w+/test:2: label 3 is not one of 0, 1, 2, -1"):
+        read_corpus("snli", "test", tmp_path)
 
 
 def test_a_hub_that_fails_is_reported_with_all_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

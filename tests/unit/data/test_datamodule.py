@@ -102,6 +102,14 @@ def test_every_row_that_was_read_is_used_or_dropped_for_a_reason(
     assert data.counts["used"] >= len(set(places(data.train))) > 0
 
 
+def test_more_than_there_is_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    data = inli(INLITriplets("both"), train_rows=596)
+    assert caplog.messages == ["data.train_rows=596, but there are only 595 rows; all are used"]
+    assert data.counts == {"read": 595, "used": 595, "training_rows": 2 * 595}
+    assert [len(batch) for batch in index_of(inli(train_rows=5))] == [5]
+    assert caplog.messages[1] == "data.batch_size=8, but an epoch has only 5 rows: all are one batch"
+
+
 # Rows that are drawn
 
 
@@ -115,13 +123,6 @@ def test_fewer_rows_are_the_same_premises_for_every_seed_and_for_triplets_alike(
     whole = inli(**options).train.column("premise")
     assert [premise for premise in whole if premise in set(want)] == want, "in the order of the corpus"
     assert want != whole[:40], "drawn, not the first"
-
-
-def test_more_rows_than_there_are_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        data = inli(INLITriplets("both"), train_rows=596)
-    assert caplog.messages == ["data.train_rows=596, but there are only 595 rows; all are used"]
-    assert data.counts == {"read": 595, "used": 595, "training_rows": 2 * 595}
 
 
 @pytest.mark.parametrize(
@@ -408,9 +409,3 @@ def test_a_weighted_epoch_is_taken_up_in_its_middle(holes: str) -> None:
     second.load_state_dict(first.state_dict())
     assert found + index_of(second, 2) == want
     assert index_of(with_holes(holes, weights=[0.5, 3], seed=1), 2) != want
-
-
-def test_a_batch_larger_than_an_epoch_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    data = inli(train_rows=5)
-    assert [len(batch) for batch in index_of(data)] == [5]
-    assert "data.batch_size=8, but an epoch has only 5 rows: all are one batch" in caplog.text

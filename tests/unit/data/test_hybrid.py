@@ -139,7 +139,7 @@ def test_a_setting_of_llm_rows_is_watched_on_llm_rows(folder: Path) -> None:
 
 
 def test_fewer_llm_rows_are_a_draw_of_those_to_train_on_and_the_others_stay_sentences(
-    folder: Path, adds_up: Callable[..., bool]
+    folder: Path, adds_up: Callable[..., bool], caplog: pytest.LogCaptureFixture
 ) -> None:
     whole, none, few, more = (data(folder, hybrid(folder), llm_rows=count) for count in (None, 0, 6, 12))
     assert [len(llm_anchors(setting.train)) for setting in (none, few, more)] == [0, 6, 12]
@@ -152,11 +152,7 @@ def test_fewer_llm_rows_are_a_draw_of_those_to_train_on_and_the_others_stay_sent
         added = [row for row in setting.train if "stranger" in row["anchor"]]
         assert all(row["negative"] is not None for row in added), "what only an LLM row brought is gone with it"
         assert adds_up(setting.counts)
-
-
-def test_more_llm_rows_than_there_are_is_a_warning(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        data(folder, hybrid(folder), llm_rows=100)
+    data(folder, hybrid(folder), llm_rows=100)
     assert "data.llm_rows=100, but there are only" in caplog.text
 
 

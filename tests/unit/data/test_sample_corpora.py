@@ -11,6 +11,7 @@ import pytest
 
 from lightning_cse.data import Rows, read_corpus, sample_dir
 from lightning_cse.data.corpora import CORPORA
+from lightning_cse.data.sources import all_pairs
 
 HYPOTHESES = ("implied_entailment", "explicit_entailment", "neutral", "contradiction")
 SNLI = ("snli", "snli_senteval", "snli_partial", "snli_sample", "snli_counterfactual")
@@ -36,14 +37,6 @@ def splits(name: str) -> dict[str, Rows]:
 
 def columns(tables: Iterable[Rows], *names: str) -> list[str]:
     return [sentence for rows in tables for name in names for sentence in rows.column(name)]
-
-
-def pairs(rows: Rows) -> set[tuple[str, str]]:
-    """Return the pairs by their letters, so that a tokenised pair is the same pair."""
-    letters = (
-        ["".join(filter(str.isalnum, s.lower())) for s in rows.column(name)] for name in ("premise", "hypothesis")
-    )
-    return set(zip(*letters, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +68,7 @@ def test_a_pair_that_does_not_match_has_the_explicit_sentence_of_another_row_of_
 
 @pytest.mark.parametrize("names", [SNLI, MNLI])
 def test_kinds_of_splits_share_no_pair(names: tuple[str, ...]) -> None:
-    parts = {(name, split): pairs(rows) for name in names for split, rows in splits(name).items()}
+    parts = {(name, split): all_pairs([rows]) for name in names for split, rows in splits(name).items()}
     assert all(len(found) == len(sample(*key)) for key, found in parts.items()), "none has a pair twice"
     kinds = {key: next((k for k in ("mismatched", "dev", "test") if k in key[1]), "train") for key in parts}
     for one, other in itertools.combinations(parts, 2):
@@ -88,9 +81,9 @@ def test_parts_of_snli_are_parts_of_snli(split: str, plain: Callable[[Rows], lis
     whole = sample("snli", split)
     agreed = [row for row in range(len(whole)) if whole[row]["label"] != "-"]
     assert sample("snli_senteval", split).column("label") == whole.select(agreed).column("label")
-    assert pairs(sample("snli_senteval", split)) < pairs(whole)
+    assert all_pairs([sample("snli_senteval", split)]) < all_pairs([whole])
     assert plain(sample("snli_partial", split)) == plain(whole)[:20]
-    assert pairs(sample("snli_counterfactual", f"original_{split}")) < pairs(whole)
+    assert all_pairs([sample("snli_counterfactual", f"original_{split}")]) < all_pairs([whole])
 
 
 @pytest.mark.parametrize("split", CORPORA["mnli"].splits)

@@ -23,7 +23,6 @@ from lightning_cse.tokens import Tokens
 Load = Callable[..., SentenceEncoder]
 Send = Callable[[SentenceEncoder], SentenceEncoder]
 KINDS = ["minilm", "tiny", "roberta"]
-PROMPTBERT = 'This sentence : "{}" means {mask} .'
 SENTENCES = [
     "A cat.",
     "The dog chased the cat across the yard while it rained on all of us.",
@@ -172,19 +171,6 @@ def test_the_seed_decides(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Prompts
-
-
-@pytest.mark.parametrize("prompts", [None, [PROMPTBERT]])
-@torch.no_grad()
-def test_a_prompt_equals_the_forward_of_its_text(load: Load, path: Send, prompts: list[str] | None) -> None:
-    encoder = path(load("minilm", pooling="prompt", prompts=prompts))
-    tokenizer = encoder.tokenizer.tokenizer
-    assert len(encoder.templates) == len(prompts or PROMPTS)
-    got = encoder([(pad(encoder), template) for template in encoder.templates])
-    for vectors, prompt in zip(got, prompts or PROMPTS, strict=True):
-        for vector, sentence in zip(vectors, SENTENCES, strict=True):
-            ids = tokenizer(prompt.replace("{}", sentence).replace("{mask}", tokenizer.mask_token))["input_ids"]
-            near(vector, states(encoder, ids)[-1][ids.index(tokenizer.mask_token_id)])
 
 
 @pytest.mark.parametrize("denoise", [False, True])

@@ -9,19 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers as hf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from transformers import (
-    BertConfig,
-    BertModel,
-    ElectraConfig,
-    ElectraModel,
-    RobertaConfig,
-    RobertaModel,
-    XLMRobertaConfig,
-    XLMRobertaModel,
-)
 
 from lightning_cse.encoders.packing import (
     LANES,
@@ -137,7 +128,7 @@ def test_large_scores_stay_finite() -> None:
 
 @pytest.mark.parametrize(
     ("model", "config"),
-    [(BertModel, BertConfig), (RobertaModel, RobertaConfig), (XLMRobertaModel, XLMRobertaConfig)],
+    [(hf.BertModel, hf.BertConfig), (hf.RobertaModel, hf.RobertaConfig), (hf.XLMRobertaModel, hf.XLMRobertaConfig)],
     ids=MODEL_TYPES,
 )
 @pytest.mark.parametrize("lengths", [[3, 5, 5, 9], [6, 6, 6, 6]])
@@ -149,7 +140,7 @@ def test_equals_eager_attention_over_padded_sequences(model: Any, config: Any, l
     ids = torch.randint(3, 50, (4, max(lengths)))
     inside = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     ids[~inside] = eager.config.pad_token_id
-    first = 0 if model is BertModel else eager.config.pad_token_id + 1
+    first = 0 if model is hf.BertModel else eager.config.pad_token_id + 1
     want = eager(input_ids=ids, attention_mask=inside.long()).last_hidden_state
     stock = mine(input_ids=ids, attention_mask=inside.long()).last_hidden_state
     windows = Windows.pack(np.array(lengths))
@@ -168,11 +159,11 @@ def test_equals_eager_attention_over_padded_sequences(model: Any, config: Any, l
 
 
 def test_other_architectures_keep_their_own_and_what_is_saved_does_not_ask_for_it(tmp_path: Path) -> None:
-    electra = ElectraModel(ElectraConfig(**SIZES, embedding_size=16))
+    electra = hf.ElectraModel(hf.ElectraConfig(**SIZES, embedding_size=16))
     before = electra.config._attn_implementation
     assert not use_window_attention(electra)
     assert electra.config._attn_implementation == before
-    bert = BertModel(BertConfig(**SIZES))
+    bert = hf.BertModel(hf.BertConfig(**SIZES))
     use_window_attention(bert)
     bert.save_pretrained(tmp_path)
     assert "lightning_cse" not in (tmp_path / "config.json").read_text()

@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, RobertaTokenizer
 
-from lightning_cse.encoders.templates import PROMPTS, Sequences, Template
+from lightning_cse.encoders.templates import PROMPTS, Template
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens
 
@@ -50,16 +50,6 @@ def test_equals_the_tokenizers_own_encoding(tokenizers: Tokenizers, name: str, s
     assert torch.equal(got.lengths, want["attention_mask"].sum(1))
     inside = torch.arange(got.ids.shape[1]) < got.lengths[:, None]
     assert torch.equal(got.type_ids[inside], want["token_type_ids"][inside])
-
-
-def test_stacking_pads_with_the_padding_id() -> None:
-    short, long = (torch.ones(1, width, dtype=torch.long) for width in (2, 3))
-    parts = [Sequences(x, x, x.cumsum(1) - 1, torch.tensor([x.shape[1]]), torch.tensor([0])) for x in (short, long)]
-    both = Sequences.cat(parts, pad_id=7)
-    assert both.ids.tolist() == [[1, 1, 7], [1, 1, 1]]
-    assert both.type_ids.tolist() == [[1, 1, 0], [1, 1, 1]]
-    assert both.positions.tolist() == [[0, 1, 0], [0, 1, 2]]
-    assert both.lengths.tolist() == [2, 3]
 
 
 # Prompts
@@ -107,17 +97,6 @@ def test_prompt_equals_the_text_around_the_sentence(tokenizers: Tokenizers, name
     assert torch.equal(got.lengths, want["attention_mask"].sum(1))
     assert (got.type_ids == 0).all()
     assert torch.equal((got.ids == tokenizer.mask_token_id).int().argmax(1), got.pooled)
-
-
-@pytest.mark.parametrize("name", ["minilm", "roberta"])
-@pytest.mark.parametrize("room", [1, 3, 12])
-def test_truncation_never_takes_from_the_prompt(tokenizers: Tokenizers, name: str, room: int) -> None:
-    tokenizer = tokenizers[name]
-    template = Template.from_prompt(tokenizer, PROMPTS[0])
-    got = template.apply(Tokens.pad(bare(tokenizer)), len(template) + room)
-    for ids, length, place, sentence in zip(got.ids.tolist(), got.lengths, got.pooled, bare(tokenizer), strict=True):
-        assert ids[:length] == [*template.prefix, *sentence[:room], *template.suffix]
-        assert ids[place] == tokenizer.mask_token_id
 
 
 # What is refused
