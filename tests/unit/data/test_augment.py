@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lightning_cse.data.augment import TokenCutoff, TokenShuffle
@@ -17,6 +17,7 @@ sentences = st.text(st.characters(codec="utf-8"), max_size=40)
 
 
 @given(pieces, sentences, st.integers(), st.floats(0, 0.999))
+@example([7], "x", 0, 0.99)
 @settings(max_examples=50)
 def test_a_shuffle_keeps_all_pieces_and_a_cutoff_their_order(
     ids: list[int], sentence: str, seed: int, share: float
