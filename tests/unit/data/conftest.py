@@ -1,11 +1,14 @@
-"""Files of a data directory."""
+"""Files of a data directory, rows as plain dictionaries, and the account of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from lightning_cse.data import Rows
 
 
 @pytest.fixture
@@ -19,3 +22,20 @@ def put(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
         return path
 
     return put
+
+
+@pytest.fixture(scope="session")
+def plain() -> Callable[[Rows], list[dict[str, Any]]]:
+    """Return rows without the columns that say where they come from."""
+    return lambda rows: [{name: row[name] for name in rows.names} for row in rows]
+
+
+@pytest.fixture(scope="session")
+def adds_up() -> Callable[..., bool]:
+    """Whether all rows that were read are used or dropped for a reason; data count those that are used themselves."""
+
+    def adds_up(counts: Mapping[str, int], used: int | None = None) -> bool:
+        dropped = sum(count for key, count in counts.items() if key.startswith("dropped: "))
+        return counts["read"] == (counts["used"] if used is None else used) + dropped
+
+    return adds_up

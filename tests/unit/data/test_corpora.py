@@ -22,7 +22,6 @@ from lightning_cse.errors import DataError
 
 INLI = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
 ROW = "0,circa,Tea? I had some.,No tea.,I had tea.,It was hot.,I want tea.\n"
-STSB = "main-captions\tMSRvid\t2012test\t0000\t5.000\tA plane takes off.\tAn air plane takes off.\n"
 PUBLISHED = {  # scored pairs a subset
     "sts12/train": {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 734},
     "sts12/test": {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "OnWN": 750, "SMTnews": 399},
@@ -50,21 +49,13 @@ SIZES = {
 }
 
 Put = Callable[[str, str | bytes], Path]
-
-
-@pytest.fixture(autouse=True)
-def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+Plain = Callable[[Rows], list[dict[str, Any]]]
 
 
 def fault(name: str, split: str, folder: Path) -> str:
     with pytest.raises(DataError) as caught:
         read_corpus(name, split, folder)
     return str(caught.value)
-
-
-def plain(rows: Rows) -> list[dict[str, Any]]:
-    return [{name: row[name] for name in rows.names} for row in rows]
 
 
 # The declarations
@@ -80,58 +71,38 @@ def test_sizes_are_the_published_ones() -> None:
         assert CORPORA[name].rows(split) == sum(subsets.values())
 
 
-@pytest.mark.parametrize("name", CORPORA)
-def test_a_declaration_is_whole(name: str) -> None:
-    corpus = CORPORA[name]
-    assert corpus.name == name
-    assert all((corpus.title, corpus.licence, corpus.prepare))
-    assert all(alias not in corpus.splits and split in corpus.splits for alias, split in corpus.aliases.items())
-    for file in corpus.files:
-        assert file.sha256 is None or re.fullmatch("[0-9a-f]{64}", file.sha256)
-        assert isinstance(file.rows, int)
-        assert file.layout["reader"]
-    assert corpus.hub is None or set(corpus.hub["splits"]) == set(corpus.splits)
-
-
 def test_unknown_names_are_reported_with_the_nearest(tmp_path: Path) -> None:
-    told = fault("inly", "train", tmp_path)
-    assert told == f"unknown corpus 'inly' - did you mean 'inli'?; known: {', '.join(CORPORA)}"
-    assert re.search(
-        r"'inli' has no split 'vla' - did you mean 'val'\?.*train, val, test; 'dev'", fault("inli", "vla", tmp_path)
-    )
+    corpus, split = fault("inly", "train", tmp_path), fault("inli", "vla", tmp_path)
+    assert corpus == f"unknown corpus 'inly' - did you mean 'inli'?; known: {', '.join(CORPORA)}"
+    assert re.search(r"'inli' has no split 'vla' - did you mean 'val'\?.*train, val, test; 'dev'", split)
     assert re.search(r"'stsb' has no split 'val'.*train, dev, test$", fault("stsb", "val", tmp_path))
 
 
 # Files
 
 
-def test_where_rows_come_from(put: Put, tmp_path: Path) -> None:
+def test_where_rows_come_from(put: Put, plain: Plain, tmp_path: Path) -> None:
     data = (INLI + ROW).encode()
     path = put("INLI/val.csv", data)
     rows = read_corpus("inli", "val", tmp_path)
     assert rows.names == ("dataset", "premise", *INLI.strip().split(",")[3:])
     assert rows.counts == {"read": 1}
     assert rows.where(0) == f"{path}:2"
-    assert [(file.name, file.path, file.sha256) for file in rows.files] == [
-        ("INLI/val.csv", str(path), hashlib.sha256(data).hexdigest())
-    ]
-    assert read_corpus("inli", "dev", str(tmp_path)).files == rows.files  # dev means val
+    (file,) = rows.files
+    assert (file.name, file.path, file.sha256) == ("INLI/val.csv", str(path), hashlib.sha256(data).hexdigest())
+    assert read_corpus("inli", "dev", str(tmp_path)).files == rows.files, "dev means val"
     path.unlink()
     put("INLI/val.csv.gz", gzip.compress(data))
     packed = read_corpus("inli", "val", tmp_path)
-    assert (plain(packed), packed.files[0].sha256) == (plain(rows), rows.files[0].sha256)
-    assert packed.files[0].name == "INLI/val.csv"
-    assert packed.where(0) == f"{path}.gz:2"
-    put("INLI/val.csv", INLI + ROW * 2)  # plain goes before .gz
-    assert len(read_corpus("inli", "val", tmp_path)) == 2
+    assert (plain(packed), packed.files[0].sha256) == (plain(rows), file.sha256)
+    assert (packed.files[0].name, packed.where(0)) == ("INLI/val.csv", f"{path}.gz:2")
+    put("INLI/val.csv", INLI + ROW * 2)
+    assert len(read_corpus("inli", "val", tmp_path)) == 2, "plain goes before .gz"
 
 
-def test_a_byte_order_mark_does_not_matter(put: Put, tmp_path: Path) -> None:
-    put("INLI/val.csv", "\ufeff" + INLI + ROW)
-    assert len(read_corpus("inli", "val", tmp_path)) == 1
-
-
-def test_a_missing_file_is_reported_with_place_command_and_variable(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_place_command_and_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     message = fault("inli", "dev", tmp_path)
     for part in (
         "corpus 'inli', split 'val' is not there",
@@ -144,9 +115,6 @@ def test_a_missing_file_is_reported_with_place_command_and_variable(tmp_path: Pa
     message = fault("impscore", "dev", tmp_path)
     assert "\n  the command that prepares corpora fetches nothing: put all_data.csv of the authors' repos" in message
     assert "python -m" not in message
-
-
-def test_a_missing_folder_is_reported_as_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     message = fault("stsb", "dev", Path("no where"))
     assert f"({tmp_path}/no where is no folder)" in message
@@ -154,15 +122,14 @@ def test_a_missing_folder_is_reported_as_an_absolute_path(tmp_path: Path, monkey
     assert "sentence-transformers/stsb) was not queried: offline mode is on (HF_HUB_OFFLINE=1)" in message
 
 
-def test_the_default_folder_is_the_variable_or_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LIGHTNING_CSE_DATA", "/somewhere")
-    assert default_data_dir() == Path("/somewhere")
-    monkeypatch.setenv("LIGHTNING_CSE_DATA", "")
-    assert default_data_dir() == Path("data")
+@pytest.mark.parametrize(("value", "folder"), [("/somewhere", "/somewhere"), ("", "data")])
+def test_the_default_folder_is_the_variable_or_data(monkeypatch: pytest.MonkeyPatch, value: str, folder: str) -> None:
+    monkeypatch.setenv("LIGHTNING_CSE_DATA", value)
+    assert default_data_dir() == Path(folder)
 
 
 LATIN = (INLI + ROW + ROW.replace("hot", "caf\u00e9")).encode("latin-1")
-WHOLE = gzip.compress((INLI + ROW * 50_000).encode(), compresslevel=0)
+WHOLE = gzip.compress((INLI + ROW * 50).encode(), compresslevel=0)
 
 
 @pytest.mark.parametrize(
@@ -172,47 +139,28 @@ WHOLE = gzip.compress((INLI + ROW * 50_000).encode(), compresslevel=0)
         (".gz", b"", ": the file is empty (0 bytes)"),
         ("", LATIN, f":3: not UTF-8 text: byte 0xe9 at position {LATIN.index(0xE9)}; save the file as UTF-8"),
         ("", b"\xef\xbb\xbf" + LATIN, f":3: not UTF-8 text: byte 0xe9 at position {LATIN.index(0xE9) + 3}; save"),
-        ("", (INLI + ROW).encode("utf-16"), ":1: not UTF-8 text: byte 0xff"),
         ("", (INLI + ROW).encode("utf-16-le"), ":1: a zero byte"),
         (".gz", b"no gzip", ": the compressed data is cut off or broken (Not a gzipped file"),
         (".gz", WHOLE[:-6] + b"\1" + WHOLE[-5:], ": the compressed data is cut off or broken (CRC"),
         (".gz", WHOLE[: len(WHOLE) // 2], ": the compressed data is cut off or broken (Compressed file ended before"),
     ],
-)  # fmt: skip
+)
 def test_faults_of_bytes(put: Put, tmp_path: Path, name: str, data: bytes, message: str) -> None:
     path = put(f"INLI/train.csv{name}", data)
-    found = fault("inli", "train", tmp_path)
-    assert found.startswith(f"{path}{message}")
-
-
-def test_a_folder_in_place_of_a_file_and_a_file_that_must_not_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "INLI/train.csv").mkdir(parents=True)
-    assert fault("inli", "train", tmp_path) == f"{tmp_path}/INLI/train.csv: cannot be read: Is a directory"
-
-    def refuse(path: Path) -> Any:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(Path, "read_bytes", refuse)
-    assert fault("inli", "train", tmp_path) == f"{tmp_path}/INLI/train.csv: cannot be read: Permission denied"
+    assert fault("inli", "train", tmp_path).startswith(f"{path}{message}")
 
 
 def test_latin_1_is_read_with_a_warning_where_it_is_known_to_circulate(
-    put: Put, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    put: Put, plain: Plain, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = "HUM:ind Who ?\nLOC:city Where is the caf\u00e9 ?\n"
     path = put("transfer/TREC/train_5500.label", text.encode("latin-1"))
     with caplog.at_level(logging.WARNING):
         latin = plain(read_corpus("trec", "train", tmp_path))
-    position = text.index("\u00e9")
-    assert caplog.messages == [
-        f"{path}:2: not UTF-8 text: byte 0xe9 at position {position}; the file is read as latin-1"
-    ]
-    caplog.clear()
-    put("transfer/TREC/train_5500.label", text)
-    assert plain(read_corpus("trec", "train", tmp_path)) == latin
-    assert caplog.messages == []
+        put("transfer/TREC/train_5500.label", text)
+        assert plain(read_corpus("trec", "train", tmp_path)) == latin
+    place = f"byte 0xe9 at position {text.index(chr(0xE9))}"
+    assert caplog.messages == [f"{path}:2: not UTF-8 text: {place}; the file is read as latin-1"]
 
 
 # Counts
@@ -223,10 +171,6 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpora, "SAMPLE", "SAMPLE")
 
 
-def test_the_samples_of_the_package_are_not_counted(counting: None) -> None:
-    assert len(read_corpus("inli", "val", sample_dir())) == 120
-
-
 def test_an_official_file_that_is_cut_off_at_the_end_of_a_row_is_an_error(
     put: Put, tmp_path: Path, counting: None
 ) -> None:
@@ -235,28 +179,23 @@ def test_an_official_file_that_is_cut_off_at_the_end_of_a_row_is_an_error(
     assert message.startswith(f"{path}: 999 rows of split 'val', the official file has 1,000: is it cut off?\n")
     assert f"python -m lightning_cse.prepare inli --force --data-dir {tmp_path}\n" in message
     assert f"name it as a file of your own, or put an empty file named SAMPLE into {tmp_path}" in message
-    put("INLI/val.csv", INLI + ROW * 1001)
-    assert "1,001 rows of split 'val'" in fault("inli", "val", tmp_path)
     put("INLI/val.csv", INLI + ROW * 1000)
     assert len(read_corpus("inli", "val", tmp_path)) == 1000
-    path.unlink()
-    put("INLI/val.csv.gz", gzip.compress((INLI + ROW * 3).encode()))
-    assert "INLI/val.csv.gz: 3 rows of split 'val'" in fault("inli", "val", tmp_path)
+    put("INLI/val.csv", INLI + ROW * 3)
     (tmp_path / "SAMPLE").touch()
     assert len(read_corpus("inli", "val", tmp_path)) == 3
+    assert len(read_corpus("inli", "val", sample_dir())) == 120
 
 
-def test_each_part_and_each_split_of_a_file_is_counted(put: Put, tmp_path: Path, counting: None) -> None:
+def test_each_part_and_each_split_of_a_file_is_counted_and_rows_that_users_make_are_not(
+    put: Put, tmp_path: Path, counting: None
+) -> None:
     put("transfer/CR/custrev.pos", "good .\n" * 2405)
     put("transfer/CR/custrev.neg", "bad .\n" * 1365)
-    put("ImpScore/all_data.csv", "pos_implicit,pos_explicit,neg_implicit,neg_explicit\n" + "a,b,a,c\n" * 100)
     assert "CR/custrev.neg: 1,365 rows of split 'all', the official file has 1,366" in fault("cr", "all", tmp_path)
-    assert "all_data.csv: 90 rows of split 'train', the official file has 50,661" in fault(
-        "impscore", "train", tmp_path
-    )
-
-
-def test_rows_that_users_make_are_as_many_as_they_make(put: Put, tmp_path: Path, counting: None) -> None:
+    put("ImpScore/all_data.csv", "pos_implicit,pos_explicit,neg_implicit,neg_explicit\n" + "a,b,a,c\n" * 100)
+    message = fault("impscore", "train", tmp_path)
+    assert "all_data.csv: 90 rows of split 'train', the official file has 50,661" in message
     put("ngcse/wiki_nli.jsonl", '{"anchor": "A.", "positive": "P.", "negative": "N."}\n')
     assert len(read_corpus("ngcse", "wiki_nli", tmp_path)) == 1
 
@@ -281,27 +220,21 @@ def give(monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[tuple[Any, ...]]:
 
 
 def test_stsb_from_the_hub(put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = give(
-        monkeypatch,
-        [
-            {"sentence1": " A plane.", "sentence2": "Planes.", "score": 0.76},
-            {"sentence1": "A\tcat.", "sentence2": "None", "score": 1.0},
-        ],
-    )
+    planes = {"sentence1": " A plane.", "sentence2": "Planes.", "score": 0.76}
+    asked = give(monkeypatch, [planes, {"sentence1": "A\tcat.", "sentence2": "None", "score": 1.0}])
     rows = read_corpus("stsb", "dev", tmp_path)
     assert asked == [("sentence-transformers/stsb", "validation", "ab7a5ac0e35aa22088bdcf23e7fd99b220e53308")]
     assert rows.column("score") == [3.8, 5.0]
     assert rows.column("sentence1") == ["A plane.", "A\tcat."]
     assert rows.where(1) == "hf://datasets/sentence-transformers/stsb@ab7a5ac0e35a/validation:2"
-    assert rows.files[0].name == "STS/STSBenchmark/sts-dev.csv"
-    assert len(rows.files[0].sha256) == 64
-    put("STS/STSBenchmark/sts-dev.csv", STSB)
+    assert (rows.files[0].name, len(rows.files[0].sha256)) == ("STS/STSBenchmark/sts-dev.csv", 64)
+    put("STS/STSBenchmark/sts-dev.csv", "main-captions\tMSRvid\t2012test\t0000\t5.000\tA plane.\tAn air plane.\n")
     asked.clear()
     assert len(read_corpus("stsb", "dev", tmp_path)) == 1
-    assert asked == []  # not asked where a file is there
+    assert asked == [], "not asked where a file is there"
 
 
-def test_snli_from_the_hub(put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snli_from_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     give(monkeypatch, [{"premise": "Gr\u00fcn.\nNeu.", "hypothesis": str(n), "label": n} for n in (0, 1, 2, -1)])
     rows = read_corpus("snli", "dev", tmp_path)
     assert rows.column("label") == ["entailment", "neutral", "contradiction", "-"]
@@ -309,32 +242,11 @@ def test_snli_from_the_hub(put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert set(rows.column("premise")) == {"Gr\u00fcn.\nNeu."}
 
 
-@pytest.mark.parametrize(
-    ("name", "changed", "fault"),
-    [
-        ("stsb", {"sentence1": None}, "sentence1 is not text but NoneType (None)"),
-        ("stsb", {"sentence2": 3}, "sentence2 is not text but int (3)"),
-        ("stsb", {"sentence2": " "}, "sentence2 is empty (white space only)"),
-        ("stsb", {"score": 5.0}, "score 5.0 is not between 0 and 1"),
-        ("stsb", {"score": None}, "score None is not a number"),
-        ("snli", {"label": 3}, "label 3 is not one of 0, 1, 2, -1"),
-        ("snli", {"label": "entailment"}, "label 'entailment' is not one of 0, 1, 2, -1"),
-        ("snli", {"label": [0]}, "label [0] is not one of 0, 1, 2, -1"),
-        ("snli", {"hypothesis": None}, "hypothesis is not text but NoneType (None)"),
-    ],
-)
-def test_bad_hub_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, changed: dict[str, Any], fault: str
-) -> None:
-    row = {"sentence1": "a", "sentence2": "b", "score": 1.0, "premise": "a", "hypothesis": "b", "label": 0}
-    give(monkeypatch, [row, row | changed])
-    with pytest.raises(DataError, match=rf"^hf://datasets/\S+/{name}@\w+/test:2: {re.escape(fault)}"):
-        read_corpus(name, "test", tmp_path)
-    give_again = [{"sentence1": "a", "sentence_2": "b", "score": 1.0}]
-    monkeypatch.setenv("HF_HUB_OFFLINE", "")
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=lambda *_, **__: give_again))
-    with pytest.raises(DataError, match="missing key 'sentence2' - did you mean 'sentence_2'"):
-        read_corpus("stsb", "test", tmp_path)
+def test_bad_hub_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"premise": "a", "hypothesis": "b", "label": 0}
+    give(monkeypatch, [row, row | {"label": 3}])
+    with pytest.raises(DataError, match=r"^hf://datasets/\S+/snli@\w+/test:2: label 3 is not one of 0, 1, 2, -1"):
+        read_corpus("snli", "test", tmp_path)
 
 
 def test_a_hub_that_fails_is_reported_with_all_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +259,7 @@ def test_a_hub_that_fails_is_reported_with_all_else(tmp_path: Path, monkeypatch:
 # Splits of parts, files side by side
 
 
-def test_a_line_that_one_file_leaves_out_is_left_out_of_all(put: Put, tmp_path: Path) -> None:
+def test_a_line_that_one_file_leaves_out_is_left_out_of_all(put: Put, plain: Plain, tmp_path: Path) -> None:
     for subset, count in (("FNWN", 3), ("headlines", 1), ("OnWN", 2)):
         pairs = "".join(f"{subset} {i}.\tTwo {i}.\n" for i in range(count))
         put(f"STS/STS13-en-test/STS.input.{subset}.txt", pairs)
@@ -363,37 +275,16 @@ def test_a_line_that_one_file_leaves_out_is_left_out_of_all(put: Put, tmp_path: 
         ("OnWN 1.", "Two 1.", 5.0, "OnWN"),
     ]
     assert rows.counts == {"read": 6, "dropped: no gold score": 2}
-    folder = f"{tmp_path}/STS/STS13-en-test"
-    assert [rows.where(i) for i in range(4)] == [
-        f"{folder}/STS.input.{place}" for place in ("FNWN.txt:1", "FNWN.txt:3", "headlines.txt:1", "OnWN.txt:2")
-    ]
-    assert [file.name.rpartition("/")[2] for file in rows.files] == [
-        f"STS.{kind}.{subset}.txt" for subset in ("FNWN", "headlines", "OnWN") for kind in ("input", "gs")
-    ]
+    places = [rows.where(i).removeprefix(f"{tmp_path}/STS/STS13-en-test/STS.input.") for i in range(4)]
+    assert places == ["FNWN.txt:1", "FNWN.txt:3", "headlines.txt:1", "OnWN.txt:2"]
+    kinds = [f"STS.{kind}.{subset}.txt" for subset in ("FNWN", "headlines", "OnWN") for kind in ("input", "gs")]
+    assert [file.name.rpartition("/")[2] for file in rows.files] == kinds
     onwn.write_bytes(b" \n5\n4\n")
     message = fault("sts13", "test", tmp_path)
     assert re.search(r"differ in length: .*input\.OnWN\.txt: 2 rows, .*gs\.OnWN\.txt: 3 rows", message)
     onwn.unlink()
     message = fault("sts13", "test", tmp_path)
     assert re.search(r"corpus 'sts13', split 'test' is not there\n  looked for: .*gs\.OnWN\.txt and", message)
-
-
-def test_columns_of_three_files(put: Put, tmp_path: Path) -> None:
-    for name, text in (("s1", "A dog . \nB .\n"), ("s2", "None\nIt 's \n"), ("labels", "neutral\nentailment\n")):
-        put(f"SNLI/senteval/{name}.dev", text)
-    rows = read_corpus("snli_senteval", "dev", tmp_path)
-    assert plain(rows)[1] == {"premise": "B .", "hypothesis": "It 's", "label": "entailment"}
-    assert [file.name for file in rows.files] == [f"SNLI/senteval/{name}.dev" for name in ("s1", "s2", "labels")]
-    assert rows.where(1) == f"{tmp_path}/SNLI/senteval/s1.dev:2"
-
-
-def test_a_file_a_class(put: Put, tmp_path: Path) -> None:
-    put("transfer/CR/custrev.pos", "good . \n \ngreat .\n\n")
-    path = put("transfer/CR/custrev.neg", "\nbad . \n")
-    rows = read_corpus("cr", "all", tmp_path)
-    assert rows.column("label") == ["positive", "positive", "negative"]
-    assert rows.counts == {"read": 6, "dropped: blank line": 3}
-    assert rows.where(2) == f"{path}:2"
 
 
 def test_one_file_of_all_splits(put: Put, tmp_path: Path) -> None:
@@ -423,72 +314,36 @@ def test_own_sentences(put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert rows.column("sentence") == ["One.", "Two."]
         assert rows.counts == {"read": 3, "dropped: blank line": 1}
         assert rows.where(1) == f"{path}:3"
-        assert [(file.name, file.path, file.sha256) for file in rows.files] == [
-            (given.removesuffix(".gz"), str(path), hashlib.sha256(data).hexdigest())
-        ]
-
-
-def test_what_is_no_own_file() -> None:
-    for name in ("snli/train", "mine.tsv", "mine.gz", "txt", "mine.txt.zip"):
-        assert not is_own(name), name
-
-
-def test_faults_of_own_files(put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    told = f"{tmp_path}/my/no.txt: there is no such file; relative paths start at the working directory, {tmp_path}"
-    with pytest.raises(DataError, match=f"^{re.escape(told)}$"):
-        read_own("my/no.txt")
-    put("latin.txt", "Caf\u00e9.\n".encode("latin-1"))
-    with pytest.raises(DataError, match=r"latin\.txt:1: not UTF-8 text: byte 0xe9 at position 3; save the file as UTF"):
-        read_own("latin.txt")
-    put("rows.jsonl", "One.\n")
-    with pytest.raises(DataError, match=r"rows\.jsonl:1: not valid JSON: Expecting value at column 1$"):
-        read_own("rows.jsonl")
-    (tmp_path / "folder.txt").mkdir()
-    with pytest.raises(DataError, match=r"folder\.txt: cannot be read: Is a directory$"):
-        read_own("folder.txt")
+        (file,) = rows.files
+        assert (file.name, file.path) == (given.removesuffix(".gz"), str(path))
+        assert file.sha256 == hashlib.sha256(data).hexdigest()
+    assert not any(map(is_own, ("snli/train", "mine.tsv", "mine.gz", "txt", "mine.txt.zip")))
 
 
 # A split that was read before is not read again, as long as its files are as they were
 
 
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Note each file that is opened."""
-    seen: list[Path] = []
+def test_the_second_time_gives_the_same_without_opening_the_file(
+    put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Path] = []
 
-    def noting(path: Path, real: Any = corpora.read_bytes) -> bytes:
-        seen.append(path)
-        data: bytes = real(path)
-        return data
+    def noting(path: Path, real: Callable[[Path], bytes] = corpora.read_bytes) -> bytes:
+        opened.append(path)
+        return real(path)
 
     monkeypatch.setattr(corpora, "read_bytes", noting)
-    return seen
-
-
-def test_the_second_time_gives_the_same_without_opening_the_file(put: Put, tmp_path: Path, reads: list[Path]) -> None:
-    put("INLI/train.csv", INLI + ROW * 2)
+    path = put("INLI/train.csv", INLI + ROW * 2)
     first, second = (read_corpus("inli", "train", tmp_path) for _ in range(2))
-    assert len(reads) == 1
+    assert len(opened) == 1
     assert list(first) == list(second)
     assert (first.files, first.counts, first.where(1)) == (second.files, second.counts, second.where(1))
     first.counts["read"] = 0
-    first.column("premise").clear()
-    third = read_corpus("inli", "train", tmp_path)
-    assert third.counts["read"] == 2
-    assert third.column("premise") == ["Tea? I had some."] * 2
-    put("INLI/train.csv", "bad")
-    for _ in range(2):
-        assert "missing columns" in fault("inli", "train", tmp_path)
-
-
-def test_a_file_that_changed_is_read_again_though_size_and_time_are_the_same(
-    put: Put, tmp_path: Path, reads: list[Path]
-) -> None:
-    path = put("INLI/train.csv", INLI + ROW)
-    read_corpus("inli", "train", tmp_path)
+    assert read_corpus("inli", "train", tmp_path).counts["read"] == 2
+    # Another content of the same size, with the same time of change.
     before = path.stat()
     path.write_bytes(path.read_bytes().replace(b"No tea.", b"My tea."))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert read_corpus("inli", "train", tmp_path).column("implied_entailment") == ["My tea."]
-    assert len(reads) == 2
+    assert read_corpus("inli", "train", tmp_path).column("implied_entailment") == ["My tea."] * 2
+    put("INLI/train.csv", "bad")
+    assert "missing columns" in fault("inli", "train", tmp_path)

@@ -6,7 +6,7 @@ import json
 import logging
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,9 +27,11 @@ from lightning_cse.data import (
 from lightning_cse.data.drawing import ANOTHER_ANCHOR, used
 from lightning_cse.data.hybrid import PATTERNS, as_llm_rows
 from lightning_cse.data.sampler import BatchLoader
+from lightning_cse.data.sources import read_sources
 from lightning_cse.errors import ConfigError, DataError
 
 STS = PATTERNS["sts"]
+SENTENCES = [f"sentence number {k}" for k in range(60)]
 
 
 class Words:
@@ -47,33 +49,27 @@ class Words:
         return [" ".join(self.known[number] for number in sentence) for sentence in ids]
 
 
-def sentences(count: int) -> list[str]:
-    return [f"sentence number {k}" for k in range(count)]
-
-
-def plain(rows: Rows) -> list[dict[str, Any]]:
-    """Return the rows without the columns that say where they are from."""
-    return [{name: row[name] for name in rows.names} for row in rows]
-
-
-def written(anchor: str, pattern: str) -> dict[str, str]:
+def written(anchor: str, pattern: str = "sts") -> dict[str, str]:
     return {role: anchor if role == "anchor" else f"{role} of {anchor}" for role in PATTERNS[pattern]}
+
+
+def put_rows(path: Path, anchors: Sequence[str], pattern: str = "sts") -> str:
+    path.write_text("".join(f"{json.dumps(written(anchor, pattern))}\n" for anchor in anchors))
+    return str(path)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A corpus of 60 sentences, one of them twice, of which an LLM has extended 24, and two that are not in it."""
-    (tmp_path / "corpus.txt").write_text("\n".join([*sentences(60), "sentence number 4"]) + "\n")
+    (tmp_path / "corpus.txt").write_text("\n".join([*SENTENCES, "sentence number 4"]) + "\n")
     (tmp_path / "few.txt").write_text("sentence number 1\n")
-    anchors = [*sentences(60)[4:52:2], "a stranger", "another stranger"]
     for pattern in PATTERNS:
-        lines = [json.dumps(written(anchor, pattern)) for anchor in anchors]
-        (tmp_path / f"{pattern}.jsonl").write_text("\n".join(lines) + "\n")
+        put_rows(tmp_path / f"{pattern}.jsonl", [*SENTENCES[4:52:2], "a stranger", "another stranger"], pattern)
     return tmp_path
 
 
-def hybrid(folder: Path, pattern: str = "sts", **options: Any) -> Hybrid:
-    return Hybrid(Sentences(), [str(folder / f"{pattern}.jsonl")], pattern, str(folder), **options)
+def hybrid(folder: Path, pattern: str = "sts", file: str | None = None) -> Hybrid:
+    return Hybrid(Sentences(), [str(folder / (file or f"{pattern}.jsonl"))], pattern, str(folder))
 
 
 def data(folder: Path, rows: Any, **options: Any) -> ContrastiveData:
@@ -82,32 +78,36 @@ def data(folder: Path, rows: Any, **options: Any) -> ContrastiveData:
     return ContrastiveData(train=[str(folder / "corpus.txt")], rows=rows, tokenize=Words(), **given)
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_llm_rows_stand_where_their_sentences_stood(folder: Path, pattern: str, caplog: Any) -> None:
-    from lightning_cse.data.sources import read_sources
+def own(rows: Rows) -> list[str]:
+    """Return the anchors that are sentences of the corpus."""
+    return [anchor for anchor in rows.column("anchor") if "stranger" not in anchor]
 
+
+def llm_anchors(rows: Rows) -> set[str]:
+    return {row["anchor"] for row in rows if row["negative"] is not None}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_llm_rows_stand_where_their_sentences_stood(
+    folder: Path, pattern: str, plain: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
         built = hybrid(folder, pattern)(read_sources([str(folder / "corpus.txt")], folder, key="data.train"))
-    assert built.column("anchor") == [*sentences(60), "sentence number 4", "a stranger", "another stranger"]
+    assert built.column("anchor") == [*SENTENCES, "sentence number 4", "a stranger", "another stranger"]
     assert built.column("added") == [False] * 61 + [True] * 2
-    rows = plain(built)
-    assert rows[60] == {role: "sentence number 4" if role == "anchor" else None for role in PATTERNS[pattern]}
-    for row in [*rows[:60], *rows[61:]]:
-        number = int(row["anchor"].split()[-1]) if "number" in row["anchor"] else 4
-        if 4 <= number < 52 and number % 2 == 0:
-            assert row == written(row["anchor"], pattern)
-        else:
-            assert row == {role: row["anchor"] if role == "anchor" else None for role in PATTERNS[pattern]}
+    extended = {*range(4, 52, 2), 61, 62}
+    for number, row in enumerate(plain(built)):
+        alone = dict.fromkeys(PATTERNS[pattern]) | {"anchor": row["anchor"]}
+        assert row == (written(row["anchor"], pattern) if number in extended else alone)
     # 61 sentences, one of them twice, and 26 LLM rows; the 24 rows that are replaced are gone.
     assert built.counts == {"read": 87, "dropped: an LLM row stands for it": 24}
     assert used(built) == 63
     assert "2 of 26 LLM rows" in caplog.text
     assert f"{pattern}.jsonl:25" in caplog.text
-    place = built.column("anchor").index("sentence number 6")
-    assert built.where(place).endswith(f"{pattern}.jsonl:2")
+    assert built.where(6).endswith(f"{pattern}.jsonl:2")
 
 
-def test_the_hold_out_is_one_for_all_settings_of_a_domain(folder: Path) -> None:
+def test_the_hold_out_is_one_for_all_settings_of_a_domain(folder: Path, adds_up: Callable[..., bool]) -> None:
     settings = [
         data(folder, Sentences()),
         data(folder, Sentences(), augmentation=TokenShuffle()),
@@ -115,97 +115,68 @@ def test_the_hold_out_is_one_for_all_settings_of_a_domain(folder: Path) -> None:
         data(folder, hybrid(folder, "nli"), seed=3),
         data(folder, hybrid(folder, "sts"), llm_rows=5),
     ]
-    held_out = [[a for a in setting.held_out.column("anchor") if "stranger" not in a] for setting in settings]
-    distinct = [list(dict.fromkeys(anchors)) for anchors in held_out]
-    assert all(anchors == distinct[0] for anchors in distinct)
-    assert len(distinct[0]) == 12
+    distinct = {tuple(dict.fromkeys(own(setting.held_out))) for setting in settings}
+    assert [len(anchors) for anchors in distinct] == [12]
     for setting in settings:
         assert not set(setting.held_out.column("anchor")) & set(setting.train.column("anchor"))
-        counts = setting.counts
-        dropped = sum(count for reason, count in counts.items() if reason.startswith("dropped: "))
-        assert counts["read"] == counts["used"] + dropped
+        assert adds_up(setting.counts)
 
 
 def test_a_setting_of_llm_rows_is_watched_on_llm_rows(folder: Path) -> None:
-    setting = data(folder, hybrid(folder), held_out_rows=3, held_out_share=0.4)
+    share, llm_rows = {"held_out_rows": 3, "held_out_share": 0.4}, str(folder / "sts.jsonl")
+    setting = data(folder, hybrid(folder), **share)
     watched = setting.watched(STS)
-    assert len(watched) == 3
-    assert all(None not in row.values() for row in watched)
     first = [row["anchor"] for row in setting.held_out if row["negative"] is not None][:3]
     assert watched.column("anchor") == first
-    share = {"held_out_rows": 3, "held_out_share": 0.4}
-    plain = data(folder, Sentences(), watched_in=[str(folder / "sts.jsonl")], **share)
+    assert all(None not in row.values() for row in watched)
+    plain = data(folder, Sentences(), watched_in=[llm_rows], **share)
     assert plain.watched(["anchor"]).column("anchor") == first, "the same sentences, to compare with"
+    assert llm_rows in plain.digests, "what decides which ones"
     assert data(folder, Sentences(), **share).watched(["anchor"]).column("anchor") != first
-
-
-def test_too_few_rows_to_watch_are_told(folder: Path) -> None:
-    setting = data(folder, hybrid(folder), watched_in=[str(folder / "few.txt")])
+    few = data(folder, hybrid(folder), watched_in=[str(folder / "few.txt")])
     with pytest.raises(DataError, match=r"0 of 1\d held-out rows have the roles anchor, .*raise data.held_out_share"):
-        setting.watched(STS)
+        few.watched(STS)
 
 
-def llm_anchors(rows: Rows) -> set[str]:
-    return {row["anchor"] for row in rows if row["negative"] is not None}
-
-
-def test_fewer_llm_rows_are_a_draw_of_those_to_train_on_and_the_others_stay_sentences(folder: Path) -> None:
+def test_fewer_llm_rows_are_a_draw_of_those_to_train_on_and_the_others_stay_sentences(
+    folder: Path, adds_up: Callable[..., bool], caplog: pytest.LogCaptureFixture
+) -> None:
     whole, none, few, more = (data(folder, hybrid(folder), llm_rows=count) for count in (None, 0, 6, 12))
     assert [len(llm_anchors(setting.train)) for setting in (none, few, more)] == [0, 6, 12]
     assert [setting.counts.get("llm_rows") for setting in (none, few, more)] == [None, 6, 12]
     assert llm_anchors(few.train) < llm_anchors(more.train) < llm_anchors(whole.train)
-    own = [a for a in whole.train.column("anchor") if "stranger" not in a]
     for setting in (none, few, more):
         assert setting.held_out.column("anchor") == whole.held_out.column("anchor"), "what is watched is the same"
         assert list(setting.watched(STS)) == list(whole.watched(STS))
-        assert [a for a in setting.train.column("anchor") if "stranger" not in a] == own
+        assert own(setting.train) == own(whole.train)
         added = [row for row in setting.train if "stranger" in row["anchor"]]
         assert all(row["negative"] is not None for row in added), "what only an LLM row brought is gone with it"
-        counts = setting.counts
-        assert counts["read"] == counts["used"] + sum(n for key, n in counts.items() if key.startswith("dropped: "))
-
-
-def test_more_llm_rows_than_there_are_is_told(folder: Path, caplog: Any) -> None:
-    with caplog.at_level(logging.WARNING):
-        data(folder, hybrid(folder), llm_rows=100)
+        assert adds_up(setting.counts)
+    data(folder, hybrid(folder), llm_rows=100)
     assert "data.llm_rows=100, but there are only" in caplog.text
 
 
 def test_fewer_rows_are_the_same_sentences_of_the_corpus_for_all_settings(folder: Path) -> None:
     plain, sts = (data(folder, rows, train_rows=20) for rows in (Sentences(), hybrid(folder)))
     assert len(plain.train) == len(sts.train) == 20
-    own = [anchor for anchor in sts.train.column("anchor") if "stranger" not in anchor]
-    assert len(own) == 19
-    assert Counter(own) < Counter(plain.train.column("anchor"))
-    strangers = [json.dumps(written(f"stranger {k}", "sts")) for k in range(60)]
-    (folder / "sts.jsonl").write_text("\n".join(strangers) + "\n")
+    assert len(own(sts.train)) == 19
+    assert Counter(own(sts.train)) < Counter(plain.train.column("anchor"))
+    put_rows(folder / "sts.jsonl", [f"stranger {k}" for k in range(60)])
     mixed = data(folder, hybrid(folder), train_rows=20)
-    own = [anchor for anchor in mixed.train.column("anchor") if "stranger" not in anchor]
-    assert len(own) == 10
-    assert set(own) < set(plain.train.column("anchor"))
+    assert len(own(mixed.train)) == 10, "own and added ones by their shares"
+    assert set(own(mixed.train)) < set(plain.train.column("anchor"))
 
 
 def test_what_is_evaluated_is_no_llm_row_to_train_on(folder: Path) -> None:
     before = data(folder, hybrid(folder))
     leak = next(row for row in before.train if row["negative"] is not None)
-    (folder / "leak.jsonl").write_text(json.dumps({role: leak[role] for role in STS}) + "\n")
-    after = data(folder, hybrid(folder), excluded=[str(folder / "leak.jsonl")])
+    path = put_rows(folder / "leak.jsonl", [leak["anchor"]])
+    after = data(folder, hybrid(folder), excluded=[path])
     assert leak not in list(after.train)
     assert len(after.train) == len(before.train) - 1
     assert after.counts["dropped: pair of a dev or test set"] == 1
     assert list(after.held_out) == list(before.held_out)
-    assert f"{folder / 'leak.jsonl'}" in after.digests
-
-
-def test_what_is_watched_decides_and_so_do_its_files(folder: Path) -> None:
-    assert str(folder / "nli.jsonl") in data(folder, Sentences(), watched_in=[str(folder / "nli.jsonl")]).digests
-
-
-def test_no_source_of_llm_rows_is_told_with_its_key(folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"data\.rows\.llm: names no source"):
-        data(folder, Hybrid(Sentences(), [], "sts", str(folder)))
-    with pytest.raises(DataError, match=r"data\.rows\.llm: .*nowhere\.jsonl"):
-        data(folder, Hybrid(Sentences(), [str(folder / "nowhere.jsonl")], "sts", str(folder)))
+    assert path in after.digests
 
 
 def test_a_batch_says_which_of_its_rows_have_a_role(folder: Path) -> None:
@@ -223,7 +194,7 @@ def test_a_batch_says_which_of_its_rows_have_a_role(folder: Path) -> None:
             assert ids == Words()([rows[k][role] for k in there])
             seen[role] += len(there)
     assert seen["anchor"] == len(setting.train)
-    assert seen["negative"] == sum(row["negative"] is not None for row in setting.train) > 0
+    assert seen["negative"] == len(llm_anchors(setting.train)) > 0
     assert setting.sentences == sum(seen.values())
 
 
@@ -232,59 +203,49 @@ def test_without_llm_rows_their_roles_are_empty(folder: Path) -> None:
     setting.use(STS)
     setting.setup()
     for batch in setting.train_dataloader():
-        assert len(batch["roles"]["anchor"]) == len(batch["index"]) == 8 or len(batch["index"]) < 10
+        assert len(batch["roles"]["anchor"]) == len(batch["index"])
         assert len(batch["roles"]["negative"]) == 0
-        assert batch["roles"]["negative"].rows.dtype == torch.long
 
 
 def test_augmented_positives_are_text_made_once(folder: Path) -> None:
     one, other = (data(folder, Sentences(), augmentation=TokenShuffle(), seed=seed) for seed in (0, 1))
     assert one.roles == ("anchor", "positive")
     assert list(one.train) == list(other.train)
-    assert list(one.held_out) == list(other.held_out)
     pairs = [(row["anchor"], row["positive"]) for part in (one.train, one.held_out) for row in part]
     assert all(Counter(a.split()) == Counter(b.split()) for a, b in pairs)
     assert any(a != b for a, b in pairs)
     assert one.train.where(0).endswith("corpus.txt:" + str(int(one.train[0]["anchor"].split()[-1]) + 1))
 
 
-def test_an_augmentation_beside_llm_rows_is_refused(folder: Path) -> None:
+def test_what_is_refused(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.augmentation"):
         data(folder, hybrid(folder), augmentation=TokenShuffle())
-
-
-def test_two_llm_rows_for_one_anchor_are_told(folder: Path) -> None:
-    path = folder / "sts.jsonl"
-    path.write_text(path.read_text() + path.read_text().splitlines()[2] + "\n")
-    with pytest.raises(DataError, match=r"sts\.jsonl:27: a second LLM row for the anchor of .*sts\.jsonl:3"):
-        data(folder, hybrid(folder))
-
-
-def test_rows_of_another_pattern_are_told(folder: Path) -> None:
-    wrong = Hybrid(Sentences(), [str(folder / "nli.jsonl")], "sts", str(folder))
+    with pytest.raises(ConfigError, match=r"data\.rows\.llm: names no source"):
+        data(folder, Hybrid(Sentences(), [], "sts", str(folder)))
+    with pytest.raises(DataError, match=r"data\.rows\.llm: .*nowhere\.jsonl"):
+        data(folder, hybrid(folder, file="nowhere.jsonl"))
     with pytest.raises(DataError, match=r"nli\.jsonl: no LLM rows of the pattern 'sts'.*intermediate"):
-        data(folder, wrong)
+        data(folder, hybrid(folder, file="nli.jsonl"))
+    put_rows(folder / "twice.jsonl", ["a", "b", "a"])
+    with pytest.raises(DataError, match=r"twice\.jsonl:3: a second LLM row for the anchor of .*twice\.jsonl:1"):
+        data(folder, hybrid(folder, file="twice.jsonl"))
+
+
+# Corpora that stand in for LLM rows
 
 
 def table(**columns: list[str]) -> Rows:
     return Rows.of(columns, files=[SourceFile("x", "/x", "")])
 
 
-def test_corpora_stand_in_for_llm_rows() -> None:
-    split = table(sentence=["a b", "c d", "e f"], simple1=["a", "c", "e"], simple2=["b", "d", "f"])
-    rows = as_llm_rows(split, "sts")
-    assert rows.names == STS
-    for row in rows:
-        assert row["positive"] == row["anchor"]
-        assert row["intermediate"] == row["anchor"][0]
-        assert row["negative"] == ANOTHER_ANCHOR
-    triplets = table(
-        premise=["p", "q", "p"],
-        explicit_entailment=["e", "f", "g"],
-        implied_entailment=["m"] * 3,
-        contradiction=["c"] * 3,
-    )
-    rows = as_llm_rows(triplets, "nli")
+def test_corpora_stand_in_for_llm_rows(plain: Callable[..., Any]) -> None:
+    split = table(sentence=["a b", "c d"], simple1=["a", "c"], simple2=["b", "d"])
+    assert plain(as_llm_rows(split, "sts")) == [
+        {"anchor": "a b", "positive": "a b", "intermediate": "a", "negative": ANOTHER_ANCHOR},
+        {"anchor": "c d", "positive": "c d", "intermediate": "c", "negative": ANOTHER_ANCHOR},
+    ]
+    explicit = {"explicit_entailment": ["e", "f", "g"], "implied_entailment": ["m"] * 3}
+    rows = as_llm_rows(table(premise=["p", "q", "p"], contradiction=["c"] * 3, **explicit), "nli")
     assert plain(rows) == [
         {"anchor": "p", "positive": "e", "negative": "c"},
         {"anchor": "q", "positive": "f", "negative": "c"},
@@ -294,12 +255,12 @@ def test_corpora_stand_in_for_llm_rows() -> None:
         as_llm_rows(split, "nli")
 
 
-def test_a_stand_in_takes_its_negative_from_its_own_side_of_the_hold_out(tmp_path: Path) -> None:
-    lines = [f"sentence {k} of two\tsentence {k} . <::::> of two ." for k in range(40)]
+def test_a_stand_in_takes_its_negative_from_its_own_side_of_the_hold_out(
+    tmp_path: Path, put: Callable[[str, str], Path]
+) -> None:
     for split in ("tune", "validation", "test"):
-        (tmp_path / "text" / "wiki-split").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "text" / "wiki-split" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
-    (tmp_path / "corpus.txt").write_text("\n".join(f"sentence {k} of two" for k in range(40)) + "\n")
+        put(f"text/wiki-split/{split}.tsv", "".join(f"sentence {k} of\tsentence {k} <::::> of\n" for k in range(40)))
+    put("corpus.txt", "".join(f"sentence {k} of\n" for k in range(40)))
     setting = data(tmp_path, Hybrid(Sentences(), ["wiki_split/train"], "sts", str(tmp_path)))
     for side in (setting.train, setting.held_out):
         anchors, negatives = side.column("anchor"), side.column("negative")
@@ -309,26 +270,17 @@ def test_a_stand_in_takes_its_negative_from_its_own_side_of_the_hold_out(tmp_pat
 
 def test_premises_of_triplets_are_the_corpus_of_the_nli_domain(folder: Path) -> None:
     triplets = table(premise=["p", "q", "r"], entailment=["e"] * 3, contradiction=["c"] * 3)
-    path = folder / "few.jsonl"
-    path.write_text(json.dumps(written("q", "nli")) + "\n")
-    built = Hybrid(NLITriplets(), [str(path)], "nli", str(folder))([triplets])
+    built = Hybrid(NLITriplets(), [put_rows(folder / "few.jsonl", ["q"], "nli")], "nli", str(folder))([triplets])
     assert [row["positive"] for row in built] == [None, "positive of q", None]
 
 
-# How LLM rows are gathered ----------------------------------------------------------------------------------------
+# How LLM rows are gathered
 
 
-def loader(together: int, *, rows: int = 64, every: int = 4, batch_size: int = 8, seed: int = 0) -> BatchLoader:
+def loader(together: int, *, rows: int = 64, every: int = 4) -> BatchLoader:
     gathered = torch.arange(rows) % every == 0
-    return BatchLoader(
-        rows,
-        lambda i: {"index": i},
-        batch_size=batch_size,
-        drop_last=False,
-        seed=seed,
-        gathered=gathered,
-        together=together,
-    )
+    options = {"batch_size": 8, "drop_last": False, "seed": 0, "gathered": gathered, "together": together}
+    return BatchLoader(rows, lambda i: {"index": i}, **options)
 
 
 @pytest.mark.parametrize("together", [1, 3, 5, 16, 48])
@@ -350,45 +302,41 @@ def test_gathered_rows_wait_until_enough_have_come(together: int) -> None:
 
 
 def test_a_batch_that_would_lose_all_others_is_kept_whole() -> None:
-    made = loader(16, rows=16, every=1)
-    assert [len(batch["index"]) for batch in made] == [8, 8]
+    assert [len(batch["index"]) for batch in loader(16, rows=16, every=1)] == [8, 8]
 
 
 def test_what_waits_is_part_of_the_position() -> None:
-    whole = [batch["index"].tolist() for made in [loader(5)] for _ in range(2) for batch in made]
-    for stop in range(1, 9):
-        first = loader(5)
+    whole = loader(5)
+    want = [batch["index"].tolist() for _ in range(2) for batch in whole]
+    for stop in range(1, 8):
+        first, other = loader(5), loader(5)
         steps = iter(first)
         begun = [next(steps)["index"].tolist() for _ in range(stop)]
-        state = first.state_dict()
-        other = loader(5, seed=0)
-        other.load_state_dict(state)
-        rest = [batch["index"].tolist() for batch in other]
-        if stop < 8:
-            rest += [batch["index"].tolist() for batch in other]
-        assert begun + rest == whole
+        other.load_state_dict(first.state_dict())
+        assert begun + [batch["index"].tolist() for _ in range(2) for batch in other] == want
 
 
 # Where the LLM rows come from
 
 
-def test_where_llm_rows_come_from_goes_with_them_and_decides_nothing(folder: Path, caplog: Any) -> None:
+def test_where_llm_rows_come_from_goes_with_them_and_decides_nothing(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = folder / "sts.jsonl"
-    plain = data(folder, hybrid(folder))
-    assert plain.provenance == {}
+    before = data(folder, hybrid(folder))
+    assert before.provenance == {}
     write_provenance(path, {"model": "a-model", "pattern": {"name": "sts"}})
     write_provenance(folder / "nli.jsonl", {"model": "another"})
     known = data(folder, hybrid(folder), watched_in=[str(folder / "nli.jsonl")])
     assert known.provenance.keys() == {str(path)}, "of rows that only say what is watched none is trained on"
-    told = known.provenance[str(path)]
-    assert (told["model"], told["unchanged"], told["rows"]["count"]) == ("a-model", True, 26)
-    assert data(folder, hybrid(folder)).digests == plain.digests
-    assert list(known.train) == list(plain.train)
-    assert not [record for record in caplog.records if "sha256" in record.getMessage()]
+    found = known.provenance[str(path)]
+    assert (found["model"], found["unchanged"], found["rows"]["count"]) == ("a-model", True, 26)
+    assert data(folder, hybrid(folder)).digests == before.digests
+    assert list(known.train) == list(before.train)
     path.write_text(path.read_text().replace("negative of", "opposite of"))
     edited = data(folder, hybrid(folder))
     caplog.clear()
     assert [edited.provenance[str(path)]["unchanged"] for _ in range(2)] == [False, False]
-    assert len(caplog.records) == 1, "told once, and only when somebody asks"
+    assert len(caplog.records) == 1, "reported once, and only when somebody asks"
     side_file(path).write_text("{")
     assert data(folder, hybrid(folder)).provenance[str(path)].keys() == {"damaged"}

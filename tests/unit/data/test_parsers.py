@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lightning_cse.data.corpora import CORPORA, read_corpus, read_own, sample_dir
+from lightning_cse.data.corpora import CORPORA, read_corpus
 from lightning_cse.data.own import LAYOUTS, layout_of
 from lightning_cse.data.parsers import READERS, drawn_splits, parse, split_sentences
 from lightning_cse.errors import DataError
@@ -24,9 +24,9 @@ SEMEVAL = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgme
 GLUE = "index\tsentence1_parse\tsentence1\tsentence2\tlabel1\tgold_label\n"
 NYU = "sentence1\tsentence2\tlabel\tgenre\n"
 LLMSKNOW = "Question,Answer,Origin\n"
-SIMCSE = "sent0,sent1,hard_neg\n"
 MRPC = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
 COUNTERFACTUAL = "sentence1\tsentence2\tgold_label\n"
+SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c\r"  # which str.splitlines would cut at
 PAIRS = "pos_implicit,pos_explicit,neg_implicit,neg_explicit\n"
 QUADRUPLES = "premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
 OURS = {"anchor": "A.", "positive": "P.", "intermediate": "I.", "negative": "N."}
@@ -68,225 +68,114 @@ def read(name: str, text: str) -> tuple[dict[str, list[Any]], list[int], dict[st
 @pytest.mark.parametrize(
     ("name", "text", "columns", "at", "dropped"),
     [
-        (
-            "inli",
-            INLI + '0,circa," Two\nlines, ""quoted""\t",NA,None,n/a,nan\r\n1,,P,I,E,N,C\r\n\r\n',
-            {
-                "dataset": ["circa", ""],
-                "premise": ['Two\nlines, "quoted"', "P"],
-                "implied_entailment": ["NA", "I"],
-                "explicit_entailment": ["None", "E"],
-                "neutral": ["n/a", "N"],
-                "contradiction": ["nan", "C"],
-            },
-            [2, 4],
-            {},
-        ),
-        (
-            "simcse_nli",
-            "hard_neg,note,sent1,sent0\r\nNone,x,A man.  ,a\r\n",
-            {"premise": ["a"], "entailment": ["A man."], "contradiction": ["None"]},
-            [2],
-            {},
-        ),
-        (
-            "snli",
-            snli(pairID="1n", other=["x"]) + snli("-", ' He said "no". ', "n/a").strip(),
-            {"premise": ["A dog.", 'He said "no".'], "hypothesis": ["None", "n/a"], "label": ["neutral", "-"]},
-            [1, 2],
-            {},
-        ),
+        ("inli",
+         INLI + '0,circa," Two\nlines, ""quoted""\t",NA,None,n/a,nan\r\n1,,P,I,E,N,C\r\n\r\n',
+         {"dataset": ["circa", ""], "premise": ['Two\nlines, "quoted"', "P"], "implied_entailment": ["NA", "I"],
+          "explicit_entailment": ["None", "E"], "neutral": ["n/a", "N"], "contradiction": ["nan", "C"]},
+         [2, 4], {}),
+        ("simcse_nli",
+         "hard_neg,note,sent1,sent0\r\nNone,x,A man.  ,a\r\n",
+         {"premise": ["a"], "entailment": ["A man."], "contradiction": ["None"]},
+         [2], {}),
+        ("snli",
+         snli(pairID="1n", other=["x"]) + snli("-", ' He said "no". ', "n/a").strip(),
+         {"premise": ["A dog.", 'He said "no".'], "hypothesis": ["None", "n/a"], "label": ["neutral", "-"]},
+         [1, 2], {}),
         ("snli_senteval/s1", "A dog naps . \r\n`` no ''", {"premise": ["A dog naps .", "`` no ''"]}, [1, 2], {}),
         ("snli_senteval/labels", "neutral\nentailment\n", {"label": ["neutral", "entailment"]}, [1, 2], {}),
-        (
-            "snli_sample",
-            '3\t3\t"A sign,\n""No dogs""."\tN/A\n1\t1\tA dog\'s nap.\tIt snores\n2\t2\tOne.\tTwo.',
-            {
-                "premise": ['A sign,\n"No dogs".', "A dog's nap.", "One."],
-                "hypothesis": ["N/A", "It snores", "Two."],
-                "label": ["entailment", "neutral", "contradiction"],
-            },
-            [1, 3, 4],
-            {},
-        ),
-        (
-            "snli_counterfactual",
-            COUNTERFACTUAL + '"A ""big"" one"\tNA\tentailment\n',
-            {"premise": ['A "big" one'], "hypothesis": ["NA"], "label": ["entailment"]},
-            [2],
-            {},
-        ),
-        (
-            "mnli_glue",
-            GLUE + '0\t(x "\t"Stay\tsaid "he \tneutral\tentailment\r\n',
-            {"premise": ['"Stay'], "hypothesis": ['said "he'], "label": ["entailment"]},
-            [2],
-            {},
-        ),
-        (
-            "mnli_nyu",
-            NYU + "`` A ''\tNo\u2028w\tneutral\ttravel\n",
-            {"premise": ["`` A ''"], "hypothesis": ["No\u2028w"], "label": ["neutral"]},
-            [2],
-            {},
-        ),
-        (
-            "mnli_llmsknow",
-            LLMSKNOW
-            + question("One,\ntwo ", "None")
-            + question('"Leave it," he said', 'a "quoted" one ', "entailment")
-            + question('"All"', '"Nothing"')
-            + question("does the hypothesis hold", 'in the statement, "yes", it does') * 2,
-            {
-                "premise": ["One,\ntwo", '"Leave it," he said', '"All"', *["does the hypothesis hold"] * 2],
-                "hypothesis": ["None", 'a "quoted" one', '"Nothing"', *['in the statement, "yes", it does'] * 2],
-                "label": ["neutral", "entailment", "neutral", "neutral", "neutral"],
-            },
-            [2, 4, 5, 6, 7],
-            {},
-        ),
-        (
-            "sick",
-            sick({"sentence_A": "A man ", "sentence_A_original": 'A man, "tall'}, {"SemEval_set": "TEST"}),
-            {
-                "premise": ["A man", "x"],
-                "hypothesis": ["x", "x"],
-                "label": ["entailment"] * 2,
-                "score": [4.5, 4.5],
-                "entailment_ab": ["A_entails_B"] * 2,
-                "entailment_ba": ["B_neutral_A"] * 2,
-                "semeval_set": ["TRAIN", "TEST"],
-            },
-            [2, 3],
-            {},
-        ),
-        (
-            "sick_semeval",
-            SEMEVAL + '7\tA "man\tNone\t1\tENTAILMENT\r\n8\tA\tB\t4.885\tCONTRADICTION\r\n',
-            {
-                "premise": ['A "man', "A"],
-                "hypothesis": ["None", "B"],
-                "label": ["entailment", "contradiction"],
-                "score": [1.0, 4.885],
-            },
-            [2, 3],
-            {},
-        ),
-        (
-            "sts12",
-            'He said "no.\tNone \r\n\u2028One\x0btwo.\t"Three"\tx\ty\n',
-            {"sentence1": ['He said "no.', "One\x0btwo."], "sentence2": ["None", '"Three"']},
-            [1, 2],
-            {},
-        ),
+        ("snli_sample",
+         '3\t3\t"A sign,\n""No dogs""."\tN/A\n1\t1\tA dog\'s nap.\tIt snores\n2\t2\tOne.\tTwo.',
+         {"premise": ['A sign,\n"No dogs".', "A dog's nap.", "One."], "hypothesis": ["N/A", "It snores", "Two."],
+          "label": ["entailment", "neutral", "contradiction"]},
+         [1, 3, 4], {}),
+        ("snli_counterfactual",
+         COUNTERFACTUAL + '"A ""big"" one"\tNA\tentailment\n',
+         {"premise": ['A "big" one'], "hypothesis": ["NA"], "label": ["entailment"]},
+         [2], {}),
+        ("mnli_glue",
+         GLUE + '0\t(x "\t"Stay\tsaid "he \tneutral\tentailment\r\n',
+         {"premise": ['"Stay'], "hypothesis": ['said "he'], "label": ["entailment"]},
+         [2], {}),
+        ("mnli_nyu",
+         NYU + "`` A ''\tNo\u2028w\tneutral\ttravel\n",
+         {"premise": ["`` A ''"], "hypothesis": ["No\u2028w"], "label": ["neutral"]},
+         [2], {}),
+        ("mnli_llmsknow",
+         LLMSKNOW + question("One,\ntwo ", "None") + question('"Leave it," he said', 'a "quoted" one ', "entailment")
+         + question("does the hypothesis hold", 'in the statement, "yes", it does') * 2,
+         {"premise": ["One,\ntwo", '"Leave it," he said', *["does the hypothesis hold"] * 2],
+          "hypothesis": ["None", 'a "quoted" one', *['in the statement, "yes", it does'] * 2],
+          "label": ["neutral", "entailment", "neutral", "neutral"]},
+         [2, 4, 5, 6], {}),
+        ("sick",
+         sick({"sentence_A": "A man ", "sentence_A_original": 'A man, "tall'}, {"SemEval_set": "TEST"}),
+         {"premise": ["A man", "x"], "hypothesis": ["x", "x"], "label": ["entailment"] * 2, "score": [4.5, 4.5],
+          "entailment_ab": ["A_entails_B"] * 2, "entailment_ba": ["B_neutral_A"] * 2, "semeval_set": ["TRAIN", "TEST"]},
+         [2, 3], {}),
+        ("sick_semeval",
+         SEMEVAL + '7\tA "man\tNone\t1\tENTAILMENT\r\n8\tA\tB\t4.885\tCONTRADICTION\r\n',
+         {"premise": ['A "man', "A"], "hypothesis": ["None", "B"], "label": ["entailment", "contradiction"],
+          "score": [1.0, 4.885]},
+         [2, 3], {}),
+        ("sts12",
+         'He said "no.\tNone \r\n\u2028One\x0btwo.\t"Three"\tx\ty\n',
+         {"sentence1": ['He said "no.', "One\x0btwo."], "sentence2": ["None", '"Three"']},
+         [1, 2], {}),
         ("sts12/gs", "\n4\r\n\n \n0.250\n\n", {"score": [4.0, 0.25]}, [2, 5], {"no gold score": 4}),
-        ("sts12/gs", "5", {"score": [5.0]}, [1], {}),
-        (
-            "stsb",
-            'a\tb\tc\td\t5.000\tOne.\tTwo.\ne\tf\tg\th\t0.25\tHe said "no.\tNone\tlicence\tsource',
-            {"sentence1": ["One.", 'He said "no.'], "sentence2": ["Two.", "None"], "score": [5.0, 0.25]},
-            [1, 2],
-            {},
-        ),
-        (
-            "cr",
-            'good . \n \ngreat , "yes . \n\u200b\u200d\n\n',
-            {"sentence": ["good .", 'great , "yes .']},
-            [1, 3],
-            {"blank line": 3},
-        ),
-        (
-            "sst2",
-            "a fine film \t1\r\n`` dull '' \t0\n",
-            {"sentence": ["a fine film", "`` dull ''"], "label": ["positive", "negative"]},
-            [1, 2],
-            {},
-        ),
-        (
-            "trec",
-            "NUM:date When was it : May ?\nHUM:ind Who ?\n",
-            {"sentence": ["When was it : May ?", "Who ?"], "label": ["NUM", "HUM"]},
-            [1, 2],
-            {},
-        ),
-        (
-            "mrpc",
-            f'{MRPC}1\t7\t8\tHe said " no .\tNo .\n0\t1\t2\tA\tNone\n',
-            {"sentence1": ['He said " no .', "A"], "sentence2": ["No .", "None"], "label": ["paraphrase", "other"]},
-            [2, 3],
-            {},
-        ),
-        ("wiki1m", "a\nb\n", {"sentence": ["a", "b"]}, [1, 2], {}),
-        (
-            "wiki1m",
-            "One,\ttwo. \r\n\n \t\nNo\nNo",
-            {"sentence": ["One,\ttwo.", "No", "No"]},
-            [1, 4, 5],
-            {"blank line": 2},
-        ),
-        *(
-            ("wiki1m", f"a{sign}b\nc", {"sentence": [f"a{sign}b", "c"]}, [1, 2], {})
-            for sign in ("\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\r")
-        ),
-        (
-            "wikitext2",
-            " \n = Title = \n \n One @-@ two <unk> . Is it ? \n = = A = B = = \n = National \n = \n = = \n q = \n Two , \n",
-            {"sentence": ["One @-@ two <unk> .", "Is it ?", "= National", "=", "= =", "q =", "Two ,"]},
-            [4, 4, 6, 7, 8, 9, 10],
-            {"blank line": 2, "heading": 2},
-        ),
-        (
-            "wiki_split",
-            "A \"b , c .\tA \"b . <::::> C .\r\n'' d '' .\td .<::::>None\n",
-            {"sentence": ['A "b , c .', "'' d '' ."], "simple1": ['A "b .', "d ."], "simple2": ["C .", "None"]},
-            [1, 2],
-            {},
-        ),
-        (
-            "ngcse",
-            lines(OURS | {"id": 3, "anchor": " A. "}, PLAIN, THEIRS, PLAIN),
-            {"anchor": ["A."] * 2, "positive": ["P."] * 2, "intermediate": ["I."] * 2, "negative": ["N."] * 2},
-            [1, 3],
-            {"plain sentence": 2},
-        ),
-        (
-            "ngcse/nli_nli",
-            lines(OURS_NLI, THEIRS | {"3": ""}, {"split": "aigen", "sentence": "A.", "9": "N.", "10": "P."}),
-            {"anchor": ["A."] * 3, "positive": ["P."] * 3, "negative": ["N.", "I.", "N."]},
-            [1, 2, 3],
-            {},
-        ),
+        ("stsb",
+         'a\tb\tc\td\t5.000\tOne.\tTwo.\ne\tf\tg\th\t0.25\tHe said "no.\tNone\tlicence\tsource',
+         {"sentence1": ["One.", 'He said "no.'], "sentence2": ["Two.", "None"], "score": [5.0, 0.25]},
+         [1, 2], {}),
+        ("cr",
+         'good . \n \ngreat , "yes . \n\u200b\u200d\n\n',
+         {"sentence": ["good .", 'great , "yes .']},
+         [1, 3], {"blank line": 3}),
+        ("sst2",
+         "a fine film \t1\r\n`` dull '' \t0\n",
+         {"sentence": ["a fine film", "`` dull ''"], "label": ["positive", "negative"]},
+         [1, 2], {}),
+        ("trec",
+         "NUM:date When was it : May ?\nHUM:ind Who ?\n",
+         {"sentence": ["When was it : May ?", "Who ?"], "label": ["NUM", "HUM"]},
+         [1, 2], {}),
+        ("mrpc",
+         f'{MRPC}1\t7\t8\tHe said " no .\tNo .\n0\t1\t2\tA\tNone\n',
+         {"sentence1": ['He said " no .', "A"], "sentence2": ["No .", "None"], "label": ["paraphrase", "other"]},
+         [2, 3], {}),
+        ("wiki1m",
+         "One,\ttwo. \r\n\n \t\nNo\nNo",
+         {"sentence": ["One,\ttwo.", "No", "No"]},
+         [1, 4, 5], {"blank line": 2}),
+        ("wiki1m", f"a{SEPARATORS}b\nc", {"sentence": [f"a{SEPARATORS}b", "c"]}, [1, 2], {}),
+        ("wikitext2",
+         " \n = Title = \n \n One @-@ two <unk> . Is it ? \n = = A = B = = \n = National \n = \n q = \n Two , \n",
+         {"sentence": ["One @-@ two <unk> .", "Is it ?", "= National", "=", "q =", "Two ,"]},
+         [4, 4, 6, 7, 8, 9], {"blank line": 2, "heading": 2}),
+        ("wiki_split",
+         "A \"b , c .\tA \"b . <::::> C .\r\n'' d '' .\td .<::::>None\n",
+         {"sentence": ['A "b , c .', "'' d '' ."], "simple1": ['A "b .', "d ."], "simple2": ["C .", "None"]},
+         [1, 2], {}),
+        ("ngcse",
+         lines(OURS | {"id": 3, "anchor": " A. "}, PLAIN, THEIRS, PLAIN),
+         {"anchor": ["A."] * 2, "positive": ["P."] * 2, "intermediate": ["I."] * 2, "negative": ["N."] * 2},
+         [1, 3], {"plain sentence": 2}),
+        ("ngcse/nli_nli",
+         lines(OURS_NLI, THEIRS | {"3": ""}, {"split": "aigen", "sentence": "A.", "9": "N.", "10": "P."}),
+         {"anchor": ["A."] * 3, "positive": ["P."] * 3, "negative": ["N.", "I.", "N."]},
+         [1, 2, 3], {}),
         ("own.jsonl", lines(OURS_NLI), {name: [value] for name, value in OURS_NLI.items()}, [1], {}),
-        (
-            "own.jsonl",
-            lines(PLAIN, THEIRS),
-            {name: [value] for name, value in OURS.items()},
-            [2],
-            {"plain sentence": 1},
-        ),
         ("own.txt", "One.\n\u3164\nTwo.\n", {"sentence": ["One.", "Two."]}, [1, 3], {"blank line": 1}),
-        (
-            "own.csv",
-            "note,contradiction,premise,explicit_entailment\nn, C ,P,\n,\u200b,None,NA\n",
-            {
-                "premise": ["P", "None"],
-                "implied_entailment": [None, None],
-                "explicit_entailment": [None, "NA"],
-                "neutral": [None, None],
-                "contradiction": ["C", None],
-            },
-            [2, 3],
-            {},
-        ),
-        (
-            "own.csv",
-            "id,neg_explicit,neg_implicit,pos_explicit,pos_implicit\n1,d,c,b, a\n",
-            {"pos_implicit": ["a"], "pos_explicit": ["b"], "neg_implicit": ["c"], "neg_explicit": ["d"]},
-            [2],
-            {},
-        ),
+        ("own.csv",
+         "note,contradiction,premise,explicit_entailment\nn, C ,P,\n,\u200b,None,NA\n",
+         {"premise": ["P", "None"], "implied_entailment": [None, None], "explicit_entailment": [None, "NA"],
+          "neutral": [None, None], "contradiction": ["C", None]},
+         [2, 3], {}),
+        ("own.csv",
+         "id,neg_explicit,neg_implicit,pos_explicit,pos_implicit\n1,d,c,b, a\n",
+         {"pos_implicit": ["a"], "pos_explicit": ["b"], "neg_implicit": ["c"], "neg_explicit": ["d"]},
+         [2], {}),
     ],
-)
+)  # fmt: skip
 def test_columns(name: str, text: str, columns: dict[str, list[Any]], at: list[int], dropped: dict[str, int]) -> None:
     found = read(name, text)
     assert found == (columns, at, dropped)
@@ -298,37 +187,35 @@ def test_every_reader_is_read_with() -> None:
     assert used | {"quadruples"} == set(READERS)
 
 
-def test_an_own_file_of_inli_reads_as_the_corpus_does() -> None:
-    official = read_corpus("inli", "val", sample_dir())
-    found = read_own(str(sample_dir() / "INLI/val.csv"))
-    assert found.names == ("premise", "implied_entailment", "explicit_entailment", "neutral", "contradiction")
-    assert all(found.column(name) == official.column(name) for name in (*found.names, "line"))
-
-
 @pytest.mark.parametrize(
-    ("paragraph", "sentences"),
+    "sentences",
     [
-        ("One .", ["One ."]),
-        ("No end", ["No end"]),
-        ("One . Two ? Three ! Four", ["One .", "Two ?", "Three !", "Four"]),
-        ("In the U.S. , H. Ames paid 1 @.@ 5 . <unk> too .", ["In the U.S. , H. Ames paid 1 @.@ 5 .", "<unk> too ."]),
-        ("What ? ! Oh . . . Well .", ["What ? !", "Oh . . .", "Well ."]),
-        ("( One . ) Two .", ["( One . )", "Two ."]),
-        ('He said " One . " She left .', ['He said " One . "', "She left ."]),
-        ('One . " Two . " Three .', ["One .", '" Two . "', "Three ."]),
-        ('" One . Two . " Three .', ['" One .', 'Two . "', "Three ."]),
-        ("Yahoo ! is a name .", ["Yahoo ! is a name ."]),
-        ("Inc . , Ltd . ; etc .", ["Inc . , Ltd . ; etc ."]),
-        ("He said ' One . ' \"", ["He said ' One . ' \""]),
-        ("' One . '' Two .", ["' One . ''", "Two ."]),
-        (". . .", [". . ."]),
+        ["One .", "Two ?", "Three !", "Four"],
+        ["In the U.S. , H. Ames paid 1 @.@ 5 .", "<unk> too ."],
+        ["What ? !", "Oh . . .", "Well ."],
+        ["( One . )", "Two ."],
+        ['He said " One . "', "She left ."],
+        ["One .", '" Two . "', "Three ."],
+        ['" One .', 'Two . "', "Three ."],
+        ["Yahoo ! is a name ."],
+        ["Inc . , Ltd . ; etc ."],
+        ["He said ' One . ' \""],
+        ["' One . ''", "Two ."],
     ],
+    ids=lambda sentences: sentences[0],
 )
-def test_where_a_paragraph_is_cut(paragraph: str, sentences: list[str]) -> None:
-    assert list(split_sentences(paragraph)) == sentences
+def test_where_a_paragraph_is_cut(sentences: list[str]) -> None:
+    assert list(split_sentences(" ".join(sentences))) == sentences
 
 
 # Faults: layout, text, how the message starts after the file
+
+
+def faults_of(name: str, text: Callable[[Any], str], line: int, cases: list[tuple[Any, str]]) -> list[tuple[str, ...]]:
+    return [(name, text(bad), f":{line}: {fault}") for bad, fault in cases]
+
+
+NO_FORM = "is not of the form sentence, tab, simple sentence <::::> simple sentence"
 
 
 @pytest.mark.parametrize(
@@ -337,176 +224,103 @@ def test_where_a_paragraph_is_cut(paragraph: str, sentences: list[str]) -> None:
         ("inli", INLI + "0,c,P,I,E,N,C\n0,c,P,I,E,N\n", ":3: 6 cells, the header has 7 columns"),
         ("inli", INLI + "0,c,P,I,E,N,C,more\n", ":2: 8 cells, the header has 7 columns"),
         ("inli", INLI + "lonely\n", ":2: 1 cell, the header has 7 columns"),
-        *(
-            ("inli", INLI + ",".join(["0", "c", *"PIENC"][:i] + [""] + ["x"] * (6 - i)), f":2: {column} is empty")
-            for i, column in enumerate(INLI.strip().split(","))
-            if i > 1
-        ),
+        ("inli", INLI + "0,c,,I,E,N,C\n", ":2: premise is empty"),
         ("inli", INLI + '0,c,"P\n.",I,E,N,C\n0,c,P,I,E,N, \t\u00a0\n', ":4: contradiction is empty (white space only)"),
         ("inli", INLI + "0,c,P,I,E,N,C\n\n0,c,P,I,E,N,C\n", ":3: blank line"),
         ("inli", INLI + '0,c,"never closed,I,E,N,C\n', ":2: the row that starts here is not valid CSV: unexpected end"),
         ("inli", INLI + '0,c,"closed" early,I,E,N,C\n', ":2: the row that starts here is not valid CSV: ',' expected"),
         ("inli", INLI, ": a header but no rows"),
         ("inli", "\n\n", ": no header and no rows"),
-        (
-            "inli",
-            INLI.replace("premise", "premiss") + "0,c,P,I,E,N,C\n",
-            ":1: missing column 'premise'; found 'premiss' - did you mean 'premise'?; columns found: (unnamed), dataset, "
-            "premiss, implied_entailment, explicit_entailment, neutral, contradiction",
-        ),
+        ("inli", INLI.replace("premise", "premiss") + "0,c,P,I,E,N,C\n",
+         ":1: missing column 'premise'; found 'premiss' - did you mean 'premise'?; columns found: (unnamed), dataset, "
+         "premiss, implied_entailment, explicit_entailment, neutral, contradiction"),
         ("inli", "dataset,premise\n", ":1: missing columns 'implied_entailment', 'explicit_entailment', 'neutral', 'c"),
         ("inli", INLI.replace("neutral", "premise"), ":1: column 'premise' is there twice"),
-        ("simcse_nli", SIMCSE + "a,b,c\n,b,c\n", ":3: sent0 is empty"),
-        ("simcse_nli", SIMCSE + '"a\nb",b,c\na, ,c\n', ":4: sent1 is empty (white space only)"),
-        ("simcse_nli", "a,b,c\n", ":1: missing columns 'sent0', 'sent1', 'hard_neg'; columns found: a, b, c"),
+        ("inli", INLI + "0,c,P,I,E,N,C\n" + INLI, ":3: repeated header; were two files concatenated? Remove this line"),
+        ("simcse_nli", "sent0,sent1,hard_neg\n" + '"a\nb",b,c\na, ,c\n', ":4: sent1 is empty (white space only)"),
         ("snli", snli() + snli("maybe"), ":2: gold_label 'maybe' is not one of entailment, neutral, contradiction, -"),
-        ("snli", snli() + snli(hypothesis=" "), ":2: sentence2 is empty (white space only)"),
         ("snli", snli() * 2 + '{"gold_label": "neutral"', ":3: not valid JSON: Expecting ',' delimiter at column 25"),
         ("snli", lines({"gold_label": "-", "sentence1": "A"}), ":1: missing key 'sentence2'; keys found: gold_label, "),
+        ("snli", snli(premise="half \ud83d of"), ":1: sentence1 has a lone surrogate, '\\ud83d' at position 5, which is"),
+        ("snli", '{"gold_label": ' + "[" * 5000 + "]" * 5000 + "}\n", ":1: JSON that cannot be read: maximum recursion"),
+        ("snli", '{"gold_label": 1' + "0" * 5000 + "}\n", ":1: JSON that cannot be read: Exceeds the limit"),
+        *faults_of("snli", lambda signs: snli(premise=f" {signs}\n"), 1, [
+            (signs, "sentence1 is empty (no visible character)")
+            for signs in ("\u200b\u200d", "\ufeff", "\x07", "\ufe0f", "\u3164", "\u2800 \u115f")
+        ]),
         ("snli_senteval/s1", "A . \n \nC . \n", ":2: premise is empty"),
         ("snli_senteval/labels", "neutral\nentailmen\n", ":2: label 'entailmen' is not one of entailment, neutral"),
         ("snli_sample", '1\t1\t"Two\nlines."\tD.\n0\t0\tA.\tB.', ":3: label '0' is not one of 1, 2, 3"),
-        ("snli_sample", "1\t1\tA.\t", ":1: hypothesis is empty"),
-        ("snli_sample", "1\t1\t \tB.", ":1: premise is empty (white space only)"),
         ("snli_sample", "1\t1\tA.", ":1: 3 cells between tabs, 4 are needed"),
-        ("snli_sample", "1\t1\tA.\tB.\n\n1\t1\tA.\tB.\n", ":2: blank line"),
-        ("snli_sample", '1\t1\t"A.\tB.', ":1: the row that starts here is not valid CSV: unexpected end of data"),
         ("snli_sample", "\n\n", ": no rows"),
-        ("snli_counterfactual", "A.\tB.\tneutral\n", ":1: missing columns 'sentence1', 'sentence2', 'gold_label'"),
         ("snli_counterfactual", COUNTERFACTUAL + "A.\tB.\t-\n", ":2: gold_label '-' is not one of entailment, neutral, "),
-        ("snli_counterfactual", COUNTERFACTUAL + "A.\tB.\n", ":2: 2 cells between tabs, the header has 3 columns"),
-        ("snli_counterfactual", COUNTERFACTUAL + "A.\t\tneutral\n", ":2: sentence2 is empty"),
         ("mnli_glue", GLUE + "0\tx\tA\tB\tC\tneutral\tneutral\n", ":2: 7 cells between tabs, the header has 6 columns"),
-        ("mnli_glue", GLUE.replace("gold_label", "verdict"), ":1: missing column 'gold_label'"),
-        ("mnli_nyu", NYU + "A\tB\tneutral\tx\n\tB\tneutral\tx\n", ":3: sentence1 is empty"),
-        ("mnli_nyu", NYU + "A\tB\tneutrale\tx\n", ":2: label 'neutrale' is not one of entailment, neutral, contradiction, -"),
-        *(
-            ("mnli_llmsknow", LLMSKNOW + question("A\nmore", "B") + bad, f":4: {fault}")
-            for bad, fault in [
-                (question("A", "B").replace("statement", "sentence"), "the Question 'For the sentence, \"A\""),
-                (question("A", "B").replace("?", "? Answer."), "the Question 'For the statement"),
-                (question("A", "B").replace("does the hypothesis", "does it"), "the Question 'For the statement"),
-                (question('A", does the hypothesis "C', "B"), "the Question 'For the statement"),
-                (question(" ", "B"), "premise is empty"),
-                (question("A", ""), "hypothesis is empty"),
-                (",neutral,x\n", "Question is empty"),
-                (question("A", "B", "-"), "Answer '-' is not one of entailment, neutral, contradiction"),
-                (question("A", "B", "Neutral"), "Answer 'Neutral' is not one of entailment, neutral, contradiction"),
-            ]
-        ),
-        *(
-            ("sick", sick({}, bad), f":3: {fault}")
-            for bad, fault in [
-                ({"sentence_A": " "}, "sentence_A is empty (white space only)"),
-                ({"sentence_B": ""}, "sentence_B is empty"),
-                ({"entailment_label": "neutral"}, "entailment_label 'neutral' is not one of ENTAILMENT, NEUTRAL, CONT"),
-                ({"relatedness_score": "4,5"}, "relatedness_score '4,5' is not a number"),
-                ({"relatedness_score": "0.5"}, "relatedness_score '0.5' is not between 1 and 5"),
-                ({"relatedness_score": "nan"}, "relatedness_score 'nan' is not between 1 and 5"),
-                ({"entailment_AB": "A_entail_B"}, "entailment_AB 'A_entail_B' is not one of A_entails_B, A_neutral_B, "),
-                ({"entailment_BA": "A_neutral_B"}, "entailment_BA 'A_neutral_B' is not one of B_entails_A, B_neutral_A"),
-                ({"SemEval_set": "DEV"}, "SemEval_set 'DEV' is not one of TRAIN, TRIAL, TEST"),
-                ({"sentence_B": "A\tman"}, "13 cells between tabs, the header has 12 columns"),
-            ]
-        ),
-        ("sick", SEMEVAL, ":1: missing columns 'entailment_label', 'entailment_AB', 'entailment_BA', 'SemEval_set'"),
-        ("sick_semeval", SEMEVAL + "7\tA\tB\t5.1\tNEUTRAL\n", ":2: relatedness_score '5.1' is not between 1 and 5"),
-        ("sts12", "A.\tB.\nOne.\n", ":2: 1 cell between tabs, 2 or 4 are needed"),
+        ("mnli_nyu", NYU + "A\tB\tneutral\tx\n" + NYU, ":3: repeated header; were two files concatenated?"),
+        *faults_of("mnli_llmsknow", lambda bad: LLMSKNOW + question("A\nmore", "B") + bad, 4, [
+            (question("A", "B").replace("statement", "sentence"), "the Question 'For the sentence, \"A\""),
+            (question("A", "B").replace("?", "? Answer."), "the Question 'For the statement"),
+            (question('A", does the hypothesis "C', "B"), "the Question 'For the statement"),
+            (question(" ", "B"), "premise is empty"),
+            (",neutral,x\n", "Question is empty"),
+            (question("A", "B", "-"), "Answer '-' is not one of entailment, neutral, contradiction"),
+        ]),
+        *faults_of("sick", lambda bad: sick({}, bad), 3, [
+            ({"entailment_label": "neutral"}, "entailment_label 'neutral' is not one of ENTAILMENT, NEUTRAL, CONT"),
+            ({"relatedness_score": "4,5"}, "relatedness_score '4,5' is not a number"),
+            ({"relatedness_score": "0.5"}, "relatedness_score '0.5' is not between 1 and 5"),
+            ({"relatedness_score": "nan"}, "relatedness_score 'nan' is not between 1 and 5"),
+            ({"entailment_AB": "A_entail_B"}, "entailment_AB 'A_entail_B' is not one of A_entails_B, A_neutral_B, "),
+            ({"entailment_BA": "A_neutral_B"}, "entailment_BA 'A_neutral_B' is not one of B_entails_A, B_neutral_A"),
+            ({"SemEval_set": "DEV"}, "SemEval_set 'DEV' is not one of TRAIN, TRIAL, TEST"),
+            ({"sentence_B": "A\tman"}, "13 cells between tabs, the header has 12 columns"),
+        ]),
         ("sts12", "A.\tB.\nOne.\tTwo.\tThree.\n", ":2: 3 cells between tabs, 2 or 4 are needed"),
-        ("sts12", "A.\tB.\n\nC.\tD.\n", ":2: blank line"),
-        ("sts12", "\tTwo.\n", ":1: sentence1 is empty"),
         ("sts12/gs", "1\nfive\n", ":2: score 'five' is not a number"),
         ("sts12/gs", "5.01\n", ":1: score '5.01' is not between 0 and 5"),
-        ("sts12/gs", "-1\n", ":1: score '-1' is not between 0 and 5"),
         ("sts12/gs", "\n\n", ": no row, only 2 no gold scores"),
         ("stsb", "a\tb\tc\td\t5.0\tOne.", ":1: 6 cells between tabs, 7 or 8 or 9 are needed"),
-        ("stsb", "a\tb\tc\td\t5.0\tOne.\tTwo.\tx\ty\tz", ":1: 10 cells between tabs, 7 or 8 or 9 are needed"),
         ("stsb", "a\tb\tc\td\t\tOne.\tTwo.", ":1: score '' is not a number"),
-        ("stsb", "a\tb\tc\td\t1\tOne.\t ", ":1: sentence2 is empty (white space only)"),
-        ("cr", "\n\n", ": no row, only 2 blank lines"),
-        ("sst2", "fine\t1\nno label\n", ":2: 1 cell between tabs, 2 are needed"),
         ("sst2", "good\t2", ":1: label '2' is not one of 0, 1"),
         ("trec", "HUM:ind Who ?\nNUM When ?", ":2: 'NUM When ?' is not of the form COARSE:fine question, such as NUM:date"),
-        ("trec", "NUM: When ?", ":1: 'NUM: When ?' is not of the form COARSE:fine question, such as NUM:date"),
         ("trec", "NUN:date When ?", ":1: label 'NUN' is not one of ABBR, DESC, ENTY, HUM, LOC, NUM - did you mean 'NUM'?"),
-        ("trec", "NUM:date", ":1: sentence is empty"),
         ("mrpc", f"{MRPC}2\t7\t8\tA\tB\n", ":2: Quality '2' is not one of 0, 1"),
-        ("mrpc", f"{MRPC}1\t7\t8\tA\t\n", ":2: #2 String is empty"),
-        ("mrpc", MRPC.replace("Quality", "quality"), ":1: missing column 'Quality'; found 'quality' - did you mean"),
         ("wiki1m", "\n \r\n\u2028\n", ": no row, only 3 blank lines"),
         ("wikitext2", " \n = Title = \n \n", ": no row, only 2 blank lines and 1 heading"),
-        ("wiki_split", "a\tb <::::> c\na b <::::> c\n", ":2: 'a b <::::> c' is not of the form sentence, tab, simple sentence <::::> simple sentence"),
-        ("wiki_split", "a\tb\tc <::::> d\n", ":1: 'a\\tb\\tc <::::> d' is not of the form sentence, tab, simple sentence <::::> simple sentence"),
-        ("wiki_split", "a\tb c\n", ":1: 'a\\tb c' is not of the form sentence, tab, simple sentence <::::> simple sentence"),
-        ("wiki_split", "a\tb <::::> c <::::> d\n", ":1: 'a\\tb <::::> c <::::> d' is not of the form sentence, tab, simple sentence <::::> simple sentence"),
+        ("wiki_split", "a\tb <::::> c\na b <::::> c\n", f":2: 'a b <::::> c' {NO_FORM}"),
+        ("wiki_split", "a\tb\tc <::::> d\n", f":1: 'a\\tb\\tc <::::> d' {NO_FORM}"),
+        ("wiki_split", "a\tb <::::> c <::::> d\n", f":1: 'a\\tb <::::> c <::::> d' {NO_FORM}"),
         ("wiki_split", "a\t<::::> c\n", ":1: simple1 is empty"),
-        ("wiki_split", "a\tb <::::> \n", ":1: simple2 is empty"),
-        *(
-            ("ngcse", lines(OURS, bad, OURS), f":2: {fault}")
-            for bad, fault in [
-                ("{", "not valid JSON: Expecting property name enclosed in double quotes at column 2"),
-                ("", "not valid JSON: Expecting value at column 1"),
-                ([1], "a JSON object is needed, not list"),
-                ({"positive": "P.", "negative": "N."}, "missing key 'anchor'; keys found: positive, negative"),
-                (
-                    {"anchor": "A.", "postive": "P.", "negative": "N."},
-                    "missing key 'positive' - did you mean 'postive'?; keys found: anchor, postive, negative",
-                ),
-                ({"anchor": "A.", "positive": "P."}, "missing key 'negative'; keys found: anchor, positive"),
-                ({}, "missing key 'anchor'; keys found: none"),
-                (OURS | {"positive": ""}, "positive is empty"),
-                (OURS | {"intermediate": "\t"}, "intermediate is empty (white space only)"),
-                (OURS | {"intermediate": None}, "intermediate is not text but NoneType (None)"),
-                (OURS | {"negative": 3}, "negative is not text but int (3)"),
-                (OURS | {"anchor": ["A."]}, "anchor is not text but list (['A.'])"),
-                (OURS_NLI, "no intermediate sentence, and every row of this file needs one (STS pattern)"),
-                (THEIRS | {"3": ""}, "no intermediate sentence, and every row of this file needs one (STS pattern)"),
-                ({"sentence": "A."}, "missing key 'anchor', or 'split' beside 'sentence'; keys found: sentence"),
-                ({"split": "aigen", "sentence": "A.", "5": "P.", "4": ""}, "1 sentences under numbers (5); an LLM row"),
-                (THEIRS | {"2": "M."}, "4 sentences under numbers (5, 4, 3, 2); an LLM row has 3 (STS pattern) or 2"),
-                (THEIRS | {"4": " "}, "'4' is empty (white space only)"),
-                (THEIRS | {"4": None}, "'4' is not text but NoneType (None)"),
-                (THEIRS | {"sentence": ""}, "'sentence' is empty"),
-            ]
-        ),
-        ("ngcse", lines(OURS_NLI), ":1: no intermediate sentence, and every row of this file needs one (STS pattern)"),
+        *faults_of("ngcse", lambda bad: lines(OURS, bad, OURS), 2, [
+            ("{", "not valid JSON: Expecting property name enclosed in double quotes at column 2"),
+            ([1], "a JSON object is needed, not list"),
+            ({"positive": "P.", "negative": "N."}, "missing key 'anchor'; keys found: positive, negative"),
+            ({"anchor": "A.", "postive": "P.", "negative": "N."},
+             "missing key 'positive' - did you mean 'postive'?; keys found: anchor, postive, negative"),
+            ({}, "missing key 'anchor'; keys found: none"),
+            (OURS | {"intermediate": "\t"}, "intermediate is empty (white space only)"),
+            (OURS | {"intermediate": None}, "intermediate is not text but NoneType (None)"),
+            (OURS_NLI, "no intermediate sentence, and every row of this file needs one (STS pattern)"),
+            ({"sentence": "A."}, "missing key 'anchor', or 'split' beside 'sentence'; keys found: sentence"),
+            ({"split": "aigen", "sentence": "A.", "5": "P.", "4": ""}, "1 sentences under numbers (5); an LLM row"),
+            (THEIRS | {"2": "M."}, "4 sentences under numbers (5, 4, 3, 2); an LLM row has 3 (STS pattern) or 2"),
+            (THEIRS | {"4": None}, "'4' is not text but NoneType (None)"),
+        ]),
         ("ngcse/nli_nli", lines(OURS), ":1: an intermediate sentence, and no row of this file may have one (NLI pattern)"),
-        ("ngcse", lines(PLAIN, PLAIN), ": no row, only 2 plain sentences"),
         ("own.jsonl", lines(OURS_NLI, OURS), ":2: an intermediate sentence, and no row of this file may have one"),
+        *faults_of("own.csv", str, 1, [
+            ("\npremise,neutral\nP,N\n", "blank line"),
+            ('"premise\n', "the row that starts here is not valid CSV"),
+            ("pos_implicit,pos_explicit\na,b\n", "missing columns 'neg_implicit', 'neg_explicit'; columns fo"),
+            ("premise,label\nP,N\n", f"these columns fit no layout; {LAYOUTS}; columns found: premise, label"),
+            ("sent0,\nP,\n", f"these columns fit no layout; {LAYOUTS}; columns found: sent0, ("),
+            ("premiss,neutral\nP,N\n", "these columns fit no layout; found 'premiss' - did"),
+            ("premise,neutral,contradicton\nP,N,C\n",
+             "these columns fit no layout; found 'contradicton' - did you mean 'contradiction'?"),
+            (f"premise,{PAIRS}e,a,b,c,d\n", "these columns fit no layout; a file of your own"),
+        ]),
         ("own.csv", f"{QUADRUPLES}P,,,,\n", ":2: no hypothesis: implied_entailment, explicit_entailment, neutral, contra"),
         ("own.csv", "premise,neutral\nP,N\nQ, \n", ":3: no hypothesis: neutral empty"),
-        ("own.csv", "premise,neutral\nP,N\n ,N\n", ":3: premise is empty (white space only)"),
-        ("own.csv", "premise,neutral\nP\n", ":2: 1 cell, the header has 2 columns"),
-        ("own.csv", 'premise,neutral\nP,"N\n', ":2: the row that starts here is not valid CSV"),
-        ("own.csv", "premise,neutral,premise\nP,N,P\n", ":1: column 'premise' is there twice"),
-        ("own.csv", "premise,neutral\n", ": a header but no rows"),
         ("own.csv", "\n\n", ": no header and no rows"),
-        ("own.csv", "\npremise,neutral\nP,N\n", ":1: blank line"),
-        ("own.csv", '"premise\n', ":1: the row that starts here is not valid CSV"),
-        ("own.csv", f"{PAIRS}a,b,c,\n", ":2: neg_explicit is empty"),
-        ("own.csv", "pos_implicit,pos_explicit\na,b\n", ":1: missing columns 'neg_implicit', 'neg_explicit'; columns fo"),
-        ("own.csv", "premise,label\nP,N\n", f":1: these columns fit no layout; {LAYOUTS}; columns found: premise, label"),
-        ("own.csv", "sent0,\nP,\n", f":1: these columns fit no layout; {LAYOUTS}; columns found: sent0, ("),
-        ("own.csv", "premiss,neutral\nP,N\n", ":1: these columns fit no layout; found 'premiss' - did"),
-        (
-            "own.csv",
-            "premise,neutral,contradicton\nP,N,C\n",
-            ":1: these columns fit no layout; found 'contradicton' - did you mean 'contradiction'?",
-        ),
-        ("own.csv", f"premise,{PAIRS}e,a,b,c,d\n", ":1: these columns fit no layout; a file of your own"),
-        # What is easily taken for a row, or stops a training much later
-        ("inli", INLI + "0,c,P,I,E,N,C\n" + INLI, ":3: repeated header; were two files concatenated? Remove this line"),
-        ("mnli_nyu", NYU + "A\tB\tneutral\tx\n" + NYU, ":3: repeated header; were two files concatenated?"),
-        ("own.csv", "premise,neutral\nP,N\npremise,neutral\n", ":3: repeated header; were two files concatenated?"),
-        ("snli", snli(premise="half \ud83d of"), ":1: sentence1 has a lone surrogate, '\\ud83d' at position 5, which is not"),
-        ("ngcse", lines(OURS | {"negative": "\ude00"}), ":1: negative has a lone surrogate, '\\ude00' at position 0"),
-        *(
-            ("snli", snli(premise=f" {signs}\n"), ":1: sentence1 is empty (no visible character)")
-            for signs in ("\u200b\u200d", "\ufeff", "\x07", "\u2060\u00ad", "\ufe0f", "\u3164", "\u2800 \u115f")
-        ),
-        ("stsb", "a\tb\tc\td\t1\tOne.\t\u200b", ":1: sentence2 is empty (no visible character)"),
-        ("snli", '{"gold_label": ' + "[" * 5000 + "]" * 5000 + "}\n", ":1: JSON that cannot be read: maximum recursion"),
-        ("snli", '{"gold_label": 1' + "0" * 5000 + "}\n", ":1: JSON that cannot be read: Exceeds the limit"),
     ],
     ids=lambda value: value[:40],
 )  # fmt: skip
@@ -520,14 +334,10 @@ def test_faults(name: str, text: str, fault: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("snli", snli("x" * 3_000_000)),
-        ("snli", snli(premise=["x" * 3_000_000])),
-        ("snli", lines({"x" * 3_000_000: 1})),
-        ("sts12/gs", "x" * 3_000_000),
-        ("trec", "x" * 3_000_000),
-        ("mrpc", "x" * 3_000_000),
-        ("mnli_llmsknow", LLMSKNOW + f'"{"x" * 100_000}",-,-'),
-        ("own.csv", f"premise,{'x' * 3_000_000}\n"),
+        ("snli", snli(premise=["x" * 100_000])),
+        ("snli", lines({"x" * 100_000: 1})),
+        ("sts12/gs", "x" * 100_000),
+        ("own.csv", f"premise,{'x' * 100_000}\n"),
     ],
     ids=lambda value: value[:20],
 )
@@ -559,15 +369,6 @@ def test_the_splits_are_those_of_the_authors_code() -> None:
     assert [row for row, split in enumerate(splits) if split == "dev"][:6] == [45, 76, 94, 99, 111, 120]
 
 
-@pytest.mark.parametrize("rows", [20, 100, 133, 1999])
-def test_about_nine_tenths_are_to_train_on(rows: int) -> None:
-    splits = drawn_splits(rows)
-    assert len(splits) == rows
-    assert splits.count("train") == rows * 9 // 10
-    assert splits.count("dev") == rows // 20
-    assert splits != sorted(splits)
-
-
 def test_a_drawn_split_keeps_the_order_of_the_file(tmp_path: Path, put: Callable[..., Path]) -> None:
     path = put("ImpScore/all_data.csv", PAIRS + "".join(f"i{n}, e{n} ,i{n},e{n + 1}\n" for n in range(60)))
     rows = {split: read_corpus("impscore", split, tmp_path) for split in CORPORA["impscore"].splits}
@@ -575,15 +376,9 @@ def test_a_drawn_split_keeps_the_order_of_the_file(tmp_path: Path, put: Callable
     numbers = {split: [int(name[1:]) for name in table.column("pos_implicit")] for split, table in rows.items()}
     assert all(found == sorted(found) for found in numbers.values())
     assert sorted(n for found in numbers.values() for n in found) == list(range(60))
-    first = numbers["test"][0]
-    assert [rows["test"][0][name] for name in rows["test"].names] == [
-        f"i{first}",
-        f"e{first}",
-        f"i{first}",
-        f"e{first + 1}",
-        "test",
-    ]
-    assert rows["test"].where(0) == f"{path}:{first + 2}"
+    test, first = rows["test"], numbers["test"][0]
+    assert [test[0][name] for name in test.names] == [f"i{first}", f"e{first}", f"i{first}", f"e{first + 1}", "test"]
+    assert test.where(0) == f"{path}:{first + 2}"
     put("ImpScore/all_data.csv", PAIRS + "a,b,a,c\n" * 19)
     with pytest.raises(DataError, match=r"all_data\.csv: no row of the split 'dev': none has split = dev$"):
         read_corpus("impscore", "dev", tmp_path)

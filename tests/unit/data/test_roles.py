@@ -10,7 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from lightning_cse.data.drawing import subset, used
-from lightning_cse.data.roles import SOURCE, INLIQuadruples, INLITriplets, NLITriplets, Sentences
+from lightning_cse.data.roles import INLIQuadruples, INLITriplets, NLITriplets, Sentences
 from lightning_cse.data.rows import Rows, SourceFile
 from lightning_cse.engine.build import check_nodes
 from lightning_cse.errors import ConfigError, DataError
@@ -30,6 +30,7 @@ PAIRS = [
     ("Snow falls.", "It snows.", "entailment"),
 ]
 DOG = "A dog runs."
+ENTAILED, CONTRADICTED = ("An animal moves.", "A pet moves.", "A beast moves."), ("A dog sleeps.", "No dog runs.")
 
 
 def pairs(rows: list[tuple[str, str, str]] = PAIRS) -> Rows:
@@ -37,25 +38,24 @@ def pairs(rows: list[tuple[str, str, str]] = PAIRS) -> Rows:
     return Rows.of(columns, files=[SourceFile("SNLI/train", "/data/SNLI/train", "")])
 
 
-def triplets(rows: Rows) -> list[tuple[str, str, str]]:
-    return [(row["premise"], row["entailment"], row["contradiction"]) for row in rows]  # type: ignore[misc]
+def own(columns: dict[str, list[Any]], name: str = "own.csv") -> Rows:
+    return Rows.of(columns, files=[SourceFile(name, f"/data/{name}", "")])
+
+
+def triplets(rows: Rows) -> list[tuple[str, ...]]:
+    return list(zip(*(rows.column(name) for name in ("premise", "entailment", "contradiction")), strict=True))
 
 
 def sources(rows: Rows) -> list[tuple[int, ...]]:
     return [tuple(numbers) for numbers in rows.column("made_of")]
 
 
-def adds_up(counts: dict[str, int], used: int) -> bool:
-    dropped = sum(count for key, count in counts.items() if key.startswith("dropped: "))
-    return counts["read"] == used + dropped
+# Pairs of NLI
 
 
 def test_first_takes_one_triplet_a_premise_in_order_of_appearance() -> None:
     built = NLITriplets()([pairs()])
-    assert triplets(built) == [
-        (DOG, "An animal moves.", "A dog sleeps."),
-        ("Snow falls.", "It snows.", "It is hot."),
-    ]
+    assert triplets(built) == [(DOG, "An animal moves.", "A dog sleeps."), ("Snow falls.", "It snows.", "It is hot.")]
     assert sources(built) == [(0, 1), (11, 10)]
     assert built.where(1) == "/data/SNLI/train:12"
     assert built.counts == {
@@ -67,29 +67,16 @@ def test_first_takes_one_triplet_a_premise_in_order_of_appearance() -> None:
         "dropped: premise without an entailment": 1,
         "dropped: not chosen": 3,
     }
-    assert adds_up(built.counts, used(built))
+    for ours, theirs in (("anchor", "premise"), ("positive", "entailment"), ("negative", "contradiction")):
+        assert built.column(ours) == built.column(theirs)
 
 
 @pytest.mark.parametrize(
     ("pairing", "want"),
     [
-        ("zip", [("An animal moves.", "A dog sleeps."), ("A pet moves.", "No dog runs.")]),
-        (
-            "cycle",
-            [
-                ("An animal moves.", "A dog sleeps."),
-                ("A pet moves.", "No dog runs."),
-                ("A beast moves.", "A dog sleeps."),
-            ],
-        ),
-        (
-            "product",
-            list(
-                itertools.product(
-                    ("An animal moves.", "A pet moves.", "A beast moves."), ("A dog sleeps.", "No dog runs.")
-                )
-            ),
-        ),
+        ("zip", list(zip(ENTAILED, CONTRADICTED, strict=False))),
+        ("cycle", list(zip(ENTAILED, (*CONTRADICTED, CONTRADICTED[0]), strict=True))),
+        ("product", list(itertools.product(ENTAILED, CONTRADICTED))),
     ],
 )
 def test_pairing_of_a_premise_with_several_hypotheses(pairing: str, want: list[tuple[str, str]]) -> None:
@@ -107,16 +94,10 @@ def test_random_pairing_depends_on_its_seed_alone() -> None:
 
 @pytest.mark.parametrize("pairing", ["first", "random", "zip", "cycle", "product"])
 @pytest.mark.parametrize("contradiction", [True, False])
-def test_the_account_adds_up(pairing: str, contradiction: bool) -> None:
+def test_the_account_adds_up(pairing: str, contradiction: bool, adds_up: Callable[..., bool]) -> None:
     built = NLITriplets(pairing=pairing, contradiction=contradiction)([pairs(), pairs([PAIRS[0], PAIRS[6]])])
     assert built.counts["read"] == 14
     assert adds_up(built.counts, used(built))
-    assert len(sources(built)) == len(built)
-
-
-def test_premises_are_grouped_over_corpora() -> None:
-    built = NLITriplets()([pairs([PAIRS[3]]), pairs([("A cat eats.", "Nothing eats.", "contradiction")])])
-    assert triplets(built) == [("A cat eats.", "Something eats.", "Nothing eats.")]
 
 
 def test_pairs_alone_keep_every_entailment() -> None:
@@ -124,50 +105,19 @@ def test_pairs_alone_keep_every_entailment() -> None:
     built = rule([pairs()])
     assert rule.roles == ("premise", "entailment")
     assert "contradiction" not in built.names
-    assert [row["positive"] for row in built] == [
-        "An animal moves.",
-        "A pet moves.",
-        "A beast moves.",
-        "Something eats.",
-        "It snows.",
-    ]
+    assert built.column("positive") == [*ENTAILED, "Something eats.", "It snows."]
 
 
-def test_ready_made_triplets_are_taken_as_they_are_beside_pairs() -> None:
-    file = SourceFile("ready.csv", "/data/ready.csv", "")
-    ready = Rows.of({"premise": ["P"], "entailment": ["E"], "contradiction": ["C"]}, files=[file])
-    built = NLITriplets()([pairs(), ready])
-    assert triplets(built)[0] == ("P", "E", "C")
-    assert len(built) == 3
-    assert sources(built) == [(0,), (1, 2), (12, 11)]
-    assert adds_up(built.counts, used(built))
-
-
-def test_both_names_of_a_role_hold_the_same() -> None:
-    rows = NLITriplets()([pairs()])
-    for ours, theirs in (("anchor", "premise"), ("positive", "entailment"), ("negative", "contradiction")):
-        assert rows.column(ours) == rows.column(theirs)
+def test_premises_are_grouped_over_corpora_and_ready_made_triplets_stand_beside_them() -> None:
+    ready = own({"premise": ["P"], "entailment": ["E"], "contradiction": ["C"]})
+    built = NLITriplets()([pairs([PAIRS[3]]), ready, pairs([("A cat eats.", "Nothing eats.", "contradiction")])])
+    assert triplets(built) == [("P", "E", "C"), ("A cat eats.", "Something eats.", "Nothing eats.")]
+    assert sources(built) == [(0,), (1, 2)]
 
 
 def test_no_triplet_is_an_error_with_the_file() -> None:
     with pytest.raises(DataError, match=r"SNLI/train: no premise has both"):
         NLITriplets()([pairs([PAIRS[0], PAIRS[6]])])
-
-
-def test_inli_triplets_of_one_premise_are_one_unit() -> None:
-    inli = Rows.of(
-        {
-            "premise": ["P", "Q"],
-            "explicit_entailment": ["E", "F"],
-            "implied_entailment": ["I", "J"],
-            "contradiction": ["C", "D"],
-        }
-    )
-    built = INLITriplets("both")([inli])
-    assert triplets(built) == [("P", "E", "C"), ("P", "I", "C"), ("Q", "F", "D"), ("Q", "J", "D")]
-    assert subset(built, 1).column("premise") in (["P", "P"], ["Q", "Q"])
-    assert used(built) == 2
-    assert used(built.select([3])) == 1
 
 
 def test_sentences_keep_repeats() -> None:
@@ -176,24 +126,7 @@ def test_sentences_keep_repeats() -> None:
     assert len(subset(built, 2)) == 2
 
 
-def test_columns_are_copied_a_few_times_and_not_once_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    copied: list[str] = []
-
-    def noting(rows: Rows, name: str, real: Callable[[Rows, str], list[Any]] = Rows.column) -> list[Any]:
-        copied.append(name)
-        return real(rows, name)
-
-    monkeypatch.setattr(Rows, "column", noting)
-    many = [
-        (f"{word} {k}.", f"{label} {k}.", label)
-        for k in range(50)
-        for word, label in (("It rains", "entailment"), ("It rains", "contradiction"))
-    ]
-    assert len(NLITriplets()([pairs(many)])) == 50
-    assert copied.count("hypothesis") < 5
-
-
-# Rows that lack a role, as a user's own may
+# INLI, and rows of a user's own that lack a role
 
 WHOLE = {"premise": ["P"], "explicit_entailment": ["E"], "implied_entailment": ["I"], "contradiction": ["C"]}
 HOLES = {
@@ -204,48 +137,22 @@ HOLES = {
 }
 
 
-def own(columns: dict[str, list[Any]], name: str = "own.csv") -> Rows:
-    return Rows.of(columns, files=[SourceFile(name, f"/data/{name}", "")])
-
-
-def test_quadruples_carry_what_rows_lack_and_drop_those_that_have_nothing() -> None:
+def test_quadruples_carry_what_rows_lack_and_drop_those_that_have_nothing(adds_up: Callable[..., bool]) -> None:
     built = INLIQuadruples()([own(WHOLE | {"dataset": ["work"]}, "inli.csv"), own(HOLES)])
-    assert [{role: row[role] for role in INLIQuadruples.roles} for row in built] == [
-        dict(zip(INLIQuadruples.roles, row, strict=True))
-        for row in (("P", "E", "I", "C"), ("Q", None, "J", "D"), ("R", "F", None, "H"), ("S", "G", "K", None))
+    assert list(zip(*(built.column(role) for role in INLIQuadruples.roles), strict=True)) == [
+        ("P", "E", "I", "C"),
+        ("Q", None, "J", "D"),
+        ("R", "F", None, "H"),
+        ("S", "G", "K", None),
     ]
     assert sources(built) == [(0,), (1,), (2,), (3,)]
     assert built.counts == {"read": 5, "dropped: no entailment and no contradiction": 1}
     assert adds_up(built.counts, used(built))
     assert built.where(3) == "/data/own.csv:3"
-
-
-def test_quadruples_of_a_table_without_a_column() -> None:
-    some = {"premise": ["Q"], "implied_entailment": ["J"], "neutral": ["N"]}
-    built = INLIQuadruples()([own(some), own(WHOLE)])
+    built = INLIQuadruples()([own({"premise": ["Q"], "implied_entailment": ["J"], "neutral": ["N"]}), own(WHOLE)])
     assert built.column("explicit_entailment") == [None, "E"]
-    assert built.column("implied_entailment") == ["J", "I"]
     assert built.column("contradiction") == [None, "C"]
     assert "neutral" not in built.names
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        (
-            {"premise": ["P"], "hypothesis": ["H"]},
-            r"own\.csv: none of the columns explicit_entailment, .*: premise, hyp",
-        ),
-        ({"sentence": ["S"]}, r"own\.csv: no column 'premise'.*there are: sentence"),
-        (
-            {"premise": ["P"], "neutral": ["N"], "contradiction": [None]},
-            r"own\.csv: no row has an entailment or a contradiction",
-        ),
-    ],
-)
-def test_tables_without_quadruples_are_told(columns: dict[str, list[Any]], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        INLIQuadruples()([own(columns)])
 
 
 @pytest.mark.parametrize(
@@ -256,7 +163,9 @@ def test_tables_without_quadruples_are_told(columns: dict[str, list[Any]], messa
         ("implied", [("Q", "J", "D")], {"dropped: no contradiction": 2, "dropped: no entailment": 1}),
     ],
 )
-def test_triplets_of_rows_with_holes(positive: str, want: list[tuple[str, str, str]], dropped: dict[str, int]) -> None:
+def test_triplets_of_rows_with_holes(
+    positive: str, want: list[tuple[str, ...]], dropped: dict[str, int], adds_up: Callable[..., bool]
+) -> None:
     built = INLITriplets(positive)([own(HOLES)])
     assert triplets(built) == want
     assert built.column("negative") == [c for _, _, c in want]
@@ -264,17 +173,25 @@ def test_triplets_of_rows_with_holes(positive: str, want: list[tuple[str, str, s
     assert adds_up(built.counts, used(built))
 
 
-def test_no_triplet_of_rows_with_holes_is_told() -> None:
-    with pytest.raises(DataError, match=r"own\.csv: no row has a contradiction and implied_entailment"):
-        INLITriplets("implied")([own({"premise": ["P"], "explicit_entailment": ["E"], "contradiction": ["C"]})])
+def test_two_triplets_of_a_premise_are_one_unit() -> None:
+    built = INLITriplets("both")([own(WHOLE), own(WHOLE | {"premise": ["Q"]})])
+    assert triplets(built) == [("P", "E", "C"), ("P", "I", "C"), ("Q", "E", "C"), ("Q", "I", "C")]
+    assert subset(built, 1).column("premise") in (["P", "P"], ["Q", "Q"])
+    assert (used(built), used(built.select([3]))) == (2, 1)
 
 
-@pytest.mark.parametrize("rule", [INLIQuadruples(), INLITriplets("both"), INLITriplets("explicit")])
-def test_rows_keep_the_source_they_are_from(rule: Any) -> None:
-    tables = [own(WHOLE | {SOURCE: [0]}), own(HOLES | {SOURCE: [1] * 4})]
-    rows = rule(tables)
-    assert {(row["premise"], row[SOURCE]) for row in rows} <= {("P", 0), ("Q", 1), ("R", 1), ("S", 1)}
-    assert set(rows.column(SOURCE)) == {0, 1}
+@pytest.mark.parametrize(
+    ("rule", "columns", "message"),
+    [
+        (INLIQuadruples(), {"premise": ["P"], "hypothesis": ["H"]}, "none of the columns explicit_.*: premise, hyp"),
+        (INLIQuadruples(), {"sentence": ["S"]}, "no column 'premise'.*there are: sentence"),
+        (INLIQuadruples(), {"premise": ["P"], "contradiction": [None]}, "no row has an entailment or a contradiction"),
+        (INLITriplets("implied"), WHOLE | {"implied_entailment": [None]}, "a contradiction and implied_entailment"),
+    ],
+)
+def test_tables_that_lack_what_is_trained_on(rule: Any, columns: dict[str, list[Any]], message: str) -> None:
+    with pytest.raises(DataError, match=rf"own\.csv: .*{message}"):
+        rule([own(columns)])
 
 
 @pytest.mark.parametrize(
@@ -282,7 +199,6 @@ def test_rows_keep_the_source_they_are_from(rule: Any) -> None:
     [
         ("NLITriplets", "pairing", "randm", "random"),
         ("INLITriplets", "positive", "implicit", "implied"),
-        ("INLIImplicitPairs", "explicit", "implicit", "explicit"),
         ("INLIImplicitPairs", "mismatched", "other", "other_premise"),
         ("Hybrid", "pattern", "stss", "sts"),
     ],

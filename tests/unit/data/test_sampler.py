@@ -1,21 +1,21 @@
-"""The order of weighted rows: as many as they should be, in turns, far apart, and never twice in a batch."""
+"""The order of rows: resumed where it was; with weights, as often as they should, and never twice in a batch."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lightning_cse.data.sampler import BatchLoader, Draws
 from lightning_cse.errors import DataError
 
 
-def draws(sizes: list[int], weights: list[float], *, batch_size: int = 8, seed: int = 0) -> Draws:
+def draws(sizes: Sequence[int], weights: Sequence[float], *, batch_size: int = 8, seed: int = 0) -> Draws:
     sources = np.repeat(np.arange(len(sizes)), sizes)
     return Draws(sources, weights, [f"corpus{k}/train" for k in range(len(sizes))], batch_size=batch_size, seed=seed)
 
@@ -28,107 +28,44 @@ def epoch(of: BatchLoader) -> list[list[int]]:
     return [batch["index"].tolist() for batch in of]
 
 
-def test_rows_come_as_often_as_their_weight_says_in_every_epoch_and_over_all() -> None:
-    sizes, weights, epochs = [50, 30, 7], [1.0, 0.5, 2.3], 100
-    batches = loader(draws(sizes, weights), sum(sizes))
-    source = np.repeat(np.arange(3), sizes)
-    seen = np.zeros(sum(sizes), dtype=int)
-    for _ in range(epochs):
-        drawn = np.bincount(np.concatenate(epoch(batches)), minlength=len(seen))
-        assert np.bincount(source, drawn).tolist() == [50, 15, 16], "7 x 2.3 = 16.1"
-        for k, weight in enumerate(weights):
-            assert {int(weight), int(np.ceil(weight))} >= set(drawn[source == k].tolist())
-        seen += drawn
-    for k, exactly in enumerate((1.0, 0.5, 16 / 7)):
-        assert np.abs(seen[source == k] - epochs * exactly).max() < 1, "rows take turns: none is behind by one"
+def generator(*seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1))
 
 
-def test_rows_of_weight_one_half_are_all_seen_in_two_epochs() -> None:
-    weighted = draws([10, 24], [1, 0.5])
-    both = weighted.copies(0)[10:] + weighted.copies(1)[10:]
-    assert both.tolist() == [1] * 24
-    assert weighted.copies(0).tolist() != draws([10, 24], [1, 0.5], seed=1).copies(0).tolist()
+# Without weights
 
 
-def test_the_order_is_that_of_the_keys() -> None:
-    weighted = draws([40, 5], [1, 3])
-    generator = torch.Generator().manual_seed(int(np.random.SeedSequence([0, 2]).generate_state(1, np.uint64)[0] >> 1))
-    within = torch.rand(45, generator=generator, dtype=torch.float64).tolist()
-    keys = [(u, row) for row, u in enumerate(within[:40])]
-    keys += [((k + u) / 3, row) for row, u in enumerate(within[40:], 40) for k in range(3)]
-    want = [row for _, row in sorted(keys)]
-    ends = [*range(2, 56, 2), 55]
-    assert weighted.order(2, ends).tolist() == want
-    assert all(len(set(want[end - 2 : end])) == 2 for end in ends), "no two copies met"
+def test_the_order_is_a_permutation_that_seed_and_epoch_draw() -> None:
+    batches = loader(None, 12, batch_size=4)
+    for number in range(2):
+        order = [row for rows in epoch(batches) for row in rows]
+        assert order == torch.randperm(12, generator=generator(0, number)).tolist()
 
 
-def test_copies_lie_far_apart() -> None:
-    batches = loader(draws([2000, 100], [1, 2]), 2100)
-    order = np.concatenate(epoch(batches))
-    for row in range(2000, 2100):
-        first, second = np.flatnonzero(order == row)
-        assert 900 < second - first < 1300, "half of 2200, give or take what is random"
-
-
-TIGHT = [
-    ([3, 40], [8, 1], 8),  # as many copies as batches, so that one is in each
-    ([8], [6], 8),
-    ([1, 30], [4, 1], 8),  # and a trailing batch of two
-    ([1, 29], [4, 1], 8),  # a trailing row that joins
-    ([2, 30], [3.5, 1], 8),
-    ([1, 9], [5, 1], 2),
-    ([24, 1], [0.5, 3], 4),
-]
-
-
-@pytest.mark.parametrize("drop_last", [False, True])
-@pytest.mark.parametrize(("sizes", "weights", "size"), TIGHT)
-def test_no_batch_has_a_row_twice(sizes: list[int], weights: list[float], size: int, drop_last: bool) -> None:
-    met = 0  # epochs in which copies would, in batches that are there
-    for seed in range(20):
-        weighted = draws(sizes, weights, batch_size=size, seed=seed)
-        batches = loader(weighted, sum(sizes), batch_size=size, drop_last=drop_last)
-        for number in range(3):
-            found = epoch(batches)
-            assert all(len(batch) == len(set(batch)) >= 2 for batch in found), found
-            order = batches.permutation.tolist()
-            assert Counter(order) == Counter(np.repeat(np.arange(sum(sizes)), weighted.copies(number)).tolist())
-            met += order != weighted.order(number, range(1, len(order) + 1)).tolist()
-    if sizes != [8]:  # whose copies are apart by themselves
-        assert met, "without exchanges some would"
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 12), st.floats(0.05, 6)), min_size=1, max_size=4),
-    st.integers(2, 9),
-    st.integers(0, 5),
-    st.booleans(),
+@pytest.mark.parametrize(
+    ("rows", "drop_last", "sizes"),
+    [
+        (24, False, [8, 8, 8]),
+        (27, False, [8, 8, 8, 3]),
+        (27, True, [8, 8, 8]),
+        (25, False, [8, 8, 9]),  # a row alone would have no negatives
+        (5, False, [5]),
+        (5, True, [5]),  # the only batch is kept
+    ],
 )
-def test_whatever_is_accepted_has_batches_without_a_row_twice(
-    sources: list[tuple[int, float]], size: int, seed: int, drop_last: bool
-) -> None:
-    sizes = [rows for rows, _ in sources]
-    try:
-        weighted = draws(sizes, [weight for _, weight in sources], batch_size=size, seed=seed)
-        batches = loader(weighted, sum(sizes), batch_size=size, drop_last=drop_last)
-    except DataError:
-        return
-    for _ in range(2):
-        found = epoch(batches)
-        assert all(len(batch) == len(set(batch)) for batch in found)
-        assert len(weighted) - sum(map(len, found)) in (range(size) if drop_last else [0])
+def test_sizes_of_batches(rows: int, drop_last: bool, sizes: list[int]) -> None:
+    batches = loader(None, rows, drop_last=drop_last)
+    assert [len(batch) for batch in epoch(batches)] == sizes
+    assert len(batches) == len(sizes)
 
 
-def test_a_row_more_often_than_there_are_batches_is_told() -> None:
-    draws([8, 24], [5, 1])
-    want = r"data\.weights: some rows are drawn 9 times an epoch, which has 8 whole batches of data\.batch_size=8"
-    with pytest.raises(DataError, match=want):
-        draws([5, 24], [8.2, 1])
-
-
-def test_a_weight_that_draws_nothing_is_told() -> None:
-    with pytest.raises(DataError, match=r"data\.weights: 0\.1 of the 4 training rows of corpus1/train is none"):
-        draws([30, 4], [1, 0.1])
+@pytest.mark.parametrize(
+    ("rows", "batch_size", "message"),
+    [(9, 1, r"data\.batch_size: 1 leaves no negatives"), (1, 8, "1 training rows do not make a batch")],
+)
+def test_a_batch_without_negatives(rows: int, batch_size: int, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        loader(None, rows, batch_size=batch_size)
 
 
 @pytest.mark.parametrize("weighted", [True, False])
@@ -151,16 +88,77 @@ def test_a_loader_goes_on_where_it_was(weighted: bool) -> None:
     assert found == want
 
 
-def test_a_checkpoint_of_other_weights_is_told() -> None:
+def test_a_checkpoint_of_other_weights_is_an_error() -> None:
     state = loader(draws([40, 15], [1, 2]), 55).state_dict()
     with pytest.raises(DataError, match="was made with 70 training rows, now there are 55"):
         loader(None, 55).load_state_dict(state)
 
 
-def test_without_weights_the_order_is_what_it_always_was() -> None:
-    batches = loader(None, 12, batch_size=4)
-    found: list[Any] = [epoch(batches), epoch(batches)]
-    for number, batch in enumerate(found):
-        seed = int(np.random.SeedSequence([0, number]).generate_state(1, np.uint64)[0] >> 1)
-        want = torch.randperm(12, generator=torch.Generator().manual_seed(seed)).tolist()
-        assert [row for rows in batch for row in rows] == want
+# With weights
+
+
+def test_rows_come_as_often_as_their_weight_says_in_every_epoch_and_over_all() -> None:
+    sizes, weights, epochs = [50, 30, 7], [1.0, 0.5, 2.3], 100
+    batches = loader(draws(sizes, weights), sum(sizes))
+    source = np.repeat(np.arange(3), sizes)
+    seen = np.zeros(sum(sizes), dtype=int)
+    for _ in range(epochs):
+        drawn = np.bincount(np.concatenate(epoch(batches)), minlength=len(seen))
+        assert np.bincount(source, drawn).tolist() == [50, 15, 16], "7 x 2.3 = 16.1"
+        for k, weight in enumerate(weights):
+            assert {int(weight), int(np.ceil(weight))} >= set(drawn[source == k].tolist())
+        seen += drawn
+    for k, exactly in enumerate((1.0, 0.5, 16 / 7)):
+        assert np.abs(seen[source == k] - epochs * exactly).max() < 1, "rows take turns: none is behind by one"
+    assert draws(sizes, weights).copies(0).tolist() != draws(sizes, weights, seed=1).copies(0).tolist()
+
+
+def test_the_order_is_that_of_the_keys() -> None:
+    weighted = draws([40, 5], [1, 3])
+    within = torch.rand(45, generator=generator(0, 2), dtype=torch.float64).tolist()
+    keys = [(u, row) for row, u in enumerate(within[:40])]
+    keys += [((k + u) / 3, row) for row, u in enumerate(within[40:], 40) for k in range(3)]
+    want = [row for _, row in sorted(keys)]
+    ends = [*range(2, 56, 2), 55]
+    assert weighted.order(2, ends).tolist() == want
+    assert all(len(set(want[end - 2 : end])) == 2 for end in ends), "no two copies met"
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.floats(0.05, 6)), min_size=1, max_size=4),
+    st.integers(2, 9),
+    st.integers(0, 5),
+    st.booleans(),
+)
+@settings(max_examples=50)
+@example([(3, 8), (40, 1)], 8, 0, False)  # as many copies as batches, so that one is in each
+@example([(1, 4), (30, 1)], 8, 0, False)  # and a trailing batch of two
+@example([(1, 4), (29, 1)], 8, 0, False)  # a trailing row that joins
+@example([(2, 3.5), (30, 1)], 8, 0, True)
+@example([(1, 5), (9, 1)], 2, 0, True)
+@example([(24, 0.5), (1, 3)], 4, 0, False)
+def test_no_batch_has_a_row_twice(sources: list[tuple[int, float]], size: int, seed: int, drop_last: bool) -> None:
+    sizes = [rows for rows, _ in sources]
+    try:
+        weighted = draws(sizes, [weight for _, weight in sources], batch_size=size, seed=seed)
+        batches = loader(weighted, sum(sizes), batch_size=size, drop_last=drop_last)
+    except DataError:
+        return
+    for number in range(2):
+        found = epoch(batches)
+        assert all(len(batch) == len(set(batch)) >= 2 for batch in found)
+        assert len(weighted) - sum(map(len, found)) in (range(size) if drop_last else [0])
+        order = Counter(batches.permutation.tolist())
+        assert order == Counter(np.repeat(np.arange(sum(sizes)), weighted.copies(number)).tolist())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "weights", "message"),
+    [
+        ([5, 24], [8.2, 1], r"drawn 9 times an epoch, which has 8 whole batches of data\.batch_size=8"),
+        ([30, 4], [1, 0.1], r"0\.1 of the 4 training rows of corpus1/train is none"),
+    ],
+)
+def test_weights_that_fit_no_epoch(sizes: list[int], weights: list[float], message: str) -> None:
+    with pytest.raises(DataError, match=rf"data\.weights: .*{message}"):
+        draws(sizes, weights)

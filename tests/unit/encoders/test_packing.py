@@ -1,0 +1,270 @@
+"""Attention over sequences packed into windows, a fast dropout, and groups of similar lengths to pad."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from lightning_cse.encoders.packing import (
+    LANES,
+    MODEL_TYPES,
+    NARROWEST,
+    FastDropout,
+    Windows,
+    cut_by_length,
+    keep_mask,
+    make_dropout_fast,
+    use_window_attention,
+    window_attention,
+)
+
+LENGTHS = np.array([4, 4, 4, 7, 7, 20, 1, 1, 31, 2])
+WINDOWS = Windows.pack(LENGTHS)
+HEADS, WIDTH = 2, 8
+INSIDE = np.concatenate([s + np.arange(n) for s, n in zip(WINDOWS.starts, LENGTHS, strict=True)])
+SIZES = {
+    "vocab_size": 50,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 40,
+    "type_vocab_size": 2,
+}
+DTYPES = [torch.bfloat16, torch.float32]
+
+
+# Windows
+
+
+@given(st.lists(st.integers(1, 130), min_size=1, max_size=60))
+@settings(max_examples=50)
+def test_every_sequence_lies_whole_in_one_window_and_none_overlap(lengths: list[int]) -> None:
+    windows = Windows.pack(np.array(lengths))
+    assert windows.width % NARROWEST == 0
+    taken = np.zeros(windows.count * windows.width, dtype=int)
+    for start, length in zip(windows.starts, lengths, strict=True):
+        assert start // windows.width == (start + length - 1) // windows.width
+        taken[start : start + length] += 1
+    assert taken.max() == 1
+    filled = taken.reshape(windows.count, -1).sum(axis=1)
+    assert filled.all(), "no window is empty"
+    attends = sum(n * n for n in lengths) + sum(int(n) ** 2 for n in windows.width - filled)
+    assert int((windows.bias == 0).sum()) == attends
+
+
+def test_a_batch_of_one_length_wastes_nothing_it_could_save() -> None:
+    windows = Windows.pack(np.full(40, 48))
+    assert (windows.width, windows.count) == (96, 20)
+
+
+# Attention
+
+
+def states(dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    torch.manual_seed(0)
+    shape = (1, HEADS, WINDOWS.count * WINDOWS.width, WIDTH)
+    return [torch.randn(shape).to(dtype).requires_grad_() for _ in range(3)]
+
+
+def attend(qkv: list[Tensor], dropout: float) -> Tensor:
+    torch.manual_seed(5)
+    mixed, _ = window_attention(nn.Identity(), *qkv, None, windows=WINDOWS, dropout=dropout)
+    return mixed[0, INSIDE]
+
+
+def one_by_one(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, p: float) -> Tensor:
+    """Attention spelled out, a sequence and a head at a time: the tokens of all sequences, one after the other."""
+    rows = []
+    for start, length in zip(WINDOWS.starts.tolist(), LENGTHS.tolist(), strict=True):
+        window, offset = divmod(start, WINDOWS.width)
+        heads = []
+        for head in range(HEADS):
+            q, k, v = (x[0, head, start : start + length] for x in (query, key, value))
+            weights = torch.softmax(q @ k.T / WIDTH**0.5, -1)
+            keep = mask.view(WINDOWS.count, HEADS, WINDOWS.width, WINDOWS.width)[window, head]
+            keep = keep[offset : offset + length, offset : offset + length] != 0
+            heads.append(torch.where(keep, weights / (1 - round(p * LANES) / LANES), 0.0) @ v)
+        rows.append(torch.stack(heads, 1))
+    return torch.cat(rows)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.3])
+def test_values_and_gradients_of_attention(p: float) -> None:
+    torch.manual_seed(5)
+    mask = keep_mask((WINDOWS.count * HEADS, WINDOWS.width, WINDOWS.width), p)
+    qkv, weight = states(), torch.randn(len(INSIDE), HEADS, WIDTH)
+    got, want = attend(qkv, p), one_by_one(*qkv, mask=mask, p=p)
+    torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-5)
+    gradients = (torch.autograd.grad((result * weight).sum(), qkv) for result in (got, want))
+    for mine, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-4)
+
+
+def test_bfloat16_is_near_float32() -> None:
+    def run(dtype: torch.dtype) -> list[Tensor]:
+        qkv = states(dtype)
+        result = attend(qkv, 0.3)
+        assert result.dtype == dtype
+        return [result.detach().float(), *(g.float() for g in torch.autograd.grad(result.sum(), qkv))]
+
+    for low, high in zip(run(torch.bfloat16), run(torch.float32), strict=True):
+        assert (low - high).norm() < 0.02 * high.norm()
+
+
+def test_large_scores_stay_finite() -> None:
+    q, k, v = states()
+    assert torch.isfinite(attend([q * 1000, k, v], 0.3)).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "config"),
+    [(hf.BertModel, hf.BertConfig), (hf.RobertaModel, hf.RobertaConfig), (hf.XLMRobertaModel, hf.XLMRobertaConfig)],
+    ids=MODEL_TYPES,
+)
+@pytest.mark.parametrize("lengths", [[3, 5, 5, 9], [6, 6, 6, 6]])
+def test_equals_eager_attention_over_padded_sequences(model: Any, config: Any, lengths: list[int]) -> None:
+    torch.manual_seed(0)
+    eager = model(config(**SIZES, attn_implementation="eager"), add_pooling_layer=False).eval()
+    mine = copy.deepcopy(eager)
+    assert use_window_attention(mine)
+    ids = torch.randint(3, 50, (4, max(lengths)))
+    inside = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    ids[~inside] = eager.config.pad_token_id
+    first = 0 if model is hf.BertModel else eager.config.pad_token_id + 1
+    want = eager(input_ids=ids, attention_mask=inside.long()).last_hidden_state
+    stock = mine(input_ids=ids, attention_mask=inside.long()).last_hidden_state
+    windows = Windows.pack(np.array(lengths))
+    places = (torch.from_numpy(windows.starts)[:, None] + torch.arange(max(lengths)))[inside]
+    row, positions = (torch.full((windows.count * windows.width,), first) for _ in range(2))
+    row[places] = ids[inside]
+    positions[places] = torch.arange(max(lengths)).expand(4, -1)[inside] + first
+    got = mine(
+        inputs_embeds=mine.get_input_embeddings()(row)[None],
+        position_ids=positions[None],
+        token_type_ids=torch.zeros_like(positions)[None],
+        windows=windows,
+    ).last_hidden_state
+    torch.testing.assert_close(got[0, places], want[inside], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(stock[inside], want[inside], atol=1e-5, rtol=1e-5)
+
+
+def test_other_architectures_keep_their_own_and_what_is_saved_does_not_ask_for_it(tmp_path: Path) -> None:
+    electra = hf.ElectraModel(hf.ElectraConfig(**SIZES, embedding_size=16))
+    before = electra.config._attn_implementation
+    assert not use_window_attention(electra)
+    assert electra.config._attn_implementation == before
+    bert = hf.BertModel(hf.BertConfig(**SIZES))
+    use_window_attention(bert)
+    bert.save_pretrained(tmp_path)
+    assert "lightning_cse" not in (tmp_path / "config.json").read_text()
+
+
+# Dropout
+
+
+@pytest.mark.parametrize("p", [0.01, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_keep_rate_and_mean(p: float, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    count = 400_000
+    dropped = FastDropout(p)(torch.ones(count, dtype=dtype))
+    kept = (dropped != 0).double().mean().item()
+    deviation = (p * (1 - p) / count) ** 0.5
+    assert kept == pytest.approx(1 - p, abs=5 * deviation)
+    # bfloat16 rounds the scale 1 / (1 - p) to 8 bits, so the mean of ones is off by as much.
+    rounding = 2**-9 if dtype == torch.bfloat16 else 1e-6
+    assert dropped.double().mean().item() == pytest.approx(1, abs=5 * deviation / (1 - p) + rounding)
+
+
+def test_scale_is_that_of_the_probability_drawn() -> None:
+    p = 1 / 3
+    drawn = round(p * LANES) / LANES
+    assert drawn != p
+    assert set(FastDropout(p)(torch.ones(1000)).tolist()) == {0.0, torch.tensor(1 / (1 - drawn)).item()}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_torchs_random_state_decides_and_calls_differ(dtype: torch.dtype) -> None:
+    module, x = FastDropout(0.5), torch.ones(64, 7, dtype=dtype)
+    torch.manual_seed(3)
+    first, second = module(x), module(x)
+    torch.manual_seed(3)
+    assert torch.equal(module(x), first)
+    assert not torch.equal(first, second)
+    torch.manual_seed(4)
+    assert not torch.equal(module(x), first)
+
+
+def test_neighbours_and_calls_are_independent() -> None:
+    torch.manual_seed(0)
+    one, two = (keep_mask((200_000,), 0.5).double() + 0.5 for _ in range(2))
+    for other in (two, one.roll(1), one.roll(4)):
+        assert abs((one * other).mean().item()) < 5 * 0.25 / 200_000**0.5
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradient_goes_through_the_same_mask_also_of_a_strided_input(dtype: torch.dtype) -> None:
+    x = torch.ones(50, 20, dtype=dtype, requires_grad=True)
+    dropped = FastDropout(0.3)(x.t())
+    dropped.backward(torch.ones(50, 20, dtype=dtype).t())
+    assert torch.equal(x.grad, dropped.detach().t())
+    assert 0 < (x.grad == 0).sum() < x.numel()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_all_or_nothing(dtype: torch.dtype) -> None:
+    x = torch.randn(5, 5, dtype=dtype)
+    state = torch.get_rng_state()
+    assert torch.equal(FastDropout(0.0)(x), x)
+    assert torch.equal(FastDropout(0.5).eval()(x), x)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not FastDropout(1.0)(x).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_other_dtypes_are_torchs(dtype: torch.dtype) -> None:
+    x = torch.ones(1000, dtype=dtype)
+    torch.manual_seed(0)
+    got = FastDropout(0.1)(x)
+    torch.manual_seed(0)
+    assert torch.equal(got, nn.Dropout(0.1)(x))
+
+
+def test_replaced_modules_keep_their_probability_and_mode() -> None:
+    root = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Dropout(0.25)), nn.Dropout(0.5)).eval()
+    make_dropout_fast(root)
+    kinds = [(type(module), module.p, module.training) for module in root.modules() if isinstance(module, nn.Dropout)]
+    assert kinds == [(FastDropout, 0.25, False), (FastDropout, 0.5, False)]
+
+
+# Groups of similar lengths
+
+
+@given(
+    st.lists(st.integers(1, 12), min_size=1, max_size=30).map(sorted),
+    st.integers(0, 30),
+    st.none() | st.integers(1, 60),
+)
+def test_groups_cover_all_within_their_bounds_and_none_ends_too_early(
+    lengths: list[int], overhead: int, most: int | None
+) -> None:
+    ends = cut_by_length(np.array(lengths), overhead=overhead, most=most)
+    assert ends[-1] == len(lengths)
+
+    def fits(group: list[int]) -> bool:
+        size = len(group) * max(group)
+        return size - sum(group) <= overhead and (most is None or size <= most)
+
+    for start, end in zip([0, *ends[:-1]], ends, strict=True):
+        assert end - start == 1 or (end > start and fits(lengths[start:end]))
+        assert end == len(lengths) or not fits(lengths[start : end + 1])
