@@ -54,8 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     times = RunsIndex(given.runs_dir, [*given.records, *kept])
     plans = [Plan(artefact, request, index) for artefact in check_keys(keys, artefacts)]
     if given.status:
+        if not console.is_terminal:
+            console.print(status_table(plans, times))
+            return _code(plans)
         with Live(status_table(plans, times), console=console, refresh_per_second=1) as live:
-            while console.is_terminal and status(plans)["running"]:
+            while status(plans)["running"]:
                 time.sleep(REFRESH)
                 index.refresh()
                 live.update(status_table(plans, times))

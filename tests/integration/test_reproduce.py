@@ -96,6 +96,6 @@ def test_a_row_that_needs_a_variable(
     assert main(arguments) == main([*arguments, "--status"]) == 0, "what is not allowed is not a failure"
     shown = " ".join(capfd.readouterr().out.split())
     assert "97.90" in shown
-    assert "LIGHTNING_CSE_ASK_LLMS=1 in the environment runs it (1 runs)" in shown
+    assert "LIGHTNING_CSE_ASK_LLMS=1 in the environment runs it (1 run)" in shown
     monkeypatch.setenv("LIGHTNING_CSE_ASK_LLMS", "1")
     assert main([*arguments, "--status"]) == 3

@@ -89,7 +89,7 @@ def _counts(now: Mapping[str, Sequence[Job]], records: RunsIndex) -> list[Render
         if left
         else ""
     )
-    notes = (f"{why} ({len(jobs)} runs)" for why, jobs in now.items() if why not in _STATES)
+    notes = (f"{why} ({len(jobs)} run{'s' * (len(jobs) > 1)})" for why, jobs in now.items() if why not in _STATES)
     return [f"{total} runs: {states or 'none'}{time}", *(Text(note, style="dim") for note in notes)]
 
 
