@@ -133,7 +133,7 @@ def _paper(
 
 def _made(plan: Plan, kept_tests: Path | None) -> Reproduction:
     """Make one artefact; one that cannot be made says why in its place, since the others need not suffer for it."""
-    from lightning_cse.papers.makers import Made
+    from lightning_cse.papers.figures import Made
     from lightning_cse.papers.reproducing import Reproduction, reproduce
 
     try:

@@ -25,7 +25,7 @@ from lightning_cse.papers.staleness import change_of
 from lightning_cse.runs import write_atomic
 
 if TYPE_CHECKING:
-    from lightning_cse.papers.makers import Made
+    from lightning_cse.papers.figures import Made
 
 _WHOLE: Final = Column("", "metric", ())  # of a figure without columns: stands for the runs themselves
 
@@ -249,7 +249,7 @@ def reproduce(plan: Plan, data_dir: Path | None = None, kept_tests: Path | None 
         asked = (artefact, lines, plan.measured, plan.request)
         table = assemble(*asked, change_of=change_of, kept_tests=kept_tests, setting_of=plan.setting)
     if artefact.make is not None:
-        from lightning_cse.papers.makers import MAKERS, Material
+        from lightning_cse.papers.figures import MAKERS, Material
 
         found = {line: plan.found(line) for line in lines}
         made = MAKERS[artefact.make](Material(artefact, lines, found, data_dir, plan.request))

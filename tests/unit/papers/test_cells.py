@@ -29,7 +29,7 @@ from lightning_cse.papers.artefacts import (
 )
 from lightning_cse.papers.cells import Cell, Measured, Table, assemble, read_tests
 from lightning_cse.papers.paired_tests import PairedBootstrap, bootstrap_spearman, holm
-from lightning_cse.papers.points import Found
+from lightning_cse.papers.records import Found
 from lightning_cse.papers.render import write
 from lightning_cse.runs import write_predictions
 

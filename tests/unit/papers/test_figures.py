@@ -27,7 +27,7 @@ from lightning_cse.errors import ConfigError, DataError, EncoderError
 from lightning_cse.evaluation import Direction, run_tasks
 from lightning_cse.papers.artefacts import Artefact, Line, Request, read_artefact
 from lightning_cse.papers.figures import MAKERS, Made, Material, dualcse, gausscse
-from lightning_cse.papers.points import Found
+from lightning_cse.papers.records import Found
 from lightning_cse.runs import Curves, Run, summarise
 
 TINY = Request(profile="tiny")

@@ -14,8 +14,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from lightning_cse.papers.artefacts import Artefact, Chosen, Evaluate, Request, Train, find_artefacts
-from lightning_cse.papers.makers import MAKERS
-from lightning_cse.papers.ngcse import setting_name
+from lightning_cse.papers.figures import MAKERS
 from lightning_cse.papers.points import Point, composed, points_of
 from lightning_cse.papers.records import RunsIndex
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
-    from lightning_cse.papers.points import Found
+    from lightning_cse.papers.records import Found
 
 __all__ = ["MAKERS", "Made", "Material"]
 

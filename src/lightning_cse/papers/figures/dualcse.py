@@ -22,7 +22,7 @@ from lightning_cse.similarity import cosine_matrix
 
 if TYPE_CHECKING:
     from lightning_cse.evaluation.task import Answers
-    from lightning_cse.papers.points import Found
+    from lightning_cse.papers.records import Found
 
 log = logging.getLogger(__name__)
 
