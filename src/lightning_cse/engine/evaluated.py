@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
+from lightning_cse import llm
 from lightning_cse.baselines import FewShot, Length, Verdict
 from lightning_cse.embeddings import Embedding
 from lightning_cse.engine.build import plain
@@ -19,8 +20,6 @@ from lightning_cse.engine.load import LENGTH, LLM, LoadedModel, load_model
 from lightning_cse.engine.mteb_suite import MTEBTask
 from lightning_cse.errors import TaskError
 from lightning_cse.evaluation import Embedded, Task, TaskResult
-from lightning_cse.llm import LLM as ChatModel
-from lightning_cse.llm import Failure, Reply, Request
 from lightning_cse.progress import progress
 from lightning_cse.runs import Run
 from lightning_cse.runs.machine import device_name, device_of
@@ -77,7 +76,7 @@ class LanguageModel:
     """A language model at an endpoint, shown a few examples and asked about every pair."""
 
     def __init__(self, cfg: DictConfig) -> None:
-        self.llm = ChatModel(plain(cfg.llm), cfg.paths.cache_dir)
+        self.llm = llm.LLM(plain(cfg.llm), cfg.paths.cache_dir)
         parameters = self.llm.parameters
         self.prompt = FewShot(self.ask, data_dir=cfg.paths.data_dir, parameters=parameters, **plain(cfg.few_shot))
         self.label = ""
@@ -89,7 +88,7 @@ class LanguageModel:
         self._pairs = self.llm.announce(self.label, self.prompt.requests(premises, hypotheses))
         return self.prompt.judge(premises, hypotheses)
 
-    def ask(self, requests: Iterable[Request]) -> Iterator[tuple[int, Reply | Failure]]:
+    def ask(self, requests: Iterable[llm.Request]) -> Iterator[tuple[int, llm.Reply | llm.Failure]]:
         """Yield the replies to questions as they come."""
         return self.llm.ask(requests, self.label, self._pairs)
 
