@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
@@ -16,12 +18,11 @@ from lightning_cse.runs import write_atomic
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 Form = Literal["terminal", "markdown", "csv", "latex"]
 
 _TEMPLATES: Final = {"markdown": "table.md.jinja", "latex": "table.tex.jinja"}
-_NARROW: Final = 5  # a table with more columns has its deviations below the means
 _LEAST_P: Final = 1e-99  # a smaller p-value is shown as smaller than this
 _CSV: Final = (
     "n",
@@ -52,7 +53,7 @@ def render(table: Table, form: Literal["markdown", "csv", "latex"]) -> str: ...
 def render(table: Table, form: Form) -> str | RenderableType:
     """Return a table: for `rich.console.Console.print`, or as text; a CSV has a row a cell, unrounded."""
     if form == "terminal":
-        return _terminal(view(table))
+        return _Terminal(view(table))
     return _csv(table) if form == "csv" else environment().get_template(_TEMPLATES[form]).render(view(table))
 
 
@@ -156,35 +157,61 @@ def _p(value: float) -> str:
     return f"<{_LEAST_P:.0e}" if value < _LEAST_P else f"{value:.4f}" if value >= 0.0001 else f"{value:.0e}"
 
 
-def _terminal(shown: dict[str, Any]) -> RenderableType:
-    from rich import box
-    from rich.console import Group
-    from rich.table import Table as Grid
-    from rich.text import Text
+@dataclass(frozen=True)
+class _Terminal:
+    """A table for the terminal, with the deviations below the means where it would be too wide otherwise."""
 
-    wide = len(shown["headings"]) > _NARROW
-    grid = Grid(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0) if wide else (0, 1), pad_edge=False, show_edge=False)
-    grid.add_column("", overflow="fold", max_width=24 if wide else 32)
-    for heading in ("n", "", *shown["headings"]):
-        grid.add_column(Text(heading), justify="right" if heading else "left")
-    for line in shown["lines"]:
-        cells = line["cells"]
-        rows = {
-            "": [(c["mean"] or "-") + (f" ± {c['sd']}" if c["sd"] and not wide else "") + c["signs"] for c in cells],
-            "±": [c["sd"] if wide else "" for c in cells],
-            "n": [str(c["n"]) if line["uneven"] else "" for c in cells],
-            "paper": [c["paper"] + (f" ± {c['paper_sd']}" if c["paper_sd"] and not wide else "") for c in cells],
-            "  ±": [c["paper_sd"] if wide else "" for c in cells],
-            "diff": [c["difference"] for c in cells],
-        }
-        rows = {what: texts for what, texts in rows.items() if not what or any(texts)}
-        names = [line["label"], line["seeds"]]
-        for what, texts in rows.items():
+    shown: Mapping[str, Any]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        yield Text(self.shown["title"], style="bold")
+        yield from map(Text, (*self.shown["about"], ""))
+        grid = self._grid(below=False)
+        fits = console.measure(grid, options=options.update(max_width=1000)).maximum <= options.max_width
+        yield grid if fits else self._grid(below=True)
+        yield from map(Text, ("", *self.shown["legend"]))
+
+    def _grid(self, *, below: bool) -> RenderableType:
+        from rich import box
+        from rich.table import Table as Grid
+        from rich.text import Text
+
+        rows = [(line, what, texts) for line in self.shown["lines"] for what, texts in _rows(line, below=below)]
+        words = [word for line in self.shown["lines"] for word in (*line["label"].split(), line["encoder"])]
+        grid = Grid(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0) if below else (0, 1), pad_edge=False, show_edge=False)
+        grid.add_column("", overflow="fold", min_width=min(32, max(map(len, words), default=1)), max_width=32)
+        grid.add_column("n", justify="right", no_wrap=True)
+        grid.add_column("", no_wrap=True)
+        for number, heading in enumerate(self.shown["headings"]):
+            width = max((len(texts[number]) for _, _, texts in rows), default=1)
+            widest = max(width, *map(len, heading.split())) if below else None
+            grid.add_column(Text(heading), justify="right", min_width=width, max_width=widest)
+        for line, what, texts in rows:
+            names = (
+                (line["label"] + f"\n{line['encoder']}" * bool(line["encoder"]), line["seeds"])
+                if not what
+                else ("", "")
+            )
             style = "dim" if what in ("paper", "  ±", "diff") else ""
-            grid.add_row(Text(names[0]), names[1], *(Text(text, style, no_wrap=True) for text in (what, *texts)))
-            names = [line["encoder"], ""] if names[0] == line["label"] else ["", ""]
-    texts = [Text(shown["title"], style="bold"), *map(Text, shown["about"]), Text(""), grid, Text("")]
-    return Group(*texts, *map(Text, shown["legend"]))
+            grid.add_row(Text(names[0]), names[1], *(Text(text, style) for text in (what, *texts)))
+        return grid
+
+
+def _rows(line: Mapping[str, Any], *, below: bool) -> Iterator[tuple[str, list[str]]]:
+    """Yield the rows of a line that hold anything: measured, deviation, the paper's value and the difference."""
+    cells = line["cells"]
+    yield "", [(c["mean"] or "-") + (f" ± {c['sd']}" if c["sd"] and not below else "") + c["signs"] for c in cells]
+    for what, texts in {
+        "±": [c["sd"] if below else "" for c in cells],
+        "n": [str(c["n"]) if line["uneven"] else "" for c in cells],
+        "paper": [c["paper"] + (f" ± {c['paper_sd']}" if c["paper_sd"] and not below else "") for c in cells],
+        "  ±": [c["paper_sd"] if below else "" for c in cells],
+        "diff": [c["difference"] for c in cells],
+    }.items():
+        if any(texts):
+            yield what, texts
 
 
 def _csv(table: Table) -> str:
