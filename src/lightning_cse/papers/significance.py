@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-import math
-import statistics
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -23,10 +21,7 @@ from lightning_cse.papers.nested import leaves, value_at
 from lightning_cse.papers.points import Found
 from lightning_cse.runs import Run
 
-TEST_FIELDS: Final = (
-    *("row", "encoder", "column", "reference", "test", "seeds", "seeds_reference", "mean", "mean_reference"),
-    *("p", "p_holm"),
-)
+TEST_FIELDS: Final = [*"row encoder column reference test seeds seeds_reference mean mean_reference p p_holm".split()]
 """The columns of the comparisons that are kept beside a table."""
 _EXAMPLE: Final = ("row", "type", "label", "subset", "gold")
 """The columns of predictions that say which example a line is, as far as they exist."""
@@ -34,8 +29,7 @@ _SMALLEST_P: Final = 1e-300  # a float cannot tell less from 0, and no test is c
 _CHUNK: Final = 16  # draws at a time: their counts stay in the processor's cache
 _SHORT: Final = {"method.optimizer.lr": "lr", "data.batch_size": "batch", "trainer.max_epochs": "epochs"}
 
-
-# -------------------------------------------------------------------------------------------------------------- points
+# Points --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -52,39 +46,29 @@ class Point:
         return () if self.baseline else tuple(int(run.record["seed"]) for run in self.runs)
 
     @property
-    def tasks(self) -> tuple[str, ...]:
+    def tasks(self) -> list[str]:
         """The tasks that any of its runs left predictions of."""
         prefix = f"{self.baseline}-" if self.baseline else ""
         names = {name.removeprefix(prefix) for run in self.runs for name in stored(run) if name.startswith(prefix)}
-        return tuple(sorted(name for name in names if "-" not in name))
+        return sorted(name for name in names if "-" not in name)
 
     def files(self, task: str) -> list[Path]:
-        """Return the predictions of a task, a file a run.
-
-        Raises:
-            DataError: if one is missing, with those that exist.
-        """
+        """Return the predictions of a task, a file a run; raises DataError if one is missing."""
         name = f"{self.baseline}-{task}" if self.baseline else task
         for run in self.runs:
-            if name not in stored(run):
-                raise DataError(
-                    f"{run.folder or run.source} has no predictions of {name}{did_you_mean(name, stored(run))} "
-                    f"(found: {', '.join(stored(run)) or 'none'})"
-                )
-        return [run.folder / "predictions" / f"{name}.parquet" for run in self.runs if run.folder is not None]
+            if name not in (known := stored(run)):
+                near = f"{did_you_mean(name, known)} (found: {', '.join(known) or 'none'})"
+                raise DataError(f"{run.folder or run.source} has no predictions of {name}{near}")
+        return [run.folder / "predictions" / f"{name}.parquet" for run in self.runs if run.folder]
 
 
 def stored(run: Found) -> list[str]:
     """Return the names of the predictions that a run left: ``<task>`` or ``<baseline>-<task>``."""
-    return sorted(path.stem for path in run.folder.glob("predictions/*.parquet")) if run.folder is not None else []
+    return sorted(path.stem for path in run.folder.glob("predictions/*.parquet")) if run.folder else []
 
 
 def read_run(path: Path) -> Found:
-    """Return the finished run in a folder.
-
-    Raises:
-        LightningCSEError: if the folder holds no finished run.
-    """
+    """Return the finished run in a folder; raises LightningCSEError if there is none."""
     return Found(Run.at(path).read(), path, path / "record.json")
 
 
@@ -108,9 +92,9 @@ def labels_of(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a label a record: its name and, where records share the name, the settings in which they differ."""
     names = [str(record["name"]) for record in records]
     labels = list(names)
-    for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+    for name in set(names):
         same = [number for number, other in enumerate(names) if other == name]
-        for number, text in zip(same, _differences([records[number] for number in same]), strict=True):
+        for number, text in zip(same, _differences([records[n] for n in same]), strict=True) if len(same) > 1 else ():
             labels[number] = text if len(set(names)) == 1 else f"{name}, {text}"
     return labels
 
@@ -122,23 +106,21 @@ def _differences(records: Sequence[Mapping[str, Any]]) -> list[str]:
     differing = [key for key in every if len({str(config.get(key)) for config in configs}) > 1]
     lines = {one.lstrip("+~").partition("=")[0] for record in records for one in record.get("overrides") or ()}
     given = [key for key in differing if key in lines or key.removesuffix(".name") in lines]
+    texts = [""] * len(records)
     for keys in (given, differing[:3], differing):
         shorts = [_SHORT.get(key, key.removesuffix(".name").rpartition(".")[2]) for key in keys]
-        shorts = [key if shorts.count(short) > 1 else short for key, short in zip(keys, shorts, strict=True)]
-        texts = [
-            ", ".join(f"{short} {_setting(config.get(key))}" for key, short in zip(keys, shorts, strict=True))
-            for config in configs
-        ]
+        names = [key if shorts.count(short) > 1 else short for key, short in zip(keys, shorts, strict=True)]
+        parts = [[f"{n} {_setting(c.get(k))}" for k, n in zip(keys, names, strict=True)] for c in configs]
+        texts = [", ".join(of) for of in parts]
         if len(set(texts)) == len(texts):
             return texts
-    # The same settings, so other files or another encoder under the same name.
-    return [", ".join(p for p in (t, f"hash {r['config_hash']}") if p) for t, r in zip(texts, records, strict=True)]
+    # The same settings, so other files, or another encoder of the same name.
+    return [f"{text}, hash {r['config_hash']}".lstrip(", ") for text, r in zip(texts, records, strict=True)]
 
 
 def _setting(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:g}".replace("e-0", "e-")
-    return value if isinstance(value, str) else json.dumps(value)
+    text = value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else json.dumps(value)
+    return text.replace("e-0", "e-") if isinstance(value, float) else text
 
 
 def baseline_points(baseline: str, runs: Sequence[Found]) -> list[Point]:
@@ -147,36 +129,29 @@ def baseline_points(baseline: str, runs: Sequence[Found]) -> list[Point]:
     Raises:
         DataError: if none of the runs has predictions of it.
     """
-    by_encoder: dict[str, list[Found]] = {}
+    groups: dict[str, list[Found]] = {}
     for run in runs:
         if any(name.startswith(f"{baseline}-") for name in stored(run)):
             encoder = [run.record.get("encoder"), value_at(run.record, "decisive.config.encoder")]
             # The lengths of sentences do not depend on the encoder.
-            key = "" if baseline == "length" else json.dumps(encoder, sort_keys=True)
-            by_encoder.setdefault(key, []).append(run)
-    if not by_encoder:
+            groups.setdefault("" if baseline == "length" else json.dumps(encoder), []).append(run)
+    if not groups:
         known = sorted({name.rpartition("-")[0] for run in runs for name in stored(run) if "-" in name})
-        near = did_you_mean(baseline, known)
-        raise DataError(
-            f"no run has predictions of the baseline {baseline!r}{near} (found: {', '.join(known) or 'none'})"
-        )
-    labels = [f"{baseline} {value_at(of[0].record, 'encoder.name')}" for of in by_encoder.values()]
-    labels = [
-        f"{label} ({labels[:n].count(label) + 1})" if labels.count(label) > 1 else label
-        for n, label in enumerate(labels)
-    ]
-    labels = labels if len(labels) > 1 else [baseline]
-    return [Point(label, tuple(of), baseline) for label, of in zip(labels, by_encoder.values(), strict=True)]
+        found = f"{did_you_mean(baseline, known)} (found: {', '.join(known) or 'none'})"
+        raise DataError(f"no run has predictions of the baseline {baseline!r}{found}")
+    names = [f"{baseline} {value_at(of[0].record, 'encoder.name')}" for of in groups.values()]
+    names = [f"{name} ({n})" if names.count(name) > 1 else name for n, name in enumerate(names, start=1)]
+    labels = names if len(names) > 1 else [baseline]
+    return [Point(label, tuple(of), baseline) for label, of in zip(labels, groups.values(), strict=True)]
 
 
-# --------------------------------------------------------------------------------------------------------- predictions
+# Predictions ---------------------------------------------------------------------------------------------------------
 
 
 def read_outcome(path: Path, metric: str = "accuracy") -> pd.DataFrame:
     """Read predictions: the columns that name the examples, and ``correct``.
 
-    ``accuracy_NAME`` is of the column ``correct_NAME`` or of the examples of type NAME, where there are such; every
-    other accuracy is of all examples.
+    ``accuracy_NAME`` is of the column ``correct_NAME``, or of the examples of type NAME, if there are such.
 
     Raises:
         DataError: if the file cannot be read, or does not say what is right.
@@ -185,15 +160,13 @@ def read_outcome(path: Path, metric: str = "accuracy") -> pd.DataFrame:
     variant = metric.partition("_")[2]
     if variant and "type" in frame and (frame["type"] == variant).any():
         frame = frame[frame["type"] == variant].reset_index(drop=True)
-    if "correct" in frame:
-        correct = frame[f"correct_{variant}" if f"correct_{variant}" in frame else "correct"]
-    elif {"label", "prediction"} <= set(frame):
-        correct = (frame["label"] == frame["prediction"]).mask(frame["label"].isna() | frame["prediction"].isna())
-    else:
+    if not ("correct" in frame or {"label", "prediction"} <= set(frame)):
         raise DataError(f"{path}: no column correct, and no label and prediction (found: {', '.join(frame)})")
+    names = next(([name] for name in (f"correct_{variant}", "correct") if name in frame), ["label", "prediction"])
     examples = frame[[name for name in _EXAMPLE if name in frame]]
-    if correct.isna().any() or frame.empty or examples.empty:
+    if frame[names].isna().any(axis=None) or frame.empty or examples.empty:
         raise DataError(f"{path}: examples or answers are missing; redo the run with force=true")
+    correct = frame[names[0]] if len(names) == 1 else frame["label"] == frame["prediction"]
     return examples.assign(correct=correct.astype(bool))
 
 
@@ -204,27 +177,33 @@ def _read(path: Path) -> pd.DataFrame:
         raise DataError(f"{path} cannot be read ({' '.join(str(error).split())[:200]}): redo the run") from None
 
 
-def _check_same(task: str, runs: Sequence[Found], paths: Sequence[Path], frames: Sequence[pd.DataFrame]) -> None:
+@functools.cache
+def _read_scores(path: Path) -> pd.DataFrame:
+    frame = _read(path)
+    if not {"row", "gold", "score"} <= set(frame) or not np.isfinite(frame[["gold", "score"]]).all(axis=None):
+        raise DataError(f"{path}: no finite scores of pairs, which have the columns row, gold and score")
+    return frame
+
+
+def _check_same(task: str, given: Sequence[Point], frames: Sequence[pd.DataFrame]) -> None:
     """Refuse runs that were evaluated on different files or examples."""
-    digests = [(run.record.get("task_data") or {}).get(task, {}) for run in runs]
+    paths = [path for point in given for path in point.files(task)]
+    files = [(run.record.get("task_data") or {}).get(task) for point in given for run in point.runs]
     examples = [frame[[name for name in _EXAMPLE if name in frame]] for frame in frames]
-    for number, path in enumerate(paths):
-        other_files = digests[0] and digests[number] and digests[0] != digests[number]
-        if other_files or not examples[0].equals(examples[number]):
-            what = "files" if other_files else "examples"
-            raise DataError(f"{paths[0]} and {path} are of different {what} of {task}: they cannot be compared")
+    for path, file, example in zip(paths, files, examples, strict=True):
+        if (file and files[0] and file != files[0]) or not example.equals(examples[0]):
+            raise DataError(f"{paths[0]} and {path} are of different examples of {task}: they cannot be compared")
 
 
 def _outcomes(task: str, given: Sequence[Point], metric: str = "accuracy") -> list[list[NDArray[np.bool_]]]:
     """Return what each run of each point got right."""
-    paths = [path for point in given for path in point.files(task)]
-    frames = [read_outcome(path, metric) for path in paths]
-    _check_same(task, [run for point in given for run in point.runs], paths, frames)
-    correct = iter(frame["correct"].to_numpy() for frame in frames)
+    frames = [read_outcome(path, metric) for point in given for path in point.files(task)]
+    _check_same(task, given, frames)
+    correct = iter([frame["correct"].to_numpy() for frame in frames])
     return [list(itertools.islice(correct, len(point.runs))) for point in given]
 
 
-# --------------------------------------------------------------------------------------------------------------- tests
+# Tests ---------------------------------------------------------------------------------------------------------------
 
 
 def holm(pvalues: ArrayLike) -> NDArray[np.float64]:
@@ -240,16 +219,12 @@ def holm(pvalues: ArrayLike) -> NDArray[np.float64]:
 
 
 def majority_vote(correct_by_seed: Sequence[ArrayLike]) -> NDArray[np.bool_]:
-    """Return which examples more than half of the seeds get right (our choice: GaussCSE does not say how seeds merge)."""
+    """Return which examples more than half of the seeds get right (ours: GaussCSE does not say how seeds are merged)."""
     return np.asarray(2 * np.sum(np.asarray(correct_by_seed, dtype=np.int64), axis=0) > len(correct_by_seed))
 
 
 def compare_accuracy(a: Point, b: Point, metric: str) -> McNemar:
-    """Return McNemar's test of two points' majority votes; ``metric`` is ``test/<task>/<accuracy>``.
-
-    Raises:
-        DataError: if predictions are missing, or the two were evaluated on different examples.
-    """
+    """Return McNemar's test of two points' majority votes; ``metric`` is ``test/<task>/<accuracy>``."""
     _, task, name = metric.split("/")
     return mcnemar(*(majority_vote(of) for of in _outcomes(task, (a, b), name)))
 
@@ -261,19 +236,16 @@ def bootstrap(a: Point, b: Point, metrics: Sequence[str], draws: int = 10_000) -
         \frac{1 + \min ( |\{ d : \delta_d \le 0 \}|, \; |\{ d : \delta_d \ge 0 \}| )}{D + 1} \Bigr)
 
     with :math:`\delta_d` the difference of the two, each averaged over its seeds, on draw :math:`d` of :math:`D`: as
-    many pairs as there are, with replacement, the same ones for all models. The tasks of a mean are drawn independently.
+    many pairs as there are, with replacement, the same for all models. The tasks of a mean are drawn independently.
 
     Source: Efron and Tibshirani 1993, chapter 15; 1 added to both counts: Davison and Hinkley 1997, section 4.2.
     Differs: seeds are averaged.
-
-    Raises:
-        DataError: if predictions are missing, or the two were evaluated on different pairs.
     """
     differences = []
     for task in (metric.split("/")[1] for metric in metrics):
-        paths = a.files(task) + b.files(task)
-        _check_same(task, (*a.runs, *b.runs), paths, [_read_scores(path) for path in paths])
-        differences.append(_drawn(tuple(a.files(task)), task, draws) - _drawn(tuple(b.files(task)), task, draws))
+        _check_same(task, (a, b), [_read_scores(path) for point in (a, b) for path in point.files(task)])
+        drawn_a, drawn_b = (_drawn(tuple(point.files(task)), task, draws) for point in (a, b))
+        differences.append(drawn_a - drawn_b)
     drawn = np.mean(differences, axis=0)
     return min(1.0, 2 * (1 + min(int((drawn <= 0).sum()), int((drawn >= 0).sum()))) / (draws + 1))
 
@@ -283,14 +255,6 @@ def _drawn(paths: tuple[Path, ...], task: str, draws: int) -> NDArray[np.float64
     frames = [_read_scores(path) for path in paths]
     scores = np.stack([frame["score"].to_numpy(np.float64) for frame in frames])
     return bootstrap_spearman(frames[0]["gold"].to_numpy(np.float64), scores, draws, zlib.crc32(task.encode()))
-
-
-@functools.cache
-def _read_scores(path: Path) -> pd.DataFrame:
-    frame = _read(path)
-    if not {"row", "gold", "score"} <= set(frame) or not np.isfinite(frame[["gold", "score"]]).all(axis=None):
-        raise DataError(f"{path}: no finite scores of pairs, which have the columns row, gold and score")
-    return frame
 
 
 def bootstrap_spearman(
@@ -346,76 +310,49 @@ def _ranking(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.
     return order, np.flatnonzero(np.diff(values[order], prepend=np.nan))
 
 
-# -------------------------------------------------------------------------------------------------- the command compare
+def compare(given: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
+    """Compare every pair of points on every task, a row a comparison, with Holm's adjustment over all of them.
 
-
-@dataclass(frozen=True)
-class Comparison:
-    """Two points on one task; accuracies are fractions, and ``test`` is McNemar's of the seeds' majority votes.
-
-    ``by_seed`` has the exact p-value of each seed that both have; ``pvalue_holm`` that of ``test``, adjusted for all
-    comparisons made together.
-    """
-
-    task: str
-    a: Point
-    b: Point
-    accuracy_a: float
-    accuracy_b: float
-    test: McNemar
-    by_seed: Mapping[int, float]
-    pvalue_holm: float = 1.0
-
-
-def compare(given: Sequence[Point], tasks: Sequence[str] = ()) -> list[Comparison]:
-    """Compare every pair of points on every task, in the order they came, with Holm's adjustment over all of them.
-
-    Without ``tasks``, on every task that all points but baselines have, if its predictions are right or wrong;
-    baselines are compared on those of the tasks that they have.
+    Without ``tasks``, on every task that all points but baselines have, if its predictions are right or wrong.
+    Accuracies are fractions and means over seeds, the difference is in points; ``p_median`` is the median of the exact
+    tests of single seeds, for which a baseline has the same answers beside every seed.
 
     Raises:
-        DataError: if there are fewer than two points, a point lacks a named task, there is no task to compare on, or
-            two runs were evaluated on different examples.
+        DataError: if predictions are missing, a point has nothing to compare it on, or two runs were evaluated on
+            different examples.
     """
     methods = [point for point in given if not point.baseline] or list(given)
-    named = list(dict.fromkeys(tasks)) or [
-        task
-        for task in methods[0].tasks
-        if all(task in point.tasks for point in methods)
-        and {"correct", "prediction"} & set(_read(methods[0].files(task)[0]))
-    ]
-    found: list[Comparison] = []
-    for task in named:
+    common = [task for task in methods[0].tasks if all(task in point.tasks for point in methods)]
+    known = [task for task in common if {"correct", "prediction"} & set(_read(methods[0].files(task)[0]))]
+    rows = []
+    for task in dict.fromkeys(tasks or known):
         there = [point for point in given if not point.baseline or task in point.tasks]
-        outcomes = _outcomes(task, there)
-        for (a, of_a), (b, of_b) in itertools.combinations(zip(there, outcomes, strict=True), 2):
-            accuracies = (float(np.mean([correct.mean() for correct in of])) for of in (of_a, of_b))
+        for (a, of_a), (b, of_b) in itertools.combinations(zip(there, _outcomes(task, there), strict=True), 2):
             votes = majority_vote(of_a), majority_vote(of_b)
-            found.append(Comparison(task, a, b, *accuracies, mcnemar(*votes), _by_seed((a, of_a), (b, of_b))))
-    compared = {point.label for comparison in found for point in (comparison.a, comparison.b)}
+            test = mcnemar(*votes)
+            every = (*a.seeds, *b.seeds)
+            sides = ((a, of_a, votes[0]), (b, of_b, votes[1]))
+            by = [dict.fromkeys(every, v) if p.baseline else dict(zip(p.seeds, of, strict=True)) for p, of, v in sides]
+            single = [mcnemar(by[0][seed], by[1][seed]).pvalue for seed in by[0].keys() & by[1].keys()]
+            accuracy_a, accuracy_b = (float(np.mean(of)) for of in (of_a, of_b))
+            row = {"task": task, "a": a.label, "b": b.label, "seeds_a": a.seeds, "seeds_b": b.seeds}
+            row |= {"accuracy_a": accuracy_a, "accuracy_b": accuracy_b, "difference": 100 * (accuracy_a - accuracy_b)}
+            row |= {"only_a": test.only_a, "only_b": test.only_b, "examples": test.examples, "p_exact": test.pvalue}
+            median = float(np.median(single)) if single else None
+            rows.append({**row, "p_asymptotic": test.pvalue_asymptotic, "p_holm": 1.0, "p_median": median})
+    compared = {row[side] for row in rows for side in ("a", "b")}
     if len(given) < 2 or any(point.label not in compared for point in given):
-        tasks_of = "".join(f"\n  {point.label}: {', '.join(point.tasks) or 'no predictions'}" for point in given)
-        raise DataError(f"a comparison needs two points with a task in common, of right and wrong answers{tasks_of}")
-    adjusted = holm([comparison.test.pvalue for comparison in found])
-    return [replace(comparison, pvalue_holm=float(p)) for comparison, p in zip(found, adjusted, strict=True)]
+        has = "".join(f"\n  {point.label}: {', '.join(point.tasks) or 'no predictions'}" for point in given)
+        raise DataError(f"a comparison needs two points with a task in common, of right and wrong answers{has}")
+    frame = pd.DataFrame(rows)
+    return frame.assign(p_holm=holm(frame["p_exact"]))
 
 
-def _by_seed(*sides: tuple[Point, Sequence[NDArray[np.bool_]]]) -> dict[int, float]:
-    """Return the exact p-value of each seed that both have; a baseline has the same answers beside every seed."""
-    (a, by_a), (b, by_b) = ((point, dict(zip(point.seeds, of, strict=False))) for point, of in sides)
-    seeds = set(a.seeds) & set(b.seeds) if not (a.baseline or b.baseline) else {*a.seeds, *b.seeds}
-    answers = [
-        dict.fromkeys(seeds, majority_vote(of)) if p.baseline else own
-        for (p, of), own in zip(sides, (by_a, by_b), strict=True)
-    ]
-    return {seed: mcnemar(answers[0][seed], answers[1][seed]).pvalue for seed in sorted(seeds)}
-
-
-# --------------------------------------------------------------------------------------------------- the lines of a table
+# The lines of a table ------------------------------------------------------------------------------------------------
 
 
 class Side(NamedTuple):
-    """A cell of a table as a side of a comparison: the number, label and encoder of its line, and what was measured."""
+    """A cell of a table as a side of a comparison: number, label and encoder of its line, and what was measured."""
 
     number: int
     label: str
@@ -437,35 +374,34 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], test: str, kept: Path | No
         draws: of the bootstrap.
 
     Returns:
-        A row a comparison with the columns `TEST_FIELDS`, and ``a`` and ``b``, the numbers of the two lines.
+        A row a comparison: `TEST_FIELDS`, and ``a`` and ``b``, the numbers of the two lines.
     """
     known = {(row.row, row.encoder, row.column, row.reference): row for row in read_tests(kept).itertuples(index=False)}
     done = []
     for a, b in pairs:
         seeds = _voters(a, b) if test == "mcnemar" else (sorted(a.values), sorted(b.values))
         texts = [" ".join(map(str, of)) for of in seeds]
-        means = [statistics.fmean(side.values.values()) for side in (a, b)]
+        means = [float(np.mean(list(side.values.values()))) for side in (a, b)]
         place = (a.label, a.encoder, a.column, b.label)
-        old, p = known.get(place), math.nan
-        same = old is not None and [old.test, old.seeds, old.seeds_reference] == [test, *texts]
+        old, sides = known.get(place), (_point(a, seeds[0]), _point(b, seeds[1]))
         # Who trains again gets other means.
+        same = old is not None and [old.test, old.seeds, old.seeds_reference] == [test, *texts]
         if same and np.allclose([old.mean, old.mean_reference], means, rtol=1e-9, atol=1e-12):
             p = old.p
-        elif (one := _point(a, seeds[0])) is not None and (other := _point(b, seeds[1])) is not None:
-            voted = test == "mcnemar"
-            p = compare_accuracy(one, other, a.metrics[0]).pvalue if voted else bootstrap(one, other, a.metrics, draws)
-        if not math.isnan(p):
-            done.append((*place, test, *texts, *means, max(p, _SMALLEST_P), math.nan, a.number, b.number))
+        elif sides[0] is None or sides[1] is None:
+            continue
+        else:
+            mcnemars = test == "mcnemar"
+            p = compare_accuracy(*sides, a.metrics[0]).pvalue if mcnemars else bootstrap(*sides, a.metrics, draws)
+        done.append((*place, test, *texts, *means, max(p, _SMALLEST_P), 1.0, a.number, b.number))
     frame = pd.DataFrame(done, columns=[*TEST_FIELDS, "a", "b"])
-    frame["p_holm"] = holm(frame["p"].astype(float))
-    return frame
+    return frame.assign(p_holm=holm(frame["p"].astype(float)))
 
 
 def _voters(a: Side, b: Side) -> tuple[list[int], list[int]]:
-    """Return the seeds that vote on both sides.
+    """Return the seeds that vote: on both sides the same odd number, those that both have first.
 
-    A majority of several is right more often than one, and a tie counts as wrong, so both sides have the same odd
-    number of voters; seeds that both have come first. A baseline has the same answers beside every seed.
+    A majority of several is right more often than one, and a tie is wrong. A baseline is the same beside every seed.
     """
     counts = [len(side.values) for side in (a, b) if not (side.baseline and len(side.values) == 1)]
     odd = (min(counts, default=1) - 1) // 2 * 2 + 1
@@ -476,22 +412,17 @@ def _voters(a: Side, b: Side) -> tuple[list[int], list[int]]:
 
 def _point(side: Side, seeds: Sequence[int]) -> Point | None:
     """Return a side as a point of these seeds; None where predictions are missing."""
-    runs = side.found
-    if len(seeds) < len(side.values):
-        by_seed = dict(zip(side.values, side.found, strict=True))
-        runs = tuple(by_seed[seed] for seed in seeds)
-    point = Point(side.label, runs, side.baseline)
+    fewer = len(seeds) < len(side.values)
+    runs = (
+        tuple(run for seed, run in zip(side.values, side.found, strict=True) if seed in seeds) if fewer else side.found
+    )
     tasks = [metric.split("/")[1] for metric in side.metrics]
     names = {f"{side.baseline}-{task}" if side.baseline else task for task in tasks}
-    return point if all(names <= set(stored(run)) for run in runs) else None
+    return Point(side.label, runs, side.baseline) if all(names <= set(stored(run)) for run in runs) else None
 
 
 def read_tests(path: Path | None) -> pd.DataFrame:
-    """Read the comparisons that were kept with a table; a missing file holds none.
-
-    Raises:
-        DataError: if the file is damaged.
-    """
+    """Read the comparisons kept with a table; a missing file holds none. Raises DataError if it is damaged."""
     if path is None or not path.is_file():
         return pd.DataFrame(columns=TEST_FIELDS)
     try:

@@ -1,0 +1,426 @@
+"""The report: tables and charts of papers and of runs as one HTML file, which opens from disk without a network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pandas as pd
+
+from lightning_cse.errors import DataError
+from lightning_cse.papers.nested import leaves, value_at
+from lightning_cse.papers.points import Found
+from lightning_cse.papers.render import environment, view
+from lightning_cse.papers.significance import points
+from lightning_cse.papers.tables import is_number, machine_of, short_commit
+from lightning_cse.plots import PALETTE, STYLES, blank_figure, by_step, line, moving_average, plot_style
+from lightning_cse.runs import Curves, Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from lightning_cse.papers.artefacts import Artefact
+    from lightning_cse.papers.tables import Table
+
+_PERCENT: Final = re.compile(r".*/(accuracy|auprc|pearson|spearman)[^/]*")  # metrics that are shown times 100
+_SECONDARY: Final = ("threshold", "_mean", "_wmean")  # metrics that only accompany another
+_RECORD: Final = {"name", "config_hash", "seed"}
+_DRAWN: Final = 400  # points of a line, more than a card has pixels for
+_SHORT: Final = 60  # characters of a value in the table of differences
+_COLORS: Final = {color.lower(): f"var(--series-{number})" for number, color in enumerate(PALETTE)} | {
+    "#000000": "var(--ink)",
+    "#e6e6e6": "var(--grid)",
+    "#ffffff": "var(--card)",
+}
+_DASHES: Final = {"-": "none", "--": "6 3", ":": "2 3", "-.": "7 3 2 3"}
+_ABOUT: Final = (
+    "Mean ± standard deviation over the seeds; accuracies, correlations and AUPRC × 100. Dev: the best dev score, by "
+    "which the checkpoint is chosen."
+)
+_RFD: Final = (
+    "The mean, over the evaluations so far, of the held-out side minus the evaluation side (step 0 left out). "
+    "Above zero, what the run is trained on is harder to fit than what it is evaluated on."
+)
+
+# The page ------------------------------------------------------------------------------------------------------------
+
+
+def build_report(title: str, sections: Sequence[Mapping[str, Any]], *, facts: Mapping[str, str] | None = None) -> str:
+    """Return the page: self-contained, everything but the charts escaped, the same text for the same input."""
+    from markdown_it import MarkdownIt
+    from markupsafe import Markup, escape
+
+    # Markdown without HTML, and without what leads or loads from elsewhere.
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    markdown.disable(["link", "image", "autolink", "reference"])
+    filters = environment().filters
+    filters["markdown"] = lambda text: Markup(markdown.render(text))  # noqa: S704 - escaped
+    filters["breakable"] = lambda text: Markup(re.sub(r"(?<=\w)([_./=,]+)(?=\w)", r"\1<wbr>", str(escape(text))))  # noqa: S704
+    parts: dict[str, list[Mapping[str, Any]]] = {}
+    for section in sections:
+        parts.setdefault(section["part"], []).append(section)
+    page = environment().get_template("report.html.jinja").render(title=title, parts=parts, facts=facts or {})
+    # Only the page's own script may run: another one would have another digest.
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    return page.replace("@script-digest@", f"sha256-{digest}", 1)
+
+
+def _section(title: str, anchor: str, **parts: Any) -> dict[str, Any]:
+    empty = {"intro": "", "tables": [], "charts": [], "text": "", "kicker": "", "legend": [], "part": ""}
+    return {"title": title, "anchor": anchor, **empty, **parts}
+
+
+def _table(title: str, headings: Sequence[Any], rows: Iterable[Sequence[Any]], **parts: Any) -> dict[str, Any]:
+    """Return a table: headings and cells are a text, or a text with what stands below it and what a pointer shows."""
+    return {
+        "title": title,
+        "headings": headings,
+        "rows": list(rows),
+        "notes": [],
+        "folded": False,
+        "words": False,
+        **parts,
+    }
+
+
+def slug(text: str) -> str:
+    """Return a text as an anchor: letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "section"
+
+
+def artefact_section(artefact: Artefact, table: Table | None, made: Any = None, *, part: str = "") -> dict[str, Any]:
+    """Return a table or figure of a paper as a section; ``made`` has its figures, its text and further tables."""
+    anchor = slug(artefact.key)
+    tables = [] if table is None else [_artefact_table(view(table))]
+    for name, rows in (made.tables if made else {}).items():
+        frame = pd.DataFrame(rows).map(lambda value: f"{value:.4f}" if isinstance(value, float) else str(value))
+        tables.append(_table(name.replace("_", " "), list(frame), frame.to_numpy().tolist(), folded=True))
+    charts = [_chart(f, n.replace("_", " "), f"{anchor}-{slug(n)}") for n, f in (made.figures if made else {}).items()]
+    intro = "" if table is not None else artefact.note  # a table has it in its legend
+    parts = {"tables": tables, "charts": charts, "text": made.text if made else "", "intro": intro}
+    return _section(artefact.title, anchor, kicker=artefact.source, part=part, **parts)
+
+
+def _artefact_table(shown: Mapping[str, Any]) -> dict[str, Any]:
+    rows = []
+    for row in shown["lines"]:
+        cells = []
+        for cell in row["cells"]:
+            text = cell["mean"] + f" ± {cell['sd']}" * bool(cell["sd"]) + cell["signs"]
+            paper = cell["paper"] + f" ± {cell['paper_sd']}" * bool(cell["paper_sd"])
+            p = f"; p = {cell['p']}, after Holm {cell['p_holm']}" * bool(cell["p"])
+            cells.append((text, paper + f" ({cell['difference']})" * bool(cell["difference"]), cell["seeds"] + p))
+        rows.append([(row["label"], row["encoder"], ""), row["seeds"], *cells])
+    about = "Mean ± standard deviation over n seeds; below it the paper's value and the difference from it."
+    return _table("", ["", "n", *shown["headings"]], rows, notes=[about, *shown["about"], *shown["legend"]])
+
+
+# Charts --------------------------------------------------------------------------------------------------------------
+
+
+def _chart(figure: Figure, title: str, name: str, groups: Sequence[_Group] = ()) -> dict[str, Any]:
+    """Return a figure as a chart: SVG with text as text, in colours that follow the theme of the page."""
+    import matplotlib as mpl
+
+    sink = io.StringIO()
+    with plot_style():
+        mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": name})
+        figure.savefig(sink, format="svg", facecolor="none", metadata={"Date": None, "Creator": None})
+    head, _, svg = sink.getvalue().partition("<svg")[2].partition(">")
+    width, height = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', head)[0]
+    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
+    for group in groups:  # the page shows and hides it
+        svg = svg.replace(f'<g id="series.{group.key}">', f'<g data-series="{group.key}">')
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
+    svg = re.sub(r"#[0-9a-fA-F]{6}\b", lambda match: _COLORS.get(match[0].lower(), match[0]), svg)
+    svg = re.sub(r"(font: [^;\"]*?[\d.]+px)[^;\"]+", r"\1 var(--sans)", svg)
+    return {"title": title, "svg": svg, "wide": float(width) > 380, "width": width, "height": height}
+
+
+def _overlay(groups: Sequence[_Group], key: str, *, smooth: bool = False, zero: bool = False) -> Figure | None:
+    """Draw one key of all runs in one chart; None where no run has it."""
+    found = [(group, sorted(run.curves[key])) for group in groups for run in group.runs if run.curves.get(key)]
+    figure = blank_figure(4.2, 2.7)
+    axes = figure.subplots()
+    if zero:
+        axes.axhline(0, color="#777777", linewidth=0.8, zorder=1)
+    for group, logged in found:
+        if smooth and len(logged) >= 20:
+            values = moving_average([value for _, value in logged], 2 * max(2, len(logged) // 40) + 1)
+            logged = list(zip([step for step, _ in logged], values, strict=True))
+        thinned = logged[:: -(-len(logged) // _DRAWN)]
+        line(axes, thinned, color=group.color, linestyle=group.style, linewidth=1.4, gid=f"series.{group.key}")
+    by_step(axes)
+    return figure if found else None
+
+
+def _charts(groups: Sequence[_Group], asked: Iterable[tuple[str, str]], name: str) -> list[dict[str, Any]]:
+    """Return the charts of some keys, with their titles, as far as a run has them."""
+    charts = []
+    with plot_style():
+        for key, title in asked:
+            figure = _overlay(groups, key, smooth=key == "train/loss", zero="rfd_" in key)
+            charts += [_chart(figure, title, f"{name}-{len(charts)}", groups)] if figure is not None else []
+    return charts
+
+
+def _fitting_keys(groups: Sequence[_Group]) -> Iterator[tuple[str, str]]:
+    """Yield the keys of RFD, alignment and uniformity, view by view, and their titles."""
+    keys = {key for group in groups for run in group.runs for key in run.curves}
+    views = sorted(match[1] for key in keys if (match := re.fullmatch(r"diag/(.*)rfd_alignment", key)))
+    for prefix in views:
+        of = f", {prefix.rstrip('/')} view" if prefix else ", explicit view" if "implicit/" in views else ""
+        yield from ((f"diag/{prefix}rfd_{what}", f"RFD of {what}{of}") for what in ("alignment", "uniformity"))
+        for what in ("alignment", "uniformity"):
+            yield f"diag/{prefix}held_out/{what}", f"{what.capitalize()}, held-out side{of}"
+            yield f"diag/{prefix}eval/{what}", f"{what.capitalize()}, evaluation side{of}"
+
+
+# Runs ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ShownRun:
+    """A run as the report shows it; one that is not finished has no record but its name, hash and seed."""
+
+    found: Found
+    curves: Mapping[str, Sequence[tuple[int, float]]] = field(default_factory=dict, repr=False)
+    state: str = "finished"
+    reason: str = ""
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """The record."""
+        return self.found.record
+
+    @property
+    def monitor(self) -> str:
+        """The key of the dev score."""
+        return str(value_at(self.record, "best.monitor") or "val/score")
+
+
+class _Group(NamedTuple):
+    """The runs of one point over their seeds, and how they are drawn."""
+
+    key: str
+    label: str
+    runs: list[ShownRun]
+    color: str
+    style: str
+
+
+def read_runs(paths: Iterable[Path], seeds: Sequence[int] | None = None) -> list[ShownRun]:
+    """Read runs, finished or not, each once.
+
+    Args:
+        paths: run folders; folders with run folders below them, such as that of all runs; the folder of a sweep;
+            records kept as files, with their curves beside them as ``<name>.curves.csv``; folders of such files.
+        seeds: only these.
+
+    Raises:
+        DataError: if a path holds no run, or a record is damaged.
+    """
+    found: dict[Path, ShownRun] = {}
+    for path in paths:
+        runs = {place.resolve(): _read(place) for place in _places(path)}
+        if not runs:
+            raise DataError(f"{path} holds no runs: give folders of runs, or records kept as files")
+        found |= runs
+    return [run for run in found.values() if seeds is None or int(run.record["seed"]) in seeds]
+
+
+def shown_runs(found: Iterable[Found]) -> list[ShownRun]:
+    """Return finished trainings that are known already, each once."""
+    every = {run.source: run for run in found if "steps" in run.record}  # an evaluation has no curves
+    return [ShownRun(run, Curves(run.curves).read() if run.curves else {}) for run in every.values()]
+
+
+def _places(path: Path) -> Iterator[Path]:
+    """Yield run folders and record files; what lies in a run folder, such as its evaluations, belongs to it."""
+    if path.is_dir() and (path / "record.json").is_file():
+        yield path
+    elif path.is_dir() and re.fullmatch(r"[0-9A-Za-z]+-s\d+", path.name) and (path / "config.yaml").is_file():
+        yield path
+    elif path.is_dir():
+        for inner in sorted(path.iterdir()):
+            yield from _places(inner)
+    elif path.suffix == ".json":
+        content = _load(path)
+        folder = content.get("folder")  # of a point of a sweep
+        if content.keys() >= _RECORD:
+            yield path
+        elif isinstance(folder, str) and Path(folder).is_dir():
+            yield from _places(Path(folder))
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path} is damaged ({error}): redo the run with force=true, or leave it out") from None
+    return document if isinstance(document, dict) else {}
+
+
+def _read(path: Path) -> ShownRun:
+    if path.is_file():
+        return ShownRun(Found(_load(path), None, path), Curves(path.with_name(f"{path.stem}.curves.csv")).read())
+    curves, source = Curves(path / "curves.csv").read(), path / "record.json"
+    if source.is_file():
+        return ShownRun(Found(Run.at(path).read(), path, source), curves)
+    run = Run.at(path)
+    record = {"name": run.name, "config_hash": run.config_hash, "seed": run.seed}
+    return ShownRun(Found(record, path, source), curves, run.status, run.reason() or "")
+
+
+def run_facts(runs: Sequence[ShownRun]) -> dict[str, str]:
+    """Return in a few words what runs these are, and on what they were made."""
+    states = Counter(run.state for run in runs)
+    known = [run.record for run in runs if run.record.get("environment")]
+    seconds = sum(_seconds(run.record) for run in runs)
+    facts = {
+        "runs": ", ".join(f"{count} {state}" for state, count in states.items()),
+        "encoder": {value_at(run.record, "encoder.name") or "" for run in runs},
+        "machine": set(map(machine_of, known)),
+        "commit": set(map(short_commit, known)),
+        "time": _clock(seconds) if seconds else "",
+    }
+    texts = {fact: of if isinstance(of, str) else ", ".join(sorted(of - {""})) for fact, of in facts.items()}
+    return {fact: text for fact, text in texts.items() if text}
+
+
+def run_sections(runs: Sequence[ShownRun], *, name: str = "sweep", part: str = "") -> list[dict[str, Any]]:
+    """Return the sections of some runs, each only where there is something to show.
+
+    Args:
+        runs: the runs, those that are not finished included.
+        name: what the anchors begin with, different for each part of a report.
+        part: what the contents put them under.
+    """
+    if not runs:
+        return []
+    by_source = {run.found.source: run for run in runs}
+    groups = []
+    for number, point in enumerate(points(run.found for run in runs)):
+        color, style = PALETTE[number % len(PALETTE)], STYLES[number // len(PALETTE) % len(STYLES)]
+        groups.append(
+            _Group(f"{name}-{number}", point.label, [by_source[run.source] for run in point.runs], color, style)
+        )
+    legend = [
+        {"key": g.key, "label": g.label, "color": _COLORS[g.color.lower()], "dashes": _DASHES[g.style]} for g in groups
+    ]
+    monitors = sorted({run.monitor for run in runs})
+    learning = [(key, f"Dev score: {key.removeprefix('val/')}") for key in monitors]
+    learning.append(("train/loss", "Training loss, moving average"))
+    found = [
+        _section("Runs", f"{name}-runs", tables=_run_tables(groups, legend)),
+        _section("Learning curves", f"{name}-learning", charts=_charts(groups, learning, f"{name}-learning")),
+        _section(
+            "Relative fitting difficulty",
+            f"{name}-rfd",
+            intro=_RFD,
+            charts=_charts(groups, _fitting_keys(groups), f"{name}-rfd"),
+        ),
+        _section("What differs between the configs", f"{name}-configs", tables=_difference_tables(groups)),
+    ]
+    shown = [section for section in found if section["tables"] or section["charts"]]
+    return [section | {"part": part, "legend": legend if section["charts"] else []} for section in shown]
+
+
+def _run_tables(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
+    """Return the metrics over seeds, those of the baselines below; all test metrics; and the runs one by one."""
+    frame = pd.DataFrame(
+        [_scaled(run.record.get("metrics"), run) for group in groups for run in group.runs], dtype=float
+    )
+    frame.index = pd.Index([number for number, group in enumerate(groups) for _ in group.runs])
+    every = ["dev", *sorted(key for key in frame if key.startswith("test/"))]
+    keys = [key for key in every if not key.endswith(_SECONDARY)]
+    means, deviations = frame.groupby(level=0).mean(), frame.groupby(level=0).std()
+
+    def cell(number: int, key: str) -> str:
+        deviation = deviations.at[number, key]
+        return _number(means.at[number, key], key) + (f" ± {_number(deviation, key)}" if pd.notna(deviation) else "")
+
+    rows: list[list[Any]] = []
+    for number, group in enumerate(groups):
+        seeds = sum(run.state == "finished" for run in group.runs)
+        rows.append([legend[number], str(seeds), *(cell(number, key) for key in keys)])
+    baselines = {}
+    for run in (run for group in groups for run in group.runs):
+        for name, values in (run.record.get("baselines") or {}).items():
+            called = "LENGTH" if name == "length" else f"{name}, {value_at(run.record, 'encoder.name')}"
+            baselines.setdefault(called, _scaled(values))
+    for called, values in baselines.items():
+        rows.append([(called, "baseline", ""), "", *(_number(values.get(key), key) for key in keys)])
+    headings = [
+        (task or metric, metric if task else "", "")
+        for task, _, metric in (k.removeprefix("test/").rpartition("/") for k in keys)
+    ]
+    single = []
+    for run, values in zip((run for group in groups for run in group.runs), frame.to_dict("records"), strict=True):
+        record = run.record
+        best = f"{value_at(record, 'best.step')} of {record['steps']}" if "steps" in record else ""
+        label = next(group.label for group in groups if run in group.runs)
+        about = [best, _clock(_seconds(record)) if "seconds" in record else "", record.get("device") or ""]
+        shown = [_number(values[key], key) for key in keys]
+        single.append([label, str(record["seed"]), (run.state, run.reason, ""), *shown, *about])
+    others = [[key.removeprefix("test/"), *(cell(n, key) for n in range(len(groups)))] for key in every]
+    titles = ["run", "seed", "state", *headings, "best step", "time", "device"]
+    return [
+        _table("", ["run", "seeds", *headings], rows, notes=[_ABOUT]),
+        _table("Runs, one by one", titles, single),
+        _table("All test metrics", ["metric", *(group.label for group in groups)], others, folded=True),
+    ]
+
+
+def _scaled(metrics: Mapping[str, Any] | None, run: ShownRun | None = None) -> dict[str, float]:
+    """Return metrics as they are shown, and the best dev score of a run."""
+    own = {"dev": None if run is None else value_at(run.record, "best.score"), **(metrics or {})}
+    names = {"dev": run.monitor} if run is not None else {}
+    return {
+        key: float(value) * (100 if _PERCENT.match(names.get(key, key)) else 1)
+        for key, value in own.items()
+        if is_number(value)
+    }
+
+
+def _number(value: float | None, key: str) -> str:
+    decimals = 2 if key == "dev" or _PERCENT.match(key) else 4
+    return "" if value is None or pd.isna(value) else f"{value:.{decimals}f}".replace("-", "−")
+
+
+def _seconds(record: Mapping[str, Any]) -> float:
+    return sum(float(value) for value in (record.get("seconds") or {}).values() if is_number(value))
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{seconds:.1f} s"
+
+
+def _difference_tables(groups: Sequence[_Group]) -> list[dict[str, Any]]:
+    """Return the keys of the configs, and the digests of files and encoders, in which not all points are the same."""
+    settings = pd.DataFrame([dict(_settings(group.runs[0].record)) for group in groups]).fillna("")
+    keys = sorted(key for key in settings if settings[key].nunique() > 1)
+    rows = [[key, *((value[:_SHORT], "", value) for value in settings[key])] for key in keys]
+    notes = [f"{len(keys)} keys differ, {settings.shape[1] - len(keys)} are the same for all."]
+    return [_table("", ["key", *(group.label for group in groups)], rows, notes=notes, words=True)] if rows else []
+
+
+def _settings(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    document = record.get("decisive") or {}
+    for key, value in leaves(document.get("config") or {}):
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        yield key, text.removeprefix("lightning_cse.") or '""'
+    for key, digest in ((key, of) for part in ("data", "encoder") for key, of in (document.get(part) or {}).items()):
+        yield f"digest of {key}", str(digest)[:10]
