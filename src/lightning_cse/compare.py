@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -30,13 +31,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     runs = [run for point in given for run in point.runs]
     given += [point for name in dict.fromkeys(arguments.baseline) for point in baseline_points(name, runs)]
     found = compare(given, arguments.task)
-    found.insert(13, "significant", found["p_holm"] < arguments.alpha)
+    found.insert(14, "significant", found["p_holm"] < arguments.alpha)
     for key in ("seeds_a", "seeds_b"):
         found[key] = [" ".join(map(str, seeds)) for seeds in found[key]]
     if arguments.format == "table":
         _print(found, _LEGEND.format(tests=len(found), alpha=arguments.alpha))
     elif arguments.format == "json":
-        sys.stdout.write(found.to_json(orient="records", indent=2) + "\n")
+        sys.stdout.write(
+            json.dumps(found.astype(object).where(found.notna(), None).to_dict("records"), indent=2) + "\n"
+        )
     elif arguments.format == "csv":  # a spreadsheet takes a text that begins so for a formula
         formula = ("=", "+", "-", "@")
         safe = found.map(lambda value: f"'{value}" if isinstance(value, str) and value.startswith(formula) else value)
@@ -52,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _shown(value: Any) -> str:
     if not isinstance(value, float):
         return str(value)
-    return "" if value != value else f"{value:.4f}" if value == 0 or abs(value) >= 0.0001 else f"{value:.0e}"  # noqa: PLR0124
+    return "" if value != value else f"{value:.4f}" if value == 0 or abs(value) >= 0.0001 else f"{value:.0e}"
 
 
 def _print(found: pd.DataFrame, legend: str) -> None:

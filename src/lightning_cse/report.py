@@ -80,8 +80,7 @@ def _seeds(text: str) -> tuple[int, ...]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m lightning_cse.report",
-        description="Write tables, charts and curves as one HTML file that opens from disk without a network. Nothing is "
-        "trained; what is missing stays empty.",
+        description="Write tables, charts and curves as one HTML file that opens from disk without a network.",
         epilog="Example: python -m lightning_cse.report runs/dualcse_* --seeds 0,1 --to sweep.html",
     )
     what = "papers, artefacts such as dualcse/table5, or all; folders of runs or of a sweep; records kept as files"

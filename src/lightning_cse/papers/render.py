@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
-import unicodedata
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, overload
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from lightning_cse.papers.artefacts import Baseline
 from lightning_cse.papers.tables import Table, few
@@ -18,42 +14,33 @@ from lightning_cse.runs import write_atomic
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.console import RenderableType
 
 Form = Literal["terminal", "markdown", "csv", "latex"]
 
 _TEMPLATES: Final = {"markdown": "table.md.jinja", "latex": "table.tex.jinja"}
 _LEAST_P: Final = 1e-99  # a smaller p-value is shown as smaller than this
-_CSV: Final = (
-    "n",
-    "mean",
-    "sd",
-    "low",
-    "high",
-    "published",
-    "published_deviation",
-    "difference",
-    "marks",
-    "p",
-    "p_holm",
-)
+_MATH: Final = {"±": r"\pm", "×": r"\times", "−": "-", "≤": r"\leq", "≥": r"\geq", "→": r"\rightarrow", "β": r"\beta"}
 _LATEX: Final = {
-    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "’": "'"},
-    **{"†": r"\dag{}", "‡": r"\ddag{}", "§": r"\S{}", "¶": r"\P{}", "‖": r"$\Vert$", "±": r"$\pm$", "×": r"$\times$"},
-    **{"−": "$-$", "≤": r"$\leq$", "≥": r"$\geq$", "→": r"$\rightarrow$"},
-    **{character: f"${character}$" for character in "<>|"},
     **{character: f"\\{character}" for character in "&%$#_{}"},
+    **{character: f"${_MATH.get(character, character)}$" for character in (*_MATH, *"<>|")},
+    "\\": r"\textbackslash{}",
+    "†": r"\dag{}",
+    "‡": r"\ddag{}",
+    "§": r"\S{}",
+    "¶": r"\P{}",
+    "‖": r"$\Vert$",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "–": "--",
+    "’": "'",
 }
 
 
-@overload
-def render(table: Table, form: Literal["terminal"]) -> RenderableType: ...
-@overload
-def render(table: Table, form: Literal["markdown", "csv", "latex"]) -> str: ...
-def render(table: Table, form: Form) -> str | RenderableType:
+def render(table: Table, form: Form) -> Any:
     """Return a table: for `rich.console.Console.print`, or as text; a CSV has a row a cell, unrounded."""
     if form == "terminal":
-        return _Terminal(view(table))
+        return _terminal(view(table))
     return _csv(table) if form == "csv" else environment().get_template(_TEMPLATES[form]).render(view(table))
 
 
@@ -70,16 +57,11 @@ def write(table: Table, folder: Path, stem: str) -> list[Path]:
 @functools.cache
 def environment() -> Environment:
     """Return where the templates of this package are, with what they use."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
     loader = FileSystemLoader(Path(__file__).parent / "templates")
-    found = Environment(
-        autoescape=lambda name: name is not None and ".html" in name,
-        loader=loader,
-        lstrip_blocks=True,
-        trim_blocks=True,
-        undefined=StrictUndefined,
-    )
+    found = Environment(loader=loader, autoescape=select_autoescape(("html.jinja",)), undefined=StrictUndefined)
+    found.lstrip_blocks = found.trim_blocks = True
     found.filters |= {"md": _markdown, "tex": _latex}
     return found
 
@@ -126,7 +108,6 @@ def _cell(table: Table, cell: Any, column: Any) -> dict[str, Any]:
 
     return {
         "mean": cell.text or number(cell.mean),
-        "order": cell.mean if not math.isnan(cell.mean) else cell.published,
         "sd": number(cell.sd),
         "signs": table.signs(cell),
         "n": cell.n if cell.asked and column.source != "config" else "",
@@ -157,71 +138,47 @@ def _p(value: float) -> str:
     return f"<{_LEAST_P:.0e}" if value < _LEAST_P else f"{value:.4f}" if value >= 0.0001 else f"{value:.0e}"
 
 
-@dataclass(frozen=True)
-class _Terminal:
-    """A table for the terminal, with the deviations below the means where it would be too wide otherwise."""
+def _terminal(shown: Mapping[str, Any]) -> RenderableType:
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table as Grid
+    from rich.text import Text
 
-    shown: Mapping[str, Any]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.text import Text
-
-        yield Text(self.shown["title"], style="bold")
-        yield from map(Text, (*self.shown["about"], ""))
-        grid = self._grid(below=False)
-        fits = console.measure(grid, options=options.update(max_width=1000)).maximum <= options.max_width
-        yield grid if fits else self._grid(below=True)
-        yield from map(Text, ("", *self.shown["legend"]))
-
-    def _grid(self, *, below: bool) -> RenderableType:
-        from rich import box
-        from rich.table import Table as Grid
-        from rich.text import Text
-
-        rows = [(line, what, texts) for line in self.shown["lines"] for what, texts in _rows(line, below=below)]
-        words = [word for line in self.shown["lines"] for word in (*line["label"].split(), line["encoder"])]
-        grid = Grid(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0) if below else (0, 1), pad_edge=False, show_edge=False)
-        grid.add_column("", overflow="fold", min_width=min(32, max(map(len, words), default=1)), max_width=32)
-        grid.add_column("n", justify="right", no_wrap=True)
-        grid.add_column("", no_wrap=True)
-        for number, heading in enumerate(self.shown["headings"]):
-            width = max((len(texts[number]) for _, _, texts in rows), default=1)
-            widest = max(width, *map(len, heading.split())) if below else None
-            grid.add_column(Text(heading), justify="right", min_width=width, max_width=widest)
-        for line, what, texts in rows:
-            names = (
-                (line["label"] + f"\n{line['encoder']}" * bool(line["encoder"]), line["seeds"])
-                if not what
-                else ("", "")
-            )
-            style = "dim" if what in ("paper", "  ±", "diff") else ""
-            grid.add_row(Text(names[0]), names[1], *(Text(text, style) for text in (what, *texts)))
-        return grid
+    rows = [(line, *row) for line in shown["lines"] for row in _rows(line["cells"], uneven=line["uneven"])]
+    words = [word for line in shown["lines"] for word in (*line["label"].split(), line["encoder"])]
+    grid = Grid(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    grid.add_column("", overflow="fold", min_width=min(32, max(map(len, words), default=1)), max_width=32)
+    grid.add_column("n", justify="right", no_wrap=True)
+    grid.add_column("", no_wrap=True)
+    for number, heading in enumerate(shown["headings"]):
+        width = max((len(texts[number]) for _, _, texts in rows), default=1)
+        grid.add_column(heading, justify="right", min_width=width, max_width=max(width, *map(len, heading.split())))
+    for line, what, texts in rows:
+        label = line["label"] + f"\n{line['encoder']}" * bool(line["encoder"])
+        style = "dim" if what in ("paper", "  ±", "diff") else ""
+        first = ["", ""] if what else [Text(label), line["seeds"]]
+        grid.add_row(*first, *(Text(text, style) for text in (what, *texts)))
+    head = [Text(shown["title"], style="bold"), *map(Text, (*shown["about"], ""))]
+    return Group(*head, grid, *map(Text, ("", *shown["legend"])))
 
 
-def _rows(line: Mapping[str, Any], *, below: bool) -> Iterator[tuple[str, list[str]]]:
+def _rows(cells: Sequence[Mapping[str, Any]], *, uneven: bool) -> Iterator[tuple[str, list[str]]]:
     """Yield the rows of a line that hold anything: measured, deviation, the paper's value and the difference."""
-    cells = line["cells"]
-    yield "", [(c["mean"] or "-") + (f" ± {c['sd']}" if c["sd"] and not below else "") + c["signs"] for c in cells]
-    for what, texts in {
-        "±": [c["sd"] if below else "" for c in cells],
-        "n": [str(c["n"]) if line["uneven"] else "" for c in cells],
-        "paper": [c["paper"] + (f" ± {c['paper_sd']}" if c["paper_sd"] and not below else "") for c in cells],
-        "  ±": [c["paper_sd"] if below else "" for c in cells],
-        "diff": [c["difference"] for c in cells],
-    }.items():
-        if any(texts):
-            yield what, texts
+    yield "", [(cell["mean"] or "-") + cell["signs"] for cell in cells]
+    names = {"±": "sd", **({"n": "n"} if uneven else {}), "paper": "paper", "  ±": "paper_sd", "diff": "difference"}
+    for what, key in names.items():
+        if any(cell[key] for cell in cells):
+            yield what, [str(cell[key]) for cell in cells]
 
 
 def _csv(table: Table) -> str:
-    frame = table.cells[[*_CSV, "text", "values"]].reset_index(names=["line", "column"])
+    frame = table.cells.reset_index(names=["line", "column"])
     frame["mean"] = frame["mean"].astype(object).mask(frame["text"] != "", frame["text"])
     frame["marks"] = frame["marks"].map(";".join)
     frame["seeds"] = frame["values"].map(lambda values: " ".join(map(str, values)))
-    frame["row"] = [table.lines[number].label for number in frame["line"]]
-    frame["encoder"] = [table.lines[number].encoder for number in frame["line"]]
-    return frame[["row", "encoder", "column", *_CSV, "seeds"]].to_csv(index=False)
+    frame.insert(1, "row", [table.lines[number].label for number in frame["line"]])
+    frame.insert(2, "encoder", [table.lines[number].encoder for number in frame["line"]])
+    return frame.drop(columns=["line", "asked", "values", "text"]).to_csv(index=False)
 
 
 def _markdown(text: str) -> str:
@@ -231,12 +188,4 @@ def _markdown(text: str) -> str:
 
 
 def _latex(text: str) -> str:
-    return "".join(_LATEX.get(character) or _greek(character) for character in text)
-
-
-def _greek(character: str) -> str:
-    """Return the command of a Greek letter, and any other character as it is."""
-    name = unicodedata.name(character, "").split()
-    if len(name) != 4 or name[0] != "GREEK" or name[2] != "LETTER":
-        return character
-    return f"$\\{name[3].lower() if name[1] == 'SMALL' else name[3].capitalize()}$"
+    return "".join(_LATEX.get(character, character) for character in text)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import io
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -173,16 +176,13 @@ def _charts(groups: Sequence[_Group], asked: Iterable[tuple[str, str]], name: st
     return charts
 
 
-def _fitting_keys(groups: Sequence[_Group]) -> Iterator[tuple[str, str]]:
-    """Yield the keys of RFD, alignment and uniformity, view by view, and their titles."""
+def _fitting_keys(groups: Sequence[_Group]) -> list[tuple[str, str]]:
+    """Return the keys of RFD, alignment and uniformity, of all views of the embeddings, and their titles."""
     keys = {key for group in groups for run in group.runs for key in run.curves}
-    views = sorted(match[1] for key in keys if (match := re.fullmatch(r"diag/(.*)rfd_alignment", key)))
-    for prefix in views:
-        of = f", {prefix.rstrip('/')} view" if prefix else ", explicit view" if "implicit/" in views else ""
-        yield from ((f"diag/{prefix}rfd_{what}", f"RFD of {what}{of}") for what in ("alignment", "uniformity"))
-        for what in ("alignment", "uniformity"):
-            yield f"diag/{prefix}held_out/{what}", f"{what.capitalize()}, held-out side{of}"
-            yield f"diag/{prefix}eval/{what}", f"{what.capitalize()}, evaluation side{of}"
+    found = sorted(key for key in keys if re.fullmatch(r"diag/.*(alignment|uniformity)", key))
+    names = {"held_out": "held-out side", "eval": "evaluation side", "rfd_alignment": "RFD of alignment"}
+    names["rfd_uniformity"] = "RFD of uniformity"
+    return [(key, ", ".join(names.get(part, part) for part in reversed(key.split("/")[1:]))) for key in found]
 
 
 # Runs ----------------------------------------------------------------------------------------------------------------
@@ -205,7 +205,8 @@ class ShownRun:
     @property
     def monitor(self) -> str:
         """The key of the dev score."""
-        return str(value_at(self.record, "best.monitor") or "val/score")
+        keys = [key for key in self.curves if key.startswith("val/") and not key.endswith("threshold")]
+        return str(value_at(self.record, "best.monitor") or next(iter(keys), ""))
 
 
 class _Group(NamedTuple):
@@ -246,9 +247,8 @@ def shown_runs(found: Iterable[Found]) -> list[ShownRun]:
 
 def _places(path: Path) -> Iterator[Path]:
     """Yield run folders and record files; what lies in a run folder, such as its evaluations, belongs to it."""
-    if path.is_dir() and (path / "record.json").is_file():
-        yield path
-    elif path.is_dir() and re.fullmatch(r"[0-9A-Za-z]+-s\d+", path.name) and (path / "config.yaml").is_file():
+    begun = re.fullmatch(r"[0-9A-Za-z]+-s\d+", path.name) and (path / "config.yaml").is_file()
+    if begun or (path / "record.json").is_file():
         yield path
     elif path.is_dir():
         for inner in sorted(path.iterdir()):
@@ -263,11 +263,11 @@ def _places(path: Path) -> Iterator[Path]:
 
 
 def _load(path: Path) -> dict[str, Any]:
-    try:
+    """Return the content of a JSON file; empty where it is not a mapping, or damaged."""
+    with contextlib.suppress(ValueError):
         document = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path} is damaged ({error}): redo the run with force=true, or leave it out") from None
-    return document if isinstance(document, dict) else {}
+        return document if isinstance(document, dict) else {}
+    return {}
 
 
 def _read(path: Path) -> ShownRun:
@@ -285,50 +285,40 @@ def run_facts(runs: Sequence[ShownRun]) -> dict[str, str]:
     """Return in a few words what runs these are, and on what they were made."""
     states = Counter(run.state for run in runs)
     known = [run.record for run in runs if run.record.get("environment")]
-    seconds = sum(_seconds(run.record) for run in runs)
     facts = {
         "runs": ", ".join(f"{count} {state}" for state, count in states.items()),
         "encoder": {value_at(run.record, "encoder.name") or "" for run in runs},
         "machine": set(map(machine_of, known)),
         "commit": set(map(short_commit, known)),
-        "time": _clock(seconds) if seconds else "",
+        "time": _time(sum(_seconds(run.record) for run in runs)),
     }
     texts = {fact: of if isinstance(of, str) else ", ".join(sorted(of - {""})) for fact, of in facts.items()}
     return {fact: text for fact, text in texts.items() if text}
 
 
 def run_sections(runs: Sequence[ShownRun], *, name: str = "sweep", part: str = "") -> list[dict[str, Any]]:
-    """Return the sections of some runs, each only where there is something to show.
-
-    Args:
-        runs: the runs, those that are not finished included.
-        name: what the anchors begin with, different for each part of a report.
-        part: what the contents put them under.
-    """
+    """Return the sections of some runs; ``name`` begins their anchors, and the contents put them under ``part``."""
     if not runs:
         return []
     by_source = {run.found.source: run for run in runs}
-    groups = []
+    groups, legend = [], []
     for number, point in enumerate(points(run.found for run in runs)):
-        color, style = PALETTE[number % len(PALETTE)], STYLES[number // len(PALETTE) % len(STYLES)]
-        groups.append(
-            _Group(f"{name}-{number}", point.label, [by_source[run.source] for run in point.runs], color, style)
+        key, color, style = (
+            f"{name}-{number}",
+            PALETTE[number % len(PALETTE)],
+            STYLES[number // len(PALETTE) % len(STYLES)],
         )
-    legend = [
-        {"key": g.key, "label": g.label, "color": _COLORS[g.color.lower()], "dashes": _DASHES[g.style]} for g in groups
-    ]
-    monitors = sorted({run.monitor for run in runs})
+        groups.append(_Group(key, point.label, [by_source[run.source] for run in point.runs], color, style))
+        look = {"color": _COLORS[color.lower()], "dashes": _DASHES[style]}
+        legend.append({"key": key, "label": point.label, **look})
+    monitors = sorted({run.monitor for run in runs} & {key for run in runs for key in run.curves})
     learning = [(key, f"Dev score: {key.removeprefix('val/')}") for key in monitors]
     learning.append(("train/loss", "Training loss, moving average"))
+    learned, fitted = (_charts(groups, of, f"{name}-{n}") for n, of in enumerate((learning, _fitting_keys(groups))))
     found = [
         _section("Runs", f"{name}-runs", tables=_run_tables(groups, legend)),
-        _section("Learning curves", f"{name}-learning", charts=_charts(groups, learning, f"{name}-learning")),
-        _section(
-            "Relative fitting difficulty",
-            f"{name}-rfd",
-            intro=_RFD,
-            charts=_charts(groups, _fitting_keys(groups), f"{name}-rfd"),
-        ),
+        _section("Learning curves", f"{name}-learning", charts=learned),
+        _section("Relative fitting difficulty", f"{name}-rfd", intro=_RFD, charts=fitted),
         _section("What differs between the configs", f"{name}-configs", tables=_difference_tables(groups)),
     ]
     shown = [section for section in found if section["tables"] or section["charts"]]
@@ -336,48 +326,38 @@ def run_sections(runs: Sequence[ShownRun], *, name: str = "sweep", part: str = "
 
 
 def _run_tables(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
-    """Return the metrics over seeds, those of the baselines below; all test metrics; and the runs one by one."""
-    frame = pd.DataFrame(
-        [_scaled(run.record.get("metrics"), run) for group in groups for run in group.runs], dtype=float
-    )
-    frame.index = pd.Index([number for number, group in enumerate(groups) for _ in group.runs])
-    every = ["dev", *sorted(key for key in frame if key.startswith("test/"))]
-    keys = [key for key in every if not key.endswith(_SECONDARY)]
-    means, deviations = frame.groupby(level=0).mean(), frame.groupby(level=0).std()
-
-    def cell(number: int, key: str) -> str:
-        deviation = deviations.at[number, key]
-        return _number(means.at[number, key], key) + (f" ± {_number(deviation, key)}" if pd.notna(deviation) else "")
-
+    """Return the metrics over seeds, those of the baselines below, and the runs one by one."""
+    runs = [(number, run) for number, group in enumerate(groups) for run in group.runs]
+    frame = pd.DataFrame([{"dev": math.nan, **_scaled(run.record.get("metrics"), run)} for _, run in runs], dtype=float)
+    keys = ["dev", *sorted(key for key in frame if key.startswith("test/") and not key.endswith(_SECONDARY))]
+    seeds = frame.groupby([number for number, _ in runs])
+    means, deviations = seeds.mean(), seeds.std()
     rows: list[list[Any]] = []
     for number, group in enumerate(groups):
-        seeds = sum(run.state == "finished" for run in group.runs)
-        rows.append([legend[number], str(seeds), *(cell(number, key) for key in keys)])
+        spread = {key: f" ± {_number(deviations.at[number, key], key)}" for key in keys}
+        values = [_number(means.at[number, key], key) + spread[key] * (len(spread[key]) > 3) for key in keys]
+        rows.append([legend[number], str(sum(run.state == "finished" for run in group.runs)), *values])
     baselines = {}
-    for run in (run for group in groups for run in group.runs):
-        for name, values in (run.record.get("baselines") or {}).items():
+    for _, run in runs:
+        for name, metrics in (run.record.get("baselines") or {}).items():
             called = "LENGTH" if name == "length" else f"{name}, {value_at(run.record, 'encoder.name')}"
-            baselines.setdefault(called, _scaled(values))
-    for called, values in baselines.items():
-        rows.append([(called, "baseline", ""), "", *(_number(values.get(key), key) for key in keys)])
-    headings = [
-        (task or metric, metric if task else "", "")
-        for task, _, metric in (k.removeprefix("test/").rpartition("/") for k in keys)
-    ]
-    single = []
-    for run, values in zip((run for group in groups for run in group.runs), frame.to_dict("records"), strict=True):
+            baselines.setdefault(called, _scaled(metrics))
+    for called, known in baselines.items():
+        rows.append([(called, "baseline", ""), "", *(_number(known.get(key), key) for key in keys)])
+    singles = []
+    for (number, run), values in zip(runs, frame.to_dict("records"), strict=True):
         record = run.record
-        best = f"{value_at(record, 'best.step')} of {record['steps']}" if "steps" in record else ""
-        label = next(group.label for group in groups if run in group.runs)
-        about = [best, _clock(_seconds(record)) if "seconds" in record else "", record.get("device") or ""]
-        shown = [_number(values[key], key) for key in keys]
-        single.append([label, str(record["seed"]), (run.state, run.reason, ""), *shown, *about])
-    others = [[key.removeprefix("test/"), *(cell(n, key) for n in range(len(groups)))] for key in every]
+        about = [str(value_at(record, "best.step") or ""), _time(_seconds(record)), str(record.get("device") or "")]
+        state = (run.state, run.reason, "")
+        singles.append(
+            [groups[number].label, str(record["seed"]), state, *(_number(values[k], k) for k in keys), *about]
+        )
+    parts = [key.removeprefix("test/").rpartition("/") for key in keys]
+    headings = [(task or metric, metric if task else "", "") for task, _, metric in parts]
     titles = ["run", "seed", "state", *headings, "best step", "time", "device"]
     return [
         _table("", ["run", "seeds", *headings], rows, notes=[_ABOUT]),
-        _table("Runs, one by one", titles, single),
-        _table("All test metrics", ["metric", *(group.label for group in groups)], others, folded=True),
+        _table("Runs, one by one", titles, singles),
     ]
 
 
@@ -397,15 +377,12 @@ def _number(value: float | None, key: str) -> str:
     return "" if value is None or pd.isna(value) else f"{value:.{decimals}f}".replace("-", "−")
 
 
+def _time(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds))) if seconds else ""
+
+
 def _seconds(record: Mapping[str, Any]) -> float:
     return sum(float(value) for value in (record.get("seconds") or {}).values() if is_number(value))
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes >= 60:
-        return f"{minutes // 60} h {minutes % 60:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{seconds:.1f} s"
 
 
 def _difference_tables(groups: Sequence[_Group]) -> list[dict[str, Any]]:

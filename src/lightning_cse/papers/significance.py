@@ -17,11 +17,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from lightning_cse.errors import DataError, did_you_mean
 from lightning_cse.metrics import McNemar, mcnemar
+from lightning_cse.papers.artefacts import Baseline, Line
 from lightning_cse.papers.nested import leaves, value_at
 from lightning_cse.papers.points import Found
 from lightning_cse.runs import Run
 
-TEST_FIELDS: Final = [*"row encoder column reference test seeds seeds_reference mean mean_reference p p_holm".split()]
+TEST_FIELDS: Final = [
+    *("row", "encoder", "column", "reference", "test", "seeds", "seeds_reference", "mean", "mean_reference"),
+    *("p", "p_holm"),
+]
 """The columns of the comparisons that are kept beside a table."""
 _EXAMPLE: Final = ("row", "type", "label", "subset", "gold")
 """The columns of predictions that say which example a line is, as far as they exist."""
@@ -119,8 +123,9 @@ def _differences(records: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _setting(value: Any) -> str:
-    text = value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else json.dumps(value)
-    return text.replace("e-0", "e-") if isinstance(value, float) else text
+    if isinstance(value, float):
+        return np.format_float_scientific(value, trim="-", exp_digits=1) if abs(value) < 1e-3 else f"{value:g}"
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def baseline_points(baseline: str, runs: Sequence[Found]) -> list[Point]:
@@ -219,7 +224,7 @@ def holm(pvalues: ArrayLike) -> NDArray[np.float64]:
 
 
 def majority_vote(correct_by_seed: Sequence[ArrayLike]) -> NDArray[np.bool_]:
-    """Return which examples more than half of the seeds get right (ours: GaussCSE does not say how seeds are merged)."""
+    """Return which examples more than half of the seeds get right (ours: GaussCSE does not say how it merges seeds)."""
     return np.asarray(2 * np.sum(np.asarray(correct_by_seed, dtype=np.int64), axis=0) > len(correct_by_seed))
 
 
@@ -313,13 +318,11 @@ def _ranking(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.
 def compare(given: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
     """Compare every pair of points on every task, a row a comparison, with Holm's adjustment over all of them.
 
-    Without ``tasks``, on every task that all points but baselines have, if its predictions are right or wrong.
-    Accuracies are fractions and means over seeds, the difference is in points; ``p_median`` is the median of the exact
-    tests of single seeds, for which a baseline has the same answers beside every seed.
+    Without ``tasks``, on every task with right and wrong answers that all points but baselines have. Accuracies are
+    fractions, the difference is in points, and ``p_median`` is the median of the exact tests of single seeds.
 
     Raises:
-        DataError: if predictions are missing, a point has nothing to compare it on, or two runs were evaluated on
-            different examples.
+        DataError: if a point has nothing to compare it on, or two runs were evaluated on different examples.
     """
     methods = [point for point in given if not point.baseline] or list(given)
     common = [task for task in methods[0].tasks if all(task in point.tasks for point in methods)]
@@ -352,26 +355,23 @@ def compare(given: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
 
 
 class Side(NamedTuple):
-    """A cell of a table as a side of a comparison: number, label and encoder of its line, and what was measured."""
+    """A cell of a table as a side of a comparison: the number of its line, and what was measured."""
 
     number: int
-    label: str
-    encoder: str
+    line: Line
     column: str
     metrics: tuple[str, ...]
     values: Mapping[int, float]
     found: tuple[Found, ...]
-    baseline: str | None
+
+    @property
+    def baseline(self) -> str | None:
+        """The name of the baseline that it is of."""
+        return self.line.way.name if isinstance(self.line.way, Baseline) else None
 
 
 def compare_lines(pairs: Sequence[tuple[Side, Side]], test: str, kept: Path | None, draws: int) -> pd.DataFrame:
-    """Test the pairs whose predictions exist or whose p-value was kept, adjusted together by Holm.
-
-    Args:
-        pairs: the pairs; the second of each is the reference.
-        test: ``mcnemar`` or ``bootstrap``.
-        kept: a file of comparisons; one of the same seeds and means is not made again.
-        draws: of the bootstrap.
+    """Test the pairs (the second is the reference) whose predictions exist or whose p-value was kept, with Holm.
 
     Returns:
         A row a comparison: `TEST_FIELDS`, and ``a`` and ``b``, the numbers of the two lines.
@@ -382,7 +382,7 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], test: str, kept: Path | No
         seeds = _voters(a, b) if test == "mcnemar" else (sorted(a.values), sorted(b.values))
         texts = [" ".join(map(str, of)) for of in seeds]
         means = [float(np.mean(list(side.values.values()))) for side in (a, b)]
-        place = (a.label, a.encoder, a.column, b.label)
+        place = (a.line.label, a.line.encoder or "", a.column, b.line.label)
         old, sides = known.get(place), (_point(a, seeds[0]), _point(b, seeds[1]))
         # Who trains again gets other means.
         same = old is not None and [old.test, old.seeds, old.seeds_reference] == [test, *texts]
@@ -418,7 +418,7 @@ def _point(side: Side, seeds: Sequence[int]) -> Point | None:
     )
     tasks = [metric.split("/")[1] for metric in side.metrics]
     names = {f"{side.baseline}-{task}" if side.baseline else task for task in tasks}
-    return Point(side.label, runs, side.baseline) if all(names <= set(stored(run)) for run in runs) else None
+    return Point(side.line.label, runs, side.baseline) if all(names <= set(stored(run)) for run in runs) else None
 
 
 def read_tests(path: Path | None) -> pd.DataFrame:

@@ -14,7 +14,7 @@ import pandas as pd
 from lightning_cse.errors import DataError
 from lightning_cse.papers.artefacts import Artefact, Baseline, Column, Line, Published, Request
 from lightning_cse.papers.nested import value_at
-from lightning_cse.papers.significance import TEST_FIELDS, Side, read_tests, compare_lines
+from lightning_cse.papers.significance import TEST_FIELDS, Side, compare_lines
 
 if TYPE_CHECKING:
     from lightning_cse.papers.cells import Measured
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LEVELS: Final = {"**": 0.01, "*": 0.05}
 """The mark of a p-value below a level against the reference row, the strictest first."""
+NUMBERS: Final = ("n", "mean", "sd", "low", "high", "published", "published_deviation", "difference")
+"""What a cell holds of its values, and of the paper's."""
 ALL_ROWS: Final = "mcnemar_all"
 """The test between all rows of a table, not only with its reference row."""
 _SYMBOLS: Final = ("†", "‡", "§", "¶", "‖", "††", "‡‡", "§§")
@@ -34,13 +36,10 @@ _FEW: Final = 4
 
 @dataclass(frozen=True)
 class Table:
-    """A table and its legend.
+    """A table: ``cells`` has a row for each line (by number) and column (by title), NaN where there is no number.
 
-    ``cells`` has a row a cell, indexed by the number of its line and the title of its column: ``n`` (seeds measured),
-    ``asked``, ``mean``, ``sd``, ``low``, ``high``, ``values`` (by seed), ``published``, ``published_deviation``,
-    ``difference`` (mean less published), ``text`` (of a setting), ``marks`` (their names), ``p`` and ``p_holm`` (against
-    the reference row). Numbers are in the column's units, NaN where there is none. ``symbols`` are what cells show for
-    marks, and ``tests`` the comparisons of lines. ``quoted`` says which lines have only the paper's numbers.
+    ``symbols`` is what cells show for their ``marks``; ``quoted`` says which lines have only the paper's numbers, and
+    ``tests`` has the comparisons of lines, of which ``p`` and ``p_holm`` in a cell are those with the reference row.
     """
 
     artefact: Artefact
@@ -82,17 +81,13 @@ def assemble(
 
     Args:
         artefact: the table.
-        lines: its lines, as `Artefact.lines` returns them.
+        lines: its lines.
         measured: the finished runs of a cell.
         request: what was asked for.
         change_of: whether the loss of a run has been changed since: ``fresh``, ``stale`` or ``unknown``.
-        kept_tests: comparisons kept with an earlier table; those of the same seeds and means are not computed again,
-            so a table of records without predictions keeps its p-values.
+        kept_tests: a file of comparisons; those of the same seeds and means need no predictions.
         setting_of: the value of a config column for a line that has no run.
-        draws: of a bootstrap; p is at least ``2 / (draws + 1)``.
-
-    Raises:
-        DataError: if a value is not a number, or two compared runs were evaluated on different examples.
+        draws: of a bootstrap.
     """
     return _Assembly(artefact, tuple(lines), measured, request, change_of, setting_of).table(kept_tests, draws)
 
@@ -100,14 +95,11 @@ def assemble(
 class _Reading(NamedTuple):
     """The values of a cell by seed, and the runs and metrics they were read from."""
 
-    values: dict[int, float] = {}
+    values: Mapping[int, float]
     asked: int = 0
     metrics: tuple[str, ...] = ()
     found: tuple[Found, ...] = ()
     marks: tuple[str, ...] = ()
-
-
-_NOTHING: Final = _Reading()
 
 
 class _Assembly:
@@ -143,11 +135,9 @@ class _Assembly:
             self.lines,
             self.quoted,
             self.cells,
-            symbols
-            | {f"differs:{label}": letter for label, letter in letters.items()}
-            | {sign: sign for sign in LEVELS},
+            {**symbols, **{f"differs:{label}": letter for label, letter in letters.items()}, "*": "*", "**": "**"},
             (*texts, *self._about_tests(tests, len(pairs) - len(tests), letters, draws), *self._notes()),
-            tests[list(TEST_FIELDS)],
+            tests[TEST_FIELDS],
             tuple(sorted({short_commit(record) for record in self.records.values()})),
             tuple(sorted({machine_of(record) for record in self.records.values()})),
         )
@@ -164,7 +154,7 @@ class _Assembly:
         if column.source == "mean":
             return self._mean(column, [self.readings[number, title] for title in column.keys])
         if column.source == "config" or self.quoted[number]:
-            return _NOTHING
+            return _Reading({})
         runs = self.measured(line, column)
         values: dict[int, float] = {}
         metric = column.keys[0]
@@ -183,8 +173,7 @@ class _Assembly:
             self.changes.setdefault(run.source, self.change_of(run))
         marks = {
             f"instead:{metric}": bool(values) and metric != column.keys[0],
-            "mixed": len({str((value_at(run.record, "model.run") or run.record).get("config_hash")) for run in found})
-            > 1,
+            "mixed": len({(value_at(run.record, "model.run") or run.record)["config_hash"] for run in found}) > 1,
             "stale": any(self.changes[run.source] == "stale" for run in found),
         }
         metrics = (metric,) if values and column.source == "metric" else ()
@@ -221,10 +210,9 @@ class _Assembly:
                 about = {"asked": reading.asked, "values": reading.values, "marks": marks}
                 printed = {"published": paper and paper.value, "published_deviation": paper and paper.deviation}
                 rows[place] = {**own, **about, **printed, **setting}
-        names = ("n", "asked", "mean", "sd", "low", "high", "published", "published_deviation", "difference")
         cells = pd.DataFrame(list(rows.values()), pd.MultiIndex.from_tuples(list(rows)), dtype=object)
-        cells = cells.reindex(columns=[*names, "values", "text", "marks", "p", "p_holm"])
-        cells = cells.astype({name: float for name in (*names, "p", "p_holm")}).astype({"n": int, "asked": int})
+        cells = cells.reindex(columns=[*NUMBERS, "marks", "p", "p_holm", "asked", "values", "text"])
+        cells = cells.astype(dict.fromkeys((*NUMBERS, "p", "p_holm"), float)).astype({"n": int, "asked": int})
         cells["text"] = cells["text"].fillna("")
         cells["difference"] = cells["mean"] - cells["published"]
         return cells
@@ -253,18 +241,17 @@ class _Assembly:
     def _symbols(self) -> tuple[dict[str, str], list[str]]:
         """Return the symbol of each mark, and what the marks say; what all measured cells share has no symbol."""
         lines = [self.lines[number] for (number, _), marks in self.cells["marks"].items() if "encoder" in marks]
+        instead = ", ".join(dict.fromkeys(f"{line.encoder} in place of {line.paper_encoder}" for line in lines))
         known = {
             "profile": f"profile {self.request.profile}",
-            "encoder": "measured with "
-            + ", ".join(dict.fromkeys(f"{line.encoder} in place of {line.paper_encoder}" for line in lines)),
+            "encoder": f"measured with {instead}",
             "settings": f"with {' '.join(self.request.settings)}",
             "stale": "measured before the last change of its loss",
             "mixed": "its seeds are of runs that differ in their data, or in what an automatic choice became",
             **{f"instead:{key}": why.rstrip(".") for of in self.artefact.columns for key, why in of.instead.items()},
         }
-        measured = [
-            (self.lines[place[0]], self.cells.at[place, "marks"]) for place, r in self.readings.items() if r.values
-        ]
+        places = [place for place, reading in self.readings.items() if reading.values]
+        measured = [(self.lines[place[0]], self.cells.at[place, "marks"]) for place in places]
         symbols, shared = {}, []
         own: dict[str, str] = {}
         for name in dict.fromkeys(name for marks in self.cells["marks"] for name in marks):
@@ -316,12 +303,8 @@ class _Assembly:
         for a, line in enumerate(self.lines) if reference in self.labels else ():
             after = self.labels[self.labels.index(line.label) + 1 :] if self.artefact.test == ALL_ROWS else []
             for label in dict.fromkeys((str(reference), *after)) if line.label != reference else ():
-                encoders = (line.encoder, None)
-                found = [
-                    b
-                    for b, o in enumerate(self.lines)
-                    if o.label == label and (not line.encoder or o.encoder in encoders)
-                ]
+                same = [b for b, other in enumerate(self.lines) if other.label == label]
+                found = [b for b in same if not line.encoder or self.lines[b].encoder in (line.encoder, None)]
                 for column in self.artefact.columns if len(found) == 1 else ():
                     ours, theirs = self._side(a, column), self._side(found[0], column)
                     if ours is not None and theirs is not None and ours.metrics == theirs.metrics:
@@ -339,19 +322,9 @@ class _Assembly:
             suits &= column.source != "mean" or len(reading.metrics) == len(column.keys)
         else:
             suits = column.source == "metric" and all(m.split("/")[2].partition("_")[0] == "accuracy" for m in metrics)
-        if not metrics or not suits or not reading.values:
-            return None
-        baseline = line.way.name if isinstance(line.way, Baseline) else None
-        return Side(
-            number,
-            line.label,
-            line.encoder or "",
-            column.title,
-            tuple(metrics),
-            reading.values,
-            reading.found,
-            baseline,
-        )
+            suits &= metrics == [*reading.metrics]
+        known = metrics and suits and reading.values
+        return Side(number, line, column.title, tuple(metrics), reading.values, reading.found) if known else None
 
     def _mark_significance(self, tests: pd.DataFrame) -> dict[str, str]:
         """Put p-values and marks into the cells; return the letters of the rows that others differ from."""
@@ -389,11 +362,8 @@ class _Assembly:
 
 
 def _number(found: Found, line: Line, column: Column, key: str) -> float | None:
-    record = found.record
-    metrics = (
-        (record.get("baselines") or {}).get(line.way.name) if isinstance(line.way, Baseline) else record.get("metrics")
-    )
-    value = value_at(record, key) if column.source == "field" else (metrics or {}).get(key)
+    path = f"baselines.{line.way.name}" if isinstance(line.way, Baseline) else "metrics"
+    value = value_at(found.record, key if column.source == "field" else f"{path}.{key}")
     if value is None:
         return None
     if not is_number(value) or not math.isfinite(value):
