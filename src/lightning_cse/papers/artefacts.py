@@ -42,13 +42,13 @@ __all__ = [
 ]
 
 Kind = Literal["table", "figure", "text"]
-Significance = Literal["mcnemar", "bootstrap"]
+Significance = Literal["mcnemar", "mcnemar_all", "bootstrap"]
 
 PUBLISHED: Final = "published.csv"
 """The file beside the artefacts of a paper that holds its numbers."""
 
 _KINDS: Final[tuple[Kind, ...]] = ("table", "figure", "text")
-_TESTS: Final[tuple[Significance, ...]] = ("mcnemar", "bootstrap")
+_TESTS: Final[tuple[Significance, ...]] = ("mcnemar", "mcnemar_all", "bootstrap")
 _SEEDS: Final = (0, 1, 2, 3, 4)
 _ENCODER: Final = "{encoder}"
 _QUICK: Final = "tiny"  # a profile that shows that everything works: its numbers mean nothing, and one seed will do

@@ -178,7 +178,7 @@ def _csv(table: Table) -> str:
     frame["seeds"] = frame["values"].map(lambda values: " ".join(map(str, values)))
     frame.insert(1, "row", [table.lines[number].label for number in frame["line"]])
     frame.insert(2, "encoder", [table.lines[number].encoder for number in frame["line"]])
-    return frame.drop(columns=["line", "asked", "values", "text"]).to_csv(index=False)
+    return str(frame.drop(columns=["line", "asked", "values", "text"]).to_csv(index=False))
 
 
 def _markdown(text: str) -> str:

@@ -66,7 +66,7 @@ def build_report(title: str, sections: Sequence[Mapping[str, Any]], *, facts: Ma
     markdown.disable(["link", "image", "autolink", "reference"])
     filters = environment().filters
     filters["markdown"] = lambda text: Markup(markdown.render(text))  # noqa: S704 - escaped
-    filters["breakable"] = lambda text: Markup(re.sub(r"(?<=\w)([_./=,]+)(?=\w)", r"\1<wbr>", str(escape(text))))  # noqa: S704
+    filters["breakable"] = lambda text: Markup(re.sub(r"(?<=[^\W\d])([_./=,]+)(?=\w)", r"\1<wbr>", str(escape(text))))  # noqa: S704
     parts: dict[str, list[Mapping[str, Any]]] = {}
     for section in sections:
         parts.setdefault(section["part"], []).append(section)
@@ -168,7 +168,7 @@ def _overlay(groups: Sequence[_Group], key: str, *, smooth: bool = False, zero: 
 
 def _charts(groups: Sequence[_Group], asked: Iterable[tuple[str, str]], name: str) -> list[dict[str, Any]]:
     """Return the charts of some keys, with their titles, as far as a run has them."""
-    charts = []
+    charts: list[dict[str, Any]] = []
     with plot_style():
         for key, title in asked:
             figure = _overlay(groups, key, smooth=key == "train/loss", zero="rfd_" in key)
@@ -182,7 +182,8 @@ def _fitting_keys(groups: Sequence[_Group]) -> list[tuple[str, str]]:
     found = sorted(key for key in keys if re.fullmatch(r"diag/.*(alignment|uniformity)", key))
     names = {"held_out": "held-out side", "eval": "evaluation side", "rfd_alignment": "RFD of alignment"}
     names["rfd_uniformity"] = "RFD of uniformity"
-    return [(key, ", ".join(names.get(part, part) for part in reversed(key.split("/")[1:]))) for key in found]
+    titles = [", ".join(names.get(part, part) for part in reversed(key.split("/")[1:])) for key in found]
+    return [(key, title[0].upper() + title[1:]) for key, title in zip(found, titles, strict=True)]
 
 
 # Runs ----------------------------------------------------------------------------------------------------------------
@@ -286,14 +287,13 @@ def run_facts(runs: Sequence[ShownRun]) -> dict[str, str]:
     states = Counter(run.state for run in runs)
     known = [run.record for run in runs if run.record.get("environment")]
     facts = {
-        "runs": ", ".join(f"{count} {state}" for state, count in states.items()),
-        "encoder": {value_at(run.record, "encoder.name") or "" for run in runs},
-        "machine": set(map(machine_of, known)),
-        "commit": set(map(short_commit, known)),
-        "time": _time(sum(_seconds(run.record) for run in runs)),
+        "runs": [f"{count} {state}" for state, count in states.items()],
+        "encoder": sorted({str(value_at(record, "encoder.name") or "") for record in known}),
+        "machine": sorted(set(map(machine_of, known))),
+        "commit": sorted(set(map(short_commit, known))),
+        "time": [_time(sum(_seconds(run.record) for run in runs))],
     }
-    texts = {fact: of if isinstance(of, str) else ", ".join(sorted(of - {""})) for fact, of in facts.items()}
-    return {fact: text for fact, text in texts.items() if text}
+    return {fact: ", ".join(texts) for fact, texts in facts.items() if any(texts)}
 
 
 def run_sections(runs: Sequence[ShownRun], *, name: str = "sweep", part: str = "") -> list[dict[str, Any]]:
@@ -337,7 +337,7 @@ def _run_tables(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) -
         spread = {key: f" ± {_number(deviations.at[number, key], key)}" for key in keys}
         values = [_number(means.at[number, key], key) + spread[key] * (len(spread[key]) > 3) for key in keys]
         rows.append([legend[number], str(sum(run.state == "finished" for run in group.runs)), *values])
-    baselines = {}
+    baselines: dict[str, dict[str, float]] = {}
     for _, run in runs:
         for name, metrics in (run.record.get("baselines") or {}).items():
             called = "LENGTH" if name == "length" else f"{name}, {value_at(run.record, 'encoder.name')}"

@@ -338,10 +338,10 @@ def compare(given: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
             by = [dict.fromkeys(every, v) if p.baseline else dict(zip(p.seeds, of, strict=True)) for p, of, v in sides]
             single = [mcnemar(by[0][seed], by[1][seed]).pvalue for seed in by[0].keys() & by[1].keys()]
             accuracy_a, accuracy_b = (float(np.mean(of)) for of in (of_a, of_b))
-            row = {"task": task, "a": a.label, "b": b.label, "seeds_a": a.seeds, "seeds_b": b.seeds}
+            row: dict[str, Any] = {"task": task, "a": a.label, "b": b.label, "seeds_a": a.seeds, "seeds_b": b.seeds}
             row |= {"accuracy_a": accuracy_a, "accuracy_b": accuracy_b, "difference": 100 * (accuracy_a - accuracy_b)}
             row |= {"only_a": test.only_a, "only_b": test.only_b, "examples": test.examples, "p_exact": test.pvalue}
-            median = float(np.median(single)) if single else None
+            median = float(np.median(single)) if single else np.nan
             rows.append({**row, "p_asymptotic": test.pvalue_asymptotic, "p_holm": 1.0, "p_median": median})
     compared = {row[side] for row in rows for side in ("a", "b")}
     if len(given) < 2 or any(point.label not in compared for point in given):
@@ -383,16 +383,17 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], test: str, kept: Path | No
         texts = [" ".join(map(str, of)) for of in seeds]
         means = [float(np.mean(list(side.values.values()))) for side in (a, b)]
         place = (a.line.label, a.line.encoder or "", a.column, b.line.label)
-        old, sides = known.get(place), (_point(a, seeds[0]), _point(b, seeds[1]))
+        old: Any = known.get(place)
         # Who trains again gets other means.
         same = old is not None and [old.test, old.seeds, old.seeds_reference] == [test, *texts]
         if same and np.allclose([old.mean, old.mean_reference], means, rtol=1e-9, atol=1e-12):
             p = old.p
-        elif sides[0] is None or sides[1] is None:
+        elif (one := _point(a, seeds[0])) is None or (other := _point(b, seeds[1])) is None:
             continue
+        elif test == "mcnemar":
+            p = compare_accuracy(one, other, a.metrics[0]).pvalue
         else:
-            mcnemars = test == "mcnemar"
-            p = compare_accuracy(*sides, a.metrics[0]).pvalue if mcnemars else bootstrap(*sides, a.metrics, draws)
+            p = bootstrap(one, other, a.metrics, draws)
         done.append((*place, test, *texts, *means, max(p, _SMALLEST_P), 1.0, a.number, b.number))
     frame = pd.DataFrame(done, columns=[*TEST_FIELDS, "a", "b"])
     return frame.assign(p_holm=holm(frame["p"].astype(float)))

@@ -204,16 +204,16 @@ class _Assembly:
             for column in self.artefact.columns:
                 reading, place = self.readings[number, column.title], (number, column.title)
                 paper = papers.get((line.name, line.paper_encoder, column.title))
-                setting = self._setting(line, column) if column.source == "config" and not self.quoted[number] else {}
+                config = column.source == "config" and not self.quoted[number]
+                setting = self._setting(line, column) if config else {"text": ""}
                 own = stats.loc[place].to_dict() if reading.values else {"n": 0}
-                marks = (*self._asked(line), *reading.marks) if reading.values or setting.get("text") else ()
+                marks = (*self._asked(line), *reading.marks) if reading.values or setting["text"] else ()
                 about = {"asked": reading.asked, "values": reading.values, "marks": marks}
                 printed = {"published": paper and paper.value, "published_deviation": paper and paper.deviation}
                 rows[place] = {**own, **about, **printed, **setting}
         cells = pd.DataFrame(list(rows.values()), pd.MultiIndex.from_tuples(list(rows)), dtype=object)
         cells = cells.reindex(columns=[*NUMBERS, "marks", "p", "p_holm", "asked", "values", "text"])
         cells = cells.astype(dict.fromkeys((*NUMBERS, "p", "p_holm"), float)).astype({"n": int, "asked": int})
-        cells["text"] = cells["text"].fillna("")
         cells["difference"] = cells["mean"] - cells["published"]
         return cells
 
@@ -301,8 +301,8 @@ class _Assembly:
         """
         reference = self.artefact.reference
         for a, line in enumerate(self.lines) if reference in self.labels else ():
-            after = self.labels[self.labels.index(line.label) + 1 :] if self.artefact.test == ALL_ROWS else []
-            for label in dict.fromkeys((str(reference), *after)) if line.label != reference else ():
+            first = self.labels.index(line.label) + 1 if self.artefact.test == ALL_ROWS else len(self.labels)
+            for label in dict.fromkeys((str(reference), *self.labels[first:])) if line.label != reference else ():
                 same = [b for b, other in enumerate(self.lines) if other.label == label]
                 found = [b for b in same if not line.encoder or self.lines[b].encoder in (line.encoder, None)]
                 for column in self.artefact.columns if len(found) == 1 else ():
