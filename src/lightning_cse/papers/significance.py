@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import statistics
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -381,7 +382,7 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], test: str, kept: Path | No
     for a, b in pairs:
         seeds = _voters(a, b) if test == "mcnemar" else (sorted(a.values), sorted(b.values))
         texts = [" ".join(map(str, of)) for of in seeds]
-        means = [float(np.mean(list(side.values.values()))) for side in (a, b)]
+        means = [statistics.fmean(side.values.values()) for side in (a, b)]
         place = (a.line.label, a.line.encoder or "", a.column, b.line.label)
         old: Any = known.get(place)
         # Who trains again gets other means.

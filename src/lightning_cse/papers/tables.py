@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -183,10 +184,9 @@ class _Assembly:
     def _mean(column: Column, parts: Sequence[_Reading]) -> _Reading:
         """Return the mean of other columns, for each seed that all of them have."""
         seeds = set.intersection(*(set(part.values) for part in parts))
-        means = pd.DataFrame([part.values for part in parts]).mean()
         marks = dict.fromkeys(mark for part in parts for mark in part.marks)
         return _Reading(
-            {seed: float(column.scale * means[seed]) for seed in sorted(seeds)},
+            {seed: column.scale * statistics.fmean(part.values[seed] for part in parts) for seed in sorted(seeds)},
             max(part.asked for part in parts),
             tuple(metric for part in parts for metric in part.metrics),
             tuple({run.source: run for part in parts for run in part.found}.values()),
@@ -197,7 +197,8 @@ class _Assembly:
         """Return the cells without their significance."""
         every = [(*place, value) for place, reading in self.readings.items() for value in reading.values.values()]
         frame = pd.DataFrame(every, columns=["line", "column", "value"]).astype({"value": float})
-        stats = frame.groupby(["line", "column"])["value"].agg(n="count", mean="mean", sd="std", low="min", high="max")
+        grouped = frame.groupby(["line", "column"])["value"]
+        stats = grouped.agg(n="count", mean=statistics.fmean, sd=_deviation, low="min", high="max")
         papers = {(value.row, value.encoder, value.column): value for value in self.artefact.published}
         rows = {}
         for number, line in enumerate(self.lines):
@@ -359,6 +360,10 @@ class _Assembly:
         if untested:
             of = "between rows" if test == ALL_ROWS else f"with {reference}"
             yield f"Not tested, since predictions are not kept with these records: {untested} comparisons {of}."
+
+
+def _deviation(values: Sequence[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else math.nan
 
 
 def _number(found: Found, line: Line, column: Column, key: str) -> float | None:
