@@ -5,9 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,137 +13,81 @@ import pytest
 from lightning_cse.compare import main
 from lightning_cse.runs import Run, write_predictions
 
+GOOD, POOR = [True] * 30 + [False] * 10, [True] * 12 + [False] * 28
 MakeRun = Callable[..., str]
-
-GOOD = [True] * 30 + [False] * 10
-POOR = [True] * 12 + [False] * 28
 
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> MakeRun:
     """Leave a finished run with predictions of rte, and the untrained encoder's beside them; return its folder."""
 
-    def make(name: str, seed: int, correct: list[bool], identity: str = "0123456789", *overrides: str) -> str:
-        folder = Run(tmp_path / "runs", name, identity, seed)
+    def make(name: str, seed: int, correct: list[bool], lr: float = 1e-5) -> str:
+        run = Run(tmp_path / "runs", name, f"{lr:.0e}".replace("-", ""), seed)
         labels = [row % 2 == 0 for row in range(len(correct))]
         predicted = [label == right for label, right in zip(labels, correct, strict=True)]
         columns = {"row": list(range(len(correct))), "label": labels, "prediction": predicted}
-        write_predictions(folder.predictions, "rte", columns)
-        write_predictions(folder.predictions, "untrained-rte", columns | {"prediction": labels[::-1]})
-        folder.finish({"name": name, "config_hash": identity, "seed": seed, "overrides": [*overrides, f"seed={seed}"]})
-        return str(folder.path)
+        write_predictions(run.predictions, "rte", columns)
+        write_predictions(run.predictions, "untrained-rte", columns | {"prediction": labels[::-1]})
+        record = {"name": name, "config_hash": run.config_hash, "seed": seed, "metrics": {}}
+        run.finish({**record, "decisive": {"config": {"method": {"optimizer": {"lr": lr}}}}})
+        return str(run.path)
 
     return make
 
 
 @pytest.fixture
 def two(make_run: MakeRun) -> list[str]:
-    """Three seeds of a good and of a poor point."""
-    return [make_run(name, seed, right) for name, right in (("good", GOOD), ("poor", POOR)) for seed in range(3)]
+    """Three seeds of a good and of a poor point, whose name a spreadsheet would take for a formula."""
+    return [make_run(name, seed, right) for name, right in (("good", GOOD), ("=poor", POOR)) for seed in range(3)]
 
 
-def test_the_table_fits_a_narrow_terminal(
+def test_the_table_fits_the_terminal(
     two: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for width in (80, 120):
-        monkeypatch.setenv("COLUMNS", str(width))
-        assert main([*two, "--baseline", "untrained"]) == 0
-        lines = capsys.readouterr().out.splitlines()
-        assert max(map(len, lines)) <= width
-        cells = [line.split() for line in lines if line.split()]
-        # 18 examples are right in one only: p = 2^-17 exactly, (18 - 1)^2 / 18 asymptotically, three tests for Holm.
-        assert ["rte", "good", "3", "75.00", "18", "+45.00", "8e-06", "6e-05", "2e-05", "*", "8e-06"] in cells
-        assert cells[cells.index(["poor", "3", "30.00", "0"]) + 1][:2] == ["rte", "good"]
-        assert ["untrained", "-", "0.00", "0"] in cells
-        text = " ".join(" ".join(lines).split())
-        assert "Seeds are merged by majority vote" in text
-        assert "adjusted for the 3 tests of this table, * where it is below 0.05" in text
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*two, "--baseline", "untrained"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    cells = [line.split() for line in lines]
+    # 18 examples are right in one only: p = 2^-17, and three tests for Holm.
+    assert ["rte", "good", "0", "1", "2", "75.00", "18", "+45.00", "8e-06", "2e-05", "*", "8e-06"] in cells
+    assert ["untrained", "-", "0.00", "0"] in cells
+    assert "adjusted for the 3 tests of this table, * below 0.05" in " ".join(" ".join(lines).split())
+
+
+def test_points_of_one_name_are_called_by_what_differs(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([make_run("same", 0, right, lr) for right, lr in ((GOOD, 1e-5), (POOR, 3e-5))]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["rte", "lr", "1e-5"] in [row[:3] for row in rows]
+    assert ["lr", "3e-5", "0", "30.00", "0"] in rows
 
 
 def test_csv_and_json_are_unrounded(two: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*two, "--format", "csv", "--task", "rte"]) == 0
     (line,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (line["a"], line["b"], line["seeds_a"], line["significant"]) == ("good", "'=poor", "0 1 2", "True")
+    assert main([*two[3:], *two[:3], "--format", "csv"]) == 0
+    (turned,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert turned["difference"] == "-45.0", "a number stays a number"
     assert main([*two, "--format", "json", "--alpha", "1e-6"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    (entry,) = document["comparisons"]
-    assert float(line["p_exact"]) == entry["p_exact"] == entry["p_holm"] == 2**-17
-    assert entry["p_by_seed"] == {"0": 2**-17, "1": 2**-17, "2": 2**-17}
-    assert (line["seeds_a"], entry["seeds_a"]) == ("0 1 2", [0, 1, 2])
-    assert (line["only_a"], line["only_b"], entry["examples"]) == ("18", "0", 40)
-    assert (line["significant"], entry["significant"]) == ("True", False)
-    assert line.keys() <= entry.keys()
-    assert [(point["label"], point["folders"]) for point in document["points"]] == [
-        ("good", two[:3]),
-        ("poor", two[3:]),
-    ]
-
-
-def test_markdown_has_a_cell_a_heading_and_the_legend(two: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert float(line["p_exact"]) == entry["p_exact"] == entry["p_holm"] == entry["p_median"] == 2**-17
+    assert (entry["b"], entry["examples"], entry["significant"]) == ("=poor", 40, False)
     assert main([*two, "--format", "markdown"]) == 0
-    head, rule, row, empty, *legend = capsys.readouterr().out.splitlines()
-    assert head.count("|") == rule.count("|") == row.count("|") == 15
-    assert row.startswith("| rte | good | poor | 3 | 3 | 75.00 | 30.00 | +45.00 | 18 | 0 | 8e-06 | 6e-05 | 8e-06 \\* |")
-    assert empty == ""
-    assert "majority vote" in legend[0]
+    head, rule, row = capsys.readouterr().out.splitlines()
+    assert {one.count("|") for one in (head, rule, row)} == {len(entry) + 1}
 
 
-def test_nothing_is_marked_without_a_difference(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([make_run(name, 0, GOOD) for name in ("a", "b")]) == 0
-    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("rte"))
-    assert row.split() == ["rte", "a", "1", "75.00", "0", "+0.00", "1.0000", "1.0000", "1.0000", "1.0000"]
-
-
-def test_points_of_one_name_are_told_apart(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
-    folders = [
-        make_run("same", 0, right, identity, "+experiment=same", lr)
-        for right, identity, lr in ((GOOD, "aaaa000000", "lr=1"), (POOR, "aaaab00000", "lr=2"))
-    ]
-    assert main(folders) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "same@aaaa0: +experiment=same lr=1" in lines
-    assert "same@aaaab: +experiment=same lr=2" in lines
-    assert any(line.split()[:2] == ["rte", "same@aaaa0"] for line in lines)
-
-
-def test_an_even_number_of_seeds_is_pointed_out(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
-    folders = [make_run("two", seed, GOOD) for seed in range(2)] + [make_run("one", 0, GOOD)]
-    assert main(folders) == 0
-    out = capsys.readouterr().out
-    assert "An even number of seeds: two. " in out
-
-
-def test_what_the_user_can_mend_is_one_message_and_exit_code_2(
-    two: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for arguments, message in (
-        ([str(tmp_path / "runs" / "x*")], "x*: there is no such folder"),
-        (two[:3], "needs two points, got good"),
-        ([*two, "--task", "snli"], "snli.parquet is missing; predictions there: rte, untrained-rte"),
-        ([*two, "--baseline", "length"], "baselines there: untrained"),
-    ):
-        assert main(arguments) == 2
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        assert captured.err.startswith("error: ")
-        assert message in captured.err
-
-
-@pytest.mark.parametrize("level", ["0", "1", "nan", "five"])
-def test_a_level_is_between_0_and_1(two: list[str], level: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main([*two, "--alpha", level])
-    assert caught.value.code == 2
-    assert level in capsys.readouterr().err
-
-
-def test_the_command_as_a_user_starts_it(two: list[str], repository: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(repository / "src"), "COLUMNS": "80"}
-    command = [sys.executable, "-m", "lightning_cse.compare"]
-    done = subprocess.run([*command, *two], env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "rte  good" in done.stdout
-    told = subprocess.run([*command, two[0], "nowhere"], env=environment, capture_output=True, text=True)
-    assert (told.returncode, told.stdout) == (2, "")
-    assert told.stderr.splitlines() == [
-        "error: nowhere: there is no such folder; give run folders, such as runs/NAME/*",
-    ]
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "is not the folder of a run"),
+        (["--task", "snli"], "has no predictions of snli (found: rte, untrained-rte)"),
+        (["--baseline", "length"], "no run has predictions of the baseline 'length' (found: untrained)"),
+    ],
+)
+def test_user_errors(two: list[str], arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*two, *arguments]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err[:7]) == ("", "error: ")
+    assert message in captured.err

@@ -25,7 +25,7 @@ from lightning_cse.errors import ConfigError, did_you_mean
 
 T = TypeVar("T")
 Kind = Literal["table", "figure", "text"]
-Significance = Literal["mcnemar", "bootstrap"]
+Significance = Literal["mcnemar", "mcnemar_all", "bootstrap"]
 Source = Literal["metric", "field", "config", "mean"]
 
 _FILE: Final = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)

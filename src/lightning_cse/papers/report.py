@@ -1,380 +1,403 @@
-"""The report: tables, charts and text as one HTML file, which opens from disk and asks no network for anything."""
+"""The report: tables and charts of papers and of runs as one HTML file, which opens from disk without a network."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
+import io
+import json
+import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from lightning_cse.papers.cells import is_number
-from lightning_cse.papers.figures import theme_variable, themed_svg
+import pandas as pd
+
+from lightning_cse.errors import DataError
+from lightning_cse.papers.nested import leaves, value_at
+from lightning_cse.papers.points import Found
+from lightning_cse.papers.render import environment, view
+from lightning_cse.papers.significance import points
+from lightning_cse.papers.tables import is_number, machine_of, short_commit
+from lightning_cse.plots import PALETTE, STYLES, blank_figure, by_step, line, moving_average, plot_style
+from lightning_cse.runs import Curves, Run
 
 if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-    from markupsafe import Markup
     from matplotlib.figure import Figure
 
-    from lightning_cse.papers.artefacts import Artefact, Column
-    from lightning_cse.papers.cells import Cell, Table, TableLine
-    from lightning_cse.papers.figures import Series
+    from lightning_cse.papers.artefacts import Artefact
+    from lightning_cse.papers.tables import Table
 
-__all__ = [
-    "CellView",
-    "Chart",
-    "Heading",
-    "LineView",
-    "Section",
-    "TableView",
-    "artefact_section",
-    "build_report",
-    "draw_chart",
-    "rounded",
-    "rows_view",
-    "slug",
-    "table_view",
-]
+_PERCENT: Final = re.compile(r".*/(accuracy|auprc|pearson|spearman)[^/]*")  # metrics that are shown times 100
+_SECONDARY: Final = ("threshold", "_mean", "_wmean")  # metrics that only accompany another
+_RECORD: Final = {"name", "config_hash", "seed"}
+_DRAWN: Final = 400  # points of a line, more than a card has pixels for
+_SHORT: Final = 60  # characters of a value in the table of differences
+_COLORS: Final = {color.lower(): f"var(--series-{number})" for number, color in enumerate(PALETTE)} | {
+    "#000000": "var(--ink)",
+    "#e6e6e6": "var(--grid)",
+    "#ffffff": "var(--card)",
+}
+_DASHES: Final = {"-": "none", "--": "6 3", ":": "2 3", "-.": "7 3 2 3"}
+_ABOUT: Final = (
+    "Mean ± standard deviation over the seeds; accuracies, correlations and AUPRC × 100. Dev: the best dev score, by "
+    "which the checkpoint is chosen."
+)
+_RFD: Final = (
+    "The mean, over the evaluations so far, of the held-out side minus the evaluation side (step 0 left out). "
+    "Above zero, what the run is trained on is harder to fit than what it is evaluated on."
+)
 
-_TEMPLATE: Final = "report.html.jinja"
-_WIDE: Final = 380  # points; a wider figure has a row of its own, since its text would be too small in a card
-_SCRIPT: Final = re.compile(r"<script>(.*?)</script>", re.DOTALL)
-_DIGEST: Final = "@script-digest@"
-_DASHES: Final = {"-": "", "--": "6 3", ":": "2 3", "-.": "7 3 2 3"}
-
-
-@dataclass(frozen=True)
-class CellView:
-    """A cell of a table.
-
-    Attributes:
-        text: the value, rounded; empty where there is none, which is shown as such.
-        below: what stands small under it, such as the paper's value.
-        marks: footnote marks.
-        hint: shown when the pointer rests on it, such as the values by seed.
-        order: what the column is sorted by; None: the text.
-        stands_out: whether it is unlike most of its line.
-    """
-
-    text: str = ""
-    below: str = ""
-    marks: str = ""
-    hint: str = ""
-    order: float | None = None
-    stands_out: bool = False
+# The page ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Heading:
-    """The heading of a column.
+def build_report(title: str, sections: Sequence[Mapping[str, Any]], *, facts: Mapping[str, str] | None = None) -> str:
+    """Return the page: self-contained, everything but the charts escaped, the same text for the same input."""
+    from markdown_it import MarkdownIt
+    from markupsafe import Markup, escape
 
-    Attributes:
-        title: its name.
-        below: what stands small under it.
-        number: whether its cells are numbers, which stand at the right.
-    """
-
-    title: str
-    below: str = ""
-    number: bool = True
-
-
-@dataclass(frozen=True)
-class LineView:
-    """A line of a table.
-
-    Attributes:
-        name: what stands in the first column, which stays in sight when the others are scrolled.
-        cells: the other columns.
-        below: what stands small under the name.
-        series: the series of the charts that the line is the legend of.
-        apart: whether a rule stands above it.
-    """
-
-    name: str
-    cells: tuple[CellView, ...]
-    below: str = ""
-    series: Series | None = None
-    apart: bool = False
-
-
-@dataclass(frozen=True)
-class TableView:
-    """A table as it is shown.
-
-    Attributes:
-        title: its caption; empty where the section's heading is enough.
-        headings: the columns, that of the lines' names first.
-        lines: the lines, each with a cell for every heading but the first.
-        notes: the legend, a paragraph each.
-        folded: whether it is opened by a click.
-    """
-
-    title: str
-    headings: tuple[Heading, ...]
-    lines: tuple[LineView, ...]
-    notes: tuple[str, ...] = ()
-    folded: bool = False
-
-    def __post_init__(self) -> None:
-        for line in self.lines:
-            if len(line.cells) + 1 != len(self.headings):
-                raise ValueError(
-                    f"table {self.title!r}, line {line.name!r}: {len(line.cells)} cells and a name under "
-                    f"{len(self.headings)} headings"
-                )
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A chart, as `draw_chart` gives it.
-
-    Attributes:
-        title: its heading.
-        svg: the element.
-        caption: what stands below it.
-        wide: whether it has a row of its own.
-    """
-
-    title: str
-    svg: str
-    caption: str = ""
-    wide: bool = False
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of the report with a heading, which the contents list.
-
-    Attributes:
-        title: its heading.
-        anchor: what links to it call it; no two sections of a report have the same.
-        intro: Markdown, above the tables.
-        tables: its tables.
-        charts: its charts, below the tables.
-        text: Markdown, below the charts.
-        kicker: what stands small above the heading, such as the paper's name for the artefact.
-        legend: the series of the charts, where no table of the section has them.
-        part: what the contents put it under.
-    """
-
-    title: str
-    anchor: str
-    intro: str = ""
-    tables: tuple[TableView, ...] = ()
-    charts: tuple[Chart, ...] = ()
-    text: str = ""
-    kicker: str = ""
-    legend: tuple[Series, ...] = ()
-    part: str = ""
-
-
-def build_report(title: str, sections: Sequence[Section], *, facts: Mapping[str, str] | None = None) -> str:
-    """Return the page: whole, self-contained, and the same text for the same input.
-
-    Everything but the charts is escaped, also in Markdown, which makes no links and no images.
-
-    Args:
-        title: The heading of the page.
-        sections: What it shows.
-        facts: What stands under the heading, by name.
-
-    Raises:
-        ValueError: if two sections have the same anchor.
-    """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    anchors = [section.anchor for section in sections]
-    if len(set(anchors)) < len(anchors):
-        raise ValueError(f"two sections have the same anchor: {anchors}")
-    environment = Environment(
-        autoescape=True,
-        loader=FileSystemLoader(Path(__file__).parent),
-        lstrip_blocks=True,
-        trim_blocks=True,
-        undefined=StrictUndefined,
-    )
-    markdown = _markdown()
-    environment.filters["markdown"] = lambda text: Markup(markdown.render(text))  # noqa: S704 - escapes, see _markdown
-    environment.filters["breakable"] = _breakable
-    environment.filters["drawing"] = Markup
-    environment.filters["dashes"] = _DASHES.__getitem__
-    environment.filters["colour"] = theme_variable
-    parts: dict[str, list[Section]] = {}
+    # Markdown without HTML, and without what leads or loads from elsewhere.
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    markdown.disable(["link", "image", "autolink", "reference"])
+    filters = environment().filters
+    filters["markdown"] = lambda text: Markup(markdown.render(text))  # noqa: S704 - escaped
+    filters["breakable"] = lambda text: Markup(re.sub(r"(?<=[^\W\d])([_./=,]+)(?=\w)", r"\1<wbr>", str(escape(text))))  # noqa: S704
+    parts: dict[str, list[Mapping[str, Any]]] = {}
     for section in sections:
-        parts.setdefault(section.part, []).append(section)
-    page = environment.get_template(_TEMPLATE).render(
-        title=title, parts=parts, sections=sections, facts=facts or {}, digest=_DIGEST
-    )
-    # Only the page's own script may run: one that came with a name would have another digest.
-    (script,) = _SCRIPT.findall(page)
-    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    return page.replace(_DIGEST, f"sha256-{digest}", 1)
+        parts.setdefault(section["part"], []).append(section)
+    page = environment().get_template("report.html.jinja").render(title=title, parts=parts, facts=facts or {})
+    # Only the page's own script may run: another one would have another digest.
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    return page.replace("@script-digest@", f"sha256-{digest}", 1)
 
 
-def draw_chart(figure: Figure, title: str, name: str, *, caption: str = "", series: Sequence[Series] = ()) -> Chart:
-    """Return a figure as a chart of the report.
-
-    Args:
-        figure: The figure.
-        title: Its heading, which is also read out in place of it.
-        name: What no other chart of the report is called.
-        caption: What stands below it.
-        series: The series that are drawn in it.
-    """
-    svg = themed_svg(figure, name, f"{title}. {caption}".rstrip(". ") if caption else title, series)
-    return Chart(title, svg, caption, wide=figure.get_figwidth() * 72 > _WIDE)
+def _section(title: str, anchor: str, **parts: Any) -> dict[str, Any]:
+    empty = {"intro": "", "tables": [], "charts": [], "text": "", "kicker": "", "legend": [], "part": ""}
+    return {"title": title, "anchor": anchor, **empty, **parts}
 
 
-def artefact_section(
-    artefact: Artefact,
-    table: Table | None,
-    *,
-    figures: Mapping[str, Figure] | None = None,
-    text: str = "",
-    rows: Mapping[str, Sequence[Mapping[str, object]]] | None = None,
-    part: str = "",
-) -> Section:
-    """Return a table or figure of a paper as a section of the report.
-
-    Args:
-        artefact: What it is.
-        table: Its table, where it has one.
-        figures: Its figures, by name.
-        text: Its text, as Markdown; it may quote a corpus, and then so does the report.
-        rows: Rows of further tables by name, which are folded.
-        part: What the contents put it under.
-    """
-    anchor = slug(artefact.key)
-    charts = tuple(
-        draw_chart(figure, _words(name), f"{anchor}-{slug(name)}") for name, figure in (figures or {}).items()
-    )
-    tables = [] if table is None else [table_view(table)]
-    tables += [rows_view(_words(name), some) for name, some in (rows or {}).items() if some]
-    note = "" if table is not None else artefact.note  # a table has it among its own
-    return Section(
-        artefact.title,
-        anchor,
-        intro=note,
-        tables=tuple(tables),
-        charts=charts,
-        text=text,
-        kicker=artefact.source,
-        part=part,
-    )
-
-
-def table_view(table: Table) -> TableView:
-    """Return a paper's table as it is shown: the measured mean, and small under it the paper's value."""
-    encoders = {line.line.encoder for line in table.lines if line.line.encoder}
-    lines: list[LineView] = []
-    before: str | None = None
-    for line in table.lines:
-        encoder = line.line.encoder
-        cells = tuple(_cell_view(table, cell, column) for cell, column in zip(line.cells, table.columns, strict=True))
-        below = encoder if encoder and len(encoders) > 1 else ""
-        lines.append(LineView(line.line.label, (_seeds_view(line), *cells), below, apart=encoder != before))
-        before = encoder
-    only = next(iter(encoders)) if len(encoders) == 1 else ""
-    headings = (Heading("", only, number=False), Heading("n"), *(Heading(column.title) for column in table.columns))
-    notes = [
-        "Mean ± standard deviation over n seeds; below it the paper's value, and the difference in parentheses.",
-        *table.legend,
-        *([" ".join(table.artefact.note.split())] if table.artefact.note.strip() else []),
-        *([f"Measured on {', '.join(table.machines)}; code {', '.join(table.commits)}."] if table.machines else []),
-    ]
-    return TableView("", headings, tuple(lines), tuple(notes))
-
-
-def rows_view(title: str, rows: Sequence[Mapping[str, object]]) -> TableView:
-    """Return the rows of a CSV file as a folded table, numbers shortened; the first column names the lines."""
-    first, *rest = dict.fromkeys(key for row in rows for key in row)
-    numbers = {key for key in rest if all(is_number(row.get(key)) or row.get(key) in (None, "") for row in rows)}
-    headings = (Heading(first, number=False), *(Heading(key, number=key in numbers) for key in rest))
-    lines = [
-        LineView(str(row.get(first, "")), tuple(_plain_view(row.get(key), number=key in numbers) for key in rest))
-        for row in rows
-    ]
-    return TableView(title, headings, tuple(lines), folded=True)
-
-
-def _plain_view(value: object, *, number: bool) -> CellView:
-    if value is None or value == "":
-        return CellView()
-    if number and isinstance(value, float):
-        return CellView(rounded(value), order=value)
-    return CellView(str(value), order=float(value) if isinstance(value, int) else None)
-
-
-def _words(name: str) -> str:
-    """Return a name as a title."""
-    words = name.replace("_", " ")
-    return words[:1].upper() + words[1:]
-
-
-def _seeds_view(line: TableLine) -> CellView:
-    """Return how many seeds a line has, and of how many where some are missing."""
-    counts = [cell.n for cell in line.cells if cell.asked]
-    if not counts:
-        return CellView()
-    least, most, asked = min(counts), max(counts), max(cell.asked for cell in line.cells)
-    have = str(most) if least == most else f"{least}–{most}"
-    return CellView(have if least == asked else f"{have}/{asked}", order=float(most))
-
-
-def _cell_view(table: Table, cell: Cell, column: Column) -> CellView:
-    def told(number: float | None, sign: str = "") -> str:
-        if number is None:
-            return ""
-        return f"{number:{sign}g}" if column.source == "config" else rounded(number, column.decimals, sign)
-
-    text = cell.text if cell.text is not None else told(cell.mean)
-    if cell.sd is not None:
-        text = f"{text} ± {told(cell.sd)}"
-    below = told(cell.published)
-    if cell.published_deviation is not None:
-        below = f"{below} ± {told(cell.published_deviation)}"
-    if cell.difference is not None:
-        below = f"{below} ({told(cell.difference, '+')})"
-    hints = [f"seed {seed}: {told(value)}" for seed, value in cell.values.items()]
-    if cell.p_holm is not None:
-        hints.append(f"p = {cell.p:.3g}, {cell.p_holm:.3g} after Holm")
-    order = cell.mean if cell.mean is not None else cell.published
-    return CellView(text, below, " ".join(table.symbols(cell)), "\n".join(hints), order)
-
-
-def rounded(number: float, decimals: int = 4, sign: str = "") -> str:
-    """Return a number with so many decimals and a true minus sign.
-
-    Example:
-        >>> rounded(-0.25, 1), rounded(2, 2, "+")
-        ('−0.2', '+2.00')
-    """
-    return f"{number:{sign}.{decimals}f}".replace("-", "−")
+def _table(title: str, headings: Sequence[Any], rows: Iterable[Sequence[Any]], **parts: Any) -> dict[str, Any]:
+    """Return a table: headings and cells are a text, or a text with what stands below it and what a pointer shows."""
+    return {
+        "title": title,
+        "headings": headings,
+        "rows": list(rows),
+        "notes": [],
+        "folded": False,
+        "words": False,
+        **parts,
+    }
 
 
 def slug(text: str) -> str:
-    """Return a text as an anchor: letters, digits and hyphens.
-
-    Example:
-        >>> slug("DualCSE, Table 5")
-        'dualcse-table-5'
-    """
+    """Return a text as an anchor: letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "section"
 
 
-def _breakable(text: str) -> Markup:
-    """Escape a text, and let it break where names are made of parts."""
-    from markupsafe import Markup, escape
+def artefact_section(artefact: Artefact, table: Table | None, made: Any = None, *, part: str = "") -> dict[str, Any]:
+    """Return a table or figure of a paper as a section; ``made`` has its figures, its text and further tables."""
+    anchor = slug(artefact.key)
+    tables = [] if table is None else [_artefact_table(view(table))]
+    for name, rows in (made.tables if made else {}).items():
+        frame = pd.DataFrame(rows).map(lambda value: f"{value:.4f}" if isinstance(value, float) else str(value))
+        tables.append(_table(name.replace("_", " "), list(frame), frame.to_numpy().tolist(), folded=True))
+    charts = [_chart(f, n.replace("_", " "), f"{anchor}-{slug(n)}") for n, f in (made.figures if made else {}).items()]
+    intro = "" if table is not None else artefact.note  # a table has it in its legend
+    parts = {"tables": tables, "charts": charts, "text": made.text if made else "", "intro": intro}
+    return _section(artefact.title, anchor, kicker=artefact.source, part=part, **parts)
 
-    return Markup(re.sub(r"(?<=\w)([_./=,]+)(?=\w)", r"\1<wbr>", str(escape(text))))  # noqa: S704 - escaped
+
+def _artefact_table(shown: Mapping[str, Any]) -> dict[str, Any]:
+    rows = []
+    for row in shown["lines"]:
+        cells = []
+        for cell in row["cells"]:
+            text = cell["mean"] + f" ± {cell['sd']}" * bool(cell["sd"]) + cell["signs"]
+            paper = cell["paper"] + f" ± {cell['paper_sd']}" * bool(cell["paper_sd"])
+            p = f"; p = {cell['p']}, after Holm {cell['p_holm']}" * bool(cell["p"])
+            cells.append((text, paper + f" ({cell['difference']})" * bool(cell["difference"]), cell["seeds"] + p))
+        rows.append([(row["label"], row["encoder"], ""), row["seeds"], *cells])
+    about = "Mean ± standard deviation over n seeds; below it the paper's value and the difference from it."
+    return _table("", ["", "n", *shown["headings"]], rows, notes=[about, *shown["about"], *shown["legend"]])
 
 
-def _markdown() -> MarkdownIt:
-    """Return a renderer of Markdown that escapes HTML, and makes nothing that leads or loads from elsewhere."""
-    from markdown_it import MarkdownIt
+# Charts --------------------------------------------------------------------------------------------------------------
 
-    return MarkdownIt("commonmark", {"html": False}).enable("table").disable(["link", "image", "autolink", "reference"])
+
+def _chart(figure: Figure, title: str, name: str, groups: Sequence[_Group] = ()) -> dict[str, Any]:
+    """Return a figure as a chart: SVG with text as text, in colours that follow the theme of the page."""
+    import matplotlib as mpl
+
+    sink = io.StringIO()
+    with plot_style():
+        mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": name})
+        figure.savefig(sink, format="svg", facecolor="none", metadata={"Date": None, "Creator": None})
+    head, _, svg = sink.getvalue().partition("<svg")[2].partition(">")
+    width, height = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', head)[0]
+    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
+    for group in groups:  # the page shows and hides it
+        svg = svg.replace(f'<g id="series.{group.key}">', f'<g data-series="{group.key}">')
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
+    svg = re.sub(r"#[0-9a-fA-F]{6}\b", lambda match: _COLORS.get(match[0].lower(), match[0]), svg)
+    svg = re.sub(r"(font: [^;\"]*?[\d.]+px)[^;\"]+", r"\1 var(--sans)", svg)
+    return {"title": title, "svg": svg, "wide": float(width) > 380, "width": width, "height": height}
+
+
+def _overlay(groups: Sequence[_Group], key: str, *, smooth: bool = False, zero: bool = False) -> Figure | None:
+    """Draw one key of all runs in one chart; None where no run has it."""
+    found = [(group, sorted(run.curves[key])) for group in groups for run in group.runs if run.curves.get(key)]
+    figure = blank_figure(4.2, 2.7)
+    axes = figure.subplots()
+    if zero:
+        axes.axhline(0, color="#777777", linewidth=0.8, zorder=1)
+    for group, logged in found:
+        if smooth and len(logged) >= 20:
+            values = moving_average([value for _, value in logged], 2 * max(2, len(logged) // 40) + 1)
+            logged = list(zip([step for step, _ in logged], values, strict=True))
+        thinned = logged[:: -(-len(logged) // _DRAWN)]
+        line(axes, thinned, color=group.color, linestyle=group.style, linewidth=1.4, gid=f"series.{group.key}")
+    by_step(axes)
+    return figure if found else None
+
+
+def _charts(groups: Sequence[_Group], asked: Iterable[tuple[str, str]], name: str) -> list[dict[str, Any]]:
+    """Return the charts of some keys, with their titles, as far as a run has them."""
+    charts: list[dict[str, Any]] = []
+    with plot_style():
+        for key, title in asked:
+            figure = _overlay(groups, key, smooth=key == "train/loss", zero="rfd_" in key)
+            charts += [_chart(figure, title, f"{name}-{len(charts)}", groups)] if figure is not None else []
+    return charts
+
+
+def _fitting_keys(groups: Sequence[_Group]) -> list[tuple[str, str]]:
+    """Return the keys of RFD, alignment and uniformity, of all views of the embeddings, and their titles."""
+    keys = {key for group in groups for run in group.runs for key in run.curves}
+    found = sorted(key for key in keys if re.fullmatch(r"diag/.*(alignment|uniformity)", key))
+    names = {"held_out": "held-out side", "eval": "evaluation side", "rfd_alignment": "RFD of alignment"}
+    names["rfd_uniformity"] = "RFD of uniformity"
+    titles = [", ".join(names.get(part, part) for part in reversed(key.split("/")[1:])) for key in found]
+    return [(key, title[0].upper() + title[1:]) for key, title in zip(found, titles, strict=True)]
+
+
+# Runs ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ShownRun:
+    """A run as the report shows it; one that is not finished has no record but its name, hash and seed."""
+
+    found: Found
+    curves: Mapping[str, Sequence[tuple[int, float]]] = field(default_factory=dict, repr=False)
+    state: str = "finished"
+    reason: str = ""
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """The record."""
+        return self.found.record
+
+    @property
+    def monitor(self) -> str:
+        """The key of the dev score."""
+        keys = [key for key in self.curves if key.startswith("val/") and not key.endswith("threshold")]
+        return str(value_at(self.record, "best.monitor") or next(iter(keys), ""))
+
+
+class _Group(NamedTuple):
+    """The runs of one point over their seeds, and how they are drawn."""
+
+    key: str
+    label: str
+    runs: list[ShownRun]
+    color: str
+    style: str
+
+
+def read_runs(paths: Iterable[Path], seeds: Sequence[int] | None = None) -> list[ShownRun]:
+    """Read runs, finished or not, each once.
+
+    Args:
+        paths: run folders; folders with run folders below them, such as that of all runs; the folder of a sweep;
+            records kept as files, with their curves beside them as ``<name>.curves.csv``; folders of such files.
+        seeds: only these.
+
+    Raises:
+        DataError: if a path holds no run, or a record is damaged.
+    """
+    found: dict[Path, ShownRun] = {}
+    for path in paths:
+        runs = {place.resolve(): _read(place) for place in _places(path)}
+        if not runs:
+            raise DataError(f"{path} holds no runs: give folders of runs, or records kept as files")
+        found |= runs
+    return [run for run in found.values() if seeds is None or int(run.record["seed"]) in seeds]
+
+
+def shown_runs(found: Iterable[Found]) -> list[ShownRun]:
+    """Return finished trainings that are known already, each once."""
+    every = {run.source: run for run in found if "steps" in run.record}  # an evaluation has no curves
+    return [ShownRun(run, Curves(run.curves).read() if run.curves else {}) for run in every.values()]
+
+
+def _places(path: Path) -> Iterator[Path]:
+    """Yield run folders and record files; what lies in a run folder, such as its evaluations, belongs to it."""
+    begun = re.fullmatch(r"[0-9A-Za-z]+-s\d+", path.name) and (path / "config.yaml").is_file()
+    if begun or (path / "record.json").is_file():
+        yield path
+    elif path.is_dir():
+        for inner in sorted(path.iterdir()):
+            yield from _places(inner)
+    elif path.suffix == ".json":
+        content = _load(path)
+        folder = content.get("folder")  # of a point of a sweep
+        if content.keys() >= _RECORD:
+            yield path
+        elif isinstance(folder, str) and Path(folder).is_dir():
+            yield from _places(Path(folder))
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """Return the content of a JSON file; empty where it is not a mapping, or damaged."""
+    with contextlib.suppress(ValueError):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return document if isinstance(document, dict) else {}
+    return {}
+
+
+def _read(path: Path) -> ShownRun:
+    if path.is_file():
+        return ShownRun(Found(_load(path), None, path), Curves(path.with_name(f"{path.stem}.curves.csv")).read())
+    curves, source = Curves(path / "curves.csv").read(), path / "record.json"
+    if source.is_file():
+        return ShownRun(Found(Run.at(path).read(), path, source), curves)
+    run = Run.at(path)
+    record = {"name": run.name, "config_hash": run.config_hash, "seed": run.seed}
+    return ShownRun(Found(record, path, source), curves, run.status, run.reason() or "")
+
+
+def run_facts(runs: Sequence[ShownRun]) -> dict[str, str]:
+    """Return in a few words what runs these are, and on what they were made."""
+    states = Counter(run.state for run in runs)
+    known = [run.record for run in runs if run.record.get("environment")]
+    facts = {
+        "runs": [f"{count} {state}" for state, count in states.items()],
+        "encoder": sorted({str(value_at(record, "encoder.name") or "") for record in known}),
+        "machine": sorted(set(map(machine_of, known))),
+        "commit": sorted(set(map(short_commit, known))),
+        "time": [_time(sum(_seconds(run.record) for run in runs))],
+    }
+    return {fact: ", ".join(texts) for fact, texts in facts.items() if any(texts)}
+
+
+def run_sections(runs: Sequence[ShownRun], *, name: str = "sweep", part: str = "") -> list[dict[str, Any]]:
+    """Return the sections of some runs; ``name`` begins their anchors, and the contents put them under ``part``."""
+    if not runs:
+        return []
+    by_source = {run.found.source: run for run in runs}
+    groups, legend = [], []
+    for number, point in enumerate(points(run.found for run in runs)):
+        key, color, style = (
+            f"{name}-{number}",
+            PALETTE[number % len(PALETTE)],
+            STYLES[number // len(PALETTE) % len(STYLES)],
+        )
+        groups.append(_Group(key, point.label, [by_source[run.source] for run in point.runs], color, style))
+        look = {"color": _COLORS[color.lower()], "dashes": _DASHES[style]}
+        legend.append({"key": key, "label": point.label, **look})
+    monitors = sorted({run.monitor for run in runs} & {key for run in runs for key in run.curves})
+    learning = [(key, f"Dev score: {key.removeprefix('val/')}") for key in monitors]
+    learning.append(("train/loss", "Training loss, moving average"))
+    learned, fitted = (_charts(groups, of, f"{name}-{n}") for n, of in enumerate((learning, _fitting_keys(groups))))
+    found = [
+        _section("Runs", f"{name}-runs", tables=_run_tables(groups, legend)),
+        _section("Learning curves", f"{name}-learning", charts=learned),
+        _section("Relative fitting difficulty", f"{name}-rfd", intro=_RFD, charts=fitted),
+        _section("What differs between the configs", f"{name}-configs", tables=_difference_tables(groups)),
+    ]
+    shown = [section for section in found if section["tables"] or section["charts"]]
+    return [section | {"part": part, "legend": legend if section["charts"] else []} for section in shown]
+
+
+def _run_tables(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
+    """Return the metrics over seeds, those of the baselines below, and the runs one by one."""
+    runs = [(number, run) for number, group in enumerate(groups) for run in group.runs]
+    frame = pd.DataFrame([{"dev": math.nan, **_scaled(run.record.get("metrics"), run)} for _, run in runs], dtype=float)
+    keys = ["dev", *sorted(key for key in frame if key.startswith("test/") and not key.endswith(_SECONDARY))]
+    seeds = frame.groupby([number for number, _ in runs])
+    means, deviations = seeds.mean(), seeds.std()
+    rows: list[list[Any]] = []
+    for number, group in enumerate(groups):
+        spread = {key: f" ± {_number(deviations.at[number, key], key)}" for key in keys}
+        values = [_number(means.at[number, key], key) + spread[key] * (len(spread[key]) > 3) for key in keys]
+        rows.append([legend[number], str(sum(run.state == "finished" for run in group.runs)), *values])
+    baselines: dict[str, dict[str, float]] = {}
+    for _, run in runs:
+        for name, metrics in (run.record.get("baselines") or {}).items():
+            called = "LENGTH" if name == "length" else f"{name}, {value_at(run.record, 'encoder.name')}"
+            baselines.setdefault(called, _scaled(metrics))
+    for called, known in baselines.items():
+        rows.append([(called, "baseline", ""), "", *(_number(known.get(key), key) for key in keys)])
+    singles = []
+    for (number, run), values in zip(runs, frame.to_dict("records"), strict=True):
+        record = run.record
+        about = [str(value_at(record, "best.step") or ""), _time(_seconds(record)), str(record.get("device") or "")]
+        state = (run.state, run.reason, "")
+        singles.append(
+            [groups[number].label, str(record["seed"]), state, *(_number(values[k], k) for k in keys), *about]
+        )
+    parts = [key.removeprefix("test/").rpartition("/") for key in keys]
+    headings = [(task or metric, metric if task else "", "") for task, _, metric in parts]
+    titles = ["run", "seed", "state", *headings, "best step", "time", "device"]
+    return [
+        _table("", ["run", "seeds", *headings], rows, notes=[_ABOUT]),
+        _table("Runs, one by one", titles, singles),
+    ]
+
+
+def _scaled(metrics: Mapping[str, Any] | None, run: ShownRun | None = None) -> dict[str, float]:
+    """Return metrics as they are shown, and the best dev score of a run."""
+    own = {"dev": None if run is None else value_at(run.record, "best.score"), **(metrics or {})}
+    names = {"dev": run.monitor} if run is not None else {}
+    return {
+        key: float(value) * (100 if _PERCENT.match(names.get(key, key)) else 1)
+        for key, value in own.items()
+        if is_number(value)
+    }
+
+
+def _number(value: float | None, key: str) -> str:
+    decimals = 2 if key == "dev" or _PERCENT.match(key) else 4
+    return "" if value is None or pd.isna(value) else f"{value:.{decimals}f}".replace("-", "−")
+
+
+def _time(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds))) if seconds else ""
+
+
+def _seconds(record: Mapping[str, Any]) -> float:
+    return sum(float(value) for value in (record.get("seconds") or {}).values() if is_number(value))
+
+
+def _difference_tables(groups: Sequence[_Group]) -> list[dict[str, Any]]:
+    """Return the keys of the configs, and the digests of files and encoders, in which not all points are the same."""
+    settings = pd.DataFrame([dict(_settings(group.runs[0].record)) for group in groups]).fillna("")
+    keys = sorted(key for key in settings if settings[key].nunique() > 1)
+    rows = [[key, *((value[:_SHORT], "", value) for value in settings[key])] for key in keys]
+    notes = [f"{len(keys)} keys differ, {settings.shape[1] - len(keys)} are the same for all."]
+    return [_table("", ["key", *(group.label for group in groups)], rows, notes=notes, words=True)] if rows else []
+
+
+def _settings(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    document = record.get("decisive") or {}
+    for key, value in leaves(document.get("config") or {}):
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        yield key, text.removeprefix("lightning_cse.") or '""'
+    for key, digest in ((key, of) for part in ("data", "encoder") for key, of in (document.get(part) or {}).items()):
+        yield f"digest of {key}", str(digest)[:10]

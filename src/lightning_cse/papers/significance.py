@@ -1,573 +1,437 @@
-"""Whether runs differ: McNemar's tests and paired bootstraps from the predictions that finished runs left."""
+"""Whether runs differ: McNemar's test and the paired bootstrap, from the predictions that finished runs left."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import statistics
 import zlib
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
 from lightning_cse.errors import DataError, did_you_mean
-from lightning_cse.metrics import McNemar, mcnemar, spearman
-from lightning_cse.papers.paired_tests import PairedBootstrap, bootstrap_spearman, holm, majority_vote
+from lightning_cse.metrics import McNemar, mcnemar
+from lightning_cse.papers.artefacts import Baseline, Line
+from lightning_cse.papers.nested import leaves, value_at
+from lightning_cse.papers.points import Found
+from lightning_cse.runs import Run
 
-__all__ = [
-    "Comparison",
-    "Correlations",
-    "Outcome",
-    "Point",
-    "Run",
-    "Scores",
-    "baseline_points",
-    "compare",
-    "compare_accuracy",
-    "points",
-    "read_outcome",
-    "read_run",
-    "read_scores",
+TEST_FIELDS: Final = [
+    *("row", "encoder", "column", "reference", "test", "seeds", "seeds_reference", "mean", "mean_reference"),
+    *("p", "p_holm"),
 ]
+"""The columns of the comparisons that are kept beside a table."""
+_EXAMPLE: Final = ("row", "type", "label", "subset", "gold")
+"""The columns of predictions that say which example a line is, as far as they exist."""
+_SMALLEST_P: Final = 1e-300  # a float cannot tell less from 0, and no test is certain
+_CHUNK: Final = 16  # draws at a time: their counts stay in the processor's cache
+_SHORT: Final = {"method.optimizer.lr": "lr", "data.batch_size": "batch", "trainer.max_epochs": "epochs"}
 
-_EXAMPLE: Final = ("row", "type", "label")
-"""The columns of predictions that say which example a line is, as far as they are there."""
-_PAIR: Final = ("subset", "row", "gold")
-"""The same for pairs of sentences with a gold score."""
-_SHORTEST: Final = 4  # digits of an identity
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished run: its folder and its record."""
-
-    path: Path
-    record: Mapping[str, Any] = field(repr=False)
-
-    @property
-    def name(self) -> str:
-        """The experiment's name."""
-        return str(self.record["name"])
-
-    @property
-    def config_hash(self) -> str:
-        """The hash of what decides the result, the seed excepted."""
-        return str(self.record["config_hash"])
-
-    @property
-    def seed(self) -> int:
-        """The seed."""
-        return int(self.record["seed"])
-
-    @cached_property
-    def stored(self) -> list[str]:
-        """The names of the predictions it left: ``<task>`` or ``<baseline>-<task>``."""
-        return sorted(path.stem for path in (self.path / "predictions").glob("*.parquet"))
-
-    def predictions(self, stored: str) -> Path:
-        """Return the file of predictions.
-
-        Raises:
-            DataError: if it is not there, with those that are.
-        """
-        path = self.path / "predictions" / f"{stored}.parquet"
-        if not path.is_file():
-            there = ", ".join(self.stored) or "none"
-            raise DataError(
-                f"{path} is missing; predictions there: {there}{did_you_mean(stored, self.stored)}\n"
-                "  name another task, leave this run out, or redo it with force=true"
-            )
-        return path
+# Points --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Point:
-    """What is compared: the runs of one experiment and identity over their seeds, or a baseline evaluated beside them.
-
-    Args:
-        label: what it is called; no two points of a comparison have the same.
-        runs: its runs.
-        baseline: the baseline's name, None for the method itself.
-    """
+    """What is compared: the runs of one experiment and hash over their seeds, or a baseline evaluated beside them."""
 
     label: str
-    runs: tuple[Run, ...]
+    runs: tuple[Found, ...]
     baseline: str | None = None
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds, none for a baseline: it is not trained, so the run it was evaluated beside does not matter."""
-        return () if self.baseline else tuple(run.seed for run in self.runs)
+        """The seeds; none for a baseline, which is not trained."""
+        return () if self.baseline else tuple(int(run.record["seed"]) for run in self.runs)
 
     @property
-    def tasks(self) -> tuple[str, ...]:
+    def tasks(self) -> list[str]:
         """The tasks that any of its runs left predictions of."""
         prefix = f"{self.baseline}-" if self.baseline else ""
-        found = {stored.removeprefix(prefix) for run in self.runs for stored in run.stored if stored.startswith(prefix)}
-        return tuple(sorted(task for task in found if "-" not in task))
+        names = {name.removeprefix(prefix) for run in self.runs for name in stored(run) if name.startswith(prefix)}
+        return sorted(name for name in names if "-" not in name)
 
     def files(self, task: str) -> list[Path]:
-        """Return the predictions of a task, a file a run.
-
-        Raises:
-            DataError: if one is not there, with those that are.
-        """
-        stored = f"{self.baseline}-{task}" if self.baseline else task
-        return [run.predictions(stored) for run in self.runs]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a run got right on a task, ``correct`` of shape ``(n,)``, and which examples these were, by column."""
-
-    path: Path
-    examples: Mapping[str, list[Any]] = field(repr=False)
-    correct: NDArray[np.bool_] = field(repr=False)
-
-    def __len__(self) -> int:
-        """The number of examples."""
-        return len(self.correct)
+        """Return the predictions of a task, a file a run; raises DataError if one is missing."""
+        name = f"{self.baseline}-{task}" if self.baseline else task
+        for run in self.runs:
+            if name not in (known := stored(run)):
+                near = f"{did_you_mean(name, known)} (found: {', '.join(known) or 'none'})"
+                raise DataError(f"{run.folder or run.source} has no predictions of {name}{near}")
+        return [run.folder / "predictions" / f"{name}.parquet" for run in self.runs if run.folder]
 
 
-@dataclass(frozen=True)
-class Scores:
-    """The scores ``(n,)`` a run gave to pairs of sentences, their gold scores, and which pairs these were."""
-
-    path: Path
-    examples: Mapping[str, list[Any]] = field(repr=False)
-    gold: NDArray[np.float64] = field(repr=False)
-    scores: NDArray[np.float64] = field(repr=False)
-
-    def __len__(self) -> int:
-        """The number of pairs."""
-        return len(self.scores)
+def stored(run: Found) -> list[str]:
+    """Return the names of the predictions that a run left: ``<task>`` or ``<baseline>-<task>``."""
+    return sorted(path.stem for path in run.folder.glob("predictions/*.parquet")) if run.folder else []
 
 
-class _Examples(Protocol):
-    @property
-    def path(self) -> Path: ...
-    @property
-    def examples(self) -> Mapping[str, list[Any]]: ...
-    def __len__(self) -> int: ...
+def read_run(path: Path) -> Found:
+    """Return the finished run in a folder; raises LightningCSEError if there is none."""
+    return Found(Run.at(path).read(), path, path / "record.json")
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Two points on one task; accuracies are fractions, and the merged test is that of the seeds' majority votes.
-
-    Args:
-        task: the task.
-        a: one point.
-        b: the other.
-        accuracy_a: mean accuracy of the runs of A.
-        accuracy_b: that of B.
-        test: McNemar's test of the majority votes.
-        by_seed: the exact p-value of each seed that both have; a baseline has the same answers beside every seed.
-        pvalue_holm: the exact p-value of ``test``, adjusted for all comparisons made together.
-    """
-
-    task: str
-    a: Point
-    b: Point
-    accuracy_a: float
-    accuracy_b: float
-    test: McNemar
-    by_seed: Mapping[int, float]
-    pvalue_holm: float = 1.0
-
-    @property
-    def difference(self) -> float:
-        """By how many percentage points A is more accurate than B."""
-        return 100 * (self.accuracy_a - self.accuracy_b)
-
-    @property
-    def voted_a(self) -> float:
-        """The accuracy of A's majority vote."""
-        return (self.test.both + self.test.only_a) / self.test.examples
-
-    @property
-    def voted_b(self) -> float:
-        """The accuracy of B's majority vote."""
-        return (self.test.both + self.test.only_b) / self.test.examples
-
-    @property
-    def pvalue_median(self) -> float | None:
-        """The median of the seeds' p-values, None where no seed is common to both."""
-        return statistics.median(self.by_seed.values()) if self.by_seed else None
-
-
-def read_run(path: Path) -> Run:
-    """Return the finished run in a folder.
+def points(runs: Iterable[Found]) -> list[Point]:
+    """Group runs over their seeds, in the order they came; a run given twice counts once.
 
     Raises:
-        DataError: if there is no such folder, it holds no finished run, or its record is damaged.
+        DataError: if two folders hold the same seed of the same config.
     """
-    record_path = path / "record.json"
-    if not record_path.is_file():
-        raise DataError(_no_run(path))
-    try:
-        record = json.loads(record_path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{record_path} is damaged ({error}): redo the run with force=true") from None
-    missing = [key for key in ("name", "config_hash", "seed") if not isinstance(record, dict) or key not in record]
-    if missing:
-        raise DataError(f"{record_path} has no {', '.join(missing)}: it is not the record of a run")
-    return Run(path, record)
+    groups: dict[tuple[str, str], dict[int, Found]] = {}
+    for run in {run.source.resolve(): run for run in runs}.values():
+        name, config_hash, seed = (run.record[key] for key in ("name", "config_hash", "seed"))
+        other = groups.setdefault((name, config_hash), {}).setdefault(int(seed), run)
+        if other is not run:
+            raise DataError(f"{other.source} and {run.source} are both seed {seed} of {name}: give only one of them")
+    labels = labels_of([next(iter(of.values())).record for of in groups.values()])
+    return [Point(label, tuple(of[s] for s in sorted(of))) for label, of in zip(labels, groups.values(), strict=True)]
 
 
-def points(runs: Iterable[Run]) -> list[Point]:
-    """Group runs over their seeds, in the order they came; a folder given twice counts once.
-
-    A point is called by its name, and by its name and the beginning of its identity where another has the same name.
-
-    Raises:
-        DataError: if two folders hold the same point and seed.
-    """
-    groups: dict[tuple[str, str], dict[int, Run]] = {}
-    for run in {run.path.resolve(): run for run in runs}.values():
-        same = groups.setdefault((run.name, run.config_hash), {})
-        if run.seed in same:
-            raise DataError(
-                f"{same[run.seed].path} and {run.path} are both seed {run.seed} of {run.name} {run.config_hash}: "
-                "give only one of them"
-            )
-        same[run.seed] = run
-    names = _labels(list(groups))
-    return [Point(names[key], tuple(same[seed] for seed in sorted(same))) for key, same in groups.items()]
-
-
-def baseline_points(baseline: str, runs: Sequence[Run]) -> list[Point]:
-    """Return a baseline as it was evaluated beside these runs: one point for each encoder it gave other answers with.
-
-    Raises:
-        DataError: if none of the runs has predictions of it, with the baselines there are.
-    """
-    tasks = {run.path: [s for s in run.stored if s.rpartition("-")[0] == baseline] for run in runs}
-    by_encoder: dict[str, list[Run]] = {}
-    for run in runs:
-        if tasks[run.path]:
-            options = run.record.get("decisive", {}).get("config", {}).get("encoder")
-            key = json.dumps([run.record.get("encoder"), options], sort_keys=True)
-            by_encoder.setdefault(key, []).append(run)
-    if not by_encoder:
-        there = sorted({s.rpartition("-")[0] for run in runs for s in run.stored if "-" in s})
-        raise DataError(
-            f"baseline {baseline!r}: none of the {len(runs)} runs has predictions of it; "
-            f"baselines there: {', '.join(there) or 'none'}{did_you_mean(baseline, there)}"
-        )
-    # LENGTH answers the same whatever the encoder: it must not be compared with itself.
-    by_answers: dict[tuple[tuple[str, bytes], ...], list[Run]] = {}
-    for same in by_encoder.values():
-        answers = tuple((s, read_outcome(same[0].predictions(s)).correct.tobytes()) for s in tasks[same[0].path])
-        by_answers.setdefault(answers, []).extend(same)
-    found = [Point(baseline, tuple(same), baseline) for same in by_answers.values()]
-    if len(found) > 1:
-        found = [replace(p, label=f"{baseline} {p.runs[0].record.get('encoder', {}).get('name')}") for p in found]
-    repeated = {label for label, count in Counter(point.label for point in found).items() if count > 1}
-    return [
-        replace(point, label=f"{point.label}@{point.runs[0].config_hash}") if point.label in repeated else point
-        for point in found
-    ]
-
-
-def read_outcome(path: Path, metric: str = "accuracy") -> Outcome:
-    """Read predictions: right is what the column ``correct`` says, or else where ``prediction`` is ``label``.
-
-    Args:
-        path: the predictions.
-        metric: ``accuracy_NAME`` is of the column ``correct_NAME`` or of the examples of the type NAME, where there
-            are such; every other accuracy is of all examples.
-
-    Raises:
-        DataError: if the file cannot be read, says neither, leaves an answer open, or does not say which examples it
-            is about.
-    """
-    table = _table(path)
-    names = ", ".join(table.column_names)
-    variant = metric.partition("_")[2]
-    if variant and "type" in table.column_names and variant in (types := table.column("type").to_pylist()):
-        table = table.filter([kind == variant for kind in types])
-    if not _has_answers(table.column_names):
-        raise DataError(
-            f"{path}: nothing tells right from wrong; needs the column correct, or label and prediction, has: {names}"
-        )
-    examples = {name: table.column(name).to_pylist() for name in _EXAMPLE if name in table.column_names}
-    if not examples:
-        raise DataError(f"{path}: nothing says which examples these are; needs {' or '.join(_EXAMPLE)}, has: {names}")
-    answers = ["correct"] if "correct" in table.column_names else ["label", "prediction"]
-    if f"correct_{variant}" in table.column_names:
-        answers = [f"correct_{variant}"]
-    columns = [table.column(name).to_pylist() for name in answers]
-    for name, column in zip(answers, columns, strict=True):
-        if None in column:
-            raise DataError(f"{path}: {name} is empty at row {column.index(None)}: redo the run with force=true")
-    if table.num_rows == 0:
-        raise DataError(f"{path} holds no example")
-    right = columns[0] if len(columns) == 1 else [a == b for a, b in zip(*columns, strict=True)]
-    return Outcome(path, examples, np.asarray(right, dtype=np.bool_))
-
-
-def read_scores(path: Path) -> Scores:
-    """Read predictions of similarity.
-
-    Raises:
-        DataError: if the file cannot be read, lacks a column, holds no pair, or a number in it is not finite.
-    """
-    table = _table(path)
-    absent = [name for name in ("row", "gold", "score") if name not in table.column_names]
-    if absent:
-        raise DataError(f"{path}: no scores of pairs; needs {', '.join(absent)}, has: {', '.join(table.column_names)}")
-    examples = {name: table.column(name).to_pylist() for name in _PAIR if name in table.column_names}
-    gold, scores = (np.array(table.column(name).to_pylist(), dtype=np.float64) for name in ("gold", "score"))
-    if not len(gold):
-        raise DataError(f"{path} holds no example")
-    faulty = np.flatnonzero(~np.isfinite(gold + scores))
-    if faulty.size:
-        raise DataError(f"{path}: gold or score is no finite number at row {faulty[0]}: redo the run with force=true")
-    return Scores(path, examples, gold, scores)
-
-
-def compare(given: Sequence[Point], tasks: Sequence[str] = ()) -> list[Comparison]:
-    """Compare every pair of points on every task, in the order they came, and adjust the p-values for their number.
-
-    Args:
-        given: the points; baselines are compared on those of the tasks that they have.
-        tasks: the tasks; none stands for every task that all points but baselines have, if its predictions are right
-            or wrong.
-
-    Raises:
-        DataError: if there are fewer than two points, a point lacks a named task, there is no task to compare on, or
-            two runs have not been evaluated on the same examples.
-    """
-    if len(given) < 2:
-        raise DataError(
-            f"a comparison needs two points, got {', '.join(point.label for point in given) or 'none'}: "
-            "give run folders of another point, or a baseline"
-        )
-    found: list[Comparison] = []
-    for task in _common_tasks(given, tasks):
-        there = [point for point in given if not point.baseline or task in point.tasks]
-        found += _on_task(task, there)
-    compared = {point.label for comparison in found for point in (comparison.a, comparison.b)}
-    for point in given:
-        if point.label not in compared:
-            raise DataError(
-                f"{point.label} has no task to compare it on: it has {', '.join(point.tasks) or 'none'}; "
-                + "; ".join(
-                    f"{other.label}: {', '.join(other.tasks) or 'none'}"
-                    for other in given
-                    if other.label != point.label
-                )
-            )
-    adjusted = holm([comparison.test.pvalue for comparison in found])
-    return [replace(comparison, pvalue_holm=float(p)) for comparison, p in zip(found, adjusted, strict=True)]
-
-
-def compare_accuracy(a: Point, b: Point, metric: str) -> McNemar:
-    """Return McNemar's test of two points' majority votes over their seeds.
-
-    Args:
-        a: a point.
-        b: another.
-        metric: ``test/<task>/<accuracy>``, see `read_outcome` for the examples it is of.
-
-    Raises:
-        DataError: if predictions are missing or are not right or wrong, or the two have not been evaluated on the same
-            examples.
-    """
-    _, task, name = metric.split("/")
-    outcomes = _outcomes(task, (a, b), name)
-    return mcnemar(*(majority_vote([outcome.correct for outcome in of]) for of in outcomes))
-
-
-class Correlations:
-    """Paired bootstraps of rank correlations; what a point comes to in each draw is computed once and kept.
-
-    The pairs of a task are drawn from all its subsets together, as ``spearman_all`` puts them together. The tasks of a
-    mean are drawn independently of each other.
-
-    Args:
-        draws: how often the pairs are drawn.
-        seed: of the draws.
-    """
-
-    def __init__(self, draws: int = 10_000, seed: int = 0) -> None:
-        self.draws = draws
-        self.seed = seed
-        self._read: dict[tuple[Path, str], Scores] = {}
-        self._drawn: dict[tuple[tuple[Path, ...], str], tuple[float, NDArray[np.float64]]] = {}
-
-    def compare(self, a: Point, b: Point, metrics: Sequence[str]) -> PairedBootstrap:
-        """Return the paired bootstrap of two points in a metric, or in the mean of several.
-
-        Args:
-            a: a point.
-            b: another.
-            metrics: ``test/<task>/spearman`` or ``test/<task>/spearman_all`` each.
-
-        Raises:
-            DataError: if predictions are missing or are no scores of pairs, or the two have not been evaluated on the
-                same pairs.
-        """
-        differences = []
-        for metric in metrics:
-            task = metric.split("/")[1]
-            first = a.runs[0]
-            for point in (a, b):
-                for run, path in zip(point.runs, point.files(task), strict=True):
-                    _check_same_files(first, run, task)
-                    _check_same_examples(self._scores(a.files(task)[0], task), self._scores(path, task))
-            (mean_a, drawn_a), (mean_b, drawn_b) = (self._of(point.files(task), task) for point in (a, b))
-            differences.append((mean_a - mean_b, drawn_a - drawn_b))
-        observed, drawn = zip(*differences, strict=True)
-        return PairedBootstrap.of_draws(float(np.mean(observed)), np.mean(drawn, axis=0))
-
-    def _of(self, files: Sequence[Path], task: str) -> tuple[float, NDArray[np.float64]]:
-        key = (tuple(files), task)
-        if key not in self._drawn:
-            read = [self._scores(path, task) for path in files]
-            gold, scores = read[0].gold, [one.scores for one in read]
-            observed = float(np.mean([spearman(gold, one, constant=0.0) for one in scores]))
-            seed = self.seed + zlib.crc32(task.encode())
-            self._drawn[key] = observed, bootstrap_spearman(gold, scores, self.draws, seed)
-        return self._drawn[key]
-
-    def _scores(self, path: Path, task: str) -> Scores:
-        if (path, task) not in self._read:
-            self._read[path, task] = read_scores(path)
-        return self._read[path, task]
-
-
-def _outcomes(task: str, given: Sequence[Point], metric: str = "accuracy") -> list[list[Outcome]]:
-    """Return what each run of each point got right, once it is certain that all had the same examples."""
-    outcomes = [[read_outcome(path, metric) for path in point.files(task)] for point in given]
-    for point, of in zip(given, outcomes, strict=True):
-        for run, outcome in zip(point.runs, of, strict=True):
-            _check_same_files(given[0].runs[0], run, task)
-            _check_same_examples(outcomes[0][0], outcome)
-    return outcomes
-
-
-def _on_task(task: str, given: Sequence[Point]) -> list[Comparison]:
-    outcomes = dict(zip((point.label for point in given), _outcomes(task, given), strict=True))
-    votes = {label: majority_vote([outcome.correct for outcome in of]) for label, of in outcomes.items()}
-    accuracies = {label: float(np.mean([outcome.correct.mean() for outcome in of])) for label, of in outcomes.items()}
-    found = []
-    for a, b in itertools.combinations(given, 2):
-        by_a, by_b = (_by_seed(point, outcomes[point.label], votes[point.label]) for point in (a, b))
-        seeds = sorted(({*a.seeds} & {*b.seeds}) or (({*a.seeds} | {*b.seeds}) if a.baseline or b.baseline else ()))
-        by_seed = {seed: mcnemar(by_a[seed], by_b[seed]).pvalue for seed in seeds}
-        test = mcnemar(votes[a.label], votes[b.label])
-        found.append(Comparison(task, a, b, accuracies[a.label], accuracies[b.label], test, by_seed))
-    return found
-
-
-def _by_seed(point: Point, outcomes: Sequence[Outcome], vote: NDArray[np.bool_]) -> Mapping[int, NDArray[np.bool_]]:
-    """Return what a point gets right by seed; a baseline's answers are those of every seed."""
-    if point.baseline:
-        return defaultdict(lambda: vote)
-    return {seed: outcome.correct for seed, outcome in zip(point.seeds, outcomes, strict=True)}
-
-
-def _common_tasks(given: Sequence[Point], named: Sequence[str]) -> list[str]:
-    methods = [point for point in given if not point.baseline] or list(given)
-    if named:
-        return list(dict.fromkeys(named))  # who lacks one is told by the file that is not there
-    common = [task for task in methods[0].tasks if all(task in point.tasks for point in methods)]
-    comparable = [task for task in common if _has_answers(_columns(methods[0].files(task)[0]))]
-    if not comparable:
-        lines = "".join(f"\n  {point.label}: {', '.join(point.tasks) or 'none'}" for point in methods)
-        what = "whose predictions are right or wrong " if common else ""
-        raise DataError(f"no task {what}is common to all points; predictions there:{lines}")
-    return comparable
-
-
-def _has_answers(columns: Sequence[str]) -> bool:
-    return "correct" in columns or {"label", "prediction"} <= set(columns)
-
-
-def _table(path: Path) -> Any:
-    import pyarrow as pa  # heavy, and not needed to be told of a missing folder
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path} cannot be read ({' '.join(str(error).split())[:200]}): redo the run") from None
-
-
-def _columns(path: Path) -> list[str]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return list(pq.read_schema(path).names)
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path} cannot be read ({' '.join(str(error).split())[:200]}): redo the run") from None
-
-
-def _check_same_files(first: Run, other: Run, task: str) -> None:
-    """Refuse runs whose task read different files: rows of the same number are other sentences then."""
-    ours, theirs = ((run.record.get("task_data") or {}).get(task, {}) for run in (first, other))
-    differing = sorted(dict(ours.items() ^ theirs.items())) if ours and theirs else []
-    if differing:
-        raise DataError(
-            f"{first.path} and {other.path} were evaluated on different files for {task}: {', '.join(differing)}; "
-            "compare runs with the same data directory and corpora"
-        )
-
-
-def _check_same_examples(first: _Examples, other: _Examples) -> None:
-    fault = None
-    if first.examples.keys() != other.examples.keys():
-        fault = f"the columns {', '.join(first.examples)} and {', '.join(other.examples)}"
-    elif len(first) != len(other):
-        fault = f"{len(first)} and {len(other)} examples"
-    else:
-        for name, column in first.examples.items():
-            if column != other.examples[name]:
-                rows = zip(column, other.examples[name], strict=True)
-                row = next(row for row, (one, two) in enumerate(rows) if one != two)
-                fault = f"{name} {column[row]!r} and {other.examples[name][row]!r} in row {row}"
-                break
-    if fault:
-        raise DataError(
-            f"{first.path} and {other.path} hold different examples: {fault}; "
-            "compare runs that were evaluated on the same rows of the same split"
-        )
-
-
-def _labels(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Name each point, and add as few digits of its identity as tell it from others of the name."""
-    labels = {}
-    for name, identity in keys:
-        others = [other for same, other in keys if same == name and other != identity]
-        length = min(_SHORTEST, len(identity))
-        while any(other.startswith(identity[:length]) for other in others) and length < len(identity):
-            length += 1
-        labels[name, identity] = f"{name}@{identity[:length]}" if others else name
+def labels_of(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a label a record: its name and, where records share the name, the settings in which they differ."""
+    names = [str(record["name"]) for record in records]
+    labels = list(names)
+    for name in set(names):
+        same = [number for number, other in enumerate(names) if other == name]
+        for number, text in zip(same, _differences([records[n] for n in same]), strict=True) if len(same) > 1 else ():
+            labels[number] = text if len(set(names)) == 1 else f"{name}, {text}"
     return labels
 
 
-def _no_run(path: Path) -> str:
-    if not path.exists():
-        return f"{path}: there is no such folder; give run folders, such as runs/NAME/*"
-    if not path.is_dir():
-        return f"{path} is no folder; give the folder of a run, the one with record.json in it"
-    below = sorted(
-        {record.parent.parent for record in path.glob("*/record.json")}
-        | {record.parent.parent for record in path.glob("*/*/record.json")}
+def _differences(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the settings in which records differ: those of their command lines, if these suffice to distinguish."""
+    configs = [dict(leaves(value_at(record, "decisive.config") or {})) for record in records]
+    every = dict.fromkeys(key for config in configs for key in config if not key.endswith("_target_"))
+    differing = [key for key in every if len({str(config.get(key)) for config in configs}) > 1]
+    lines = {one.lstrip("+~").partition("=")[0] for record in records for one in record.get("overrides") or ()}
+    given = [key for key in differing if key in lines or key.removesuffix(".name") in lines]
+    texts = [""] * len(records)
+    for keys in (given, differing[:3], differing):
+        shorts = [_SHORT.get(key, key.removesuffix(".name").rpartition(".")[2]) for key in keys]
+        names = [key if shorts.count(short) > 1 else short for key, short in zip(keys, shorts, strict=True)]
+        parts = [[f"{n} {_setting(c.get(k))}" for k, n in zip(keys, names, strict=True)] for c in configs]
+        texts = [", ".join(of) for of in parts]
+        if len(set(texts)) == len(texts):
+            return texts
+    # The same settings, so other files, or another encoder of the same name.
+    return [f"{text}, hash {r['config_hash']}".lstrip(", ") for text, r in zip(texts, records, strict=True)]
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, float):
+        return np.format_float_scientific(value, trim="-", exp_digits=1) if abs(value) < 1e-3 else f"{value:g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def baseline_points(baseline: str, runs: Sequence[Found]) -> list[Point]:
+    """Return a baseline as it was evaluated beside these runs, a point for each encoder.
+
+    Raises:
+        DataError: if none of the runs has predictions of it.
+    """
+    groups: dict[str, list[Found]] = {}
+    for run in runs:
+        if any(name.startswith(f"{baseline}-") for name in stored(run)):
+            encoder = [run.record.get("encoder"), value_at(run.record, "decisive.config.encoder")]
+            # The lengths of sentences do not depend on the encoder.
+            groups.setdefault("" if baseline == "length" else json.dumps(encoder), []).append(run)
+    if not groups:
+        known = sorted({name.rpartition("-")[0] for run in runs for name in stored(run) if "-" in name})
+        found = f"{did_you_mean(baseline, known)} (found: {', '.join(known) or 'none'})"
+        raise DataError(f"no run has predictions of the baseline {baseline!r}{found}")
+    names = [f"{baseline} {value_at(of[0].record, 'encoder.name')}" for of in groups.values()]
+    names = [f"{name} ({n})" if names.count(name) > 1 else name for n, name in enumerate(names, start=1)]
+    labels = names if len(names) > 1 else [baseline]
+    return [Point(label, tuple(of), baseline) for label, of in zip(labels, groups.values(), strict=True)]
+
+
+# Predictions ---------------------------------------------------------------------------------------------------------
+
+
+def read_outcome(path: Path, metric: str = "accuracy") -> pd.DataFrame:
+    """Read predictions: the columns that name the examples, and ``correct``.
+
+    ``accuracy_NAME`` is of the column ``correct_NAME``, or of the examples of type NAME, if there are such.
+
+    Raises:
+        DataError: if the file cannot be read, or does not say what is right.
+    """
+    frame = _read(path)
+    variant = metric.partition("_")[2]
+    if variant and "type" in frame and (frame["type"] == variant).any():
+        frame = frame[frame["type"] == variant].reset_index(drop=True)
+    if not ("correct" in frame or {"label", "prediction"} <= set(frame)):
+        raise DataError(f"{path}: no column correct, and no label and prediction (found: {', '.join(frame)})")
+    names = next(([name] for name in (f"correct_{variant}", "correct") if name in frame), ["label", "prediction"])
+    examples = frame[[name for name in _EXAMPLE if name in frame]]
+    if frame[names].isna().any(axis=None) or frame.empty or examples.empty:
+        raise DataError(f"{path}: examples or answers are missing; redo the run with force=true")
+    correct = frame[names[0]] if len(names) == 1 else frame["label"] == frame["prediction"]
+    return examples.assign(correct=correct.astype(bool))
+
+
+def _read(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
+        raise DataError(f"{path} cannot be read ({' '.join(str(error).split())[:200]}): redo the run") from None
+
+
+@functools.cache
+def _read_scores(path: Path) -> pd.DataFrame:
+    frame = _read(path)
+    if not {"row", "gold", "score"} <= set(frame) or not np.isfinite(frame[["gold", "score"]]).all(axis=None):
+        raise DataError(f"{path}: no finite scores of pairs, which have the columns row, gold and score")
+    return frame
+
+
+def _check_same(task: str, given: Sequence[Point], frames: Sequence[pd.DataFrame]) -> None:
+    """Refuse runs that were evaluated on different files or examples."""
+    paths = [path for point in given for path in point.files(task)]
+    files = [(run.record.get("task_data") or {}).get(task) for point in given for run in point.runs]
+    examples = [frame[[name for name in _EXAMPLE if name in frame]] for frame in frames]
+    for path, file, example in zip(paths, files, examples, strict=True):
+        if (file and files[0] and file != files[0]) or not example.equals(examples[0]):
+            raise DataError(f"{paths[0]} and {path} are of different examples of {task}: they cannot be compared")
+
+
+def _outcomes(task: str, given: Sequence[Point], metric: str = "accuracy") -> list[list[NDArray[np.bool_]]]:
+    """Return what each run of each point got right."""
+    frames = [read_outcome(path, metric) for point in given for path in point.files(task)]
+    _check_same(task, given, frames)
+    correct = iter([frame["correct"].to_numpy() for frame in frames])
+    return [list(itertools.islice(correct, len(point.runs))) for point in given]
+
+
+# Tests ---------------------------------------------------------------------------------------------------------------
+
+
+def holm(pvalues: ArrayLike) -> NDArray[np.float64]:
+    r"""Return p-values adjusted for their number (Holm 1979), in the order they came.
+
+    .. math:: \tilde p_{(i)} = \max_{j \le i} \min \bigl( 1, \; (m - j + 1) \, p_{(j)} \bigr)
+    """
+    values = np.asarray(pvalues, dtype=np.float64)
+    order = np.argsort(values, kind="stable")
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.maximum.accumulate(np.minimum(1.0, np.arange(len(values), 0, -1) * values[order]))
+    return adjusted
+
+
+def majority_vote(correct_by_seed: Sequence[ArrayLike]) -> NDArray[np.bool_]:
+    """Return which examples more than half of the seeds get right (ours: GaussCSE does not say how it merges seeds)."""
+    return np.asarray(2 * np.sum(np.asarray(correct_by_seed, dtype=np.int64), axis=0) > len(correct_by_seed))
+
+
+def compare_accuracy(a: Point, b: Point, metric: str) -> McNemar:
+    """Return McNemar's test of two points' majority votes; ``metric`` is ``test/<task>/<accuracy>``."""
+    _, task, name = metric.split("/")
+    return mcnemar(*(majority_vote(of) for of in _outcomes(task, (a, b), name)))
+
+
+def bootstrap(a: Point, b: Point, metrics: Sequence[str], draws: int = 10_000) -> float:
+    r"""Return the two-sided p-value of the paired bootstrap of two points in a rank correlation, or a mean of several.
+
+    .. math:: p = \min \Bigl( 1, \; 2 \,
+        \frac{1 + \min ( |\{ d : \delta_d \le 0 \}|, \; |\{ d : \delta_d \ge 0 \}| )}{D + 1} \Bigr)
+
+    with :math:`\delta_d` the difference of the two, each averaged over its seeds, on draw :math:`d` of :math:`D`: as
+    many pairs as there are, with replacement, the same for all models. The tasks of a mean are drawn independently.
+
+    Source: Efron and Tibshirani 1993, chapter 15; 1 added to both counts: Davison and Hinkley 1997, section 4.2.
+    Differs: seeds are averaged.
+    """
+    differences = []
+    for task in (metric.split("/")[1] for metric in metrics):
+        _check_same(task, (a, b), [_read_scores(path) for point in (a, b) for path in point.files(task)])
+        drawn_a, drawn_b = (_drawn(tuple(point.files(task)), task, draws) for point in (a, b))
+        differences.append(drawn_a - drawn_b)
+    drawn = np.mean(differences, axis=0)
+    return min(1.0, 2 * (1 + min(int((drawn <= 0).sum()), int((drawn >= 0).sum()))) / (draws + 1))
+
+
+@functools.cache
+def _drawn(paths: tuple[Path, ...], task: str, draws: int) -> NDArray[np.float64]:
+    frames = [_read_scores(path) for path in paths]
+    scores = np.stack([frame["score"].to_numpy(np.float64) for frame in frames])
+    return bootstrap_spearman(frames[0]["gold"].to_numpy(np.float64), scores, draws, zlib.crc32(task.encode()))
+
+
+def bootstrap_spearman(
+    gold: NDArray[np.float64], scores: NDArray[np.float64], draws: int = 10_000, seed: int = 0
+) -> NDArray[np.float64]:
+    """Return the rank correlation of every draw of the pairs, averaged over models: ``(n,)``, ``(S, n)`` to ``(D,)``.
+
+    Calls with equal ``seed``, ``draws`` and number of pairs draw the same pairs.
+    """
+    generator = np.random.default_rng(seed)
+    found = []
+    for start in range(0, draws, _CHUNK):
+        size = min(_CHUNK, draws - start)
+        rows = generator.integers(0, len(gold), size=(len(gold), size))
+        counts = np.bincount((rows * size + np.arange(size)).ravel(), minlength=rows.size).reshape(rows.shape)
+        found.append(spearman_of_draws(gold, scores, counts.astype(np.float64)).mean(axis=0))
+    return np.concatenate(found)
+
+
+def spearman_of_draws(
+    gold: NDArray[np.float64], scores: NDArray[np.float64], counts: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    r"""Return the rank correlations of many draws, ``(S, D)``, from how often each pair was drawn, ``(n, D)``.
+
+    Nothing is sorted again: with :math:`t_k` pairs drawn of the :math:`k`-th smallest distinct value and :math:`N` of
+    all, its mean rank less the mean of all ranks is
+
+    .. math:: R_k = \sum_{j < k} t_j + \frac{t_k - N}{2}, \qquad \sum_k t_k R_k^2 = \frac{N^3 - \sum_k t_k^3}{12}
+
+    and the correlation is the covariance of these ranks over the root of the two variances; 0 for a constant side.
+    """
+    size = counts.sum(axis=0)
+    order, starts = _ranking(gold)
+    drawn = np.add.reduceat(counts[order], starts, axis=0)
+    centred = np.repeat(np.cumsum(drawn, axis=0) - (drawn + size) / 2, np.diff([*starts, len(gold)]), axis=0)
+    weighted = np.empty_like(counts)
+    weighted[order] = counts[order] * centred
+    variance = size**3 - (drawn**3).sum(axis=0)
+    found = np.zeros((len(scores), counts.shape[1]))
+    for model, values in enumerate(scores):
+        order, starts = _ranking(values)
+        drawn, ranks = (np.add.reduceat(of[order], starts, axis=0) for of in (counts, weighted))
+        # The ranks of gold sum to 0, so what all pairs of a draw share drops out.
+        covariance = np.einsum("nd,nd->d", ranks, np.cumsum(drawn, axis=0) - drawn / 2)
+        both = variance * (size**3 - np.einsum("nd,nd,nd->d", drawn, drawn, drawn))
+        np.divide(12 * covariance, np.sqrt(both), out=found[model], where=both > 0)
+    return found
+
+
+def _ranking(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the order of values, and where in it each distinct one starts."""
+    order = np.argsort(values, kind="stable")
+    return order, np.flatnonzero(np.diff(values[order], prepend=np.nan))
+
+
+def compare(given: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
+    """Compare every pair of points on every task, a row a comparison, with Holm's adjustment over all of them.
+
+    Without ``tasks``, on every task with right and wrong answers that all points but baselines have. Accuracies are
+    fractions, the difference is in points, and ``p_median`` is the median of the exact tests of single seeds.
+
+    Raises:
+        DataError: if a point has nothing to compare it on, or two runs were evaluated on different examples.
+    """
+    methods = [point for point in given if not point.baseline] or list(given)
+    common = [task for task in methods[0].tasks if all(task in point.tasks for point in methods)]
+    known = [task for task in common if {"correct", "prediction"} & set(_read(methods[0].files(task)[0]))]
+    rows = []
+    for task in dict.fromkeys(tasks or known):
+        there = [point for point in given if not point.baseline or task in point.tasks]
+        for (a, of_a), (b, of_b) in itertools.combinations(zip(there, _outcomes(task, there), strict=True), 2):
+            votes = majority_vote(of_a), majority_vote(of_b)
+            test = mcnemar(*votes)
+            every = (*a.seeds, *b.seeds)
+            sides = ((a, of_a, votes[0]), (b, of_b, votes[1]))
+            by = [dict.fromkeys(every, v) if p.baseline else dict(zip(p.seeds, of, strict=True)) for p, of, v in sides]
+            single = [mcnemar(by[0][seed], by[1][seed]).pvalue for seed in by[0].keys() & by[1].keys()]
+            accuracy_a, accuracy_b = (float(np.mean(of)) for of in (of_a, of_b))
+            row: dict[str, Any] = {"task": task, "a": a.label, "b": b.label, "seeds_a": a.seeds, "seeds_b": b.seeds}
+            row |= {"accuracy_a": accuracy_a, "accuracy_b": accuracy_b, "difference": 100 * (accuracy_a - accuracy_b)}
+            row |= {"only_a": test.only_a, "only_b": test.only_b, "examples": test.examples, "p_exact": test.pvalue}
+            median = float(np.median(single)) if single else np.nan
+            rows.append({**row, "p_asymptotic": test.pvalue_asymptotic, "p_holm": 1.0, "p_median": median})
+    compared = {row[side] for row in rows for side in ("a", "b")}
+    if len(given) < 2 or any(point.label not in compared for point in given):
+        has = "".join(f"\n  {point.label}: {', '.join(point.tasks) or 'no predictions'}" for point in given)
+        raise DataError(f"a comparison needs two points with a task in common, of right and wrong answers{has}")
+    frame = pd.DataFrame(rows)
+    return frame.assign(p_holm=holm(frame["p_exact"]))
+
+
+# The lines of a table ------------------------------------------------------------------------------------------------
+
+
+class Side(NamedTuple):
+    """A cell of a table as a side of a comparison: the number of its line, and what was measured."""
+
+    number: int
+    line: Line
+    column: str
+    metrics: tuple[str, ...]
+    values: Mapping[int, float]
+    found: tuple[Found, ...]
+
+    @property
+    def baseline(self) -> str | None:
+        """The name of the baseline that it is of."""
+        return self.line.way.name if isinstance(self.line.way, Baseline) else None
+
+
+def compare_lines(pairs: Sequence[tuple[Side, Side]], test: str, kept: Path | None, draws: int) -> pd.DataFrame:
+    """Test the pairs (the second is the reference) whose predictions exist or whose p-value was kept, with Holm.
+
+    Returns:
+        A row a comparison: `TEST_FIELDS`, and ``a`` and ``b``, the numbers of the two lines.
+    """
+    known = {(row.row, row.encoder, row.column, row.reference): row for row in read_tests(kept).itertuples(index=False)}
+    done = []
+    for a, b in pairs:
+        seeds = _voters(a, b) if test == "mcnemar" else (sorted(a.values), sorted(b.values))
+        texts = [" ".join(map(str, of)) for of in seeds]
+        means = [statistics.fmean(side.values.values()) for side in (a, b)]
+        place = (a.line.label, a.line.encoder or "", a.column, b.line.label)
+        old: Any = known.get(place)
+        # Who trains again gets other means.
+        same = old is not None and [old.test, old.seeds, old.seeds_reference] == [test, *texts]
+        if same and np.allclose([old.mean, old.mean_reference], means, rtol=1e-9, atol=1e-12):
+            p = old.p
+        elif (one := _point(a, seeds[0])) is None or (other := _point(b, seeds[1])) is None:
+            continue
+        elif test == "mcnemar":
+            p = compare_accuracy(one, other, a.metrics[0]).pvalue
+        else:
+            p = bootstrap(one, other, a.metrics, draws)
+        done.append((*place, test, *texts, *means, max(p, _SMALLEST_P), 1.0, a.number, b.number))
+    frame = pd.DataFrame(done, columns=[*TEST_FIELDS, "a", "b"])
+    return frame.assign(p_holm=holm(frame["p"].astype(float)))
+
+
+def _voters(a: Side, b: Side) -> tuple[list[int], list[int]]:
+    """Return the seeds that vote: on both sides the same odd number, those that both have first.
+
+    A majority of several is right more often than one, and a tie is wrong. A baseline is the same beside every seed.
+    """
+    counts = [len(side.values) for side in (a, b) if not (side.baseline and len(side.values) == 1)]
+    odd = (min(counts, default=1) - 1) // 2 * 2 + 1
+    both = a.values.keys() & b.values.keys()
+    first, second = (sorted(sorted(side.values, key=lambda s: (s not in both, s))[:odd]) for side in (a, b))
+    return first, second
+
+
+def _point(side: Side, seeds: Sequence[int]) -> Point | None:
+    """Return a side as a point of these seeds; None where predictions are missing."""
+    fewer = len(seeds) < len(side.values)
+    runs = (
+        tuple(run for seed, run in zip(side.values, side.found, strict=True) if seed in seeds) if fewer else side.found
     )
-    if below:
-        return f"{path} holds no record.json but folders of runs do; give them: {' '.join(f'{b}/*' for b in below[:3])}"
-    if (path / "failed.json").is_file():
-        return f"{path} holds no record.json: the run failed, see failed.json there; redo it, or leave it out"
-    if (path / "config.yaml").is_file():
-        return f"{path} holds no record.json: the run is not finished; give its command again, or leave it out"
-    return f"{path} holds no record.json: it is not the folder of a run; leave it out"
+    tasks = [metric.split("/")[1] for metric in side.metrics]
+    names = {f"{side.baseline}-{task}" if side.baseline else task for task in tasks}
+    return Point(side.line.label, runs, side.baseline) if all(names <= set(stored(run)) for run in runs) else None
+
+
+def read_tests(path: Path | None) -> pd.DataFrame:
+    """Read the comparisons kept with a table; a missing file holds none. Raises DataError if it is damaged."""
+    if path is None or not path.is_file():
+        return pd.DataFrame(columns=TEST_FIELDS)
+    try:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False, usecols=TEST_FIELDS)
+        frame = frame.astype(dict.fromkeys(("mean", "mean_reference", "p", "p_holm"), float))
+        if not frame["p"].between(0, 1).all():
+            raise ValueError("a p-value is not between 0 and 1")
+    except ValueError as error:
+        raise DataError(f"{path} is damaged ({error}); remove the file, and the tests are redone") from None
+    return frame

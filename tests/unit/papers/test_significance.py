@@ -1,448 +1,293 @@
-"""Runs compared by the predictions they left, in folders as runs leave them."""
+"""Holm, the vote and the bootstrap against loops and scipy, and runs compared by the predictions they left."""
 
 from __future__ import annotations
 
-import json
 import random
 import statistics
 from collections.abc import Callable, Mapping
+from math import comb
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest, spearmanr
 
-from lightning_cse.errors import DataError
-from lightning_cse.metrics import spearman, spearman_all
-from lightning_cse.papers.paired_tests import bootstrap_spearman
+from lightning_cse.errors import DataError, LightningCSEError
 from lightning_cse.papers.significance import (
-    Comparison,
-    Correlations,
-    Point,
     baseline_points,
+    bootstrap,
+    bootstrap_spearman,
     compare,
     compare_accuracy,
+    holm,
+    labels_of,
+    majority_vote,
     points,
     read_outcome,
     read_run,
-    read_scores,
+    spearman_of_draws,
 )
 from lightning_cse.runs import Run, write_predictions
 
 MakeRun = Callable[..., Path]
 N = 60
-ENCODER = {"name": "tiny", "weights": "12"}
 
 
-def answers(seed: str, rate: float, n: int = N) -> list[bool]:
-    generator = random.Random(seed)
-    return [generator.random() < rate for _ in range(n)]
+# Tests against loops
+
+
+def test_the_printed_example_of_holm() -> None:
+    # A family of four tests at 0.05: only the first and the last are rejected.
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.999))
+def test_holm_rejects_what_stepping_down_rejects(values: list[float], level: float) -> None:
+    rejected = set()
+    for step, index in enumerate(sorted(range(len(values)), key=values.__getitem__)):
+        if (len(values) - step) * values[index] >= level:
+            break
+        rejected.add(index)
+    assert {index for index, p in enumerate(holm(values)) if p < level} == rejected
+
+
+@given(st.integers(1, 6).flatmap(lambda n: st.lists(st.lists(st.booleans(), min_size=n, max_size=n), min_size=1)))
+def test_the_vote_is_that_of_more_than_half(seeds: list[list[bool]]) -> None:
+    assert majority_vote(seeds).tolist() == [2 * sum(of) > len(seeds) for of in zip(*seeds, strict=True)]
+
+
+@pytest.mark.parametrize("distinct", [3, 8, 1000])
+def test_correlations_of_draws_against_scipy_on_the_drawn_pairs(distinct: int) -> None:
+    generator = np.random.default_rng(distinct)
+    n, draws = 25, 40
+    gold, scores = generator.integers(0, distinct, n).astype(float), generator.integers(0, distinct, (3, n)) / 7
+    rows = generator.integers(0, n, (draws, n))
+    counts = np.stack([np.bincount(drawn, minlength=n) for drawn in rows], axis=1).astype(float)
+    want = [[spearmanr(gold[drawn], model[drawn]).statistic for drawn in rows] for model in scores]
+    assert spearman_of_draws(gold, scores, counts) == pytest.approx(np.array(want), abs=1e-12)
+
+
+def test_a_draw_with_a_constant_side_has_no_correlation() -> None:
+    counts = np.array([[3.0, 0, 1], [0, 3, 1], [0, 0, 1]])
+    found = spearman_of_draws(np.array([1.0, 2, 3]), np.array([[1.0, 2, 3], [5, 5, 5]]), counts)
+    assert found.tolist() == [[0, 0, 1], [0, 0, 0]]
+
+
+def test_draws_are_averaged_over_seeds_and_the_same_for_the_same_seed() -> None:
+    gold, a, b = np.random.default_rng(1).normal(size=(3, 50))
+    both, one, other = (bootstrap_spearman(gold, np.stack(of), 70, seed=4) for of in ([a, b], [a], [b]))
+    assert both == pytest.approx((one + other) / 2)
+    assert (one == bootstrap_spearman(gold, a[None], 70, seed=4)).all()
+    assert (one != bootstrap_spearman(gold, a[None], 70, seed=5)).any()
+    assert one.mean() == pytest.approx(spearmanr(gold, a).statistic, abs=0.1)
+
+
+# Runs
+
+
+def answers(name: str, rate: float) -> list[bool]:
+    generator = random.Random(name)
+    return [generator.random() < rate for _ in range(N)]
 
 
 def eis(correct: list[bool]) -> dict[str, list[Any]]:
     """Predictions with a column that says what is right."""
-    n = len(correct)
-    return {"row": list(range(n)), "type": ["explicit"] * n, "premise_score": [0.5] * n, "correct": correct}
+    return {"row": list(range(len(correct))), "type": ["explicit"] * len(correct), "correct": correct}
 
 
 def rte(correct: list[bool]) -> dict[str, list[Any]]:
     """Predictions of labels, every third of them positive."""
     labels = [row % 3 == 0 for row in range(len(correct))]
     predicted = [label == right for label, right in zip(labels, correct, strict=True)]
-    return {"row": list(range(len(correct))), "label": labels, "score": [0.1] * len(correct), "prediction": predicted}
+    return {"row": list(range(len(correct))), "label": labels, "prediction": predicted}
 
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> MakeRun:
     """Leave a finished run and return its folder."""
 
-    def make(
-        name: str, identity: str, seed: int, predictions: Mapping[str, Mapping[str, list[Any]]], **record: Any
-    ) -> Path:
-        folder = Run(tmp_path / "runs", name, identity, seed)
+    def make(name: str, seed: int, predictions: Mapping[str, Any], config_hash: str = "01", **record: Any) -> Path:
+        run = Run(tmp_path / "runs", name, config_hash, seed)
         for stored, columns in predictions.items():
-            write_predictions(folder.predictions, stored, columns)
-        folder.finish({"name": name, "config_hash": identity, "seed": seed, **record})
-        return folder.path
+            write_predictions(run.predictions, stored, columns)
+        run.finish({"name": name, "config_hash": config_hash, "seed": seed, "metrics": {}, **record})
+        return run.path
 
     return make
 
 
-def compared(*paths: Path, tasks: tuple[str, ...] = ()) -> list[Comparison]:
-    return compare(points(map(read_run, paths)), tasks)
+def compared(*paths: Path, tasks: tuple[str, ...] = ()) -> list[Any]:
+    return list(compare(points(map(read_run, paths)), tasks).itertuples())
 
 
-class TestCompare:
-    def test_against_loops_over_rows(self, make_run: MakeRun) -> None:
-        right = {"a": [answers(f"a{s}", 0.9) for s in range(3)], "b": [answers(f"b{s}", 0.5) for s in range(3)]}
-        folders = [make_run(n, "0123456789", s, {"eis": eis(right[n][s])}) for n in right for s in range(3)]
-        (found,) = compared(*folders)
+def exact(b: int, c: int) -> float:
+    """Return the closed form of McNemar's exact test."""
+    return min(1.0, 2 * sum(comb(b + c, k) for k in range(min(b, c) + 1)) / 2 ** (b + c))
 
-        only_a = only_b = 0
-        for row in range(N):
-            a, b = (sum(right[n][s][row] for s in range(3)) >= 2 for n in right)
-            only_a, only_b = only_a + (a and not b), only_b + (b and not a)
-        assert only_a > only_b > 0, "the data must have both kinds of differences"
-        assert (found.test.only_a, found.test.only_b, found.test.examples) == (only_a, only_b, N)
-        assert found.test.pvalue == pytest.approx(binomtest(only_a, only_a + only_b).pvalue)
-        assert found.pvalue_holm == found.test.pvalue
 
-        by_seed = {}
-        for seed in range(3):
-            pairs = list(zip(right["a"][seed], right["b"][seed], strict=True))
-            b, c = pairs.count((True, False)), pairs.count((False, True))
-            by_seed[seed] = binomtest(b, b + c).pvalue
-        assert found.by_seed == pytest.approx(by_seed)
-        assert found.pvalue_median == pytest.approx(statistics.median(by_seed.values()))
-        accuracy = {n: sum(map(sum, right[n])) / (3 * N) for n in right}
-        assert (found.accuracy_a, found.accuracy_b) == pytest.approx((accuracy["a"], accuracy["b"]))
-        assert found.difference == pytest.approx(100 * (accuracy["a"] - accuracy["b"]))
-        assert found.voted_a - found.voted_b == pytest.approx((only_a - only_b) / N)
-
-    def test_labels_and_predictions_say_the_same_as_correct(self, make_run: MakeRun) -> None:
-        right = answers("a", 0.7), answers("b", 0.4)
-        folders = [make_run(f"p{k}", "01", 0, {"eis": eis(r), "rte": rte(r)}) for k, r in enumerate(right)]
-        on_eis, on_rte = compared(*folders)
-        assert (on_eis.task, on_rte.task) == ("eis", "rte")
-        assert on_eis.test == on_rte.test
-        assert on_rte.accuracy_a == sum(right[0]) / N
-
-    def test_holm_is_over_all_pairs_and_tasks(self, make_run: MakeRun) -> None:
-        right = {name: answers(name, rate) for name, rate in (("a", 0.9), ("b", 0.6), ("c", 0.5))}
-        folders = [make_run(name, "01", 0, {"eis": eis(r), "rte": rte(r[::-1])}) for name, r in right.items()]
-        found = compared(*folders)
-        assert [(c.task, c.a.label, c.b.label) for c in found] == [
-            (task, a, b) for task in ("eis", "rte") for a, b in (("a", "b"), ("a", "c"), ("b", "c"))
-        ]
-        smallest = min(found, key=lambda c: c.test.pvalue)
-        assert smallest.pvalue_holm == pytest.approx(6 * smallest.test.pvalue)
-        assert all(c.pvalue_holm >= c.test.pvalue for c in found)
-        assert [c.task for c in compared(*folders, tasks=("rte",))] == ["rte"] * 3
-
-    def test_seeds_that_only_one_has_vote_but_are_not_paired(self, make_run: MakeRun) -> None:
-        a = [make_run("a", "01", seed, {"eis": eis([True] * 4)}) for seed in (0, 1, 2)]
-        b = [make_run("b", "01", seed, {"eis": eis([seed == 2, True, True, False])}) for seed in (2, 7)]
-        (found,) = compared(*a, *b)
-        assert found.a.seeds == (0, 1, 2)
-        assert found.b.seeds == (2, 7)
-        assert list(found.by_seed) == [2]
-        assert found.test.only_a == 2, "row 0 is a tie of two seeds, which counts as wrong"
-        (disjoint,) = compared(*a, b[1])
-        assert (dict(disjoint.by_seed), disjoint.pvalue_median) == ({}, None)
-
-    def test_equal_answers_have_p_of_one(self, make_run: MakeRun) -> None:
-        folders = [make_run(name, "01", 0, {"eis": eis([True, False])}) for name in "ab"]
-        (found,) = compared(*folders)
-        assert (found.test.pvalue, found.test.statistic, found.pvalue_holm, found.difference) == (1, 0, 1, 0)
-
-    def test_tasks_without_right_and_wrong_are_left_out(self, make_run: MakeRun) -> None:
-        stored = {"eis": eis([True]), "sts": {"row": [0], "score": [0.5]}}
-        folders = [make_run(name, "01", 0, stored) for name in "ab"]
-        assert [c.task for c in compared(*folders)] == ["eis"]
-        with pytest.raises(DataError, match=r"sts\.parquet: nothing tells right from wrong.* has: row, score"):
-            compared(*folders, tasks=("sts",))
-
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
-            ({"label": [False] * 3}, "label True and False in row 0"),
-            ({"row": [0, 1, 5]}, "row 2 and 5 in row 2"),
-            ({"type": ["x"] * 3}, "the columns row, label and row, type, label"),
-        ],
+def test_mcnemar_of_votes_against_loops_over_rows(make_run: MakeRun) -> None:
+    right = {name: [answers(f"{name}{s}", rate) for s in range(3)] for name, rate in (("a", 0.9), ("b", 0.5))}
+    (found,) = compared(*(make_run(name, s, {"eis": eis(right[name][s])}) for name in right for s in range(3)))
+    only_a = only_b = 0
+    for row in range(N):
+        a, b = (sum(right[name][s][row] for s in range(3)) >= 2 for name in right)
+        only_a, only_b = only_a + (a and not b), only_b + (b and not a)
+    assert only_a > only_b > 0, "the data must have both kinds of differences"
+    assert (found.only_a, found.only_b, found.examples) == (only_a, only_b, N)
+    assert (
+        found.p_exact
+        == pytest.approx(exact(only_a, only_b))
+        == pytest.approx(binomtest(only_a, only_a + only_b).pvalue)
     )
-    def test_other_examples_are_refused(self, make_run: MakeRun, change: dict[str, Any], message: str) -> None:
-        a = make_run("a", "01", 0, {"rte": rte([True] * 3)})
-        b = make_run("b", "01", 0, {"rte": rte([True] * 3) | change})
-        with pytest.raises(DataError, match=message) as caught:
-            compared(a, b)
-        for path in (a, b):
-            assert str(path / "predictions" / "rte.parquet") in str(caught.value)
-
-    def test_another_number_of_examples_is_refused_within_a_point_too(self, make_run: MakeRun) -> None:
-        a = [make_run("a", "01", seed, {"eis": eis([True] * (3 + seed))}) for seed in range(2)]
-        b = make_run("b", "01", 0, {"eis": eis([True] * 3)})
-        with pytest.raises(DataError, match=r"01-s0.*01-s1.*3 and 4 examples"):
-            compared(*a, b)
-
-    def test_the_same_rows_of_other_files_are_refused(self, make_run: MakeRun) -> None:
-        files = {"INLI/test.csv": "2"}
-        a = make_run("a", "01", 0, {"eis": eis([True])}, task_data={"eis": files, "rte": {"x": "1"}})
-        only_another_task = make_run("b", "01", 0, {"eis": eis([True])}, task_data={"eis": files, "rte": {"x": "2"}})
-        assert len(compared(a, only_another_task)) == 1
-        for name, digests in (("c", {"INLI/test.csv": "3"}), ("d", {"INLI/other.csv": "2"})):
-            other = make_run(name, "01", 0, {"eis": eis([True])}, task_data={"eis": digests})
-            with pytest.raises(DataError, match=rf"a/01-s0 and .*{name}/01-s0 .* for eis: .*INLI/"):
-                compared(a, other)
-
-    def test_a_missing_task_is_told_with_those_there(self, make_run: MakeRun) -> None:
-        a = make_run("a", "01", 0, {"eis": eis([True]), "rte": rte([True])})
-        b = make_run("b", "01", 0, {"rte": rte([True]), "length-eis": eis([True])})
-        with pytest.raises(DataError, match=r"b/01-s0/predictions/eis\.parquet is missing; .*there: length-eis, rte"):
-            compared(a, b, tasks=("eis",))
-        with pytest.raises(DataError, match=r"a/01-s0/predictions/ret\.parquet is missing.*did you mean 'rte'"):
-            compared(a, b, tasks=("ret",))
-        assert [c.task for c in compared(a, b)] == ["rte"]
-
-    def test_a_seed_without_a_task_of_its_point_is_told(self, make_run: MakeRun) -> None:
-        a = [make_run("a", "01", seed, {"eis": eis([True])} if seed else {}) for seed in range(2)]
-        b = make_run("b", "01", 0, {"eis": eis([True])})
-        with pytest.raises(DataError, match=r"a/01-s0/predictions/eis\.parquet is missing; predictions there: none"):
-            compared(*a, b)
-
-    def test_nothing_in_common(self, make_run: MakeRun) -> None:
-        a, b = make_run("a", "01", 0, {"eis": eis([True])}), make_run("b", "01", 0, {"rte": rte([True])})
-        with pytest.raises(DataError, match=r"no task is common to all points.*\n  a: eis\n  b: rte"):
-            compared(a, b)
-        with pytest.raises(DataError, match="needs two points, got a: give"):
-            compared(a, a)
+    single = []
+    for seed in range(3):
+        pairs = list(zip(right["a"][seed], right["b"][seed], strict=True))
+        single.append(exact(pairs.count((True, False)), pairs.count((False, True))))
+    assert found.p_median == pytest.approx(statistics.median(single))
+    accuracy = [sum(map(sum, right[name])) / (3 * N) for name in right]
+    assert [found.accuracy_a, found.accuracy_b] == pytest.approx(accuracy)
+    assert found.difference == pytest.approx(100 * (accuracy[0] - accuracy[1]))
 
 
-class TestPoints:
-    def test_seeds_of_one_point_in_order_and_each_folder_once(self, make_run: MakeRun) -> None:
-        folders = [make_run("a", "01", seed, {}) for seed in (2, 0, 10)]
-        (point,) = points(map(read_run, [*folders, folders[0], folders[1] / ".." / folders[1].name]))
-        assert (point.label, point.seeds) == ("a", (0, 2, 10))
-
-    def test_points_of_one_name_are_told_apart_by_few_digits(self, make_run: MakeRun) -> None:
-        identities = ["0123456789", "0123496789", "ffff000000"]
-        folders = [make_run("a", identity, 0, {}) for identity in identities]
-        folders.append(make_run("b", "0123456789", 0, {}))
-        assert [point.label for point in points(map(read_run, folders))] == ["a@012345", "a@012349", "a@ffff", "b"]
-
-    def test_two_folders_of_one_seed(self, make_run: MakeRun, tmp_path: Path) -> None:
-        first = make_run("a", "01", 3, {})
-        second = tmp_path / "copy"
-        first.parent.parent.joinpath("a").rename(second)
-        again = make_run("a", "01", 3, {})
-        with pytest.raises(DataError, match=r"copy/01-s3 and .*runs/a/01-s3 are both seed 3 of a 01"):
-            points(map(read_run, [second / "01-s3", again]))
+def test_all_pairs_on_all_tasks_and_holm_over_them(make_run: MakeRun) -> None:
+    right = {name: answers(name, rate) for name, rate in (("a", 0.9), ("b", 0.6), ("c", 0.5))}
+    stored = {"sts": {"row": [0], "score": [0.5]}}
+    folders = [make_run(name, 0, {"eis": eis(r), "rte": rte(r), **stored}) for name, r in right.items()]
+    found = compared(*folders)
+    pairs = (("a", "b"), ("a", "c"), ("b", "c"))
+    assert [(c.task, c.a, c.b) for c in found] == [(task, *pair) for task in ("eis", "rte") for pair in pairs]
+    assert [c.p_exact for c in found[:3]] == [c.p_exact for c in found[3:]]
+    assert [c.p_holm for c in found] == pytest.approx(list(holm([c.p_exact for c in found])))
+    assert [c.task for c in compared(*folders, tasks=("rte",))] == ["rte"] * 3
 
 
-class TestBaselines:
-    def test_a_baseline_is_one_point_over_all_runs(self, make_run: MakeRun) -> None:
-        untrained, trained = answers("u", 0.5), {(n, s): answers(f"{n}{s}", 0.8) for n in "ab" for s in range(3)}
-        runs = [
-            read_run(make_run(n, "01", s, {"rte": rte(r), "untrained-rte": rte(untrained)}, encoder=ENCODER))
-            for (n, s), r in trained.items()
-        ]
-        (baseline,) = baseline_points("untrained", runs)
-        assert (baseline.label, baseline.seeds, baseline.tasks) == ("untrained", (), ("rte",))
-        found = compare([*points(runs), baseline])
-        assert [(c.a.label, c.b.label) for c in found] == [("a", "b"), ("a", "untrained"), ("b", "untrained")]
-        assert found[1].accuracy_b == sum(untrained) / N
-        for seed in range(3):
-            pairs = list(zip(trained["a", seed], untrained, strict=True))
-            b, c = pairs.count((True, False)), pairs.count((False, True))
-            assert found[1].by_seed[seed] == pytest.approx(binomtest(b, b + c).pvalue)
-
-    def test_baselines_are_compared_on_the_tasks_they_have(self, make_run: MakeRun) -> None:
-        stored = {"rte": rte([True]), "eis": eis([True]), "untrained-rte": rte([False]), "length-eis": eis([True])}
-        runs = [read_run(make_run("a", "01", 0, stored))]
-        given = [*points(runs), *baseline_points("untrained", runs), *baseline_points("length", runs)]
-        assert [(c.task, c.a.label, c.b.label) for c in compare(given)] == [
-            ("eis", "a", "length"),
-            ("rte", "a", "untrained"),
-        ]
-        with pytest.raises(DataError, match="length has no task to compare it on: it has eis; a: eis, rte"):
-            compare(given, ["rte"])
-
-    def test_encoders_make_baselines_of_their_own_unless_they_answer_the_same(self, make_run: MakeRun) -> None:
-        runs = [
-            read_run(
-                make_run(name, "01", 0, {"untrained-rte": rte([right]), "length-eis": eis([True])}, encoder={"name": e})
-            )
-            for name, e, right in (("a", "tiny", True), ("b", "large", False), ("c", "tiny", True))
-        ]
-        own = baseline_points("untrained", runs)
-        assert [(point.label, len(point.runs)) for point in own] == [("untrained tiny", 2), ("untrained large", 1)]
-        assert [(point.label, len(point.runs)) for point in baseline_points("length", runs)] == [("length", 3)]
-
-    def test_one_encoder_with_other_options(self, make_run: MakeRun) -> None:
-        runs = [
-            read_run(
-                make_run(
-                    name,
-                    identity,
-                    0,
-                    {"untrained-rte": rte([right])},
-                    encoder=ENCODER,
-                    decisive={"config": {"encoder": {"pooling": pooling}}},
-                )
-            )
-            for name, identity, pooling, right in (("a", "01", "cls", True), ("b", "02", "mean", False))
-        ]
-        labels = [point.label for point in baseline_points("untrained", runs)]
-        assert labels == ["untrained tiny@01", "untrained tiny@02"]
-
-    def test_an_unknown_baseline_is_told_with_those_there(self, make_run: MakeRun) -> None:
-        runs = [read_run(make_run("a", "01", 0, {"rte": rte([True]), "untrained-rte": rte([True])}))]
-        with pytest.raises(DataError, match=r"'untraind': none of the 1 runs .*there: untrained - did you mean"):
-            baseline_points("untraind", runs)
+def test_seeds_that_only_one_has_vote_but_are_not_paired(make_run: MakeRun) -> None:
+    a = [make_run("a", seed, {"eis": eis([True] * 4)}) for seed in (0, 1, 2)]
+    b = [make_run("b", seed, {"eis": eis([seed == 2, True, True, False])}) for seed in (2, 7)]
+    (found,) = compared(*a, *b)
+    assert (found.seeds_a, found.seeds_b, found.only_a) == ((0, 1, 2), (2, 7), 2), "a tie of two seeds is wrong"
+    (disjoint,) = compared(*a, b[1])
+    assert np.isnan(disjoint.p_median)
 
 
-class TestReading:
-    def test_a_folder_without_a_record(self, make_run: MakeRun, tmp_path: Path) -> None:
-        folder = make_run("a", "01", 0, {})
-        for path, message in (
-            (tmp_path / "nowhere", "nowhere: there is no such folder"),
-            (folder / "record.json", r"record\.json is no folder"),
-            (folder.parent, r"runs/a holds no record\.json .* give them: .*runs/a/\*"),
-            (tmp_path / "runs", r"runs holds no record\.json .* give them: .*runs/a/\*"),
-        ):
-            with pytest.raises(DataError, match=message):
-                read_run(path)
-        (folder / "record.json").unlink()
-        with pytest.raises(DataError, match=r"01-s0 holds no record\.json: it is not the folder of a run"):
-            read_run(folder)
-        (folder / "config.yaml").touch()
-        with pytest.raises(DataError, match=r"01-s0 holds no record\.json: the run is not finished"):
-            read_run(folder)
-        (folder / "failed.json").touch()
-        with pytest.raises(DataError, match=r"01-s0 holds no record\.json: the run failed"):
-            read_run(folder)
+def test_a_baseline_is_one_point_for_each_encoder(make_run: MakeRun) -> None:
+    right = {("a", 0): "tiny", ("b", 0): "large", ("b", 1): "large"}
+    stored = {"rte": rte(answers("t", 0.8)), "length-rte": rte(answers("l", 0.5))}
+    runs = [
+        read_run(make_run(n, s, {**stored, "untrained-rte": rte([e == "tiny"] * N)}, encoder={"name": e}))
+        for (n, s), e in right.items()
+    ]
+    assert [(point.label, len(point.runs)) for point in baseline_points("length", runs)] == [("length", 3)]
+    untrained = baseline_points("untrained", runs)
+    assert [(point.label, point.seeds) for point in untrained] == [("untrained tiny", ()), ("untrained large", ())]
+    last = list(compare([*points(runs), *untrained]).itertuples())[-1]
+    assert (last.a, last.b, last.accuracy_a, last.accuracy_b) == (*(p.label for p in untrained), 1.0, 0.0)
+    with pytest.raises(DataError, match=r"'untraind' - did you mean 'untrained'\? \(found: length, untrained\)"):
+        baseline_points("untraind", runs)
 
-    @pytest.mark.parametrize(
-        ("text", "message"),
-        [
-            ("{", "is damaged"),
-            ("[]", "has no name, config_hash, seed"),
-            (json.dumps({"name": "a", "seed": 1}), "has no config_hash:"),
-        ],
+
+def test_types_and_variants_of_an_accuracy(tmp_path: Path) -> None:
+    columns = {"row": [0, 1], "type": ["neutral", "implied"], "correct": [True, False], "correct_det": [False, True]}
+    path = write_predictions(tmp_path, "rte", columns)
+    cases = {
+        "accuracy": [True, False],
+        "accuracy_neutral": [True],
+        "accuracy_det": [False, True],
+        "accuracy_x": [True, False],
+    }
+    assert {metric: read_outcome(path, metric)["correct"].tolist() for metric in cases} == cases
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"row": [0, 1], "score": [0.1, 0.2]}, "no column correct, and no label and prediction .*row, score"),
+        ({"row": [0, 1], "label": [True, None], "prediction": [True, True]}, "answers are missing"),
+        ({"correct": [True, True]}, "examples or answers are missing"),
+    ],
+)
+def test_predictions_that_say_too_little(tmp_path: Path, columns: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read_outcome(write_predictions(tmp_path, "rte", columns))
+
+
+@pytest.mark.parametrize("other", [{"label": [False] * 3}, {"row": [0, 1, 5]}, {"type": ["x"] * 3}, "task_data"])
+def test_runs_of_other_examples_are_refused(make_run: MakeRun, other: Any) -> None:
+    mine = rte([True] * 3)
+    a = make_run("a", 0, {"rte": mine}, task_data={"rte": {"INLI/test.csv": "1"}})
+    files = {"rte": {"INLI/test.csv": "2" if other == "task_data" else "1"}}
+    b = make_run("b", 0, {"rte": mine if other == "task_data" else {**mine, **other}}, task_data=files)
+    with pytest.raises(DataError, match=r"a/01-s0/.*rte\.parquet and .*b/01-s0/.* different examples of rte"):
+        compared(a, b)
+
+
+def test_nothing_to_compare(make_run: MakeRun, tmp_path: Path) -> None:
+    a, b = make_run("a", 0, {"eis": eis([True])}), make_run("b", 0, {"rte": rte([True])})
+    for given in ((a, b), (a, a)):
+        with pytest.raises(DataError, match=r"two points with a task in common.*\n  a: eis"):
+            compared(*given)
+    with pytest.raises(DataError, match=r"a/01-s0 has no predictions of ess - did you mean 'eis'\? \(found: eis\)"):
+        compared(a, make_run("c", 0, {"eis": eis([True])}), tasks=("ess",))
+    with pytest.raises(LightningCSEError, match=r"runs/a is not the folder of a run"):
+        read_run(a.parent)
+    copy = tmp_path / "copy" / "a" / "01-s0"
+    copy.parent.mkdir(parents=True)
+    a.rename(copy)
+    with pytest.raises(DataError, match="are both seed 0 of a: give only one"):
+        points(map(read_run, (copy, make_run("a", 0, {}))))
+
+
+def test_the_bootstrap_of_runs_against_a_loop(make_run: MakeRun) -> None:
+    gold = [float(row % 7) for row in range(N)]
+    noise = {name: np.random.default_rng(seed).normal(0, 6, (2, N)) for seed, name in enumerate("ab")}
+    scores = {name: np.array(gold) + of for name, of in noise.items()}
+    a, b = points(
+        read_run(make_run(name, s, {"x": {"row": list(range(N)), "gold": gold, "score": list(scores[name][s])}}))
+        for name in "ab"
+        for s in range(2)
     )
-    def test_a_damaged_record(self, make_run: MakeRun, text: str, message: str) -> None:
-        folder = make_run("a", "01", 0, {})
-        (folder / "record.json").write_text(text)
-        with pytest.raises(DataError, match=rf"record\.json {message}"):
-            read_run(folder)
-
-    @pytest.mark.parametrize(
-        ("columns", "message"),
-        [
-            ({"row": [0], "score": [0.5]}, "nothing tells right from wrong"),
-            ({"correct": [True]}, "nothing says which examples these are"),
-            ({"row": [0, 1], "correct": [True, None]}, "correct is empty at row 1"),
-            ({"row": [0, 1], "label": [1, 1], "prediction": [None, 1]}, "prediction is empty at row 0"),
-            ({"row": [], "correct": []}, "holds no example"),
-        ],
-    )
-    def test_unusable_predictions(self, tmp_path: Path, columns: dict[str, list[Any]], message: str) -> None:
-        path = write_predictions(tmp_path, "rte", columns)
-        with pytest.raises(DataError, match=rf"rte\.parquet.*{message}"):
-            read_outcome(path)
-
-    def test_a_damaged_file(self, make_run: MakeRun) -> None:
-        folders = [make_run(name, "01", 0, {"eis": eis([True])}) for name in "ab"]
-        (folders[1] / "predictions" / "eis.parquet").write_bytes(b"PAR1")
-        with pytest.raises(DataError, match=r"b/01-s0/predictions/eis\.parquet cannot be read"):
-            compared(*folders)
-
-    def test_labels_of_words(self, tmp_path: Path) -> None:
-        columns = {"row": [0, 1], "label": ["neutral", "entailment"], "prediction": ["entailment", "entailment"]}
-        assert read_outcome(write_predictions(tmp_path, "nli", columns)).correct.tolist() == [False, True]
-
-    def test_a_point_knows_its_tasks(self, make_run: MakeRun) -> None:
-        run = read_run(make_run("a", "01", 0, {"rte": rte([True]), "eis": eis([True]), "length-eis": eis([True])}))
-        assert Point("a", (run,)).tasks == ("eis", "rte")
-        assert Point("length", (run,), "length").tasks == ("eis",)
+    p = bootstrap(a, b, ["test/x/spearman"], draws=400)
+    generator = np.random.default_rng(0)
+    differences = []
+    for _ in range(400):
+        rows = generator.integers(0, N, N)
+        means = [np.mean([spearmanr(np.array(gold)[rows], m[rows]).statistic for m in scores[n]]) for n in "ab"]
+        differences.append(means[0] - means[1])
+    below = sum(difference <= 0 for difference in differences)
+    assert 0.05 < p < 1
+    assert p == pytest.approx(2 * (1 + min(below, 400 - below)) / 401, abs=0.15)
+    assert bootstrap(a, a, ["test/x/spearman"], draws=50) == 1
+    with pytest.raises(DataError, match="no finite scores of pairs"):
+        path = make_run("c", 0, {"x": {"row": [0], "gold": [1.0], "score": [float("nan")]}})
+        bootstrap(a, points([read_run(path)])[0], ["test/x/spearman"], draws=50)
+    assert compare_accuracy.__doc__
 
 
-class TestCompareAccuracy:
-    def test_of_all_examples_it_is_what_compare_says(self, make_run: MakeRun) -> None:
-        folders = [make_run(n, "01", s, {"eis": eis(answers(f"{n}{s}", 0.7))}) for n in "ab" for s in range(3)]
-        a, b = points(map(read_run, folders))
-        (found,) = compare([a, b])
-        for accuracy in ("accuracy", "accuracy_all", "accuracy_senteval"):
-            assert compare_accuracy(a, b, f"test/eis/{accuracy}") == found.test
-
-    def test_of_a_type_it_is_of_the_examples_of_this_type(self, make_run: MakeRun) -> None:
-        columns = {"row": [0, 1, 0, 1], "type": ["implied", "implied", "neutral", "neutral"]}
-        a = make_run("a", "01", 0, {"rte": columns | {"correct": [True, True, False, False]}})
-        b = make_run("b", "01", 0, {"rte": columns | {"correct": [False, True, True, True]}})
-        given = points(map(read_run, (a, b)))
-        found = {t: compare_accuracy(*given, f"test/rte/accuracy_{t}") for t in ("implied", "neutral", "all")}
-        assert [(t.only_a, t.only_b, t.both) for t in found.values()] == [(1, 0, 1), (0, 2, 0), (1, 2, 1)]
-
-    def test_an_answer_told_another_way_has_its_own_column(self, make_run: MakeRun) -> None:
-        columns = {"row": [0, 1], "correct": [True, True], "correct_determinant": [False, True]}
-        outcome = read_outcome(
-            read_run(make_run("a", "01", 0, {"d": columns})).predictions("d"), "accuracy_determinant"
-        )
-        assert outcome.correct.tolist() == [False, True]
-
-    def test_other_examples_are_refused(self, make_run: MakeRun) -> None:
-        a, b = (make_run(n, "01", 0, {"eis": eis([True] * k)}) for n, k in (("a", 3), ("b", 4)))
-        with pytest.raises(DataError, match="3 and 4 examples"):
-            compare_accuracy(*points(map(read_run, (a, b))), "test/eis/accuracy")
+# Names
 
 
-def pairs(seed: str, noise: float, subsets: tuple[str, ...] = (), n: int = 40) -> dict[str, list[Any]]:
-    """Scores of pairs, the gold scores of which are the same whatever the seed."""
-    generator = random.Random(seed)
-    gold = [float(row % 6) for row in range(n)]
-    columns = {"row": list(range(n)), "gold": gold, "score": [g + generator.gauss(0, noise) for g in gold]}
-    return ({"subset": [subsets[row % len(subsets)] for row in range(n)]} if subsets else {}) | columns
+def config(lr: float = 1e-5, batch: int = 16, **more: Any) -> dict[str, Any]:
+    return {"method": {"optimizer": {"lr": lr}}, "data": {"batch_size": batch}, **more}
 
 
-class TestCorrelations:
-    def test_one_task_against_the_bare_bootstrap(self, make_run: MakeRun) -> None:
-        stored = {(n, s): pairs(f"{n}{s}", noise, ("x", "y")) for n, noise in (("a", 1), ("b", 3)) for s in range(2)}
-        a, b = points(read_run(make_run(n, "01", s, {"sts12": of})) for (n, s), of in stored.items())
-        found = Correlations(200).compare(a, b, ["test/sts12/spearman_all"])
-        gold = stored["a", 0]["gold"]
-        scores = {n: [stored[n, s]["score"] for s in range(2)] for n in "ab"}
-        of_seeds = {n: statistics.fmean(spearman_all([(gold, one)]) for one in of) for n, of in scores.items()}
-        drawn = {n: bootstrap_spearman(np.array(gold), of, 2000) for n, of in scores.items()}
-        assert found.difference == pytest.approx(of_seeds["a"] - of_seeds["b"])
-        assert (found.draws, found.pvalue) == (200, pytest.approx(2 / 201))
-        assert (found.low, found.high) == pytest.approx(np.quantile(drawn["a"] - drawn["b"], (0.025, 0.975)), abs=0.06)
-
-    def test_what_is_kept_changes_nothing(self, make_run: MakeRun) -> None:
-        given = points(read_run(make_run(n, "01", 0, {"sts": pairs(n, 2)})) for n in "abc")
-        together = Correlations(50)
-        for a, b in ((0, 1), (2, 1), (0, 2)):
-            metrics = ["test/sts/spearman"]
-            alone = Correlations(50).compare(given[a], given[b], metrics)
-            assert together.compare(given[a], given[b], metrics) == alone
-
-    def test_a_mean_of_tasks(self, make_run: MakeRun) -> None:
-        stored = {n: {t: pairs(f"{n}{t}", noise) for t in ("s", "t")} for n, noise in (("a", 2.0), ("b", 2.5))}
-        a, b = points(read_run(make_run(n, "01", 0, of)) for n, of in stored.items())
-        correlations = Correlations(400)
-        metrics = ["test/s/spearman", "test/t/spearman"]
-        single = [correlations.compare(a, b, [metric]) for metric in metrics]
-        mean = correlations.compare(a, b, metrics)
-        assert mean.difference == pytest.approx(sum(one.difference for one in single) / 2)
-        widths = [one.high - one.low for one in single]
-        independent = sum(width**2 for width in widths) ** 0.5 / 2
-        assert mean.high - mean.low == pytest.approx(independent, rel=0.15), "the tasks are drawn independently"
-
-    def test_constant_scores_count_as_no_correlation(self, make_run: MakeRun) -> None:
-        flat, good = pairs("a", 0) | {"score": [0.5] * 40}, pairs("b", 1)
-        a, b = points(read_run(make_run(n, "01", 0, {"sts": of})) for n, of in (("a", flat), ("b", good)))
-        test = Correlations(50).compare(a, b, ["test/sts/spearman"])
-        assert test.difference == pytest.approx(-spearman(good["gold"], good["score"]))
-
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
-            ({"gold": [1.0] * 40}, r"gold 0\.0 and 1\.0 in row 0"),
-            ({"subset": ["x"] * 40}, "the columns row, gold and subset, row, gold"),
-            ({"score": [0.5, float("nan")] * 20}, r"sts\.parquet: gold or score is no finite number at row 1"),
-        ],
-    )
-    def test_other_pairs_are_refused(self, make_run: MakeRun, change: dict[str, Any], message: str) -> None:
-        stored = {"a": pairs("a", 1), "b": pairs("b", 1) | change}
-        a, b = points(read_run(make_run(n, "01", 0, {"sts": of})) for n, of in stored.items())
-        with pytest.raises(DataError, match=message):
-            Correlations(50).compare(a, b, ["test/sts/spearman"])
-
-    def test_what_are_no_scores_of_pairs_is_told(self, make_run: MakeRun, tmp_path: Path) -> None:
-        run = read_run(make_run("a", "01", 0, {"eis": eis([True]), "empty": {"row": [], "gold": [], "score": []}}))
-        with pytest.raises(DataError, match=r"eis\.parquet: no scores of pairs; needs gold, score, has: row, type"):
-            read_scores(run.predictions("eis"))
-        with pytest.raises(DataError, match=r"empty\.parquet holds no example"):
-            read_scores(run.predictions("empty"))
-        (tmp_path / "x.parquet").write_text("no parquet")
-        with pytest.raises(DataError, match=r"x\.parquet cannot be read"):
-            read_scores(tmp_path / "x.parquet")
+@pytest.mark.parametrize(
+    ("configs", "overrides", "labels"),
+    [
+        ([config(), config(3e-5, 64)], [[], []], ["lr 1e-5, batch 16", "lr 3e-5, batch 64"]),
+        ([config(), config(3e-5, 64)], [["data.batch_size=16"], []], ["batch 16", "batch 64"]),
+        ([config(lr) for lr in (1e-5, 0.5, 0.5)], [[]] * 3, ["lr 1e-5, hash 00", "lr 0.5, hash 01", "lr 0.5, hash 02"]),
+        ([config(e={"name": n, "x": n}) for n in ("s", "b")], [["e=s"], ["e=b"]], ["e s", "e b"]),
+    ],
+)
+def test_points_of_one_name_are_called_by_what_differs(
+    configs: list[Any], overrides: list[Any], labels: list[str]
+) -> None:
+    records = [
+        {"name": "a", "config_hash": f"0{n}", "overrides": given, "decisive": {"config": of}}
+        for n, (of, given) in enumerate(zip(configs, overrides, strict=True))
+    ]
+    assert labels_of(records) == labels
+    assert labels_of([*records, {"name": "b", "config_hash": "9"}]) == [*(f"a, {label}" for label in labels), "b"]
