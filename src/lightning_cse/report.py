@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _page(arguments: argparse.Namespace) -> str:
     from lightning_cse.config import experiments_dir
     from lightning_cse.papers.artefacts import Request, find_artefacts
-    from lightning_cse.papers.points import RunsIndex
+    from lightning_cse.papers.records import RunsIndex
     from lightning_cse.papers.report import build_report, read_runs, run_facts, run_sections, shown_runs, slug
     from lightning_cse.papers.reproducing import Plan, kept_records
 

@@ -20,7 +20,7 @@ import pandas as pd
 
 from lightning_cse.errors import DataError
 from lightning_cse.papers.nested import leaves, value_at
-from lightning_cse.papers.points import Found
+from lightning_cse.papers.records import Found
 from lightning_cse.papers.render import environment, view
 from lightning_cse.papers.significance import points
 from lightning_cse.papers.tables import is_number, machine_of, short_commit

@@ -16,12 +16,12 @@ import yaml
 
 from lightning_cse.errors import BUSY, ConfigError, LightningCSEError, did_you_mean
 from lightning_cse.papers.artefacts import Artefact, Baseline, Chosen, Column, Line, Published, Request
-from lightning_cse.papers.cells import Table, assemble
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.points import Point, composed, points_of
 from lightning_cse.papers.records import Found, Key, Measured, RunsIndex, State, key_of
 from lightning_cse.papers.render import write
 from lightning_cse.papers.staleness import change_of
+from lightning_cse.papers.tables import Table, assemble
 from lightning_cse.runs import write_atomic
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from lightning_cse.errors import DataError, did_you_mean
 from lightning_cse.metrics import McNemar, mcnemar
 from lightning_cse.papers.artefacts import Baseline, Line
 from lightning_cse.papers.nested import leaves, value_at
-from lightning_cse.papers.points import Found
+from lightning_cse.papers.records import Found
 from lightning_cse.runs import Run
 
 TEST_FIELDS: Final = [

@@ -18,8 +18,7 @@ from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.significance import TEST_FIELDS, Side, compare_lines
 
 if TYPE_CHECKING:
-    from lightning_cse.papers.cells import Measured
-    from lightning_cse.papers.points import Found
+    from lightning_cse.papers.records import Found, Measured
 
 LEVELS: Final = {"**": 0.01, "*": 0.05}
 """The mark of a p-value below a level against the reference row, the strictest first."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lightning_cse.papers.artefacts import Request, find_artefacts
-from lightning_cse.papers.points import RunsIndex
+from lightning_cse.papers.records import RunsIndex
 from lightning_cse.papers.render import render
 from lightning_cse.papers.reproducing import Plan, kept_records, reproduce
 

@@ -275,9 +275,9 @@ def test_the_committed_runs_of_figure_1_are_its_points(artefacts: dict[str, Arte
     for line in artefact.lines(request):
         (point,) = points_of(artefact, line, artefact.columns[0], request)
         runs = [index.find(point, seed) for seed in line.seeds]
-        found[line.label] = {run.source.name for run in runs if run is not None}
+        found[f"ngcse_{line.label.lower().replace('.', '_')}"] = {run.source.name for run in runs if run is not None}
     wanted: dict[str, set[str]] = {}
     for path in kept.glob("*.json"):
-        wanted.setdefault(setting_name(path.name.partition("-")[0]), set()).add(path.name)
+        wanted.setdefault(path.name.partition("-")[0], set()).add(path.name)
     assert found == wanted
     assert sum(map(len, found.values())) == 24

@@ -11,8 +11,7 @@ import yaml
 from rich.console import Console
 
 from lightning_cse.papers.artefacts import Request, read_artefact
-from lightning_cse.papers.cells import Measured
-from lightning_cse.papers.points import Found
+from lightning_cse.papers.records import Found, Measured
 from lightning_cse.papers.render import render, write
 from lightning_cse.papers.tables import Table, assemble
 

@@ -226,9 +226,9 @@ def test_runs_of_other_examples_are_refused(make_run: MakeRun, other: Any) -> No
 
 def test_nothing_to_compare(make_run: MakeRun, tmp_path: Path) -> None:
     a, b = make_run("a", 0, {"eis": eis([True])}), make_run("b", 0, {"rte": rte([True])})
-    for given in ((a, b), (a, a)):
+    for runs in ((a, b), (a, a)):
         with pytest.raises(DataError, match=r"two points with a task in common.*\n  a: eis"):
-            compared(*given)
+            compared(*runs)
     with pytest.raises(DataError, match=r"a/01-s0 has no predictions of ess - did you mean 'eis'\? \(found: eis\)"):
         compared(a, make_run("c", 0, {"eis": eis([True])}), tasks=("ess",))
     with pytest.raises(LightningCSEError, match=r"runs/a is not the folder of a run"):
