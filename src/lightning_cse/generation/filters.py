@@ -1,0 +1,344 @@
+"""Which replies of a language model are taken: each is cleaned, and then accepted, or rejected with a reason."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Final
+
+import pydantic_core
+from pydantic import BaseModel, Field
+
+from lightning_cse.metrics import match_error_rate
+
+if TYPE_CHECKING:
+    from lightning_cse.generation.pattern import Role
+    from lightning_cse.llm import Reply
+
+_RUN: Final = 8  # words of the prompt in a row that no reply has by chance
+_FEW: Final = 6  # a sentence of fewer words may be paraphrased by a single one
+
+
+class Checks(BaseModel, extra="forbid", strict=True, frozen=True):
+    """The filters of one role that a pattern sets; null leaves one out.
+
+    Source: NGCSE's code takes every reply. Differs: every filter is our own.
+    """
+
+    most_sentences: int | None = Field(1, ge=1)  # unless the sentence that the role is made of has more
+    longest: float | None = Field(2.5, gt=0, allow_inf_nan=False)  # times the words of that sentence ...
+    always_allowed: int = Field(16, ge=0)  # ... or this many words
+    less_detail_than: str | None = None  # an earlier role: it has more words, or as many and is closer to the source
+    shortest: float | None = Field(None, gt=0, allow_inf_nan=False)  # times the words of a sentence of six or more
+    refused_words: list[Annotated[str, Field(pattern=r"\S")]] | None = None  # how refusals begin in other languages
+
+
+def judge(reply: Reply, role: Role, source: str, reference: str, written: Mapping[str, str]) -> tuple[str, str | None]:
+    """Return the sentence of a reply, and why it is rejected: the first reason that applies; None: it is accepted.
+
+    Args:
+        reply: What the model said, as JSON with the key ``sentence`` or as plain text.
+        role: What was asked for.
+        source: The sentence that the row is written for.
+        reference: The sentence that the role is made of: the source, or that of an earlier role.
+        written: The accepted sentences of earlier roles.
+    """
+    text = cleaned(_content(reply.text), role.fields[1], reference)
+    sentence, said, words = " ".join(text.split()), letters(text), len(text.split())
+    checks, given, of = role.checks, (source, reference), len(reference.split())
+    begin = checks.refused_words or ()
+
+    def more_detail(than: str) -> bool:
+        if words != len(than.split()):
+            return words > len(than.split())
+        return match_error_rate(source, sentence) <= match_error_rate(source, than)
+
+    reasons: dict[str, Callable[[], bool]] = {
+        "refused": lambda: reply.refused or (refuses(text, begin) and not any(refuses(one, begin) for one in given)),
+        "cut off": lambda: reply.finish == "length" and not _ENDED.search(text),
+        "empty": lambda: not said or (_says_nothing(said, role) and all(len(one.split()) > words for one in given)),
+        "echo of the prompt": lambda: _echoes(text, role, source, reference),
+        "echo of the source": lambda: said in map(letters, given),
+        "several sentences": lambda: (
+            checks.most_sentences is not None
+            and count_sentences(text) > max(checks.most_sentences, count_sentences(reference))
+        ),
+        "too long": lambda: checks.longest is not None and words > max(checks.always_allowed, checks.longest * of),
+        "too short": lambda: checks.shortest is not None and of >= _FEW and words < checks.shortest * of,
+        "equal to another role": lambda: said in map(letters, written.values()),
+        "more detail": lambda: checks.less_detail_than is not None and more_detail(written[checks.less_detail_than]),
+    }
+    return sentence, next((reason for reason, applies in reasons.items() if applies()), None)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_NOTHING: Final = _words(
+    "yes no none na nil null nothing notapplicable notavailable unknown sure ok okay true false same nochange "
+    "entailment contradiction neutral"
+)
+
+
+def _says_nothing(said: str, role: Role) -> bool:
+    return said in _NOTHING or said.rstrip("0123456789") in {
+        letters(field).rstrip("0123456789") for field in role.fields
+    }
+
+
+def _echoes(text: str, role: Role, source: str, reference: str) -> bool:
+    """Whether a reply has a label, a sentence of an example, or eight words in a row of the prompt."""
+    given, said, asked = f"{source}\n{reference}", letters(text), letters(reference)
+    if any(_label(field).search(text) and not _label(field).search(given) for field in role.fields):
+        return True
+    if any(said in map(letters, pair) for pair in role.examples.shown if letters(pair[0]) != asked):
+        return True
+    runs = _runs(text) & _runs_of_prompt(role.system)
+    return bool(runs) and not runs <= _runs(source) | _runs(reference)
+
+
+@lru_cache(maxsize=64)
+def _label(field: str) -> re.Pattern[str]:
+    """Return the pattern of a field's label, whatever its number; within a line in the same case only."""
+    words = r"\s+".join(re.sub(r"\d+", r"\\d+", re.escape(word)) for word in field.split()) or r"(?!)"
+    return re.compile(rf"(?:^[\s\W_]*(?i:{words})|(?<![^\W_]){words})[\s*_`]*[:：]", re.MULTILINE)
+
+
+def _runs(text: str) -> frozenset[tuple[str, ...]]:
+    words = [word for word in map(letters, text.split()) if word]
+    return frozenset(tuple(words[start : start + _RUN]) for start in range(len(words) - _RUN + 1))
+
+
+_runs_of_prompt: Final = lru_cache(maxsize=64)(_runs)
+
+
+def _folded(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).split())
+
+
+def letters(text: str) -> str:
+    """Return the letters and digits of a text, with marks, in one case: sentences are equal if these are.
+
+    Example:
+        >>> letters("A dog, ＤＯＧ №１!") == letters("a dog dog no1")
+        True
+    """
+    if text.isascii():
+        return re.sub(r"[\W_]+", "", text).lower()
+    return "".join(s for s in _folded(text) if unicodedata.category(s)[0] in "LNM" and s != "\ufe0f")
+
+
+# ------------------------------------------------------------------------------------------------------------ refusals
+
+_SORRY: Final = (
+    r"(?:(?:i'?m|i am|we are)(?: \w+)? (?:sorry|afraid)|sorry|(?:my )?apologies|i apologi[sz]e|unfortunately"
+    r"|regrettably)"
+)
+_I_CANNOT: Final = (
+    r"(?:i|we)\b ?(?:(?:really|simply|just|respectfully) )?(?:can(?:not| not|'?t)|won'?t|will not|'d rather not"
+    r"|(?:do not|don'?t)(?: feel comfortable)?|(?:(?:must|have to) )?(?:\w+ly )?(?:decline|refuse) to"
+    r"|(?:am|'m|are) (?:unable|not (?:able|allowed|comfortable|going)))(?: be able)?(?: to)? (?:in good conscience )?"
+)
+_SERVE: Final = (
+    r"(?:assist|help|comply|fulfil|creat|generat|provid|writ|produc|respond|answer|engag|participat|continu|rewrit"
+    r"|rephras|reword|paraphras|contradict)\w*"
+)
+_ASKED: Final = (
+    r"(?:requests?|prompts?|questions?|tasks?|topics?|content|sentences?|statements?|texts?|hypothes[ie]s|premises?"
+    r"|paraphrases?|contradictions?|answers?|advice|assistance|speech|something that|insults)"
+)
+_REFUSALS: Final = re.compile(
+    rf"{_SORRY}\b[^.;:!?]{{0,80}}?[\s,.;:!-]+(?:but )?(?:as an ai,? )?{_I_CANNOT}"
+    rf"(?:{_SERVE}(?! (?:it|but|\w+ing)\b)|do (?:that|this|what you))\b"
+    rf"|{_SORRY}[\s,.;:!-]+(?:but )?(?:no|i can(?:no|')t)[.!]*$"
+    rf"|{_I_CANNOT}(?:assist|comply|fulfil)\w*\b"
+    rf"|{_I_CANNOT}{_SERVE}(?: (?:you|in|to|on|with|for|about))* "
+    rf"(?:(?:this|that)(?:[.!]|$)|(?:[\w-]+,? ){{0,7}}?{_ASKED}\b)"
+    r"|i (?:must|have to) (?:\w+ly )?(?:decline|refuse)(?:[.!]*$| (?:this|your|the) (?:request|prompt|task))"
+    r"|(?:as|i'?m|i am)(?: just)? an? (?:\w+ )?(?:ai|language model)(?: model| language model| assistant)?,? "
+    r"(?:and )?i\b[^.]*(?:not|n't|unable)\b"
+    rf"|(?:{_SORRY}[\s,]+(?:but )?)?(?:this|the|your) {_ASKED} (?:violates|goes against|contains (?:harmful|offensive))"
+    r"|(?:please|(?:could|can|would) you(?: please)?) (?:provide|share|send|give|enter)(?: me)?(?: with)? "
+    r"(?:an?|the|your)(?: \w+)? (?:(?:sentence|premise|hypothesis)\b|(?:text|statement|message) (?:that )?you)"
+    r"|(?:it (?:looks|seems) like )?you (?:haven't|have not|didn't) (?:provided?|shared?|given?) an? sentence"
+)
+_FIRST_WORDS: Final = re.compile(
+    r"(?:(?:assistant:|(?:sure|certainly|of course|no|hello|thank you[^.,;!]{0,40}|i(?:'d be|'m| am) happy[^.!?]{0,60}"
+    r"|i understand[^.;!]{0,60}?)[,.;!-]+) (?:but )?){1,3}"
+)
+_STORY: Final = re.compile(r"[\"'“«].*[,.!?][\"'”»] \w")
+
+
+def refuses(text: str, beginnings: Sequence[str] = ()) -> bool:
+    """Return whether a text is a refusal: in English by how it begins, in other languages by these beginnings.
+
+    Example:
+        >>> refuses("I'm sorry, but I can't help with that."), refuses("I can't believe it's over.")
+        (True, False)
+    """
+    folded = _folded(text[:400].replace("’", "'"))
+    plain = folded.strip(" *_#>`~-\"'“”«»")
+    for beginning in map(_folded, beginnings):
+        spaced = beginning[-1].lower() != beginning[-1].upper()  # scripts with capitals have spaces between words
+        if plain.startswith(beginning) and not (spaced and plain[len(beginning) :][:1].isalnum()):
+            return True
+    first = _FIRST_WORDS.match(plain)
+    return not _STORY.match(folded) and bool(_REFUSALS.match(plain, first.end() if first else 0))
+
+
+# ------------------------------------------------------------------------------------------------------------ cleaning
+
+_WRAPS: Final = (
+    *(("```", "```"), ("`", "`"), ("***", "***"), ("**", "**"), ("*", "*"), ("__", "__"), ("_", "_"), ('"', '"')),
+    *(("'", "'"), ("“", "”"), ("„", "“"), ("„", "”"), ("‘", "’"), ("«", "»"), ("»", "«"), ("「", "」")),
+)
+_WILLING: Final = r"(?:sure(?: thing)?|certainly|of course|absolutely|okay|ok|yes|gladly)"
+_NEW: Final = r"(?:new|rewritten|revised|final|paraphrased|rephrased|reworded|simplified|shortened|shorter)"
+_SENTENCE: Final = (
+    r"(?:sentence|hypothesis|statement|version|variant|rewrite|rewording|paraphrase|text|output|answer|response|result"
+    r"|contradiction|entailment)"
+)
+_LABELS: Final = rf"(?:(?:the |my |your )?(?:{_NEW} )?{_SENTENCE}|{_NEW}|negation|opposite|assistant|reply)"
+_HERE: Final = rf"\A(?:{_WILLING}\b[^:]{{0,40}}?)?\bhere(?:['’]s| is| are| you go| it is)\b"
+_NOTE: Final = r"(?:please )?note(?: that\b|\s*[:：])|(?:explanation|reasoning|rationale)\s*[:：]"
+_REMARK: Final = rf"(?:{_NOTE}|(?:this|the|my) (?:{_NEW} )?{_SENTENCE} [a-z]+s\b)"
+_DONE: Final = r"i(?:['’]ve| have)? (?:kept|changed|rewrote|rephrased|replaced|removed|omitted|used|left|preserved)\b"
+_ALWAYS: Final = (
+    r"\A(?:.*</think(?:ing)?>|\s*<think(?:ing)?>.*)",  # of a reasoning model, which some servers leave in the reply
+    r"(?:(?:<\|\w+\|>|</s>)\s*)+\Z",
+    r"\A(?:[-–—•*>]\s+)+",
+)
+_UNLESS_GIVEN: Final = (
+    r"\A\(?\d{1,2}[.)]\s+(?=[^\W\d_]|[\"“'‘«*_])",
+    rf"{_HERE}[^\n:]*:[*_]*(?:\s*\n|\s*\Z)",
+    rf"{_HERE}(?:[^:.!?]{{0,80}}?\b{_SENTENCE}\b[^:.!?]{{0,80}}|(?<=you go)|(?<=it is)):[*_]*\s+",
+    rf"\A{_WILLING}(?:[.!:,]*\s*\n|!\s+)",
+    rf"\A(?:[*_]*{_LABELS}[*_]*:[*_]*\s+)+",
+    rf"\A(?:\#+\s*|[*_]{{1,3}}){_LABELS}[*_]*\s*\n",
+    rf"\A(?:the|my|your) {_NEW} {_SENTENCE} is:\s+",
+    r"\A(?:(?:\S+[^\S\n]+){2,14}\S*[:：]|[^\n\d:：]{4,40}：)[*_]*\n(?=.)",  # whatever its language, a line with a colon
+    rf"(?<!\s)\s+[(\[][*_]*(?:(?:{_REMARK}|{_DONE})[^()\[\]]*|{_LABELS})[)\]][.*_]*\Z",
+    rf"\n[(\[*_# -]*{_REMARK}.*\Z",
+    rf"(?<=[.!?\"”*_])\s+[*_]*(?:{_NOTE}).*\Z",
+)
+_TO_USER: Final = (
+    r"(?<=[.!?\"”*_\n])\s*(?:(?:please )?(?:let me know|feel free to)\b|i hope (?:this|that|it)\b"
+    r"|would you like (?:me|another|more)\b|if you(?:['’]d| would)? (?:like|need|want)\b).*\Z",
+    rf"\n{_DONE}.*\Z",
+)
+_TALK: Final = re.compile(r"(?=.*[.!?]\s).*\b(?:i|me|my|we|us|you|your)\b", re.IGNORECASE | re.DOTALL)
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE | re.DOTALL)
+
+
+def _content(text: str) -> str:
+    """Return the sentence of a reply in JSON, cut off or in a code block though it be; another reply as it is."""
+    found = re.search(r"\A\s*(?:```(?:json)?\s*)?(\{.*?)(?:\s*```\s*)?\Z", text, re.DOTALL)
+    try:
+        document = pydantic_core.from_json(found[1], allow_partial="trailing-strings") if found else None
+    except ValueError:
+        return text
+    return str(document.get("sentence") or "") if isinstance(document, dict) else text
+
+
+def cleaned(text: str, field: str = "", reference: str = "") -> str:
+    r"""Return a reply without quotes, markdown, labels, numbers, a preamble and remarks around the sentence.
+
+    What the reference has too, such as a number or a label, belongs to the sentence.
+
+    Example:
+        >>> cleaned('Sure! Here is the hypothesis:\n\n**Hypothesis:** "A dog runs."', "Hypothesis")
+        'A dog runs.'
+        >>> cleaned("1. FC Bonn lost.", reference="The 1. FC Bonn won.")
+        '1. FC Bonn lost.'
+    """
+    always, perhaps = list(_ALWAYS), list(_UNLESS_GIVEN)
+    if field.strip():
+        words = r"\s+".join(map(re.escape, field.split()))
+        always.append(rf"\A(?:(?P<mark>[*_`]*){words}\s*(?:(?P=mark)\s*[:：]|[:：]\s*(?P=mark))\s*)+")
+    if not _TALK.match(reference.strip()):
+        perhaps.extend(_TO_USER)
+    text, before = re.sub(r"[\ud800-\udfff\ufeff\x00-\x08\x0e-\x1b\x7f]", "", text), None
+    while text != before:
+        before = text
+        text = _unwrapped("\n".join(line.strip() for line in text.splitlines() if line.strip()))
+        for pattern in always:
+            text = _compiled(pattern).sub("", text, count=1).strip()
+        for pattern in perhaps:
+            found = _compiled(pattern).search(text)
+            if found and not _compiled(pattern).search(reference) and not _has(reference, found.group().strip()):
+                text = (text[: found.start()] + text[found.end() :]).strip()
+        text = re.sub(r"\A[\"“]([^\"“”]*[^\"“”.!?…])[\"”]([.!?])\Z", r"\1\2", text)
+    return text
+
+
+def _has(text: str, part: str) -> bool:
+    return bool(part) and re.search(rf"(?<!\w){re.escape(part)}", text, re.IGNORECASE) is not None
+
+
+def _unwrapped(text: str) -> str:
+    """Return a text without the one pair of quotes, backticks or marks of emphasis that holds all of it."""
+    for first, last in _WRAPS:
+        if len(text) > len(first) + len(last) and text.startswith(first) and text.endswith(last):
+            inner = text[len(first) : -len(last)]
+            without = re.sub(r"(?<=[^\W_])['’](?=[^\W_])", "", inner)  # apostrophes
+            if first not in without and last not in without:
+                return inner.strip()
+    return text
+
+
+# ----------------------------------------------------------------------------------------------------------- sentences
+
+_FULL_STOPS: Final = "。！？｡।॥؟۔։"
+_CLOSERS: Final = r"[\"'”’»›\)\]}*_`“‘」』】）]*"
+_ENDED: Final = re.compile(rf"[.!?…{_FULL_STOPS}]\s?{_CLOSERS}\Z")
+_MARK: Final = re.compile(
+    rf"(?P<word>[^\s{_FULL_STOPS}]{{0,40}}?)\s?(?:(?P<mark>[.!?…]+){_CLOSERS}\s|[{_FULL_STOPS}])"
+    r"(?=[\s\"'“”„‘’«»‹›(\[{*_`「『【（¿¡/|]*(?P<next>[^\W_]\S*))"
+)
+_QUOTED: Final = re.compile(r"(?<!\d)\"[^\"]*\"|“[^“”]*”|«[^«»]*»|「[^「」]*」|\([^()]*\)|\[[^\[\]]*\]")
+_TITLES: Final = _words("mr mrs ms dr prof st gen sen rep gov lt col capt sgt maj rev hon v vs e.g i.e ca")
+_ABBREVIATIONS: Final = _words(
+    "inc ltd corp co jr sr etc bros dept univ ave jan feb mar apr aug sept sep oct nov dec ph.d no nos vol p pp fig"
+)
+_STARTERS: Final = _words("the a an it its he his she her they we our you i my this that these there but so")
+
+
+def count_sentences(text: str) -> int:
+    """Return the number of sentences of a text by a rule of thumb; 0 where it has no letter and no digit.
+
+    A sentence ends with its line, or at a full stop or mark before anything but a small letter, unless that belongs to
+    an abbreviation, an initial or a list's number, or stands in brackets or quotes within the sentence.
+
+    Example:
+        >>> count_sentences('Dr. Ames of the U.S. Navy paid $3.50. "Why?" he asked... They left.')
+        3
+    """
+    count = 0
+    for line in map(_unwrapped, map(str.strip, text.splitlines())):
+        line = _QUOTED.sub(lambda quoted: re.sub(r"[.!?…]+(?=.*\w)", "", quoted[0]), re.sub(r"\.(?: \.)+", "…", line))
+        start = 0
+        for mark in _MARK.finditer(line):
+            if letters(line[start : mark.end()]) and _ends(line[start : mark.end()], mark):
+                count, start = count + 1, mark.end()
+        count += bool(letters(line[start:]))
+    return count
+
+
+def _ends(sentence: str, mark: re.Match[str]) -> bool:
+    """Whether what ends in a mark is a sentence, given the next word."""
+    word, following = mark["word"].lstrip("\"'“”„‘«([{*_`-").rpartition("-")[2], mark["next"]
+    if following[0].islower():
+        return False
+    if mark["mark"] != ".":
+        return mark["mark"] is None or mark["mark"][0] in "!?" or following != "I"
+    if word.casefold() in _TITLES or re.fullmatch(r"\W*(?:\d{1,3}|[^\W\d_]|[ivx]{1,4})\.\s+\W*", sentence):
+        return False
+    short = word.casefold() in _ABBREVIATIONS or re.fullmatch(r"(?:[^\W\d_]{1,2}\.)+[^\W\d_]{1,2}|[A-Z]", word)
+    return not short or re.split(r"\W", following.casefold(), maxsplit=1)[0] in _STARTERS
