@@ -24,9 +24,7 @@ class Bounds(BaseModel, extra="forbid", strict=True, frozen=True):
     above: float | None = None
     below: float | None = None
 
-    def __contains__(self, score: float | None) -> bool:
-        if score is None:
-            return False
+    def __contains__(self, score: float) -> bool:
         return (self.above is None or score > self.above) and (self.below is None or score < self.below)
 
     def __str__(self) -> str:
@@ -116,7 +114,7 @@ def _eligible(table: Rows, sources: Sequence[Source]) -> Iterator[tuple[Pair, ..
     scores = table.column("score") if bounds else []
     columns = [(source, table.column(source.first), table.column(source.second)) for source in sources]
     for row in range(len(table)):
-        if bounds is None or scores[row] in bounds:
+        if bounds is None or (scores[row] is not None and scores[row] in bounds):
             pairs = [source.pair(first[row], second[row]) for source, first, second in columns]
             if None not in pairs:
                 yield tuple(pair for pair in pairs if pair)

@@ -36,16 +36,11 @@ class Checks(BaseModel, extra="forbid", strict=True, frozen=True):
 
 
 def judge(reply: Reply, role: Role, source: str, reference: str, written: Mapping[str, str]) -> tuple[str, str | None]:
-    """Return the sentence of a reply, and why it is rejected: the first reason that applies; None: it is accepted.
+    """Return the sentence of a reply, and the first reason to reject it; None: it is accepted.
 
-    Args:
-        reply: What the model said, as JSON with the key ``sentence`` or as plain text.
-        role: What was asked for.
-        source: The sentence that the row is written for.
-        reference: The sentence that the role is made of: the source, or that of an earlier role.
-        written: The accepted sentences of earlier roles.
+    The role is made of the reference: the source, or the sentence that was ``written`` for an earlier role.
     """
-    text = cleaned(_content(reply.text), role.fields[1], reference)
+    text = cleaned(reply.text, role.fields[1], reference)
     sentence, said, words = " ".join(text.split()), letters(text), len(text.split())
     checks, given, of = role.checks, (source, reference), len(reference.split())
     begin = checks.refused_words or ()
@@ -68,7 +63,9 @@ def judge(reply: Reply, role: Role, source: str, reference: str, written: Mappin
         "too long": lambda: checks.longest is not None and words > max(checks.always_allowed, checks.longest * of),
         "too short": lambda: checks.shortest is not None and of >= _FEW and words < checks.shortest * of,
         "equal to another role": lambda: said in map(letters, written.values()),
-        "more detail": lambda: checks.less_detail_than is not None and more_detail(written[checks.less_detail_than]),
+        "more detail": lambda: (
+            checks.less_detail_than is not None and more_detail({"source": source, **written}[checks.less_detail_than])
+        ),
     }
     return sentence, next((reason for reason, applies in reasons.items() if applies()), None)
 
@@ -120,22 +117,14 @@ def _folded(text: str) -> str:
 
 
 def letters(text: str) -> str:
-    """Return the letters and digits of a text, with marks, in one case: sentences are equal if these are.
-
-    Example:
-        >>> letters("A dog, ＤＯＧ №１!") == letters("a dog dog no1")
-        True
-    """
+    """Return the letters and digits of a text, with marks, in one case: sentences are equal if these are."""
     if text.isascii():
         return re.sub(r"[\W_]+", "", text).lower()
     return "".join(s for s in _folded(text) if unicodedata.category(s)[0] in "LNM" and s != "\ufe0f")
 
 
-# ------------------------------------------------------------------------------------------------------------ refusals
-
 _SORRY: Final = (
-    r"(?:(?:i'?m|i am|we are)(?: \w+)? (?:sorry|afraid)|sorry|(?:my )?apologies|i apologi[sz]e|unfortunately"
-    r"|regrettably)"
+    r"(?:i'?m|i am|we are)?(?: \w+)? ?(?:sorry|afraid|(?:my )?apologies|i apologi[sz]e|unfortunately|regrettably)"
 )
 _I_CANNOT: Final = (
     r"(?:i|we)\b ?(?:(?:really|simply|just|respectfully) )?(?:can(?:not| not|'?t)|won'?t|will not|'d rather not"
@@ -147,49 +136,31 @@ _SERVE: Final = (
     r"|rephras|reword|paraphras|contradict)\w*"
 )
 _ASKED: Final = (
-    r"(?:requests?|prompts?|questions?|tasks?|topics?|content|sentences?|statements?|texts?|hypothes[ie]s|premises?"
-    r"|paraphrases?|contradictions?|answers?|advice|assistance|speech|something that|insults)"
+    r"(?:requests?|prompts?|questions?|tasks?|content|sentences?|statements?|texts?|hypothes[ie]s|premises?"
+    r"|paraphrases?|contradictions?|answers?|advice|speech|something that)"
 )
 _REFUSALS: Final = re.compile(
+    r"(?:(?:sure|no|certainly|thank you|i understand)\b[^.;!]{0,60}?[,.;!-]+ (?:but )?)?(?:"
     rf"{_SORRY}\b[^.;:!?]{{0,80}}?[\s,.;:!-]+(?:but )?(?:as an ai,? )?{_I_CANNOT}"
     rf"(?:{_SERVE}(?! (?:it|but|\w+ing)\b)|do (?:that|this|what you))\b"
-    rf"|{_SORRY}[\s,.;:!-]+(?:but )?(?:no|i can(?:no|')t)[.!]*$"
-    rf"|{_I_CANNOT}(?:assist|comply|fulfil)\w*\b"
+    rf"|{_SORRY}[\s,.;:!-]+(?:but )?(?:no|i can(?:no|')t)[.!]*$|{_I_CANNOT}(?:assist|comply|fulfil)\w*\b"
     rf"|{_I_CANNOT}{_SERVE}(?: (?:you|in|to|on|with|for|about))* "
     rf"(?:(?:this|that)(?:[.!]|$)|(?:[\w-]+,? ){{0,7}}?{_ASKED}\b)"
-    r"|i (?:must|have to) (?:\w+ly )?(?:decline|refuse)(?:[.!]*$| (?:this|your|the) (?:request|prompt|task))"
-    r"|(?:as|i'?m|i am)(?: just)? an? (?:\w+ )?(?:ai|language model)(?: model| language model| assistant)?,? "
+    r"|(?:as|i'?m|i am)(?: just)? an? (?:\w+ )?(?:ai|language model)(?: (?:\w+ )?(?:model|assistant))?,? "
     r"(?:and )?i\b[^.]*(?:not|n't|unable)\b"
-    rf"|(?:{_SORRY}[\s,]+(?:but )?)?(?:this|the|your) {_ASKED} (?:violates|goes against|contains (?:harmful|offensive))"
-    r"|(?:please|(?:could|can|would) you(?: please)?) (?:provide|share|send|give|enter)(?: me)?(?: with)? "
-    r"(?:an?|the|your)(?: \w+)? (?:(?:sentence|premise|hypothesis)\b|(?:text|statement|message) (?:that )?you)"
-    r"|(?:it (?:looks|seems) like )?you (?:haven't|have not|didn't) (?:provided?|shared?|given?) an? sentence"
+    r"|(?:[^.!?]{0,80}[.!?] )?(?:please|(?:could|can|would) you(?: please)?) (?:provide|share|send|give)(?: me)?"
+    r"(?: with)? (?:an?|the|your)(?: \w+)? (?:sentence|premise|hypothesis|text (?:that )?you)\b)"
 )
-_FIRST_WORDS: Final = re.compile(
-    r"(?:(?:assistant:|(?:sure|certainly|of course|no|hello|thank you[^.,;!]{0,40}|i(?:'d be|'m| am) happy[^.!?]{0,60}"
-    r"|i understand[^.;!]{0,60}?)[,.;!-]+) (?:but )?){1,3}"
-)
-_STORY: Final = re.compile(r"[\"'“«].*[,.!?][\"'”»] \w")
 
 
 def refuses(text: str, beginnings: Sequence[str] = ()) -> bool:
-    """Return whether a text is a refusal: in English by how it begins, in other languages by these beginnings.
+    """Return whether a text is a refusal: in English by how it begins, in other languages by these beginnings."""
+    plain = _folded(text[:400].replace("’", "'"))
+    if re.match(r"[\"'“«].*[,.!?][\"'”»] \w", plain):  # said by somebody in a story
+        return False
+    plain = plain.strip(" *_#>`~-\"'“”«»")
+    return bool(_REFUSALS.match(plain)) or plain.startswith(tuple(map(_folded, beginnings)))
 
-    Example:
-        >>> refuses("I'm sorry, but I can't help with that."), refuses("I can't believe it's over.")
-        (True, False)
-    """
-    folded = _folded(text[:400].replace("’", "'"))
-    plain = folded.strip(" *_#>`~-\"'“”«»")
-    for beginning in map(_folded, beginnings):
-        spaced = beginning[-1].lower() != beginning[-1].upper()  # scripts with capitals have spaces between words
-        if plain.startswith(beginning) and not (spaced and plain[len(beginning) :][:1].isalnum()):
-            return True
-    first = _FIRST_WORDS.match(plain)
-    return not _STORY.match(folded) and bool(_REFUSALS.match(plain, first.end() if first else 0))
-
-
-# ------------------------------------------------------------------------------------------------------------ cleaning
 
 _WRAPS: Final = (
     *(("```", "```"), ("`", "`"), ("***", "***"), ("**", "**"), ("*", "*"), ("__", "__"), ("_", "_"), ('"', '"')),
@@ -206,35 +177,50 @@ _HERE: Final = rf"\A(?:{_WILLING}\b[^:]{{0,40}}?)?\bhere(?:['’]s| is| are| you
 _NOTE: Final = r"(?:please )?note(?: that\b|\s*[:：])|(?:explanation|reasoning|rationale)\s*[:：]"
 _REMARK: Final = rf"(?:{_NOTE}|(?:this|the|my) (?:{_NEW} )?{_SENTENCE} [a-z]+s\b)"
 _DONE: Final = r"i(?:['’]ve| have)? (?:kept|changed|rewrote|rephrased|replaced|removed|omitted|used|left|preserved)\b"
-_ALWAYS: Final = (
-    r"\A(?:.*</think(?:ing)?>|\s*<think(?:ing)?>.*)",  # of a reasoning model, which some servers leave in the reply
-    r"(?:(?:<\|\w+\|>|</s>)\s*)+\Z",
-    r"\A(?:[-–—•*>]\s+)+",
+_AROUND: Final = tuple(
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        r"\A(?:.*</think(?:ing)?>|\s*<think(?:ing)?>.*)",  # of a reasoning model, which some servers leave in the reply
+        r"(?:(?:<\|\w+\|>|</s>)\s*)+\Z",
+        r"\A(?:[-–—•*>]\s+)+",
+        r"\A\(?\d{1,2}[.)]\s+(?=[^\W\d_]|[\"“'‘«*_])",
+        rf"{_HERE}[^\n:]*:[*_]*(?:\s*\n|\s*\Z)",
+        rf"{_HERE}(?:[^:.!?]{{0,80}}?\b{_SENTENCE}\b[^:.!?]{{0,80}}|(?<=you go)|(?<=it is)):[*_]*\s+",
+        rf"\A{_WILLING}(?:[.!:,]*\s*\n|!\s+)",
+        rf"\A(?:[*_]*{_LABELS}[*_]*:[*_]*\s+)+",
+        rf"\A(?:\#+\s*|[*_]{{1,3}}){_LABELS}[*_]*\s*\n",
+        rf"\A(?:the|my|your) {_NEW} {_SENTENCE} is:\s+",
+        r"\A(?:(?:\S+[^\S\n]+){2,14}\S*[:：]|[^\n\d:：]{4,40}：)[*_]*\n(?=.)",  # in any language, a line with a colon
+        rf"(?<!\s)\s+[(\[][*_]*(?:(?:{_REMARK}|{_DONE})[^()\[\]]*|{_LABELS})[)\]][.*_]*\Z",
+        rf"\n[(\[*_# -]*(?:{_REMARK}|{_DONE}).*\Z",
+        rf"(?<=[.!?\"”*_])\s+[*_]*(?:{_NOTE}).*\Z",
+        r"(?<=[.!?\"”*_\n])\s*(?:(?:please )?(?:let me know|feel free to)\b|i hope (?:this|that|it)\b"
+        r"|would you like (?:me|another|more)\b|if you(?:['’]d| would)? (?:like|need|want)\b).*\Z",
+    )
 )
-_UNLESS_GIVEN: Final = (
-    r"\A\(?\d{1,2}[.)]\s+(?=[^\W\d_]|[\"“'‘«*_])",
-    rf"{_HERE}[^\n:]*:[*_]*(?:\s*\n|\s*\Z)",
-    rf"{_HERE}(?:[^:.!?]{{0,80}}?\b{_SENTENCE}\b[^:.!?]{{0,80}}|(?<=you go)|(?<=it is)):[*_]*\s+",
-    rf"\A{_WILLING}(?:[.!:,]*\s*\n|!\s+)",
-    rf"\A(?:[*_]*{_LABELS}[*_]*:[*_]*\s+)+",
-    rf"\A(?:\#+\s*|[*_]{{1,3}}){_LABELS}[*_]*\s*\n",
-    rf"\A(?:the|my|your) {_NEW} {_SENTENCE} is:\s+",
-    r"\A(?:(?:\S+[^\S\n]+){2,14}\S*[:：]|[^\n\d:：]{4,40}：)[*_]*\n(?=.)",  # whatever its language, a line with a colon
-    rf"(?<!\s)\s+[(\[][*_]*(?:(?:{_REMARK}|{_DONE})[^()\[\]]*|{_LABELS})[)\]][.*_]*\Z",
-    rf"\n[(\[*_# -]*{_REMARK}.*\Z",
-    rf"(?<=[.!?\"”*_])\s+[*_]*(?:{_NOTE}).*\Z",
-)
-_TO_USER: Final = (
-    r"(?<=[.!?\"”*_\n])\s*(?:(?:please )?(?:let me know|feel free to)\b|i hope (?:this|that|it)\b"
-    r"|would you like (?:me|another|more)\b|if you(?:['’]d| would)? (?:like|need|want)\b).*\Z",
-    rf"\n{_DONE}.*\Z",
-)
-_TALK: Final = re.compile(r"(?=.*[.!?]\s).*\b(?:i|me|my|we|us|you|your)\b", re.IGNORECASE | re.DOTALL)
+"""What models put around a sentence."""
 
 
-@lru_cache(maxsize=64)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE | re.DOTALL)
+def cleaned(text: str, field: str = "", reference: str = "") -> str:
+    r"""Return a reply without quotes, markdown, labels, numbers, a preamble and remarks around the sentence.
+
+    What the reference has too, such as a number or a label, belongs to the sentence.
+
+    Example:
+        >>> cleaned('Sure! Here is the hypothesis:\n\n**Hypothesis:** "A dog runs."', "Hypothesis")
+        'A dog runs.'
+    """
+    around = [pattern for pattern in _AROUND if not pattern.search(reference.strip())]
+    if field.strip():
+        around.append(_field(field))
+    text, before = re.sub(r"[\ud800-\udfff\ufeff\x00-\x08\x0e-\x1b\x7f]", "", _content(text)), None
+    while text != before:
+        before = text
+        text = _unwrapped("\n".join(line.strip() for line in text.splitlines() if line.strip()))
+        for pattern in around:
+            text = pattern.sub("", text, count=1).strip()
+        text = re.sub(r"\A[\"“]([^\"“”]*[^\"“”.!?…])[\"”]([.!?])\Z", r"\1\2", text)
+    return text
 
 
 def _content(text: str) -> str:
@@ -247,39 +233,10 @@ def _content(text: str) -> str:
     return str(document.get("sentence") or "") if isinstance(document, dict) else text
 
 
-def cleaned(text: str, field: str = "", reference: str = "") -> str:
-    r"""Return a reply without quotes, markdown, labels, numbers, a preamble and remarks around the sentence.
-
-    What the reference has too, such as a number or a label, belongs to the sentence.
-
-    Example:
-        >>> cleaned('Sure! Here is the hypothesis:\n\n**Hypothesis:** "A dog runs."', "Hypothesis")
-        'A dog runs.'
-        >>> cleaned("1. FC Bonn lost.", reference="The 1. FC Bonn won.")
-        '1. FC Bonn lost.'
-    """
-    always, perhaps = list(_ALWAYS), list(_UNLESS_GIVEN)
-    if field.strip():
-        words = r"\s+".join(map(re.escape, field.split()))
-        always.append(rf"\A(?:(?P<mark>[*_`]*){words}\s*(?:(?P=mark)\s*[:：]|[:：]\s*(?P=mark))\s*)+")
-    if not _TALK.match(reference.strip()):
-        perhaps.extend(_TO_USER)
-    text, before = re.sub(r"[\ud800-\udfff\ufeff\x00-\x08\x0e-\x1b\x7f]", "", text), None
-    while text != before:
-        before = text
-        text = _unwrapped("\n".join(line.strip() for line in text.splitlines() if line.strip()))
-        for pattern in always:
-            text = _compiled(pattern).sub("", text, count=1).strip()
-        for pattern in perhaps:
-            found = _compiled(pattern).search(text)
-            if found and not _compiled(pattern).search(reference) and not _has(reference, found.group().strip()):
-                text = (text[: found.start()] + text[found.end() :]).strip()
-        text = re.sub(r"\A[\"“]([^\"“”]*[^\"“”.!?…])[\"”]([.!?])\Z", r"\1\2", text)
-    return text
-
-
-def _has(text: str, part: str) -> bool:
-    return bool(part) and re.search(rf"(?<!\w){re.escape(part)}", text, re.IGNORECASE) is not None
+@lru_cache(maxsize=64)
+def _field(field: str) -> re.Pattern[str]:
+    words = r"\s+".join(map(re.escape, field.split()))
+    return re.compile(rf"\A(?:(?P<mark>[*_`]*){words}\s*(?:(?P=mark)\s*[:：]|[:：]\s*(?P=mark))\s*)+", re.IGNORECASE)
 
 
 def _unwrapped(text: str) -> str:
@@ -293,19 +250,17 @@ def _unwrapped(text: str) -> str:
     return text
 
 
-# ----------------------------------------------------------------------------------------------------------- sentences
-
-_FULL_STOPS: Final = "。！？｡।॥؟۔։"
+_STOPS: Final = "。！？｡।॥؟۔։"
 _CLOSERS: Final = r"[\"'”’»›\)\]}*_`“‘」』】）]*"
-_ENDED: Final = re.compile(rf"[.!?…{_FULL_STOPS}]\s?{_CLOSERS}\Z")
+_ENDED: Final = re.compile(rf"[.!?…{_STOPS}]\s?{_CLOSERS}\Z")
 _MARK: Final = re.compile(
-    rf"(?P<word>[^\s{_FULL_STOPS}]{{0,40}}?)\s?(?:(?P<mark>[.!?…]+){_CLOSERS}\s|[{_FULL_STOPS}])"
+    rf"(?P<word>[^\s{_STOPS}]{{0,40}}?)\s?(?:(?P<mark>[.!?…]+){_CLOSERS}\s|[{_STOPS}])"
     r"(?=[\s\"'“”„‘’«»‹›(\[{*_`「『【（¿¡/|]*(?P<next>[^\W_]\S*))"
 )
 _QUOTED: Final = re.compile(r"(?<!\d)\"[^\"]*\"|“[^“”]*”|«[^«»]*»|「[^「」]*」|\([^()]*\)|\[[^\[\]]*\]")
-_TITLES: Final = _words("mr mrs ms dr prof st gen sen rep gov lt col capt sgt maj rev hon v vs e.g i.e ca")
-_ABBREVIATIONS: Final = _words(
-    "inc ltd corp co jr sr etc bros dept univ ave jan feb mar apr aug sept sep oct nov dec ph.d no nos vol p pp fig"
+_SHORT: Final = _words(
+    "mr mrs ms dr prof st gen sen rep gov lt col capt sgt maj rev hon v vs e.g i.e ca inc ltd corp co jr sr etc dept "
+    "jan feb mar apr aug sept oct nov dec ph.d no vol p pp fig"
 )
 _STARTERS: Final = _words("the a an it its he his she her they we our you i my this that these there but so")
 
@@ -334,11 +289,9 @@ def count_sentences(text: str) -> int:
 def _ends(sentence: str, mark: re.Match[str]) -> bool:
     """Whether what ends in a mark is a sentence, given the next word."""
     word, following = mark["word"].lstrip("\"'“”„‘«([{*_`-").rpartition("-")[2], mark["next"]
-    if following[0].islower():
+    if following[0].islower() or mark["mark"] != ".":
+        return not following[0].islower() and (mark["mark"] not in ("...", "…") or following != "I")
+    if re.fullmatch(r"\W*(?:\d{1,3}|[^\W\d_]|[ivx]{1,4})\.\s+\W*", sentence):
         return False
-    if mark["mark"] != ".":
-        return mark["mark"] is None or mark["mark"][0] in "!?" or following != "I"
-    if word.casefold() in _TITLES or re.fullmatch(r"\W*(?:\d{1,3}|[^\W\d_]|[ivx]{1,4})\.\s+\W*", sentence):
-        return False
-    short = word.casefold() in _ABBREVIATIONS or re.fullmatch(r"(?:[^\W\d_]{1,2}\.)+[^\W\d_]{1,2}|[A-Z]", word)
+    short = word.casefold() in _SHORT or re.fullmatch(r"(?:[^\W\d_]{1,2}\.)+[^\W\d_]{1,2}|[A-Z]", word)
     return not short or re.split(r"\W", following.casefold(), maxsplit=1)[0] in _STARTERS

@@ -30,35 +30,29 @@ SOURCE: Final = "source"  # the reference of a role that is made of the sentence
 ANCHOR: Final = "anchor"  # that sentence's key in a row
 
 _PLACEHOLDERS: Final = {
-    "prompt": ("task", "examples", "relation", "rule"),
-    "example": ("first", "second", "number", "first_field", "second_field"),
+    "prompt": ("task", "relation", "examples", "rule"),
+    "example": ("number", "first_field", "first", "second_field", "second"),
 }
-"""What stands in braces in a layout; the first two must."""
+"""What may stand in braces in a layout."""
 
 Text = Annotated[str, Field(pattern=r"\S")]
 
 
-class _Node(BaseModel, extra="forbid", strict=True, frozen=True):
-    """A node of a pattern's config."""
-
-
-class _Layout(_Node):
+class _Layout(BaseModel, extra="forbid", strict=True):
     prompt: str
     example: str
 
     @field_validator("prompt", "example")
     @classmethod
-    def _has_placeholders(cls, text: str, info: ValidationInfo) -> str:
-        known, found = _PLACEHOLDERS[str(info.field_name)], re.findall(r"\{(\w+)\}", text)
-        faults = [f"unknown placeholder {{{name}}}{did_you_mean(name, known)}" for name in found if name not in known]
-        faults += [f"must have {{{name}}}" for name in known[:2] if name not in found]
-        if faults:
-            raise ValueError("; ".join(faults))
+    def _has_known_placeholders(cls, text: str, info: ValidationInfo) -> str:
+        known = _PLACEHOLDERS[str(info.field_name)]
+        if unknown := [name for name in re.findall(r"\{(\w+)\}", text) if name not in known]:
+            raise ValueError(f"unknown placeholder {{{unknown[0]}}}{did_you_mean(unknown[0], known)}")
         return text
 
 
-class _Role(_Node):
-    name: str
+class _Role(BaseModel, extra="forbid", strict=True):
+    name: str = Field(pattern=r"^[^\W\d]\w*$")  # a key of a row
     reference: str
     task: Text
     relation: Text
@@ -70,15 +64,8 @@ class _Role(_Node):
     rule: Text
     checks: Checks | None = None
 
-    @field_validator("name")
-    @classmethod
-    def _is_key(cls, name: str) -> str:
-        if not name.isidentifier() or name in (ANCHOR, SOURCE):
-            raise ValueError(f"must be letters, digits and '_', no digit first, and not {ANCHOR!r} or {SOURCE!r}")
-        return name
 
-
-class _Pattern(_Node):
+class _Pattern(BaseModel, extra="forbid", strict=True):
     name: str = Field(pattern=r"^\w[\w.-]*$")  # it names a folder
     shots: int = Field(ge=1)
     seed: int = Field(ge=0)
@@ -90,20 +77,13 @@ class _Pattern(_Node):
     def _refers_to_earlier_roles(self) -> _Pattern:
         faults, names = [], [role.name for role in self.roles]
         for number, role in enumerate(self.roles):
-            before = names[:number]
-            less = role.checks.less_detail_than if role.checks else None
-            for key, name, known in (
-                ("reference", role.reference, [SOURCE, *before]),
-                ("checks.less_detail_than", less, [None, *before]),
-            ):
+            at, known = f"roles.{number}", [SOURCE, *names[:number]]
+            than = role.checks.less_detail_than if role.checks else None
+            if role.name in (ANCHOR, *known):
+                faults.append(f"{at}.name: must not be the source or an earlier role, got {role.name!r}")
+            for key, name in (("reference", role.reference), ("checks.less_detail_than", than or SOURCE)):
                 if name not in known:
-                    there = ", ".join(filter(None, known))
-                    faults.append(
-                        f"roles.{number}.{key}: must be one of the earlier roles ({there}), got {name!r}"
-                        f"{did_you_mean(str(name), filter(None, known))}"
-                    )
-            if role.name in before:
-                faults.append(f"roles.{number}.name: {role.name!r} is the name of an earlier role")
+                    faults.append(f"{at}.{key}: must be one of {known}, got {name!r}{did_you_mean(name, known)}")
         if faults:
             raise ValueError("\n".join(faults))
         return self
@@ -111,30 +91,19 @@ class _Pattern(_Node):
 
 @dataclass(frozen=True)
 class Role:
-    """A sentence that is written for each source.
-
-    Attributes:
-        name: Its key in a row.
-        reference: What it is made of: `SOURCE`, or the name of an earlier role.
-        system: The standing instruction, examples included.
-        fields: The labels of an example's two sentences.
-        examples: Those of the instruction.
-        checks: What its replies are checked for.
-    """
+    """A sentence that is written for each source."""
 
     name: str
-    reference: str
-    system: str
-    fields: tuple[str, str]
+    reference: str  # what it is made of: `SOURCE`, or the name of an earlier role
+    system: str  # the standing instruction, examples included
+    fields: tuple[str, str]  # the labels of an example's two sentences
     examples: Examples
     checks: Checks
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """What a language model writes for a sentence, from examples of each relation in meaning.
-
-    The examples are drawn once and are the same for every sentence.
+    """What a language model writes for a sentence, from examples that are the same for every sentence.
 
     Source: NGCSE, similarity pattern simulation. Differs: our own wording, and the draw of the examples.
     """
@@ -172,15 +141,7 @@ def wrong_pattern(node: Any) -> Iterator[str]:
 
 
 def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
-    """Build a pattern, and draw its examples.
-
-    Args:
-        node: The config below ``pattern`` as plain values, in which `wrong_pattern` finds nothing.
-        data_dir: Where the corpora are.
-
-    Raises:
-        DataError: As `draw_examples`.
-    """
+    """Build the pattern of a config in which `wrong_pattern` finds nothing; raises as `draw_examples`."""
     config = _Pattern.model_validate_json(json.dumps(node))
     keys = {f"pattern.roles.{number}.examples": role for number, role in enumerate(config.roles)}
     wanted = {key: role.examples for key, role in keys.items() if isinstance(role.examples, Source)}

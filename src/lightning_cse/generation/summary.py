@@ -13,17 +13,8 @@ from rich.console import Console
 from rich.rule import Rule
 
 from lightning_cse import runs
-from lightning_cse.analysis.histograms import Pairs, PairSet, bins_of, draw_histograms, overlap, shares
-from lightning_cse.analysis.measuring import (
-    ROLES,
-    Drawn,
-    kind_of,
-    mean_cell,
-    measure,
-    pair_summary,
-    print_tables,
-    table,
-)
+from lightning_cse.analysis import measuring
+from lightning_cse.analysis.histograms import Pairs, bins_of, draw_histograms, overlap, shares
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern
@@ -51,20 +42,19 @@ def print_prompts(writer: Writer, sentences: Sequence[str], finished: bool, cons
             console.print(f"{text}\n")
         sent = json.dumps({"model": endpoint.model, **request.parameters}, ensure_ascii=False)
         console.print(f"with {sent}\n", style="dim")
-    console.print(Rule(align="left"))
-    left = [] if finished else sentences
+    left, price = [] if finished else sentences, endpoint.price
     received = len(roles) * sum(len(text.encode()) for text in left) / _BYTES
     tokens = received + len(left) * sum(len(role.system.encode()) / _BYTES + _FRAME for role in roles), received
     money = "unknown: llm.price is not set, as in llm.price={input: 0.5, output: 1.5} (USD per million tokens)"
-    if (price := endpoint.price) is not None:
+    if price is not None:
         cost = dollars(price_of(price, *map(round, tokens)), least=2)
         money = f"about {cost}, at ${price['input']:g} and ${price['output']:g} per million tokens"
-    about = [f"{float(f'{count:.2g}'):,.0f}" for count in tokens]
     console.print(
+        Rule(align="left"),
         f"rows: {len(sentences):,}{', all written' if finished else ''}",
-        f"calls: {len(roles) * len(left):,} to {endpoint.address}; fewer where replies are in the cache, more where they "
-        f"are rejected (up to {writer.samples} for a role, then another sentence takes the place)",
-        f"tokens: about {about[0]} sent and {about[1]} received",
+        f"calls: {len(roles) * len(left):,} to {endpoint.address}; fewer where replies are in the cache, more where "
+        f"some are rejected (up to {writer.samples} for a role, then another sentence takes the place)",
+        "tokens: about {:,.0f} sent and {:,.0f} received".format(*(float(f"{count:.2g}") for count in tokens)),
         f"cost: {money}",
         "nothing was sent; without show_prompts=true, it is",
         sep="\n",
@@ -76,21 +66,14 @@ def summarise(
 ) -> dict[str, Any]:
     """Compare rows with the pattern, write ``summary.json`` and ``histograms.png`` beside them, return the summary.
 
-    Of each role, the written pairs are anchor and sentence, the pattern's all that its examples were drawn from. The
-    summary has their match error rates and cosines, and what their histograms share: ``overlap``, and ``alike``, the
-    mean of two draws from the pattern's histogram that are as large. Both are None where the pattern has fewer than 30
-    pairs. A summary of the same is returned as it is.
+    Of each role, the written pairs are anchor and sentence, the pattern's all that its examples were drawn from, and of
+    both so many are looked at. The summary has their match error rates and, with an encoder, cosines, and what their
+    histograms share: ``overlap``, and ``alike``, the mean of two draws from the pattern's histogram that are as large;
+    neither where the pattern has fewer than 30 pairs. A summary that is there is returned if it is of the same.
 
     Source: NGCSE, figure 7. Differs: the paper compares histograms by eye.
-
-    Args:
-        pattern: What was asked for.
-        rows: The file of rows.
-        encoder: What the cosines are of, without dropout; None: no cosines.
-        looked_at: The most rows, and the most pairs of the pattern for each role.
-        seed: Draws them.
     """
-    data, path = rows.read_bytes(), rows.with_name(SUMMARY)
+    data, path, figure = rows.read_bytes(), rows.with_name(SUMMARY), rows.with_name(FIGURE)
     identity = {
         "pattern": {"name": pattern.name, "digest": pattern.digest, "examples": pattern.digests},
         "rows": {"file": rows.name, "sha256": hashlib.sha256(data).hexdigest()},
@@ -98,46 +81,39 @@ def summarise(
         "looked_at": looked_at,
         "encoder": None if encoder is None else {"name": encoder.name, "pooling": encoder.pooling, **encoder.digests},
     }
-    if path.is_file() and rows.with_name(FIGURE).is_file():
+    if path.is_file() and figure.is_file():
         kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if {key: kept.get(key) for key in identity} == identity:
             return kept
-    lines = data.decode().rstrip("\n").split("\n")
-    cells = [json.loads(lines[number]) for number in seeded_order(len(lines), seed)[:looked_at]]
-    written, drawn = [], []
-    for role in pattern.roles:
-        kind, pool = kind_of(role.name), role.examples.pool
-        pairs = [pool[place] for place in seeded_order(len(pool), seed)[:looked_at]]
-        both = [row[ANCHOR] for row in cells], [row[role.name] for row in cells]
-        written.append(Drawn(kind, f"{ANCHOR} - {role.name}", *both, len(lines)))
-        both = [first for first, _ in pairs], [second for _, second in pairs]
-        drawn.append(Drawn(kind, f"{role.name}: {role.examples.label}", *both, len(pool)))
-    ours, theirs = measure(encoder, (written, drawn), seed)
-    compared = [v if d.there >= _FEWEST else Pairs(v.label, ()) for d, v in zip(drawn, theirs, strict=True)]
-    sets = [_pair_set("made", pattern, ours)]
+    cells = [json.loads(line) for line in data.decode().rstrip("\n").split("\n")]
+
+    def drawn(role: str, label: str, pairs: Sequence[tuple[str, str]]) -> measuring.Drawn:
+        some = [pairs[place] for place in seeded_order(len(pairs), seed)[:looked_at]]
+        return measuring.Drawn(
+            measuring.kind_of(role), label, [first for first, _ in some], [second for _, second in some], len(pairs)
+        )
+
+    names = [role.name for role in pattern.roles]
+    written = [drawn(name, f"{ANCHOR} - {name}", [(row[ANCHOR], row[name]) for row in cells]) for name in names]
+    shown = [drawn(one.name, f"{one.name}: {one.examples.label}", one.examples.pool) for one in pattern.roles]
+    ours, theirs = measuring.measure(encoder, (written, shown), seed)
+    compared = [v if d.there >= _FEWEST else Pairs(v.label, ()) for d, v in zip(shown, theirs, strict=True)]
+    sets = [measuring.pair_set("made", written, ours)]
     if any(len(pairs.mer) for pairs in compared):
-        sets.append(_pair_set("pattern", pattern, compared))
+        sets.append(measuring.pair_set("pattern", shown, compared))
     bins = bins_of(sets)
     roles = {
-        role.name: {
-            "made": pair_summary(written[number], ours[number]),
-            "pattern": pair_summary(drawn[number], theirs[number]),
+        name: {
+            "made": measuring.pair_summary(written[number], ours[number]),
+            "pattern": measuring.pair_summary(shown[number], theirs[number]),
             **_overlaps(ours[number], compared[number], bins, seed),
         }
-        for number, role in enumerate(pattern.roles)
+        for number, name in enumerate(names)
     }
-    draw_histograms(sets, rows.with_name(FIGURE))
+    draw_histograms(sets, figure)
     summary = {**identity, "roles": roles, "figure": FIGURE, "environment": runs.environment()}
     runs.write_atomic(path, json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     return summary
-
-
-def _pair_set(name: str, pattern: Pattern, measured: Sequence[Pairs]) -> PairSet:
-    """Return a row of the figure; a role that no method knows is neither positive nor negative."""
-    kinds: dict[str | None, list[Pairs]] = {"positive": [], "negative": [], None: []}
-    for role, pairs in zip(pattern.roles, measured, strict=True):
-        kinds[next((kind for kind, names in ROLES.items() if role.name in names), None)].append(pairs)
-    return PairSet(name, *kinds.values())
 
 
 def _overlaps(made: Pairs, shown: Pairs, bins: Mapping[str, np.ndarray], seed: int) -> dict[str, Any]:
@@ -153,29 +129,28 @@ def _overlaps(made: Pairs, shown: Pairs, bins: Mapping[str, np.ndarray], seed: i
 
 def print_summary(summary: Mapping[str, Any], provenance: Mapping[str, Any], console: Console) -> None:
     """Print what was accepted by role, how that compares with the pattern, and what it took."""
-    accepted = table("role", "asked", "accepted", left=1)
+    accepted = measuring.table("role", "asked", "accepted", left=1)
     accepted.add_column("rejected as")
     for role, found in provenance["acceptance"]["roles"].items():
         reasons = "\n".join(f"{reason} {count:,}" for reason, count in found["rejected"].items())
         accepted.add_row(role, f"{found['asked']:,}", f"{found['accepted']:,}", reasons)
     columns = [cell for name in ("MER", "cosine") for cell in (f"{name}: made", "pattern", "overlap (alike)")]
-    compared = table("role", "rows", "pattern's pairs", *columns, left=1)
+    compared = measuring.table("role", "rows", "pattern's pairs", *columns, left=1)
     for role, found in summary["roles"].items():
         cells = [f"{found[side]['looked_at']:,}" for side in ("made", "pattern")]
         for name in ("mer", "cosine"):
             shared, alike = found["overlap"][name], found["alike"][name]
             both = "-" if shared is None else f"{shared:.2f} ({alike:.2f})"
-            cells += [mean_cell(found["made"][name]), mean_cell(found["pattern"][name]), both]
+            cells += [measuring.mean_cell(found["made"][name]), measuring.mean_cell(found["pattern"][name]), both]
         compared.add_row(role, *cells)
-    print_tables([accepted, compared], console)
-    encoder, tokens, cost = summary["encoder"], provenance["tokens"], provenance["cost"]
-    unknown = "llm.price is not set" if provenance["price"] is None else "the endpoint reports no tokens"
+    measuring.print_tables([accepted, compared], console)
+    sources, tokens, cost = provenance["acceptance"]["sources"], provenance["tokens"], provenance["cost"]
+    encoder = "no encoder" if summary["encoder"] is None else summary["encoder"]["name"]
     console.print(
-        f"MER: mean match error rate of words, {ANCHOR} and role; cosine: {'-' if encoder is None else encoder['name']}",
-        "overlap: the area that both histograms share, 0 to 1 (alike: that of two draws of the pattern, as large); - for "
-        f"a pattern of fewer than {_FEWEST} pairs",
-        "rows: {complete:,}, {given_up:,} given up".format_map(provenance["acceptance"]["sources"])
-        + f"; tokens: {tokens['prompt']:,} sent, {tokens['completion']:,} received ({tokens['unmetered']:,} replies "
-        f"without counts); cost: {f'unknown ({unknown})' if cost is None else dollars(cost)}",
+        f"MER: mean match error rate of words between {ANCHOR} and role; cosine: {encoder}",
+        "overlap: the area that both histograms share, 0 to 1 (alike: two draws of the pattern share that much); no "
+        f"overlap with patterns of fewer than {_FEWEST} pairs",
+        f"rows: {sources['complete']:,}, {sources['given_up']:,} given up; tokens: {tokens['prompt']:,} sent, "
+        f"{tokens['completion']:,} received; cost: {'unknown' if cost is None else dollars(cost)}",
         sep="\n",
     )

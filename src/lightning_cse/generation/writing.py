@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lightning_cse.generation.filters import judge
 from lightning_cse.generation.pattern import SOURCE, Pattern, Role
-from lightning_cse.llm import LLM, Failure, Reply, Request, price_of
+from lightning_cse.llm import LLM, Failure, Reply, Request
 
 SCHEMA: Final = {
     "type": "object",
@@ -24,22 +23,14 @@ UNANSWERABLE: Final = "refused by the endpoint"  # the reason where asking again
 
 @dataclass
 class Row:
-    """What was written for the sentence at a position of the order of drawing.
-
-    Attributes:
-        sentences: The accepted sentences, by role.
-        rejected: Role, reason and text of the replies that were rejected.
-        replies: All replies.
-        lost: Why a request has no reply, if the same command may bring one.
-        complete: Whether every role has a sentence.
-    """
+    """What was written for the sentence at a position of the order of drawing."""
 
     position: int
     anchor: str
-    sentences: dict[str, str] = field(default_factory=dict)
-    rejected: list[dict[str, str]] = field(default_factory=list)
+    sentences: dict[str, str] = field(default_factory=dict)  # by role
+    rejected: list[dict[str, str]] = field(default_factory=list)  # role, reason and text of replies
     replies: list[Reply] = field(default_factory=list)
-    lost: str | None = None
+    lost: str | None = None  # why a request has no reply that asking again may bring
     complete: bool = False
 
 
@@ -55,8 +46,8 @@ class Writer:
     def request(self, role: Role, sentence: str, sample: int = 0) -> Request:
         """Return what is asked for a role, given the sentence it is made of; each sample has a seed of its own."""
         # Roles with one prompt and one reference ask the same: they take turns with the samples.
-        alike = [one.name for one in self.pattern.roles if (one.system, one.reference) == (role.system, role.reference)]
-        sample = sample * len(alike) + alike.index(role.name)
+        same = [one for one in self.pattern.roles if (one.system, one.reference) == (role.system, role.reference)]
+        sample = sample * len(same) + same.index(role)
         parameters = dict(self.llm.parameters)
         if sample and isinstance(seed := parameters.get("seed"), int):
             parameters["seed"] = seed + sample
@@ -70,10 +61,9 @@ class Writer:
             for sample in range(self.samples):
                 reply = await self.llm.reply(self.request(role, reference, sample))
                 if isinstance(reply, Failure):
-                    if reply.final:
-                        row.rejected.append({"role": role.name, "reason": UNANSWERABLE, "text": reply.reason})
-                    else:
+                    if not reply.final:
                         row.lost = reply.reason
+                    row.rejected.append({"role": role.name, "reason": UNANSWERABLE, "text": reply.reason})
                     return row
                 row.replies.append(reply)
                 sentence, reason = judge(reply, role, row.anchor, reference, row.sentences)
@@ -87,14 +77,16 @@ class Writer:
         return row
 
 
+@dataclass
 class Tally:
-    """Counts over rows: sentences, replies by role and outcome, tokens, and the models that answered."""
+    """Counts over rows; ``roles`` are the replies of each role by the reason to reject them, None if accepted."""
 
-    def __init__(self, roles: Sequence[str]) -> None:
-        self.complete = self.given_up = 0
-        self.roles: dict[str, Counter[str | None]] = {role: Counter() for role in roles}  # by reason; None: accepted
-        self.tokens = {"prompt": 0, "completion": 0, "unmetered": 0}
-        self.served: Counter[str] = Counter()
+    roles: dict[str, Counter[str | None]]
+    complete: int = 0
+    given_up: int = 0
+    tokens: dict[str, int] = field(default_factory=lambda: {"prompt": 0, "completion": 0, "unmetered": 0})
+    served: Counter[str] = field(default_factory=Counter)
+    last_rejected: dict[str, str] = field(default_factory=dict)
 
     def add(self, row: Row) -> None:
         """Count a row."""
@@ -104,16 +96,12 @@ class Tally:
             self.tokens["prompt"] += reply.prompt_tokens or 0
             self.tokens["completion"] += reply.completion_tokens or 0
             self.tokens["unmetered"] += reply.prompt_tokens is None or reply.completion_tokens is None
-            self.served.update([reply.model] if reply.model else [])
+            self.served[reply.model or "unknown"] += 1
         for role in row.sentences:
             self.roles[role][None] += 1
         for one in row.rejected:
             self.roles[one["role"]][one["reason"]] += 1
-
-    @property
-    def rejected(self) -> int:
-        """How many replies were rejected."""
-        return sum(reasons.total() - reasons[None] for reasons in self.roles.values())
+            self.last_rejected = one
 
     def acceptance(self) -> dict[str, Any]:
         """Return the number of complete and of given-up sentences, and of each role what became of its replies."""
@@ -122,8 +110,3 @@ class Tally:
             rejected = {reason: count for reason, count in reasons.most_common() if reason is not None}
             roles[role] = {"asked": reasons.total(), "accepted": reasons[None], "rejected": rejected}
         return {"sources": {"complete": self.complete, "given_up": self.given_up}, "roles": roles}
-
-    def cost(self, price: Mapping[str, float] | None) -> float | None:
-        """Return what all replies cost in USD when they were paid; None where prices or tokens are unknown."""
-        sent, received = self.tokens["prompt"], self.tokens["completion"]
-        return None if price is None or not sent + received else price_of(price, sent, received)
