@@ -224,13 +224,14 @@ def cleaned(text: str, field: str = "", reference: str = "") -> str:
 
 
 def _content(text: str) -> str:
-    """Return the sentence of a reply in JSON, cut off or in a code block though it be; another reply as it is."""
+    """Return the sentence of a reply in JSON, though it be cut off or in a code block; another reply as it is."""
     found = re.search(r"\A\s*(?:```(?:json)?\s*)?(\{.*?)(?:\s*```\s*)?\Z", text, re.DOTALL)
-    try:
-        document = pydantic_core.from_json(found[1], allow_partial="trailing-strings") if found else None
-    except ValueError:
+    if found is None:
         return text
-    return str(document.get("sentence") or "") if isinstance(document, dict) else text
+    try:
+        return str(pydantic_core.from_json(found[1], allow_partial="trailing-strings").get("sentence") or "")
+    except ValueError:
+        return ""
 
 
 @lru_cache(maxsize=64)

@@ -133,7 +133,8 @@ def wrong_pattern(node: Any) -> Iterator[str]:
         for fault in error.errors(include_url=False):
             at = ".".join(["pattern", *(str(part) for part in fault["loc"] if part not in ("pairs", "drawn"))])
             if fault["type"] == "extra_forbidden":
-                yield f"{at}: there is no such key{did_you_mean(str(fault['loc'][-1]), known)}"
+                key = str(fault["loc"][-1])
+                yield f"{at}: there is no such key{did_you_mean(key, known - {key})}"
             elif fault["type"] == "value_error" and not fault["loc"]:
                 yield from (f"pattern.{line}" for line in str(fault["ctx"]["error"]).splitlines())
             elif fault["type"] != "too_short" or not fault["input"]:  # or all its items have faults of their own
