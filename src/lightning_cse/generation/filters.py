@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _RUN: Final = 8  # words of the prompt in a row that no reply has by chance
 _FEW: Final = 6  # a sentence of fewer words may be paraphrased by a single one
 
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
 
 class Checks(BaseModel, extra="forbid", strict=True, frozen=True):
     """The filters of one role that a pattern sets; null leaves one out.
@@ -27,11 +29,11 @@ class Checks(BaseModel, extra="forbid", strict=True, frozen=True):
     Source: NGCSE's code takes every reply. Differs: every filter is our own.
     """
 
-    most_sentences: int | None = Field(1, ge=1)  # unless the sentence that the role is made of has more
-    longest: float | None = Field(2.5, gt=0, allow_inf_nan=False)  # times the words of that sentence ...
-    always_allowed: int = Field(16, ge=0)  # ... or this many words
+    most_sentences: Annotated[int, Field(ge=1)] | None = 1  # unless the sentence that the role is made of has more
+    longest: Positive | None = 2.5  # times the words of that sentence ...
+    always_allowed: Annotated[int, Field(ge=0)] = 16  # ... or this many words
     less_detail_than: str | None = None  # an earlier role: it has more words, or as many and is closer to the source
-    shortest: float | None = Field(None, gt=0, allow_inf_nan=False)  # times the words of a sentence of six or more
+    shortest: Positive | None = None  # times the words of a sentence of six or more
     refused_words: list[Annotated[str, Field(pattern=r"\S")]] | None = None  # how refusals begin in other languages
 
 
@@ -45,10 +47,8 @@ def judge(reply: Reply, role: Role, source: str, reference: str, written: Mappin
     checks, given, of = role.checks, (source, reference), len(reference.split())
     begin = checks.refused_words or ()
 
-    def more_detail(than: str) -> bool:
-        if words != len(than.split()):
-            return words > len(than.split())
-        return match_error_rate(source, sentence) <= match_error_rate(source, than)
+    def detail(of: str) -> tuple[int, float]:
+        return len(of.split()), -match_error_rate(source, of)
 
     reasons: dict[str, Callable[[], bool]] = {
         "refused": lambda: reply.refused or (refuses(text, begin) and not any(refuses(one, begin) for one in given)),
@@ -64,24 +64,21 @@ def judge(reply: Reply, role: Role, source: str, reference: str, written: Mappin
         "too short": lambda: checks.shortest is not None and of >= _FEW and words < checks.shortest * of,
         "equal to another role": lambda: said in map(letters, written.values()),
         "more detail": lambda: (
-            checks.less_detail_than is not None and more_detail({"source": source, **written}[checks.less_detail_than])
+            checks.less_detail_than is not None
+            and detail(sentence) >= detail({"source": source, **written}[checks.less_detail_than])
         ),
     }
     return sentence, next((reason for reason, applies in reasons.items() if applies()), None)
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_NOTHING: Final = _words(
-    "yes no none na nil null nothing notapplicable notavailable unknown sure ok okay true false same nochange "
-    "entailment contradiction neutral"
+_NOTHING: Final = re.compile(
+    "yes|no|none|na|nil|null|nothing|notapplicable|notavailable|unknown|sure|ok|okay|true|false|same|nochange"
+    "|entailment|contradiction|neutral"
 )
 
 
 def _says_nothing(said: str, role: Role) -> bool:
-    return said in _NOTHING or said.rstrip("0123456789") in {
+    return _NOTHING.fullmatch(said) is not None or said.rstrip("0123456789") in {
         letters(field).rstrip("0123456789") for field in role.fields
     }
 
@@ -93,7 +90,7 @@ def _echoes(text: str, role: Role, source: str, reference: str) -> bool:
         return True
     if any(said in map(letters, pair) for pair in role.examples.shown if letters(pair[0]) != asked):
         return True
-    runs = _runs(text) & _runs_of_prompt(role.system)
+    runs = _runs(text) & _runs(role.system)
     return bool(runs) and not runs <= _runs(source) | _runs(reference)
 
 
@@ -104,12 +101,10 @@ def _label(field: str) -> re.Pattern[str]:
     return re.compile(rf"(?:^[\s\W_]*(?i:{words})|(?<![^\W_]){words})[\s*_`]*[:：]", re.MULTILINE)
 
 
+@lru_cache(maxsize=256)
 def _runs(text: str) -> frozenset[tuple[str, ...]]:
     words = [word for word in map(letters, text.split()) if word]
     return frozenset(tuple(words[start : start + _RUN]) for start in range(len(words) - _RUN + 1))
-
-
-_runs_of_prompt: Final = lru_cache(maxsize=64)(_runs)
 
 
 def _folded(text: str) -> str:
@@ -256,21 +251,19 @@ _CLOSERS: Final = r"[\"'”’»›\)\]}*_`“‘」』】）]*"
 _ENDED: Final = re.compile(rf"[.!?…{_STOPS}]\s?{_CLOSERS}\Z")
 _MARK: Final = re.compile(
     rf"(?P<word>[^\s{_STOPS}]{{0,40}}?)\s?(?:(?P<mark>[.!?…]+){_CLOSERS}\s|[{_STOPS}])"
-    r"(?=[\s\"'“”„‘’«»‹›(\[{*_`「『【（¿¡/|]*(?P<next>[^\W_]\S*))"
+    r"(?=[\s\"'“”„‘’«»‹›(\[{*_`「『【（¿¡/|]*(?P<next>[^\W_]))"
 )
-_QUOTED: Final = re.compile(r"(?<!\d)\"[^\"]*\"|“[^“”]*”|«[^«»]*»|「[^「」]*」|\([^()]*\)|\[[^\[\]]*\]")
-_SHORT: Final = _words(
-    "mr mrs ms dr prof st gen sen rep gov lt col capt sgt maj rev hon v vs e.g i.e ca inc ltd corp co jr sr etc dept "
-    "jan feb mar apr aug sept oct nov dec ph.d no vol p pp fig"
+_SHORT: Final = re.compile(
+    r"[A-Z]|(?:[^\W\d_]{1,2}\.)+[^\W\d_]{1,2}|(?i:mr|mrs|ms|dr|prof|st|gen|sen|rep|gov|lt|col|capt|sgt|maj|rev|hon|v|vs|ca"
+    r"|inc|ltd|corp|co|jr|sr|etc|dept|jan|feb|mar|apr|aug|sept|oct|nov|dec|ph\.d|no|vol|p|pp|fig)"
 )
-_STARTERS: Final = _words("the a an it its he his she her they we our you i my this that these there but so")
 
 
 def count_sentences(text: str) -> int:
     """Return the number of sentences of a text by a rule of thumb; 0 where it has no letter and no digit.
 
-    A sentence ends with its line, or at a full stop or mark before anything but a small letter, unless that belongs to
-    an abbreviation, an initial or a list's number, or stands in brackets or quotes within the sentence.
+    A sentence ends with its line, or at a full stop or mark before anything but a small letter, unless that is one of
+    an abbreviation, an initial or a list's number.
 
     Example:
         >>> count_sentences('Dr. Ames of the U.S. Navy paid $3.50. "Why?" he asked... They left.')
@@ -278,7 +271,6 @@ def count_sentences(text: str) -> int:
     """
     count = 0
     for line in map(_unwrapped, map(str.strip, text.splitlines())):
-        line = _QUOTED.sub(lambda quoted: re.sub(r"[.!?…]+(?=.*\w)", "", quoted[0]), re.sub(r"\.(?: \.)+", "…", line))
         start = 0
         for mark in _MARK.finditer(line):
             if letters(line[start : mark.end()]) and _ends(line[start : mark.end()], mark):
@@ -289,10 +281,9 @@ def count_sentences(text: str) -> int:
 
 def _ends(sentence: str, mark: re.Match[str]) -> bool:
     """Whether what ends in a mark is a sentence, given the next word."""
-    word, following = mark["word"].lstrip("\"'“”„‘«([{*_`-").rpartition("-")[2], mark["next"]
-    if following[0].islower() or mark["mark"] != ".":
-        return not following[0].islower() and (mark["mark"] not in ("...", "…") or following != "I")
+    word = mark["word"].lstrip("\"'“”„‘«([{*_`-").rpartition("-")[2]
+    if mark["next"].islower() or mark["mark"] != ".":
+        return not mark["next"].islower()
     if re.fullmatch(r"\W*(?:\d{1,3}|[^\W\d_]|[ivx]{1,4})\.\s+\W*", sentence):
         return False
-    short = word.casefold() in _SHORT or re.fullmatch(r"(?:[^\W\d_]{1,2}\.)+[^\W\d_]{1,2}|[A-Z]", word)
-    return not short or re.split(r"\W", following.casefold(), maxsplit=1)[0] in _STARTERS
+    return not _SHORT.fullmatch(word)

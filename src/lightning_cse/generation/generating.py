@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +31,6 @@ from lightning_cse.generation.writing import Row, Tally, Writer
 from lightning_cse.llm import LLM, LLMError, commonest, price_of, wrong_settings
 
 NO_MODEL: Final = "(llm.model is not set)"  # stands for the model where nothing is asked
-_PLAIN: Final = r"[\w/.-]+"  # names that Hydra's grammar takes without quotes
 
 log = logging.getLogger(__name__)
 
@@ -84,16 +82,11 @@ class Generation:
         return found is not None and bool(found.get("unchanged"))
 
     def run(self) -> dict[str, Any]:
-        """Write the rows, unless they are finished, and return their provenance.
-
-        Raises:
-            Busy: If another process writes them.
-            LLMError: If no further reply can be had, or sentences have none, or too many are given up.
-        """
+        """Write the rows, unless they are finished, and return their provenance."""
         if not self.finished:
             with runs.locked(self.folder / "run.lock", str(self.folder)):
                 runs.write_atomic(self.folder / "config.yaml", OmegaConf.to_yaml(self.cfg, resolve=True))
-                started = _now()
+                started = datetime.now(UTC).isoformat(timespec="seconds")
                 write_provenance(self.rows, self._provenance(self._write(), started))
         document: dict[str, Any] = json.loads(side_file(self.rows).read_text(encoding="utf-8"))
         return document
@@ -145,7 +138,7 @@ class Generation:
 
     def _provenance(self, tally: Tally, started: str) -> dict[str, Any]:
         pattern, endpoint, tokens = self.pattern, self.llm.endpoint, tally.tokens
-        metered = endpoint.price is not None and tokens["prompt"] + tokens["completion"]
+        cost = price_of(endpoint.price, tokens["prompt"], tokens["completion"]) if endpoint.price else None
         return {
             "model": endpoint.model,
             "served": dict(sorted(tally.served.items())),
@@ -163,9 +156,9 @@ class Generation:
             "sources": {"data": self.digests, "there": len(self.sentences), "drawn": tally.complete + tally.given_up},
             "acceptance": tally.acceptance(),
             "tokens": tokens,
-            "cost": price_of(endpoint.price, tokens["prompt"], tokens["completion"]) if metered else None,
+            "cost": cost if tokens["prompt"] else None,
             "price": endpoint.price,
-            "made": {"started": started, "finished": _now()},
+            "made": {"started": started, "finished": datetime.now(UTC).isoformat(timespec="seconds")},
             "environment": runs.environment(),
             "overrides": portable(self.overrides),
         }
@@ -192,10 +185,10 @@ class Generation:
         shared = ("corpora=", "corpora.", "paths=", "paths.data_dir=")
         words += [override for override in self.overrides if override.startswith(shared)]
         if self.cfg.data.train != self.cfg.corpora[corpus]:
-            words.append(f"corpora.{corpus}={_listed(self.cfg.data.train)}")
+            words.append(f"corpora.{corpus}=[{','.join(self.cfg.data.train)}]")
         if not target.endswith((".Sentences", ".NLITriplets")):
             words.append(f"data.rows.corpus._target_={target}")
-        words.append(f"corpora.llm_{domain}_{kind}={_listed([self.rows])}")
+        words.append(f"corpora.llm_{domain}_{kind}=[{self.rows}]")
         yield f"\nto train on them:\n  python -m lightning_cse.train {shlex.join(words)}"
 
 
@@ -203,9 +196,6 @@ def draw_sentences(cfg: DictConfig, data: str, data_dir: Path) -> tuple[list[str
     """Return the distinct sentences of a data set's first role in the order of drawing, and the digests of its files.
 
     Each has its own draw, the digest of the seed and itself, which has nothing to do with the draws of training.
-
-    Raises:
-        DataError: If there are fewer than are asked for.
     """
     build: RoleRows = built(cfg.data.rows)
     read = read_sources(cfg.data.train, data_dir, key="data.train")
@@ -237,15 +227,6 @@ def _values(cfg: DictConfig) -> dict[str, Any]:
     return {key: OmegaConf.to_container(n, resolve=True) if OmegaConf.is_config(n) else n for key, n in nodes.items()}
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
 def _line(row: Row) -> bytes:
     cells = {ANCHOR: row.anchor, **row.sentences} | ({} if row.complete else {"rejected": row.rejected})
     return (json.dumps(cells, ensure_ascii=False) + "\n").encode()
-
-
-def _listed(names: Iterable[str | Path]) -> str:
-    """Return names as a list of Hydra's grammar."""
-    return f"[{','.join(name if re.fullmatch(_PLAIN, name) else json.dumps(name) for name in map(str, names))}]"

@@ -1,30 +1,25 @@
-"""Similarity patterns: what a language model is asked to write for a sentence, role by role."""
+"""Similarity patterns: what a language model is asked to write for a sentence, role by role, after which examples."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import random
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import (
-    BaseModel,
-    Discriminator,
-    Field,
-    Tag,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+import pydantic
+from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError
 
-from lightning_cse.errors import did_you_mean
-from lightning_cse.generation.examples import Bounds, Examples, Pair, Source, draw_examples
-from lightning_cse.generation.filters import Checks
+from lightning_cse.data.roles import TRIPLET, NLITriplets
+from lightning_cse.data.rows import Rows
+from lightning_cse.data.sources import read_sources
+from lightning_cse.errors import DataError, did_you_mean
+from lightning_cse.generation.filters import Checks, letters
 
 SOURCE: Final = "source"  # the reference of a role that is made of the sentence itself
 ANCHOR: Final = "anchor"  # that sentence's key in a row
@@ -36,15 +31,65 @@ _PLACEHOLDERS: Final = {
 """What may stand in braces in a layout."""
 
 Text = Annotated[str, Field(pattern=r"\S")]
+Pair = tuple[str, str]
+
+
+class Bounds(BaseModel, extra="forbid", strict=True, frozen=True):
+    """What the scores of pairs lie between, the bounds themselves excluded."""
+
+    above: float | None = None
+    below: float | None = None
+
+    def __contains__(self, score: float) -> bool:
+        return (self.above is None or score > self.above) and (self.below is None or score < self.below)
+
+    def __str__(self) -> str:
+        return "score " + " and ".join(f"{name} {bound:g}" for name, bound in self if bound is not None)
+
+
+class Source(BaseModel, extra="forbid", strict=True, frozen=True):
+    """What the examples of a role are drawn from."""
+
+    from_: tuple[str, ...] = Field(alias="from", min_length=1)  # splits such as sts12/train, or own files
+    first: str  # the column of the first sentences
+    second: str
+    scores: Bounds | None = None  # of the column score
+    longer_first: bool | None = False  # the sentence of more words is the first; pairs of as many are left out
+
+    @property
+    def label(self) -> str:
+        """What it is called, such as ``sts12/train, score above 4``."""
+        return ", ".join([*self.from_, *([str(self.scores)] if self.scores else [])])
+
+    def pair(self, first: object, second: object) -> Pair | None:
+        """Return a pair in its order; None if it makes no example."""
+        if not isinstance(first, str) or not isinstance(second, str):
+            return None
+        if not letters(first) or not letters(second) or letters(first) == letters(second):
+            return None
+        longer = len(first.split()) - len(second.split())
+        if self.longer_first and longer <= 0:
+            return (second, first) if longer else None
+        return first, second
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The pairs that a role is ``shown``, and the ``pool`` of all that could have been drawn from the files."""
+
+    shown: tuple[Pair, ...]
+    pool: tuple[Pair, ...]
+    label: str = "examples of the pattern"
+    digests: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Layout(BaseModel, extra="forbid", strict=True):
     prompt: str
     example: str
 
-    @field_validator("prompt", "example")
+    @pydantic.field_validator("prompt", "example")
     @classmethod
-    def _has_known_placeholders(cls, text: str, info: ValidationInfo) -> str:
+    def _has_known_placeholders(cls, text: str, info: pydantic.ValidationInfo) -> str:
         known = _PLACEHOLDERS[str(info.field_name)]
         if unknown := [name for name in re.findall(r"\{(\w+)\}", text) if name not in known]:
             raise ValueError(f"unknown placeholder {{{unknown[0]}}}{did_you_mean(unknown[0], known)}")
@@ -73,7 +118,7 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
     layout: _Layout
     roles: tuple[_Role, ...] = Field(min_length=1)
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _refers_to_earlier_roles(self) -> _Pattern:
         faults, names = [], [role.name for role in self.roles]
         for number, role in enumerate(self.roles):
@@ -166,3 +211,69 @@ def _system(role: _Role, examples: tuple[Pair, ...], layout: _Layout) -> str:
 def _filled(layout: str, **values: str) -> str:
     """Return a layout with its placeholders filled; braces in what they are filled with are left alone."""
     return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], layout)
+
+
+def draw_examples(wanted: Mapping[str, Source], data_dir: Path, *, shots: int, seed: int) -> dict[str, Examples]:
+    """Draw the examples for keys of the config; a seed draws the same ones on every machine.
+
+    Roles with the same sources and bounds are shown the same rows: those that make an example for all of them. No two
+    examples of a role share a sentence.
+    """
+    groups: dict[tuple[tuple[str, ...], Bounds | None], dict[str, Source]] = {}
+    for key, source in wanted.items():
+        groups.setdefault((source.from_, source.scores), {})[key] = source
+    drawn: dict[str, Examples] = {}
+    for group in groups.values():
+        (at, one), sources = next(iter(group.items())), list(group.values())
+        tables = read_sources(one.from_, data_dir, key=f"{at}.from")
+        digests = {file.name: file.sha256 for table in tables for file in table.files}
+        try:
+            rows = [pairs for table in _as_triplets(tables, sources) for pairs in _eligible(table, sources)]
+        except DataError as error:
+            raise DataError(f"{at}: {error}") from None
+        chosen = _draw(rows, shots, seed)
+        if len(chosen) < shots:
+            raise DataError(
+                f"{' and '.join(group)}: {one.label} has {len(rows)} pairs, {len(chosen)} of them without a repeated "
+                f"sentence, and pattern.shots is {shots}: set fewer shots, or add sources"
+            )
+        for place, (key, source) in enumerate(group.items()):
+            shown, pool = (tuple(pairs[place] for pairs in some) for some in (chosen, rows))
+            drawn[key] = Examples(shown, pool, source.label, digests)
+    return drawn
+
+
+def _as_triplets(tables: Sequence[Rows], sources: Sequence[Source]) -> Sequence[Rows]:
+    """Return the tables, labelled NLI pairs among them as triplets if the columns are those of triplets."""
+    labelled = [rows for rows in tables if "hypothesis" in rows.names]
+    if not labelled or not {column for source in sources for column in (source.first, source.second)} <= set(TRIPLET):
+        return tables
+    return [*(rows for rows in tables if "hypothesis" not in rows.names), NLITriplets()(labelled)]
+
+
+def _eligible(table: Rows, sources: Sequence[Source]) -> Iterator[tuple[Pair, ...]]:
+    """Yield the pair of each source for every row that makes an example for all of them."""
+    bounds = sources[0].scores
+    scores = table.column("score") if bounds else []
+    columns = [(source, table.column(source.first), table.column(source.second)) for source in sources]
+    for row in range(len(table)):
+        if bounds is None or (scores[row] is not None and scores[row] in bounds):
+            pairs = [source.pair(first[row], second[row]) for source, first, second in columns]
+            if None not in pairs:
+                yield tuple(pair for pair in pairs if pair)
+
+
+def _draw(rows: Sequence[tuple[Pair, ...]], shots: int, seed: int) -> list[tuple[Pair, ...]]:
+    """Return so many of the rows, or fewer if all others repeat a sentence."""
+    draw = random.Random(seed)  # noqa: S311 - no secret; only its random() is the same for all versions of Python
+    order = [draw.random() for _ in rows]
+    chosen: list[tuple[Pair, ...]] = []
+    seen: set[tuple[int, str]] = set()
+    for row in sorted(range(len(rows)), key=order.__getitem__):
+        if len(chosen) == shots:
+            break
+        sentences = {(role, letters(text)) for role, pair in enumerate(rows[row]) for text in pair}
+        if seen.isdisjoint(sentences):
+            seen |= sentences
+            chosen.append(rows[row])
+    return chosen

@@ -21,9 +21,6 @@ from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern
 from lightning_cse.generation.writing import Writer
 from lightning_cse.llm import dollars, price_of
 
-FIGURE: Final = "histograms.png"
-SUMMARY: Final = "summary.json"
-
 _BYTES: Final = 4  # of a token, in English
 _FRAME: Final = 8  # tokens around the two messages
 _FEWEST: Final = 30  # pairs that a histogram of the pattern is made of; our choice: fewer leave most bins empty
@@ -69,23 +66,11 @@ def summarise(
     Of each role, the written pairs are anchor and sentence, the pattern's all that its examples were drawn from, and of
     both so many are looked at. The summary has their match error rates and, with an encoder, cosines, and what their
     histograms share: ``overlap``, and ``alike``, the mean of two draws from the pattern's histogram that are as large;
-    neither where the pattern has fewer than 30 pairs. A summary that is there is returned if it is of the same.
+    neither where the pattern has fewer than 30 pairs.
 
     Source: NGCSE, figure 7. Differs: the paper compares histograms by eye.
     """
-    data, path, figure = rows.read_bytes(), rows.with_name(SUMMARY), rows.with_name(FIGURE)
-    identity = {
-        "pattern": {"name": pattern.name, "digest": pattern.digest, "examples": pattern.digests},
-        "rows": {"file": rows.name, "sha256": hashlib.sha256(data).hexdigest()},
-        "seed": seed,
-        "looked_at": looked_at,
-        "encoder": None if encoder is None else {"name": encoder.name, "pooling": encoder.pooling, **encoder.digests},
-    }
-    if path.is_file() and figure.is_file():
-        kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if {key: kept.get(key) for key in identity} == identity:
-            return kept
-    cells = [json.loads(line) for line in data.decode().rstrip("\n").split("\n")]
+    cells = [json.loads(line) for line in rows.read_text(encoding="utf-8").rstrip("\n").split("\n")]
 
     def drawn(role: str, label: str, pairs: Sequence[tuple[str, str]]) -> measuring.Drawn:
         some = [pairs[place] for place in seeded_order(len(pairs), seed)[:looked_at]]
@@ -110,9 +95,19 @@ def summarise(
         }
         for number, name in enumerate(names)
     }
-    draw_histograms(sets, figure)
-    summary = {**identity, "roles": roles, "figure": FIGURE, "environment": runs.environment()}
-    runs.write_atomic(path, json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    draw_histograms(sets, rows.with_name("histograms.png"))
+    summary = {
+        "pattern": {"name": pattern.name, "digest": pattern.digest, "examples": pattern.digests},
+        "rows": {"file": rows.name, "sha256": hashlib.sha256(rows.read_bytes()).hexdigest()},
+        "seed": seed,
+        "looked_at": looked_at,
+        "encoder": None if encoder is None else {"name": encoder.name, "pooling": encoder.pooling, **encoder.digests},
+        "roles": roles,
+        "figure": "histograms.png",
+        "environment": runs.environment(),
+    }
+    text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
+    runs.write_atomic(rows.with_name("summary.json"), text + "\n")
     return summary
 
 

@@ -45,11 +45,8 @@ class Writer:
 
     def request(self, role: Role, sentence: str, sample: int = 0) -> Request:
         """Return what is asked for a role, given the sentence it is made of; each sample has a seed of its own."""
-        # Roles with one prompt and one reference ask the same: they take turns with the samples.
-        same = [one for one in self.pattern.roles if (one.system, one.reference) == (role.system, role.reference)]
-        sample = sample * len(same) + same.index(role)
         parameters = dict(self.llm.parameters)
-        if sample and isinstance(seed := parameters.get("seed"), int):
+        if isinstance(seed := parameters.get("seed"), int):
             parameters["seed"] = seed + sample
         return Request((("system", role.system), ("user", sentence)), parameters, sample, SCHEMA)
 

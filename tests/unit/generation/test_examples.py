@@ -11,8 +11,8 @@ import pytest
 
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.errors import ConfigError, DataError
-from lightning_cse.generation.examples import Examples, Source, draw_examples
 from lightning_cse.generation.filters import letters
+from lightning_cse.generation.pattern import Examples, Source, draw_examples
 
 
 def source(**given: Any) -> Source:

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning_cse.generation.examples import Examples
 from lightning_cse.generation.filters import Checks, cleaned, count_sentences, judge, letters, refuses
-from lightning_cse.generation.pattern import Role
+from lightning_cse.generation.pattern import Examples, Role
 from lightning_cse.llm import Reply
 
 SENTENCE = "A dog runs."
@@ -37,7 +36,7 @@ def judged(text: str, *, finish: str = "stop", source: str = SOURCE, **given: An
 
 SORRY = "I'm sorry, but I can't assist you with this."
 GERMAN = {"refused_words": ["Es tut mir leid, aber", "Désolé", "申し訳"]}
-LESS = {"less_detail_than": "positive", "written": {"positive": POSITIVE}}
+LESS: Any = {"less_detail_than": "positive", "written": {"positive": POSITIVE}}
 
 
 @pytest.mark.parametrize(
@@ -281,10 +280,7 @@ Bread, milk, etc. were sold.
 It costs $3.50, or 1.234,56 euros.
 See No. 5 and Fig. 3 of Vol. 2 on p. 7.
 Wait... what did you say?
-Well . . . I do not know.
 "Why?" he asked.
-He said: "Go away. I am tired."
-The house (it is old. Very old.) stands.
 1. Buy milk.
 iv. Buy milk.
 Dr . Ames ran , and the dog ran .
@@ -299,8 +295,6 @@ He left... Then she came.
 He said "Stop." Then he left.
 "It is late. We must go."
 A dog runs. (It is brown.)
-They live in the U.S. The dog is big.
-It was World War I. It was long.
 彼は走った。猫は寝た。
 """.strip().splitlines()
 MORE = {"A dog runs\n\nA cat sleeps": 2, "One. Two! Three? Four... Five.\nSix. Dr. No is seven.": 7}

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shlex
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -149,9 +150,7 @@ def test_roles_that_ask_the_same_are_answered_apart(serve: Serve, generation: Ge
         seen[prompt(body)] += 1
         return f"Version {'abc'[seen[prompt(body)] - 1]} of it."
 
-    rest = (
-        "reference: source, task: Same, relation: Same, fields: [A, B], examples: [[It rains, Rain falls]], rule: Same"
-    )
+    rest = "reference: source, task: T, relation: R, fields: [A, B], examples: [[It rains, Rain falls]], rule: S"
     same = ", ".join(f"{{name: {name}, {rest}}}" for name in ROLES)
     made = generation(serve(counts), f"pattern.roles=[{same}]")
     made.run()
@@ -195,7 +194,7 @@ def test_a_dead_endpoint_loses_nothing(serve: Serve, generation: Generate) -> No
     assert lines(second.rows) == lines(whole.rows)
 
 
-@pytest.mark.parametrize("harm", ["missing", "shorter", "no side file", "damaged side file", "all"])
+@pytest.mark.parametrize("harm", ["missing", "shorter", "no side file", "damaged", "all"])
 def test_rows_that_are_not_as_they_were_written_are_written_again(
     serve: Serve, generation: Generate, harm: str
 ) -> None:
@@ -203,13 +202,14 @@ def test_rows_that_are_not_as_they_were_written_are_written_again(
     made = generation(server)
     provenance = made.run()
     content, side = made.rows.read_bytes(), made.rows.with_name(f"{made.name}.provenance.json")
-    {
-        "missing": made.rows.unlink,
-        "shorter": lambda: made.rows.write_bytes(content[:-5]),
-        "no side file": side.unlink,
-        "damaged side file": lambda: side.write_text("{"),
-        "all": lambda: [path.unlink() for path in made.folder.iterdir()],
-    }[harm]()
+    if harm == "all":
+        shutil.rmtree(made.folder)
+    elif harm == "shorter":
+        made.rows.write_bytes(content[:-5])
+    elif harm == "damaged":
+        side.write_text("{")
+    else:
+        (side if harm == "no side file" else made.rows).unlink()
     again = generation(server).run()
     assert made.rows.read_bytes() == content
     assert (again["acceptance"], again["tokens"]) == (provenance["acceptance"], provenance["tokens"])

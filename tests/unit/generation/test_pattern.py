@@ -59,7 +59,7 @@ def built(repository: Path) -> Callable[..., Pattern]:
     def build(name: str, *overrides: str, data_dir: Path | None = None) -> Pattern:
         with initialize_config_dir(str(repository / "conf"), version_base="1.3"):
             cfg = hydra_compose(overrides=["+corpora=full", f"+pattern={name}", *overrides])
-        node: Node = OmegaConf.to_container(cfg, resolve=True)["pattern"]  # type: ignore[index,call-overload]
+        node: Node = OmegaConf.to_container(cfg, resolve=True)["pattern"]  # type: ignore[assignment,index,call-overload]
         assert list(wrong_pattern(node)) == []
         return build_pattern(node, data_dir or sample_dir())
 

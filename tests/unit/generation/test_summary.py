@@ -11,9 +11,8 @@ import pytest
 from rich.console import Console
 
 from lightning_cse.encoders import tiny_encoder
-from lightning_cse.generation.examples import Examples, Pair
 from lightning_cse.generation.filters import Checks
-from lightning_cse.generation.pattern import Pattern, Role
+from lightning_cse.generation.pattern import Examples, Pair, Pattern, Role
 from lightning_cse.generation.summary import print_summary, summarise
 
 
@@ -85,13 +84,8 @@ def test_few_pairs_of_the_pattern_are_not_compared(count: int, enough: bool, tmp
     assert found["positive"]["pattern"]["mer"] is not None
 
 
-def test_a_summary_of_the_same_is_read_and_another_is_measured(tmp_path: Path) -> None:
+def test_cosines_of_an_encoder(tmp_path: Path) -> None:
     given = {"positive": PAIRS["positive"]}
-    first = summary(tmp_path, given, given)
-    path = tmp_path / "summary.json"
-    path.write_text(json.dumps(first | {"kept": True}))
-    assert summary(tmp_path, given, given)["kept"]
-    assert "kept" not in summary(tmp_path, given, given, seed=1)
     found = summary(tmp_path, given, given, tiny_encoder())
     assert found["encoder"]["name"] == "tiny"
     assert found["roles"]["positive"]["overlap"]["cosine"] == pytest.approx(1)
