@@ -60,9 +60,6 @@ def test_rows_a_summary_and_the_command_that_trains_on_them(start: Start, tmp_pa
         "python -m lightning_cse.train +experiment=ngcse_wiki_sts_ht corpora=sample paths=sample "
         f"'corpora.llm_wiki_sts=[{folder}/wiki_sts.jsonl]'"
     )
-    assert all(
-        any(line.startswith(role) for line in stdout.splitlines()) for role in rows(tmp_path)[0] if role != "anchor"
-    )
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and key.encode() in path.read_bytes()]
     assert key not in stdout
 
@@ -84,15 +81,6 @@ def test_stopped_by_a_signal_then_the_same_command(start: Start, tmp_path: Path,
         assert start(*LINE, *line).communicate(timeout=200)[1] == ""
         assert len(server.calls) - before == cached(tmp_path).total() - kept
     assert len(rows(tmp_path)) == 60
-
-
-@pytest.mark.slow
-def test_a_dead_endpoint_is_one_message(start: Start, tmp_path: Path) -> None:
-    with ChatServer() as server:
-        pass  # and is gone
-    stdout, stderr = start(*LINE, f"llm.base_url={server.url}", "n=5", "llm.retries=1").communicate(timeout=200)
-    assert (stderr.startswith("error: "), stderr.count("error: "), "Traceback" in stdout + stderr) == (True, 1, False)
-    assert not list((tmp_path / "runs").rglob("wiki_sts.jsonl"))
 
 
 @pytest.mark.slow
@@ -119,10 +107,3 @@ def test_killed_twice_among_faults_nothing_is_lost_and_nothing_is_paid_twice(sta
     made = rows(tmp_path)
     assert len({row["anchor"] for row in made}) == len(made) == count
     assert all(list(row) == ["anchor", "positive", "intermediate", "negative"] for row in made)
-
-
-def test_an_unknown_pattern_and_data_set_are_reported_with_those_that_exist(start: Start) -> None:
-    stdout, stderr = start(*LINE, "+pattern=st", "data=my/own.txt").communicate(timeout=100)
-    assert (stdout, stderr.count("\n")) == ("", 3)
-    assert "+pattern=st: there is no pattern 'st' - did you mean 'sts'? (there are: nli, sts)" in stderr
-    assert "data=my/own.txt: there is no data 'my/own.txt' - a file of your own is for data.train" in stderr

@@ -45,7 +45,8 @@ def judge(reply: Reply, role: Role, source: str, reference: str, written: Mappin
     text = cleaned(reply.text, role.fields[1], reference)
     sentence, said, words = " ".join(text.split()), letters(text), len(text.split())
     checks, given, of = role.checks, (source, reference), len(reference.split())
-    begin = checks.refused_words or ()
+    begin, labels = checks.refused_words or (), [re.sub(r"\d+$", "", letters(field)) for field in role.fields]
+    nothing = _NOTHING.fullmatch(said) or re.sub(r"\d+$", "", said) in labels
 
     def detail(of: str) -> tuple[int, float]:
         return len(of.split()), -match_error_rate(source, of)
@@ -53,7 +54,7 @@ def judge(reply: Reply, role: Role, source: str, reference: str, written: Mappin
     reasons: dict[str, Callable[[], bool]] = {
         "refused": lambda: reply.refused or (refuses(text, begin) and not any(refuses(one, begin) for one in given)),
         "cut off": lambda: reply.finish == "length" and not _ENDED.search(text),
-        "empty": lambda: not said or (_says_nothing(said, role) and all(len(one.split()) > words for one in given)),
+        "empty": lambda: not said or (nothing and all(len(one.split()) > words for one in given)),
         "echo of the prompt": lambda: _echoes(text, role, source, reference),
         "echo of the source": lambda: said in map(letters, given),
         "several sentences": lambda: (
@@ -75,12 +76,6 @@ _NOTHING: Final = re.compile(
     "yes|no|none|na|nil|null|nothing|notapplicable|notavailable|unknown|sure|ok|okay|true|false|same|nochange"
     "|entailment|contradiction|neutral"
 )
-
-
-def _says_nothing(said: str, role: Role) -> bool:
-    return _NOTHING.fullmatch(said) is not None or said.rstrip("0123456789") in {
-        letters(field).rstrip("0123456789") for field in role.fields
-    }
 
 
 def _echoes(text: str, role: Role, source: str, reference: str) -> bool:
@@ -197,13 +192,9 @@ _AROUND: Final = tuple(
 
 
 def cleaned(text: str, field: str = "", reference: str = "") -> str:
-    r"""Return a reply without quotes, markdown, labels, numbers, a preamble and remarks around the sentence.
+    """Return a reply without quotes, markdown, labels, numbers, a preamble and remarks around the sentence.
 
     What the reference has too, such as a number or a label, belongs to the sentence.
-
-    Example:
-        >>> cleaned('Sure! Here is the hypothesis:\n\n**Hypothesis:** "A dog runs."', "Hypothesis")
-        'A dog runs.'
     """
     around = [pattern for pattern in _AROUND if not pattern.search(reference.strip())]
     if field.strip():
@@ -264,10 +255,6 @@ def count_sentences(text: str) -> int:
 
     A sentence ends with its line, or at a full stop or mark before anything but a small letter, unless that is one of
     an abbreviation, an initial or a list's number.
-
-    Example:
-        >>> count_sentences('Dr. Ames of the U.S. Navy paid $3.50. "Why?" he asked... They left.')
-        3
     """
     count = 0
     for line in map(_unwrapped, map(str.strip, text.splitlines())):

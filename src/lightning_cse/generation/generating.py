@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
@@ -30,8 +30,6 @@ from lightning_cse.generation.summary import print_prompts, print_summary, summa
 from lightning_cse.generation.writing import Row, Tally, Writer
 from lightning_cse.llm import LLM, LLMError, commonest, price_of, wrong_settings
 
-NO_MODEL: Final = "(llm.model is not set)"  # stands for the model where nothing is asked
-
 log = logging.getLogger(__name__)
 
 
@@ -43,8 +41,13 @@ def run(cfg: DictConfig) -> None:
     if cfg.show_prompts:
         print_prompts(generation.writer, generation.sentences[: generation.wanted], generation.finished, console)
         return
-    provenance = generation.run()
-    print_summary(generation.summary(), provenance, console)
+    provenance, encoder = generation.run(), None
+    try:
+        encoder = built(cfg.encoder) if cfg.get("encoder") is not None else None
+    except EncoderError as error:
+        log.warning("the rows are written, and no cosines are measured: %s", error)
+    summary = summarise(generation.pattern, generation.rows, encoder, looked_at=cfg.looked_at, seed=cfg.seed)
+    print_summary(summary, provenance, console)
     console.print("", *generation.conclusion(), sep="\n")
 
 
@@ -59,7 +62,7 @@ class Generation:
         self.cfg, self.overrides = cfg, list(overrides)
         data_dir, values = Path(cfg.paths.data_dir).expanduser(), _values(cfg)
         self.pattern = build_pattern(values["pattern"], data_dir)
-        self.llm = LLM(values["llm"] | {"model": cfg.llm.model or NO_MODEL}, cfg.paths.cache_dir)
+        self.llm = LLM(values["llm"] | {"model": cfg.llm.model or "(llm.model is not set)"}, cfg.paths.cache_dir)
         self.writer = Writer(self.llm, self.pattern, cfg.samples)
         self.sentences, self.digests = draw_sentences(cfg, data, data_dir)
         self.wanted = len(self.sentences) if cfg.n is None else int(cfg.n)
@@ -139,6 +142,10 @@ class Generation:
     def _provenance(self, tally: Tally, started: str) -> dict[str, Any]:
         pattern, endpoint, tokens = self.pattern, self.llm.endpoint, tally.tokens
         cost = price_of(endpoint.price, tokens["prompt"], tokens["completion"]) if endpoint.price else None
+        roles = {
+            role: {"asked": reasons.total(), "accepted": reasons.pop(None, 0), "rejected": dict(reasons.most_common())}
+            for role, reasons in tally.roles.items()
+        }
         return {
             "model": endpoint.model,
             "served": dict(sorted(tally.served.items())),
@@ -154,7 +161,7 @@ class Generation:
             "seed": self.cfg.seed,
             "samples": self.cfg.samples,
             "sources": {"data": self.digests, "there": len(self.sentences), "drawn": tally.complete + tally.given_up},
-            "acceptance": tally.acceptance(),
+            "acceptance": {"sources": {"complete": tally.complete, "given_up": tally.given_up}, "roles": roles},
             "tokens": tokens,
             "cost": cost if tokens["prompt"] else None,
             "price": endpoint.price,
@@ -162,15 +169,6 @@ class Generation:
             "environment": runs.environment(),
             "overrides": portable(self.overrides),
         }
-
-    def summary(self) -> dict[str, Any]:
-        """Compare the rows with the pattern's examples; where the encoder is unavailable, without cosines."""
-        encoder = None
-        try:
-            encoder = built(self.cfg.encoder) if self.cfg.get("encoder") is not None else None
-        except EncoderError as error:
-            log.warning("the rows are written, and no cosines are measured: %s", error)
-        return summarise(self.pattern, self.rows, encoder, looked_at=self.cfg.looked_at, seed=self.cfg.seed)
 
     def conclusion(self) -> Iterator[str]:
         """Yield where everything is, and the command that trains on the rows and the corpus they were written for."""

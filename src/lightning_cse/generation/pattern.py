@@ -43,9 +43,6 @@ class Bounds(BaseModel, extra="forbid", strict=True, frozen=True):
     def __contains__(self, score: float) -> bool:
         return (self.above is None or score > self.above) and (self.below is None or score < self.below)
 
-    def __str__(self) -> str:
-        return "score " + " and ".join(f"{name} {bound:g}" for name, bound in self if bound is not None)
-
 
 class Source(BaseModel, extra="forbid", strict=True, frozen=True):
     """What the examples of a role are drawn from."""
@@ -59,7 +56,8 @@ class Source(BaseModel, extra="forbid", strict=True, frozen=True):
     @property
     def label(self) -> str:
         """What it is called, such as ``sts12/train, score above 4``."""
-        return ", ".join([*self.from_, *([str(self.scores)] if self.scores else [])])
+        bounds = " and ".join(f"{name} {bound:g}" for name, bound in self.scores or () if bound is not None)
+        return ", ".join([*self.from_, *([f"score {bounds}"] if bounds else [])])
 
     def pair(self, first: object, second: object) -> Pair | None:
         """Return a pair in its order; None if it makes no example."""
@@ -228,7 +226,10 @@ def draw_examples(wanted: Mapping[str, Source], data_dir: Path, *, shots: int, s
         tables = read_sources(one.from_, data_dir, key=f"{at}.from")
         digests = {file.name: file.sha256 for table in tables for file in table.files}
         try:
-            rows = [pairs for table in _as_triplets(tables, sources) for pairs in _eligible(table, sources)]
+            labelled = [table for table in tables if "hypothesis" in table.names]
+            if labelled and {column for source in sources for column in (source.first, source.second)} <= set(TRIPLET):
+                tables = [*(table for table in tables if "hypothesis" not in table.names), NLITriplets()(labelled)]
+            rows = [pairs for table in tables for pairs in _eligible(table, sources)]
         except DataError as error:
             raise DataError(f"{at}: {error}") from None
         chosen = _draw(rows, shots, seed)
@@ -241,14 +242,6 @@ def draw_examples(wanted: Mapping[str, Source], data_dir: Path, *, shots: int, s
             shown, pool = (tuple(pairs[place] for pairs in some) for some in (chosen, rows))
             drawn[key] = Examples(shown, pool, source.label, digests)
     return drawn
-
-
-def _as_triplets(tables: Sequence[Rows], sources: Sequence[Source]) -> Sequence[Rows]:
-    """Return the tables, labelled NLI pairs among them as triplets if the columns are those of triplets."""
-    labelled = [rows for rows in tables if "hypothesis" in rows.names]
-    if not labelled or not {column for source in sources for column in (source.first, source.second)} <= set(TRIPLET):
-        return tables
-    return [*(rows for rows in tables if "hypothesis" not in rows.names), NLITriplets()(labelled)]
 
 
 def _eligible(table: Rows, sources: Sequence[Source]) -> Iterator[tuple[Pair, ...]]:

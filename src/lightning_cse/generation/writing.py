@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from lightning_cse.generation.filters import judge
 from lightning_cse.generation.pattern import SOURCE, Pattern, Role
@@ -17,8 +17,6 @@ SCHEMA: Final = {
     "additionalProperties": False,
 }
 """Of a reply, where the endpoint offers structured output; others reply with the sentence alone."""
-
-UNANSWERABLE: Final = "refused by the endpoint"  # the reason where asking again brings no reply: it is too long, say
 
 
 @dataclass
@@ -60,7 +58,7 @@ class Writer:
                 if isinstance(reply, Failure):
                     if not reply.final:
                         row.lost = reply.reason
-                    row.rejected.append({"role": role.name, "reason": UNANSWERABLE, "text": reply.reason})
+                    row.rejected.append({"role": role.name, "reason": "refused by the endpoint", "text": reply.reason})
                     return row
                 row.replies.append(reply)
                 sentence, reason = judge(reply, role, row.anchor, reference, row.sentences)
@@ -93,17 +91,9 @@ class Tally:
             self.tokens["prompt"] += reply.prompt_tokens or 0
             self.tokens["completion"] += reply.completion_tokens or 0
             self.tokens["unmetered"] += reply.prompt_tokens is None or reply.completion_tokens is None
-            self.served[reply.model or "unknown"] += 1
+            self.served.update([reply.model] if reply.model else [])
         for role in row.sentences:
             self.roles[role][None] += 1
         for one in row.rejected:
             self.roles[one["role"]][one["reason"]] += 1
             self.last_rejected = one
-
-    def acceptance(self) -> dict[str, Any]:
-        """Return the number of complete and of given-up sentences, and of each role what became of its replies."""
-        roles = {}
-        for role, reasons in self.roles.items():
-            rejected = {reason: count for reason, count in reasons.most_common() if reason is not None}
-            roles[role] = {"asked": reasons.total(), "accepted": reasons[None], "rejected": rejected}
-        return {"sources": {"complete": self.complete, "given_up": self.given_up}, "roles": roles}

@@ -150,7 +150,7 @@ def test_refusals(table: str, refused: bool) -> None:
 TAKEN_OFF = r"""
 "A dog runs." ¦ „A dog runs.“ ¦ 「A dog runs.」 ¦ ```\nA dog runs.\n``` ¦ **A dog runs.** ¦ **"A dog runs."**
 - A dog runs. ¦ 1. A dog runs. ¦ sentence  2 : A dog runs. ¦ **Sentence 2:** A dog runs. ¦ **Sentence 2: A dog runs.**
-"A dog runs". ¦ "Sentence 2: A dog runs." ¦ **Answer:** A dog runs. ¦ Rewritten: A dog runs. ¦ assistant: Sure! A dog runs.
+"A dog runs". ¦ "Sentence 2: A dog runs." ¦ **Answer:** A dog runs. ¦ assistant: Sure! A dog runs. ¦ Rewritten: A dog runs.
 ### Rewritten sentence\nA dog runs. ¦ The new sentence is: "A dog runs." ¦ Here is what you asked for:\nA dog runs.
 Here's the rewritten sentence: A dog runs. ¦ Sure! Here is a sentence that means the same:\n\n"A dog runs."
 Sure!\nA dog runs. ¦ Here you go: A dog runs. ¦ Here it is:\n\nA dog runs. ¦ Hier ist der Satz:\nA dog runs.
@@ -209,39 +209,14 @@ def test_equal_are_sentences_of_the_same_letters() -> None:
     assert all(letters(one) != letters(other) for one, other in others)
 
 
-PIECES = [
-    *"\n\"“'`():{}",
-    "A dog",
-    "runs",
-    "Dr.",
-    "3.5",
-    "...",
-    "!",
-    "**",
-    "- ",
-    "1. ",
-    "犬。",
-    "\u0301",
-    "\ud800",
-    "\u2028",
-]
-PIECES += [
-    "\ud800",
-    "\u2028",
-    "Sentence 2:",
-    "Here is the",
-    "sentence:",
-    "Sure!",
-    "<think>",
-    "</think>",
-    "None",
-    "(Note:",
-    "\nNote:",
-]
-PIECES += [SORRY, SOURCE, POSITIVE, "Let me know if", "Return the new sentence and nothing else; all"]
+PIECES = """
+\n ¦ " ¦ “ ¦ ' ¦ ` ¦ ( ¦ ) ¦ : ¦ { ¦ } ¦ A dog ¦ runs ¦ Dr. ¦ 3.5 ¦ ... ¦ ! ¦ ** ¦ - ¦ 1. ¦ 犬。 ¦ Sentence 2: ¦ Sure!
+Here is the ¦ sentence: ¦ <think> ¦ </think> ¦ (Note: ¦ Let me know if ¦ Return the new sentence and nothing else; all
+"""
+ANY = st.sampled_from([*rows(PIECES), "\u0301", "\ud800", "\u2028", SORRY, SOURCE, POSITIVE])
 
 
-@given(st.lists(st.sampled_from(PIECES), max_size=15).map(" ".join), st.sampled_from(["stop", "length"]))
+@given(st.lists(ANY, max_size=15).map(" ".join), st.sampled_from(["stop", "length"]))
 def test_any_reply_is_judged_and_an_accepted_sentence_is_clean(text: str, finish: str) -> None:
     sentence, reason = judged(text, finish=finish, **LESS)
     sentence.encode()

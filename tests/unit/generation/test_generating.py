@@ -143,21 +143,6 @@ def test_a_rejected_reply_is_asked_for_again_as_another_sample(serve: Serve, gen
     assert len(server.calls) == 24  # rejected replies are kept too
 
 
-def test_roles_that_ask_the_same_are_answered_apart(serve: Serve, generation: Generate) -> None:
-    seen: Counter[str] = Counter()
-
-    def counts(body: dict[str, Any]) -> str:
-        seen[prompt(body)] += 1
-        return f"Version {'abc'[seen[prompt(body)] - 1]} of it."
-
-    rest = "reference: source, task: T, relation: R, fields: [A, B], examples: [[It rains, Rain falls]], rule: S"
-    same = ", ".join(f"{{name: {name}, {rest}}}" for name in ROLES)
-    made = generation(serve(counts), f"pattern.roles=[{same}]")
-    made.run()
-    versions = [f"Version {letter} of it." for letter in "abc"]
-    assert [list(row.values())[1:] for row in lines(made.rows)] == [versions] * 6
-
-
 def test_what_is_given_up_is_listed_and_others_take_its_place(serve: Serve, generation: Generate) -> None:
     bad = set(generation(None, "show_prompts=true").sentences[:8:3])
 
@@ -194,20 +179,18 @@ def test_a_dead_endpoint_loses_nothing(serve: Serve, generation: Generate) -> No
     assert lines(second.rows) == lines(whole.rows)
 
 
-@pytest.mark.parametrize("harm", ["missing", "shorter", "no side file", "damaged", "all"])
+@pytest.mark.parametrize("harm", ["shorter", "no rows", "no side file", "damaged side file", "nothing left"])
 def test_rows_that_are_not_as_they_were_written_are_written_again(
     serve: Serve, generation: Generate, harm: str
 ) -> None:
     server = serve()
     made = generation(server)
-    provenance = made.run()
-    content, side = made.rows.read_bytes(), made.rows.with_name(f"{made.name}.provenance.json")
-    if harm == "all":
+    provenance, content = made.run(), made.rows.read_bytes()
+    side = made.rows.with_name(f"{made.name}.provenance.json")
+    if harm == "nothing left":
         shutil.rmtree(made.folder)
-    elif harm == "shorter":
-        made.rows.write_bytes(content[:-5])
-    elif harm == "damaged":
-        side.write_text("{")
+    elif harm in ("shorter", "damaged side file"):
+        (made.rows if harm == "shorter" else side).write_bytes(content[:-5])
     else:
         (side if harm == "no side file" else made.rows).unlink()
     again = generation(server).run()
@@ -245,28 +228,22 @@ def test_the_folder_is_named_by_what_decides_the_rows(generation: Generate, same
 
 
 def test_the_draw_has_nothing_to_do_with_files_or_what_training_holds_out(generation: Generate, tmp_path: Path) -> None:
-    corpus = own(tmp_path, 1000)
-    made = generation(None, "llm.model=m", corpus, "n=100")
+    given = ("llm.model=m", "n=100")
+    made = generation(None, *given, own(tmp_path, 1000))
     path = tmp_path / "own.txt"
     _, apart = hold_out(Sentences()(read_sources([str(path)], tmp_path, key="x")), 0.1, of="anchor")
-    held_out = set(apart.column("anchor"))
-    assert 1 <= len(held_out.intersection(made.sentences[:100])) <= 25  # ten or so of a hundred
-    other = generation(None, "llm.model=m", corpus, "n=100", "seed=1")
-    assert 1 <= len(set(other.sentences[:100]).intersection(made.sentences[:100])) <= 25
+    other = generation(None, *given, f"data.train=[{path}]", "seed=1")
+    for drawn in (apart.column("anchor"), other.sentences[:100]):
+        assert 1 <= len(set(drawn).intersection(made.sentences[:100])) <= 25  # ten or so of a hundred
     halves = path.read_text().splitlines(keepends=True)
     for name, half in (("a", halves[500:]), ("b", halves[:500])):
         (tmp_path / f"{name}.txt").write_text("".join(half))
-    assert (
-        generation(None, "llm.model=m", f"data.train=[{tmp_path}/a.txt,{tmp_path}/b.txt]", "n=100").folder
-        == made.folder
-    )
+    assert generation(None, *given, f"data.train=[{tmp_path}/a.txt,{tmp_path}/b.txt]").folder == made.folder
 
 
 def test_a_fault_of_all_sentences_is_not_paid_for_all(serve: Serve, generation: Generate) -> None:
     server = serve(lambda body: "")
-    with pytest.raises(
-        LLMError, match=r"21 of 21 sentences were given up; of .* positive was rejected \(empty\): ''\. Ch"
-    ):
+    with pytest.raises(LLMError, match=r"21 of 21 sentences were given up; .* positive was rejected \(empty\): ''"):
         generation(server, "n=2", "samples=1", "llm.concurrency=4", "patience=20").run()
     assert 21 <= len(server.calls) <= 25
     fails = set(generation(None, "show_prompts=true").sentences[:20:3])
@@ -310,10 +287,7 @@ def test_one_process_at_a_time_and_enough_sentences(serve: Serve, generation: Ge
     [
         (["llm.model=null"], "llm.model: "),
         (["llm.requests_per_minute=0"], "llm.requests_per_minute: "),
-        (
-            ["pattern.reference=positve"],
-            "pattern.roles.1.reference: must be one of ['source', 'positive'], got 'positve'",
-        ),
+        (["pattern.reference=positve"], "pattern.roles.1.reference: must be one of ['source', 'positive'], got"),
         (["paths.cache_dir=null"], "paths.cache_dir: must be a folder"),
         (["data=ngcse_wiki_sts"], "data: its rows are such rows already; choose that of its sentences"),
     ],
@@ -341,8 +315,6 @@ def test_prompts_are_shown_as_they_are_sent_and_nothing_is_sent(serve: Serve, ge
     (about,) = re.findall(r"cost: about \$([\d.,]+), at \$1000", shown)
     real = sum(len(m["content"]) for call in server.calls for m in call.body["messages"]) / 4 / 1000
     assert float(about.replace(",", "")) == pytest.approx(real, rel=0.3)
-    print_prompts(made.writer, made.sentences[: made.wanted], made.finished, console)
-    assert "calls: 0 to" in screen.getvalue()
     assert generation(None, "show_prompts=true").llm.endpoint.model == "(llm.model is not set)"
 
 

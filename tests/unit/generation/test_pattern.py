@@ -1,9 +1,10 @@
-"""The standing instructions of patterns: how they are put together, what they hold, and what is wrong with a config."""
+"""Patterns: their instructions, the examples that are drawn for them, and what is wrong with a config."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 
-from lightning_cse.data import sample_dir
-from lightning_cse.errors import DataError
-from lightning_cse.generation.filters import Checks
-from lightning_cse.generation.pattern import Pattern, build_pattern, wrong_pattern
+from lightning_cse.data import read_corpus, sample_dir
+from lightning_cse.errors import ConfigError, DataError
+from lightning_cse.generation.filters import Checks, letters
+from lightning_cse.generation.pattern import Examples, Pattern, Source, build_pattern, draw_examples, wrong_pattern
 
 Node = dict[str, Any]
 
@@ -77,32 +78,11 @@ def test_the_examples_of_the_official_corpus_are_those_that_were_chosen(
     assert built("sts", data_dir=real_data).digest == OFFICIAL
 
 
-def test_the_patterns_of_conf(built: Callable[..., Pattern]) -> None:
-    sts, nli = built("sts"), built("nli")
-    made_of = [("positive", "source"), ("intermediate", "positive"), ("negative", "positive")]
-    assert [(role.name, role.reference) for role in sts.roles] == made_of
-    assert [(role.name, role.reference) for role in nli.roles] == [made_of[0], made_of[2]]
+def test_the_patterns_of_conf_have_the_checks_that_are_the_default(built: Callable[..., Pattern]) -> None:
     checks = [Checks(shortest=0.3), Checks(less_detail_than="positive"), Checks()]
-    assert [role.checks for role in sts.roles] == checks
-    assert [role.checks for role in nli.roles] == [Checks(), Checks()]
-    assert [role.examples.label for role in sts.roles] == [
-        "sts12/train, score above 4",
-        "sts12/train, score above 1 and below 4",
-        "sts12/train, score below 1",
-    ]
-    assert set(nli.digests) == {"simcse/nli_for_simcse.csv"}
-    for role in (*sts.roles, *nli.roles):
-        first, second = role.fields
-        shown = [f"Example {n}\n{first}: {a}\n{second}: {b}" for n, (a, b) in enumerate(role.examples.shown, start=1)]
-        assert role.system.split("\n\n")[2:-1] == shown
-        assert len(shown) == 3
-
-
-def test_both_prompts_of_nli_show_the_same_premises(built: Callable[..., Pattern]) -> None:
-    for seed in range(3):
-        positive, negative = (role.examples.shown for role in built("nli", f"pattern.seed={seed}").roles)
-        assert [first for first, _ in positive] == [first for first, _ in negative]
-        assert {second for _, second in positive}.isdisjoint(second for _, second in negative)
+    assert [role.checks for role in built("sts").roles] == checks
+    assert [role.checks for role in built("nli").roles] == [Checks(), Checks()]
+    assert set(built("nli").digests) == {"simcse/nli_for_simcse.csv"}
 
 
 def test_the_digest_is_of_all_that_is_sent_and_of_nothing_else(built: Callable[..., Pattern]) -> None:
@@ -143,30 +123,18 @@ GOOD = {"from": ["sts12/train"], "first": "sentence1", "second": "sentence2", "s
         ("name", ..., "name: Field required"),
         ("name", "a/b", "name: String should match"),
         ("shot", 3, "shot: there is no such key - did you mean 'shots'?"),
-        ("shots", 0, "shots: Input should be greater than or equal to 1, got '0'"),
-        ("seed", 1.5, "seed: Input should be a valid integer"),
-        ("layout", "{task}", "layout: Input should be an object"),
         ("layout.prompt", "{taks} {examples}", "layout.prompt: unknown placeholder {taks} - did you mean 'task"),
         ("layout.examples", "", "layout.examples: there is no such key - did you mean 'example'?"),
         ("roles", [], "roles: "),
-        ("roles.1", "kürzer", "roles.1: Input should be an object"),
         ("roles.3.name", "anchor", "roles.3.name: must not be"),
         ("roles.3.name", "gleich", "roles.3.name: must not be the source or an earlier role, got 'gleich'"),
-        ("roles.3.name", "not one", "roles.3.name: String should match"),
-        ("roles.3.reference", "gegenteil", "roles.3.reference: must be one of ['source', 'gleich', 'kürzer', "),
         ("roles.1.reference", "gleic", "roles.1.reference: must be one of ['source', 'gleich'], got 'gleic' - did you"),
-        ("roles.3.task", " ", "roles.3.task: String should match"),
-        ("roles.3.rule", ..., "roles.3.rule: Field required"),
         ("roles.3.field", 3, "roles.3.field: there is no such key - did you mean 'fields'?"),
-        ("roles.3.fields", ["A"], "roles.3.fields.1: Field required"),
         ("roles.3.examples", [["a", "b"], ["a"]], "roles.3.examples.1.1: Field required"),
         ("roles.3.examples", GOOD | {"from": "sts12"}, "roles.3.examples.from: Input should be a valid array"),
-        ("roles.3.examples", GOOD | {"frm": 1}, "roles.3.examples.frm: there is no such key - did you mean"),
         ("roles.3.examples", GOOD | {"scores": {"over": 4}}, "roles.3.examples.scores.over: there is no such"),
         ("roles.3.checks", {"longst": 3}, "roles.3.checks.longst: there is no such key - did you mean 'longest"),
         ("roles.3.checks", {"longest": 0}, "roles.3.checks.longest: Input should be greater than 0, got '0'"),
-        ("roles.3.checks", {"most_sentences": True}, "roles.3.checks.most_sentences: Input should be a valid"),
-        ("roles.3.checks", {"refused_words": "Nein"}, "roles.3.checks.refused_words: Input should be a valid"),
         ("roles.3.checks", {"refused_words": [" "]}, "roles.3.checks.refused_words.0: String should match"),
         ("roles.1.checks", {"less_detail_than": "frage"}, "roles.1.checks.less_detail_than: must be one of"),
     ],
@@ -199,3 +167,111 @@ def test_all_faults_are_reported_at_once() -> None:
     node = four()
     node["roles"][1]["reference"] = node["roles"][3]["reference"] = "gleihc"
     assert len(list(wrong_pattern(node))) == 2
+
+
+# Examples
+
+
+def source(**given: Any) -> Source:
+    node = {"from": ("sts12/train",), "first": "sentence1", "second": "sentence2", **given}
+    return Source.model_validate(node)
+
+
+def nli(second: str, *names: str) -> Source:
+    return source(**{"from": names or ("simcse_nli/train",)}, first="premise", second=second)
+
+
+def draw(*sources: Source, shots: int = 3, seed: int = 0, data_dir: Path | None = None) -> list[Examples]:
+    wanted = {f"examples.{number}": each for number, each in enumerate(sources)}
+    return list(draw_examples(wanted, data_dir or sample_dir(), shots=shots, seed=seed).values())
+
+
+def own(folder: Path, rows: Sequence[tuple[str, str]], **given: Any) -> Source:
+    """What is drawn from a file of these pairs."""
+    path = folder / "rows.jsonl"
+    lines = [json.dumps({"anchor": first, "positive": second, "negative": "Nothing."}) for first, second in rows]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return source(**{"from": (str(path),)}, first="anchor", second="positive", **given)
+
+
+def test_pairs_whose_score_is_between_the_bounds() -> None:
+    rows = read_corpus("sts12", "train", sample_dir())
+    assert {1.0, 4.0} <= set(rows.column("score"))  # the bounds themselves are outside
+    for low, high in ((4, None), (1, 4), (None, 1), (None, None)):
+        (found,) = draw(source(scores={"above": low, "below": high}))
+        within = [row for row in rows if (low is None or row["score"] > low) and (high is None or row["score"] < high)]
+        assert list(found.pool) == [(row["sentence1"], row["sentence2"]) for row in within]
+        assert len(set(found.shown).intersection(found.pool)) == 3
+    assert draw(source(scores={"above": 1, "below": 4}))[0].label == "sts12/train, score above 1 and below 4"
+    assert found.digests == {file.name: file.sha256 for file in rows.files}
+
+
+def test_the_draw_is_the_same_for_ever_and_another_for_another_seed(tmp_path: Path) -> None:
+    given = own(tmp_path, [(f"First {number}.", f"Second {number}.") for number in range(20)])
+    drawn = [[first for first, _ in draw(given, seed=seed)[0].shown] for seed in (0, 1)]
+    assert drawn == [["First 15.", "First 3.", "First 12."], ["First 13.", "First 9.", "First 19."]]
+    assert draw(given, shots=5)[0].shown[:3] == draw(given)[0].shown
+
+
+def test_roles_of_one_source_are_shown_rows_that_make_an_example_for_all_of_them(tmp_path: Path) -> None:
+    positive, negative = draw(nli("entailment"), nli("contradiction"))
+    rows = {row["premise"]: row for row in read_corpus("simcse_nli", "train", sample_dir())}
+    shown = [rows[first] for first, _ in positive.shown]
+    assert list(positive.shown) == [(row["premise"], row["entailment"]) for row in shown]
+    assert list(negative.shown) == [(row["premise"], row["contradiction"]) for row in shown]
+    wanted = own(tmp_path, [("A dog runs.", "It runs."), ("Nothing!", "It is so."), ("A hen eats.", "It eats.")])
+    both = draw(wanted, wanted.model_copy(update={"second": "negative"}), shots=1)
+    assert [len(each.pool) for each in both] == [2, 2]
+    assert len(draw(wanted, shots=1)[0].pool) == 3
+
+
+def test_pairs_that_say_nothing_or_the_same_are_left_out_and_no_sentence_is_shown_twice(tmp_path: Path) -> None:
+    rows = [("It rained.", "IT  rained!"), ("Tea?", "..."), ("Straße", "STRASSE"), ("Snow fell.", "It snowed.")]
+    assert draw(own(tmp_path, rows), shots=1)[0].pool == (("Snow fell.", "It snowed."),)
+    rows = [("One.", "Two."), ("Two!", "Three."), ("Three", "Four."), ("five", "ONE"), ("Six.", "Seven.")]
+    for seed in range(10):
+        shown = draw(own(tmp_path, rows), shots=2, seed=seed)[0].shown
+        assert len({letters(sentence) for pair in shown for sentence in pair}) == 4
+
+
+def test_the_longer_sentence_comes_first_where_that_is_wanted() -> None:
+    (plain,), (turned,) = (draw(source(longer_first=longer)) for longer in (False, True))
+    assert all(len(first.split()) > len(second.split()) for first, second in turned.pool)
+    longer = [pair for pair in plain.pool if len(pair[0].split()) != len(pair[1].split())]
+    assert sorted(map(sorted, turned.pool)) == sorted(map(sorted, longer))
+    assert any(pair not in plain.pool for pair in turned.pool)
+
+
+def test_labelled_pairs_are_triplets_for_roles_that_want_some() -> None:
+    (mixed,), (alone,) = (draw(nli("entailment", "simcse_nli/train", *more)) for more in (["snli/train"], []))
+    rows = [row for row in read_corpus("snli", "train", sample_dir()) if row["label"] == "entailment"]
+    added = mixed.pool[len(alone.pool) :]
+    assert mixed.pool[: len(alone.pool)] == alone.pool
+    assert 0 < len(added) == len({(row["premise"], row["hypothesis"]) for row in rows}.intersection(added))
+    (raw,) = draw(nli("hypothesis", "snli/train"))
+    assert len(raw.pool) > len(added)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            source(scores={"above": 4.9}),
+            "examples.0: sts12/train, score above 4.9 has 5 pairs, 5 of them without a rep",
+        ),
+        (source(first="sentence"), "examples.0: .*no column 'sentence' - did you mean"),
+        (source(second="score"), "examples.0: sts12/train has 0 pairs"),
+        (nli("hypothesis"), "examples.0: .*no column 'hypothesis'"),
+        (source(**{"from": ("/none.jsonl",)}), "examples.0.from: /none.jsonl: there is no such file"),
+        (source(**{"from": ("sts12",)}), "examples.0.from: 'sts12' is not of the form corpus/split"),
+    ],
+)
+def test_what_cannot_be_drawn_is_reported_with_its_key(given: Source, message: str) -> None:
+    with pytest.raises((ConfigError, DataError), match=message):
+        draw(given, shots=6)
+
+
+def test_pools_of_the_official_corpora(real_data: Path) -> None:
+    bands = [source(scores={"above": 4}), source(scores={"above": 1, "below": 4}, longer_first=True)]
+    found = draw(*bands, source(scores={"below": 1}), data_dir=real_data)
+    assert [len(each.pool) for each in found] == [759, 829, 261]

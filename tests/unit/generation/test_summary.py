@@ -58,16 +58,6 @@ def test_rows_as_the_pattern_has_them_share_everything(tmp_path: Path) -> None:
         assert each["overlap"] == each["alike"] == {"mer": pytest.approx(1), "cosine": None}
 
 
-def test_half_of_the_rows_are_as_the_pattern_has_them_and_none(tmp_path: Path) -> None:
-    half = tuple(words(n, 3) for n in range(10)) + tuple(words(n, 0) for n in range(10, 20))
-    made = {"positive": half, "negative": tuple(words(n, 3) for n in range(20))}
-    roles = summary(tmp_path, {role: PAIRS[role] for role in made}, made)["roles"]
-    assert {role: each["overlap"]["mer"] for role, each in roles.items()} == {
-        "positive": pytest.approx(0.5),
-        "negative": 0.0,
-    }
-
-
 def test_what_as_many_pairs_of_the_pattern_share(tmp_path: Path) -> None:
     both = tuple(words(n, 3) for n in range(20)) + tuple(words(n, 0) for n in range(20))
     for times, count, alike in ((1, 1, 0.5), (10, 400, 0.975)):
