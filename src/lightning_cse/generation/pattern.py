@@ -1,279 +1,272 @@
-"""What a language model is asked to write, role by role: the standing instructions, and what they are made of."""
+"""Similarity patterns: what a language model is asked to write for a sentence, role by role, after which examples."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from lightning_cse.errors import did_you_mean
-from lightning_cse.generation.checks import Checks
-from lightning_cse.generation.examples import Examples, Pool, Wanted, draw_examples, wrong_examples
-from lightning_cse.generation.nodes import absent_keys, given, is_list, is_pair, is_text, is_whole, unknown_keys
+import pydantic
+from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError
 
-__all__ = ["ANCHOR", "SOURCE", "Pattern", "Prompt", "Role", "build_pattern", "wrong_pattern"]
+from lightning_cse.data.roles import TRIPLET, NLITriplets
+from lightning_cse.data.rows import Rows
+from lightning_cse.data.sources import read_sources
+from lightning_cse.errors import DataError, did_you_mean
+from lightning_cse.generation.filters import Checks, letters
 
-SOURCE: Final = "source"
-"""The reference of a role that is made of the source sentence."""
+SOURCE: Final = "source"  # the reference of a role that is made of the sentence itself
+ANCHOR: Final = "anchor"  # that sentence's key in a row
 
-ANCHOR: Final = "anchor"
-"""The source sentence's key in a row."""
-
-_NUMBERS: Final = {"shots": 1, "seed": 0}
-"""The whole numbers of a pattern, and the least each may be."""
-
-_KEYS: Final = {
-    "name": "what the pattern is called",
-    "shots": "how many examples a role is shown",
-    "seed": "what draws the examples",
-    "layout": "the frame of a prompt and of an example",
-    "roles": "a list of what is written for a sentence, in the order of asking",
-}
-_REFERENCE: Final = "reference"
-
-_LAYOUTS: Final = {"prompt": "the frame of a prompt", "example": "the frame of an example"}
 _PLACEHOLDERS: Final = {
     "prompt": ("task", "relation", "examples", "rule"),
     "example": ("number", "first_field", "first", "second_field", "second"),
 }
-_NEEDED: Final = {"prompt": ("task", "examples"), "example": ("first", "second")}
-"""The placeholders without which a layout makes no prompt."""
+"""What may stand in braces in a layout."""
 
-_TEXTS: Final = {
-    "task": "what the model is to do with the user's sentence",
-    "relation": "how the two fields of an example relate",
-    "rule": "what the reply is to be",
-}
-_ROLE: Final = {
-    "name": "the key of the sentence in a row, such as positive",
-    "reference": f"{SOURCE}, or the name of an earlier role, whose sentence the user gives",
-    **_TEXTS,
-    "fields": "the labels of an example's two sentences, as in [Premise, Hypothesis]",
-    "examples": "what examples are drawn from, or pairs of sentences",
-}
-_CHECKS: Final = "checks"
+Text = Annotated[str, Field(pattern=r"\S")]
+Pair = tuple[str, str]
 
-_PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
-_FILE_NAME: Final = re.compile(r"\w[\w.-]*")
+
+class Bounds(BaseModel, extra="forbid", strict=True, frozen=True):
+    """What the scores of pairs lie between, the bounds themselves excluded."""
+
+    above: float | None = None
+    below: float | None = None
+
+    def __contains__(self, score: float) -> bool:
+        return (self.above is None or score > self.above) and (self.below is None or score < self.below)
+
+
+class Source(BaseModel, extra="forbid", strict=True, frozen=True):
+    """What the examples of a role are drawn from."""
+
+    from_: tuple[str, ...] = Field(alias="from", min_length=1)  # splits such as sts12/train, or own files
+    first: str  # the column of the first sentences
+    second: str
+    scores: Bounds | None = None  # of the column score
+    longer_first: bool | None = False  # the sentence of more words is the first; pairs of as many are left out
+
+    @property
+    def label(self) -> str:
+        """What it is called, such as ``sts12/train, score above 4``."""
+        bounds = " and ".join(f"{name} {bound:g}" for name, bound in self.scores or () if bound is not None)
+        return ", ".join([*self.from_, *([f"score {bounds}"] if bounds else [])])
+
+    def pair(self, first: object, second: object) -> Pair | None:
+        """Return a pair in its order; None if it makes no example."""
+        if not isinstance(first, str) or not isinstance(second, str):
+            return None
+        if not letters(first) or not letters(second) or letters(first) == letters(second):
+            return None
+        longer = len(first.split()) - len(second.split())
+        if self.longer_first and longer <= 0:
+            return (second, first) if longer else None
+        return first, second
 
 
 @dataclass(frozen=True)
-class Prompt:
-    """What stands before a sentence.
+class Examples:
+    """The pairs that a role is ``shown``, and the ``pool`` of all that could have been drawn from the files."""
 
-    Attributes:
-        system: The whole standing instruction.
-        fields: The labels of the two fields of its examples.
-        examples: Their sentences.
-    """
+    shown: tuple[Pair, ...]
+    pool: tuple[Pair, ...]
+    label: str = "examples of the pattern"
+    digests: Mapping[str, str] = field(default_factory=dict)
 
-    system: str
-    fields: tuple[str, str]
-    examples: tuple[tuple[str, str], ...]
+
+class _Layout(BaseModel, extra="forbid", strict=True):
+    prompt: str
+    example: str
+
+    @pydantic.field_validator("prompt", "example")
+    @classmethod
+    def _has_known_placeholders(cls, text: str, info: pydantic.ValidationInfo) -> str:
+        known = _PLACEHOLDERS[str(info.field_name)]
+        if unknown := [name for name in re.findall(r"\{(\w+)\}", text) if name not in known]:
+            raise ValueError(f"unknown placeholder {{{unknown[0]}}}{did_you_mean(unknown[0], known)}")
+        return text
+
+
+class _Role(BaseModel, extra="forbid", strict=True):
+    name: str = Field(pattern=r"^[^\W\d]\w*$")  # a key of a row
+    reference: str
+    task: Text
+    relation: Text
+    fields: tuple[Text, Text]
+    examples: Annotated[
+        Annotated[tuple[tuple[Text, Text], ...], Tag("pairs")] | Annotated[Source, Tag("drawn")],
+        Discriminator(lambda node: "drawn" if isinstance(node, dict | Source) else "pairs"),
+    ]
+    rule: Text
+    checks: Checks | None = None
+
+
+class _Pattern(BaseModel, extra="forbid", strict=True):
+    name: str = Field(pattern=r"^\w[\w.-]*$")  # it names a folder
+    shots: int = Field(ge=1)
+    seed: int = Field(ge=0)
+    reference: str | None = None  # for roles that share one, by interpolation
+    layout: _Layout
+    roles: tuple[_Role, ...] = Field(min_length=1)
+
+    @pydantic.model_validator(mode="after")
+    def _refers_to_earlier_roles(self) -> _Pattern:
+        faults, names = [], [role.name for role in self.roles]
+        for number, role in enumerate(self.roles):
+            at, known = f"roles.{number}", [SOURCE, *names[:number]]
+            than = role.checks.less_detail_than if role.checks else None
+            if role.name in (ANCHOR, *known):
+                faults.append(f"{at}.name: must not be the source or an earlier role, got {role.name!r}")
+            for key, name in (("reference", role.reference), ("checks.less_detail_than", than or SOURCE)):
+                if name not in known:
+                    faults.append(f"{at}.{key}: must be one of {known}, got {name!r}{did_you_mean(name, known)}")
+        if faults:
+            raise ValueError("\n".join(faults))
+        return self
 
 
 @dataclass(frozen=True)
 class Role:
-    """A sentence that is written for each source.
-
-    Attributes:
-        name: Its key in a row.
-        reference: What it is made of: `SOURCE`, or the name of an earlier role.
-        prompt: What is asked.
-        checks: What a reply has to stand.
-    """
+    """A sentence that is written for each source."""
 
     name: str
-    reference: str
-    prompt: Prompt
+    reference: str  # what it is made of: `SOURCE`, or the name of an earlier role
+    system: str  # the standing instruction, examples included
+    fields: tuple[str, str]  # the labels of an example's two sentences
+    examples: Examples
     checks: Checks
-
-    def messages(self, sentence: str) -> tuple[tuple[str, str], ...]:
-        """Return what is sent: the standing instruction, and the sentence as the user's turn."""
-        return (("system", self.prompt.system), ("user", sentence))
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """A similarity pattern: what a language model writes for a sentence, from examples of each relation in meaning.
+    """What a language model writes for a sentence, from examples that are the same for every sentence.
 
-    The examples are drawn once and are the same for every sentence.
-
-    Source: NGCSE, similarity pattern simulation.  Differs: the wording is our own, and which examples are drawn.
-
-    Attributes:
-        name: What it is called.
-        roles: What is written, in the order of asking.
-        pools: By role, what its examples were drawn from.
+    Source: NGCSE, similarity pattern simulation. Differs: our own wording, and the draw of the examples.
     """
 
     name: str
     roles: tuple[Role, ...]
-    pools: Mapping[str, Pool]
 
     @cached_property
     def digest(self) -> str:
         """The sha256 of all that is sent but the sentence: each role's name, reference and standing instruction."""
-        document = [[role.name, role.reference, role.prompt.system] for role in self.roles]
+        document = [[role.name, role.reference, role.system] for role in self.roles]
         return hashlib.sha256(json.dumps(document).encode()).hexdigest()
 
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of the files that the examples are from, by name."""
-        return {name: digest for pool in self.pools.values() for name, digest in pool.digests.items()}
-
-
-def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
-    """Build a pattern, and draw its examples.
-
-    Args:
-        node: The config below ``pattern`` as plain values, in which `wrong_pattern` finds nothing.
-        data_dir: Where the corpora are.
-
-    Raises:
-        ConfigError: As `draw_examples`.
-        DataError: As `draw_examples`: a source is not there, or has too few pairs.
-    """
-    wanted: list[Wanted] = []
-    drawn: dict[str, Examples] = {}
-    for number, role in enumerate(node["roles"]):
-        if isinstance(role["examples"], Mapping):
-            key = f"pattern.roles.{number}.examples"
-            wanted.append(Wanted.of(role["examples"], role=role["name"], key=key))
-        else:
-            drawn[role["name"]] = Examples.inline(role["examples"])
-    drawn |= draw_examples(wanted, data_dir, shots=node["shots"], seed=node["seed"])
-    roles = [
-        Role(
-            role["name"],
-            role[_REFERENCE],
-            _prompt(role, drawn[role["name"]].shown, node["layout"]),
-            Checks(**(role.get(_CHECKS) or {})),
-        )
-        for role in node["roles"]
-    ]
-    return Pattern(node["name"], tuple(roles), {role.name: drawn[role.name].pool for role in roles})
-
-
-def _prompt(role: Mapping[str, Any], examples: tuple[tuple[str, str], ...], layout: Mapping[str, str]) -> Prompt:
-    first_field, second_field = role["fields"]
-    shown = [
-        _filled(
-            layout["example"],
-            {
-                "number": str(number),
-                "first_field": first_field,
-                "first": first,
-                "second_field": second_field,
-                "second": second,
-            },
-        )
-        for number, (first, second) in enumerate(examples, start=1)
-    ]
-    parts = {name: role[name].strip() for name in _TEXTS} | {"examples": "\n\n".join(shown)}
-    return Prompt(_filled(layout["prompt"], parts).strip(), (first_field, second_field), examples)
-
-
-def _filled(layout: str, values: Mapping[str, str]) -> str:
-    """Return a layout with its placeholders filled; braces in what they are filled with are left alone."""
-    return _PLACEHOLDER.sub(lambda found: values[found[1]], layout)
+        return {name: digest for role in self.roles for name, digest in role.examples.digests.items()}
 
 
 def wrong_pattern(node: Any) -> Iterator[str]:
-    """Yield all that is wrong with the config below ``pattern``, as plain values, before any file is read."""
-    if not isinstance(node, Mapping):
-        yield f"pattern: {node!r} has no roles; choose a pattern, as in +pattern=sts"
-        return
-    yield from unknown_keys(node, [*_KEYS, _REFERENCE], "pattern")
-    yield from absent_keys(node, _KEYS, "pattern")
-    if (name := given(node, "name")) is not None and not (isinstance(name, str) and _FILE_NAME.fullmatch(name)):
-        yield f"pattern.name: {name!r} would name a folder; letters, digits, '_', '-' and '.' are needed"
-    for number, least in _NUMBERS.items():
-        if (value := given(node, number)) is not None and not is_whole(value, least):
-            yield f"pattern.{number}: {value!r} is not a whole number of at least {least}"
-    if (layout := given(node, "layout")) is not None:
-        yield from _wrong_layout(layout)
-    if (roles := given(node, "roles")) is not None:
-        yield from _wrong_roles(roles, given(node, _REFERENCE))
+    """Yield all faults of the config below ``pattern``, as plain values; no file is read."""
+    models = (_Pattern, _Layout, _Role, Source, Bounds, Checks)
+    known = {each.alias or name for model in models for name, each in model.model_fields.items()}
+    try:
+        _Pattern.model_validate_json(json.dumps(node))
+    except ValidationError as error:
+        for fault in error.errors(include_url=False):
+            at = ".".join(["pattern", *(str(part) for part in fault["loc"] if part not in ("pairs", "drawn"))])
+            if fault["type"] == "extra_forbidden":
+                key = str(fault["loc"][-1])
+                yield f"{at}: there is no such key{did_you_mean(key, known - {key})}"
+            elif fault["type"] == "value_error" and not fault["loc"]:
+                yield from (f"pattern.{line}" for line in str(fault["ctx"]["error"]).splitlines())
+            elif fault["type"] != "too_short" or not fault["input"]:  # or all its items have faults of their own
+                yield f"{at}: {fault['msg'].removeprefix('Value error, ')}, got {str(fault['input'])[:60]!r}"
 
 
-def _wrong_roles(roles: Any, shared: Any) -> Iterator[str]:
-    """Yield what is wrong with the roles, and with the reference that several may share."""
-    if not is_list(roles) or not roles:
-        yield f"pattern.roles: {roles!r} is not a list of at least one role"
-        return
-    told = []
-    if shared is not None and shared not in (SOURCE, *_names(roles)):
-        told.append(shared)  # once, and not of each role that has it
-        yield _wrong_reference(shared, "pattern.reference", _names(roles), "a role")
-    for number, role in enumerate(roles):
-        yield from _wrong_role(role, f"pattern.roles.{number}", _names(roles[:number]), told)
+def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
+    """Build the pattern of a config in which `wrong_pattern` finds nothing; raises as `draw_examples`."""
+    config = _Pattern.model_validate_json(json.dumps(node))
+    keys = {f"pattern.roles.{number}.examples": role for number, role in enumerate(config.roles)}
+    wanted = {key: role.examples for key, role in keys.items() if isinstance(role.examples, Source)}
+    drawn = draw_examples(wanted, data_dir, shots=config.shots, seed=config.seed)
+    roles = []
+    for key, role in keys.items():
+        examples = drawn[key] if isinstance(role.examples, Source) else Examples(role.examples, role.examples)
+        system = _system(role, examples.shown, config.layout)
+        roles.append(Role(role.name, role.reference, system, role.fields, examples, role.checks or Checks()))
+    return Pattern(config.name, tuple(roles))
 
 
-def _names(roles: Sequence[Any]) -> list[str]:
-    return [role["name"] for role in roles if isinstance(role, Mapping) and is_text(role.get("name"))]
+def _system(role: _Role, examples: tuple[Pair, ...], layout: _Layout) -> str:
+    fields, shown = dict(zip(("first_field", "second_field"), role.fields, strict=True)), []
+    for number, (first, second) in enumerate(examples, start=1):
+        shown.append(_filled(layout.example, number=str(number), first=first, second=second, **fields))
+    texts = {name: getattr(role, name).strip() for name in ("task", "relation", "rule")}
+    return _filled(layout.prompt, examples="\n\n".join(shown), **texts).strip()
 
 
-def _wrong_reference(reference: Any, at: str, roles: Sequence[str], what: str) -> str:
-    known = [SOURCE, *roles]
-    near = did_you_mean(str(reference), known)
-    return f"{at}: {reference!r} is neither '{SOURCE}' nor {what}{near}; there are {', '.join(known)}"
+def _filled(layout: str, **values: str) -> str:
+    """Return a layout with its placeholders filled; braces in what they are filled with are left alone."""
+    return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], layout)
 
 
-def _wrong_layout(layout: Any) -> Iterator[str]:
-    at = "pattern.layout"
-    if not isinstance(layout, Mapping):
-        yield f"{at}: {layout!r} has no prompt and no example, which are texts with words in braces"
-        return
-    yield from unknown_keys(layout, _LAYOUTS, at)
-    yield from absent_keys(layout, _LAYOUTS, at)
-    for name, known in _PLACEHOLDERS.items():
-        if (text := given(layout, name)) is None:
-            continue
-        if not isinstance(text, str):
-            yield f"{at}.{name}: {text!r} is not a text"
-            continue
-        found = _PLACEHOLDER.findall(text)
-        for word in dict.fromkeys(found):
-            if word not in known:
-                there = ", ".join(f"{{{each}}}" for each in known)
-                yield f"{at}.{name}: nothing fills {{{word}}}{did_you_mean(word, known)}; there are {there}"
-        for word in _NEEDED[name]:
-            if word not in found:
-                yield f"{at}.{name}: has no {{{word}}}, which it needs"
+def draw_examples(wanted: Mapping[str, Source], data_dir: Path, *, shots: int, seed: int) -> dict[str, Examples]:
+    """Draw the examples for keys of the config; a seed draws the same ones on every machine.
+
+    Roles with the same sources and bounds are shown the same rows: those that make an example for all of them. No two
+    examples of a role share a sentence.
+    """
+    groups: dict[tuple[tuple[str, ...], Bounds | None], dict[str, Source]] = {}
+    for key, source in wanted.items():
+        groups.setdefault((source.from_, source.scores), {})[key] = source
+    drawn: dict[str, Examples] = {}
+    for group in groups.values():
+        (at, one), sources = next(iter(group.items())), list(group.values())
+        tables = read_sources(one.from_, data_dir, key=f"{at}.from")
+        digests = {file.name: file.sha256 for table in tables for file in table.files}
+        try:
+            labelled = [table for table in tables if "hypothesis" in table.names]
+            if labelled and {column for source in sources for column in (source.first, source.second)} <= set(TRIPLET):
+                tables = [*(table for table in tables if "hypothesis" not in table.names), NLITriplets()(labelled)]
+            rows = [pairs for table in tables for pairs in _eligible(table, sources)]
+        except DataError as error:
+            raise DataError(f"{at}: {error}") from None
+        chosen = _draw(rows, shots, seed)
+        if len(chosen) < shots:
+            raise DataError(
+                f"{' and '.join(group)}: {one.label} has {len(rows)} pairs, {len(chosen)} of them without a repeated "
+                f"sentence, and pattern.shots is {shots}: set fewer shots, or add sources"
+            )
+        for place, (key, source) in enumerate(group.items()):
+            shown, pool = (tuple(pairs[place] for pairs in some) for some in (chosen, rows))
+            drawn[key] = Examples(shown, pool, source.label, digests)
+    return drawn
 
 
-def _wrong_role(role: Any, at: str, before: Sequence[str], told: Sequence[Any]) -> Iterator[str]:
-    """Yield what is wrong with a role, given the names of those before it and references that have been told."""
-    if not isinstance(role, Mapping):
-        yield f"{at}: {role!r} is not a role; a role has {', '.join(_ROLE)}"
-        return
-    yield from unknown_keys(role, [*_ROLE, _CHECKS], at)
-    yield from absent_keys(role, _ROLE, at)
-    if (name := given(role, "name")) is not None:
-        yield from _wrong_name(name, f"{at}.name", before)
-    if (reference := given(role, _REFERENCE)) not in (None, SOURCE, *before, *told):
-        yield _wrong_reference(reference, f"{at}.{_REFERENCE}", before, "a role before this one")
-    for key, what in _TEXTS.items():
-        if (text := given(role, key)) is not None and not is_text(text):
-            yield f"{at}.{key}: {text!r} is no text that says {what}"
-    if (fields := given(role, "fields")) is not None and not is_pair(fields):
-        yield f"{at}.fields: {fields!r} is not two texts; they are {_ROLE['fields']}"
-    if (examples := given(role, "examples")) is not None:
-        yield from wrong_examples(examples, f"{at}.examples")
-    if (checks := given(role, _CHECKS)) is not None:
-        yield from Checks.faults(checks, f"{at}.{_CHECKS}", before)
+def _eligible(table: Rows, sources: Sequence[Source]) -> Iterator[tuple[Pair, ...]]:
+    """Yield the pair of each source for every row that makes an example for all of them."""
+    bounds = sources[0].scores
+    scores = table.column("score") if bounds else []
+    columns = [(source, table.column(source.first), table.column(source.second)) for source in sources]
+    for row in range(len(table)):
+        if bounds is None or (scores[row] is not None and scores[row] in bounds):
+            pairs = [source.pair(first[row], second[row]) for source, first, second in columns]
+            if None not in pairs:
+                yield tuple(pair for pair in pairs if pair)
 
 
-def _wrong_name(name: Any, at: str, before: Sequence[str]) -> Iterator[str]:
-    if not isinstance(name, str) or not name.isidentifier():
-        yield f"{at}: {name!r} is no key of a row; letters, digits and '_' are needed, and no digit first"
-    elif name in (ANCHOR, SOURCE):
-        yield f"{at}: {name!r} is the name of the sentence that rows are made for"
-    elif name in before:
-        yield f"{at}: {name!r} is the name of an earlier role; each has its own"
+def _draw(rows: Sequence[tuple[Pair, ...]], shots: int, seed: int) -> list[tuple[Pair, ...]]:
+    """Return so many of the rows, or fewer if all others repeat a sentence."""
+    draw = random.Random(seed)  # noqa: S311 - no secret; only its random() is the same for all versions of Python
+    order = [draw.random() for _ in rows]
+    chosen: list[tuple[Pair, ...]] = []
+    seen: set[tuple[int, str]] = set()
+    for row in sorted(range(len(rows)), key=order.__getitem__):
+        if len(chosen) == shots:
+            break
+        sentences = {(role, letters(text)) for role, pair in enumerate(rows[row]) for text in pair}
+        if seen.isdisjoint(sentences):
+            seen |= sentences
+            chosen.append(rows[row])
+    return chosen

@@ -1,0 +1,151 @@
+"""What is shown of LLM rows: before, what would be sent; afterwards, how they compare with the pattern's examples."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from rich.console import Console
+from rich.rule import Rule
+
+from lightning_cse import runs
+from lightning_cse.analysis import measuring
+from lightning_cse.analysis.histograms import Pairs, bins_of, draw_histograms, overlap, shares
+from lightning_cse.data.drawing import seeded_order
+from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern
+from lightning_cse.generation.writing import Writer
+from lightning_cse.llm import dollars, price_of
+
+_BYTES: Final = 4  # of a token, in English
+_FRAME: Final = 8  # tokens around the two messages
+_FEWEST: Final = 30  # pairs that a histogram of the pattern is made of; our choice: fewer leave most bins empty
+_DRAWS: Final = 500  # of two histograms of the same pairs; the mean overlap has two digits
+
+
+def print_prompts(writer: Writer, sentences: Sequence[str], finished: bool, console: Console) -> None:
+    """Print the requests for the first sentence, and estimate calls, tokens and money for all, if none is rejected."""
+    roles, endpoint = writer.pattern.roles, writer.llm.endpoint
+    for number, role in enumerate(roles, start=1):
+        made_of = "the source" if role.reference == SOURCE else f"the {role.reference} that was written"
+        console.print(Rule(f"{role.name} ({number} of {len(roles)}), made of {made_of}", align="left"))
+        request = writer.request(role, sentences[0] if role.reference == SOURCE else f"<{role.reference}>")
+        for who, text in request.messages:
+            console.print(f"[{who}]", style="bold")
+            console.print(f"{text}\n")
+        sent = json.dumps({"model": endpoint.model, **request.parameters}, ensure_ascii=False)
+        console.print(f"with {sent}\n", style="dim")
+    left, price = [] if finished else sentences, endpoint.price
+    received = len(roles) * sum(len(text.encode()) for text in left) / _BYTES
+    tokens = received + len(left) * sum(len(role.system.encode()) / _BYTES + _FRAME for role in roles), received
+    money = "unknown: llm.price is not set, as in llm.price={input: 0.5, output: 1.5} (USD per million tokens)"
+    if price is not None:
+        cost = dollars(price_of(price, *map(round, tokens)), least=2)
+        money = f"about {cost}, at ${price['input']:g} and ${price['output']:g} per million tokens"
+    console.print(
+        Rule(align="left"),
+        f"rows: {len(sentences):,}{', all written' if finished else ''}",
+        f"calls: {len(roles) * len(left):,} to {endpoint.address}; fewer where replies are in the cache, more where "
+        f"some are rejected (up to {writer.samples} for a role, then another sentence takes the place)",
+        "tokens: about {:,.0f} sent and {:,.0f} received".format(*(float(f"{count:.2g}") for count in tokens)),
+        f"cost: {money}",
+        "nothing was sent; without show_prompts=true, it is",
+        sep="\n",
+    )
+
+
+def summarise(
+    pattern: Pattern, rows: Path, encoder: SentenceEncoder | None, *, looked_at: int, seed: int
+) -> dict[str, Any]:
+    """Compare rows with the pattern, write ``summary.json`` and ``histograms.png`` beside them, return the summary.
+
+    Of each role, the written pairs are anchor and sentence, the pattern's all that its examples were drawn from, and of
+    both so many are looked at. The summary has their match error rates and, with an encoder, cosines, and what their
+    histograms share: ``overlap``, and ``alike``, the mean of two draws from the pattern's histogram that are as large;
+    neither where the pattern has fewer than 30 pairs.
+
+    Source: NGCSE, figure 7. Differs: the paper compares histograms by eye.
+    """
+    cells = [json.loads(line) for line in rows.read_text(encoding="utf-8").rstrip("\n").split("\n")]
+
+    def drawn(role: str, label: str, pairs: Sequence[tuple[str, str]]) -> measuring.Drawn:
+        some = [pairs[place] for place in seeded_order(len(pairs), seed)[:looked_at]]
+        return measuring.Drawn(
+            measuring.kind_of(role), label, [first for first, _ in some], [second for _, second in some], len(pairs)
+        )
+
+    names = [role.name for role in pattern.roles]
+    written = [drawn(name, f"{ANCHOR} - {name}", [(row[ANCHOR], row[name]) for row in cells]) for name in names]
+    shown = [drawn(one.name, f"{one.name}: {one.examples.label}", one.examples.pool) for one in pattern.roles]
+    ours, theirs = measuring.measure(encoder, (written, shown), seed)
+    compared = [v if d.there >= _FEWEST else Pairs(v.label, ()) for d, v in zip(shown, theirs, strict=True)]
+    sets = [measuring.pair_set("made", written, ours)]
+    if any(len(pairs.mer) for pairs in compared):
+        sets.append(measuring.pair_set("pattern", shown, compared))
+    bins = bins_of(sets)
+    roles = {
+        name: {
+            "made": measuring.pair_summary(written[number], ours[number]),
+            "pattern": measuring.pair_summary(shown[number], theirs[number]),
+            **_overlaps(ours[number], compared[number], bins, seed),
+        }
+        for number, name in enumerate(names)
+    }
+    draw_histograms(sets, rows.with_name("histograms.png"))
+    summary = {
+        "pattern": {"name": pattern.name, "digest": pattern.digest, "examples": pattern.digests},
+        "rows": {"file": rows.name, "sha256": hashlib.sha256(rows.read_bytes()).hexdigest()},
+        "seed": seed,
+        "looked_at": looked_at,
+        "encoder": None if encoder is None else {"name": encoder.name, "pooling": encoder.pooling, **encoder.digests},
+        "roles": roles,
+        "figure": "histograms.png",
+        "environment": runs.environment(),
+    }
+    text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
+    runs.write_atomic(rows.with_name("summary.json"), text + "\n")
+    return summary
+
+
+def _overlaps(made: Pairs, shown: Pairs, bins: Mapping[str, np.ndarray], seed: int) -> dict[str, Any]:
+    """Return what the histograms share, and what those of as many of the pattern's pairs would; None without pairs."""
+    found: dict[str, Any] = {"overlap": {"mer": None, "cosine": None}, "alike": {"mer": None, "cosine": None}}
+    for name, edges in bins.items() if len(shown.mer) else ():
+        its, random = shares(getattr(shown, name), edges), np.random.default_rng(seed)
+        first, second = (random.multinomial(len(pairs.mer), its, _DRAWS) / len(pairs.mer) for pairs in (made, shown))
+        found["overlap"][name] = overlap(shares(getattr(made, name), edges), its)
+        found["alike"][name] = float(np.minimum(first, second).sum(axis=1).mean())
+    return found
+
+
+def print_summary(summary: Mapping[str, Any], provenance: Mapping[str, Any], console: Console) -> None:
+    """Print what was accepted by role, how that compares with the pattern, and what it took."""
+    accepted = measuring.table("role", "asked", "accepted", left=1)
+    accepted.add_column("rejected as")
+    for role, found in provenance["acceptance"]["roles"].items():
+        reasons = "\n".join(f"{reason} {count:,}" for reason, count in found["rejected"].items())
+        accepted.add_row(role, f"{found['asked']:,}", f"{found['accepted']:,}", reasons)
+    columns = [cell for name in ("MER", "cosine") for cell in (f"{name}: made", "pattern", "overlap (alike)")]
+    compared = measuring.table("role", "rows", "pattern's pairs", *columns, left=1)
+    for role, found in summary["roles"].items():
+        cells = [f"{found[side]['looked_at']:,}" for side in ("made", "pattern")]
+        for name in ("mer", "cosine"):
+            shared, alike = found["overlap"][name], found["alike"][name]
+            both = "-" if shared is None else f"{shared:.2f} ({alike:.2f})"
+            cells += [measuring.mean_cell(found["made"][name]), measuring.mean_cell(found["pattern"][name]), both]
+        compared.add_row(role, *cells)
+    measuring.print_tables([accepted, compared], console)
+    sources, tokens, cost = provenance["acceptance"]["sources"], provenance["tokens"], provenance["cost"]
+    encoder = "no encoder" if summary["encoder"] is None else summary["encoder"]["name"]
+    console.print(
+        f"MER: mean match error rate of words between {ANCHOR} and role; cosine: {encoder}",
+        "overlap: the area that both histograms share, 0 to 1 (alike: two draws of the pattern share that much); no "
+        f"overlap with patterns of fewer than {_FEWEST} pairs",
+        f"rows: {sources['complete']:,}, {sources['given_up']:,} given up; tokens: {tokens['prompt']:,} sent, "
+        f"{tokens['completion']:,} received; cost: {'unknown' if cost is None else dollars(cost)}",
+        sep="\n",
+    )

@@ -1,0 +1,223 @@
+"""Every reason to reject a reply, from both sides, and what is left of a reply that is accepted."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightning_cse.generation.filters import Checks, cleaned, count_sentences, judge, letters, refuses
+from lightning_cse.generation.pattern import Examples, Role
+from lightning_cse.llm import Reply
+
+SENTENCE = "A dog runs."
+SOURCE = "A brown dog is running across the wet grass."
+POSITIVE = "A dog with brown fur runs over damp grass."
+PAIRS = (("Two girls sing.", "Two young women are singing."), ("The bus was late.", "The bus did not come in time."))
+SYSTEM = (
+    "Write a sentence that means the same as the one the user gives you, in other words.\n\n"
+    + "\n\n".join(f"Sentence 1: {first}\nSentence 2: {second}" for first, second in PAIRS)
+    + "\n\nReturn the new sentence and nothing else; all information has to be preserved in it."
+)
+
+
+def rows(table: str) -> list[str]:
+    r"""The cells of a table, which ``¦`` separates; ``\n`` is a line break."""
+    return [cell.strip(" ").replace("\\n", "\n") for line in table.strip().splitlines() for cell in line.split("¦")]
+
+
+def judged(text: str, *, finish: str = "stop", source: str = SOURCE, **given: Any) -> tuple[str, str | None]:
+    reference, written = given.pop("reference", source), given.pop("written", {})
+    role = Role("r", "source", SYSTEM, ("Sentence 1", "Sentence 2"), Examples(PAIRS, PAIRS), Checks(**given))
+    return judge(Reply(text, finish), role, source, reference, written)
+
+
+SORRY = "I'm sorry, but I can't assist you with this."
+GERMAN = {"refused_words": ["Es tut mir leid, aber", "申し訳"]}
+LESS: Any = {"less_detail_than": "positive", "written": {"positive": POSITIVE}}
+QUESTION = {"source": "What is the capital of France?", "shortest": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("reason", "text", "given"),
+    [
+        (None, POSITIVE, {}),
+        (None, "犬が走っている。", {"finish": "length"}),
+        ("refused", SORRY, {}),
+        ("refused", POSITIVE, {"finish": "content_filter"}),
+        ("refused", "ES TUT  MIR LEID, ABER DAS GEHT NICHT.", GERMAN),
+        ("refused", "申し訳ありません。", GERMAN),
+        (None, "Dem Hund tut es leid.", GERMAN),
+        (None, "I apologize, but I can't help you with that.", {"source": SORRY}),
+        ("cut off", "A dog with brown fur runs over the", {"finish": "length"}),
+        ("cut off", "<think>The user wants a dog. So", {"finish": "length"}),
+        ("cut off", '{"sentence": "A dog with brown fur runs', {"finish": "length"}),
+        (None, "A dog with brown fur runs over the", {}),
+        *[("empty", text, {}) for text in rows('¦ ... ¦ "" ¦ ** ¦ Sentence 2: ¦ Here is the sentence: ¦ {broken')],
+        *[("empty", text, {}) for text in rows('N/A ¦ **No** ¦ SENTENCE 12 ¦ No change ¦ {"sentence": null}')],
+        (None, "No dog.", {}),
+        (None, "No.", {"source": "Never!"}),
+        ("echo of the prompt", f"Sentence 1: {SOURCE}\nSentence 2: {POSITIVE}", {}),
+        ("echo of the prompt", f"Sentence 4: {POSITIVE}", {}),
+        ("echo of the prompt", "two young women are singing", {}),
+        ("echo of the prompt", "RETURN THE NEW SENTENCE AND NOTHING ELSE, ALL OF IT", {}),
+        (None, "Return the new sentence and nothing.", {}),  # six words in a row
+        (None, "He read sentence 2: it was long.", {}),
+        (None, "The note says Sentence 1: no dogs.", {"source": "A note has Sentence 1: dogs are not allowed."}),
+        (None, PAIRS[0][1], {"source": PAIRS[0][0]}),  # the second sentence of an example answers the first
+        ("echo of the source", SOURCE.upper(), {}),
+        ("echo of the source", f"“{SOURCE[:-1]}”", {"reference": POSITIVE}),
+        ("echo of the source", POSITIVE, {"reference": POSITIVE}),
+        (None, "There are 3 dogs.", {"source": "There are 2 dogs."}),
+        ("several sentences", f"{POSITIVE}\n\nAnother dog does so, too.", {}),
+        ("several sentences", "1. A dog runs.\n2. A dog is running.", {}),
+        ("several sentences", "A dog runs. It is brown. It is wet.", {"most_sentences": 2}),
+        (None, "A dog runs. It is brown. It is wet.", {"most_sentences": None}),
+        (None, "A dog runs. It is brown.", {"reference": "A brown dog is here. It runs fast."}),
+        ("too short", "Paris.", QUESTION),
+        (None, "Which city rules France?", QUESTION),
+        ("more detail", "A dog with soft brown fur runs over damp grass.", LESS),  # ten words for nine
+        ("more detail", "A brown dog is running across the old grass.", LESS),  # as many, and nearer to the source
+        ("more detail", "A dog with brown fur jumps over damp grass.", LESS),  # as many, and as near
+        (None, "A cat with black fur sleeps under dry leaves.", LESS),  # as many, and farther
+        (None, "A dog is running.", LESS),
+        ("more detail", f"{POSITIVE[:-1]} today.", {"less_detail_than": "source"}),
+        ("equal to another role", f"{POSITIVE[:-1]}!", LESS),
+    ],
+)
+def test_reasons(reason: str | None, text: str, given: dict[str, Any]) -> None:
+    assert judged(text, **given)[1] == reason
+
+
+@pytest.mark.parametrize(
+    ("words", "of", "given", "reason"),
+    [
+        (16, 1, {}, None),
+        (17, 1, {}, "too long"),
+        (25, 10, {}, None),
+        (26, 10, {}, "too long"),
+        (26, 10, {"longest": None}, None),
+        (11, 10, {"longest": 1.0, "always_allowed": 0}, "too long"),
+        (12, 10, {"longest": 1.0, "always_allowed": 12}, None),
+        (2, 10, {"shortest": 0.3}, "too short"),
+        (3, 10, {"shortest": 0.3}, None),
+        (1, 6, {"shortest": 0.3}, "too short"),
+        (1, 5, {"shortest": 0.3}, None),
+    ],
+)
+def test_lengths(words: int, of: int, given: dict[str, Any], reason: str | None) -> None:
+    text, reference = (" ".join(f"{sign}{n}" for n in range(count)) for sign, count in (("w", words), ("r", of)))
+    assert judged(text, reference=reference, **given)[1] == reason
+
+
+def test_an_accepted_sentence_stands_alone_and_on_one_line() -> None:
+    replies = [json.dumps({"sentence": text}) for text in (POSITIVE, f'"{POSITIVE}"')]
+    replies += [f"```json\n{replies[0]}\n```", POSITIVE.replace(" ", " \t "), f'Sure!\n\n**Sentence 2:** "{POSITIVE}"']
+    assert [judged(reply) for reply in replies] == [(POSITIVE, None)] * 5
+
+
+REFUSALS = """
+I'm sorry, but I can't help with that. ¦ I’m sorry, but I can’t assist with that request. ¦ Sorry, I can't do that.
+Sorry, but no. ¦ I'm sorry, I can't. ¦ I cannot help you with this. ¦ I can't comply with that. ¦ Sorry, no.
+I cannot fulfill your request. ¦ I cannot generate a hypothesis for this premise. ¦ Please provide a sentence.
+I'm unable to provide an answer to this prompt. ¦ I am not able to rewrite this sentence. ¦ I'd rather not answer that.
+I won't write a sentence like that one. ¦ I'm just an AI and I can't judge people. ¦ > I cannot create such a sentence.
+As an AI language model, I don't have opinions. ¦ Unfortunately, I am unable to help with violent descriptions.
+I apologize for any inconvenience. I cannot continue with this. ¦ My apologies, but I can't rephrase this.
+I respectfully decline to write that sentence. ¦ Thank you for your message, but I cannot answer this question.
+Sure! I'd be happy to help. Please provide the sentence you want me to rewrite.
+Could you please provide the sentence you'd like me to rewrite?
+"""
+NO_REFUSALS = """
+I can't believe it's over. ¦ I can't help falling in love. ¦ I'm sorry for your loss. ¦ I do not eat meat. ¦
+I am sorry, but I can't come tonight. ¦ Unfortunately, I can't help laughing. ¦ I am unable to sleep.
+She said she could not assist with the request. ¦ "I can't help with that," she told the guest.
+As an AI engineer, I cannot imagine another job. ¦ As a child, I was not able to swim. ¦ No, the shop is not open.
+I cannot provide for my family. ¦ I must decline the invitation. ¦ We can't answer the phone on Sundays.
+Please provide a receipt. ¦ Could you provide information about the dog? ¦ Sorry seems to be the hardest word.
+"""
+
+
+@pytest.mark.parametrize(("table", "refused"), [(REFUSALS, True), (NO_REFUSALS, False)])
+def test_refusals(table: str, refused: bool) -> None:
+    assert [text for text in rows(table) if not refuses(text) == refuses(f" \n{text.upper()}\n") == refused] == []
+
+
+TAKEN_OFF = r"""
+"A dog runs." ¦ „A dog runs.“ ¦ 「A dog runs.」 ¦ ```\nA dog runs.\n``` ¦ **A dog runs.** ¦ **"A dog runs."**
+- A dog runs. ¦ 1. A dog runs. ¦ sentence  2 : A dog runs. ¦ **Sentence 2:** A dog runs. ¦ **Sentence 2: A dog runs.**
+"A dog runs". ¦ "Sentence 2: A dog runs." ¦ **Answer:** A dog runs. ¦ assistant: Sure! A dog runs. ¦ Rewritten: A dog runs.
+### Rewritten sentence\nA dog runs. ¦ The new sentence is: "A dog runs." ¦ Here is what you asked for:\nA dog runs.
+Here's the rewritten sentence: A dog runs. ¦ Sure! Here is a sentence that means the same:\n\n"A dog runs."
+Sure!\nA dog runs. ¦ Here you go: A dog runs. ¦ Here it is:\n\nA dog runs. ¦ Hier ist der Satz:\nA dog runs.
+以下是改写后的句子：\nA dog runs. ¦ A dog runs.<|im_end|> ¦ So.</think>A dog runs.
+<think>\nA dog.\n</think>\n\nA dog runs.
+A dog runs.\n\n(Note: I kept the details.) ¦ A dog runs. *Note: it is the same.* ¦ A dog runs.\n\nI hope this helps!
+A dog runs.\n\n**Explanation:** it is the same. ¦ "A dog runs."\n\nThis sentence preserves the meaning. It is short.
+Sure! Here's a rewrite:\n\n1. **A dog runs.**\n\nLet me know if you need more.
+"""
+STAYS = r"""
+"Go!" he said. "Now!" ¦ "Go!" and "Stay!" ¦ The answer is: go. ¦ Here you are. ¦ Here is the dog. ¦ Sure, a dog runs.
+Here is a dog: it runs. ¦ Yes: a dog runs. ¦ Read sentence 2: it is good. ¦ It's the dogs' bowl. ¦ -5 degrees it was.
+A dog runs.\nA cat sleeps. ¦ Note: a dog runs. ¦ A dog (note its fur) runs. ¦ Contradiction is a relation.
+1.5 dogs run. ¦ 1999. A dog runs. ¦ Rewritten by her sister, the play ran for years.
+"""
+
+
+def test_cleaning() -> None:
+    replies = [*rows(TAKEN_OFF), f"\ufeff{SENTENCE}\x00", f"{SENTENCE}\ud83d"]
+    assert {reply: cleaned(reply, "Sentence 2") for reply in replies} == dict.fromkeys(replies, SENTENCE)
+    assert {text: cleaned(text, "Sentence 2") for text in rows(STAYS)} == {text: text for text in rows(STAYS)}
+    for reply, reference in (("1. A dog runs.", "1. A brown dog runs."), ("Answer: go.", "Answer: stay.")):
+        assert cleaned(reply, "Sentence 2", reference) == reply != cleaned(reply, "Sentence 2")
+
+
+@pytest.mark.parametrize("piece", ["a", "- ", "((", "Answer: ", "A dog. ", "a" + " " * 50])
+def test_a_long_reply_takes_no_time(piece: str) -> None:
+    begun = time.perf_counter()
+    judged(piece * 9_000)
+    assert time.perf_counter() - begun < 5
+
+
+ONE = """
+A dog runs ¦ Really?! ¦ Dr. Ames met Mr. and Mrs. Lee. ¦ J. K. Rowling met George W. Bush. ¦ 1. Buy milk.
+The U.S. Army left at 5 p.m. on Monday. ¦ Bread, milk, etc. were sold. ¦ It costs $3.50, or 1.234,56 euros.
+See No. 5 and Fig. 3 of Vol. 2 on p. 7. ¦ Wait... what did you say? ¦ "Why?" he asked. ¦ iv. Buy milk.
+Dr . Ames ran , and the dog ran . ¦ 「はい。」と言った。 ¦ वह दौड़ता है।
+"""
+TWO = r"""
+A dog runs. A cat sleeps. ¦ A dog runs\n\nA cat sleeps ¦ 1. Buy milk. 2. Buy bread. ¦ Buy milk. 2 people came.
+He left... Then she came. ¦ He said "Stop." Then he left. ¦ "It is late. We must go." ¦ A dog runs. (It is brown.)
+彼は走った。猫は寝た。
+"""
+
+
+def test_sentences_are_counted() -> None:
+    wanted = dict.fromkeys(rows(ONE), 1) | dict.fromkeys(rows(TWO), 2) | dict.fromkeys(["", " \n ", '"..."', "🐶"], 0)
+    assert {text: count_sentences(text) for text in wanted} == wanted
+    assert count_sentences("One. Two! Three? Four... Five.\nSix. Dr. No is seven.") == 7
+
+
+def test_equal_are_sentences_of_the_same_letters() -> None:
+    same = [("A dog runs.", "a DOG, runs"), ("café", "cafe\u0301"), ("Straße", "STRASSE"), ("Ｄog №１", "dog no1")]
+    assert all(letters(one) == letters(other) for one, other in [*same, ("I \u2764\ufe0f dogs", "I dogs")])
+    others = [("2 dogs", "3 dogs"), ("cafe", "café"), ("की", "का"), ("走る", "走った")]
+    assert all(letters(one) != letters(other) for one, other in others)
+
+
+PIECES = """
+\n ¦ " ¦ “ ¦ ' ¦ ` ¦ ( ¦ ) ¦ : ¦ { ¦ } ¦ A dog ¦ runs ¦ Dr. ¦ 3.5 ¦ ... ¦ ! ¦ ** ¦ - ¦ 1. ¦ 犬。 ¦ Sentence 2: ¦ Sure!
+Here is the ¦ sentence: ¦ <think> ¦ </think> ¦ (Note: ¦ Let me know if ¦ Return the new sentence and nothing else; all
+"""
+ANY = st.sampled_from([*rows(PIECES), "\u0301", "\ud800", "\u2028", SORRY, SOURCE, POSITIVE])
+
+
+@given(st.lists(ANY, max_size=15).map(" ".join), st.sampled_from(["stop", "length"]))
+def test_any_reply_is_judged_and_an_accepted_sentence_is_clean(text: str, finish: str) -> None:
+    sentence, reason = judged(text, finish=finish, **LESS)
+    sentence.encode()
+    assert reason or (letters(sentence) and judged(sentence, **LESS) == (sentence, None))

@@ -1,0 +1,100 @@
+"""Rows beside the pattern: which pairs are looked at, what their histograms share, and what is printed."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from lightning_cse.encoders import tiny_encoder
+from lightning_cse.generation.filters import Checks
+from lightning_cse.generation.pattern import Examples, Pair, Pattern, Role
+from lightning_cse.generation.summary import print_summary, summarise
+
+
+def words(number: int, kept: int) -> Pair:
+    """Return two sentences of four words, of which the first ones are the same."""
+    first = [f"{letter}{number}" for letter in "abcd"]
+    return " ".join(first), " ".join(first[:kept] + [f"other{place}" for place in range(4 - kept)])
+
+
+KEPT = {"positive": 3, "intermediate": 2, "negative": 0}
+PAIRS = {role: tuple(words(number, kept) for number in range(40)) for role, kept in KEPT.items()}
+
+
+def of(pairs: dict[str, tuple[Pair, ...]]) -> Pattern:
+    roles = (Role(r, "source", "s", ("a", "b"), Examples(some[:1], some, "own"), Checks()) for r, some in pairs.items())
+    return Pattern("mine", tuple(roles))
+
+
+def rows(folder: Path, pairs: dict[str, tuple[Pair, ...]]) -> Path:
+    """Write rows in which each role has these pairs with the anchor, which is the same for all roles."""
+    path = folder / "mine.jsonl"
+    made = [
+        {"anchor": some[0][0]} | dict(zip(pairs, (b for _, b in some), strict=True))
+        for some in zip(*pairs.values(), strict=True)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in made))
+    return path
+
+
+def summary(folder: Path, pattern: dict[str, Any], made: dict[str, Any], encoder: Any = None, **given: int) -> Any:
+    return summarise(of(pattern), rows(folder, made), encoder, **{"looked_at": 99, "seed": 0, **given})
+
+
+def test_rows_as_the_pattern_has_them_share_everything(tmp_path: Path) -> None:
+    found = summary(tmp_path, PAIRS, {role: some[:30] for role, some in PAIRS.items()}, looked_at=20)
+    assert found == json.loads((tmp_path / "summary.json").read_text())
+    assert (tmp_path / "histograms.png").read_bytes().startswith(b"\x89PNG")
+    for role, each in found["roles"].items():
+        made, shown = each["made"], each["pattern"]
+        assert (made["label"], made["pairs"], made["looked_at"]) == (f"anchor - {role}", 30, 20)
+        assert (shown["label"], shown["pairs"], shown["looked_at"]) == (f"{role}: own", 40, 20)
+        assert made["mer"]["mean"] == shown["mer"]["mean"] == 1 - KEPT[role] / 4
+        assert each["overlap"] == each["alike"] == {"mer": pytest.approx(1), "cosine": None}
+
+
+def test_what_as_many_pairs_of_the_pattern_share(tmp_path: Path) -> None:
+    both = tuple(words(n, 3) for n in range(20)) + tuple(words(n, 0) for n in range(20))
+    for times, count, alike in ((1, 1, 0.5), (10, 400, 0.975)):
+        made = {"positive": tuple(words(n, 3) for n in range(count))}
+        each = summary(tmp_path, {"positive": both * times}, made, looked_at=999)["roles"]["positive"]
+        assert each["overlap"]["mer"] == pytest.approx(0.5)
+        assert each["alike"]["mer"] == pytest.approx(alike, abs=0.024)
+
+
+@pytest.mark.parametrize(("count", "enough"), [(29, False), (30, True)])
+def test_few_pairs_of_the_pattern_are_not_compared(count: int, enough: bool, tmp_path: Path) -> None:
+    found = summary(tmp_path, {"positive": PAIRS["positive"][:count]}, {"positive": PAIRS["positive"]})["roles"]
+    assert (found["positive"]["overlap"]["mer"] is not None) == enough
+    assert found["positive"]["pattern"]["mer"] is not None
+
+
+def test_cosines_of_an_encoder(tmp_path: Path) -> None:
+    given = {"positive": PAIRS["positive"]}
+    found = summary(tmp_path, given, given, tiny_encoder())
+    assert found["encoder"]["name"] == "tiny"
+    assert found["roles"]["positive"]["overlap"]["cosine"] == pytest.approx(1)
+
+
+def test_what_is_printed(tmp_path: Path) -> None:
+    roles = {"positive": {"asked": 1260, "accepted": 42, "rejected": {"several sentences": 1000, "refused": 3}}}
+    provenance: dict[str, Any] = {
+        "acceptance": {"sources": {"complete": 40, "given_up": 2}, "roles": roles},
+        "tokens": {"prompt": 123456, "completion": 7890, "unmetered": 0},
+        "cost": 0.0735,
+    }
+    given, file = {"positive": PAIRS["positive"]}, io.StringIO()
+    for cost in (0.0735, None):
+        print_summary(
+            summary(tmp_path, given, given), provenance | {"cost": cost}, Console(file=file, width=60, soft_wrap=True)
+        )
+    shown = [" ".join(line.split()) for line in file.getvalue().splitlines()]
+    assert {"positive 1,260 42 several sentences 1,000", "refused 3"} <= set(shown)
+    assert "positive 40 40 0.250 0.250 1.00 (1.00) - - -" in shown
+    assert "tokens: 123,456 sent, 7,890 received; cost: $0.0735" in file.getvalue().replace("\n", " ")
+    assert "cost: unknown" in file.getvalue()
