@@ -15,11 +15,11 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pytest
+from lightning_cse.papers.collect import published_rows
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 from lightning_cse.errors import DataError
-from lightning_cse.papers.collect import published_rows
 from lightning_cse.papers.ngcse import (
     Setting,
     correlation_table,

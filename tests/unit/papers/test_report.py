@@ -25,7 +25,11 @@ def write_run(root: Path, seed: int = 0, lr: float = 1e-5, name: str = "dualcse_
     folder = root / name / f"{config_hash}-s{seed}"
     folder.mkdir(parents=True)
     record = {
-        **{"name": name, "config_hash": config_hash, "seed": seed, "steps": 40, "device": "cpu"},
+        "name": name,
+        "config_hash": config_hash,
+        "seed": seed,
+        "steps": 40,
+        "device": "cpu",
         "metrics": {"test/rte/accuracy_all": 0.7 + seed / 100, "test/rte/threshold": 0.5, "test/rte/loss": 1.5},
         "baselines": {"length": {"test/rte/accuracy_all": 0.999}},
         "best": {"step": 20, "score": 0.8, "monitor": MONITOR},
@@ -83,7 +87,10 @@ def test_what_runs_measured(tmp_path: Path) -> None:
     assert page.count('data-series="sweep-1"') == 2 * len(titles), "two seeds in each chart"
     facts = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page))
     assert facts == {
-        **{"runs": "4 finished", "encoder": "minilm_l6", "machine": "cpu, Z80, 2 cores", "commit": "0123456-dirty"},
+        "runs": "4 finished",
+        "encoder": "minilm_l6",
+        "machine": "cpu, Z80, 2 cores",
+        "commit": "0123456-dirty",
         "time": "0:04:20",
     }
 

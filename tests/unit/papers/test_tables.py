@@ -190,7 +190,7 @@ RATES = {"a": 0.8, "b": 0.78, "c": 0.5}
 
 
 def with_tests(folder: Path, test: str = "mcnemar", rows: str = "abc") -> Artefact:
-    named = {label: TRAIN for label in rows} | {"LENGTH": LENGTH}
+    named = dict.fromkeys(rows, TRAIN) | {"LENGTH": LENGTH}
     return artefact(folder, {"EIS": EIS, "AUPRC": "test/eis/auprc"}, named, reference="a", test=test)
 
 
@@ -279,7 +279,8 @@ def test_no_p_value_is_zero(tmp_path: Path) -> None:
 def test_lines_of_another_encoder_have_their_own_reference(tmp_path: Path) -> None:
     made = artefact(
         *(tmp_path, {"EIS": EIS}, {"a": TRAIN, "b": TRAIN, "LENGTH": LENGTH}),
-        **{"encoders": ["bert_base", "roberta_base"], "reference": "a"},
+        encoders=["bert_base", "roberta_base"],
+        reference="a",
     )
     tests = table(made, make_runs(tmp_path, {"a": 0.8, "b": 0.5})).tests
     assert list(zip(tests["row"], tests["encoder"], strict=True)) == [("b", "bert_base"), ("b", "roberta_base")]
