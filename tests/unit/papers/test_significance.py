@@ -19,7 +19,6 @@ from lightning_cse.errors import DataError, LightningCSEError
 from lightning_cse.papers.significance import (
     baseline_points,
     bootstrap,
-    bootstrap_spearman,
     compare,
     holm,
     labels_of,
