@@ -93,16 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--task", nargs="+", action="extend", default=[], help="the tasks to compare on (default: all in common)")
     beside = "baselines that were evaluated beside the runs and are to be compared too, such as untrained"
     add("--baseline", nargs="+", action="extend", default=[], help=beside)
-    add("--alpha", type=_level, default=0.05, help="level of the mark, after Holm (default: 0.05)")
+    add("--alpha", type=float, default=0.05, help="level of the mark, after Holm (default: 0.05)")
     add("--format", choices=("table", "csv", "markdown", "json"), default="table", help="(default: table)")
     return parser
-
-
-def _level(text: str) -> float:
-    level = float(text)
-    if not 0 < level < 1:
-        raise argparse.ArgumentTypeError(f"must be a number between 0 and 1, got {text}")
-    return level
 
 
 if __name__ == "__main__":
