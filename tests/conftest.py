@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lightning_cse.runs import Run
 
 # The same examples every time, and no limit in milliseconds: a busy machine is no failure.
-settings.register_profile("project", deadline=None, derandomize=True)
+settings.register_profile("project", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("project")
 
 REPOSITORY = Path(__file__).resolve().parent.parent

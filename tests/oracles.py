@@ -1,0 +1,17 @@
+"""What formulas are checked with: random numbers of a seed, and cosines spelled out."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Normal numbers, the same for the same seed, drawn in float64 whatever the dtype."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def cos(x: Tensor, y: Tensor) -> float:
+    """The cosine of two vectors, in float64."""
+    x, y = x.double(), y.double()
+    return (x @ y / (x @ x).sqrt() / (y @ y).sqrt()).item()
