@@ -1,4 +1,4 @@
-"""What formulas are checked with: random numbers of a seed, and cosines spelled out."""
+"""What formulas and models are checked with: random numbers of a seed, cosines spelled out, a few sentences."""
 
 from __future__ import annotations
 
@@ -15,3 +15,13 @@ def cos(x: Tensor, y: Tensor) -> float:
     """The cosine of two vectors, in float64."""
     x, y = x.double(), y.double()
     return (x @ y / (x @ x).sqrt() / (y @ y).sqrt()).item()
+
+
+SENTENCES = [
+    "The kettle is on, if you would like to stay.",
+    "She would rather walk.",
+    "Nobody had told the new teacher about the bell.",
+    "He fixed the gate before breakfast.",
+    "Is the last train gone?",
+]
+"""Five sentences of different lengths."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from oracles import SENTENCES
 
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import ConfigError
@@ -16,13 +17,6 @@ from lightning_cse.models import build
 from lightning_cse.similarity import GaussianSimilarity
 from lightning_cse.tokens import Tokens
 
-SENTENCES = [
-    "The kettle is on, if you would like to stay.",
-    "She would rather walk.",
-    "Nobody had told the new teacher about the bell.",
-    "He fixed the gate before breakfast.",
-    "Is the last train gone?",
-]
 COMMON: dict[str, Any] = {"optimizer": partial(torch.optim.AdamW, lr=1e-3), "schedule": Schedule()}
 
 
@@ -111,8 +105,7 @@ def test_a_step_of_rows_that_lack_roles_is_the_loss_of_those_they_have(name: str
     given = batch(method)
     own = {"explicit_entailment": [0, 3], "implied_entailment": [], "contradiction": [1, 2, 4]}
     for role, rows in own.items():
-        tokens = given["roles"][role].select(torch.tensor(rows, dtype=torch.long))
-        given["roles"][role] = tokens
+        given["roles"][role] = given["roles"][role].select(torch.tensor(rows, dtype=torch.long))
     outputs = method.training_step(given, 0)
     assert set(outputs["embeddings"]) == {"premise", "explicit_entailment", "contradiction"}
     assert outputs["sentences"] == 5 + 2 + 3
@@ -157,9 +150,10 @@ def test_unsupervised_simcse_sees_two_masks_in_training_and_no_head_at_test() ->
     given = batch(method)
     step = method.training_step(given, 0)["embeddings"]
     assert not torch.allclose(step["anchor"]["vector"], step["positive"]["vector"])
-    unsupervised, supervised = method.eval(), make("simcse").eval()
-    for one, has_head in ((unsupervised, False), (supervised, True)):
-        pooled, encoded = one.model.pooled(given["roles"]["anchor"]), one.model.encode(given["roles"]["anchor"])
-        assert torch.equal(pooled[0], encoded[0].vector) is not has_head
-    anchor = unsupervised.training_step(given, 0)["embeddings"]["anchor"]["vector"]
-    assert torch.equal(anchor, unsupervised.head(unsupervised.model.pooled(given["roles"]["anchor"])[0]).detach())
+    method.eval()
+    pooled = method.model.pooled(given["roles"]["anchor"])[0]
+    assert torch.equal(pooled, method.model.encode(given["roles"]["anchor"])[0].vector)
+    anchor = method.training_step(given, 0)["embeddings"]["anchor"]["vector"]
+    assert torch.equal(anchor, method.head(pooled).detach())
+    supervised = make("simcse").eval()  # whose head stays
+    assert not torch.equal(pooled, supervised.model.encode(given["roles"]["anchor"])[0].vector)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from oracles import SENTENCES, normal
 from torch import Tensor
 
 from lightning_cse.embeddings import (
@@ -33,13 +34,6 @@ from lightning_cse.models import (
 from lightning_cse.similarity import GaussianSimilarity, cosine, gaussian_similarity
 from lightning_cse.tokens import Tokens
 
-SENTENCES = [
-    "The kettle is on, if you would like to stay.",
-    "She would rather walk.",
-    "Nobody had told the new teacher about the bell.",
-    "He fixed the gate before breakfast.",
-    "Is the last train gone?",
-]
 METRICS = ("cosine", "euclidean")
 MAPS = {
     "p2s": {"pragmatic", "semantic", "from_pragmatic"},
@@ -152,8 +146,7 @@ def test_an_encoder_alone_is_a_model_with_every_pooling(pooling: str) -> None:
 
 def test_points_are_compared_by_cosine() -> None:
     model = make(PointModel)
-    torch.manual_seed(1)
-    a, b = torch.randn(2, 6, 4, dtype=torch.float64)
+    a, b = normal(2, 6, 4)
     want = (a * b).sum(1) / a.norm(dim=1) / b.norm(dim=1)
     for score in (model.similarity, model.entailment_score):
         torch.testing.assert_close(score(PointEmbedding(a), PointEmbedding(b)), want)
@@ -185,12 +178,7 @@ def test_gaussians_are_compared_symmetrically_where_asked() -> None:
     torch.testing.assert_close(model.similarity(a, b), model.similarity(b, a))
     assert not torch.allclose(model.similarity(a, b), cosine(a.mean, b.mean))
     assert not torch.allclose(model.entailment_score(a, b), model.entailment_score(b, a))
-
-
-def test_means_are_bounded_and_the_heads_start_apart() -> None:
-    model = make(GaussianModel)
     assert model.embed(SENTENCES).mean.abs().max() < 1
-    assert not torch.allclose(model.heads.mean[0].weight, model.heads.log_variance.weight)
 
 
 # Two vectors or two Gaussians ----------------------------------------------------------------------------------------
@@ -265,14 +253,6 @@ def test_implicitness_and_pragmatic_distance_are_the_papers(direction: str, metr
     apart = [by_hand(a, b, metric) for a, b in zip(got.pragmatic, other.pragmatic, strict=True)]
     for score in (model.entailment_score(got, other), model.similarity(other, got)):
         assert score.tolist() == pytest.approx([-distance for distance in apart], abs=1e-4)
-
-
-def test_the_maps_begin_as_xavier_has_it() -> None:
-    model = make(ImpScoreModel, dim=8, space="third_space")
-    for name, bound in (("pragmatic", 6 / (32 + 8)), ("semantic", 6 / (32 + 8)), ("from_pragmatic", 6 / 16)):
-        weight = getattr(model, name).weight
-        assert 0.9 * math.sqrt(bound) < float(weight.detach().abs().max()) <= math.sqrt(bound)
-    assert not torch.equal(model.from_pragmatic.weight, model.from_semantic.weight)
 
 
 def test_a_frozen_encoder_learns_nothing_and_is_in_no_state_dict() -> None:
