@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+
+from lightning_cse.embeddings import PointEmbedding
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -25,3 +29,14 @@ SENTENCES = [
     "Is the last train gone?",
 ]
 """Five sentences of different lengths."""
+
+
+class Numbers:
+    """A model for which a sentence is the number behind its last blank, and the length of its first word."""
+
+    def __init__(self) -> None:
+        self.embedded: list[str] = []
+
+    def embed(self, sentences: Sequence[str]) -> PointEmbedding:
+        self.embedded += sentences
+        return PointEmbedding(torch.tensor([[float(s.split()[-1]), float(len(s.split()[0]))] for s in sentences]))
