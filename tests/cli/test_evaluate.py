@@ -1,4 +1,4 @@
-"""``lightning_cse.evaluate`` as a user starts it: in this process, but for imports and Ctrl-C."""
+"""``lightning_cse.evaluate`` as a user starts it: in this process, but for Ctrl-C."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,19 +30,6 @@ def tiny(tmp_path: Path) -> Path:
     encoder.backbone.save_pretrained(folder)
     encoder.tokenizer.tokenizer.save_pretrained(folder)
     return folder
-
-
-@pytest.mark.timeout(900)  # a busy machine may take minutes to start Python
-def test_help_imports_nothing_heavy(repository: Path, tmp_path: Path) -> None:
-    line = [sys.executable, "-X", "importtime", "-m", "lightning_cse.evaluate", "--help"]
-    environment = {"PYTHONPATH": str(repository / "src"), "HOME": str(tmp_path)}
-    done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines() if "|" in line}
-    assert "hydra" in imported
-    assert not imported & {"torch", "pytorch_lightning", "transformers", "datasets", "numpy", "wandb", "matplotlib"}
-    for word in ("model=MODEL +suite=NAME", "minilm_l6", "inli", "pooling: auto"):
-        assert word in done.stdout
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
