@@ -67,23 +67,21 @@ def test_what_is_not_finite_is_none_and_no_best_score() -> None:
     assert got == CurveSummary(final_score=0.375, best_score=0.5, best_step=5)
 
 
-class Moving:
-    """Embeds every sentence as a vector that is new at every asking."""
-
-    def __init__(self) -> None:
-        self.generator = torch.Generator().manual_seed(0)
-
-    def embed(self, sentences: list[str]) -> PointEmbedding:
-        return PointEmbedding(torch.randn(len(sentences), 8, generator=self.generator) + 1)
-
-
 def test_a_run_says_the_same_of_itself(tmp_path: Path) -> None:
     """The summary is, to the last bit, the running RFD that a run logs at its last evaluation."""
-    held_out, evaluation = [f"h{k}" for k in range(12)], [f"e{k}" for k in range(12)]
-    diagnostics = Diagnostics(*(Side({"primary": (s[:6], s[6:])}, s) for s in (held_out, evaluation)))
-    answers, curves = Moving(), Curves(tmp_path / "curves.csv")
+    generator = torch.Generator().manual_seed(0)
+
+    class Moving:
+        """Embeds every sentence as a vector that is new at every asking."""
+
+        def embed(self, sentences: list[str]) -> PointEmbedding:
+            return PointEmbedding(torch.randn(len(sentences), 8, generator=generator) + 1)
+
+    sides = ([f"{side}{k}" for k in range(12)] for side in "he")
+    diagnostics = Diagnostics(*(Side({"primary": (s[:6], s[6:])}, s) for s in sides))
+    curves = Curves(tmp_path / "curves.csv")
     for step in range(0, 100, 7):
-        embedded = Embedded(answers, diagnostics.sentences())
+        embedded = Embedded(Moving(), diagnostics.sentences())
         logged = diagnostics.measure(embedded, embedded, step)
         curves.append(step, logged)
     got = summarise(curves.read())
