@@ -9,7 +9,6 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -92,35 +91,23 @@ def history(found: list[wandb_internal_pb2.Record]) -> list[dict[str, Any]]:
 class Line(LightningModule):
     """Fits nothing, logs two values."""
 
-    def __init__(self, *, fails_at: int | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(1, 1)
-        self.fails_at = fails_at
 
     def training_step(self, batch: Tensor, index: int) -> Tensor:
-        """Log the index and fail where asked to."""
-        if index == self.fails_at:
-            raise RuntimeError("asked to fail")
         self.log("train/index", float(index))
         return self.layer(batch).sum()
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return any optimizer."""
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
 def fit(module: Line, used: list[Any], folder: Path, steps: int = 4) -> None:
     """Fit on constant batches of one."""
-    trainer = Trainer(
-        max_epochs=1,
-        logger=used,
-        log_every_n_steps=1,
-        accelerator="cpu",
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-        default_root_dir=folder,
-    )
+    quiet = dict.fromkeys(("enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False)
+    options: dict[str, Any] = {"accelerator": "cpu", "max_epochs": 1, "log_every_n_steps": 1, **quiet}
+    trainer = Trainer(logger=used, default_root_dir=folder, **options)
     trainer.fit(module, DataLoader(torch.ones(steps, 1)))
 
 
@@ -205,20 +192,18 @@ class Broken:
         self.method = method
         self.calls: list[str] = []
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        def call(*_: Any, **__: Any) -> None:
-            self.calls.append(name)
-            if name == self.method:
-                raise ConnectionError(f"no {name}")
+    def called(self, name: str) -> dict[str, Any]:
+        self.calls.append(name)
+        if name == self.method:
+            raise ConnectionError(f"no {name}")
+        return {}
 
-        return call
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        return lambda *_, **__: self.called(name)
 
     @property
     def summary(self) -> dict[str, Any]:
-        self.calls.append("summary")
-        if self.method == "summary":
-            raise ConnectionError("no summary")
-        return {}
+        return self.called("summary")
 
 
 RECORD: dict[str, Any] = {
@@ -332,22 +317,9 @@ def test_a_server_that_never_answers_or_refuses(tmp_path: Path, deaf_server: str
 
 @pytest.fixture
 def deaf_server() -> Iterator[str]:
-    """Give the address of a local server that takes connections and says nothing."""
-    server = socket.create_server(("127.0.0.1", 0), backlog=64)
-    taken: list[socket.socket] = []
-
-    def take() -> None:
-        while True:
-            try:
-                taken.append(server.accept()[0])
-            except OSError:
-                return
-
-    threading.Thread(target=take, daemon=True).start()
-    yield f"http://127.0.0.1:{server.getsockname()[1]}"
-    server.close()
-    for connection in taken:
-        connection.close()
+    """Give the address of a local server that takes connections, as far as the backlog goes, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 @pytest.mark.parametrize(

@@ -107,10 +107,6 @@ def test_with_dropout_a_pair_of_a_sentence_with_itself_is_apart(with_and_without
     assert min(noisy["diag/held_out/alignment"].values()) > 0.01
     for key in ("diag/eval/alignment", "diag/held_out/uniformity", "diag/eval/uniformity"):
         assert all(noisy[key][step] != value for step, value in plain[key].items()), key
-    steps = (2, 4, 6)
-    for values in (noisy, plain):
-        differences = [values["diag/held_out/alignment"][k] - values["diag/eval/alignment"][k] for k in steps]
-        assert values["diag/rfd_alignment"][6] == pytest.approx(sum(differences) / len(steps))
 
 
 class Modes(pl.Callback):
@@ -143,12 +139,6 @@ def test_parts_change_their_mode_for_a_pass_only(dropout: bool, passes: list[set
     assert "model.encoder.backbone.embeddings.dropout" in embeddings
 
 
-def test_without_diagnostics_tasks_are_all_there_is(tmp_path: Path) -> None:
-    parts = Parts()
-    parts.diagnostics = None
-    assert set(parts.fit(tmp_path, dropout=True)) == {STS}
-
-
 @pytest.mark.parametrize(
     ("every", "least", "steps", "want"),
     [
@@ -165,6 +155,6 @@ def test_a_short_run_is_evaluated_more_often(
 ) -> None:
     parts = Parts()
     parts.diagnostics = None
-    found = list(parts.fit(tmp_path, every=every, least=least, steps=steps)[STS])
-    assert found == want
-    assert len(found) - 1 >= min(least, steps)
+    values = parts.fit(tmp_path, every=every, least=least, steps=steps)
+    assert {key: list(points) for key, points in values.items()} == {STS: want}, "tasks are all there is"
+    assert len(want) - 1 >= min(least, steps)
