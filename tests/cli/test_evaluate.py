@@ -115,13 +115,3 @@ def test_ctrl_c_pays_for_no_reply_twice(start: Start, evaluate: Command, tmp_pat
     assert len(server.calls) == server.answered.total() == 24
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not [path for path in files if key.encode() in path.read_bytes()]
-
-
-def test_a_dead_endpoint_is_one_error(evaluate: Command, tmp_path: Path) -> None:
-    with ChatServer() as server:
-        pass  # and is gone
-    line = ("llm.model=m", f"llm.base_url={server.url}", "llm.retries=1", "llm.backoff=0.01")
-    code, stdout, stderr = evaluate(*ENDPOINT, *line)
-    assert (code, stderr.count("error: "), "Traceback" in stdout + stderr) == (2, 1, False)
-    assert server.url in stderr
-    assert not list((tmp_path / "runs").rglob("record.json"))

@@ -94,14 +94,6 @@ def test_killed_in_either_epoch_it_ends_where_an_undisturbed_one_does(
         assert_same(again, whole)
 
 
-def test_weights_of_one_are_the_run_without_them(run_tiny: RunTiny, own: str, tmp_path: Path) -> None:
-    plain, ones = (run_tiny(tmp_path / weights, *sources(own, weights)) for weights in ("null", "[1,1]"))
-    assert plain.config_hash != ones.config_hash
-    assert_same(ones, plain, apart_from=("record",))
-    for key in ("rows", "metrics", "final"):
-        assert ones.read()[key] == plain.read()[key]
-
-
 @pytest.mark.parametrize(
     ("key", "value", "error", "message"),
     [

@@ -1,30 +1,25 @@
-"""What training promises beside its numbers: watching changes nothing, modes, bad batches, and the token cache."""
+"""What training promises beside its numbers: watching changes nothing, bad batches and bad values are named."""
 
 from __future__ import annotations
 
 import json
 import logging
 import re
-import shutil
 import warnings
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig
 from small_runs import LITTLE, SMALL, curves
 from torch import Tensor
 
-from lightning_cse.callbacks import Evaluation
-from lightning_cse.data import BatchLoader, sample_dir
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.engine import train as training
-from lightning_cse.errors import ConfigError, DataError, EncoderError, TrainingError
+from lightning_cse.errors import ConfigError, EncoderError, TrainingError
 from lightning_cse.losses import DualContrastive
 from lightning_cse.methods import DualCSE
 from lightning_cse.runs import Run
@@ -39,17 +34,14 @@ TRIPLETS = ("method=simcse", "data=inli_triplets")
 
 
 class Watch:
-    """Notes the rows of every batch, and what else a test asks for, while a run goes on."""
+    """Notes the rows of every batch while a run goes on."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, look: Callable[[DualCSE], object] | None = None) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows: list[list[int]] = []
-        self.seen: list[object] = []
         original = DualCSE.training_step
 
         def training_step(method: DualCSE, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
             self.rows.append(batch["index"].tolist())
-            if look is not None:
-                self.seen.append(look(method))
             return original(method, batch, batch_idx)
 
         monkeypatch.setattr(DualCSE, "training_step", training_step)
@@ -81,47 +73,6 @@ def test_evaluation_does_not_change_training(
     want = seen.pop("as it is")
     assert [len(batch) for batch in want[0]] == [8, 8, 4] * 2
     assert [name for name, found in seen.items() if found != want] == []
-
-
-def test_every_part_is_left_in_its_own_mode(run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    start, embed = Evaluation.on_train_start, Evaluation._embed
-    during: list[bool] = []
-
-    def frozen(self: Evaluation, trainer: pl.Trainer, method: Any) -> None:
-        method.model.encoder.backbone.embeddings.eval()
-        start(self, trainer, method)
-
-    def noting(self: Evaluation, method: DualCSE, sentences: list[str]) -> Any:
-        during.append(any(part.training for part in method.modules()))
-        return embed(self, method, sentences)
-
-    monkeypatch.setattr(Evaluation, "on_train_start", frozen)
-    monkeypatch.setattr(Evaluation, "_embed", noting)
-    watch = Watch(monkeypatch, lambda method: {name: part.training for name, part in method.named_modules()})
-    run_tiny(tmp_path, *SMALL, "eval_every=1")
-    assert during == [False] * 7
-    for modes in watch.seen:
-        assert {mode for name, mode in modes.items() if ".embeddings" in name} == {False}
-        assert {mode for name, mode in modes.items() if ".embeddings" not in name} == {True}
-
-
-@pytest.mark.parametrize("architecture", ["cross", "bi"])
-def test_dropout_is_active_while_training_and_at_no_other_time(
-    architecture: str, run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def twice(method: DualCSE) -> list[bool]:
-        with torch.random.fork_rng():
-            first, second = (method.model.embed(["She left early."]) for _ in range(2))
-        return [torch.equal(first.explicit, second.explicit), torch.equal(first.implicit, second.implicit)]
-
-    embed, equal = Evaluation._embed, []
-    monkeypatch.setattr(
-        Evaluation, "_embed", lambda self, method, some: equal.append(twice(method)) or embed(self, method, some)
-    )
-    watch = Watch(monkeypatch, twice)
-    run_tiny(tmp_path, *SMALL, f"method=dualcse_{architecture}")
-    assert watch.seen == [[False, False]] * 6
-    assert equal == [[True, True]] * 4
 
 
 def test_an_encoder_without_dropout_is_a_warning_where_pairs_do_not_need_it(run_tiny: RunTiny, tmp_path: Path) -> None:
@@ -253,46 +204,6 @@ def test_values_that_only_their_owner_can_refuse_are_named(
 # Batches
 
 
-def order(rows: int, seed: int, epochs: int, *, size: int = 8, drop_last: bool = False) -> list[list[list[int]]]:
-    loader = BatchLoader(rows, lambda index: {"index": index}, batch_size=size, drop_last=drop_last, seed=seed)
-    return [[batch["index"].tolist() for batch in loader] for _ in range(epochs)]
-
-
-@pytest.mark.parametrize(
-    ("rows", "drop_last", "sizes"),
-    [
-        (16, False, [8, 8]),
-        (17, False, [8, 9]),  # a row alone has no negatives
-        (18, False, [8, 8, 2]),
-        (9, False, [9]),
-        (7, False, [7]),
-        (17, True, [8, 8]),
-        (23, True, [8, 8]),
-        (7, True, [7]),  # the only batch is never dropped
-    ],
-)
-def test_a_trailing_row_joins_the_batch_before(rows: int, drop_last: bool, sizes: list[int]) -> None:
-    for epoch in order(rows, 0, 2, drop_last=drop_last):
-        assert [len(batch) for batch in epoch] == sizes
-        drawn = [row for batch in epoch for row in batch]
-        assert len(set(drawn)) == len(drawn) == sum(sizes)
-        assert drop_last or sorted(drawn) == list(range(rows))
-
-
-def test_the_order_is_decided_by_seed_and_epoch_alone() -> None:
-    torch.manual_seed(0)
-    first = order(20, 3, 3)
-    torch.manual_seed(1)
-    np.random.seed(1)  # noqa: NPY002 - other people's code draws from it
-    assert order(20, 3, 3) == first
-    assert order(20, 4, 3) != first
-    assert first[0] != first[1] != first[2]
-    flat = [row for batch in first[1] for row in batch]
-    assert [row for batch in order(20, 3, 2, size=5)[1] for row in batch] == flat  # the batch size cuts it, no more
-    with pytest.raises(DataError, match="1 training rows do not make a batch"):
-        order(1, 0, 1)
-
-
 def test_a_batch_that_is_larger_than_the_data_is_all_of_it_and_reported(
     run_tiny: RunTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -353,7 +264,7 @@ def test_accumulated_batches_log_the_mean_of_their_losses(
     assert list(found["train/learning_rate"].values()) == pytest.approx([5e-5 * k / 4 for k in (4, 3, 2, 1)])
 
 
-# Long sentences, corpora and the token cache
+# Long sentences and other corpora
 
 
 @pytest.mark.parametrize(("overrides", "specials"), [(["method=dualcse_cross"], None), (TRIPLETS, 2)])
@@ -383,18 +294,6 @@ def test_sentences_that_are_too_long_are_counted_and_reported_once(
     assert (cut["sentences_cut"] > 0, cut["evaluation_sentences_cut"]) == (True, 0)
 
 
-def test_gausscse_trains_on_entailed_pairs_alone(run_tiny: RunTiny, tmp_path: Path) -> None:
-    pairs = ("data.rows.contradiction=false", "corpora.nli_train=[snli/train]", "data.train_rows=null")
-    folder = run_tiny(tmp_path, "+experiment=gausscse_ent_rev", *LITTLE, *pairs)
-    lines = (sample_dir() / "SNLI" / "snli_1.0" / "snli_1.0_train.jsonl").read_text(encoding="utf-8").splitlines()
-    labels = Counter(json.loads(line)["gold_label"] for line in lines)
-    rows = folder.read()["rows"]
-    assert rows["used"] == rows["training_rows"] == labels["entailment"] > 2
-    assert rows["dropped: label neutral"] == labels["neutral"]
-    assert rows["dropped: label contradiction"] == labels["contradiction"]
-    assert rows["read"] == len(lines) == labels.total()
-
-
 def test_a_method_of_triplets_trains_on_inli_too(
     compose: Compose, tmp_path: Path, capsys: pytest.CaptureFixture[str], one_thread: None
 ) -> None:
@@ -414,18 +313,3 @@ def test_a_method_of_triplets_trains_on_inli_too(
     assert outcome.score == max(value for step, value in points.items() if step > 0) == points[best["step"]]
     assert outcome.status == "finished"
     assert str(folder.record_path) in capsys.readouterr().out.replace("\n", "")
-
-
-def test_a_run_fills_the_cache_and_another_uses_it(run_tiny: RunTiny, tmp_path: Path) -> None:
-    def files() -> dict[Path, int]:
-        return {file: file.stat().st_ino for file in (tmp_path / "cache" / "tokens").iterdir()}
-
-    cache = f"paths.cache_dir={tmp_path}/cache"
-    first = run_tiny(tmp_path, *SMALL, cache)
-    before = files()
-    assert len(before) == 5  # a role each, and what is evaluated
-    shutil.rmtree(first.path)
-    again = run_tiny(tmp_path, *SMALL, cache)
-    assert again.path == first.path
-    assert again.read()["rows"]["training_rows"] == 20
-    assert files() == before

@@ -48,19 +48,18 @@ def written(folder: Path) -> tuple[Path, list[wandb_internal_pb2.Record]]:
     """Return the one offline run under a folder, and what it holds once W&B's own process has ended it."""
     deadline = time.monotonic() + 20
     while True:
-        run, found = scan(folder)
+        (run,) = (folder / "wandb").glob("offline-run-*")
+        (file,) = run.glob("*.wandb")
+        found = [wandb_internal_pb2.Record.FromString(record) for record in records(file.read_bytes())]
         if of_type(found, "exit") or time.monotonic() > deadline:
             return run, found
         time.sleep(0.02)
 
 
-def scan(folder: Path) -> tuple[Path, list[wandb_internal_pb2.Record]]:
-    """Return the one offline run under a folder, and what it holds now."""
-    (run,) = (folder / "wandb").glob("offline-run-*")
-    (file,) = run.glob("*.wandb")
-    content = file.read_bytes()
-    found, at, record = [], 7, b""
-    while at + 7 <= len(content):  # LevelDB's log: blocks of 32 KiB, each part with crc, length and kind
+def records(content: bytes) -> Iterator[bytes]:
+    """Read LevelDB's log: blocks of 32 KiB, each part with crc, length and kind."""
+    at, record = 7, b""
+    while at + 7 <= len(content):
         left = 2**15 - at % 2**15
         if left < 7:
             at += left
@@ -69,9 +68,8 @@ def scan(folder: Path) -> tuple[Path, list[wandb_internal_pb2.Record]]:
         record += content[at + 7 : at + 7 + length]
         at += 7 + length
         if kind in {1, 4}:  # whole, or the last part
-            found.append(wandb_internal_pb2.Record.FromString(record))
+            yield record
             record = b""
-    return run, found
 
 
 def of_type(found: list[wandb_internal_pb2.Record], kind: str) -> list[Any]:
@@ -89,7 +87,7 @@ def history(found: list[wandb_internal_pb2.Record]) -> list[dict[str, Any]]:
 
 
 class Line(LightningModule):
-    """Fits nothing, logs two values."""
+    """Fits nothing, logs the index of a batch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,23 +101,12 @@ class Line(LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def fit(module: Line, used: list[Any], folder: Path, steps: int = 4) -> None:
-    """Fit on constant batches of one."""
+def fit(used: list[Any], folder: Path) -> None:
+    """Fit on four constant batches of one."""
     quiet = dict.fromkeys(("enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False)
     options: dict[str, Any] = {"accelerator": "cpu", "max_epochs": 1, "log_every_n_steps": 1, **quiet}
     trainer = Trainer(logger=used, default_root_dir=folder, **options)
-    trainer.fit(module, DataLoader(torch.ones(steps, 1)))
-
-
-def test_curves_have_every_value_of_a_fit(tmp_path: Path) -> None:
-    curves = Curves(tmp_path / "0123456789-s0" / "curves.csv")
-    logger = CurvesLogger(curves)
-    fit(Line(), [logger], tmp_path)
-    assert curves.read()["train/index"] == [(step, float(step)) for step in range(4)]
-    logger.log_metrics({"test/rte/accuracy_all": 0.5}, step=4)  # after the Trainer has finished
-    assert curves.read()["test/rte/accuracy_all"] == [(4, 0.5)]
-    with pytest.raises(ValueError, match=r"\['a', 'b'\] must be logged with a step"):
-        logger.log_metrics({"b": 1.0, "a": 2.0})
+    trainer.fit(Line(), DataLoader(torch.ones(4, 1)))
 
 
 def test_two_runs_in_one_process_stay_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,24 +150,24 @@ def test_two_runs_in_one_process_stay_apart(tmp_path: Path, monkeypatch: pytest.
 
 def test_same_values_as_the_curves(tmp_path: Path) -> None:
     one, curves = view(tmp_path), Curves(tmp_path / "curves.csv")
-    fit(Line(), [CurvesLogger(curves), one], tmp_path)
+    logger = CurvesLogger(curves)
+    fit([logger, one], tmp_path)
     one.close()
+    assert curves.read()["train/index"] == [(step, float(step)) for step in range(4)]
     rows = history(written(tmp_path)[1])
     for key, points in curves.read().items():
         assert [(row["trainer/global_step"], row[key]) for row in rows] == points
+    logger.log_metrics({"test/rte/accuracy_all": 0.5}, step=4)  # after the Trainer has finished
+    assert curves.read()["test/rte/accuracy_all"] == [(4, 0.5)]
+    with pytest.raises(ValueError, match=r"\['a', 'b'\] must be logged with a step"):
+        logger.log_metrics({"b": 1.0, "a": 2.0})
 
 
 def run_python(code: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run code in a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(loggers.__file__).parent.parent.parent), **variables}
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(loggers.__file__).parents[2]), **variables}
+    line = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(line, env=environment, capture_output=True, text=True, check=True, timeout=120)
 
 
 class Broken:
@@ -267,7 +254,7 @@ def test_one_warning_and_then_silence(
     monkeypatch.setattr(wandb, "init", init)
     one = view(tmp_path, offline=True)
     with caplog.at_level(logging.WARNING):
-        fit(Line(), [one], tmp_path)
+        fit([one], tmp_path)
         one.log_metrics({"a": 1.0}, step=9)
         one.conclude(RECORD)
         one.close(0)
@@ -330,7 +317,6 @@ def deaf_server() -> Iterator[str]:
         (None, True, True, "offline"),
         (None, False, False, "offline"),
         ("offline", False, True, "offline"),
-        ("dryrun", None, True, "offline"),
         ("online", None, False, "offline"),
         ("online", True, True, "offline"),
         ("disabled", True, True, "disabled"),
@@ -339,10 +325,9 @@ def deaf_server() -> Iterator[str]:
 def test_who_decides_the_mode(
     monkeypatch: pytest.MonkeyPatch, variable: str | None, offline: bool | None, logged_in: bool, want: str
 ) -> None:
-    if variable is not None:
-        monkeypatch.setenv("WANDB_MODE", variable)
-    if logged_in:
-        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    for name, value in (("WANDB_MODE", variable), ("WANDB_API_KEY", "0" * 40 if logged_in else None)):
+        if value is not None:
+            monkeypatch.setenv(name, value)
     assert wandb_view._mode(offline) == want
 
 
