@@ -12,13 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import normal
 from torch import Tensor
-from torch.distributions import Normal, kl_divergence
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lightning_cse import similarity
 from lightning_cse.embeddings import GaussianEmbedding
 from lightning_cse.similarity import (
-    check_reduce,
     gaussian_similarity,
     gaussian_similarity_matrix,
     symmetric_gaussian_similarity,
@@ -66,10 +64,8 @@ def loop(a: GaussianEmbedding, b: GaussianEmbedding, reduce: str) -> Tensor:
 
 
 def symmetric_loop(a: GaussianEmbedding, b: GaussianEmbedding, reduce: str) -> Tensor:
-    rows = [
-        reduced([(x + y) / 2 for x, y in zip(kl(a, b, i, i), kl(b, a, i, i), strict=True)], reduce)
-        for i in range(len(a))
-    ]
+    both_ways = [(kl(a, b, i, i), kl(b, a, i, i)) for i in range(len(a))]
+    rows = [reduced([(x + y) / 2 for x, y in zip(*pair, strict=True)], reduce) for pair in both_ways]
     return torch.tensor(rows, dtype=torch.float64)
 
 
@@ -84,7 +80,7 @@ def assert_near(got: Any, want: Any, atol: float = 1e-12) -> None:
     torch.testing.assert_close(got, want, rtol=0, atol=atol)
 
 
-# Values --------------------------------------------------------------------------------------------------------------
+# Values
 
 
 @given(n=st.integers(1, 5), m=st.integers(1, 5), d=st.integers(1, 7), seed=st.integers(0, 10_000))
@@ -96,20 +92,12 @@ def test_against_loop(reduce, n, m, d, seed):
     assert_near(got, loop(a, b, reduce))
     single, other = a.to(torch.float32), b.to(torch.float32)
     assert_near(gaussian_similarity_matrix(single, other, reduce).double(), loop(single, other, reduce), 1e-6)
+    if reduce == "mean_of_sims":
+        assert torch.equal(gaussian_similarity_matrix(a, b), got), "the default"
     assert_near(gaussian_similarity(a, c, reduce), loop(a, c, reduce).diagonal())
     symmetric = symmetric_gaussian_similarity(a, c, reduce)
     assert_near(symmetric, symmetric_loop(a, c, reduce))
     assert torch.equal(symmetric_gaussian_similarity(c, a, reduce), symmetric)
-
-
-@both
-def test_against_the_divergence_of_torch(reduce):
-    a, b = gaussians(6, 9), gaussians(4, 9, seed=1)
-    k = kl_divergence(
-        Normal(a.mean[:, None], (a.log_variance[:, None] / 2).exp()), Normal(b.mean, (b.log_variance / 2).exp())
-    )
-    want = (1 / (1 + k)).mean(dim=-1) if reduce == "mean_of_sims" else 1 / (1 + k.sum(dim=-1))
-    assert_near(gaussian_similarity_matrix(a, b, reduce), want)
 
 
 @both
@@ -125,21 +113,6 @@ def test_one_dimension_by_hand(reduce):
     assert symmetric_gaussian_similarity(a, b, reduce).item() == pytest.approx(middle, abs=1e-6)
 
 
-def test_the_mean_over_dimensions_is_the_default():
-    a, b = gaussians(3, 5), gaussians(3, 5, seed=1)
-    for function in ALL:
-        assert torch.equal(function(a, b), function(a, b, "mean_of_sims"))
-        assert not torch.allclose(function(a, b), function(a, b, "sim_of_sum"))
-
-
-@both
-def test_a_wide_gaussian_covers_a_narrow_one(reduce):
-    narrow = GaussianEmbedding(torch.zeros(1, 6), torch.full((1, 6), -1.0))
-    wide = GaussianEmbedding(torch.full((1, 6), 0.3), torch.ones(1, 6))
-    for function in (gaussian_similarity, gaussian_similarity_matrix):
-        assert function(narrow, wide, reduce).item() > function(wide, narrow, reduce).item() + 0.01
-
-
 @both
 def test_translation_and_scale_do_not_matter(reduce):
     a, b = gaussians(5, 6), gaussians(5, 6, seed=1)
@@ -152,7 +125,7 @@ def test_translation_and_scale_do_not_matter(reduce):
         assert_near(function(moved(a), moved(b), reduce), function(a, b, reduce))
 
 
-# Blocks and gradients ------------------------------------------------------------------------------------------------
+# Blocks and gradients
 
 
 @pytest.mark.parametrize("numbers", [1, 7, 26, 200, 10_000])
@@ -186,9 +159,7 @@ class Largest(TorchDispatchMode):
         super().__init__()
         self.numbers = 0
 
-    def __torch_dispatch__(
-        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
         for value in result if isinstance(result, list | tuple) else (result,):
             if isinstance(value, Tensor):
@@ -239,7 +210,7 @@ def test_a_second_derivative_is_refused():
             torch.autograd.grad(result.sum(), a.mean, create_graph=True)
 
 
-# Precision -----------------------------------------------------------------------------------------------------------
+# Precision
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 4.0])
@@ -344,5 +315,3 @@ def test_wrong_shapes_and_unknown_reductions_are_refused():
     for function in ROWS:
         with pytest.raises(ValueError, match=r"got \(3, 4\) and \(2, 4\)"):
             function(a, gaussians(2, 4))
-    with pytest.raises(ValueError, match=r"reduce must be mean_of_sims or sim_of_sum, got 'product'$"):
-        check_reduce("product")

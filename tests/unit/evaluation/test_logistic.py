@@ -48,21 +48,6 @@ def test_the_optimum_is_scikit_learns(classes: int) -> None:
             assert (predicted == other.predict(features.double().numpy())).all()
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_at_the_optimum_the_gradient_of_the_stated_objective_is_zero(classes: int) -> None:
-    features, labels = problem(classes)
-    train, decays = np.arange(20, 130), (1e-5, 1e-3, 1.0)
-    found = fit_lbfgs(features, labels, [(train, None)], torch.tensor([decays]), tolerance=1e-10)
-    for place, l2 in enumerate(decays):
-        weight, bias = (t[0, place].clone().requires_grad_() for t in (found.weight, found.bias))
-        logits = features[train].double() @ weight.T + bias
-        loss = nn.functional.cross_entropy(logits, labels[train]) + l2 / 2 * weight.square().sum()
-        loss.backward()
-        for gradient in (weight.grad, bias.grad):
-            assert gradient is not None
-            assert gradient.abs().max() < 1e-6
-
-
 def test_more_features_than_rows_and_features_that_are_all_alike() -> None:
     features, labels = problem(2, rows=12, width=40)
     features[:, 3] = 5.0

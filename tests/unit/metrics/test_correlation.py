@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -45,13 +44,6 @@ def test_hand_made_subsets_tell_the_aggregations_apart():
     for aggregation in AGGREGATIONS:
         assert aggregation(HAND_MADE[:1]) == pytest.approx(1), "one subset needs no aggregation"
         assert aggregation(iter(HAND_MADE)) == pytest.approx(aggregation(HAND_MADE[::-1]))
-
-
-def test_tensors_of_any_precision():
-    scores = torch.tensor([0.1, 0.3, 0.2, 0.4], requires_grad=True)
-    for dtype in (torch.bfloat16, torch.float32, torch.float64):
-        assert spearman([1, 2, 3, 4], scores.to(dtype)) == pytest.approx(0.8)
-    assert type(spearman([1, 2, 3, 4], scores)) is type(spearman_all(HAND_MADE)) is float
 
 
 @pytest.mark.parametrize(

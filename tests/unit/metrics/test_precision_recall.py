@@ -6,7 +6,6 @@ import itertools
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import auc, average_precision_score, precision_recall_curve
@@ -66,22 +65,6 @@ def test_only_the_order_of_scores_matters(rows, random):
     assert auprc(labels, np.exp(scores)) == auprc(labels, 3 * np.array(scores) - 7) == auprc(labels, scores)
 
 
-def test_tensors_of_any_precision_and_booleans():
-    labels, scores = torch.tensor([False, True, True]), torch.tensor([0.5, 0.25, 1.0], requires_grad=True)
-    for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
-        assert auprc(labels, scores.to(dtype)) == auprc_loop([0, 1, 1], [0.5, 0.25, 1.0])
-    assert type(auprc(labels.numpy(), scores.detach().numpy())) is float
-
-
-@pytest.mark.parametrize(
-    ("labels", "scores", "message"),
-    [
-        ([1, 0, 1], [0.5, 0.5], "labels and scores must be equally long, got 3 and 2"),
-        ([1, 2], [0.5, 0.5], "labels must be 0 or 1, got 2 at row 1"),
-        ([1, 0], [0.5, float("inf")], "scores must be finite, got inf at row 1"),
-        ([0, 0, 0], [0.5, 0.1, 0.2], "labels must have a 1 .* got 0 in all 3 rows"),
-    ],
-)
-def test_errors_tell_what_came(labels, scores, message):
-    with pytest.raises(ValueError, match=message):
-        auprc(labels, scores)
+def test_no_positive_has_no_precision():
+    with pytest.raises(ValueError, match=r"labels must have a 1 .* got 0 in all 3 rows"):
+        auprc([0, 0, 0], [0.5, 0.1, 0.2])

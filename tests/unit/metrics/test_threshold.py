@@ -83,14 +83,6 @@ def test_tensors_of_any_precision_and_booleans():
     assert [type(value) for value in best_threshold(labels.numpy(), scores.detach().numpy())] == [float, float]
 
 
-def test_many_rows_agree_with_a_grid():
-    generator = np.random.default_rng(0)
-    scores = generator.normal(size=20_000).round(3)
-    labels = (scores + generator.normal(size=20_000) > 0.3).astype(int)
-    ends = np.unique(scores)
-    assert best_threshold(labels, scores) == best_threshold(labels, scores, grid=0.5 * ends[:-1] + 0.5 * ends[1:])
-
-
 @pytest.mark.parametrize(
     ("labels", "scores", "message"),
     [
