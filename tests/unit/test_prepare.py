@@ -22,9 +22,10 @@ import pooch
 import pytest
 
 from lightning_cse import prepare
-from lightning_cse.data.corpora import CORPORA, find_file, read_corpus, sample_dir
+from lightning_cse.data.corpora import CORPORA, Corpus, find_file, read_corpus, sample_dir
 
 Prepare = Callable[..., str]
+Change = Callable[..., None]
 
 REAL_DATA = os.environ.get("LIGHTNING_CSE_DATA", "")  # read before the tests unset it
 SPLITS = ("train", "val", "test")
@@ -92,31 +93,30 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def change(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Change a corpus, and fields of all its files, for the time of the test; the others see it under this name."""
+def change(monkeypatch: pytest.MonkeyPatch) -> Change:
+    """Change a corpus, and fields of all its files, for the time of the test."""
 
-    def changed(name: str, files: dict[str, Any] | None = None, of: str | None = None, **fields: Any) -> None:
-        official = CORPORA[of or name]
-        given = fields.pop("files_given", official.files)
-        new = tuple(
-            dataclasses.replace(file, **{k: v(file) if callable(v) else v for k, v in (files or {}).items()})
-            for file in given
+    def changed(corpus: Corpus, fields: dict[str, Any], **others: Any) -> None:
+        files = (
+            dataclasses.replace(file, **{key: of(file) if callable(of) else of for key, of in fields.items()})
+            for file in others.pop("files", corpus.files)
         )
-        monkeypatch.setitem(CORPORA, name, dataclasses.replace(official, name=name, files=new, **fields))
+        new = dataclasses.replace(corpus, files=tuple(files), **others)
+        monkeypatch.setitem(CORPORA, new.name, new)
 
     return changed
 
 
 @pytest.fixture
-def mirror(change: Callable[..., None]) -> Iterator[Mirror]:
+def mirror(change: Change) -> Iterator[Mirror]:
     """A web server with samples, which are the official INLI and SNLI for the time of the test."""
     server = Mirror()
     fields = {
         "rows": lambda file: len(read_corpus("inli", file.split, sample_dir())),
         "sha256": lambda file: hashlib.sha256(INLI[file.path]).hexdigest(),
     }
-    change("inli", fields, sources=(f"{server.url}/inli", f"{server.url}/second"))
-    change("snli", {"rows": 60}, sources=(f"{server.url}/first", f"{server.url}/snli"))
+    change(CORPORA["inli"], fields, sources=(f"{server.url}/inli", f"{server.url}/second"))
+    change(CORPORA["snli"], {"rows": 60}, sources=(f"{server.url}/first", f"{server.url}/snli"))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield server
@@ -153,18 +153,20 @@ def there(folder: Path) -> dict[str, bytes]:
 # Files
 
 
-def test_all_files_are_fetched_and_checked(mirror: Mirror, run: Prepare, data: Path) -> None:
+def test_all_files_are_fetched_and_checked_from_the_official_address_or_a_mirror(
+    mirror: Mirror, run: Prepare, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     output = run("inli")
     assert mirror.asked == [f"/inli/{split}.csv" for split in SPLITS]
     assert there(data) == INLI
     assert "CC BY-SA 4.0" in output
     assert f"{data}/INLI/train.csv: fetched from {mirror.url}/inli/train.csv, 595 rows" in output
-
-
-def test_the_variable_gives_the_folder(mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LIGHTNING_CSE_DATA", str(tmp_path / "corpora"))
-    assert prepare.main(["inli"]) == 0
-    assert there(tmp_path / "corpora") == INLI
+    mirror.asked.clear()
+    mirror.files |= {path.replace("/inli/", "/deep/er/"): body for path, body in mirror.files.items()}
+    monkeypatch.setenv("LIGHTNING_CSE_DATA", str(data / "corpora"))
+    assert prepare.main(["inli", "--source", f"{mirror.url}/deep/er/"]) == 0
+    assert mirror.asked == [f"/deep/er/{split}.csv" for split in SPLITS]
+    assert there(data / "corpora") == INLI
 
 
 def test_right_files_are_kept_plain_or_packed(mirror: Mirror, run: Prepare, data: Path) -> None:
@@ -239,12 +241,6 @@ def test_what_cannot_be_fetched_is_reported_with_what_to_do(mirror: Mirror, run:
     assert f"the official file is {mirror.url}/inli/train.csv" in message
     assert "--source" in message
     assert there(data) == {}
-
-
-def test_a_mirror_takes_the_place_of_the_official_address(mirror: Mirror, run: Prepare, data: Path) -> None:
-    mirror.files |= {path.replace("/inli/", "/deep/er/"): body for path, body in mirror.files.items()}
-    run("inli", "--source", f"{mirror.url}/deep/er/")
-    assert mirror.asked == [f"/deep/er/{split}.csv" for split in SPLITS]
 
 
 @pytest.mark.parametrize(("layout", "scheme"), [("", "file://"), ("INLI/", "")])
@@ -349,9 +345,9 @@ def test_corpora_that_must_be_brought_say_where_from_and_are_checked(run: Prepar
 
 
 def test_an_archive_is_fetched_once_a_run_and_not_kept(
-    mirror: Mirror, run: Prepare, data: Path, change: Callable[..., None]
+    mirror: Mirror, run: Prepare, data: Path, change: Change
 ) -> None:
-    change("again", {"path": lambda file: f"again/{file.member}"}, of="snli")
+    change(CORPORA["snli"], {"path": lambda file: f"again/{file.member}"}, name="again")
     mirror.faults[ARCHIVE] = ["cut", 500]
     output = run("snli", "again")
     assert mirror.asked.count(ARCHIVE) == 3
@@ -377,13 +373,9 @@ SHORTER = b"".join(MEMBERS[DEV].splitlines(keepends=True)[:59])
         (packed({DEV: MEMBERS[DEV]}), ": not the official zip archive: There is no item named", 0),
         (b"<html>moved</html>", ": not the official zip archive: ", 0),
         (WHOLE[: len(WHOLE) // 2], ": not the official zip archive: ", 0),
-        (
-            WHOLE[:1000] + bytes(255 - byte for byte in WHOLE[1000:1100]) + WHOLE[1100:],
-            ": not the official zip archive: ",
-            0,
-        ),
+        (WHOLE[:1000] + bytes(100) + WHOLE[1100:], ": not the official zip archive: ", 0),
     ],
-    ids=["a row less", "a broken row", "no such member", "a page", "cut", "flipped"],
+    ids=["a row less", "a broken row", "no such member", "a page", "cut", "damaged"],
 )
 def test_a_wrong_archive(mirror: Mirror, run: Prepare, data: Path, body: bytes, message: str, kept: int) -> None:
     mirror.files[ARCHIVE] = body
@@ -391,22 +383,20 @@ def test_a_wrong_archive(mirror: Mirror, run: Prepare, data: Path, body: bytes, 
     assert len(there(data)) == kept
 
 
-def test_the_digest_of_what_comes_out_of_an_archive_decides_where_it_is_known(
-    mirror: Mirror, run: Prepare, data: Path, change: Callable[..., None]
+def test_an_archive_that_no_address_has_or_whose_member_has_another_digest(
+    mirror: Mirror, run: Prepare, data: Path, change: Change
 ) -> None:
     train = next(iter(MEMBERS))
-    change("snli", {"sha256": hashlib.sha256(MEMBERS[train]).hexdigest()})
-    assert "snli_1.0_dev.jsonl: not the official file" in run("snli", code=2)  # 60 rows too, but another digest
-    assert there(data).keys() == {f"SNLI/{train}"}
-
-
-def test_an_archive_that_no_address_has(mirror: Mirror, run: Prepare, data: Path) -> None:
-    del mirror.files[ARCHIVE]
+    body = mirror.files.pop(ARCHIVE)
     message = run("snli", code=2)
-    assert f"{mirror.url}/first/snli_1.0.zip: 404 Client Error" in message
-    assert f"{mirror.url}{ARCHIVE}: 404 Client Error" in message
-    assert f"put the file at {data}/SNLI/snli_1.0/snli_1.0_train.jsonl; the official file is snli_1.0/" in message
-    assert f"snli_1.0_train.jsonl in {mirror.url}/first/snli_1.0.zip\n" in message
+    for address in ("/first/snli_1.0.zip", ARCHIVE):
+        assert f"{mirror.url}{address}: 404 Client Error" in message
+    where = f"the official file is {train} in {mirror.url}/first/snli_1.0.zip\n"
+    assert f"put the file at {data}/SNLI/{train}; {where}" in message
+    mirror.files[ARCHIVE] = body
+    change(CORPORA["snli"], {"sha256": hashlib.sha256(MEMBERS[train]).hexdigest()})
+    assert "snli_1.0_dev.jsonl: not the official file" in run("snli", code=2)  # 60 rows too
+    assert there(data).keys() == {f"SNLI/{train}"}
 
 
 @pytest.mark.parametrize("layout", ["snli_1.0.zip", "snli_1.0", "SNLI/snli_1.0"])
@@ -435,7 +425,7 @@ def test_a_folder_may_hold_the_archive_or_what_was_in_it(
 
 
 def test_a_file_of_several_splits_is_fetched_and_reported_once(
-    mirror: Mirror, run: Prepare, data: Path, change: Callable[..., None]
+    mirror: Mirror, run: Prepare, data: Path, change: Change
 ) -> None:
     """The first file has three splits, which a column tells apart; the second one has a fourth."""
     dev, test = CORPORA["snli"].files[1:]
@@ -446,7 +436,8 @@ def test_a_file_of_several_splits_is_fetched_and_reported_once(
         for label, rows in labels.items()
     ]
     files = (*parts, dataclasses.replace(test, rows=60, remote="rest.jsonl", member=None))
-    change("shared", of="snli", files_given=files, sources=(f"{mirror.url}/shared",), hub=None)
+    sources = (f"{mirror.url}/shared",)
+    change(CORPORA["snli"], {}, name="shared", files=files, sources=sources, hub=None)
     mirror.files |= {"/shared/all.jsonl": MEMBERS[DEV], "/shared/rest.jsonl": MEMBERS[TEST]}
     output = run("shared")
     assert mirror.asked == ["/shared/all.jsonl", "/shared/rest.jsonl"]
@@ -458,7 +449,7 @@ def test_a_file_of_several_splits_is_fetched_and_reported_once(
     (data / dev.path).unlink()
     assert "corpus 'shared': 1 of 2 files failed the check" in run("shared", "--check", code=2)
 
-    change("shared", {"sha256": None})  # where the digest is not known, each split is counted
+    change(CORPORA["shared"], {"sha256": None})  # where the digest is not known, each split is counted
     lines = MEMBERS[DEV].splitlines(keepends=True)
     lines.remove(next(line for line in lines if b'"gold_label": "neutral"' in line))
     mirror.files["/shared/all.jsonl"] = b"".join(lines)
@@ -466,13 +457,11 @@ def test_a_file_of_several_splits_is_fetched_and_reported_once(
     assert f"{mirror.url}/shared/all.jsonl: 17 rows in split 'neutral', expected 18" in message
 
 
-def test_all_files_of_a_split_are_fetched(
-    mirror: Mirror, run: Prepare, data: Path, change: Callable[..., None]
-) -> None:
+def test_all_files_of_a_split_are_fetched(mirror: Mirror, run: Prepare, data: Path, change: Change) -> None:
     files = CORPORA["snli_senteval"].files
     sample = {file.path: (sample_dir() / file.path).read_bytes() for file in files}
     fields = {"rows": 58, "sha256": lambda file: hashlib.sha256(sample[file.path]).hexdigest()}
-    change("snli_senteval", fields, sources=(f"{mirror.url}/senteval",))
+    change(CORPORA["snli_senteval"], fields, sources=(f"{mirror.url}/senteval",))
     mirror.files |= {f"/senteval/{file.remote}": sample[file.path] for file in files}
     run("snli_senteval")
     assert mirror.asked == [f"/senteval/{name}.{split}" for split in ("dev", "test") for name in ("s1", "s2", "labels")]
