@@ -183,17 +183,6 @@ def test_the_best_checkpoint_alone_gives_the_recorded_test_scores(
     assert metrics != {f"test/{task}/{name}": v for task, r in untrained.items() for name, v in r.metrics.items()}
 
 
-def test_the_matched_dev_set_of_mnli_is_named_in_the_keys(run_tiny: RunTiny, place: Path) -> None:
-    folder = run_tiny(place, "+experiment=gausscse", "corpora=partial", "data.train_rows=null", "baselines=none")
-    record = folder.read()
-    assert "test/mnli_matched/accuracy" in record["metrics"]
-    assert not any(key.startswith("test/mnli/") for key in record["metrics"])
-    assert {"SNLI/senteval/labels.test", "MNLI/nyu_hw2/mnli_val.tsv", "SICK/SICK.txt"} <= set(record["data"])
-    # Six corpora of labelled pairs: neutral ones, premises that lack a role, and pairs of a test set are left out.
-    assert {"dropped: label neutral", "dropped: premise without a contradiction"} <= record["rows"].keys()
-    assert 0 < record["rows"]["training_rows"] < record["rows"]["used"]
-
-
 def test_a_finished_run_asked_for_again_is_not_trained_again(
     run: Callable[[str], Run], run_tiny: RunTiny, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

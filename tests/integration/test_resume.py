@@ -29,7 +29,7 @@ from lightning_cse.loggers import CurvesLogger
 from lightning_cse.methods import DualCSE
 from lightning_cse.runs import Curves, Run, disk_errors
 
-RunTiny = Callable[..., Run]
+Train = Callable[..., Run]
 Moments = tuple[tuple[Any, str], ...]
 
 SMALL = (*small_runs.SMALL, "keep_last=true")
@@ -72,14 +72,15 @@ def killed_at(moment: int, seen: list[str], moments: Moments = MOMENTS) -> Itera
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory, run_tiny: RunTiny) -> Callable[..., Run]:
+def reference(tmp_path_factory: pytest.TempPathFactory, run_tiny: Train) -> Train:
     """The run of the same overrides that is never stopped."""
+    return functools.cache(lambda *overrides: run_tiny(tmp_path_factory.mktemp("reference"), *SMALL, *overrides))
 
-    @functools.cache
-    def run(*overrides: str) -> Run:
-        return run_tiny(tmp_path_factory.mktemp("reference"), *SMALL, *overrides)
 
-    return run
+@pytest.fixture
+def run(run_tiny: Train, tmp_path: Path, heard_interrupts: None) -> Train:
+    """Train for six steps, with overrides; the runs go below the test's folder."""
+    return lambda *overrides, place="": run_tiny(tmp_path / place, *SMALL, *overrides)
 
 
 # Killed
@@ -87,21 +88,21 @@ def reference(tmp_path_factory: pytest.TempPathFactory, run_tiny: RunTiny) -> Ca
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # some thirty runs, for a machine that is busy
-def test_killed_at_every_moment(run_tiny: RunTiny, tmp_path: Path) -> None:
+def test_killed_at_every_moment(run: Train, tmp_path: Path) -> None:
     seen: list[str] = []
     with killed_at(-1, seen):
-        whole = run_tiny(tmp_path / "whole", *SMALL)
+        whole = run(place="whole")
     assert seen.count("training_step") == STEPS
     assert seen.count("on_train_epoch_end") == 2
     assert seen.count("log_metrics") == STEPS + 4  # evaluations at 0, 2, 4, 6
     assert {name for _, name in MOMENTS} == set(seen)
     saved = seen.index("_write")  # all moments before it go back to the very start
     for moment in (0, 1, 4, saved - 1, *range(saved, len(seen))):
-        place = tmp_path / f"{moment}-{seen[moment]}"
+        place = f"{moment}-{seen[moment]}"
         with killed_at(moment, []), pytest.raises(Killed):
-            run_tiny(place, *SMALL)
-        assert_same(run_tiny(place, *SMALL), whole)
-        shutil.rmtree(place)
+            run(place=place)
+        assert_same(run(place=place), whole)
+        shutil.rmtree(tmp_path / place)
 
 
 VARIANTS = {
@@ -142,34 +143,30 @@ QUICK = ("accumulated", "a head", "ImpScore", "NGCSE", "unsupervised SimCSE")
 
 
 @pytest.mark.parametrize("variant", QUICK)
-def test_killed_once(variant: str, run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path) -> None:
+def test_killed_once(variant: str, run: Train, reference: Train) -> None:
     overrides, steps = VARIANTS[variant]
     whole = reference(*overrides)
     assert whole.read()["steps"] == steps
     with dies_at(steps - 1):
-        run_tiny(tmp_path, *SMALL, *overrides)
-    assert_same(run_tiny(tmp_path, *SMALL, *overrides), whole)
+        run(*overrides)
+    assert_same(run(*overrides), whole)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_stopped_at_every_step(
-    variant: str, run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path, heard_interrupts: None
-) -> None:
+def test_stopped_at_every_step(variant: str, run: Train, reference: Train, tmp_path: Path) -> None:
     overrides, steps = VARIANTS[variant]
     for step in range(1, steps + 1):
         if step % 2:
-            stopped_at(run_tiny, tmp_path, StepLog, "on_train_batch_start", step, *overrides)
+            stopped_at(run, StepLog, "on_train_batch_start", step, *overrides)
         else:
             with dies_at(step):
-                run_tiny(tmp_path, *SMALL, *overrides)
-        assert_same(run_tiny(tmp_path, *SMALL, *overrides), reference(*overrides))
+                run(*overrides)
+        assert_same(run(*overrides), reference(*overrides))
         shutil.rmtree(tmp_path / "runs")
 
 
-def test_every_generator_goes_on_where_it_was(
-    run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_generator_goes_on_where_it_was(run: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     step, drawn = DualCSE.training_step, []
 
     def drawing(self: DualCSE, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
@@ -178,35 +175,31 @@ def test_every_generator_goes_on_where_it_was(
         return step(self, batch, batch_idx)
 
     monkeypatch.setattr(DualCSE, "training_step", drawing)
-    run_tiny(tmp_path / "whole", *SMALL)
+    run(place="whole")
     whole, drawn[:] = list(drawn), []
     with killed_at(5, [], STEP), pytest.raises(Killed):
-        run_tiny(tmp_path / "killed", *SMALL)
+        run(place="killed")
     assert drawn == whole[:5]
     drawn.clear()
-    run_tiny(tmp_path / "killed", *SMALL)
+    run(place="killed")
     assert drawn == whole[4:]
 
 
-@pytest.mark.parametrize("content", ["half", "other keys"])
-def test_a_damaged_checkpoint_is_reported(content: str, run_tiny: RunTiny, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_reported(run: Train, tmp_path: Path) -> None:
     with dies_at(3):
-        run_tiny(tmp_path, *SMALL)
+        run()
     (last,) = tmp_path.rglob("last.ckpt")
-    if content == "half":
-        last.write_bytes(last.read_bytes()[: last.stat().st_size // 2])
-    else:
-        torch.save({"global_step": 2}, last)
+    last.write_bytes(last.read_bytes()[: last.stat().st_size // 2])
     with pytest.raises(TrainingError, match=r"last\.ckpt is damaged \(.+\): force=true"):
-        run_tiny(tmp_path, *SMALL)
-    assert run_tiny(tmp_path, *SMALL, "force=true").status == "finished"
+        run()
+    assert run("force=true").status == "finished"
 
 
 # Failed
 
 
 def test_a_failed_run_is_done_again(
-    run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Train, reference: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = DualCSE.training_step
     for moment, checkpoint in ((2, None), (5, 4)):  # before the first checkpoint, and after the second
@@ -218,7 +211,7 @@ def test_a_failed_run_is_done_again(
 
         with monkeypatch.context() as patch, pytest.raises(RuntimeError, match=f"a bug at step {moment}"):
             patch.setattr(DualCSE, "training_step", fails)
-            run_tiny(tmp_path, *SMALL)
+            run()
         (failed,) = tmp_path.rglob("failed.json")
         failure = json.loads(failed.read_text())
         assert (failure["type"], failure["stage"]) == ("RuntimeError", "training")
@@ -227,7 +220,7 @@ def test_a_failed_run_is_done_again(
         assert not list(tmp_path.rglob("record.json"))
         assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == ([] if checkpoint is None else [checkpoint])
         assert Run.at(failed.parent).status == "failed"
-    folder = run_tiny(tmp_path, *SMALL)
+    folder = run()
     assert folder.status == "finished"
     assert not folder.failed_path.exists()
     assert_same(folder, reference())
@@ -240,7 +233,7 @@ def saved(checkpoint: Path) -> int:
 
 @pytest.mark.parametrize(("which", "time", "kept"), [("best", 1, []), ("last", 2, [2])])
 def test_a_disk_that_fills_up_in_a_checkpoint_keeps_the_one_before(
-    which: str, time: int, kept: list[int], run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path
+    which: str, time: int, kept: list[int], run: Train, reference: Train, tmp_path: Path
 ) -> None:
     write, written = BestAndLast._write, []
 
@@ -254,16 +247,16 @@ def test_a_disk_that_fills_up_in_a_checkpoint_keeps_the_one_before(
     message = rf"{which}\.ckpt could not be w.*the disk is full.*start the same command again"
     with pytest.MonkeyPatch.context() as patch, pytest.raises(TrainingError, match=message):
         patch.setattr(BestAndLast, "_write", fills_up)
-        run_tiny(tmp_path, *SMALL)
+        run()
     assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == kept
     assert not list(tmp_path.rglob("*.part"))
     (failed,) = tmp_path.rglob("failed.json")
     assert json.loads(failed.read_text())["type"] == "TrainingError"
-    assert_same(run_tiny(tmp_path, *SMALL), reference())
+    assert_same(run(), reference())
 
 
 def test_a_disk_that_fills_up_elsewhere_is_one_message_too(
-    run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Train, reference: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace, seen = Path.replace, []
     append = Curves.append
@@ -284,18 +277,18 @@ def test_a_disk_that_fills_up_elsewhere_is_one_message_too(
 
     with monkeypatch.context() as patch, pytest.raises(TrainingError, match="the disk is full"):
         patch.setattr(Path, "replace", no_name)
-        run_tiny(tmp_path, *SMALL)
+        run()
     assert saved(seen[0]) == 2
     with monkeypatch.context() as patch, pytest.raises(LightningCSEError, match=r"no space left .*curves\.csv"):
         patch.setattr(Curves, "append", half_a_line)
-        run_tiny(tmp_path, *SMALL)
-    assert_same(run_tiny(tmp_path, *SMALL), reference())
+        run()
+    assert_same(run(), reference())
 
 
 # Ctrl-C and SIGTERM
 
 
-def stopped_at(run_tiny: RunTiny, place: Path, owner: Any, name: str, count: int, *overrides: str, n: int = 1) -> str:
+def stopped_at(run: Train, owner: Any, name: str, count: int, *overrides: str, n: int = 1) -> str:
     """Send a signal, or several, when a method is called this many times; return what the run says."""
     original, calls = getattr(owner, name), []
     signum = signal.SIGINT if count % 2 else signal.SIGTERM
@@ -309,45 +302,38 @@ def stopped_at(run_tiny: RunTiny, place: Path, owner: Any, name: str, count: int
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted) as caught:
         patch.setattr(owner, name, stops)
-        run_tiny(place, *SMALL, *overrides)
+        run(*overrides)
     assert caught.value.signum == signum
-    assert not list(place.rglob("failed.json"))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     return str(caught.value)
 
 
 @pytest.mark.parametrize("step", [1, 2, STEPS])  # the second and the last are evaluated
-def test_a_signal_in_a_step_saves_that_step(
-    step: int, run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path, heard_interrupts: None
-) -> None:
-    said = stopped_at(run_tiny, tmp_path, DualCSE, "training_step", step)
+def test_a_signal_in_a_step_saves_that_step(step: int, run: Train, reference: Train, tmp_path: Path) -> None:
+    said = stopped_at(run, DualCSE, "training_step", step)
     assert said == f"stopped at step {step}; the same command continues from there"
     assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == [step]
-    assert_same(run_tiny(tmp_path, *SMALL), reference())
+    assert_same(run(), reference())
 
 
-def test_signals_again_and_again(
-    run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path, heard_interrupts: None
-) -> None:
+def test_signals_again_and_again(run: Train, reference: Train) -> None:
     measured = "diag.dropout=true"  # draws random numbers in an evaluation that is due when the run is resumed
-    stopped_at(run_tiny, tmp_path, DualCSE, "training_step", 2, measured)
-    stopped_at(run_tiny, tmp_path, Evaluation, "_measure", 1, measured)  # in the evaluation that is due
-    stopped_at(run_tiny, tmp_path, DualCSE, "training_step", 1, measured)
-    assert_same(run_tiny(tmp_path, *SMALL, measured), reference(measured))
+    stopped_at(run, DualCSE, "training_step", 2, measured)
+    stopped_at(run, Evaluation, "_measure", 1, measured)  # in the evaluation that is due
+    stopped_at(run, DualCSE, "training_step", 1, measured)
+    assert_same(run(measured), reference(measured))
 
 
-def test_signals_outside_of_the_steps(
-    run_tiny: RunTiny, reference: Callable[..., Run], tmp_path: Path, heard_interrupts: None
-) -> None:
-    assert stopped_at(run_tiny, tmp_path, training, "build", 1) == "stopped; the same command starts the run"
+def test_signals_outside_of_the_steps(run: Train, reference: Train, tmp_path: Path) -> None:
+    assert stopped_at(run, training, "build", 1) == "stopped; the same command starts the run"
     assert not list(tmp_path.rglob("*.*"))
-    said = stopped_at(run_tiny, tmp_path, Evaluation, "_measure", 1)
+    said = stopped_at(run, Evaluation, "_measure", 1)
     assert said == "stopped; the same command starts the run"
-    said = stopped_at(run_tiny, tmp_path, DualCSE, "training_step", 3, n=2)  # the second one stops at once
+    said = stopped_at(run, DualCSE, "training_step", 3, n=2)  # the second one stops at once
     assert said == "stopped; the same command continues from step 2"
-    said = stopped_at(run_tiny, tmp_path, training, "_test", 1)
+    said = stopped_at(run, training, "_test", 1)
     assert said == "stopped; the same command repeats only the test"
-    assert_same(run_tiny(tmp_path, *SMALL), reference())
+    assert_same(run(), reference())
 
 
 # For real: Ctrl-C, and kill -9 in the middle of writing
@@ -382,7 +368,7 @@ runpy.run_module("lightning_cse.train", run_name="__main__", alter_sys=True)
 
 @pytest.mark.timeout(900)  # three processes, each of which loads torch
 def test_a_process_that_is_interrupted_and_killed_ends_where_an_undisturbed_one_does(
-    tmp_path: Path, repository: Path, reference: Callable[..., Run]
+    tmp_path: Path, repository: Path, reference: Train
 ) -> None:
     (tmp_path / "dies.py").write_text(DIES)
     environment = os.environ | {

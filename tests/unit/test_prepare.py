@@ -457,18 +457,6 @@ def test_a_file_of_several_splits_is_fetched_and_reported_once(
     assert f"{mirror.url}/shared/all.jsonl: 17 rows in split 'neutral', expected 18" in message
 
 
-def test_all_files_of_a_split_are_fetched(mirror: Mirror, run: Prepare, data: Path, change: Change) -> None:
-    files = CORPORA["snli_senteval"].files
-    sample = {file.path: (sample_dir() / file.path).read_bytes() for file in files}
-    fields = {"rows": 58, "sha256": lambda file: hashlib.sha256(sample[file.path]).hexdigest()}
-    change(CORPORA["snli_senteval"], fields, sources=(f"{mirror.url}/senteval",))
-    mirror.files |= {f"/senteval/{file.remote}": sample[file.path] for file in files}
-    run("snli_senteval")
-    assert mirror.asked == [f"/senteval/{name}.{split}" for split in ("dev", "test") for name in ("s1", "s2", "labels")]
-    assert there(data) == sample
-    assert len(read_corpus("snli_senteval", "dev", data)) == 58
-
-
 @pytest.mark.skipif(not REAL_DATA, reason="LIGHTNING_CSE_DATA is not set: no real corpora")
 def test_real_corpora_are_right() -> None:
     found = [name for name, corpus in CORPORA.items() if any(find_file(Path(REAL_DATA), file) for file in corpus.files)]

@@ -122,15 +122,6 @@ def test_an_optional_task_without_its_corpus_is_left_out_and_reported_once(
     assert record.getMessage() == f"the task eis_wang is left out: {left_out['eis_wang']}"
 
 
-@pytest.mark.parametrize("suite", ["implicitness", "all"])
-def test_the_implicit_pairs_are_there_on_the_sample_and_optional(suite: str, compose: Compose) -> None:
-    cfg = compose("+experiment=dualcse_cross", f"suite={suite}", f"paths.data_dir={sample_dir()}")
-    assert cfg.suite.eis_wang.optional is True
-    assert list(cfg.suite)[-3:] == ["rte", "eis", "eis_wang"]
-    tasks = build_tasks(cfg.suite, {})
-    assert len(tasks["eis_wang"].sentences("test")) == 40
-
-
 def refused_and_built(cfg: DictConfig, refused: str, monitor: str) -> Parts:
     """Build a config whose monitor is no dev score, which is refused, and build it again with another one."""
     cfg.paths.cache_dir = None

@@ -48,14 +48,6 @@ def test_the_optimum_is_scikit_learns(classes: int) -> None:
             assert (predicted == other.predict(features.double().numpy())).all()
 
 
-def test_more_features_than_rows_and_features_that_are_all_alike() -> None:
-    features, labels = problem(2, rows=12, width=40)
-    features[:, 3] = 5.0
-    found = fit_lbfgs(features, labels, [(np.arange(12), None)], torch.tensor([[1e-3]]), tolerance=1e-9)
-    assert (found.predict(0, 0, features) == labels).all()
-    assert found.weight[..., 3].abs().max() < 1e-9
-
-
 @pytest.mark.parametrize("solve", [fit_lbfgs, fit_senteval])
 def test_fits_together_are_the_fits_alone(solve) -> None:  # type: ignore[no-untyped-def]
     features, labels = problem(3, rows=90)

@@ -135,26 +135,6 @@ def test_identical_embeddings_count_the_candidates(n, contradiction, intra_sente
     assert loss(same, same, same, same).item() == pytest.approx(want(n))
 
 
-@ablations
-def test_rotation_does_not_matter(options: Options) -> None:
-    roles, q = make(6, 5), torch.linalg.qr(normal(5, 5, seed=1)).Q
-    turned = [DualEmbedding(role.explicit @ q, role.implicit @ q) for role in roles]
-    loss = DualContrastive(**options)
-    assert loss(*turned).item() == pytest.approx(loss(*roles).item())
-
-
-def test_premises_repel_across_rows() -> None:
-    """Turning another row's implicit premise vector towards this row's explicit one costs (only T1 and T2 see it)."""
-    x = torch.eye(8, dtype=torch.float64)
-    premise = DualEmbedding(x[[0, 1]], x[[2, 3]])
-    crossed = DualEmbedding(x[[0, 1]], x[[1, 0]])  # u of each row is r of the other
-    entailment, contradiction = DualEmbedding(x[[4, 5]], x[[4, 5]]), DualEmbedding(x[[6, 7]], x[[6, 7]])
-    loss = DualContrastive(temperature=1.0)
-    apart = loss(premise, entailment, entailment, contradiction).item()
-    together = loss(crossed, entailment, entailment, contradiction).item()
-    assert together - apart == pytest.approx(2 * (math.log(5 + math.e) - math.log(6)))
-
-
 def test_a_batch_without_any_term_costs_nothing_and_can_be_learned_from() -> None:
     premise = DualEmbedding(*(tensor.requires_grad_() for tensor in normal(2, 3, 4).unbind()))
     loss = DualContrastive(intra_sentence=False)(premise, rows={})

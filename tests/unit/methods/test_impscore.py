@@ -35,12 +35,11 @@ MAPS = {
 METRICS = ("cosine", "euclidean")
 
 
-def make(lr: float = 1e-2, dropout: float = 0.1, **options: Any) -> ImpScore:
+def make(lr: float = 1e-2, **options: Any) -> ImpScore:
     torch.manual_seed(0)
     optimizer = partial(torch.optim.Adam, lr=lr, weight_decay=1e-3)
     schedule = Schedule("constant")
-    encoder = tiny_encoder(dropout=dropout)
-    return ImpScore(encoder, ImplicitnessRanking(), optimizer=optimizer, schedule=schedule, dim=8, **options)
+    return ImpScore(tiny_encoder(), ImplicitnessRanking(), optimizer=optimizer, schedule=schedule, dim=8, **options)
 
 
 def batch(method: ImpScore) -> dict[str, Any]:
@@ -177,12 +176,6 @@ def test_a_vector_looked_up_is_the_row_s_own(monkeypatch: pytest.MonkeyPatch) ->
     assert len(losses) > 4
     for looked_up, encoded in losses:
         assert looked_up == pytest.approx(encoded, rel=1e-5)
-
-
-def test_a_frozen_encoder_causes_no_warning_of_dropout_or_evaluation_mode(recwarn: pytest.WarningsRecorder) -> None:
-    fit(make(dropout=0.0), pairs())
-    messages = [str(warning.message) for warning in recwarn]
-    assert not [message for message in messages if "dropout" in message or "eval mode" in message]
 
 
 def test_it_learns_a_handful_of_rows() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from pathlib import Path
 
 import pytest
@@ -32,16 +31,6 @@ def test_step_zero_counts_for_nothing() -> None:
         eval_alignment_at_best=0.25,
         eval_uniformity_at_best=-1.5,
     )
-
-
-def test_the_order_of_points_does_not_matter() -> None:
-    generator = random.Random(0)
-    keys = ["val/stsb/spearman", *(f"diag/{s}/{m}" for s in ("held_out", "eval") for m in ("alignment", "uniformity"))]
-    curves = {key: [(step, generator.uniform(-1, 1)) for step in range(0, 500, 25)] for key in keys}
-    want = summarise(curves)
-    for points in curves.values():
-        generator.shuffle(points)
-    assert summarise(curves) == want
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The folder of a run: status, lock, record."""
+"""The folder of a run: status, lock, record; and the device that an accelerator stands for."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from lightning_cse import runs
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.runs import Busy, Run, environment, find_runs, locked, write_atomic
+from lightning_cse.runs import Busy, Run, find_runs, write_atomic
+from lightning_cse.runs.machine import device_of
 
 RECORD: dict[str, Any] = {"name": "x", "config_hash": "0a", "seed": 3, "metrics": {"a": 0.1 + 0.2}}
 HOLDS = """
@@ -124,22 +126,6 @@ def test_a_file_system_without_locks_is_refused(run: Run, monkeypatch: pytest.Mo
         pass
 
 
-@pytest.mark.slow
-def test_of_eight_processes_one_gets_the_lock_of_a_killed_one(tmp_path: Path) -> None:
-    code = (
-        "import sys, time; from pathlib import Path; from lightning_cse.runs import Busy, locked\n"
-        "try:\n"
-        "    with locked(Path(sys.argv[1]), 'it'):\n"
-        "        print('mine', flush=True); time.sleep(5)\n"
-        "except Busy: print('busy')"
-    )
-    path = tmp_path / "run.lock"
-    path.write_text("1\n")  # left behind
-    processes = [started(code, path) for _ in range(8)]
-    said = sorted(process.communicate(timeout=60)[0].strip() for process in processes)
-    assert said == ["busy"] * 7 + ["mine"]
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -208,17 +194,13 @@ def test_a_process_killed_while_it_writes_leaves_the_old_file(tmp_path: Path) ->
     assert (tmp_path / "file").read_text() == "old"
 
 
-def test_other_system_errors_stay_themselves(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(FileExistsError):
-        write_atomic(tmp_path / "file" / "a.txt", "x")
-    with pytest.raises(OSError, match="file"), locked(tmp_path / "file" / "lock", "it"):
-        pass
-
-
-def test_environment() -> None:
-    found = environment()
-    json.dumps(found, allow_nan=False)
-    assert set(found) == {"commit", "versions", "machine", "threads"}
-    assert found["versions"]["torch"]
-    assert found["machine"]["cores"] >= 1
+@pytest.mark.parametrize(
+    ("accelerator", "with_cuda", "without"),
+    [("auto", "cuda", "cpu"), ("gpu", "cuda", "mps"), ("cpu", "cpu", "cpu"), ("mps", "mps", "mps")],
+)
+def test_the_device_of_an_accelerator(
+    accelerator: str, with_cuda: str, without: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for cuda, want in ((True, with_cuda), (False, without)):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
+        assert device_of(accelerator) == torch.device(want)
