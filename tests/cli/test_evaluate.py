@@ -6,12 +6,10 @@ import json
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from llm_server import ChatServer
 
 from lightning_cse.encoders import tiny_encoder
 
@@ -19,7 +17,6 @@ Start = Callable[..., "subprocess.Popen[str]"]
 Command = Callable[..., tuple[int, str, str]]
 
 SAMPLE = ("corpora=sample", "paths=sample")
-ENDPOINT = ("model=llm", "+suite=inli", *SAMPLE, "limits.test_rows=6", "limits.dev_rows=2")
 
 
 @pytest.fixture
@@ -89,29 +86,3 @@ def test_ctrl_c_keeps_what_is_finished(evaluate: Command, start: Start, tmp_path
     assert code == 0, stderr
     assert "1/7 mr: done before, accuracy_lbfgs " in stdout
     assert re.search(r"7/7 mrpc: accuracy_lbfgs \d", stdout)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_ctrl_c_pays_for_no_reply_twice(start: Start, evaluate: Command, tmp_path: Path, key: str) -> None:
-    with ChatServer(lambda body: "Neutral.", seconds=0.02, key=key) as server:
-        line = (*ENDPOINT, "llm.model=some-model", f"llm.base_url={server.url}", "llm.concurrency=2")
-        process = start("evaluate", *line)
-        while sum(server.answered.values()) < 6 and process.poll() is None:
-            time.sleep(0.005)
-        process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=200)
-        assert (process.returncode, "Traceback" in stderr) == (130, False), stderr
-        before = len(server.calls)
-        assert before < 24
-        code, stdout, stderr = evaluate(*line)
-        assert (code, stderr) == (0, "")
-    (path,) = (tmp_path / "runs").rglob("record.json")
-    record = json.loads(path.read_text())
-    assert record["metrics"]["test/rte/accuracy_all"] == 0.5
-    assert re.search(r"test/rte/accuracy_four_way +0\.2500$", stdout, re.MULTILINE)
-    account = record["account"]["rte"]
-    assert (account["requests"], account["cached"]) == (24, before), "a call under way at the interrupt is paid for"
-    assert len(server.calls) == server.answered.total() == 24
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert not [path for path in files if key.encode() in path.read_bytes()]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import importlib.util
+import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -93,17 +94,8 @@ def test_the_golden_tables_are_those_of_the_committed_files() -> None:
 @pytest.mark.parametrize(
     ("expected", "found", "count"),
     [
-        (0.5, 0.50004, 0),
-        (0.5, 0.5001, 1),
-        (0.0, 9e-7, 0),
-        (0.0, 2e-6, 1),
-        (3, 4, 1),
-        (1, 1.0, 1),
-        (float("nan"), float("nan"), 0),
-        (0.5, float("nan"), 1),
-        ({"a": 1}, {}, 1),
-        ({}, {"a": None}, 1),
-        (["a"], ["b"], 1),
+        *((0.5, 0.50004, 0), (0.5, 0.5001, 1), (0.0, 9e-7, 0), (0.0, 2e-6, 1), (3, 4, 1), (1, 1.0, 1)),
+        *((math.nan, math.nan, 0), (0.5, math.nan, 1), ({"a": 1}, {}, 1), ({}, {"a": None}, 1), (["a"], ["b"], 1)),
     ],
 )
 def test_what_counts_as_a_difference(expected: Any, found: Any, count: int) -> None:

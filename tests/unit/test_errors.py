@@ -11,9 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from omegaconf.errors import OmegaConfBaseException
 
-from lightning_cse.errors import ConfigError, DataError, Interrupted, report, reported, user_error
+from lightning_cse.errors import ConfigError, DataError, Interrupted, report, reported
 
 
 @pytest.mark.parametrize(
@@ -66,16 +65,6 @@ def test_a_reader_that_has_gone_is_no_error(
     monkeypatch.setattr(sys, "stdout", Closed())
     assert reported(lambda: print("x"))() == 141  # noqa: T201
     assert capsys.readouterr().err == ""
-
-
-def test_the_user_error_behind_a_wrapper() -> None:
-    known = DataError("no corpus")
-    wrapped = OmegaConfBaseException("in a resolver")
-    wrapped.__cause__ = known
-    assert user_error(wrapped) is known
-    followed = ValueError("a bug")
-    followed.__context__ = known
-    assert user_error(followed) is None
 
 
 def test_sigterm_in_a_command_is_an_interrupt_and_its_handler_goes_with_it(capsys: pytest.CaptureFixture[str]) -> None:

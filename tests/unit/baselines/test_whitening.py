@@ -42,9 +42,6 @@ def vectors(model: PointModel, sentences: list[str]) -> np.ndarray:
     return embedding.vector.double().numpy()
 
 
-# The formula ---------------------------------------------------------------------------------------------------------
-
-
 def test_fitted_vectors_have_zero_mean_and_identity_covariance(
     encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,9 +86,6 @@ def test_similarities_do_not_depend_on_the_units_of_a_direction(encoder: Sentenc
     torch.testing.assert_close(got[0], got[1], atol=1e-3, rtol=1e-3)
     plain = [cosines(PointModel(e).eval()) for e in (encoder, scaled)]
     assert (plain[0] - plain[1]).abs().max() > 0.05
-
-
-# Few or equal sentences ----------------------------------------------------------------------------------------------
 
 
 def test_fewer_sentences_than_dimensions(encoder: SentenceEncoder, caplog: pytest.LogCaptureFixture) -> None:

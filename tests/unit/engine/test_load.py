@@ -77,11 +77,9 @@ def test_a_device_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     for device in ("gpu", "cuda", "mps"):
         with pytest.raises(ConfigError, match=f"--device: torch finds no {device} on this machine"):
             check_device(device)
-    check_device("cpu")
-    check_device("auto")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    check_device("gpu")
-    check_device("cuda")
+    for device in ("cpu", "auto", "gpu", "cuda"):
+        check_device(device)
 
 
 def test_a_damaged_checkpoint_or_a_run_of_the_first_version_is_refused(run: Path) -> None:

@@ -76,9 +76,6 @@ def direction(folder: Path, model: object, rows: list[Pair]) -> TaskResult:
     return run_tasks({"d": task}, model, "test")["d"]  # type: ignore[arg-type]
 
 
-# Two-way NLI ---------------------------------------------------------------------------------------------------------
-
-
 def test_the_threshold_is_the_first_best_of_the_grid_on_dev_and_used_on_test(data_dir: Path) -> None:
     results = {split: run_tasks({"snli": nli(data_dir)}, Difference(), split)["snli"] for split in ("dev", "test")}
     assert results["dev"].metrics == pytest.approx({"accuracy": 1, "auprc": 1, "threshold": 0.401})
@@ -119,9 +116,6 @@ def test_matched_mnli_says_so_and_a_model_without_a_score_is_left_out(data_dir: 
     assert Direction(test="mnli/dev_mismatched", **options).suffix == NLI(test="snli/test", **options).suffix == ""
     assert run_tasks({"snli": nli(data_dir)}, Length(), "test") == {}
     assert not EIS(data_dir="").suits(Difference())
-
-
-# Direction -----------------------------------------------------------------------------------------------------------
 
 
 def test_direction_asks_entailed_pairs_alone_and_ties_are_wrong(tmp_path: Path) -> None:

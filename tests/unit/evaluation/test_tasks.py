@@ -77,9 +77,6 @@ def test_row_limits_digests_and_what_a_model_lacks(data_dir: Path) -> None:
     assert task.lacking() is None, "only what is optional can be lacking"
 
 
-# Files of implicit and explicit pairs --------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def pair_files(tmp_path: Path) -> dict[str, str]:
     """Dev and test in one: a loss, a tie and a win in the positive pairs; two wins and a loss in the negative ones."""

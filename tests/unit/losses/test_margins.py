@@ -14,8 +14,6 @@ from torch import Tensor
 
 from lightning_cse.losses import HierarchicalTriplet, ImplicitnessRanking
 
-# HierarchicalTriplet -------------------------------------------------------------------------------------------------
-
 
 def at(*cosines: float) -> list[Tensor]:
     """An anchor, and one vector at each of these cosines from it."""
@@ -82,9 +80,6 @@ def test_triplets_in_order_have_no_gradient():
 def test_triplet_of_wrong_shapes_is_refused(shapes):
     with pytest.raises(ValueError, match=re.escape(f"n >= 1, got {', '.join(map(str, shapes))}")):
         HierarchicalTriplet()(*(torch.ones(shape) for shape in shapes))
-
-
-# ImplicitnessRanking -------------------------------------------------------------------------------------------------
 
 
 def drawn(n: int, seed: int = 0) -> Tensor:

@@ -79,9 +79,6 @@ def test_equal_sentences_have_a_finite_gradient() -> None:
     assert all(torch.isfinite(p.grad).all() for p in method.parameters() if p.grad is not None)
 
 
-# Training ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("frozen", [True, False])
 @pytest.mark.parametrize(
     ("direction", "implicitness", "pragmatic"), [("p2s", *METRICS), ("s2p", *METRICS[::-1]), ("third_space", *METRICS)]
