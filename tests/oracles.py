@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from lightning_cse.embeddings import PointEmbedding
+from lightning_cse.encoders import tiny_encoder
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -40,3 +42,11 @@ class Numbers:
     def embed(self, sentences: Sequence[str]) -> PointEmbedding:
         self.embedded += sentences
         return PointEmbedding(torch.tensor([[float(s.split()[-1]), float(len(s.split()[0]))] for s in sentences]))
+
+
+def save_tiny(folder: Path) -> Path:
+    """Save the tiny encoder as save_pretrained leaves it, and return its folder."""
+    encoder = tiny_encoder()
+    encoder.backbone.save_pretrained(folder)
+    encoder.tokenizer.tokenizer.save_pretrained(folder)
+    return folder

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from lightning_cse.encoders import tiny_encoder
+from oracles import save_tiny
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Command = Callable[..., tuple[int, str, str]]
@@ -22,11 +21,7 @@ SAMPLE = ("corpora=sample", "paths=sample")
 @pytest.fixture
 def tiny(tmp_path: Path) -> Path:
     """The tiny encoder in a folder whose name Hydra's grammar could not read."""
-    folder = tmp_path / "models, all" / 'it\'s {a}="b" [c]'
-    encoder = tiny_encoder()
-    encoder.backbone.save_pretrained(folder)
-    encoder.tokenizer.tokenizer.save_pretrained(folder)
-    return folder
+    return save_tiny(tmp_path / "models, all" / 'it\'s {a}="b" [c]')
 
 
 @pytest.mark.parametrize(

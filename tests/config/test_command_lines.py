@@ -139,9 +139,4 @@ def test_a_fault_of_ours_keeps_its_traceback_in_a_file(give: Give, monkeypatch: 
     code, _, errors = give(X, "name=user")
     assert code == 2
     assert "Traceback" in errors
-
-
-def test_an_interrupt_and_a_run_of_somebody_else(give: Give) -> None:
-    code, _, errors = give(X, "name=interrupted")
-    assert (code, errors) == (130, "interrupted; the same command continues where it stopped\n")
     assert give(X, "name=busy")[0] == 3

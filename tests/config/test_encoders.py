@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from omegaconf import DictConfig
+from oracles import save_tiny
 
 from lightning_cse.config.compose import portable
 from lightning_cse.config.launch import as_custom
-from lightning_cse.encoders import tiny_encoder
 from lightning_cse.engine.load import load_model
 from lightning_cse.runs import Run
 
@@ -26,9 +26,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with the folders of a tiny encoder ``mine``, ``other one`` and ``bert_base``."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    encoder = tiny_encoder()
-    encoder.backbone.save_pretrained("mine")
-    encoder.tokenizer.tokenizer.save_pretrained("mine")
+    save_tiny(Path("mine"))
     shutil.copytree("mine", "deep/other one")
     shutil.copytree("mine", "bert_base")
     return tmp_path

@@ -12,7 +12,6 @@ import small_runs
 from small_runs import assert_same, dies_at
 
 from lightning_cse.data import BatchLoader
-from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.runs import Run
 
 RunTiny = Callable[..., Run]
@@ -92,19 +91,3 @@ def test_killed_in_either_epoch_it_ends_where_an_undisturbed_one_does(
         assert 0 < len(drawn) < steps, "not from the start"
         assert drawn == batches[-len(drawn) :]
         assert_same(again, whole)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "error", "message"),
-    [
-        ("data.weights", "[1,0.5,2]", ConfigError, r"data\.weights: 3 numbers for the 2 sources of data\.train"),
-        ("data.weights", "[1,-1]", ConfigError, r"data\.weights: must be in \(0, 1000\], got -1;"),
-        ("data.train_rows", "4", DataError, r"data\.weights: 0\.1 of the 2 training rows of .*\.csv is none"),
-    ],
-)
-def test_what_makes_no_epoch_is_reported_before_a_run_is_started(
-    key: str, value: str, error: type[Exception], message: str, run_tiny: RunTiny, own: str, tmp_path: Path
-) -> None:
-    with pytest.raises(error, match=message):
-        run_tiny(tmp_path, *sources(own, "[1,0.1]"), f"{key}={value}")
-    assert not (tmp_path / "runs").exists()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import io
 import logging
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -50,21 +48,6 @@ def test_a_fault_of_ours_is_written_to_the_log_of_the_run(tmp_path: Path, capsys
         f"error: KeyError: 'x'\n  a fault of lightning_cse; traceback: {tmp_path}"
     )
     assert "KeyError: 'x'" in (tmp_path / "train.log").read_text()
-
-
-def test_a_reader_that_has_gone_is_no_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Closed(io.StringIO):
-        def flush(self) -> None:
-            raise BrokenPipeError
-
-        def fileno(self) -> int:
-            return 99  # nobody's
-
-    monkeypatch.setattr(sys, "stdout", Closed())
-    assert reported(lambda: print("x"))() == 141  # noqa: T201
-    assert capsys.readouterr().err == ""
 
 
 def test_sigterm_in_a_command_is_an_interrupt_and_its_handler_goes_with_it(capsys: pytest.CaptureFixture[str]) -> None:

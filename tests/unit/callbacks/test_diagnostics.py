@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,19 +73,6 @@ def test_rfd_is_the_running_mean_after_step_zero() -> None:
         if step:
             differences.append(values["diag/held_out/alignment"] - values["diag/eval/alignment"])
             assert values["diag/rfd_alignment"] == pytest.approx(sum(differences) / len(differences))
-
-
-def test_state_continues_the_mean() -> None:
-    straight, first, second = make(), make(), make()
-    shifts = (0.0, 0.5, 1.0, 2.0)
-    for step, shift in enumerate(shifts):
-        want = measure(straight, Fixed(shift), step)
-    for step in (0, 1):
-        measure(first, Fixed(shifts[step]), step)
-    second.curves = copy.deepcopy(first.curves)
-    for step in (2, 3):
-        got = measure(second, Fixed(shifts[step]), step)
-    assert got == want
 
 
 def test_without_an_evaluation_side_there_is_no_rfd() -> None:

@@ -56,8 +56,13 @@ class Parts:
         curves = Curves(folder / "curves.csv")
         off = ("enable_checkpointing", "enable_progress_bar", "enable_model_summary")
         trainer = pl.Trainer(
-            max_epochs=-1, max_steps=steps, accelerator="cpu", default_root_dir=str(folder),
-            limit_val_batches=0, num_sanity_val_steps=0, log_every_n_steps=1,
+            max_epochs=-1,
+            max_steps=steps,
+            accelerator="cpu",
+            default_root_dir=str(folder),
+            limit_val_batches=0,
+            num_sanity_val_steps=0,
+            log_every_n_steps=1,
             **dict.fromkeys(off, False),
             logger=CurvesLogger(curves),
             callbacks=[*others, evaluation],

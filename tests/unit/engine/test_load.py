@@ -6,18 +6,13 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-import lightning_cse
-from lightning_cse.engine import train
 from lightning_cse.engine.load import CHECKPOINT, CONFIG, check_device, check_model, load_model, read_run
 from lightning_cse.errors import ConfigError, EncoderError
-from lightning_cse.models import Model
-from lightning_cse.runs import Run
 
 RECORD = {
     "name": "a_run",
@@ -93,20 +88,6 @@ def test_a_damaged_checkpoint_or_a_run_of_the_first_version_is_refused(run: Path
     (run / "record.json").write_text(json.dumps(first))
     with pytest.raises(EncoderError, match=r"is no record of a training run \('model'\)"):
         load_model(run)
-
-
-def test_a_trained_model_is_loaded_as_it_was_evaluated(
-    run_tiny: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tested: list[Model] = []
-    monkeypatch.setattr(train, "run_tasks", lambda tasks, model, split: tested.append(model) or {})
-    overrides = ("+experiment=dualcse_bi", "baselines=none", "trainer.max_steps=2", "data.train_rows=8")
-    folder = run_tiny(tmp_path, *overrides).path
-    loaded = lightning_cse.load(folder)
-    assert not loaded.answers.training
-    assert loaded.answers.settings() == tested[0].settings() == loaded.record["model"]
-    for name, value in tested[0].state_dict().items():
-        assert torch.equal(value.cpu(), loaded.answers.state_dict()[name])
 
 
 LIGHTNING = ("pytorch_lightning", "hydra")

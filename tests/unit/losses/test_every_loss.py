@@ -141,19 +141,3 @@ def test_impossible_margins_are_refused(kind: type[nn.Module], names: tuple[str,
     for name in names:
         with pytest.raises(ValueError, match=f"{name} must be finite and not negative, got {value}"):
             kind(**{name: value})
-
-
-@pytest.mark.parametrize(
-    ("kind", "shown"),
-    [
-        (InfoNCE, "temperature=0.05, hard_negative_weight=0.0"),
-        (DualContrastive, "temperature=0.05, contradiction=True, intra_sentence=True, similarity=CosineSimilarity()"),
-        (GaussianContrastive, "temperature=0.05, sets=('ent', 'con', 'rev'), reduce=mean_of_sims"),
-        (HierarchicalTriplet, "margin_positive=0.005, margin_negative=0.01"),
-        (ImplicitnessRanking, "margin=0.5, pragmatic_margin=0.7, alpha=1.0"),
-    ],
-)
-def test_options_are_shown_and_a_typo_is_refused(kind: type[nn.Module], shown: str) -> None:
-    assert repr(kind()) == f"{kind.__name__}({shown})"
-    with pytest.raises(TypeError, match="temprature"):
-        kind(temprature=0.05)

@@ -57,15 +57,6 @@ def test_triplet_of_identical_embeddings_costs_half_the_margins():
     assert HierarchicalTriplet()(x, x, x, x).item() == pytest.approx((5e-3 + 1e-2) / 2)
 
 
-def test_triplet_is_the_same_when_turned_or_lengthened_and_not_with_roles_exchanged():
-    loss, rows = HierarchicalTriplet(0.1, 0.2), normal(4, 6, 5)
-    want = pytest.approx(loss(*rows).item())
-    assert loss(*(rows @ torch.linalg.qr(normal(5, 5, seed=1)).Q)).item() == want
-    assert loss(*(rows * normal(4, 6, 1, seed=2).exp())).item() == want
-    s, p, m, g = rows
-    assert len({loss(s, *others).item() for others in ((p, m, g), (m, p, g), (p, g, m), (g, m, p))}) == 4
-
-
 def test_triplets_in_order_have_no_gradient():
     good, bad = at(0.9, 0.5, 0.1), at(0.1, 0.5, 0.9)
     tensors = [torch.cat(pair).requires_grad_() for pair in zip(good, bad, strict=True)]
