@@ -33,13 +33,11 @@ if TYPE_CHECKING:
 settings.register_profile("project", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("project")
 
-REPOSITORY = Path(__file__).resolve().parent.parent
-
 
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The root of the checkout."""
-    return REPOSITORY
+    return Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="session")

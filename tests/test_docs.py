@@ -211,12 +211,6 @@ def test_readme_names_existing_modules_and_options() -> None:
     assert faults == []
 
 
-def test_the_metrics_of_a_module_of_ones_own_take_ten_lines() -> None:
-    (example,) = (block for block in read_blocks(METRICS) if block.language == "python")
-    body = example.body.split("class Diagnosed(Mine):\n")[1].split("\n\n")[0]
-    assert len(body.splitlines()) <= 10
-
-
 def test_only_a_make_run_whose_output_is_told_is_run_and_only_words_are_compared() -> None:
     told = Block("bash", "make run ARGS='seed=1'  # a minute\nmake test\nls", 1, expected="x")
     kept = runnable(told).splitlines()

@@ -93,13 +93,6 @@ def test_parts_are_joined_moved_and_copied(kind):
         setattr(embedding, next(iter(embedding.fields())), torch.zeros(4, 3))
 
 
-def test_what_does_not_belong_together_is_not_joined():
-    with pytest.raises(TypeError, match=r"DualEmbedding\.cat: .* got none"):
-        DualEmbedding.cat([])
-    with pytest.raises(TypeError, match=r"Embedding\.cat: .* got DualEmbedding, PointEmbedding"):
-        Embedding.cat([make(PointEmbedding), make(DualEmbedding)])
-
-
 def test_rows_and_cat_carry_gradients():
     vector = torch.randn(4, 3, requires_grad=True)
     whole = PointEmbedding(vector)

@@ -305,11 +305,8 @@ def test_disabled_does_not_even_load_wandb(
 def test_long_and_odd_names_fit(tmp_path: Path) -> None:
     one = view(tmp_path, name="paper/row:" + "x" * 200, seed=12345, group="g" * 300, offline=True)
     assert one.version is not None
-    assert len(one.version) == 128
-    assert one.version.startswith("paper-row-xxx")
-    assert one.version.endswith("x-0123456789-s12345")
+    assert one.version == f"paper-row-{'x' * 100}"[: 128 - 18] + "-0123456789-s12345"
     one.log_metrics({"a": 1.0}, step=1)
     one.close()
     (start,) = of_type(written(tmp_path)[1], "run")[:1]
     assert start.run_id == one.version
-    assert start.display_name.endswith("-s12345")

@@ -27,15 +27,6 @@ def test_against_loop(n, m, d, seed):
     torch.testing.assert_close(cosine(a, c), loop(a, c).diagonal(), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("exponent", [-10, -3, 4, 15])
-def test_length_and_rotation_do_not_matter(exponent):
-    a, b, q = normal(4, 6), normal(3, 6, seed=1), torch.linalg.qr(normal(6, 6, seed=2)).Q
-    torch.testing.assert_close(cosine_matrix(a @ q, b @ q), cosine_matrix(a, b), rtol=0, atol=1e-12)
-    single, other = a.float(), b.float()
-    got = cosine_matrix(single * 10.0**exponent, other)
-    torch.testing.assert_close(got, cosine_matrix(single, other), rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_computed_in_float32(dtype):
     a, b = normal(6, 384, dtype=dtype), normal(6, 384, seed=1, dtype=dtype)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 
 import numpy as np
 import pytest
@@ -58,13 +57,6 @@ def test_fits_together_are_the_fits_alone(solve) -> None:  # type: ignore[no-unt
             alone = solve(features, labels, [fold], torch.tensor([[l2]]))
             torch.testing.assert_close(alone.weight[0, 0], together.weight[number, place], rtol=2e-3, atol=2e-3)
             torch.testing.assert_close(alone.bias[0, 0], together.bias[number, place], rtol=2e-3, atol=2e-3)
-
-
-def test_a_fit_that_does_not_converge_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    features, labels = problem(3)
-    with caplog.at_level(logging.WARNING):
-        fit_lbfgs(features, labels, [(np.arange(150), None)], torch.tensor([[1e-4]]), max_iterations=2)
-    assert "did not converge in 2 iterations" in caplog.text
 
 
 def written_out(features: Tensor, labels: Tensor, fold: Fold, l2: float, classes: int) -> tuple[nn.Linear, int]:

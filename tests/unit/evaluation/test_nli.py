@@ -171,8 +171,3 @@ def test_length_gives_its_published_numbers(real_data: Path, test: str, pairs: i
     assert len(result.predictions["row"]) == pairs
     assert sum(result.predictions["correct"]) == right  # GaussCSE, Table 2: 69.14 on SICK; 92.81 on tokenised SNLI
     assert round(100 * result.metrics["accuracy"], 2) == {794: 69.14, 3368: 92.81}[pairs]
-
-
-def test_length_tells_the_direction_of_inli(real_data: Path) -> None:
-    metrics = run_tasks({"t": INLIDirection(data_dir=str(real_data))}, Length(), "test")["t"].metrics
-    assert metrics["accuracy"] > 0.99

@@ -77,9 +77,3 @@ def test_every_wrong_part_is_reported_before_anything_is_embedded() -> None:
     assert "suite.avg.of: 'd/value' is not a metric" in str(raised.value)
     assert len(raised.value.faults) == 2
     check_parts(suite())
-
-
-@pytest.mark.parametrize("of", [[], ["a/value", "a/value"]])
-def test_nothing_to_average_or_something_twice_is_refused(of: list[str]) -> None:
-    with pytest.raises(ValueError, match="of: a mean needs at least one part and each only once, got"):
-        Average(of=of, metric="mean")

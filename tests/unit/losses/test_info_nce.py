@@ -56,12 +56,9 @@ def test_identical_embeddings_give_the_log_of_the_number_of_candidates(n):
         assert InfoNCE()(x, x, x[:1].expand(k, -1)).item() == pytest.approx(math.log(n + k))
 
 
-def test_neither_rotation_nor_the_order_of_negatives_matters_but_the_direction_does():
+def test_negatives_are_shared_by_all_rows_and_anchors_are_no_candidates():
     a, p, g = normal(3, 6, 5)
-    want = InfoNCE()(a, p, g).item()
-    q = torch.linalg.qr(normal(5, 5, seed=1)).Q
-    assert InfoNCE()(a @ q, p @ q, g @ q).item() == pytest.approx(want)
-    assert InfoNCE()(a, p, g.flip(0)).item() == pytest.approx(want), "negatives are shared by all rows"
+    assert InfoNCE()(a, p, g.flip(0)).item() == pytest.approx(InfoNCE()(a, p, g).item())
     assert InfoNCE()(a, p).item() != pytest.approx(InfoNCE()(p, a).item())
 
 

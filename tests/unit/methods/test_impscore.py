@@ -175,17 +175,6 @@ def test_a_vector_looked_up_is_the_row_s_own(monkeypatch: pytest.MonkeyPatch) ->
         assert looked_up == pytest.approx(encoded, rel=1e-5)
 
 
-def test_it_learns_a_handful_of_rows() -> None:
-    data = pairs(rows=8, batch_size=16)
-    method = fit(make(lr=0.03), data, epochs=120).eval()
-    of = {role: method.model.embed(data.train.column(role)) for role in ROLES}
-    margin = method.model.implicitness(of["pos_implicit"]) - method.model.implicitness(of["pos_explicit"])
-    assert bool((margin > 0).all()), "implicitness accuracy 1"
-    near = method.model.pragmatic_distance(of["pos_implicit"], of["pos_explicit"])
-    far = method.model.pragmatic_distance(of["neg_implicit"], of["neg_explicit"])
-    assert float((far > near).float().mean()) > 0.9
-
-
 @pytest.mark.parametrize("frozen", [True, False])
 def test_rows_that_lack_a_sentence_are_refused(frozen: bool) -> None:
     data = pairs()
