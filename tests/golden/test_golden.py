@@ -27,8 +27,8 @@ CHANGED: dict[str, str] = {}
 
 def load() -> ModuleType:
     spec = importlib.util.spec_from_file_location("golden_results", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
+    assert spec
+    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)

@@ -53,7 +53,6 @@ def test_pvalues_against_scipy_and_loop(b, c):
 
 def test_large_counts_stay_finite():
     assert 0 <= McNemar(both=0, only_a=30_000, only_b=20_000, neither=0).pvalue < 1e-300
-    assert McNemar(both=0, only_a=25_000, only_b=25_000, neither=0).pvalue == 1.0
 
 
 @pytest.mark.parametrize(

@@ -54,10 +54,6 @@ def holder(run: Run) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def no_space(*_: Any) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
 def test_path_and_back(run: Run, tmp_path: Path) -> None:
     assert run.path == tmp_path / "runs" / "x" / "0a-s3"
     found = Run.at(run.path)
@@ -173,6 +169,10 @@ def test_find_runs(run: Run) -> None:
 def test_a_full_disk_keeps_what_was_there(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run.start("old: true\n")
     run.finish(RECORD)
+
+    def no_space(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", no_space)
         for action in (lambda: run.finish({}), lambda: run.start("")):
