@@ -375,7 +375,6 @@ SHORTER = b"".join(MEMBERS[DEV].splitlines(keepends=True)[:59])
         (WHOLE[: len(WHOLE) // 2], ": not the official zip archive: ", 0),
         (WHOLE[:1000] + bytes(100) + WHOLE[1100:], ": not the official zip archive: ", 0),
     ],
-    ids=["a row less", "a broken row", "no such member", "a page", "cut", "damaged"],
 )
 def test_a_wrong_archive(mirror: Mirror, run: Prepare, data: Path, body: bytes, message: str, kept: int) -> None:
     mirror.files[ARCHIVE] = body

@@ -68,7 +68,7 @@ class Parts:
             callbacks=[*others, evaluation],
         )
         torch.manual_seed(0)  # the masks of dropout
-        trainer.fit(self.method, self.data)
+        trainer.fit(self.method.eval(), self.data)  # an encoder is loaded in this mode, and trained in the other
         return {key: dict(values) for key, values in curves.read().items()}
 
 

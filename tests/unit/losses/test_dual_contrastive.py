@@ -164,7 +164,6 @@ def test_a_contradiction_is_needed_unless_it_is_off() -> None:
         ((4, 3), {"explicit_entailment": torch.tensor([0, 1])}, r"rows\['explicit_entailment'\]"),
         ((4, 3), {"explicit_entailment": torch.tensor([0, 0, 1])}, r"rows\['explicit_entailment'\]"),
     ],
-    ids=["entailment", "contradiction", "one row", "too few rows", "one row twice"],
 )
 def test_wrong_shapes_are_refused(lengths: tuple[int, ...], rows: dict[str, torch.Tensor], got: str) -> None:
     with pytest.raises(ValueError, match=got):
