@@ -30,16 +30,14 @@ if TYPE_CHECKING:
     from lightning_cse.runs import Run
 
 # The same examples every time, and no limit in milliseconds: a busy machine is no failure.
-settings.register_profile("project", deadline=None, derandomize=True)
+settings.register_profile("project", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("project")
-
-REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The root of the checkout."""
-    return REPOSITORY
+    return Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="session")

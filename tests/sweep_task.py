@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +12,6 @@ from omegaconf import DictConfig
 
 from lightning_cse.errors import DataError
 from lightning_cse.runs import Busy
-
-SLOW = 0.2
 
 
 class FailedBefore(DataError):  # noqa: N818
@@ -37,8 +34,6 @@ def run(cfg: DictConfig) -> Any:
         os.kill(os.getpid(), signal.SIGKILL)
     if fate == "interrupted":
         raise KeyboardInterrupt
-    if fate == "slow":
-        time.sleep(SLOW)
     runs.mkdir(parents=True, exist_ok=True)
     with (runs / "done.txt").open("a") as file:
         file.write(f"{fate} {cfg.seed}\n")

@@ -61,7 +61,31 @@ def start(tmp_path: Path, repository: Path, key: str) -> Iterator[Start]:
 
 
 @pytest.fixture
-def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], key: str) -> Command:
+def in_place(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Run a command's ``main`` in this process with arguments; return exit code, stdout and stderr."""
+    from hydra.core.global_hydra import GlobalHydra
+
+    def run(main: Callable[[], int], *args: str) -> tuple[int, str, str]:
+        name = main.__module__.rpartition(".")[2]
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *args])
+        handlers = logging.root.handlers[:]
+        GlobalHydra.instance().clear()
+        capsys.readouterr()
+        try:
+            code = main()
+        finally:
+            logging.root.handlers[:] = handlers  # Hydra's have this test's stdout
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def evaluate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, in_place: Callable[..., tuple[int, str, str]]
+) -> Command:
     """Run ``lightning_cse.evaluate`` in this process, in an empty folder; return exit code, stdout and stderr."""
     from lightning_cse import evaluate
 
@@ -70,15 +94,4 @@ def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     monkeypatch.setenv("LIGHTNING_CSE_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("LIGHTNING_CSE_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("LIGHTNING_CSE_DATA", raising=False)
-
-    def run(*args: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["evaluate.py", *args])
-        handlers = logging.root.handlers[:]
-        capsys.readouterr()
-        try:
-            code = evaluate.main()
-        finally:
-            logging.root.handlers[:] = handlers  # Hydra's have this test's stdout
-        return code, *capsys.readouterr()
-
-    return run
+    return lambda *args: in_place(evaluate.main, *args)

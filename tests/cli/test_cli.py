@@ -11,10 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from small_runs import LITTLE
 
+from lightning_cse import train
 from lightning_cse.runs import Run, find_runs
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
+Train = Callable[..., tuple[int, str, str]]
 
 # A busy machine may take minutes to load torch; pytest's own limit is made for tests that start no process.
 pytestmark = pytest.mark.timeout(900)
@@ -25,103 +28,103 @@ COMMANDS = sorted(
     for path in (Path(__file__).resolve().parents[2] / "src" / "lightning_cse").glob("*.py")
     if 'if __name__ == "__main__":' in path.read_text()
 )
-SMALL = (
-    "baselines=none",
-    "encoder.layers=1",
-    "data.train_rows=20",
-    "data.held_out_rows=8",
-    "diag.sentences=16",
-    "eval_every=2",
-    *(f"limits.{split}_{what}=6" for split in ("dev", "test") for what in ("rows", "pairs")),
-)
 
 
 @pytest.fixture
-def command(tmp_path: Path, repository: Path) -> Command:
-    """Start a command in an empty folder, with runs and caches in it; W&B and the hub stay offline."""
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, with runs and caches in it; W&B and the hub stay offline."""
+    for name in ("LIGHTNING_CSE_DATA", "HYDRA_FULL_ERROR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, folder in (("LIGHTNING_CSE_RUNS", "runs"), ("LIGHTNING_CSE_CACHE", "cache"), ("HF_HOME", "hub")):
+        monkeypatch.setenv(name, str(tmp_path / folder))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def command(place: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Start a command in a process of its own."""
+    monkeypatch.setenv("PYTHONPATH", str(repository / "src"))
 
     def start(name: str, *args: str, python: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-        environment = os.environ | {
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(repository / "src"),
-            "LIGHTNING_CSE_RUNS": str(tmp_path / "runs"),
-            "LIGHTNING_CSE_CACHE": str(tmp_path / "cache"),
-            "HF_HOME": str(tmp_path / "hub"),
-        }
-        environment.pop("LIGHTNING_CSE_DATA", None)
-        environment.pop("HYDRA_FULL_ERROR", None)
         line = [sys.executable, *python, "-m", f"lightning_cse.{name}", *args]
-        return subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
+        return subprocess.run(line, cwd=place, capture_output=True, text=True, timeout=400)
 
     return start
 
 
-def imported(done: subprocess.CompletedProcess[str]) -> set[str]:
-    return {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines() if "|" in line}
+@pytest.fixture
+def in_process(in_place: Callable[..., tuple[int, str, str]], place: Path) -> Train:
+    """Run ``lightning_cse.train`` in this process; return exit code, stdout and stderr."""
+    return lambda *args: in_place(train.main, *args)
 
 
-def test_all_commands_are_found() -> None:
-    assert len(COMMANDS) == 12
+def quickly(command: Command, *line: str) -> subprocess.CompletedProcess[str]:
+    """Run a command, which may neither import anything heavy nor take two seconds; half a second where it is quiet."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = command(*line, python=("-X", "importtime"))
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    imported = {
+        shown.rpartition("|")[2].strip().partition(".")[0] for shown in done.stderr.splitlines() if "|" in shown
+    }
+    assert not imported & HEAVY
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2
+    return done
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_is_quick_and_imports_nothing_heavy(name: str, command: Command, tmp_path: Path) -> None:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = command(name, "--help", python=("-X", "importtime"))
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+def test_help_is_quick_and_imports_nothing_heavy(name: str, command: Command, place: Path) -> None:
+    done = quickly(command, name, "--help")
     assert done.returncode == 0
     assert f"lightning_cse.{name}" in done.stdout
-    assert not imported(done) & HEAVY
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2
-    assert not list(tmp_path.iterdir())
+    if name == "evaluate":
+        assert all(word in done.stdout for word in ("model=MODEL +suite=NAME", "minilm_l6", "inli", "pooling: auto"))
+    assert not list(place.iterdir())
+    assert len(COMMANDS) == 12
 
 
-@pytest.mark.parametrize("line", ["epochs=1", "+method.foo=1", "trainer.max_epochs=abc", "-m seed=0,1 epochs=1"])
-def test_a_typo_is_answered_before_anything_heavy_is_imported(line: str, command: Command, tmp_path: Path) -> None:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = command("train", "+experiment=dualcse_cross", *line.split(), python=("-X", "importtime"))
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+@pytest.mark.parametrize("line", ["+method.foo=1", "-m seed=0,1 epochs=1"])
+def test_a_typo_is_answered_before_anything_heavy_is_imported(line: str, command: Command, place: Path) -> None:
+    done = quickly(command, "train", "+experiment=dualcse_cross", *line.split())
     assert done.returncode == 2
     assert re.search(r"^error: ", done.stderr, re.MULTILINE)
-    assert not imported(done) & HEAVY
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2  # 0.5 on a quiet machine
-    assert not list(tmp_path.iterdir())
+    assert not list(place.iterdir())
 
 
-@pytest.mark.parametrize("name", ["train", "reproduce", "score"])
-def test_a_reader_that_has_seen_enough(name: str, repository: Path) -> None:
-    line = f"set -o pipefail; {sys.executable} -m lightning_cse.{name} --help | true"
+def test_a_reader_that_has_seen_enough(repository: Path) -> None:
+    line = f"set -o pipefail; {sys.executable} -m lightning_cse.reproduce --help | true"
     environment = os.environ | {"PYTHONPATH": str(repository / "src")}
     done = subprocess.run(["bash", "-c", line], env=environment, capture_output=True, text=True, timeout=400)
     assert done.stderr == ""
 
 
-def test_a_sweep_from_end_to_end(command: Command, tmp_path: Path) -> None:
-    args = ("-m", "+experiment=dualcse_cross", "+debug=tiny", "seed=0,1", *SMALL)
+def test_a_sweep_from_end_to_end(command: Command, in_process: Train, place: Path) -> None:
+    args = ("-m", "+experiment=dualcse_cross", "+debug=tiny", "seed=0,1", *LITTLE)
     done = command("train", *args)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^all seeds +2 +0\.\d{4} +0\.\d{4}$", done.stdout, re.MULTILINE)
-    runs = list(find_runs(tmp_path / "runs"))
-    assert sorted((run.name, run.seed, run.status) for run in runs) == [
-        ("dualcse_cross", 0, "finished"),
-        ("dualcse_cross", 1, "finished"),
-    ]
+    runs = sorted(find_runs(place / "runs"), key=lambda run: run.seed)
+    found = [(run.name, run.seed, run.status) for run in runs]
+    assert found == [("dualcse_cross", seed, "finished") for seed in (0, 1)]
+    assert "step 6/6" in runs[0].log_path.read_text()
     stamps = {run.path: run.record_path.stat().st_mtime_ns for run in runs}
-    nowhere = command("train", *args, "force=false", f"paths.data_dir={tmp_path},{tmp_path / 'nowhere'}")
-    assert nowhere.returncode == 2
-    assert "4 points: 4 failed" in nowhere.stdout
-    assert "corpus 'inli', split 'train' is not there" in nowhere.stdout
-    assert "Traceback" not in nowhere.stderr
-    again = command("train", *args)
-    assert again.returncode == 0
-    assert "2 points: 2 finished before" in again.stdout
+
+    code, out, errors = in_process(*args, f"paths.data_dir={place},{place / 'nowhere'}")
+    assert code == 2
+    assert "4 points: 4 failed" in out
+    assert "corpus 'inli', split 'train' is not there" in out
+    assert "Traceback" not in errors
+    code, out, _ = in_process(*args)
+    assert code == 0
+    assert "2 points: 2 finished before" in out
     assert {run.path: Run.at(run.path).record_path.stat().st_mtime_ns for run in runs} == stamps
 
 
-def test_an_encoder_that_is_not_found_says_what_was_tried_and_what_helps(command: Command, tmp_path: Path) -> None:
-    done = command("train", "+experiment=dualcse_cross", "+debug=tiny", "encoder=bert_base")
-    assert done.returncode == 2
-    assert "Traceback" not in done.stdout + done.stderr
+def test_an_encoder_that_is_not_found_says_what_was_tried_and_what_helps(in_process: Train, place: Path) -> None:
+    code, out, errors = in_process("+experiment=dualcse_cross", "+debug=tiny", "encoder=bert_base")
+    assert code == 2
+    assert "Traceback" not in out + errors
     for text in ("google-bert/bert-base-uncased", "set 'HF_HUB_OFFLINE=0'", "encoder=minilm_l6"):
-        assert text in done.stderr
-    assert not list(find_runs(tmp_path / "runs"))
+        assert text in errors
+    assert not list(find_runs(place / "runs"))

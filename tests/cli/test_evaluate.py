@@ -1,4 +1,4 @@
-"""``lightning_cse.evaluate`` as a user starts it: in this process, but for imports and Ctrl-C."""
+"""``lightning_cse.evaluate`` as a user starts it: in this process, but for Ctrl-C."""
 
 from __future__ import annotations
 
@@ -6,44 +6,22 @@ import json
 import re
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from llm_server import ChatServer
-
-from lightning_cse.encoders import tiny_encoder
+from oracles import save_tiny
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Command = Callable[..., tuple[int, str, str]]
 
 SAMPLE = ("corpora=sample", "paths=sample")
-ENDPOINT = ("model=llm", "+suite=inli", *SAMPLE, "limits.test_rows=6", "limits.dev_rows=2")
 
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Path:
     """The tiny encoder in a folder whose name Hydra's grammar could not read."""
-    folder = tmp_path / "models, all" / 'it\'s {a}="b" [c]'
-    encoder = tiny_encoder()
-    encoder.backbone.save_pretrained(folder)
-    encoder.tokenizer.tokenizer.save_pretrained(folder)
-    return folder
-
-
-@pytest.mark.timeout(900)  # a busy machine may take minutes to start Python
-def test_help_imports_nothing_heavy(repository: Path, tmp_path: Path) -> None:
-    line = [sys.executable, "-X", "importtime", "-m", "lightning_cse.evaluate", "--help"]
-    environment = {"PYTHONPATH": str(repository / "src"), "HOME": str(tmp_path)}
-    done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines() if "|" in line}
-    assert "hydra" in imported
-    assert not imported & {"torch", "pytorch_lightning", "transformers", "datasets", "numpy", "wandb", "matplotlib"}
-    for word in ("model=MODEL +suite=NAME", "minilm_l6", "inli", "pooling: auto"):
-        assert word in done.stdout
-    assert not list(tmp_path.iterdir())
+    return save_tiny(tmp_path / "models, all" / 'it\'s {a}="b" [c]')
 
 
 @pytest.mark.parametrize(
@@ -103,39 +81,3 @@ def test_ctrl_c_keeps_what_is_finished(evaluate: Command, start: Start, tmp_path
     assert code == 0, stderr
     assert "1/7 mr: done before, accuracy_lbfgs " in stdout
     assert re.search(r"7/7 mrpc: accuracy_lbfgs \d", stdout)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_ctrl_c_pays_for_no_reply_twice(start: Start, evaluate: Command, tmp_path: Path, key: str) -> None:
-    with ChatServer(lambda body: "Neutral.", seconds=0.02, key=key) as server:
-        line = (*ENDPOINT, "llm.model=some-model", f"llm.base_url={server.url}", "llm.concurrency=2")
-        process = start("evaluate", *line)
-        while sum(server.answered.values()) < 6 and process.poll() is None:
-            time.sleep(0.005)
-        process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=200)
-        assert (process.returncode, "Traceback" in stderr) == (130, False), stderr
-        before = len(server.calls)
-        assert before < 24
-        code, stdout, stderr = evaluate(*line)
-        assert (code, stderr) == (0, "")
-    (path,) = (tmp_path / "runs").rglob("record.json")
-    record = json.loads(path.read_text())
-    assert record["metrics"]["test/rte/accuracy_all"] == 0.5
-    assert re.search(r"test/rte/accuracy_four_way +0\.2500$", stdout, re.MULTILINE)
-    account = record["account"]["rte"]
-    assert (account["requests"], account["cached"]) == (24, before), "a call under way at the interrupt is paid for"
-    assert len(server.calls) == server.answered.total() == 24
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert not [path for path in files if key.encode() in path.read_bytes()]
-
-
-def test_a_dead_endpoint_is_one_error(evaluate: Command, tmp_path: Path) -> None:
-    with ChatServer() as server:
-        pass  # and is gone
-    line = ("llm.model=m", f"llm.base_url={server.url}", "llm.retries=1", "llm.backoff=0.01")
-    code, stdout, stderr = evaluate(*ENDPOINT, *line)
-    assert (code, stderr.count("error: "), "Traceback" in stdout + stderr) == (2, 1, False)
-    assert server.url in stderr
-    assert not list((tmp_path / "runs").rglob("record.json"))

@@ -11,21 +11,15 @@ X = "+experiment=dualcse_cross"
 REFUSED: list[tuple[str, str]] = [
     # unknown keys
     ("epochs=1", "unknown key 'epochs' - did you mean 'trainer.max_epochs'?"),
-    ("lr=1", "unknown key 'lr' - did you mean 'method.optimizer.lr'?"),
     ("temperature=0.1", "unknown key 'temperature' - did you mean 'method.loss.temperature'?"),
     ("sede=1", "unknown key 'sede' - did you mean 'seed'?"),
-    ("trainer.max_epoch=1", "did you mean 'trainer.max_epochs'?"),
-    ("corpora.nli_trian=[snli/train]", "did you mean 'corpora.nli_train'?"),
     ("sede=1 epochs=1", "2 faults:"),
     ("+method.foo=1", "+method.foo=1: unknown key 'method.foo'"),
-    ("+foo=1", "+foo=1: unknown key 'foo'"),
     ("++seed=3 ++foo=2", "++foo=2: unknown key 'foo'"),
-    ("+trainer.callbacks=[x]", "unknown key 'trainer.callbacks'"),
     ("+experimnt=simcse_inli", "did you mean '+experiment='?"),
     ("method={foo: 1}", "foo"),
     # options
     ("encoder=bert_bse", "there is no encoder 'bert_bse' - did you mean 'bert_base'? (there are: bert_base,"),
-    ("+profile=labtop", "there is no profile 'labtop' - did you mean 'laptop'?"),
     ("data=my/pairs.csv", "a file of your own is for data.train, as in data.train=[my/pairs.csv]"),
     ("hydra/launcher=jobli", "there is no hydra/launcher 'jobli' - did you mean 'joblib'?"),
     ("dualcse_cros", "dualcse_cros: not an override, which is key=value - did you mean '+experiment=dualcse_cross'?"),
@@ -33,42 +27,27 @@ REFUSED: list[tuple[str, str]] = [
     ("data.batch_size=8,16", "add --multirun"),
     # types
     ("trainer.max_epochs=abc", "trainer.max_epochs: Value 'abc' of type 'str' could not be converted to Integer"),
-    ("method.optimizer.lr=fast", "method.optimizer.lr: Value 'fast'"),
     ("diag=1", "diag: must be a mapping, got 1"),
-    ("method.schedule=-1", "method.schedule: must be a mapping, got -1"),
-    ("limits.dev_rows=few", "limits.dev_rows: Value 'few'"),
     ("force=maybe", "force: Value 'maybe'"),
     ("~data", "data: is missing"),
-    ("~trainer.max_steps", "trainer.max_steps: is missing"),
     # values
     ("trainer.precision=64", "trainer.precision: must be 32-true or bf16-mixed or 16-mixed or auto, got 64"),
-    ("trainer.precision=16-true", "trainer.precision: must be"),
     ("trainer.precision=bf16-true", "got 'bf16-true' - did you mean 'bf16-mixed'?"),
     ("trainer.accelerator=cdua", "did you mean 'cuda'?"),
     ("trainer.devices=2", "trainer.devices: must be 1, got 2"),
     ("trainer.max_epochs=-1", "training never ends"),
     ("seed=-1", "seed: must be a number >= 0"),
-    ("seed=4294967296", "seed: must be a number"),
     ("eval_every=0", "eval_every: must be an integer >= 1, got 0"),
     ("data.batch_size=1", "data.batch_size: must be an integer >= 2, got 1"),
-    ("data.train_rows=true", "data.train_rows: must be an integer >= 2, got True"),
     ("encoder.dropout=1", "encoder.dropout: must be a number >= 0 and < 1, got 1"),
-    ("method.optimizer.lr=-1", "method.optimizer.lr: must be a number >= 0"),
-    ("trainer.gradient_clip_val=-1", "trainer.gradient_clip_val: must be a number >= 0"),
-    ("diag.evaluation=stsb", "did you mean 'stsb_dev'?"),
-    ("suite=mteb", "suite: has no task to choose the best checkpoint by"),
     (f"name={'n' * 300}", "names no folder"),
-    ("name=../up", "names no folder"),
     # sweeps
     ("-m epochs=1,2", "unknown key 'epochs' - did you mean 'trainer.max_epochs'?"),
-    ("-m trainer.max_epochs=1,x", "trainer.max_epochs: Value 'x'"),
     ("encoder=custom", "encoder.source: Missing mandatory value"),
     ("-m encoder=tiny,./tny", "encoder=tiny,./tny: a sweep takes options of conf/encoder, or folders and hub ids, not"),
     ("-m encoder=tiny,tny", "there is no encoder 'tny' - did you mean 'tiny'?"),
-    ("-m +method.foo=1,2", "unknown key 'method.foo'"),
     ("-m method.optimizer.lr=interval(0,1)", "a grid takes values"),
     ("-m hydra.sweeper.file=nowhere.yaml", "hydra.sweeper.file=nowhere.yaml"),
-    ("-m hydra.sweeper.points=[a]", "must be a list of points"),
 ]
 
 
@@ -132,19 +111,14 @@ def test_other_commands_are_checked_alike(give: Give) -> None:
 
 def test_a_folder_of_configs_of_ones_own(give: Give, tmp_path: Path) -> None:
     (tmp_path / "mine" / "experiment").mkdir(parents=True)
-    (tmp_path / "mine" / "experiment" / "own.yaml").write_text(
-        "# @package _global_\ndefaults: [dualcse_cross, _self_]\nname: own\ntrainer: {max_epochs: 1}\n"
-    )
+    for name, values in (("own", "{max_epochs: 1}"), ("bad", "{callback: 1}")):
+        text = f"# @package _global_\ndefaults: [dualcse_cross, _self_]\nname: own\ntrainer: {values}\n"
+        (tmp_path / "mine" / "experiment" / f"{name}.yaml").write_text(text)
     assert give("+experiment=own", "--config-dir", "mine")[0] == 0
-    code, _, errors = give("+experiment=own", "epochs=1", "--config-dir", "mine")
-    assert code == 2
-    assert "epochs" in errors
-    (tmp_path / "mine" / "experiment" / "bad.yaml").write_text(
-        "# @package _global_\ndefaults: [dualcse_cross, _self_]\ntrainer: {callback: 1}\n"
-    )
-    code, _, errors = give("+experiment=bad", "--config-dir", "mine")
-    assert code == 2
-    assert "trainer.callback" in errors
+    for line, message in ((("+experiment=own", "epochs=1"), "epochs"), (("+experiment=bad",), "trainer.callback")):
+        code, _, errors = give(*line, "--config-dir", "mine")
+        assert code == 2
+        assert message in errors
 
 
 def test_a_fault_of_ours_keeps_its_traceback_in_a_file(give: Give, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,9 +133,4 @@ def test_a_fault_of_ours_keeps_its_traceback_in_a_file(give: Give, monkeypatch: 
     code, _, errors = give(X, "name=user")
     assert code == 2
     assert "Traceback" in errors
-
-
-def test_an_interrupt_and_a_run_of_somebody_else(give: Give) -> None:
-    code, _, errors = give(X, "name=interrupted")
-    assert (code, errors) == (130, "interrupted; the same command continues where it stopped\n")
     assert give(X, "name=busy")[0] == 3

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import fnmatch
 import importlib.util
-import os
+import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,8 +27,8 @@ CHANGED: dict[str, str] = {}
 
 def load() -> ModuleType:
     spec = importlib.util.spec_from_file_location("golden_results", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
+    assert spec
+    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
@@ -36,12 +36,6 @@ def load() -> ModuleType:
 
 
 golden = load()
-ONE = pytest.mark.parametrize("experiment", golden.EXPERIMENTS)
-
-
-def shown(differences: Sequence[Any]) -> str:
-    worst = sorted(differences, key=lambda one: -one.relative)
-    return "\n".join([f"{len(worst)} values differ:", *map(str, worst[:20])])
 
 
 def beyond(part: str, expected: Mapping[str, Any], found: Mapping[str, Any], path: str = "") -> list[Any]:
@@ -49,73 +43,59 @@ def beyond(part: str, expected: Mapping[str, Any], found: Mapping[str, Any], pat
     return [one for one in differences if one.relative > golden.RELATIVE[part]]
 
 
+def assert_golden(part: str, expected: Mapping[str, Any], found: Mapping[str, Any], path: str = "") -> None:
+    __tracebackhide__ = True
+    worst = sorted(beyond(part, expected, found, path), key=lambda one: -one.relative)
+    assert not worst, "\n".join([f"{len(worst)} values differ:", *map(str, worst[:20])])
+
+
 @pytest.mark.parametrize("part", ["configs", "runs"])
 def test_every_experiment_has_golden_results(part: str) -> None:
     assert sorted(golden.read(part)) == golden.EXPERIMENTS
 
 
-@ONE
+@pytest.mark.parametrize("experiment", golden.EXPERIMENTS)
 def test_the_decisive_values_of_a_config(experiment: str) -> None:
-    expected, found = golden.read("configs")[experiment], golden.config_of(experiment)
-    differences = beyond("configs", expected, found)
-    added = [one for one in differences if one.golden == golden.ABSENT]
-    others = [
-        one
-        for one in differences
-        if one not in added and not any(fnmatch.fnmatchcase(one.path, pattern) for pattern in CHANGED)
-    ]
-    assert not others, f"{experiment}: {shown(others)}\nadded: {', '.join(one.path for one in added) or 'nothing'}"
+    differences = beyond("configs", golden.read("configs")[experiment], golden.config_of(experiment))
+    added = [one.path for one in differences if one.golden == golden.ABSENT]
+    expected = [one.path for one in differences if any(fnmatch.fnmatchcase(one.path, pattern) for pattern in CHANGED)]
+    others = [str(one) for one in differences if one.path not in {*added, *expected}]
+    assert not others, f"added: {', '.join(added) or 'nothing'}"
 
 
-@ONE
+@pytest.mark.parametrize("experiment", golden.EXPERIMENTS)
 def test_a_run(experiment: str) -> None:
-    differences = beyond("runs", golden.read("runs")[experiment], golden.run_of(experiment), experiment)
-    assert not differences, shown(differences)
+    assert_golden("runs", golden.read("runs")[experiment], golden.run_of(experiment), experiment)
 
 
 @pytest.mark.parametrize("name", golden.DATA)
 def test_the_rows_and_batches_of_a_data_config(name: str) -> None:
-    differences = beyond("batches", golden.read("batches")[name], golden.batches_of(name), name)
-    assert not differences, shown(differences)
+    assert_golden("batches", golden.read("batches")[name], golden.batches_of(name), name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in golden.DATA if name != "implicit_pairs"])
-def test_the_rows_and_batches_of_real_corpora(name: str) -> None:
-    corpora = os.environ.get("LIGHTNING_CSE_DATA")
-    if not corpora:
-        pytest.skip("LIGHTNING_CSE_DATA names no folder of corpora")
-    differences = beyond("batches", golden.read("batches")[f"{name} (corpora)"], golden.batches_of(name, corpora), name)
-    assert not differences, shown(differences)
+def test_the_rows_and_batches_of_real_corpora(name: str, real_data: Path) -> None:
+    expected = golden.read("batches")[f"{name} (corpora)"]
+    assert_golden("batches", expected, golden.batches_of(name, str(real_data)), name)
 
 
 def test_the_tables() -> None:
-    differences = beyond("tables", golden.read("tables"), golden.tables())
-    assert not differences, shown(differences)
+    assert_golden("tables", golden.read("tables"), golden.tables())
 
 
 def test_the_golden_tables_are_those_of_the_committed_files() -> None:
     """The files under ``experiments/`` were rendered by the same code from the same records."""
     expected, committed = golden.read("tables"), golden.committed_tables()
     assert len(committed) > 10
-    assert not beyond("tables", {name: expected[name] for name in committed}, committed)
+    assert_golden("tables", {name: expected[name] for name in committed}, committed)
 
 
 @pytest.mark.parametrize(
     ("expected", "found", "count"),
     [
-        (0.5, 0.50004, 0),
-        (0.5, 0.5001, 1),
-        (0.0, 9e-7, 0),
-        (0.0, 2e-6, 1),
-        (3, 3, 0),
-        (3, 4, 1),
-        (1, 1.0, 1),
-        (float("nan"), float("nan"), 0),
-        (0.5, float("nan"), 1),
-        ({"a": 1}, {}, 1),
-        ({}, {"a": None}, 1),
-        (["a"], ["b"], 1),
+        *((0.5, 0.50004, 0), (0.5, 0.5001, 1), (0.0, 9e-7, 0), (0.0, 2e-6, 1), (3, 4, 1), (1, 1.0, 1)),
+        *((math.nan, math.nan, 0), (0.5, math.nan, 1), ({"a": 1}, {}, 1), ({}, {"a": None}, 1), (["a"], ["b"], 1)),
     ],
 )
 def test_what_counts_as_a_difference(expected: Any, found: Any, count: int) -> None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import csv
+import functools
 import hashlib
-import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
+from small_runs import curves
 
-from lightning_cse import runs
 from lightning_cse.engine import train as training
 from lightning_cse.engine.load import load_model
 from lightning_cse.evaluation import run_tasks
@@ -42,48 +43,35 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(run_tiny: RunTiny, place: Path) -> Callable[[str], Run]:
-    """An experiment's run, made once."""
-    done: dict[str, Run] = {}
+    """An experiment's run, made once, with figures; neither these nor their absence change anything else."""
 
+    @functools.cache
     def make(experiment: str) -> Run:
-        if experiment not in done:
-            done[experiment] = run_tiny(place, f"+experiment={experiment}")
-        return done[experiment]
+        return run_tiny(place, f"+experiment={experiment}", f"figures={str(experiment == 'dualcse_cross').lower()}")
 
     return make
 
 
-def curves(folder: Run) -> dict[str, dict[int, float]]:
-    return {key: dict(points) for key, points in runs.Curves(folder.curves_path).read().items()}
-
-
-def test_a_run_leaves_a_complete_folder(run_tiny: RunTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        folder = run_tiny(tmp_path, CROSS, "figures=true")
+def test_a_run_leaves_a_complete_folder(run: Callable[[str], Run], place: Path) -> None:
+    folder = run("dualcse_cross")
     record = folder.read()
-    assert (folder.status, folder.path.parent) == ("finished", tmp_path / "runs" / "dualcse_cross")
+    assert (folder.status, folder.path.parent) == ("finished", place / "runs" / "dualcse_cross")
     assert folder.path.name == f"{record['config_hash']}-s0"
     files = {str(path.relative_to(folder.path)) for path in folder.path.rglob("*") if path.is_file()}
-    predictions = {f"predictions/{name}.parquet" for name in ("eis", "length-eis", "rte", "untrained-rte")}
     assert {name for name in files if not name.startswith("predictions/")} == {
         *("config.yaml", "curves.csv", "record.json", "train.log", "checkpoints/best.ckpt"),
         *(f"figures/{name}.png" for name in ("loss", "dev_score", "diagnostics")),
     }
-    assert predictions <= files
+    assert {f"predictions/{name}.parquet" for name in ("eis", "length-eis", "rte", "untrained-rte")} <= files
     best = (folder.checkpoints / "best.ckpt").read_bytes()
     assert record["checkpoint"] == {"sha256": hashlib.sha256(best).hexdigest()}
-    assert (record["name"], record["seed"], record["device"], record["precision"]) == (
-        *("dualcse_cross", 0, "cpu", "32-true"),
-    )
+    assert (record["name"], record["seed"]) == ("dualcse_cross", 0)
+    assert (record["device"], record["precision"]) == ("cpu", "32-true")
     assert record["environment"]["versions"]["torch"] == torch.__version__
     assert set(record["seconds"]) == {"training", "evaluation", "test"}
     assert set(record["encoder"]) == {"name", "weights", "tokenizer"}
     assert all(digests.items() <= record["data"].items() for digests in record["task_data"].values())
-    assert "seed" not in record["decisive"]["config"].keys() | record["decisive"]["config"]["data"].keys()
     assert OmegaConf.load(folder.config_path).encoder.name == "tiny"
-    log = folder.log_path.read_text()
-    assert "training rows" in log
-    assert f"step {record['steps']}/{record['steps']}" in log
 
 
 @EACH
@@ -118,64 +106,39 @@ def test_evaluated_at_the_start_on_the_way_and_at_the_end(experiment: str, run: 
         assert record["summary"][f"eval_{measure}_at_best"] == values[f"diag/eval/{measure}"][best]
 
 
-def fraction(right: Sequence[bool]) -> float:
-    return sum(right) / len(right)
-
-
 def recomputed(table: Mapping[str, list[Any]], threshold: float) -> dict[str, float]:
-    """The metrics that follow from what a task wrote down for every example, each checked against its scores."""
-    if "subset" in table:
-        pairs = list(zip(table["subset"], table["gold"], table["score"], strict=True))
-        subsets = [
-            ([g for s, g, _ in pairs if s == name], [v for s, _, v in pairs if s == name])
-            for name in sorted(set(table["subset"]))
-        ]
-        each = [spearman(gold, score) for gold, score in subsets]
-        return {
-            "spearman_all": spearman(table["gold"], table["score"]),
-            "spearman_mean": math.fsum(each) / len(each),
-            "spearman_wmean": math.fsum(len(s[0]) * r for s, r in zip(subsets, each, strict=True)) / len(pairs),
-        }
+    """The main metrics that follow from what a task wrote down for every example, each checked against its scores."""
     if "gold" in table:
-        return {"spearman": spearman(table["gold"], table["score"])}
-    if "lead" in table:
-        assert [lead > 0 for lead in table["lead"]] == table["correct"]
-        determinant = (
-            {"accuracy_determinant": fraction(table["correct_determinant"])} if "correct_determinant" in table else {}
-        )
-        of_kind = {
-            f"accuracy_{kind}": fraction(
-                [one for one, of in zip(table["correct"], table["type"], strict=True) if of == kind]
-            )
-            for kind in sorted(set(table.get("type", [])))
-        }
-        return {"accuracy": fraction(table["correct"]), **of_kind, **determinant}
+        return {"spearman_all" if "subset" in table else "spearman": spearman(table["gold"], table["score"])}
     if "correct" in table:
-        return {"accuracy": fraction(table["correct"])}
-    right = [prediction == label for prediction, label in zip(table["prediction"], table["label"], strict=True)]
+        if "lead" in table:
+            assert [lead > 0 for lead in table["lead"]] == table["correct"]
+        return {"accuracy": float(np.mean(table["correct"]))}
+    predicted = np.array(table["prediction"])
+    right = predicted == np.array(table["label"])
     if "type" not in table:
-        assert [score >= threshold for score in table["score"]] == table["prediction"]
-        return {"accuracy": fraction(right), "auprc": auprc(table["label"], table["score"])}
-    assert [score > threshold for score in table["score"]] == table["prediction"]
-    of_kind = {
-        f"accuracy_{kind}": fraction([one for one, of in zip(right, table["type"], strict=True) if of == kind])
-        for kind in ("explicit", "implied", "neutral", "contradiction")
-    }
-    return of_kind | {"accuracy_all": sum(of_kind.values()) / len(of_kind)}
+        assert ((np.array(table["score"]) >= threshold) == predicted).all()
+        return {"accuracy": float(right.mean()), "auprc": auprc(table["label"], table["score"])}
+    assert ((np.array(table["score"]) > threshold) == predicted).all()
+    kinds = np.array(table["type"])
+    found = {f"accuracy_{kind}": float(right[kinds == kind].mean()) for kind in sorted(set(kinds))}
+    assert len(found) == 4
+    return found | {"accuracy_all": sum(found.values()) / 4}
 
 
 @EACH
 def test_predictions_give_the_recorded_metrics(experiment: str, run: Callable[[str], Run]) -> None:
     folder = run(experiment)
     record = folder.read()
-    found = sorted(folder.predictions.iterdir())
-    assert found
-    for path in found:
+    paths = sorted(folder.predictions.iterdir())
+    assert paths
+    for path in paths:
         baseline, _, task = path.stem.rpartition("-")
         metrics = record["baselines"][baseline] if baseline else record["metrics"]
         said = {key.rpartition("/")[2]: value for key, value in metrics.items() if key.startswith(f"test/{task}/")}
         table = pq.read_table(path).to_pydict()
-        assert recomputed(table, said.pop("threshold", 0.0)) == pytest.approx(said, abs=1e-12), path.name
+        found = recomputed(table, said.get("threshold", 0.0))
+        assert found == pytest.approx({name: said[name] for name in found}, abs=1e-12), path.name
 
 
 @EACH
@@ -195,17 +158,6 @@ def test_the_best_checkpoint_alone_gives_the_recorded_test_scores(
     assert metrics != {f"test/{task}/{name}": v for task, r in untrained.items() for name, v in r.metrics.items()}
 
 
-def test_the_matched_dev_set_of_mnli_is_named_in_the_keys(run_tiny: RunTiny, place: Path) -> None:
-    folder = run_tiny(place, "+experiment=gausscse", "corpora=partial", "data.train_rows=null", "baselines=none")
-    record = folder.read()
-    assert "test/mnli_matched/accuracy" in record["metrics"]
-    assert not any(key.startswith("test/mnli/") for key in record["metrics"])
-    assert {"SNLI/senteval/labels.test", "MNLI/nyu_hw2/mnli_val.tsv", "SICK/SICK.txt"} <= set(record["data"])
-    # Six corpora of labelled pairs: neutral ones, premises that lack a role, and pairs of a test set are left out.
-    assert {"dropped: label neutral", "dropped: premise without a contradiction"} <= record["rows"].keys()
-    assert 0 < record["rows"]["training_rows"] < record["rows"]["used"]
-
-
 def test_a_finished_run_asked_for_again_is_not_trained_again(
     run: Callable[[str], Run], run_tiny: RunTiny, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,8 +173,8 @@ def test_a_finished_run_asked_for_again_is_not_trained_again(
 def test_force_runs_again_with_the_same_numbers_and_another_seed_gives_others(
     run: Callable[[str], Run], run_tiny: RunTiny, place: Path
 ) -> None:
-    first, was = run("dualcse_cross").read(), run("dualcse_cross").curves_path.read_text()
-    stamp = run("dualcse_cross").record_path.stat().st_mtime_ns
+    folder = run("dualcse_cross")
+    first, was, stamp = folder.read(), folder.curves_path.read_text(), folder.record_path.stat().st_mtime_ns
     forced = run_tiny(place, CROSS, "force=true")
     assert forced.record_path.stat().st_mtime_ns > stamp
     assert forced.curves_path.read_text() == was
@@ -231,6 +183,5 @@ def test_force_runs_again_with_the_same_numbers_and_another_seed_gives_others(
     other = run_tiny(place, CROSS, "seed=1")
     assert other.path.name == forced.path.name.removesuffix("-s0") + "-s1"
     assert other.read()["decisive"] == first["decisive"]
-    assert curves(other)["train/loss"][1] != curves(forced)["train/loss"][1]
     assert other.read()["metrics"] != first["metrics"]
     assert other.read()["baselines"] == first["baselines"]

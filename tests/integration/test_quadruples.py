@@ -8,40 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
+import small_runs
+from small_runs import assert_same, dies_at
 
 from lightning_cse.data import BatchLoader
-from lightning_cse.errors import ConfigError, DataError
-from lightning_cse.loggers import CurvesLogger
 from lightning_cse.runs import Run
 
 RunTiny = Callable[..., Run]
 
-SMALL = (
-    "+experiment=dualcse_cross",
-    "data=quadruples",
-    "baselines=none",
-    "keep_last=true",
-    "encoder.layers=1",
-    "data.train_rows=36",
-    "data.held_out_rows=8",
-    "diag.sentences=16",
-    "eval_every=2",
-    *(f"limits.{split}_{what}=6" for split in ("dev", "test") for what in ("rows", "pairs")),
-)
 ROWS = 400
 HOLES = (0b111, 0b101, 0b010, 0b100, 0b001, 0b110)
 """Which of the three hypotheses the rows have, in turn."""
-
-
-class Killed(BaseException):
-    """Neither the run nor Lightning may turn it into anything else."""
-
-
-@pytest.fixture(autouse=True)
-def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures take half of such a run and are drawn from the curves, which are compared."""
-    monkeypatch.setattr("lightning_cse.loggers.plots.run_figures", lambda *args: [])
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +52,8 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
 
 
 def sources(own: str, weights: str = "[1,0.5]") -> tuple[str, ...]:
-    return *SMALL, f"data.train=[inli/train,'{own}']", f"data.weights={weights}"
+    small = (*small_runs.SMALL, "data=quadruples", "keep_last=true", "data.train_rows=36")
+    return *small, f"data.train=[inli/train,'{own}']", f"data.weights={weights}"
 
 
 def test_a_run_on_both_and_its_account(run_tiny: RunTiny, own: str, tmp_path: Path, drawn: list[list[int]]) -> None:
@@ -88,32 +66,12 @@ def test_a_run_on_both_and_its_account(run_tiny: RunTiny, own: str, tmp_path: Pa
     assert from_own == (36 - from_inli + 1) // 2 > 4, "half of them, rounded"
     assert from_inli + from_own == rows["rows an epoch"]
     assert all(0 < rows[f"rows with {role}"] < 36 for role in ("explicit_entailment", "contradiction"))
-    assert "llm_rows" not in rows
     assert {"INLI/train.csv", own} <= record["data"].keys()
     assert record["steps"] == len(drawn)
     epochs = drawn[: len(drawn) // 2], drawn[len(drawn) // 2 :]
     assert [sum(map(len, batches)) for batches in epochs] == [rows["rows an epoch"]] * 2
     once = [row for batches in epochs for batch in batches for row in batch]
     assert set(range(36)) == set(once), "of weight 0.5, those that the first epoch leaves come in the second"
-    assert all(torch.isfinite(torch.tensor(value)) for value in record["final"].values())
-
-
-def outcome(folder: Run) -> dict[str, Any]:
-    """Return what a run was for: parameters, the state of optimizer and data, curves and scores."""
-    last = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)
-    record = folder.read()
-    kept = {key: last[key] for key in ("state_dict", "optimizer_states", "lr_schedulers", "ContrastiveData")}
-    return (
-        kept | {"curves": folder.curves_path.read_text()} | {key: record[key] for key in ("rows", "metrics", "final")}
-    )
-
-
-def equal(one: Any, other: Any) -> bool:
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(equal, one, other))
-    return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
 
 
 def test_killed_in_either_epoch_it_ends_where_an_undisturbed_one_does(
@@ -121,51 +79,15 @@ def test_killed_in_either_epoch_it_ends_where_an_undisturbed_one_does(
 ) -> None:
     overrides = sources(own, "[0.5,2]")
     whole = run_tiny(tmp_path / "whole", *overrides)
-    steps = whole.read()["steps"]
-    batches = list(drawn)
+    steps, batches = whole.read()["steps"], list(drawn)
     assert steps == len(batches) >= 8
     for at in (3, steps - 2):
         drawn.clear()
-        place = tmp_path / str(at)
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(CurvesLogger, "log_metrics", _dies_at(CurvesLogger.log_metrics, at))
-            run_tiny(place, *overrides)
+        with dies_at(at):
+            run_tiny(tmp_path / str(at), *overrides)
         assert drawn == batches[: len(drawn)]
         drawn.clear()
-        again = run_tiny(place, *overrides)
+        again = run_tiny(tmp_path / str(at), *overrides)
         assert 0 < len(drawn) < steps, "not from the start"
         assert drawn == batches[-len(drawn) :]
-        found, want = outcome(again), outcome(whole)
-        assert not [key for key in want if not equal(found[key], want[key])]
-
-
-def _dies_at(original: Callable[..., Any], at: int) -> Callable[..., Any]:
-    def mortal(self: CurvesLogger, metrics: dict[str, float], step: int | None = None) -> None:
-        if step == at:
-            raise Killed
-        original(self, metrics, step)
-
-    return mortal
-
-
-def test_weights_of_one_are_the_run_without_them(run_tiny: RunTiny, own: str, tmp_path: Path) -> None:
-    plain, ones = (run_tiny(tmp_path / weights, *sources(own, weights)) for weights in ("null", "[1,1]"))
-    assert plain.read()["config_hash"] != ones.read()["config_hash"]
-    found, want = outcome(ones), outcome(plain)
-    assert not [key for key in want if not equal(found[key], want[key])]
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "error", "message"),
-    [
-        ("data.weights", "[1,0.5,2]", ConfigError, r"data\.weights: 3 numbers for the 2 sources of data\.train"),
-        ("data.weights", "[1,-1]", ConfigError, r"data\.weights: must be in \(0, 1000\], got -1;"),
-        ("data.train_rows", "4", DataError, r"data\.weights: 0\.1 of the 2 training rows of .*\.csv is none"),
-    ],
-)
-def test_what_makes_no_epoch_is_told_before_a_run_is_started(
-    key: str, value: str, error: type[Exception], message: str, run_tiny: RunTiny, own: str, tmp_path: Path
-) -> None:
-    with pytest.raises(error, match=message):
-        run_tiny(tmp_path, *sources(own, "[1,0.1]"), f"{key}={value}")
-    assert not (tmp_path / "runs").exists()
+        assert_same(again, whole)

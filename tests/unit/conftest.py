@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from oracles import save_tiny
 
 from lightning_cse.data import corpora
-from lightning_cse.encoders import tiny_encoder
 
 
 @pytest.fixture(autouse=True)
@@ -20,10 +20,7 @@ def few_rows_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def speaking_encoder(tmp_path: Path) -> Path:
     """The tiny encoder as a sentence-transformers model, which says that it pools by the mean and reads 32 tokens."""
-    folder = tmp_path / "encoder"
-    encoder = tiny_encoder()
-    encoder.backbone.save_pretrained(folder)
-    encoder.tokenizer.tokenizer.save_pretrained(folder)
+    folder = save_tiny(tmp_path / "encoder")
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 32}')

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import errno
-import io
 import logging
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
-from omegaconf.errors import OmegaConfBaseException
 
-from lightning_cse.errors import ConfigError, DataError, Interrupted, report, reported, user_error
+from lightning_cse.errors import ConfigError, DataError, Interrupted, report, reported
 
 
 @pytest.mark.parametrize(
@@ -51,31 +48,6 @@ def test_a_fault_of_ours_is_written_to_the_log_of_the_run(tmp_path: Path, capsys
         f"error: KeyError: 'x'\n  a fault of lightning_cse; traceback: {tmp_path}"
     )
     assert "KeyError: 'x'" in (tmp_path / "train.log").read_text()
-
-
-def test_a_reader_that_has_gone_is_no_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Closed(io.StringIO):
-        def flush(self) -> None:
-            raise BrokenPipeError
-
-        def fileno(self) -> int:
-            return 99  # nobody's
-
-    monkeypatch.setattr(sys, "stdout", Closed())
-    assert reported(lambda: print("x"))() == 141  # noqa: T201
-    assert capsys.readouterr().err == ""
-
-
-def test_the_user_error_behind_a_wrapper() -> None:
-    known = DataError("no corpus")
-    wrapped = OmegaConfBaseException("in a resolver")
-    wrapped.__cause__ = known
-    assert user_error(wrapped) is known
-    followed = ValueError("a bug")
-    followed.__context__ = known
-    assert user_error(followed) is None
 
 
 def test_sigterm_in_a_command_is_an_interrupt_and_its_handler_goes_with_it(capsys: pytest.CaptureFixture[str]) -> None:

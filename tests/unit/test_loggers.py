@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-import socket
 import struct
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,19 +46,18 @@ def written(folder: Path) -> tuple[Path, list[wandb_internal_pb2.Record]]:
     """Return the one offline run under a folder, and what it holds once W&B's own process has ended it."""
     deadline = time.monotonic() + 20
     while True:
-        run, found = scan(folder)
+        (run,) = (folder / "wandb").glob("offline-run-*")
+        (file,) = run.glob("*.wandb")
+        found = [wandb_internal_pb2.Record.FromString(record) for record in records(file.read_bytes())]
         if of_type(found, "exit") or time.monotonic() > deadline:
             return run, found
         time.sleep(0.02)
 
 
-def scan(folder: Path) -> tuple[Path, list[wandb_internal_pb2.Record]]:
-    """Return the one offline run under a folder, and what it holds now."""
-    (run,) = (folder / "wandb").glob("offline-run-*")
-    (file,) = run.glob("*.wandb")
-    content = file.read_bytes()
-    found, at, record = [], 7, b""
-    while at + 7 <= len(content):  # LevelDB's log: blocks of 32 KiB, each part with crc, length and kind
+def records(content: bytes) -> Iterator[bytes]:
+    """Read LevelDB's log: blocks of 32 KiB, each part with crc, length and kind."""
+    at, record = 7, b""
+    while at + 7 <= len(content):
         left = 2**15 - at % 2**15
         if left < 7:
             at += left
@@ -70,9 +66,8 @@ def scan(folder: Path) -> tuple[Path, list[wandb_internal_pb2.Record]]:
         record += content[at + 7 : at + 7 + length]
         at += 7 + length
         if kind in {1, 4}:  # whole, or the last part
-            found.append(wandb_internal_pb2.Record.FromString(record))
+            yield record
             record = b""
-    return run, found
 
 
 def of_type(found: list[wandb_internal_pb2.Record], kind: str) -> list[Any]:
@@ -90,49 +85,26 @@ def history(found: list[wandb_internal_pb2.Record]) -> list[dict[str, Any]]:
 
 
 class Line(LightningModule):
-    """Fits nothing, logs two values."""
+    """Fits nothing, logs the index of a batch."""
 
-    def __init__(self, *, fails_at: int | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(1, 1)
-        self.fails_at = fails_at
 
     def training_step(self, batch: Tensor, index: int) -> Tensor:
-        """Log the index and fail where asked to."""
-        if index == self.fails_at:
-            raise RuntimeError("asked to fail")
         self.log("train/index", float(index))
         return self.layer(batch).sum()
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return any optimizer."""
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def fit(module: Line, used: list[Any], folder: Path, steps: int = 4) -> None:
-    """Fit on constant batches of one."""
-    trainer = Trainer(
-        max_epochs=1,
-        logger=used,
-        log_every_n_steps=1,
-        accelerator="cpu",
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-        default_root_dir=folder,
-    )
-    trainer.fit(module, DataLoader(torch.ones(steps, 1)))
-
-
-def test_curves_have_every_value_of_a_fit(tmp_path: Path) -> None:
-    curves = Curves(tmp_path / "0123456789-s0" / "curves.csv")
-    logger = CurvesLogger(curves)
-    fit(Line(), [logger], tmp_path)
-    assert curves.read()["train/index"] == [(step, float(step)) for step in range(4)]
-    logger.log_metrics({"test/rte/accuracy_all": 0.5}, step=4)  # after the Trainer has finished
-    assert curves.read()["test/rte/accuracy_all"] == [(4, 0.5)]
-    with pytest.raises(ValueError, match=r"\['a', 'b'\] must be logged with a step"):
-        logger.log_metrics({"b": 1.0, "a": 2.0})
+def fit(used: list[Any], folder: Path) -> None:
+    """Fit on four constant batches of one."""
+    quiet = dict.fromkeys(("enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False)
+    options: dict[str, Any] = {"accelerator": "cpu", "max_epochs": 1, "log_every_n_steps": 1, **quiet}
+    trainer = Trainer(logger=used, default_root_dir=folder, **options)
+    trainer.fit(Line(), DataLoader(torch.ones(4, 1)))
 
 
 def test_two_runs_in_one_process_stay_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,24 +148,17 @@ def test_two_runs_in_one_process_stay_apart(tmp_path: Path, monkeypatch: pytest.
 
 def test_same_values_as_the_curves(tmp_path: Path) -> None:
     one, curves = view(tmp_path), Curves(tmp_path / "curves.csv")
-    fit(Line(), [CurvesLogger(curves), one], tmp_path)
+    logger = CurvesLogger(curves)
+    fit([logger, one], tmp_path)
     one.close()
+    assert curves.read()["train/index"] == [(step, float(step)) for step in range(4)]
     rows = history(written(tmp_path)[1])
     for key, points in curves.read().items():
         assert [(row["trainer/global_step"], row[key]) for row in rows] == points
-
-
-def run_python(code: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(loggers.__file__).parent.parent.parent), **variables}
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
+    logger.log_metrics({"test/rte/accuracy_all": 0.5}, step=4)  # after the Trainer has finished
+    assert curves.read()["test/rte/accuracy_all"] == [(4, 0.5)]
+    with pytest.raises(ValueError, match=r"\['a', 'b'\] must be logged with a step"):
+        logger.log_metrics({"b": 1.0, "a": 2.0})
 
 
 class Broken:
@@ -205,20 +170,18 @@ class Broken:
         self.method = method
         self.calls: list[str] = []
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        def call(*_: Any, **__: Any) -> None:
-            self.calls.append(name)
-            if name == self.method:
-                raise ConnectionError(f"no {name}")
+    def called(self, name: str) -> dict[str, Any]:
+        self.calls.append(name)
+        if name == self.method:
+            raise ConnectionError(f"no {name}")
+        return {}
 
-        return call
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        return lambda *_, **__: self.called(name)
 
     @property
     def summary(self) -> dict[str, Any]:
-        self.calls.append("summary")
-        if self.method == "summary":
-            raise ConnectionError("no summary")
-        return {}
+        return self.called("summary")
 
 
 RECORD: dict[str, Any] = {
@@ -282,7 +245,7 @@ def test_one_warning_and_then_silence(
     monkeypatch.setattr(wandb, "init", init)
     one = view(tmp_path, offline=True)
     with caplog.at_level(logging.WARNING):
-        fit(Line(), [one], tmp_path)
+        fit([one], tmp_path)
         one.log_metrics({"a": 1.0}, step=9)
         one.conclude(RECORD)
         one.close(0)
@@ -293,63 +256,6 @@ def test_one_warning_and_then_silence(
     assert run.calls.count(method) == (0 if method == "init" else 1)
 
 
-START = """
-import os, signal, subprocess, sys, logging, time
-from pathlib import Path
-from lightning_cse.loggers import WandbView, wandb_view
-from lightning_cse.runs import Run
-logging.basicConfig(level=logging.WARNING)
-wandb_view._SETTINGS["init_timeout"] = 2.0
-run = Run(Path(sys.argv[1]), "x", "0", 0)
-run.path = run.root
-one = WandbView(run=run, settings={}, group="x")
-one.log_metrics({"a": 1.0}, step=1)
-"""
-
-
-@pytest.mark.slow
-def test_a_service_that_died(tmp_path: Path) -> None:
-    """W&B's own process is killed while the run continues."""
-    code = START + (
-        "mine = subprocess.run(['ps', '-o', 'pid=,comm=', '--ppid', str(os.getpid())], capture_output=True,"
-        " text=True).stdout.splitlines()\n"
-        "cores = [int(line.split()[0]) for line in mine if 'wandb' in line]\n"
-        "assert cores, mine\n"
-        "for core in cores: os.kill(core, signal.SIGKILL)\n"
-        "for step in range(2, 50): one.log_metrics({'a': 1.0}, step=step)\n"
-        "one.close(0)\n"
-        "print('still here')"
-    )
-    assert "still here" in run_python(code, str(tmp_path)).stdout
-
-
-@pytest.mark.slow
-def test_a_server_that_never_answers_or_refuses(tmp_path: Path, deaf_server: str) -> None:
-    for address in (deaf_server, "http://127.0.0.1:9"):
-        done = run_python(START + "one.close(0)\n", str(tmp_path), WANDB_BASE_URL=address, WANDB_API_KEY="0" * 40)
-        assert done.stderr.count("W&B could not start") == 1
-
-
-@pytest.fixture
-def deaf_server() -> Iterator[str]:
-    """Give the address of a local server that takes connections and says nothing."""
-    server = socket.create_server(("127.0.0.1", 0), backlog=64)
-    taken: list[socket.socket] = []
-
-    def take() -> None:
-        while True:
-            try:
-                taken.append(server.accept()[0])
-            except OSError:
-                return
-
-    threading.Thread(target=take, daemon=True).start()
-    yield f"http://127.0.0.1:{server.getsockname()[1]}"
-    server.close()
-    for connection in taken:
-        connection.close()
-
-
 @pytest.mark.parametrize(
     ("variable", "offline", "logged_in", "want"),
     [
@@ -358,7 +264,6 @@ def deaf_server() -> Iterator[str]:
         (None, True, True, "offline"),
         (None, False, False, "offline"),
         ("offline", False, True, "offline"),
-        ("dryrun", None, True, "offline"),
         ("online", None, False, "offline"),
         ("online", True, True, "offline"),
         ("disabled", True, True, "disabled"),
@@ -367,10 +272,9 @@ def deaf_server() -> Iterator[str]:
 def test_who_decides_the_mode(
     monkeypatch: pytest.MonkeyPatch, variable: str | None, offline: bool | None, logged_in: bool, want: str
 ) -> None:
-    if variable is not None:
-        monkeypatch.setenv("WANDB_MODE", variable)
-    if logged_in:
-        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    for name, value in (("WANDB_MODE", variable), ("WANDB_API_KEY", "0" * 40 if logged_in else None)):
+        if value is not None:
+            monkeypatch.setenv(name, value)
     assert wandb_view._mode(offline) == want
 
 
@@ -387,19 +291,22 @@ def test_netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not wandb_view.is_logged_in()
 
 
-def test_disabled_does_not_even_load_wandb(tmp_path: Path) -> None:
-    run_python(START + "one.close(1)\nassert 'wandb' not in sys.modules", str(tmp_path), WANDB_MODE="disabled")
-    assert list(tmp_path.iterdir()) == []
+def test_disabled_does_not_even_load_wandb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    one = view(tmp_path)
+    one.log_metrics({"a": 1.0}, step=1)
+    one.close(1)
+    assert (list(tmp_path.iterdir()), caplog.records) == ([], [])
 
 
 def test_long_and_odd_names_fit(tmp_path: Path) -> None:
     one = view(tmp_path, name="paper/row:" + "x" * 200, seed=12345, group="g" * 300, offline=True)
     assert one.version is not None
-    assert len(one.version) == 128
-    assert one.version.startswith("paper-row-xxx")
-    assert one.version.endswith("x-0123456789-s12345")
+    assert one.version == f"paper-row-{'x' * 100}"[: 128 - 18] + "-0123456789-s12345"
     one.log_metrics({"a": 1.0}, step=1)
     one.close()
     (start,) = of_type(written(tmp_path)[1], "run")[:1]
     assert start.run_id == one.version
-    assert start.display_name.endswith("-s12345")

@@ -50,10 +50,16 @@ def test_every_value_is_there(tmp_path: Path) -> None:
         one.log_metrics({"train/loss": 1.0 + step, "diag/rfd_alignment": 0.5}, step=step)
     one.finalize("success")  # a Trainer's; the test is still to come
     one.log_metrics({"train/loss": 4.0}, step=3)
+    one.conclude(RECORD)
     one.close()
     one.close()
     one.log_metrics({"train/loss": 9.0}, step=4)
-    assert curves(tmp_path)["train/loss"] == [(0, 1.0), (1, 2.0), (2, 3.0), (3, 4.0)]
+    found = curves(tmp_path)
+    assert found["train/loss"] == [(0, 1.0), (1, 2.0), (2, 3.0), (3, 4.0)]
+    assert found["test/rte/accuracy_all"] == [(3, 0.75)]
+    assert found["summary/rfd_alignment"] == [(3, 0.25)]
+    assert "summary/rfd_uniformity" not in found
+    assert settings_of(tmp_path) == {"seed": 0, "method/lr": 5e-5, "group": "dualcse_cross/seeds", "tags": "a"}
 
 
 def test_no_step_is_there_twice_after_a_resume(tmp_path: Path) -> None:
@@ -70,18 +76,6 @@ def test_no_step_is_there_twice_after_a_resume(tmp_path: Path) -> None:
     begun_anew.log_metrics({"train/loss": 2.0}, step=0)
     begun_anew.close()
     assert curves(tmp_path) == {"train/loss": [(0, 2.0)]}
-
-
-def test_settings_and_final_values(tmp_path: Path) -> None:
-    one = view(tmp_path)
-    one.log_metrics({"train/loss": 1.0}, step=3)
-    one.conclude(RECORD)
-    one.close()
-    found = curves(tmp_path)
-    assert found["test/rte/accuracy_all"] == [(3, 0.75)]
-    assert found["summary/rfd_alignment"] == [(3, 0.25)]
-    assert "summary/rfd_uniformity" not in found
-    assert settings_of(tmp_path) == {"seed": 0, "method/lr": 5e-5, "group": "dualcse_cross/seeds", "tags": "a"}
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Whitening makes the fitted vectors uncorrelated, and both baselines answer by cosine."""
+"""Whitening makes the fitted vectors uncorrelated, and answers by cosine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 from lightning_cse.baselines import Whitening
 from lightning_cse.baselines import whitening as whitening_module
-from lightning_cse.data.corpora import sample_dir
+from lightning_cse.data.corpora import read_corpus, sample_dir
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder, tiny_encoder
 from lightning_cse.errors import ConfigError, DataError
@@ -27,6 +27,7 @@ def made_up(count: int) -> list[str]:
 
 
 SENTENCES = made_up(300)
+NEW = ["a sentence of another kind", "and one more"]
 
 
 @pytest.fixture(scope="module")
@@ -34,18 +35,11 @@ def encoder() -> SentenceEncoder:
     return tiny_encoder(width=16, pooling="mean")
 
 
-def plain_model(encoder: SentenceEncoder) -> PointModel:
-    return PointModel(encoder).eval()
-
-
 def vectors(model: PointModel, sentences: list[str]) -> np.ndarray:
     embedding = model.embed(sentences)
     assert isinstance(embedding, PointEmbedding)
     assert embedding.vector.dtype == torch.float32
     return embedding.vector.double().numpy()
-
-
-# The formula ---------------------------------------------------------------------------------------------------------
 
 
 def test_fitted_vectors_have_zero_mean_and_identity_covariance(
@@ -63,26 +57,14 @@ def test_fitted_vectors_have_zero_mean_and_identity_covariance(
 @pytest.mark.parametrize("k", [1, 5, 15])
 def test_against_numpy_svd(encoder: SentenceEncoder, k: int) -> None:
     whitening = Whitening(encoder, sentences=SENTENCES, dimensions=k)
-    plain = vectors(plain_model(encoder), SENTENCES)
-    mean = plain.mean(0)
-    u, s, _ = np.linalg.svd(np.cov(plain.T))
-    fitted_mean, kernel = whitening.fit
-    assert fitted_mean.dtype == kernel.dtype == torch.float64
-    assert kernel.shape == (16, k)
-    np.testing.assert_allclose(fitted_mean.numpy(), mean, atol=1e-10)
-    want = (plain - mean) @ (u / np.sqrt(s))[:, :k]
-    got = vectors(whitening, SENTENCES)
+    plain = PointModel(encoder).eval()
+    fitted_on, new = vectors(plain, SENTENCES), vectors(plain, NEW)
+    u, s, _ = np.linalg.svd(np.cov(fitted_on.T))
+    assert whitening.fit[0].dtype == whitening.fit[1].dtype == torch.float64
+    want = (new - fitted_on.mean(0)) @ (u / np.sqrt(s))[:, :k]
+    got = vectors(whitening, NEW)
     signs = np.sign((got * want).sum(0))  # an eigenvector is one in both directions
-    np.testing.assert_allclose(got * signs, want, atol=1e-4)
-
-
-def test_new_sentences_are_shifted_by_the_fitted_mean(encoder: SentenceEncoder) -> None:
-    whitening = Whitening(encoder, sentences=SENTENCES)
-    new = ["a sentence of another kind", "and one more"]
-    plain = vectors(plain_model(encoder), new)
-    mean, kernel = (value.numpy() for value in whitening.fit)
-    want = (plain - mean) @ kernel
-    np.testing.assert_allclose(vectors(whitening, new), want, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(got * signs, want, rtol=1e-4, atol=1e-4)
 
 
 def test_similarities_do_not_depend_on_the_units_of_a_direction(encoder: SentenceEncoder) -> None:
@@ -92,15 +74,18 @@ def test_similarities_do_not_depend_on_the_units_of_a_direction(encoder: Sentenc
         scaled.backbone.encoder.layer[-1].output.LayerNorm.weight.mul_(torch.linspace(0.5, 3, 16))
 
     def cosines(model: PointModel) -> torch.Tensor:
-        return model.similarity(model.embed(SENTENCES[:50]), model.embed(SENTENCES[50:100]))
+        a, b = model.embed(SENTENCES[:50]), model.embed(SENTENCES[50:100])
+        x, y = a.vector.double(), b.vector.double()
+        want = (x * y).sum(1) / x.norm(dim=1) / y.norm(dim=1)
+        for score in (model.similarity, model.entailment_score):
+            torch.testing.assert_close(score(a, b).double(), want, atol=1e-5, rtol=1e-5)
+        assert torch.equal(model.features(a), a.vector)
+        return want
 
     got = [cosines(Whitening(e, sentences=SENTENCES)) for e in (encoder, scaled)]
     torch.testing.assert_close(got[0], got[1], atol=1e-3, rtol=1e-3)
-    plain = [cosines(plain_model(e)) for e in (encoder, scaled)]
+    plain = [cosines(PointModel(e).eval()) for e in (encoder, scaled)]
     assert (plain[0] - plain[1]).abs().max() > 0.05
-
-
-# Few or equal sentences ----------------------------------------------------------------------------------------------
 
 
 def test_fewer_sentences_than_dimensions(encoder: SentenceEncoder, caplog: pytest.LogCaptureFixture) -> None:
@@ -129,28 +114,16 @@ def test_too_few_directions(
         Whitening(encoder, sentences=sentences, dimensions=dimensions).embed(["Hi"])
 
 
-# What it is fitted on ------------------------------------------------------------------------------------------------
-
-
-def test_a_text_file(encoder: SentenceEncoder, tmp_path: Path) -> None:
+def test_files_and_corpora_of_sentences_or_pairs(encoder: SentenceEncoder, tmp_path: Path) -> None:
     path = tmp_path / "sentences.txt"
     path.write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
     from_file = Whitening(encoder, sources=[str(path)], data_dir=tmp_path)
     assert list(from_file.sentences) == SENTENCES
-    want = Whitening(encoder, sentences=SENTENCES)
-    assert torch.equal(from_file.fit[1], want.fit[1])
-
-
-def test_both_sentences_of_pairs(encoder: SentenceEncoder) -> None:
-    from lightning_cse.data.corpora import read_corpus
-
+    assert torch.equal(from_file.fit[1], Whitening(encoder, sentences=SENTENCES).fit[1])
     rows = read_corpus("stsb", "dev", sample_dir())
     whitening = Whitening(encoder, sources=["stsb/dev"], data_dir=sample_dir())
     assert list(whitening.sentences) == [*rows.column("sentence1"), *rows.column("sentence2")]
     assert whitening.fitted_on == "stsb/dev"
-
-
-def test_a_corpus_without_such_columns(encoder: SentenceEncoder) -> None:
     with pytest.raises(DataError, match=r"whitening\.sources: snli/train has no column sentence"):
         Whitening(encoder, sources=["snli/train"], data_dir=sample_dir())
 
@@ -168,16 +141,3 @@ def test_a_corpus_without_such_columns(encoder: SentenceEncoder) -> None:
 def test_options_that_do_not_fit(encoder: SentenceEncoder, options: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Whitening(encoder, **options)  # type: ignore[arg-type]
-
-
-# Answers -------------------------------------------------------------------------------------------------------------
-
-
-def test_answers_are_cosines_and_features_the_vectors(encoder: SentenceEncoder) -> None:
-    model = Whitening(encoder, sentences=SENTENCES)
-    a, b = model.embed(SENTENCES[:20]), model.embed(SENTENCES[20:40])
-    x, y = a.vector.double(), b.vector.double()
-    want = (x * y).sum(1) / x.norm(dim=1) / y.norm(dim=1)
-    torch.testing.assert_close(model.similarity(a, b).double(), want, atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(model.entailment_score(a, b).double(), want, atol=1e-5, rtol=1e-5)
-    assert torch.equal(model.features(a), a.vector)

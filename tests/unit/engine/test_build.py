@@ -19,9 +19,13 @@ from lightning_cse.engine.build import Parts, build, build_tasks, check_nodes
 from lightning_cse.errors import ConfigError
 
 Compose = Callable[..., DictConfig]
+Point = Callable[[int], Parts]
 
 
-@pytest.fixture(autouse=True)
+# Points of one process
+
+
+@pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Start with nothing kept, and note each corpus file that is opened."""
     paths: list[Path] = []
@@ -37,7 +41,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 @pytest.fixture
-def point(compose: Compose, speaking_encoder: Path) -> Callable[[int], Parts]:
+def point(compose: Compose, speaking_encoder: Path) -> Point:
     """Build the parts of a tiny point from weights on the disk, as a multirun does one after the other."""
 
     def built(seed: int) -> Parts:
@@ -51,9 +55,13 @@ def point(compose: Compose, speaking_encoder: Path) -> Callable[[int], Parts]:
     return built
 
 
-def test_a_later_point_opens_no_corpus_again_and_is_the_same_to_the_last_bit(
-    point: Callable[[int], Parts], opened: list[Path]
-) -> None:
+def differing(one: torch.nn.Module, other: torch.nn.Module) -> list[str]:
+    states = one.state_dict(), other.state_dict()
+    assert states[0].keys() == states[1].keys()
+    return [name for name in states[0] if not torch.equal(states[0][name], states[1][name])]
+
+
+def test_a_later_point_opens_no_corpus_again_and_is_the_same_to_the_last_bit(point: Point, opened: list[Path]) -> None:
     cold = point(3)
     after_cold = torch.get_rng_state()
     assert len(opened) == len(set(opened)) > 3
@@ -61,33 +69,24 @@ def test_a_later_point_opens_no_corpus_again_and_is_the_same_to_the_last_bit(
     warm = point(3)
     assert opened == []
     assert torch.equal(torch.get_rng_state(), after_cold)
-    states = cold.method.state_dict(), warm.method.state_dict()
-    assert states[0].keys() == states[1].keys()
-    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
-    assert list(cold.data.train) == list(warm.data.train)
-    assert list(cold.data.held_out) == list(warm.data.held_out)
-    assert (cold.data.counts, cold.digests, cold.encoder.digests) == (
-        warm.data.counts,
-        warm.digests,
-        warm.encoder.digests,
-    )
+    assert differing(cold.method, warm.method) == []
+    for parts in ("train", "held_out", "counts"):
+        assert list(getattr(cold.data, parts)) == list(getattr(warm.data, parts))
+    assert (cold.digests, cold.encoder.digests) == (warm.digests, warm.encoder.digests)
 
 
-def test_what_training_changes_is_each_points_own(point: Callable[[int], Parts]) -> None:
-    first = point(0)
-    kept = {name: weight.clone() for name, weight in first.encoder.state_dict().items()}
+def test_what_training_changes_is_each_points_own(point: Point) -> None:
+    first, untouched = point(0), point(0)
     with torch.no_grad():
         for weight in first.method.parameters():
             weight.zero_()
     first.data.counts.clear()
     second = point(0)
-    assert all(torch.equal(weight, kept[name]) for name, weight in second.encoder.state_dict().items())
-    places = {weight.data_ptr() for weight in first.method.parameters()}
-    assert places.isdisjoint(weight.data_ptr() for weight in second.method.parameters())
-    assert second.data.counts["read"] > 0
+    assert differing(second.method, untouched.method) == []
+    assert second.data.counts == untouched.data.counts != {}
 
 
-def test_other_weights_in_the_same_place_are_seen(point: Callable[[int], Parts], speaking_encoder: Path) -> None:
+def test_other_weights_in_the_same_place_are_seen(point: Point, speaking_encoder: Path) -> None:
     before = point(0)
     weights = speaking_encoder / "model.safetensors"
     content = load_file(weights)
@@ -95,98 +94,71 @@ def test_other_weights_in_the_same_place_are_seen(point: Callable[[int], Parts],
     save_file(content, weights, metadata={"format": "pt"})
     after = point(0)
     assert before.encoder.digests["weights"] != after.encoder.digests["weights"]
-    states = before.encoder.state_dict(), after.encoder.state_dict()
-    assert sum(not torch.equal(states[0][name], states[1][name]) for name in states[0]) == 1
+    assert len(differing(before.encoder, after.encoder)) == 1
 
 
-def suite(data_dir: Path, **pairs: object) -> DictConfig:
-    """EIS on INLI, and on pairs."""
-    inli = {"_target_": "lightning_cse.evaluation.EIS", "data_dir": str(sample_dir())}
-    eis_wang = {"_target_": "lightning_cse.evaluation.PairEIS", "dev": "impscore/dev", "test": "impscore/test"}
-    return OmegaConf.create({"eis": inli, "eis_wang": {**eis_wang, "data_dir": str(data_dir), **pairs}})
+# Tasks that are left out
 
 
 def test_an_optional_task_without_its_corpus_is_left_out_and_reported_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    left_out: dict[str, str] = {}
+    def tasks(data_dir: Path, **pairs: object) -> tuple[list[str], dict[str, str]]:
+        inli = {"_target_": "lightning_cse.evaluation.EIS", "data_dir": str(sample_dir())}
+        wang = {"_target_": "lightning_cse.evaluation.PairEIS", "dev": "impscore/dev", "test": "impscore/test"}
+        suite = OmegaConf.create({"eis": inli, "eis_wang": {**wang, "data_dir": str(data_dir), **pairs}})
+        left_out: dict[str, str] = {}
+        return list(build_tasks(suite, left_out)), left_out
+
     with caplog.at_level(logging.WARNING):
-        assert list(build_tasks(suite(tmp_path, optional=True), left_out)) == ["eis"]
-    assert list(left_out) == ["eis_wang"]
+        for there in (tasks(tmp_path), tasks(sample_dir(), optional=True)):
+            assert there == (["eis", "eis_wang"], {})
+        assert caplog.records == []
+        names, left_out = tasks(tmp_path, optional=True)
+    assert (names, list(left_out)) == (["eis"], ["eis_wang"])
     assert left_out["eis_wang"].startswith(f"{tmp_path}/ImpScore/all_data.csv is not there; ")
-    assert [record.getMessage() for record in caplog.records] == [
-        f"the task eis_wang is left out: {left_out['eis_wang']}"
-    ]
+    (record,) = caplog.records
+    assert record.getMessage() == f"the task eis_wang is left out: {left_out['eis_wang']}"
 
 
-def test_a_task_that_is_not_optional_or_has_its_corpus_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    left_out: dict[str, str] = {}
-    with caplog.at_level(logging.WARNING):
-        for part in (suite(tmp_path), suite(sample_dir(), optional=True)):
-            assert list(build_tasks(part, left_out)) == ["eis", "eis_wang"]
-    assert left_out == {}
-    assert caplog.records == []
-
-
-def test_the_suite_of_implicitness_is_there_on_the_sample_and_optional(compose: Compose) -> None:
-    cfg = compose("+experiment=dualcse_cross", "suite=implicitness", f"paths.data_dir={sample_dir()}")
-    assert cfg.suite.eis_wang.optional is True
-    tasks = build_tasks(cfg.suite, {})
-    assert list(tasks) == ["rte", "eis", "eis_wang"]
-    assert len(tasks["eis_wang"].sentences("test")) == 40
-
-
-def without_pairs(compose: Compose, folder: Path, *overrides: str) -> DictConfig:
-    """A tiny run whose corpora lack the file of implicit/explicit pairs."""
-    for name in ("INLI", "STS"):
-        (folder / name).symlink_to(sample_dir() / name)
-    cfg = compose("+experiment=dualcse_cross", "+debug=tiny", "suite=implicitness", *overrides)
+def refused_and_built(cfg: DictConfig, refused: str, monitor: str) -> Parts:
+    """Build a config whose monitor is no dev score, which is refused, and build it again with another one."""
     cfg.paths.cache_dir = None
-    cfg.paths.data_dir = str(folder)
-    return cfg
-
-
-def test_a_run_knows_which_tasks_are_left_out(compose: Compose, tmp_path: Path) -> None:
-    cfg = without_pairs(compose, tmp_path, "monitor=val/eis_wang/accuracy")
-    with pytest.raises(ConfigError, match=r"'val/eis_wang/accuracy' is no dev score .*\(there are: val/"):
+    cfg.monitor = refused
+    with pytest.raises(ConfigError, match=rf"'{refused}' is no dev score .*\(there are: val/"):
         build(cfg)
-    cfg.monitor = "val/eis/accuracy"
-    parts = build(cfg)
-    assert list(parts.left_out) == ["eis_wang"]
-    assert "all_data.csv is not there; " in parts.left_out["eis_wang"]
-    assert list(parts.tasks) == ["rte", "eis"]
+    cfg.monitor = monitor
+    return build(cfg)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_run_whose_corpora_lack_the_implicit_pairs(own: bool, compose: Compose, tmp_path: Path) -> None:
+    for name in ("INLI", "STS"):
+        (tmp_path / name).symlink_to(sample_dir() / name)
+    file = tmp_path / "mine.csv"
+    file.write_text("pos_implicit,pos_explicit,neg_implicit,neg_explicit\na b,a,a b,c\n", encoding="utf-8")
+    overrides = [f"corpora.implicit_pairs_test={file}"] if own else []
+    cfg = compose("+experiment=dualcse_cross", "+debug=tiny", "suite=implicitness", *overrides)
+    cfg.paths.data_dir = str(tmp_path)
+    parts = refused_and_built(cfg, "val/eis_wang/accuracy", "val/eis/accuracy")
+    if own:  # a file of one's own is tested, and not watched
+        assert parts.left_out == {}
+        assert parts.tasks["eis_wang"].splits == ("test",)
+        assert str(file) in parts.digests
+    else:
+        assert list(parts.left_out) == ["eis_wang"]
+        assert "all_data.csv is not there; " in parts.left_out["eis_wang"]
+        assert list(parts.tasks) == ["rte", "eis"]
 
 
 def test_a_run_knows_which_tasks_its_method_does_not_suit(compose: Compose) -> None:
-    cfg = compose("+experiment=simcse_inli", "+debug=tiny", "suite=implicitness", "monitor=val/rte/accuracy_all")
-    cfg.paths.cache_dir = None
+    cfg = compose("+experiment=simcse_inli", "+debug=tiny", "suite=implicitness")
     needs = "it needs implicitness, which SimCSE does not give"
-    assert build(cfg).left_out == {"eis": needs, "eis_wang": needs}
-    cfg.monitor = "val/eis/accuracy"
-    with pytest.raises(ConfigError, match=r"'val/eis/accuracy' is no dev score .*\(there are: val/rte/"):
-        build(cfg)
+    parts = refused_and_built(cfg, "val/eis/accuracy", "val/rte/accuracy_all")
+    assert parts.left_out == {"eis": needs, "eis_wang": needs}
 
 
-def test_a_task_that_is_tested_only_cannot_be_monitored(compose: Compose, tmp_path: Path) -> None:
-    own = tmp_path / "mine.csv"
-    own.write_text("pos_implicit,pos_explicit,neg_implicit,neg_explicit\na b,a,a b,c\n", encoding="utf-8")
-    cfg = without_pairs(compose, tmp_path, "monitor=val/eis_wang/accuracy", f"corpora.implicit_pairs_test={own}")
-    with pytest.raises(ConfigError, match=r"'val/eis_wang/accuracy' is no dev score .*\(there are: val/"):
-        build(cfg)
-    cfg.monitor = "val/eis/accuracy"
-    parts = build(cfg)
-    assert parts.left_out == {}
-    assert parts.tasks["eis_wang"].splits == ("test",)
-    assert str(own) in parts.digests
-
-
-def test_the_suite_of_every_task_has_the_implicit_pairs(compose: Compose) -> None:
-    cfg = compose("+experiment=dualcse_cross", "suite=all", f"paths.data_dir={sample_dir()}")
-    assert cfg.suite.eis_wang.optional is True
-    assert list(cfg.suite)[-3:] == ["rte", "eis", "eis_wang"]
-
-
-# Nodes against signatures --------------------------------------------------------------------------------------------
+# Nodes against signatures
 
 TARGETS = """
 from typing import Literal, Sequence
@@ -221,8 +193,8 @@ def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], l
     return checked
 
 
-def test_a_config_without_faults(faults: Callable[[str], list[str]]) -> None:
-    text = """
+def test_all_faults_are_reported_at_once_with_their_keys(faults: Callable[[str], list[str]]) -> None:
+    right = """
     name: run
     method:
       _target_: T.Method
@@ -231,11 +203,8 @@ def test_a_config_without_faults(faults: Callable[[str], list[str]]) -> None:
       name: ${name}
     more: [{_target_: T.anything, first: 1, whatever: 2}, {_target_: T.typed, loss: null, opt: null, seq: [a, b]}]
     """
-    assert faults(text) == []
-
-
-def test_all_faults_are_reported_at_once_with_their_keys(faults: Callable[[str], list[str]]) -> None:
-    text = """
+    assert faults(right) == []
+    wrong = """
     method:
       _target_: T.Method
       loss: {_target_: T.Loss, temprature: 0.1, learn: perhaps}
@@ -243,14 +212,14 @@ def test_all_faults_are_reported_at_once_with_their_keys(faults: Callable[[str],
     again: {loss: "${method.loss}"}
     more: [{_target_: T.anything}, {_target_: T.Method, loss: x, optimizer: x}]
     """
-    assert [fault.partition(" - ")[0].partition(" (mod")[0] for fault in faults(text)] == [
+    assert [fault.partition(" - ")[0].partition(" (mod")[0] for fault in faults(wrong)] == [
         "method.loss: Loss got an unexpected argument 'temprature'",
         "method.loss.learn: Loss takes bool, got 'perhaps'",
         "method.optimizer._target_: 'torch.optim.AdamWW' cannot be used",
         "more.0: anything: missing a required argument: 'first'",
         "more.1: Method: missing a required argument: 'encoder'",
     ]
-    assert "did you mean 'temperature'?" in faults(text)[0]
+    assert "did you mean 'temperature'?" in faults(wrong)[0]
 
 
 @pytest.mark.parametrize(
@@ -261,8 +230,7 @@ def test_all_faults_are_reported_at_once_with_their_keys(faults: Callable[[str],
         ("s", 3),
         ("b", 1),
         ("opt", "x"),
-        ("seq", "a"),
-        ("seq", [1]),
+        *(("seq", value) for value in ("a", [1])),
         ("lit", "maen"),
         *(("pair", value) for value in ([1, "x"], 3)),
     ],

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from omegaconf import OmegaConf
+from oracles import save_tiny
 
 from lightning_cse.baselines import Length, Whitening
 from lightning_cse.config.check import check
@@ -23,8 +24,8 @@ from lightning_cse.encoders import SentenceEncoder, load_encoder, tiny_encoder
 from lightning_cse.engine.evaluated import Evaluated
 from lightning_cse.engine.load import load_model
 from lightning_cse.engine.mteb_suite import MTEBModel, MTEBTask
-from lightning_cse.errors import ConfigError, EncoderError, LightningCSEError, TaskError
-from lightning_cse.evaluation import EIS, NLI, STSB, run_tasks
+from lightning_cse.errors import ConfigError, LightningCSEError, TaskError
+from lightning_cse.evaluation import EIS, NLI, STSB, TaskResult, run_tasks
 from lightning_cse.models import PointModel
 from lightning_cse.runs import Run
 
@@ -40,10 +41,7 @@ READING = ("+suite=stsb", "pooling=mean", "max_length=32")
 def tiny(tmp_path: Path) -> Path:
     """The tiny encoder as save_pretrained leaves it, in a folder whose name has a blank, a quote and an equals sign."""
     folder = tmp_path / "it's a=tiny, one"
-    encoder = tiny_encoder()
-    encoder.backbone.save_pretrained(folder)
-    encoder.tokenizer.tokenizer.save_pretrained(folder)
-    return folder
+    return save_tiny(folder)
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +64,8 @@ def plain_encoder(folder: Path, **options: Any) -> SentenceEncoder:
     return load_encoder(name="x", source=str(folder), **({"pooling": "mean", "max_length": 32} | options))
 
 
-def stsb(model: Any) -> float:
-    return run_tasks({"stsb": STSB(data_dir=str(SAMPLE))}, model, "test")["stsb"].metrics["spearman"]
+def stsb(model: Any) -> TaskResult:
+    return run_tasks({"stsb": STSB(data_dir=str(SAMPLE))}, model, "test")["stsb"]
 
 
 # Models
@@ -93,20 +91,10 @@ def test_a_run_gives_the_numbers_of_its_own_record(
         assert predicted["row"] == kept["row"]
 
 
-def test_a_damaged_checkpoint_is_refused(copied: Path, run: Evaluate) -> None:
-    best = copied / "checkpoints" / "best.ckpt"
-    content = bytearray(best.read_bytes())
-    content[len(content) // 2 : len(content) // 2 + 40] = bytes(40)
-    best.write_bytes(content)
-    with pytest.raises(EncoderError, match=r"best\.ckpt is damaged"):
-        run(f"model={copied}", "+suite=stsb")
-    assert not (copied / "evaluate").exists()
-
-
 def test_a_folder_gives_the_numbers_of_its_encoder(tiny: Path, run: Evaluate, tmp_path: Path) -> None:
     done = run(f"model={tiny}", *READING)
     assert done.path.parent == tmp_path / "runs" / "evaluate" / tiny.name / "stsb"
-    want = run_tasks({"stsb": STSB(data_dir=str(SAMPLE))}, PointModel(plain_encoder(tiny)).eval(), "test")["stsb"]
+    want = stsb(PointModel(plain_encoder(tiny)).eval())
     record = done.read()
     assert record["metrics"] == pytest.approx({"test/stsb/spearman": want.metrics["spearman"]}, abs=1e-6)
     scores = pq.read_table(done.predictions / "stsb.parquet")["score"].to_pylist()
@@ -137,18 +125,17 @@ def test_the_packaged_encoder_on_the_sample(run: Evaluate) -> None:
 
 
 def test_a_prompt_of_your_own(tiny: Path, run: Evaluate) -> None:
-    line = (f"model={tiny}", "+suite=stsb", "max_length=64")
-    own = run(*line, 'prompt=The sentence "{}", that\'s {mask} = it').read()
-    default = run(*line, "pooling=prompt").read()
+    line, prompt = (f"model={tiny}", "+suite=stsb", "max_length=64"), 'The sentence "{}", that\'s {mask} = it'
+    own, default = run(*line, f"prompt={prompt}").read(), run(*line, "pooling=prompt").read()
     assert own["model"]["pooling"] == default["model"]["pooling"] == "prompt"
-    assert own["model"]["prompt"] == 'The sentence "{}", that\'s {mask} = it'
+    assert own["model"]["prompt"] == prompt
     assert own["metrics"] != default["metrics"]
 
 
 def test_a_plain_encoder_can_be_whitened(tiny: Path, gauss: Path, run: Evaluate) -> None:
     done = [run(f"model={tiny}", *READING, *more).read() for more in ((), ("whitening=[stsb/dev]",))]
     assert done[0]["config_hash"] != done[1]["config_hash"]
-    want = stsb(Whitening(plain_encoder(tiny), sources=["stsb/dev"], data_dir=SAMPLE))
+    want = stsb(Whitening(plain_encoder(tiny), sources=["stsb/dev"], data_dir=SAMPLE)).metrics["spearman"]
     assert done[1]["metrics"]["test/stsb/spearman"] == pytest.approx(want, abs=1e-6)
     with pytest.raises(ConfigError, match=r"whitening: a run is evaluated as it was trained"):
         run(f"model={gauss}", "+suite=stsb", "whitening=[stsb/dev]")
@@ -162,9 +149,7 @@ def test_length_is_evaluated_like_any_model(run: Evaluate, tmp_path: Path) -> No
     assert record["left_out"] == {"rte": ["entailment_score"]}
     assert done.path.parent == tmp_path / "runs" / "evaluate" / "length" / "inli"
     assert (record["name"], record["encoder"], record["seed"]) == ("length", {"name": "length"}, 0)
-    assert record["sentences"]["eis"] > 0
-    assert "account" not in record
-    assert not {"llm", "few_shot"} & OmegaConf.load(done.config_path).keys()
+    assert not {"account", "llm", "few_shot"} & (record.keys() | OmegaConf.load(done.config_path).keys())
     assert run("model=length", "+suite=inli", "accelerator=cpu", "precision=auto").path == done.path
 
 
@@ -184,14 +169,6 @@ def test_a_task_that_the_model_cannot_answer_is_named_and_left_out(
     assert run(f"model={dual}", "+suite=inli", *LIMITS).read()["left_out"] == {}
     with pytest.raises(TaskError, match=r"no task of the suite suits .*PointModel"):
         run(*line, "~suite.rte")
-
-
-def test_a_mean_is_the_last_of_the_metrics(gauss: Path, run: Evaluate) -> None:
-    record = run(f"model={gauss}", "+suite=sts", "limits.test_pairs=4").read()
-    metrics = record["metrics"]
-    parts = [f"test/sts{year}/spearman_all" for year in range(12, 17)] + ["test/stsb/spearman", "test/sickr/spearman"]
-    assert metrics["test/sts_avg/spearman_all"] == pytest.approx(sum(map(metrics.__getitem__, parts)) / 7, abs=1e-12)
-    assert list(metrics)[-1] == "test/sts_avg/spearman_all"
 
 
 def test_long_sentences_are_counted(tiny: Path, run: Evaluate, caplog: pytest.LogCaptureFixture) -> None:
@@ -242,8 +219,7 @@ def test_an_interrupted_evaluation_continues_with_the_task_that_is_missing(
 def test_what_is_finished_is_done_again_only_by_force(tiny: Path, run: Evaluate) -> None:
     line = (f"model={tiny}", *READING)
     done = run(*line)
-    stamp = done.record_path.stat().st_mtime_ns
-    first = done.read()
+    stamp, first = done.record_path.stat().st_mtime_ns, done.read()
     assert run(*line).record_path.stat().st_mtime_ns == stamp
     done.record_path.unlink()
     assert run(*line).read()["task_seconds"] == first["task_seconds"]  # from the file of the task
@@ -281,16 +257,11 @@ def test_the_hash_is_of_what_decides_the_numbers(tiny: Path, tmp_path: Path, run
     assert run(*line).config_hash not in seen
 
 
-# Mistakes
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         (("model=minilm_l7",), r"did you mean 'minilm_l6'\?"),
-        (("model=lenght",), r"did you mean 'length'\?"),
         ((), r"model: must be the folder of a run"),
-        (("model=tiny", "pooling=men"), r"pooling: must be one of .*, got 'men' - did you mean 'mean'\?"),
         (("model=tiny", "prompt=no place"), r"prompts: 'no place' needs one \{\} and, behind it,"),
         (("model=tiny", "pooling=mean", "prompt={} {mask}"), r"prompts, denoise: need pooling=prompt, got mean"),
         (("model=tiny", "max_length=0"), r"max_length: must be auto or an integer >= 1, got 0"),
@@ -315,12 +286,12 @@ def evaluated(name: str) -> Evaluated:
     return Evaluated(loaded.answers, loaded.name, Path(), {}, {}, loaded=loaded)
 
 
-@pytest.mark.parametrize("which", ["gauss", "dual", None])
+@pytest.mark.parametrize("which", ["gauss", None])
 def test_a_model_as_mteb_wants_it(which: str | None, request: pytest.FixtureRequest) -> None:
     model = evaluated(str(request.getfixturevalue(which)) if which else "tiny")
     sentences = ["A cat sleeps.", "A dog barks at the moon.", "Rain.", "A cat is asleep.", "Rain."]
-    batches = [{"text": sentences[:3]}, {"text": sentences[3:]}]
     wrapped = MTEBModel(model, "abc")
+    batches = [{"text": sentences[:3]}, {"text": sentences[3:]}]
     encoded = wrapped.encode(batches, task_metadata=None, hf_split="test", hf_subset="default")
     assert encoded.dtype == torch.float32
     assert torch.equal(encoded, next(iter(model.model.embed(sentences).views().values())))
@@ -354,6 +325,6 @@ def test_mteb_itself_takes_the_model(tmp_path: Path) -> None:
     task._task.dataset = {"default": {"test": datasets.Dataset.from_dict(columns)}}
     task._task.data_loaded = True
     result = task.evaluate(model, Run(tmp_path, "mteb", "abc", 0))
-    assert result.metrics == pytest.approx({"main_score": stsb(model.model)}, abs=1e-5)
+    assert result.metrics == pytest.approx({"main_score": stsb(model.model).metrics["spearman"]}, abs=1e-5)
     with pytest.raises(TaskError, match="STSBenchmark"):
         MTEBTask("STSBenchmrk")

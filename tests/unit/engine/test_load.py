@@ -6,18 +6,13 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-import lightning_cse
-from lightning_cse.engine import train
 from lightning_cse.engine.load import CHECKPOINT, CONFIG, check_device, check_model, load_model, read_run
 from lightning_cse.errors import ConfigError, EncoderError
-from lightning_cse.models import Model
-from lightning_cse.runs import Run
 
 RECORD = {
     "name": "a_run",
@@ -60,19 +55,15 @@ def test_what_can_only_be_a_path_must_be_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("part", [CONFIG, CHECKPOINT, "record.json"])
-def test_a_run_must_be_whole(part: str, run: Path) -> None:
+def test_a_run_must_be_whole_and_is_read_as_it_was_trained(part: str, run: Path) -> None:
+    for option in ({"pooling": "mean"}, {"prompt": "{} {mask}"}):
+        with pytest.raises(ConfigError, match=f"{next(iter(option))}: a run is evaluated as it was trained"):
+            check_model(str(run), **option)
+    with pytest.raises(EncoderError, match=rf"contains runs; give one of them:\n  model={run}"):
+        check_model(str(run.parent))
     (run / part).unlink()
     with pytest.raises(EncoderError, match=f"the run {run} has no {part}: finish it"):
         check_model(str(run))
-
-
-def test_a_run_is_read_as_it_was_trained(run: Path) -> None:
-    with pytest.raises(ConfigError, match="pooling: a run is evaluated as it was trained"):
-        check_model(str(run), pooling="mean")
-    with pytest.raises(ConfigError, match="prompt: a run is evaluated as it was trained"):
-        check_model(str(run), prompt="{} {mask}")
-    with pytest.raises(EncoderError, match=rf"contains runs; give one of them:\n  model={run}"):
-        check_model(str(run.parent))
 
 
 def test_a_device_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,11 +72,9 @@ def test_a_device_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     for device in ("gpu", "cuda", "mps"):
         with pytest.raises(ConfigError, match=f"--device: torch finds no {device} on this machine"):
             check_device(device)
-    check_device("cpu")
-    check_device("auto")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    check_device("gpu")
-    check_device("cuda")
+    for device in ("cpu", "auto", "gpu", "cuda"):
+        check_device(device)
 
 
 def test_a_damaged_checkpoint_or_a_run_of_the_first_version_is_refused(run: Path) -> None:
@@ -101,47 +90,35 @@ def test_a_damaged_checkpoint_or_a_run_of_the_first_version_is_refused(run: Path
         load_model(run)
 
 
-def test_a_trained_model_is_loaded_as_it_was_evaluated(
-    run_tiny: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tested: list[Model] = []
-    monkeypatch.setattr(train, "run_tasks", lambda tasks, model, split: tested.append(model) or {})
-    overrides = ("+experiment=dualcse_bi", "baselines=none", "trainer.max_steps=2", "data.train_rows=8")
-    folder = run_tiny(tmp_path, *overrides).path
-    loaded = lightning_cse.load(folder)
-    assert not loaded.answers.training
-    assert loaded.answers.settings() == tested[0].settings() == loaded.record["model"]
-    for name, value in tested[0].state_dict().items():
-        assert torch.equal(value.cpu(), loaded.answers.state_dict()[name])
-
-    checkpoint = folder / CHECKPOINT
-    damaged = bytearray(checkpoint.read_bytes())
-    for place in range(40):
-        damaged[len(damaged) // 2 + place] ^= 0xFF
-    checkpoint.write_bytes(damaged)
-    with pytest.raises(EncoderError, match=r"best\.ckpt is damaged"):
-        load_model(folder)
+LIGHTNING = ("pytorch_lightning", "hydra")
 
 
-def modules_after(code: str) -> set[str]:
-    code = f"import sys\n{code}\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
-
-
-def test_a_name_is_checked_without_anything_heavy() -> None:
-    code = "import lightning_cse.engine.load, lightning_cse.analysis.scoring, lightning_cse.baselines"
-    assert not {"torch", "hydra", "transformers", "numpy", "pytorch_lightning"} & modules_after(code)
-
-
-def test_loading_and_what_uses_a_loaded_model_need_neither_lightning_nor_hydra() -> None:
-    code = (
-        "import lightning_cse\n"
-        "from lightning_cse import evaluation, export, score, search\n"
-        "from lightning_cse.analysis import exporting, retrieval, scoring, searching\n"
-        "model = lightning_cse.load('tiny')\n"
-        "searching.comparison(model.answers, model.answers.embed(['a']), 'similar', None, None)\n"
-        "exporting.recipe_of(model.answers, 'primary')\n"
-        "scoring.Scorer('tiny', 'pair')"
-    )
-    assert not {"pytorch_lightning", "hydra", "lightning_cse.methods"} & modules_after(code)
+@pytest.mark.parametrize(
+    ("code", "unused"),
+    [
+        (
+            "import lightning_cse.engine.load, lightning_cse.analysis.scoring, lightning_cse.baselines",
+            {"torch", "transformers", "numpy", *LIGHTNING},
+        ),
+        (
+            "import lightning_cse\n"
+            "from lightning_cse import evaluation, export, score, search\n"
+            "from lightning_cse.analysis import exporting, retrieval, scoring, searching\n"
+            "model = lightning_cse.load('tiny')\n"
+            "model.answers.similarity(*(model.answers.embed([text]) for text in 'ab'))\n"
+            "scoring.Scorer('tiny', 'pair')",
+            {"lightning_cse.methods", *LIGHTNING},
+        ),
+        (
+            "from lightning_cse import metrics\n"
+            "from lightning_cse.evaluation import EIS, NLI, RTE, STSB, Direction, Transfer\n"
+            "metrics.alignment, metrics.spearman, metrics.mcnemar([1, 0], [1, 1])",
+            {"torchmetrics", "scipy.stats", "pytorch_lightning"},
+        ),
+    ],
+    ids=["a name is checked", "a loaded model is used", "functions of metrics"],
+)
+def test_what_is_not_used_is_not_imported(code: str, unused: set[str]) -> None:
+    line = [sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)"]
+    done = subprocess.run(line, capture_output=True, text=True, check=True)
+    assert not unused & set(done.stdout.split())

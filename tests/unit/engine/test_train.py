@@ -8,21 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_runs import LITTLE
 
 from lightning_cse.data import sample_dir, side_file, write_provenance
 from lightning_cse.runs import Run
 
 RunTiny = Callable[..., Run]
 
-SMALL = (
-    "+experiment=simcse_inli",
-    "baselines=none",
-    "data.train_rows=16",
-    "data.held_out_rows=8",
-    "diag.sentences=16",
-    "trainer.max_epochs=1",
-    *(f"limits.{split}_{what}=6" for split in ("dev", "test") for what in ("rows", "pairs")),
-)
+SMALL = ("+experiment=simcse_inli", *LITTLE, "trainer.max_epochs=1")
 
 
 def test_what_auto_became_is_part_of_the_hash(speaking_encoder: Path, run_tiny: RunTiny, tmp_path: Path) -> None:
@@ -52,19 +45,13 @@ def test_a_finished_run_says_which_baselines_it_lacks(
     first, told = run()
     assert told == ""
     stamp = first.record_path.stat().st_mtime_ns
-    _, told = run()
-    assert told == ""
-    again, told = run("baselines=whitening")
-    assert again.path == first.path
-    assert first.record_path.stat().st_mtime_ns == stamp
-    assert "no values of the baselines untrained, length, whitening: force=true" in told
-    _, told = run("baselines=default")
-    assert "baselines untrained, length:" in told
-    assert "whitening" not in told
-    _, told = run("baselines=default", "force=true")
-    assert told == ""
-    _, told = run("baselines=default")
-    assert told == ""
+    for overrides, lacking in (((), ""), (("baselines=whitening",), "untrained, length, whitening")):
+        again, told = run(*overrides)
+        assert again.path == first.path
+        assert first.record_path.stat().st_mtime_ns == stamp
+        assert told == "" if not lacking else f"no values of the baselines {lacking}: force=true" in told
+    assert run("baselines=default", "force=true")[1] == ""
+    assert run("baselines=default")[1] == ""
 
 
 def test_a_record_says_where_llm_rows_come_from_and_the_hash_does_not(

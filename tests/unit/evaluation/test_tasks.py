@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import torch
+from oracles import Numbers
 from torch import Tensor
 
 from lightning_cse.baselines import Length
@@ -19,15 +18,8 @@ from lightning_cse.evaluation import EIS, RTE, PairEIS, run_tasks
 HEADER = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
 
 
-class ByTable:
-    """Answers with a score that is written into the sentence itself: the number behind its last blank."""
-
-    def __init__(self) -> None:
-        self.embedded = 0
-
-    def embed(self, sentences: Sequence[str]) -> PointEmbedding:
-        self.embedded += len(sentences)
-        return PointEmbedding(torch.tensor([[float(sentence.split()[-1])] for sentence in sentences]))
+class ByTable(Numbers):
+    """A hypothesis is entailed, and a sentence implicit, as its number says."""
 
     def entailment_score(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
         return hypothesis.vector[:, 0]
@@ -48,40 +40,41 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 def test_rte_tunes_on_dev_and_counts_on_test(data_dir: Path) -> None:
-    answers = ByTable()
-    result = run_tasks({"rte": RTE(data_dir=str(data_dir))}, answers, "test")["rte"]
-    assert result.metrics["threshold"] == pytest.approx(0.5)
-    assert result.metrics["accuracy_explicit"] == 1
-    assert result.metrics["accuracy_implied"] == 0.5
-    assert result.metrics["accuracy_neutral"] == 0.5
-    assert result.metrics["accuracy_contradiction"] == 1
-    assert result.metrics["accuracy_all"] == 0.75
-    assert result.predictions["label"].count(True) == 4
-    wrong = [k for k, label in enumerate(result.predictions["label"]) if label != result.predictions["prediction"][k]]
-    assert [(result.predictions["type"][k], result.predictions["row"][k]) for k in wrong] == [
-        ("implied", 1),
-        ("neutral", 1),
-    ]
+    result = run_tasks({"rte": RTE(data_dir=str(data_dir))}, ByTable(), "test")["rte"]
+    assert result.metrics == {
+        "threshold": pytest.approx(0.5),
+        "accuracy_explicit": 1,
+        "accuracy_implied": 0.5,
+        "accuracy_neutral": 0.5,
+        "accuracy_contradiction": 1,
+        "accuracy_all": 0.75,
+    }
+    found = result.predictions
+    assert found["label"].count(True) == 4
+    columns = (found[name] for name in ("type", "row", "label", "prediction"))
+    wrong = [(kind, row) for kind, row, label, said in zip(*columns, strict=True) if label != said]
+    assert wrong == [("implied", 1), ("neutral", 1)]
+    on_dev = run_tasks({"rte": RTE(data_dir=str(data_dir))}, ByTable(), "dev")["rte"]
+    assert on_dev.metrics["accuracy_all"] == 1
+    assert len(on_dev.predictions["score"]) == 8
 
 
-def test_rte_on_dev_uses_dev_alone(data_dir: Path) -> None:
-    result = run_tasks({"rte": RTE(data_dir=str(data_dir))}, ByTable(), "dev")["rte"]
-    assert result.metrics["accuracy_all"] == 1
-    assert len(result.predictions["score"]) == 8
-
-
-def test_each_distinct_sentence_is_embedded_once(data_dir: Path) -> None:
+def test_eis_counts_every_pair_and_ties_are_wrong_and_each_sentence_is_embedded_once(data_dir: Path) -> None:
     answers = ByTable()
     tasks = {"rte": RTE(data_dir=str(data_dir)), "eis": EIS(data_dir=str(data_dir))}
-    run_tasks(tasks, answers, "test")
-    sentences = {sentence for task in tasks.values() for sentence in task.sentences("test")}
-    assert answers.embedded == len(sentences)
-
-
-def test_eis_counts_every_pair_and_ties_are_wrong(data_dir: Path) -> None:
-    result = run_tasks({"eis": EIS(data_dir=str(data_dir))}, ByTable(), "test")["eis"]
+    results = run_tasks(tasks, answers, "test")
     # p 0.5 beats n and c; q 0.9 beats m, n and c but ties with e
-    assert result.metrics == {"accuracy": 5 / 8}
+    assert results["eis"].metrics == {"accuracy": 5 / 8}
+    sentences = {sentence for task in tasks.values() for sentence in task.sentences("test")}
+    assert sorted(answers.embedded) == sorted(sentences)
+
+
+def test_row_limits_digests_and_what_a_model_lacks(data_dir: Path) -> None:
+    task = RTE(data_dir=str(data_dir), dev_rows=1, test_rows=1)
+    assert len(task.rows("dev")) == len(task.rows("test")) == 4  # pairs
+    assert set(task.digests) == {"INLI/val.csv", "INLI/test.csv"}
+    assert not task.suits(Length())
+    assert task.lacking() is None, "only what is optional can be lacking"
 
 
 @pytest.fixture
@@ -96,111 +89,80 @@ def pair_files(tmp_path: Path) -> dict[str, str]:
     return {"data_dir": str(tmp_path), "dev": str(path), "test": str(path)}
 
 
-class TestPairEIS:
-    def test_both_pairs_of_a_row_count_and_ties_are_wrong(self, pair_files: dict[str, str]) -> None:
-        result = run_tasks({"eis_wang": PairEIS(**pair_files)}, ByTable(), "test")["eis_wang"]
-        assert result.metrics == {"accuracy": 3 / 6}
-        assert result.predictions == {
-            "row": [0, 1, 2, 0, 1, 2],
-            "type": ["positive"] * 3 + ["negative"] * 3,
-            "implicit_score": pytest.approx([0.2, 0.4, 0.9, 0.2, 0.4, 0.9]),
-            "explicit_score": pytest.approx([0.3, 0.4, 0.8, 0.1, -1, 2]),
-            "correct": [False, False, True, True, True, False],
-        }
+def test_both_pairs_of_a_row_count_and_ties_are_wrong(pair_files: dict[str, str]) -> None:
+    result = run_tasks({"eis_wang": PairEIS(**pair_files)}, ByTable(), "test")["eis_wang"]
+    assert result.metrics == {"accuracy": 3 / 6}
+    assert result.predictions == {
+        "row": [0, 1, 2, 0, 1, 2],
+        "type": ["positive"] * 3 + ["negative"] * 3,
+        "implicit_score": pytest.approx([0.2, 0.4, 0.9, 0.2, 0.4, 0.9]),
+        "explicit_score": pytest.approx([0.3, 0.4, 0.8, 0.1, -1, 2]),
+        "correct": [False, False, True, True, True, False],
+    }
+    limited = PairEIS(**pair_files, dev_rows=1)
+    assert run_tasks({"p": limited}, ByTable(), "dev")["p"].metrics == {"accuracy": 1 / 2}
 
-    def test_it_is_a_loop_over_the_pairs(self) -> None:
-        task = PairEIS(data_dir=str(sample_dir()), dev="impscore/dev", test="impscore/test")
-        for split in ("dev", "test"):
-            rows = task.table(split)
-            pairs = [(row[f"{side}_implicit"], row[f"{side}_explicit"]) for side in ("pos", "neg") for row in rows]
-            right = [len(implicit.split()) > len(explicit.split()) for implicit, explicit in pairs]
-            assert len(right) == 20
-            assert 0 < sum(right) < 20
-            result = run_tasks({"eis_wang": task}, Length(), split)["eis_wang"]
-            assert result.predictions["correct"] == right
-            assert result.metrics["accuracy"] == sum(right) / len(right)
-        assert set(task.digests) == {"ImpScore/all_data.csv"}
 
-    def test_a_limit_is_one_of_rows(self, pair_files: dict[str, str]) -> None:
-        task = PairEIS(**pair_files, dev_rows=1, test_rows=2)
-        assert run_tasks({"p": task}, ByTable(), "dev")["p"].metrics == {"accuracy": 1 / 2}
-        assert len(run_tasks({"p": task}, ByTable(), "test")["p"].predictions["row"]) == 4
+def test_pairs_of_the_corpus_against_a_loop() -> None:
+    task = PairEIS(data_dir=str(sample_dir()), dev="impscore/dev", test="impscore/test", optional=True)
+    assert task.lacking() is None
+    for split in ("dev", "test"):
+        rows = task.table(split)
+        pairs = [(row[f"{side}_implicit"], row[f"{side}_explicit"]) for side in ("pos", "neg") for row in rows]
+        right = [len(implicit.split()) > len(explicit.split()) for implicit, explicit in pairs]
+        assert 0 < sum(right) < len(right) == 20
+        result = run_tasks({"eis_wang": task}, Length(), split)["eis_wang"]
+        assert result.predictions["correct"] == right
+        assert result.metrics["accuracy"] == sum(right) / len(right)
+    assert set(task.digests) == {"ImpScore/all_data.csv"}
 
-    def test_what_is_not_there_is_lacking_only_where_it_may_be(self, tmp_path: Path) -> None:
-        sources = {"data_dir": str(tmp_path), "dev": "impscore/dev", "test": "impscore/test"}
-        assert PairEIS(**sources).lacking() is None
-        with pytest.raises(DataError, match="corpus 'impscore', split 'test' is not there"):
-            PairEIS(**sources).sentences("test")
-        reason = PairEIS(**sources, optional=True).lacking()
+
+def test_a_corpus_that_is_not_there_is_lacking_only_where_it_may_be(pair_files: dict[str, str]) -> None:
+    sources = pair_files | {"dev": "impscore/dev", "test": "impscore/test"}
+    assert PairEIS(**sources).lacking() is None
+    with pytest.raises(DataError, match="corpus 'impscore', split 'test' is not there"):
+        PairEIS(**sources).sentences("test")
+    for missing in (sources, pair_files | {"test": "impscore/test"}):
+        reason = PairEIS(**missing, optional=True).lacking()
         assert reason is not None
-        assert reason.startswith(f"{tmp_path}/ImpScore/all_data.csv is not there; ")
-        there = {**sources, "data_dir": str(sample_dir())}
-        assert PairEIS(**there, optional=True).lacking() is None
+        assert reason.startswith(f"{pair_files['data_dir']}/ImpScore/all_data.csv is not there; ")
 
-    def test_a_file_of_one_s_own_is_tested_without_the_corpus_of_dev(
-        self, pair_files: dict[str, str], caplog: pytest.LogCaptureFixture
-    ) -> None:
-        task = PairEIS(**{**pair_files, "dev": "impscore/dev"}, optional=True)
-        with caplog.at_level(logging.INFO):
-            assert task.lacking() is None
-        assert "impscore/dev is left out: " in caplog.text
-        assert task.splits == ("test",)
-        assert set(task.digests) == {pair_files["test"]}
-        assert run_tasks({"p": task}, ByTable(), "dev") == {}
-        assert run_tasks({"p": task}, ByTable(), "test")["p"].metrics == {"accuracy": 3 / 6}
 
-    def test_without_the_corpus_of_test_there_is_nothing_to_do(self, pair_files: dict[str, str]) -> None:
-        reason = PairEIS(**{**pair_files, "test": "impscore/test"}, optional=True).lacking()
-        assert reason is not None
-        assert "all_data.csv is not there; " in reason
+def test_a_file_of_one_s_own_is_tested_without_the_corpus_of_dev(
+    pair_files: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    task = PairEIS(**{**pair_files, "dev": "impscore/dev"}, optional=True)
+    with caplog.at_level(logging.INFO):
+        assert task.lacking() is None
+    assert "impscore/dev is left out: " in caplog.text
+    assert task.splits == ("test",)
+    assert set(task.digests) == {pair_files["test"]}
+    assert run_tasks({"p": task}, ByTable(), "dev") == {}
+    assert run_tasks({"p": task}, ByTable(), "test")["p"].metrics == {"accuracy": 3 / 6}
 
-    @pytest.mark.parametrize("split", ["dev", "test"])
-    def test_a_file_of_one_s_own_that_is_not_there_is_an_error(self, pair_files: dict[str, str], split: str) -> None:
+
+def test_a_file_of_one_s_own_that_is_missing_or_broken_is_an_error_also_where_it_is_optional(
+    pair_files: dict[str, str],
+) -> None:
+    for split in ("dev", "test"):
         task = PairEIS(**{**pair_files, split: "pears.csv"}, optional=True)
         assert task.lacking() is None
-        assert task.splits == ("dev", "test")
         with pytest.raises(DataError, match=rf"suite: {split}: .*pears\.csv: there is no such file"):
             _ = task.digests
-
-    def test_a_broken_file_is_an_error_also_where_the_task_is_optional(self, pair_files: dict[str, str]) -> None:
-        Path(pair_files["dev"]).write_text("pos_implicit\nx\n", encoding="utf-8")
-        task = PairEIS(**pair_files, optional=True)
-        assert task.lacking() is None
-        with pytest.raises(DataError, match=r"suite: dev: .*pairs\.csv:1: missing columns 'pos_explicit'"):
-            task.sentences("dev")
-
-    def test_rows_of_another_kind_are_reported(self) -> None:
-        task = PairEIS(data_dir=str(sample_dir()), dev="inli/dev", test="inli/test")
-        with pytest.raises(DataError, match=r"INLI/val\.csv: no column 'pos_implicit'"):
-            task.sentences("dev")
+    Path(pair_files["dev"]).write_text("pos_implicit\nx\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"suite: dev: .*pairs\.csv:1: missing columns 'pos_explicit'"):
+        PairEIS(**pair_files, optional=True).sentences("dev")
+    with pytest.raises(DataError, match=r"INLI/val\.csv: no column 'pos_implicit'"):
+        PairEIS(data_dir=str(sample_dir()), dev="inli/dev", test="inli/test").sentences("dev")
 
 
-def test_only_what_is_optional_can_be_lacking(tmp_path: Path) -> None:
-    assert EIS(data_dir=str(tmp_path)).lacking() is None
-
-
-def test_a_task_that_needs_what_a_model_lacks_does_not_suit_it(data_dir: Path) -> None:
-    assert not RTE(data_dir=str(data_dir)).suits(Length())
-
-
-def test_row_limits_and_digests(data_dir: Path) -> None:
-    task = RTE(data_dir=str(data_dir), dev_rows=1, test_rows=1)
-    assert len(task.rows("dev")) == len(task.rows("test")) == 4  # pairs
-    assert set(task.digests) == {"INLI/val.csv", "INLI/test.csv"}
-
-
-def test_length_gives_the_papers_number_on_inli(real_data: Path) -> None:
-    """DualCSE, Table 8: 99.90 on INLI test, which fixes words (not characters) and strictness."""
+def test_length_gives_the_papers_numbers(real_data: Path) -> None:
+    """DualCSE, Table 8: 99.90 on INLI test, which fixes words (not characters) and strictness; 73.37 on ImpScore's."""
     result = run_tasks({"eis": EIS(data_dir=str(real_data))}, Length(), "test")["eis"]
-    assert len(result.predictions["correct"]) == 4000
-    assert sum(result.predictions["correct"]) == 3996
-
-
-def test_length_gives_the_papers_number_on_implicit_pairs(real_data: Path) -> None:
-    """DualCSE, Table 8: 73.37, which fixes the draw of the test rows as well as words and strictness."""
+    assert (sum(result.predictions["correct"]), len(result.predictions["correct"])) == (3996, 4000)
     task = PairEIS(data_dir=str(real_data), dev="impscore/dev", test="impscore/test", optional=True)
     if reason := task.lacking():
         pytest.skip(reason)
     result = run_tasks({"eis_wang": task}, Length(), "test")["eis_wang"]
-    assert len(result.predictions["correct"]) == 5630
+    assert len(result.predictions["correct"]) == 5630  # the draw of the test rows
     assert 100 * result.metrics["accuracy"] == pytest.approx(73.37, abs=0.01)

@@ -1,4 +1,4 @@
-"""ImpScore: its scores by hand, a frozen encoder that encodes once, and runs from config to record."""
+"""ImpScore: its loss by hand, a frozen encoder that encodes once, and a run from config to record."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+from oracles import SENTENCES
 from torch import Tensor
 
 from lightning_cse.data import ContrastiveData, INLIImplicitPairs, sample_dir
@@ -32,21 +33,13 @@ MAPS = {
     "third_space": {"pragmatic", "semantic", "from_pragmatic", "from_semantic"},
 }
 METRICS = ("cosine", "euclidean")
-SENTENCES = [
-    "The kettle is on, if you would like to stay.",
-    "She would rather walk.",
-    "Nobody had told the new teacher about the bell.",
-    "He fixed the gate before breakfast.",
-    "Is the last train gone?",
-]
 
 
 def make(lr: float = 1e-2, **options: Any) -> ImpScore:
     torch.manual_seed(0)
     optimizer = partial(torch.optim.Adam, lr=lr, weight_decay=1e-3)
-    return ImpScore(
-        tiny_encoder(), ImplicitnessRanking(), optimizer=optimizer, schedule=Schedule("constant"), dim=8, **options
-    )
+    schedule = Schedule("constant")
+    return ImpScore(tiny_encoder(), ImplicitnessRanking(), optimizer=optimizer, schedule=schedule, dim=8, **options)
 
 
 def batch(method: ImpScore) -> dict[str, Any]:
@@ -78,21 +71,12 @@ def fit(method: ImpScore, data: ContrastiveData, epochs: int = 1, callback: pl.C
     return method
 
 
-def test_scores_are_float32_under_autocast_and_finite_for_equal_sentences() -> None:
-    method = make(pragmatic_metric="euclidean", implicitness_metric="euclidean").eval()
-    embedding = method.model.embed(SENTENCES)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        scores = method.model.implicitness(embedding)
-    assert scores.dtype == torch.float32
-    assert torch.equal(scores, method.model.implicitness(embedding))
+def test_equal_sentences_have_a_finite_gradient() -> None:
+    method = make(pragmatic_metric="euclidean", implicitness_metric="euclidean")
     given = batch(method)
     given["roles"]["pos_explicit"] = given["roles"]["pos_implicit"]  # a distance of 0 has a gradient of 0
-    loss = method.training_step(given, 0)["loss"]
-    loss.backward()
+    method.training_step(given, 0)["loss"].backward()
     assert all(torch.isfinite(p.grad).all() for p in method.parameters() if p.grad is not None)
-
-
-# Training ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("frozen", [True, False])
@@ -119,7 +103,7 @@ def test_a_step_reaches_the_maps_and_the_encoder_only_where_it_learns(
     assert method.model.encoder.training is not frozen
 
 
-def test_the_loss_is_made_of_the_scores_and_not_of_the_order_of_rows() -> None:
+def test_the_loss_is_made_of_the_scores() -> None:
     method = make().train()
     given = batch(method)
     a, b, c, d = method.model.encode(*given["roles"].values())
@@ -127,9 +111,6 @@ def test_the_loss_is_made_of_the_scores_and_not_of_the_order_of_rows() -> None:
     near, far = method.model.pragmatic_distance(a, b), method.model.pragmatic_distance(c, d)
     want = ((0.5 - i(a) + i(b)).relu() + (0.5 - i(c) + i(d)).relu() + (0.7 - far + near).relu()).mean()
     torch.testing.assert_close(method.training_step(given, 0)["loss"], want)
-    order = torch.tensor([3, 1, 4, 0, 2])
-    turned = {role: Tokens(t.ids[order], t.mask[order], t.rows) for role, t in given["roles"].items()}
-    torch.testing.assert_close(method.training_step({"roles": turned, "index": order}, 0)["loss"], want)
 
 
 class Watching(pl.Callback):
@@ -194,32 +175,6 @@ def test_a_vector_looked_up_is_the_row_s_own(monkeypatch: pytest.MonkeyPatch) ->
         assert looked_up == pytest.approx(encoded, rel=1e-5)
 
 
-def test_a_frozen_encoder_causes_no_warning_of_dropout_or_evaluation_mode(
-    recwarn: pytest.WarningsRecorder,
-) -> None:
-    torch.manual_seed(0)
-    method = ImpScore(
-        tiny_encoder(dropout=0.0),
-        ImplicitnessRanking(),
-        optimizer=partial(torch.optim.Adam, lr=1e-2),
-        schedule=Schedule("constant"),
-    )
-    fit(method, pairs())
-    messages = [str(warning.message) for warning in recwarn]
-    assert not [message for message in messages if "dropout" in message or "eval mode" in message]
-
-
-def test_it_learns_a_handful_of_rows() -> None:
-    data = pairs(rows=8, batch_size=16)
-    method = fit(make(lr=0.03), data, epochs=120).eval()
-    of = {role: method.model.embed(data.train.column(role)) for role in ROLES}
-    margin = method.model.implicitness(of["pos_implicit"]) - method.model.implicitness(of["pos_explicit"])
-    assert bool((margin > 0).all()), "implicitness accuracy 1"
-    near = method.model.pragmatic_distance(of["pos_implicit"], of["pos_explicit"])
-    far = method.model.pragmatic_distance(of["neg_implicit"], of["neg_explicit"])
-    assert float((far > near).float().mean()) > 0.9
-
-
 @pytest.mark.parametrize("frozen", [True, False])
 def test_rows_that_lack_a_sentence_are_refused(frozen: bool) -> None:
     data = pairs()
@@ -230,30 +185,14 @@ def test_rows_that_lack_a_sentence_are_refused(frozen: bool) -> None:
         fit(make(frozen=frozen), data)
 
 
-# From config to record -----------------------------------------------------------------------------------------------
-
-FEW = ("baselines=none", "encoder.layers=1", "data.train_rows=16", "data.held_out_rows=8", "diag.sentences=16")
-
-
-def test_it_trains_on_inli_from_the_config(run_tiny: RunTiny, tmp_path: Path) -> None:
-    folder = run_tiny(tmp_path, "+experiment=impscore_inli", *FEW)
+def test_a_run_needs_the_encoder_that_it_was_trained_with(run_tiny: RunTiny, tmp_path: Path) -> None:
+    few = ("baselines=none", "encoder.layers=1", "data.train_rows=16", "data.held_out_rows=8", "diag.sentences=16")
+    folder = run_tiny(tmp_path, "+experiment=impscore_inli", *few)
     record = folder.read()
     assert (record["steps"], record["best"]["monitor"]) == (8, "val/eis/accuracy")
-    assert {key.split("/")[1] for key in record["metrics"]} == {"rte", "eis"}
     assert "diag/semantic/rfd_alignment" in folder.curves_path.read_text()
-    sentences = load_model(str(folder.path)).answers.embed(SENTENCES)
-    assert len(sentences) == len(SENTENCES)
+    assert len(load_model(str(folder.path)).answers.embed(SENTENCES)) == len(SENTENCES)
     record["encoder"]["weights"] = "0" * 64
     folder.record_path.write_text(json.dumps(record))
     with pytest.raises(EncoderError, match="the weights of the encoder tiny changed since"):
         load_model(str(folder.path))
-
-
-def test_it_trains_on_the_pair_file_from_the_config(run_tiny: RunTiny, tmp_path: Path) -> None:
-    if not list((sample_dir() / "ImpScore").glob("all_data.csv*")):
-        pytest.skip("the sample corpus has no pair file")
-    folder = run_tiny(tmp_path, "+experiment=impscore", *FEW)
-    record = folder.read()
-    assert record["best"]["monitor"] == "val/eis_wang/accuracy"
-    assert "test/eis_wang/accuracy" in record["metrics"]
-    assert any(name.startswith("ImpScore/") for name in record["data"])

@@ -7,22 +7,15 @@ from typing import Any
 
 import pytest
 import torch
+from oracles import SENTENCES
 
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import ConfigError
 from lightning_cse.losses import DualContrastive, GaussianContrastive, InfoNCE
 from lightning_cse.methods import DualCSE, DualGauss, GaussCSE, Method, Schedule, SimCSE, UnsupervisedSimCSE
-from lightning_cse.models import build
 from lightning_cse.similarity import GaussianSimilarity
 from lightning_cse.tokens import Tokens
 
-SENTENCES = [
-    "The kettle is on, if you would like to stay.",
-    "She would rather walk.",
-    "Nobody had told the new teacher about the bell.",
-    "He fixed the gate before breakfast.",
-    "Is the last train gone?",
-]
 COMMON: dict[str, Any] = {"optimizer": partial(torch.optim.AdamW, lr=1e-3), "schedule": Schedule()}
 
 
@@ -80,15 +73,6 @@ def test_the_loss_does_not_depend_on_the_order_of_rows(name: str) -> None:
     assert one.item() == pytest.approx(other.item(), rel=1e-5)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_model_is_built_again_from_a_checkpoint_of_the_method(name: str) -> None:
-    method = make(name).eval()
-    state = {key.removeprefix("model."): v for key, v in method.state_dict().items() if key.startswith("model.")}
-    model = build(tiny_encoder(seed=1), method.model.settings()).eval()
-    model.load_state_dict(state)
-    torch.testing.assert_close(model.embed(SENTENCES).fields(), method.model.embed(SENTENCES).fields())
-
-
 @pytest.mark.parametrize(
     ("kind", "similarity", "needed"),
     [(DualCSE, GaussianSimilarity(), "CosineSimilarity"), (DualGauss, None, "GaussianSimilarity")],
@@ -111,8 +95,7 @@ def test_a_step_of_rows_that_lack_roles_is_the_loss_of_those_they_have(name: str
     given = batch(method)
     own = {"explicit_entailment": [0, 3], "implied_entailment": [], "contradiction": [1, 2, 4]}
     for role, rows in own.items():
-        tokens = given["roles"][role].select(torch.tensor(rows, dtype=torch.long))
-        given["roles"][role] = tokens
+        given["roles"][role] = given["roles"][role].select(torch.tensor(rows, dtype=torch.long))
     outputs = method.training_step(given, 0)
     assert set(outputs["embeddings"]) == {"premise", "explicit_entailment", "contradiction"}
     assert outputs["sentences"] == 5 + 2 + 3
@@ -157,9 +140,10 @@ def test_unsupervised_simcse_sees_two_masks_in_training_and_no_head_at_test() ->
     given = batch(method)
     step = method.training_step(given, 0)["embeddings"]
     assert not torch.allclose(step["anchor"]["vector"], step["positive"]["vector"])
-    unsupervised, supervised = method.eval(), make("simcse").eval()
-    for one, has_head in ((unsupervised, False), (supervised, True)):
-        pooled, encoded = one.model.pooled(given["roles"]["anchor"]), one.model.encode(given["roles"]["anchor"])
-        assert torch.equal(pooled[0], encoded[0].vector) is not has_head
-    anchor = unsupervised.training_step(given, 0)["embeddings"]["anchor"]["vector"]
-    assert torch.equal(anchor, unsupervised.head(unsupervised.model.pooled(given["roles"]["anchor"])[0]).detach())
+    method.eval()
+    pooled = method.model.pooled(given["roles"]["anchor"])[0]
+    assert torch.equal(pooled, method.model.encode(given["roles"]["anchor"])[0].vector)
+    anchor = method.training_step(given, 0)["embeddings"]["anchor"]["vector"]
+    assert torch.equal(anchor, method.head(pooled).detach())
+    supervised = make("simcse").eval()  # whose head stays
+    assert not torch.equal(pooled, supervised.model.encode(given["roles"]["anchor"])[0].vector)

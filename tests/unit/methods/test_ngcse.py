@@ -142,11 +142,8 @@ def test_the_rows_of_a_batch_may_come_in_any_order() -> None:
     given = batch(method)
     order = torch.tensor([3, 0, 2, 1])
     place = torch.argsort(order)
-    turned = {
-        "anchor": Tokens(
-            *(t[order] for t in (given["roles"]["anchor"].ids, given["roles"]["anchor"].mask)), torch.arange(4)
-        )
-    }
+    first = given["roles"]["anchor"]
+    turned = {"anchor": Tokens(first.ids[order], first.mask[order], torch.arange(4))}
     for role in method.roles[1:]:
         tokens = given["roles"][role]
         turned[role] = Tokens(tokens.ids, tokens.mask, place[tokens.rows])
@@ -156,17 +153,12 @@ def test_the_rows_of_a_batch_may_come_in_any_order() -> None:
 
 def test_an_anchor_is_its_own_positive_through_another_mask() -> None:
     method = make(ALONE, dropout=0.3).train()
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        outputs = method.training_step(batch(method), 0)
+    assert method.needs_dropout
+    outputs = method.training_step(batch(method), 0)
     own = torch.nn.functional.cosine_similarity(*(outputs["embeddings"][r]["vector"] for r in ("anchor", "again")))
     assert (own < 0.9999).all()
-
-
-def test_without_dropout_that_is_refused() -> None:
     with pytest.raises(EncoderError, match=r"2 of 4 rows of this batch.*encoder\.dropout=0\.1"):
         make(STS).training_step(batch(make(STS)), 0)
-    assert make(ALONE).needs_dropout
     assert not make(AUGMENTED).needs_dropout
 
 
@@ -177,14 +169,6 @@ def test_every_part_learns_but_the_head_is_gone_at_test() -> None:
     method.eval()
     (pooled,) = method.model.encoder([(Tokens.pad(method.model.encoder.tokenizer(ANCHORS)), method.templates[0])])
     torch.testing.assert_close(method.model.embed(ANCHORS).vector, pooled)
-
-
-def test_the_head_starts_small() -> None:
-    head = make(ALONE).head
-    values = torch.cat([p.detach().flatten() for p in head.parameters()])
-    assert values.std().item() == pytest.approx(0.006, rel=0.1)
-    assert abs(values.mean().item()) < 0.001
-    assert head.bias.abs().sum() > 0
 
 
 @pytest.mark.parametrize(

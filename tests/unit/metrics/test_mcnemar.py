@@ -1,4 +1,4 @@
-"""McNemar's test against a printed example, a loop over counts, binomial sums and scipy; invariances, errors."""
+"""McNemar's test against a printed example, a loop over counts, binomial sums and scipy; errors."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def test_counts_against_loop(rows):
         counts[row] += 1
     a, b = zip(*rows, strict=True)
     assert mcnemar(a, b) == McNemar(counts[True, True], counts[True, False], counts[False, True], counts[False, False])
+    assert mcnemar(b, a).pvalue == mcnemar(a, b).pvalue
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
@@ -48,30 +49,10 @@ def test_pvalues_against_scipy_and_loop(b, c):
     assert test.pvalue == pytest.approx(min(1.0, 2 * tail), rel=1e-9)
     assert test.statistic == pytest.approx((abs(b - c) - 1) ** 2 / (b + c))
     assert test.pvalue_asymptotic == pytest.approx(chi2.sf((abs(b - c) - 1) ** 2 / (b + c), 1), rel=1e-9)
-    assert test.pvalue_asymptotic == pytest.approx(math.erfc(math.sqrt(test.statistic / 2)), rel=1e-9)
-
-
-@given(flags, st.randoms())
-def test_neither_order_nor_side_nor_agreement_matters(rows, random):
-    a, b = zip(*rows, strict=True)
-    test = mcnemar(a, b)
-    shuffled = mcnemar(*zip(*random.sample(rows, len(rows)), strict=True))
-    assert shuffled == test
-    swapped, agreeing = mcnemar(b, a), mcnemar([*a, True, False], [*b, True, False])
-    assert (swapped.only_a, swapped.only_b) == (test.only_b, test.only_a)
-    assert swapped.pvalue == agreeing.pvalue == test.pvalue
-    assert swapped.statistic == agreeing.statistic == test.statistic
 
 
 def test_large_counts_stay_finite():
-    test = McNemar(both=0, only_a=30_000, only_b=20_000, neither=0)
-    assert 0 <= test.pvalue < 1e-300
-    assert McNemar(both=0, only_a=25_000, only_b=25_000, neither=0).pvalue == 1.0
-
-
-def test_tensors_and_arrays():
-    a, b = torch.tensor([True, True, False]), np.array([1, 0, 1])
-    assert mcnemar(a, b) == McNemar(both=1, only_a=1, only_b=1, neither=0)
+    assert 0 <= McNemar(both=0, only_a=30_000, only_b=20_000, neither=0).pvalue < 1e-300
 
 
 @pytest.mark.parametrize(
@@ -79,7 +60,7 @@ def test_tensors_and_arrays():
     [
         ([1, 0], [1], "correct_a and correct_b must be equally long, got 2 and 1"),
         ([], [], "correct_a must be a non-empty"),
-        ([1, 0], [1, 0.5], "correct_b must be 0 or 1, got 0.5 at row 1"),
+        (torch.tensor([True, False]), np.array([1, 0.5]), "correct_b must be 0 or 1, got 0.5 at row 1"),
     ],
 )
 def test_errors_tell_what_came(a, b, message):

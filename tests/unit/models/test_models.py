@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from oracles import SENTENCES, normal
 from torch import Tensor
 
 from lightning_cse.embeddings import (
@@ -17,7 +18,7 @@ from lightning_cse.embeddings import (
     PointEmbedding,
     PragmaticEmbedding,
 )
-from lightning_cse.encoders import SentenceEncoder, tiny_encoder
+from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import EncoderError
 from lightning_cse.evaluation import task
 from lightning_cse.models import (
@@ -33,13 +34,6 @@ from lightning_cse.models import (
 from lightning_cse.similarity import GaussianSimilarity, cosine, gaussian_similarity
 from lightning_cse.tokens import Tokens
 
-SENTENCES = [
-    "The kettle is on, if you would like to stay.",
-    "She would rather walk.",
-    "Nobody had told the new teacher about the bell.",
-    "He fixed the gate before breakfast.",
-    "Is the last train gone?",
-]
 METRICS = ("cosine", "euclidean")
 MAPS = {
     "p2s": {"pragmatic", "semantic", "from_pragmatic"},
@@ -75,7 +69,7 @@ def tokens(model: Model, sentences: list[str] = SENTENCES) -> Tokens:
     return Tokens.pad(model.encoder.tokenizer(sentences))
 
 
-# All models ----------------------------------------------------------------------------------------------------------
+# All models
 
 
 @pytest.mark.parametrize(("kind", "options"), MODELS)
@@ -90,10 +84,7 @@ def test_settings_and_weights_build_the_same_model_again(kind: type[Model], opti
     assert type(again) is kind
     assert again.settings() == settings
     again.load_state_dict(model.state_dict())
-    for one, other in zip(
-        model.embed(SENTENCES).fields().values(), again.embed(SENTENCES).fields().values(), strict=True
-    ):
-        assert torch.equal(one, other)
+    torch.testing.assert_close(again.embed(SENTENCES).fields(), model.embed(SENTENCES).fields(), atol=0, rtol=0)
 
 
 def test_settings_of_no_model_are_refused() -> None:
@@ -128,19 +119,13 @@ def test_a_sentence_has_the_same_embedding_alone_and_among_others(
     monkeypatch.setattr(base, "SENTENCES_AT_ONCE", 2)
     monkeypatch.setattr(base, "EVALUATION_TOKENS", 24)
     apart = model.embed(SENTENCES)
-    for one, other in zip(together.fields().values(), apart.fields().values(), strict=True):
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize(("kind", "options"), MODELS)
-def test_heads_compute_in_float32_under_autocast(kind: type[Model], options: dict[str, Any]) -> None:
-    model = make(kind, **options)
+    torch.testing.assert_close(apart.fields(), together.fields(), atol=1e-5, rtol=1e-4)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         (embedding,) = model.encode(tokens(model))
-    assert {value.dtype for value in embedding.fields().values()} == {torch.float32}
+    assert {value.dtype for value in embedding.fields().values()} == {torch.float32}, "heads are not downcast"
 
 
-# Points --------------------------------------------------------------------------------------------------------------
+# Points
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "first_last", "embedding_last", "prompt"])
@@ -152,14 +137,13 @@ def test_an_encoder_alone_is_a_model_with_every_pooling(pooling: str) -> None:
 
 def test_points_are_compared_by_cosine() -> None:
     model = make(PointModel)
-    torch.manual_seed(1)
-    a, b = torch.randn(2, 6, 4, dtype=torch.float64)
+    a, b = normal(2, 6, 4)
     want = (a * b).sum(1) / a.norm(dim=1) / b.norm(dim=1)
     for score in (model.similarity, model.entailment_score):
         torch.testing.assert_close(score(PointEmbedding(a), PointEmbedding(b)), want)
 
 
-# Gaussians -----------------------------------------------------------------------------------------------------------
+# Gaussians
 
 
 def gaussians(n: int = 6, d: int = 4) -> GaussianEmbedding:
@@ -185,15 +169,10 @@ def test_gaussians_are_compared_symmetrically_where_asked() -> None:
     torch.testing.assert_close(model.similarity(a, b), model.similarity(b, a))
     assert not torch.allclose(model.similarity(a, b), cosine(a.mean, b.mean))
     assert not torch.allclose(model.entailment_score(a, b), model.entailment_score(b, a))
-
-
-def test_means_are_bounded_and_the_heads_start_apart() -> None:
-    model = make(GaussianModel)
     assert model.embed(SENTENCES).mean.abs().max() < 1
-    assert not torch.allclose(model.heads.mean[0].weight, model.heads.log_variance.weight)
 
 
-# Two vectors or two Gaussians ----------------------------------------------------------------------------------------
+# Two vectors or two Gaussians
 
 
 def test_dual_scores_are_the_papers() -> None:
@@ -236,7 +215,7 @@ def test_cross_reads_the_word_and_bi_has_two_encoders_and_heads() -> None:
         assert all(torch.equal(a, b) and a is not b for a, b in pairs), "equal at the start, and not shared"
 
 
-# ImpScore ------------------------------------------------------------------------------------------------------------
+# ImpScore
 
 
 def by_hand(a: Tensor, b: Tensor, metric: str) -> float:
@@ -265,36 +244,3 @@ def test_implicitness_and_pragmatic_distance_are_the_papers(direction: str, metr
     apart = [by_hand(a, b, metric) for a, b in zip(got.pragmatic, other.pragmatic, strict=True)]
     for score in (model.entailment_score(got, other), model.similarity(other, got)):
         assert score.tolist() == pytest.approx([-distance for distance in apart], abs=1e-4)
-
-
-def test_the_maps_begin_as_xavier_has_it() -> None:
-    model = make(ImpScoreModel, dim=8, space="third_space")
-    for name, bound in (("pragmatic", 6 / (32 + 8)), ("semantic", 6 / (32 + 8)), ("from_pragmatic", 6 / 16)):
-        weight = getattr(model, name).weight
-        assert 0.9 * math.sqrt(bound) < float(weight.detach().abs().max()) <= math.sqrt(bound)
-    assert not torch.equal(model.from_pragmatic.weight, model.from_semantic.weight)
-
-
-def test_a_frozen_encoder_learns_nothing_and_is_in_no_state_dict() -> None:
-    frozen, learning = make(ImpScoreModel).train(), make(ImpScoreModel, frozen=False).train()
-    assert not frozen.encoder.training
-    assert learning.encoder.training
-    assert not any(parameter.requires_grad for parameter in frozen.encoder.parameters())
-    assert not any(name.startswith("encoder.") for name in frozen.state_dict())
-    assert any(name.startswith("encoder.") for name in learning.state_dict())
-    assert torch.nn.ModuleDict({"model": frozen}).state_dict().keys() == {
-        f"model.{name}" for name in frozen.state_dict()
-    }
-
-
-@pytest.mark.parametrize("normalize", [True, False])
-def test_kept_sentence_vectors_give_the_same_embeddings(normalize: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make(ImpScoreModel, normalize=normalize)
-    want = model.embed(SENTENCES)
-    passes: list[int] = []
-    forward = SentenceEncoder.forward
-    monkeypatch.setattr(SentenceEncoder, "forward", lambda self, *a, **k: passes.append(1) or forward(self, *a, **k))
-    model.kept = {}
-    for _ in range(3):
-        torch.testing.assert_close(model.embed(SENTENCES).fields(), want.fields())
-    assert len(passes) == 1

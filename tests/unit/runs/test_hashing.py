@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from lightning_cse.runs import config_hash, decisive
 from lightning_cse.runs.run import NEUTRAL
@@ -15,10 +16,10 @@ CONFIG: dict[str, Any] = {
     "name": "dualcse_cross",
     "seed": 0,
     "force": False,
-    "paths": {"data_dir": "/a", "runs_dir": "/b"},
-    "logger": {"project": "p"},
     "least_evaluations": 1,
     "diag": {},
+    "paths": {"data_dir": "/a", "runs_dir": "/b"},
+    "logger": {"project": "p"},
     "method": {
         "_target_": "lightning_cse.DualCSE",
         "loss": {"temperature": 0.05, "both": True},
@@ -51,9 +52,8 @@ def of(config: dict[str, Any], **others: Any) -> str:
 
 def test_stays_as_it_is() -> None:
     # A change here orphans every finished run: make it only on purpose.
-    assert (
-        config_hash({"a": 1, "b": {"_target_": "lightning_cse.x.Y"}}, data={}, encoder={}, resolved={}) == "0c466da208"
-    )
+    config = {"a": 1, "b": {"_target_": "lightning_cse.x.Y"}}
+    assert config_hash(config, data={}, encoder={}, resolved={}) == "0c466da208"
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,8 @@ def test_what_does_not_decide_the_result_does_not_change_it(path: str, value: An
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        *(
-            ("name", "dualcse_bi"),
-            ("method._target_", "lightning_cse.SimCSE"),
-            ("method._target_", "mine.DualCSE"),
-            ("method.loss.temperature", 0.06),
-        ),
+        *(("name", "dualcse_bi"), ("method._target_", "lightning_cse.SimCSE"), ("method._target_", "mine.DualCSE")),
+        ("method.loss.temperature", 0.06),
         *(("method.loss.both", False), ("method.loss.both", 1), ("method.loss.both", None)),
         *(("method.sets", ["b", "a"]), ("method.lr", "5e-5"), ("method.lr", math.inf), ("method.lr", "inf")),
         *(("data.batch_size", 32), ("data.reader.limit", 10), ("data.seed", 1), ("encoder.pooling", "cls")),
@@ -108,16 +104,17 @@ def test_what_decides_the_result_changes_it(path: str, value: Any) -> None:
 )
 def test_files_encoder_and_machine_choices_change_it(others: dict[str, Any]) -> None:
     assert of(CONFIG, **others) != of(CONFIG)
-
-
-def test_an_encoder_without_digests_is_known_by_its_source() -> None:
+    # An encoder without digests is known by its source.
     assert of(changed("encoder.source", "other"), encoder={}) != of(CONFIG, encoder={})
 
 
 def test_the_precision_of_an_evaluation_does_not_enter() -> None:
-    same = [config_hash({"suite": {}, "precision": one}, data={}, encoder={}, resolved={}) for one in ("32", "bf16")]
-    same += [config_hash({"suite": {}}, data={}, encoder={}, resolved={"precision": "bf16"})]
-    assert len(set(same)) == 1
+    def of_evaluation(resolved: dict[str, Any], **config: Any) -> str:
+        return config_hash({"suite": {}, **config}, data={}, encoder={}, resolved=resolved)
+
+    want = of_evaluation({})
+    assert of_evaluation({}, precision="32") == of_evaluation({}, precision="bf16") == want
+    assert of_evaluation({"precision": "bf16"}) == want
 
 
 def test_the_document_is_json_without_classes_shortened() -> None:
@@ -135,12 +132,9 @@ def test_something_else_than_a_value_is_named() -> None:
 
 
 def test_neutral_values_are_those_of_the_configs(compose: Any) -> None:
-    from omegaconf import OmegaConf
-
     cfg = compose("+experiment=gausscse")
     assert {key: OmegaConf.select(cfg, key) for key in NEUTRAL} == dict(NEUTRAL)
 
 
 def test_one_batch_is_not_all_batches() -> None:
-    limits = [of(changed("trainer.limit_train_batches", limit)) for limit in (1, 1.0)]
-    assert limits[0] != limits[1]
+    assert of(changed("trainer.limit_train_batches", 1)) != of(changed("trainer.limit_train_batches", 1.0))

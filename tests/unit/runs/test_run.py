@@ -1,4 +1,4 @@
-"""The folder of a run: status, lock, record."""
+"""The folder of a run: status, lock, record; and the device that an accelerator stands for."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import filelock
 import pytest
+import torch
 
 from lightning_cse import runs
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.runs import Busy, Run, environment, find_runs, locked, write_atomic
+from lightning_cse.runs import Busy, Run, find_runs, write_atomic
+from lightning_cse.runs.machine import device_of
 
 RECORD: dict[str, Any] = {"name": "x", "config_hash": "0a", "seed": 3, "metrics": {"a": 0.1 + 0.2}}
 HOLDS = """
@@ -35,12 +37,17 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path / "runs", "x", "0a", 3)
 
 
-@pytest.fixture
-def holder(run: Run) -> Any:
-    """A process that holds the lock of the run."""
+def started(code: str, *arguments: Path) -> subprocess.Popen[str]:
+    """Start code in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(Path(runs.__file__).parents[2])}
-    command = [sys.executable, "-c", HOLDS, str(run.root)]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def holder(run: Run) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lock of the run."""
+    with started(HOLDS, run.root) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         yield process
@@ -77,9 +84,9 @@ def test_status_from_new_to_finished(run: Run) -> None:
     run.start("a: 1\n")
     assert not (run.checkpoints / "best.part").exists()
     assert (run.status, run.reason()) == ("interrupted", None)
-    run.finish(RECORD)
+    run.finish(RECORD | {"best": [math.inf, math.nan, 1.0]})
     assert run.status == "finished"
-    assert run.read() == RECORD
+    assert run.read() == RECORD | {"best": [None, None, 1.0]}, "what is no number becomes null"
     assert not run.lock_path.exists()
 
 
@@ -113,30 +120,6 @@ def test_a_file_system_without_locks_is_refused(run: Run, monkeypatch: pytest.Mo
     monkeypatch.setattr(fcntl, "flock", missing)
     with pytest.raises(LightningCSEError, match="has no locks"), run.lock():
         pass
-    assert issubclass(filelock.UnixFileLock, filelock.BaseFileLock)
-
-
-@pytest.mark.slow
-def test_of_eight_processes_one_gets_the_lock_of_a_killed_one(tmp_path: Path) -> None:
-    code = (
-        "import sys, time; from pathlib import Path; from lightning_cse.runs import Busy, locked\n"
-        "try:\n"
-        "    with locked(Path(sys.argv[1]), 'it'):\n"
-        "        print('mine', flush=True); time.sleep(5)\n"
-        "except Busy: print('busy')"
-    )
-    path = tmp_path / "run.lock"
-    path.write_text("1\n")  # left behind
-    environment = {**os.environ, "PYTHONPATH": str(Path(runs.__file__).parents[2])}
-    command = [sys.executable, "-c", code, str(path)]
-    processes = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(8)]
-    said = sorted(process.communicate(timeout=60)[0].strip() for process in processes)
-    assert said == ["busy"] * 7 + ["mine"]
-
-
-def test_numbers_that_are_not_finite_become_null(run: Run) -> None:
-    run.finish(RECORD | {"metrics": {"a": math.nan, "b": [math.inf, 1.0]}})
-    assert run.read()["metrics"] == {"a": None, "b": [None, 1.0]}
 
 
 @pytest.mark.parametrize(
@@ -176,23 +159,22 @@ def test_clear_removes_nothing_outside(run: Run, tmp_path: Path) -> None:
 
 
 def test_find_runs(run: Run) -> None:
-    found = [Run(run.root, "a/b", "0c", 1), run, Run(run.root, "x/0a-s3/evaluate/sts", "0d", 0)]
-    for one in found:
+    wanted = [Run(run.root, "a/b", "0c", 1), run, Run(run.root, "x/0a-s3/evaluate/sts", "0d", 0)]
+    for one in wanted:
         one.start("")
     write_atomic(run.path / "wandb" / "0e-s0" / "config.yaml", "not ours")
-    assert [one.path for one in find_runs(run.root)] == [one.path for one in found]
-    assert [one.name for one in find_runs(run.root)] == [one.name for one in found]
+    assert [(one.path, one.name) for one in find_runs(run.root)] == [(one.path, one.name) for one in wanted]
 
 
 def test_a_full_disk_keeps_what_was_there(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run.start("old: true\n")
     run.finish(RECORD)
 
-    def full(*_: Any) -> None:
+    def no_space(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
+        patch.setattr(os, "fsync", no_space)
         for action in (lambda: run.finish({}), lambda: run.start("")):
             with pytest.raises(LightningCSEError, match="no space left to write"):
                 action()
@@ -208,23 +190,17 @@ def test_a_process_killed_while_it_writes_leaves_the_old_file(tmp_path: Path) ->
         "os.replace = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
         "write_atomic(Path(sys.argv[1]), 'new')"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(runs.__file__).parents[2])}
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "file")], env=environment, check=False)
-    assert done.returncode == -signal.SIGKILL
+    assert started(code, tmp_path / "file").wait(60) == -signal.SIGKILL
     assert (tmp_path / "file").read_text() == "old"
 
 
-def test_other_system_errors_stay_themselves(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(FileExistsError):
-        write_atomic(tmp_path / "file" / "a.txt", "x")
-    with pytest.raises(OSError, match="file"), locked(tmp_path / "file" / "lock", "it"):
-        pass
-
-
-def test_environment() -> None:
-    found = environment()
-    json.dumps(found, allow_nan=False)
-    assert set(found) == {"commit", "versions", "machine", "threads"}
-    assert found["versions"]["torch"]
-    assert found["machine"]["cores"] >= 1
+@pytest.mark.parametrize(
+    ("accelerator", "with_cuda", "without"),
+    [("auto", "cuda", "cpu"), ("gpu", "cuda", "mps"), ("cpu", "cpu", "cpu"), ("mps", "mps", "mps")],
+)
+def test_the_device_of_an_accelerator(
+    accelerator: str, with_cuda: str, without: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for cuda, want in ((True, with_cuda), (False, without)):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
+        assert device_of(accelerator) == torch.device(want)

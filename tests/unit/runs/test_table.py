@@ -51,16 +51,8 @@ def test_the_method_and_its_baselines() -> None:
     assert cells(shown, "dualcse_[cross]") == ["91.23", "70.30", "66.00", "100.00", "81.88", "99.97"]
     assert cells(shown, "untrained encoder") == ["50.00", "50.00", "50.00", "50.00", "-", "-"]
     assert cells(shown, "LENGTH") == ["-", "-", "-", "-", "-", "99.90"]
-    assert shown.splitlines()[1].split() == [
-        "test,",
-        "%",
-        "explicit",
-        "implied",
-        "neutral",
-        "contradiction",
-        "All",
-        "EIS",
-    ]
+    heads = ["explicit", "implied", "neutral", "contradiction", "All", "EIS"]
+    assert shown.splitlines()[1].split() == ["test,", "%", *heads]
     assert cells(shown, "test/rte/threshold") == ["0.5312"]
     assert "best checkpoint: step 875 of 1000, val/rte/accuracy_all 0.7426" in shown
     assert "time: training 183.2 s, evaluation 22.2 s, test 4.0 s (cpu, bf16-mixed)" in shown
@@ -86,9 +78,6 @@ def test_the_final_score_is_shown_where_it_is_not_the_best() -> None:
     shown = text(RECORD | {"summary": {"final_score": 0.73124, "best_score": 0.7426}})
     assert "final score (mean of the five best dev scores): 0.7312" in shown
     assert "final score" not in text(RECORD | {"summary": {"final_score": 0.7426, "best_score": 0.7426}})
-
-
-def test_an_empty_record_is_no_error() -> None:
     assert text({}) == ""
 
 

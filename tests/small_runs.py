@@ -1,0 +1,92 @@
+"""Runs of six steps for tests of training: what they are asked for, how one is killed, and what one leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+
+from lightning_cse.loggers import CurvesLogger
+from lightning_cse.runs import Curves, Run
+
+# Two epochs of three batches (8, 8, 4), evaluated and saved after every second step: not at the end of the first.
+LITTLE = (
+    "baselines=none",
+    "encoder.layers=1",
+    "data.train_rows=20",
+    "data.held_out_rows=8",
+    "diag.sentences=16",
+    "eval_every=2",
+    *(f"limits.{split}_{what}=6" for split in ("dev", "test") for what in ("rows", "pairs")),
+)
+SMALL = ("+experiment=dualcse_cross", *LITTLE)
+STEPS = 6
+
+
+class Killed(BaseException):
+    """Neither the run nor Lightning may turn it into anything else."""
+
+
+@contextmanager
+def dies_at(at: int) -> Iterator[None]:
+    """Die before the values of a step are logged."""
+    original = CurvesLogger.log_metrics
+
+    def mortal(self: CurvesLogger, metrics: dict[str, float], step: int | None = None) -> None:
+        if step == at:
+            raise Killed
+        original(self, metrics, step)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(CurvesLogger, "log_metrics", mortal)
+        yield
+
+
+def curves(run: Run) -> dict[str, dict[int, float]]:
+    """The values of a run by key and step."""
+    return {key: dict(points) for key, points in Curves(run.curves_path).read().items()}
+
+
+# What a record says of the machine, the command and the time, which differ between two runs of one point.
+COSTS = ("seconds", "evaluation_share", "sentences_per_second", "peak_memory_mib", "environment", "overrides")
+
+
+def outcome(run: Run) -> dict[str, Any]:
+    """Everything a run leaves but what it took: parameters, optimizer, random states, curves, predictions, record."""
+    record = {key: value for key, value in run.read().items() if key not in COSTS}
+    found: dict[str, Any] = {"record": record, "curves": run.curves_path.read_text()}
+    found["files"] = sorted(str(path.relative_to(run.path)) for path in run.path.rglob("*"))
+    for name in ("best", "last"):
+        checkpoint = torch.load(run.checkpoints / f"{name}.ckpt", weights_only=True)
+        for state in checkpoint.get("callbacks", {}).values():
+            state.pop("seconds", None)
+        checkpoint.pop("loops", None)  # Lightning's own counts; whether they matter shows in all the rest
+        found[name] = checkpoint
+    return found | {path.name: path.read_bytes() for path in run.predictions.iterdir()}
+
+
+def differences(one: Any, other: Any, where: str = "") -> list[str]:
+    """Where two outcomes differ, to the last bit."""
+    if type(one) is not type(other):
+        return [f"{where}: {type(one).__name__} and {type(other).__name__}"]
+    if isinstance(one, dict):
+        if one.keys() != other.keys():
+            return [f"{where}: {sorted(map(str, one.keys() ^ other.keys()))} in one only"]
+        return [line for key in one for line in differences(one[key], other[key], f"{where}/{key}")]
+    if isinstance(one, list | tuple):
+        if len(one) != len(other):
+            return [f"{where}: {len(one)} and {len(other)} items"]
+        pairs = enumerate(zip(one, other, strict=True))
+        return [line for k, (a, b) in pairs for line in differences(a, b, f"{where}/{k}")]
+    same = torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+    return [] if same else [f"{where}: {one!r} and {other!r}"[:300]]
+
+
+def assert_same(run: Run, reference: Run) -> None:
+    """Two runs left the same, to the last bit."""
+    __tracebackhide__ = True
+    found = differences(outcome(reference), outcome(run))
+    assert not found, "\n".join(["the runs differ:", *found[:10]])
