@@ -15,9 +15,6 @@ class Embedding:
     """A batch of ``n`` sentences, each described by one or more vectors of width ``d``.
 
     Fields may differ in dtype (under autocast a mean can be bfloat16 while a log variance is float32), never in shape.
-
-    Raises:
-        ValueError: if a field is not an ``(n, d)`` tensor, or the fields differ in shape.
     """
 
     def __post_init__(self) -> None:
@@ -45,11 +42,7 @@ class Embedding:
 
     @classmethod
     def cat(cls, parts: Sequence[Self]) -> Self:
-        """Join batches of one kind row-wise; ``Embedding.cat`` joins any kind.
-
-        Raises:
-            TypeError: if there are no parts, or they are not of one kind, that of this class.
-        """
+        """Join batches of one kind row-wise; ``Embedding.cat`` joins any kind."""
         kinds = sorted({type(part).__name__ for part in parts})
         if len(kinds) != 1 or not isinstance(parts[0], cls):
             raise TypeError(f"{cls.__name__}.cat: need parts of one kind, got {', '.join(kinds) or 'none'}")

@@ -7,16 +7,9 @@ import sys
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-__all__ = ["progress"]
-
 
 def progress(*more: TextColumn, width: int = 40) -> Progress:
-    """Return a progress bar on stderr, which shows nothing where there is no terminal.
-
-    Args:
-        more: columns behind those that every bar has.
-        width: of the bar itself, in characters.
-    """
+    """Return a progress bar on stderr, ``width`` characters wide, which shows nothing where there is no terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(width), MofNCompleteColumn(), TimeRemainingColumn(), *more)
     console, shown = Console(stderr=True), sys.stderr.isatty()
     # The time left is estimated over all steps, so that it counts the pauses between them too.

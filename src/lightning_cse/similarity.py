@@ -37,9 +37,6 @@ def cosine_matrix(a: Tensor, b: Tensor) -> Tensor:
     with ``a`` of shape ``(n, d)``, ``b`` of shape ``(m, d)`` and the result of shape ``(n, m)``. A zero vector has
     cosine 0 with everything and a finite gradient.
 
-    Raises:
-        ValueError: if either input is not a matrix or the widths differ.
-
     Example:
         >>> a = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
         >>> cosine_matrix(a, torch.tensor([[2.0, 0.0], [0.0, 1.0], [-3.0, 0.0]]))
@@ -59,9 +56,6 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
     .. math:: s_i = \frac{a_i \cdot b_i}{\lVert a_i \rVert \, \lVert b_i \rVert}
 
     with ``a`` and ``b`` of shape ``(n, d)`` and the result of shape ``(n,)``: the diagonal of `cosine_matrix`.
-
-    Raises:
-        ValueError: if the inputs are not two matrices of one shape.
     """
     if a.ndim != 2 or a.shape != b.shape:
         raise ValueError(f"need two (n, d) tensors of one shape, got {tuple(a.shape)} and {tuple(b.shape)}")
@@ -91,9 +85,6 @@ def gaussian_similarity_matrix(a: GaussianEmbedding, b: GaussianEmbedding, reduc
     Source: GaussCSE, the authors' code, which the published numbers come from (``mean_of_sims``), and the paper's eq. 2
     (``sim_of_sum``).  Differs: in rounding only.
 
-    Raises:
-        ValueError: if the widths differ, or ``reduce`` is neither of the two.
-
     Example:
         >>> narrow = GaussianEmbedding(torch.zeros(1, 4), torch.zeros(1, 4))
         >>> wide = GaussianEmbedding(torch.zeros(1, 4), torch.full((1, 4), 2.0))
@@ -121,9 +112,6 @@ def gaussian_similarity(a: GaussianEmbedding, b: GaussianEmbedding, reduce: Redu
 
     with the result of shape ``(n,)``: the diagonal of `gaussian_similarity_matrix`, which has the formula of
     :math:`k_h` and the source.
-
-    Raises:
-        ValueError: if the inputs differ in shape, or ``reduce`` is neither of the two.
     """
     return _reduce_rows(_divergences(a, b), reduce)
 

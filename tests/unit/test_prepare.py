@@ -6,6 +6,7 @@ import dataclasses
 import gzip
 import hashlib
 import io
+import re
 import os
 import socket
 import subprocess
@@ -360,8 +361,17 @@ def test_an_archive_is_fetched_once_a_run_and_not_kept(
     assert mirror.asked == []
 
 
-DEV, TEST = "snli_1.0/snli_1.0_dev.jsonl", "snli_1.0/snli_1.0_test.jsonl"
+TRAIN, DEV, TEST = (f"snli_1.0/snli_1.0_{split}.jsonl" for split in ("train", "dev", "test"))
 WHOLE = packed({"snli_1.0/README.txt": b"Read me.", **MEMBERS})
+
+
+def encrypted(archive: bytes) -> bytes:
+    """Set the flag of encryption in every header of a zip archive."""
+    for header, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        archive = re.sub(re.escape(header) + rb".{%d}." % (flags - 4), lambda at: at[0][:-1] + b"\x01", archive, flags=re.S)
+    return archive
+
+
 SHORTER = b"".join(MEMBERS[DEV].splitlines(keepends=True)[:59])
 
 
@@ -374,6 +384,8 @@ SHORTER = b"".join(MEMBERS[DEV].splitlines(keepends=True)[:59])
         (b"<html>moved</html>", ": not the official zip archive: ", 0),
         (WHOLE[: len(WHOLE) // 2], ": not the official zip archive: ", 0),
         (WHOLE[:1000] + bytes(100) + WHOLE[1100:], ": not the official zip archive: ", 0),
+        (packed(MEMBERS | {TRAIN: bytes(10**8)}), f": not the official zip archive: {TRAIN} expands to 100,000,000", 0),
+        (encrypted(WHOLE), ": not the official zip archive: File <ZipInfo", 0),
     ],
 )
 def test_a_wrong_archive(mirror: Mirror, run: Prepare, data: Path, body: bytes, message: str, kept: int) -> None:

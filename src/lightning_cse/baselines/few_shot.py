@@ -9,7 +9,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -70,6 +70,7 @@ Ask = Callable[[Iterable[Request]], Iterable[tuple[int, Reply | Failure]]]
 """Yields the reply to each request, with the request's number, as they come."""
 
 
+@dataclass(eq=False)
 class FewShot:
     """Entailment as judged by a language model that is shown some labelled pairs of INLI's train split.
 
@@ -79,33 +80,18 @@ class FewShot:
 
     Source: DualCSE, RTE experiment, rows of few-shot LLMs.  Differs: the prompt's wording, the draw of the examples and
     what counts as an answer are our own.
-
-    Args:
-        ask: gives the replies.
-        data_dir: where the corpora are.
-        shots: how many examples are shown; 0 for none.
-        seed: draws the examples.
-        parameters: what goes to the endpoint with every pair, by the endpoint's own names.
     """
 
-    def __init__(
-        self,
-        ask: Ask,
-        *,
-        data_dir: str,
-        shots: int = 8,
-        seed: int = 0,
-        parameters: Mapping[str, float | int | str] | None = None,
-    ) -> None:
-        self.ask = ask
-        self.data_dir = Path(data_dir)
-        self.shots = shots
-        self.seed = seed
-        self.parameters = dict(parameters or {})
+    ask: Ask
+    _: KW_ONLY
+    data_dir: str
+    shots: int = 8  # 0: no examples
+    seed: int = 0  # draws the examples
+    parameters: Mapping[str, float | int | str] = field(default_factory=dict)  # sent, by the endpoint's own names
 
     @cached_property
     def _train(self) -> Rows:
-        return read_corpus("inli", "train", self.data_dir)
+        return read_corpus("inli", "train", Path(self.data_dir))
 
     @property
     def digests(self) -> dict[str, str]:
@@ -148,13 +134,10 @@ class FewShot:
 
     def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
         """Return a verdict on every pair, in their order; warn if more than 5 % of the replies name no label."""
-        replies = dict(self.ask(self.requests(premises, hypotheses)))
-        answers, unread = [], []
-        for number in range(len(premises)):
-            reply = replies[number]
-            answers.append("failed" if isinstance(reply, Failure) else read_answer(reply))
-            if isinstance(reply, Reply) and answers[-1] == "unparsable":
-                unread.append(reply)
+        found = dict(self.ask(self.requests(premises, hypotheses)))
+        replies = [found[number] for number in range(len(premises))]
+        answers = ["failed" if isinstance(reply, Failure) else read_answer(reply) for reply in replies]
+        unread = [r for r in replies if isinstance(r, Reply) and read_answer(r) == "unparsable"]
         if len(unread) > 0.05 * len(answers):
             log.warning(
                 "%d of %d replies name no label, or several, and count as wrong; they ended with %s (if length: raise "

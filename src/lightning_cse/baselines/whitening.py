@@ -36,7 +36,6 @@ class Whitening(PointModel):
     Source: Su et al. 2021 (BERT-whitening), algorithm 1.  Differs: flat directions are left out, not blown up.
 
     Args:
-        encoder: sentences to vectors.
         sources: what it is fitted on: splits such as ``stsb/train``, with a column ``sentence`` or with ``sentence1``
             and ``sentence2``, and text files such as ``my/sentences.txt``, a sentence a line.
         data_dir: where the corpora of ``sources`` are.

@@ -40,7 +40,6 @@ class BestAndLast(Checkpoint):
     def __init__(self, folder: Path, evaluation: Evaluation) -> None:
         self.best = folder / "best.ckpt"
         self.last = folder / "last.ckpt"
-        self.folder = folder
         self.evaluation = evaluation
         self.interrupts = evaluation.interrupts
         self._saved = -1
@@ -85,7 +84,7 @@ class BestAndLast(Checkpoint):
     def _write(self, trainer: pl.Trainer, path: Path, *, weights_only: bool) -> None:
         temporary = path.with_suffix(".part")
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             trainer.save_checkpoint(temporary, weights_only=weights_only)
             temporary.replace(path)
         except (OSError, RuntimeError) as error:  # torch raises a RuntimeError when the disk is full
@@ -177,16 +176,12 @@ class Interrupts(Callback):
 
     During training, the first signal is only noted: the checkpoint callback saves the step that is being made, and
     raises `Interrupted`. At any other time, and for a second signal, it is raised at once.
-
-    Attributes:
-        signum: The signal that was noted; None before.
-        continues: What the same command does later, for the message.
     """
 
     def __init__(self, *, force: bool = False) -> None:
-        self.signum: int | None = None
+        self.signum: int | None = None  # of the signal that was noted
         self.command = "the same command" + (" without force=true" if force else "")
-        self.continues = "starts the run"
+        self.continues = "starts the run"  # what the same command does later
         self._training = False
         self._pid = os.getpid()
         self._previous: dict[int, Any] = {}

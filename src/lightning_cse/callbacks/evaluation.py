@@ -16,7 +16,6 @@ from pytorch_lightning.utilities.seed import isolate_rng
 
 from lightning_cse.callbacks.checkpoints import Interrupts
 from lightning_cse.data import ContrastiveData, Rows, read_corpus
-from lightning_cse.embeddings import Embedding
 from lightning_cse.errors import ConfigError, TrainingError, did_you_mean
 from lightning_cse.evaluation import Embedded, Task, measure
 from lightning_cse.methods import Method
@@ -186,15 +185,11 @@ class Diagnostics:
     Source: NGCSE, section on relative fitting difficulty, and the authors' plotting code (which sides, step 0).
     Differs: the last step counts as an evaluation even if it is not a multiple of ``eval_every``; the authors stop at
     the last multiple.
-
-    Attributes:
-        held_out: rows of the training distribution that are never trained on.
-        evaluation: the other side; without it no RFD is logged.
-        curves: value by measure, side and view, one entry per evaluation after step 0; part of the checkpoint.
     """
 
-    held_out: Side
-    evaluation: Side | None
+    held_out: Side  # rows of the training distribution that are never trained on
+    evaluation: Side | None  # without it no RFD is logged
+    # By measure, side and view, one entry per evaluation after step 0; part of the checkpoint.
     curves: dict[str, list[float]] = field(default_factory=dict)
 
     @property
@@ -214,15 +209,14 @@ class Diagnostics:
         return [sentence for side in self.sides.values() for _, second in side.pairs.values() for sentence in second]
 
     def measure(self, embedded: Embedded, second: Embedded, step: int) -> dict[str, float]:
-        """Return all values of this evaluation by key.
+        """Return all values of this evaluation by key, from all `sentences`; there is no RFD at step 0.
 
-        Args:
-            embedded: all `sentences`.
-            second: the `seconds`, for the second sentences of pairs: another pass with dropout, or the same embeddings.
-            step: the optimizer step; there is no RFD at step 0.
+        ``second`` has the `seconds`, another pass with dropout, or the same embeddings.
         """
         values: dict[str, float] = {}
-        for view, prefix in _prefixes(embedded[self.held_out.sentences[:1]]).items():
+        views = list(embedded[self.held_out.sentences[:1]].views())
+        for view in views:
+            prefix = "diag/" if view == views[0] else f"diag/{view}/"
             for name, side in self.sides.items():
                 a, b = side.pairs[view]
                 first, other = embedded[a].views()[view], second[b].views()[view]
@@ -243,9 +237,6 @@ def build_diagnostics(method: Method, data: ContrastiveData, options: Mapping[st
     The held-out side is the data's held-out rows: for each view the pair of roles that the method names, and the
     sentences of the roles it spreads (all of the data, if it names none), row by row, cut to the first
     ``options["sentences"]``.
-
-    Raises:
-        ConfigError: if alignment or RFD would be 0 by construction, or no pair reaches ``options["positive_score"]``.
     """
     if not options["dropout"] and any(a == b for a, b in method.pairs.values()):
         kind = type(method).__name__
@@ -261,11 +252,7 @@ def build_diagnostics(method: Method, data: ContrastiveData, options: Mapping[st
 
 
 def stsb_dev(views: Sequence[str], options: Mapping[str, Any], data_dir: str) -> Side:
-    """Return STS-B dev as NGCSE uses it: alignment over similar pairs, uniformity also over dissimilar ones.
-
-    Raises:
-        ConfigError: if no pair is as similar as ``options["positive_score"]``.
-    """
+    """Return STS-B dev as NGCSE uses it: alignment over similar pairs, uniformity also over dissimilar ones."""
     rows = read_corpus("stsb", "dev", data_dir)
     scores = rows.column("score")
     close = [row for row, score in enumerate(scores) if score >= options["positive_score"]]
@@ -283,8 +270,3 @@ def stsb_dev(views: Sequence[str], options: Mapping[str, Any], data_dir: str) ->
 def _flat(rows: Rows, columns: Sequence[str]) -> list[str]:
     """Return the sentences row by row, as the authors of NGCSE count them."""
     return [sentence for row in zip(*(rows.column(column) for column in columns), strict=True) for sentence in row]
-
-
-def _prefixes(embedding: Embedding) -> dict[str, str]:
-    views = list(embedding.views())
-    return {view: "diag/" if view == views[0] else f"diag/{view}/" for view in views}

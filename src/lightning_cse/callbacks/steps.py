@@ -85,11 +85,7 @@ def run_bar(steps: float, completed: int) -> Progress:
 
 
 class StepBar(ProgressBar):
-    """Show the progress of the whole run: on a terminal one bar over its optimizer steps, and a line an evaluation.
-
-    Args:
-        evaluation: The run's evaluation, whose dev score is shown.
-    """
+    """Show the progress of the whole run: on a terminal one bar over its optimizer steps, and a line an evaluation."""
 
     _RFD = (("rfd_a", "diag/rfd_alignment"), ("rfd_u", "diag/rfd_uniformity"))
 
@@ -126,18 +122,15 @@ class StepBar(ProgressBar):
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Remove the bar."""
-        self._stop()
-
-    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
-        """Remove the bar."""
-        self._stop()
-
-    def _stop(self) -> None:
         if self._bar:
             self._bar.stop()
         for handler, stream in self._streams:
             handler.setStream(stream)
         self._streams = []
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        """Remove the bar."""
+        self.on_train_end(trainer, pl_module)
 
     def _log(self, trainer: pl.Trainer) -> None:
         latest = self.evaluation.latest

@@ -83,12 +83,7 @@ def build(cfg: DictConfig) -> Parts:
 def resolve_automatic(cfg: DictConfig, *, under: str = "trainer") -> dict[str, Any]:
     """Replace ``auto`` choices in the config by what they become on this machine, and return what decides a result.
 
-    Args:
-        cfg: the composed config.
-        under: the node that has ``accelerator`` and ``precision``; an empty string for the top.
-
-    Raises:
-        ConfigError: if this machine has no such accelerator, or it has not the precision.
+    ``under`` is the node that has ``accelerator`` and ``precision``; an empty string for the top.
     """
     node, prefix = (cfg[under], f"{under}.") if under else (cfg, "")
     if node.accelerator == "auto":
@@ -154,9 +149,6 @@ def check_nodes(cfg: DictConfig, given: Mapping[str, Collection[str]] = GIVEN) -
     """Check the arguments of every node with a ``_target_`` against its signature, without building anything.
 
     Types are checked where the annotation is made of builtins, ``Literal``, unions and sequences of them.
-
-    Raises:
-        ConfigError: with all faults, one that interpolations repeat only once.
     """
     values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     faults: dict[str, str] = {}

@@ -42,12 +42,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
     """Evaluate a model on the suite in the config, unless that is done; the overrides go into the record.
 
     Each result is on disk before the next task begins: an interrupted evaluation continues with the first task that is
-    missing (``force=true`` starts again).
-
-    Raises:
-        Busy: if another process is running this very evaluation.
-        FailedBefore: in a multirun, if it failed before, unless ``retry_failed=true``.
-        LightningCSEError: for user errors; once there is a folder, its ``failed.json`` says the same.
+    missing (``force=true`` starts again). Errors are as in `train`.
     """
     if faults := list(_mistakes(cfg, overrides)):
         raise ConfigError(faults)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,25 +72,21 @@ class Evaluated:
             return Embedding.cat([self.model.embed(sentences[start : start + SENTENCES_AT_ONCE]) for start in shown])
 
 
-class LanguageModel:
+class LanguageModel(FewShot):
     """A language model at an endpoint, shown a few examples and asked about every pair."""
 
     def __init__(self, cfg: DictConfig) -> None:
         self.llm = llm.LLM(plain(cfg.llm), cfg.paths.cache_dir)
-        parameters = self.llm.parameters
-        self.prompt = FewShot(self.ask, data_dir=cfg.paths.data_dir, parameters=parameters, **plain(cfg.few_shot))
         self.label = ""
         self.sentences = self._pairs = 0
+        shown = {"data_dir": cfg.paths.data_dir, "parameters": self.llm.parameters, **plain(cfg.few_shot)}
+        super().__init__(lambda requests: self.llm.ask(requests, self.label, self._pairs), **shown)
 
     def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
         """Return a verdict on every pair, in their order; raise LLMError if replies are missing."""
         self.sentences = len({*premises, *hypotheses})
-        self._pairs = self.llm.announce(self.label, self.prompt.requests(premises, hypotheses))
-        return self.prompt.judge(premises, hypotheses)
-
-    def ask(self, requests: Iterable[llm.Request]) -> Iterator[tuple[int, llm.Reply | llm.Failure]]:
-        """Yield the replies to questions as they come."""
-        return self.llm.ask(requests, self.label, self._pairs)
+        self._pairs = self.llm.announce(self.label, self.requests(premises, hypotheses))
+        return super().judge(premises, hypotheses)
 
 
 def open_model(cfg: DictConfig) -> Evaluated:
@@ -101,11 +97,11 @@ def open_model(cfg: DictConfig) -> Evaluated:
         return Evaluated(Length(), LENGTH, root / LENGTH, {"method": "Length", **options}, {"name": LENGTH})
     if cfg.model == LLM:
         model = LanguageModel(cfg)
-        name, prompt = model.llm.endpoint.model, model.prompt
-        options |= {"method": "FewShot", "few_shot": plain(cfg.few_shot), "prompt_digest": prompt.prompt_digest}
+        name = model.llm.endpoint.model
+        options |= {"method": "FewShot", "few_shot": plain(cfg.few_shot), "prompt_digest": model.prompt_digest}
         options["llm"] = {"model": name, "parameters": dict(model.llm.parameters)}
         folder = root / "llm" / re.sub(r"[^\w-]+", "_", name)
-        return Evaluated(model, name, folder, options, {"name": name}, prompt.digests, device="endpoint")
+        return Evaluated(model, name, folder, options, {"name": name}, model.digests, device="endpoint")
     loaded = load_model(cfg.model, pooling=cfg.pooling, prompt=cfg.prompt, max_length=cfg.max_length)
     if cfg.whitening:
         loaded = loaded.whitened(cfg.whitening, cfg.paths.data_dir)

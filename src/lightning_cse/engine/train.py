@@ -49,11 +49,8 @@ def train(cfg: DictConfig) -> runs.Outcome:
 
     A finished run is skipped (``force=true`` starts again). One that was interrupted or failed is resumed from its last
     checkpoint, to the same numbers as a run that was never stopped. This process holds the lock of the run's folder.
-
-    Raises:
-        Busy, FailedBefore: as `Run.claim`.
-        Interrupted: after Ctrl-C or SIGTERM.
-        LightningCSEError: for user errors; once the run has a folder, its ``failed.json`` says the same.
+    Raises what `Run.claim` raises, Interrupted after Ctrl-C or SIGTERM, and user errors; once the run has a folder, its
+    ``failed.json`` says the same.
     """
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # else tips, and what hardware is missing
     with Interrupts(force=cfg.force) as interrupts:

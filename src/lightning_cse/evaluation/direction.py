@@ -56,8 +56,6 @@ class Direction(DirectionTask):
     Source: GaussCSE, as `DirectionTask`.  Differs: nothing on SNLI and MNLI; on SICK the released code cannot see the
     backward label and keeps all 1,414 entailments of another edition, while the paper's exclusion (and this one) leaves
     794 of the 4,906 test pairs.
-
-    Args: as `CorpusTask`.
     """
 
     name = "direction"

@@ -9,16 +9,7 @@ from typing import Any, ClassVar, Final
 
 from lightning_cse.data import Rows
 from lightning_cse.data.corpora import absent
-from lightning_cse.evaluation.task import (
-    Answers,
-    CorpusTask,
-    Embedded,
-    Split,
-    TaskResult,
-    measure,
-    sides,
-    texts,
-)
+from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, measure, sides, texts
 from lightning_cse.metrics import best_threshold
 
 log = logging.getLogger(__name__)
@@ -36,9 +27,7 @@ class INLITask(CorpusTask):
     """A task on the pairs of an INLI premise and one of its hypotheses: all of one type, then all of the next.
 
     ``types`` are those it uses; the columns of its rows are ``row`` (of INLI), ``type``, ``label`` (entailed
-    or not), ``premise`` and ``hypothesis``.
-
-    Args: as `CorpusTask`; the limits count premises.
+    or not), ``premise`` and ``hypothesis``. The limits count premises.
     """
 
     types: ClassVar[tuple[str, ...]] = tuple(HYPOTHESES)
@@ -104,10 +93,8 @@ class RTE(INLITask):
         counts = Counter(predictions["answer"])
         metrics = _accuracies(rows, predictions["correct"])
         metrics["accuracy_four_way"] = sum(_equal(predictions["type"], predictions["answer"])) / len(rows)
-        return TaskResult(
-            metrics | {reason: counts[reason] / len(rows) for reason in ("refused", "unparsable", "failed")},
-            predictions,
-        )
+        metrics |= {reason: counts[reason] / len(rows) for reason in ("refused", "unparsable", "failed")}
+        return TaskResult(metrics, predictions)
 
     def suits(self, answers: object) -> bool:
         """Whether the model scores pairs or gives verdicts on them."""
@@ -178,10 +165,10 @@ class PairEIS(ImplicitnessTask):
     Both pairs of a row count, ``positive`` (the explicit sentence says what the implicit one implies) and ``negative``
     (it does not belong to it), so 2,815 rows make 5,630 pairs.
 
-    Source: ImpScore, authors' code; DualCSE, EIS experiment, whose 5,630 test pairs are these.
+    Where it is ``optional``, a registered corpus may be missing: without test the task is left out, without dev it has
+    no part in training. A missing file of your own is always an error.
 
-    Args: as `CorpusTask`, and ``optional``: whether a registered corpus may be missing; without test the task is left
-        out, without dev it has no part in training. A missing file of your own is always an error.
+    Source: ImpScore, authors' code; DualCSE, EIS experiment, whose 5,630 test pairs are these.
     """
 
     name = "pair_eis"

@@ -18,13 +18,11 @@ class NLI(CorpusTask):
     positive, everything else negative, also pairs without a gold label. :math:`\gamma` is scanned over 0, 0.001,
     ..., 1 on the dev split (the first of the best), and used on the test split. Metrics: ``accuracy``, ``auprc`` (exact
     precision-recall curve, trapezoids) and ``threshold``. ``dev_rows`` limits the evaluations during training; a
-    threshold for the test is tuned on all of dev.
+    threshold for the test is tuned on all of dev, which is required.
 
     Source: GaussCSE, NLI experiment, and the authors' code: one threshold, tuned on SNLI dev, for the test sets of
     SNLI, MNLI and SICK (the paper says "the development set").  Differs: the paper's AUPRC is over the 1,001
     thresholds, the code's is exact, as here.
-
-    Args: as `CorpusTask`; ``dev`` is required.
     """
 
     name = "nli"
@@ -48,12 +46,8 @@ class NLI(CorpusTask):
             "auprc": measure("AUPRC", labels, scores),
             "threshold": threshold,
         }
-        predictions: dict[str, list[Any]] = {
-            "row": list(range(len(rows))),
-            "label": labels,
-            "score": scores.tolist(),
-            "prediction": (scores >= threshold).tolist(),
-        }
+        predictions: dict[str, list[Any]] = {"row": list(range(len(rows))), "label": labels}
+        predictions |= {"score": scores.tolist(), "prediction": (scores >= threshold).tolist()}
         return TaskResult(metrics, predictions)
 
 

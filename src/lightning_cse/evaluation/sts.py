@@ -19,8 +19,6 @@ class STS(CorpusTask):
     Source: Agirre et al. 2012 to 2016, Cer et al. 2017, Marelli et al. 2014; tables show ``spearman_all``, and no
     regressor is trained on STS-B and SICK-R: SimCSE, its edition of SentEval; the means: SentEval.  Differs: 0 where
     scipy gives NaN.
-
-    Args: as `CorpusTask`; without ``dev`` it has no part in training.
     """
 
     name = "sts"

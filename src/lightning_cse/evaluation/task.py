@@ -27,7 +27,6 @@ QUESTIONS = ("similarity", "entailment_score", "direction", "implicitness", "log
 SIDES = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("implicit", "explicit"), ("sentence",))
 """The columns of the sentences of a row, by kind of corpus."""
 
-
 Answers = Any
 """A model that embeds sentences, and answers those of the `QUESTIONS` that it has as methods."""
 
@@ -105,13 +104,11 @@ class CorpusTask(Task):
     """A task on the dev and the test split of corpora, each read when it is first needed.
 
     Args:
-        data_dir: the folder of the corpora.
         dev: ``corpus/split``, or a file of your own, that thresholds are tuned on and training is evaluated on; None
             for a task without.
         test: the same for the test.
         watched: whether training is evaluated on dev; a test set that borrows the dev split of another corpus need not.
-        dev_rows: use only the first so many dev rows.
-        test_rows: use only the first so many test rows.
+        dev_rows, test_rows: use only the first so many rows.
     """
 
     limited_by: ClassVar[str | None] = None

@@ -68,10 +68,7 @@ class Transfer(Task):
     Source: Conneau and Kiela 2018 and SentEval's code, with the settings of SimCSE's full mode.  Differs: ``lbfgs`` is
     ours; accuracies are not rounded before they are averaged; the blank lines of CR (4) and MPQA (3) are not sentences.
 
-    Args:
-        data_dir: the folder of the corpora.
-        corpus: one of the seven.
-        rows: use only the first so many rows of each class, of each split.
+    ``rows`` uses only the first so many rows of each class, of each split.
     """
 
     name = "transfer"

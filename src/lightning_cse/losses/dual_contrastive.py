@@ -51,10 +51,6 @@ class DualContrastive(Loss):
         intra_sentence: whether the two vectors of one sentence meet in the loss.
         similarity: :math:`s`, which compares two views of embeddings.
 
-    Raises:
-        ValueError: if the temperature is not positive and finite, ``n`` < 2, shapes do not match, or a hypothesis lacks
-            rows that ``rows`` does not explain.
-
     Example:
         >>> same = DualEmbedding(torch.ones(2, 8), torch.ones(2, 8))
         >>> loss = DualContrastive()(same, same, same, contradiction=same)

@@ -33,12 +33,9 @@ class GaussianContrastive(Loss):
 
     Args:
         temperature: :math:`\tau`, positive and finite.
-        sets: the terms, in any order: ``ent`` always, with ``con``, ``rev``, both or neither.
+        sets: the terms, in any order: ``ent`` always, with ``con``, ``rev``, both or neither. Without
+            ``con`` the contradiction is ignored.
         reduce: how the dimensions become one similarity, see `gaussian_similarity_matrix`.
-
-    Raises:
-        ValueError: if an option is invalid, the shapes differ, ``n`` < 2, or ``con`` is among the sets and the
-            contradiction is missing. (Without ``con`` the contradiction is ignored.)
 
     Example:
         >>> import torch

@@ -38,10 +38,6 @@ class InfoNCE(Loss):
         temperature: :math:`\tau`, positive and finite.
         hard_negative_weight: :math:`w`, finite.
 
-    Raises:
-        ValueError: if an option is invalid, shapes do not match, ``n`` < 2 (a batch of one has no negatives), or there
-            is a weight but not one hard negative a row.
-
     Example:
         >>> sentences = torch.eye(4)
         >>> round(InfoNCE(temperature=1.0)(sentences, sentences).item(), 4)  # log(1 + 3 / e)

@@ -36,11 +36,7 @@ class Method(pl.LightningModule, ABC):
     - ``spread``: the roles whose uniformity is watched, where these are not all that the data have;
     - ``needs_dropout``: whether its positive *is* a dropout pair, so that training without dropout is refused.
 
-    Args:
-        model: what is trained.
-        loss: embeddings to a scalar.
-        optimizer: a partial of an optimizer class, completed with the parameters.
-        schedule: the factor on the learning rate at each step.
+    ``optimizer`` is a partial of an optimizer class, completed with the parameters.
     """
 
     roles: tuple[str, ...]
@@ -82,11 +78,7 @@ class Method(pl.LightningModule, ABC):
     def output(
         self, loss: Tensor, index: Tensor, parts: Mapping[str, Tensor] | None = None, /, **embeddings: Embedding
     ) -> dict[str, Any]:
-        """Return ``loss``, ``index``, the number of ``sentences``, and, detached, ``parts`` and ``embeddings``.
-
-        Raises:
-            TrainingError: if the loss is not finite; nothing of this step has touched the parameters yet.
-        """
+        """Return ``loss``, ``index``, the number of ``sentences``, and, detached, ``parts`` and ``embeddings``."""
         if not torch.isfinite(loss):
             raise self._not_finite(f"the loss of step {self.global_step + 1} is {loss.item()}", index.tolist())
         self._rows.append(index)
@@ -105,12 +97,7 @@ class Method(pl.LightningModule, ABC):
         gradient_clip_val: int | float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip as Lightning does, but with a fused optimizer too where no gradient scaler (float16) is in the way.
-
-        Raises:
-            TrainingError: if a gradient is not finite; the parameters are untouched. (In float16 the scaler leaves
-                such a step out by itself.)
-        """
+        """Clip as Lightning does, but with a fused optimizer too where no gradient scaler (float16) is in the way."""
         rows, self._rows = self._rows, []
         if self.trainer.precision == "16-mixed" or gradient_clip_algorithm not in (None, "norm"):
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)

@@ -23,10 +23,7 @@ class DualCSE(Method):
     Source: DualCSE (arXiv 2510.09293), method.  Differs: nothing known; the paper leaves the pair encoding's details
     (segment ids, final separator) open, and the loss's reduction (mean here).
 
-    Args:
-        encoder: sentences to vectors.
-        loss: embeddings of premise and hypotheses to a scalar, by cosine.
-        architecture: one encoder (``cross``) or two (``bi``), as in `DualModel`.
+    ``architecture`` is one encoder (``cross``) or two (``bi``), as in `DualModel`.
     """
 
     roles: tuple[str, ...] = ("premise", "explicit_entailment", "implied_entailment", "contradiction")

@@ -22,11 +22,8 @@ class GaussCSE(Method):
     does: the tanh on the mean, and a second head that gives the log variance.  Differs from the code: a contradiction
     that the loss does not use is not encoded (which changes nothing but the draws of dropout).
 
-    Args:
-        encoder: sentences to vectors.
-        loss: Gaussians of premise, entailment and contradiction to a scalar; its sets say whether there is a third.
-        sts_similarity: as in `GaussianModel`.
-        simcse: if given, this loss on the means is added (authors' code, off there too).
+    The sets of the loss say whether there is a third role; ``sts_similarity`` is as in `GaussianModel`; ``simcse``, if
+    given, is a loss on the means that is added (authors' code, off there too).
     """
 
     model: GaussianModel

@@ -99,10 +99,8 @@ class ImpScore(Method):
     def _encode_once(self, columns: Sequence[Sequence[str]], max_tokens: int | None) -> tuple[Tensor, Tensor]:
         number = {sentence: place for place, sentence in enumerate(dict.fromkeys(chain(*columns)))}
         log.info("the %d distinct sentences of %d training rows are encoded once", len(number), len(columns[0]))
-        ids = [
-            sentence[:max_tokens][: self.model.encoder.max_length]
-            for sentence in self.model.encoder.tokenizer(list(number))
-        ]
+        encoder = self.model.encoder
+        ids = [sentence[:max_tokens][: encoder.max_length] for sentence in encoder.tokenizer(list(number))]
         vectors = [
             self.model.pooled(Tokens.pad(ids[start : start + SENTENCES_AT_ONCE]).to(self.device))[0]
             for start in range(0, len(ids), SENTENCES_AT_ONCE)

@@ -174,12 +174,7 @@ class _LabelMetric(RowMetric):
 class ThresholdAccuracy(_LabelMetric):
     """`threshold_accuracy` at a given threshold, or at the `best_threshold` of the rows themselves.
 
-    Args:
-        threshold: the threshold; None to tune it on the rows at each ``compute``.
-        grid: the thresholds to try.
-        strict: whether a score must exceed the threshold, not only reach it.
-
-    After ``compute``, ``tuned`` is the threshold that was used.
+    Without ``threshold`` it is tuned on the rows at each ``compute``; ``tuned`` is the one that was used.
     """
 
     def __init__(
@@ -207,9 +202,7 @@ class AUPRC(_LabelMetric):
 class Spearman(RowMetric):
     """Rank correlation of all rows, aggregated over subsets as `spearman_all`, `spearman_mean` or `spearman_wmean`.
 
-    Args:
-        aggregation: ``all``, ``mean`` or ``wmean``; they differ only where rows have subsets.
-        constant: what a constant side counts, as in `spearman`; None makes it an error.
+    ``constant`` is what a constant side counts, as in `spearman`; None makes it an error.
     """
 
     higher_is_better = True

@@ -24,9 +24,6 @@ def alignment(x: Tensor, y: Tensor, alpha: float = 2) -> float:
     Source: Wang and Isola 2020, :math:`\mathcal{L}_{align}`; Gao et al. 2021 (SimCSE), eq. 2.  Differs: normalised
     inside; float64.
 
-    Raises:
-        ValueError: if the inputs are not two matrices of one shape with at least one row, or ``alpha`` is not positive.
-
     Example:
         >>> alignment(torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 1.0]]))
         2.0
@@ -56,9 +53,6 @@ def uniformity(x: Tensor, t: float = 2) -> float:
 
     Source: Wang and Isola 2020, :math:`\mathcal{L}_{uniform}`; Gao et al. 2021 (SimCSE), eq. 3.  Differs: normalised
     inside; float64; summed in the log domain, so that no ``t`` underflows.
-
-    Raises:
-        ValueError: if the input is not a matrix of at least two rows, or ``t`` is not positive.
 
     Example:
         >>> uniformity(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
@@ -93,9 +87,6 @@ def relative_fitting_difficulty(held_out: Iterable[float], evaluation: Iterable[
 
     Source: NGCSE, definition of relative fitting difficulty.  Differs: nothing; the nine released curves give the
     published values.
-
-    Raises:
-        ValueError: if the sequences are empty or differ in length.
     """
     held_out_values, evaluation_values = [float(h) for h in held_out], [float(e) for e in evaluation]
     if not held_out_values or len(held_out_values) != len(evaluation_values):
@@ -112,9 +103,6 @@ def mean_of_best(values: Iterable[float], count: int = 5) -> float:
 
     Source: NGCSE, final score of a setting (the five best dev correlations of its run).  Differs: nothing; the nine
     released curves give the published values.
-
-    Raises:
-        ValueError: if there are no values, one of them is not finite, or ``count`` < 1.
     """
     given = [float(value) for value in values]
     if count < 1 or not given or not all(map(math.isfinite, given)):

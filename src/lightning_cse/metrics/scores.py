@@ -34,15 +34,9 @@ def best_threshold(
     Source: RTE of DualCSE (no grid, ``strict=True``); two-way NLI of GaussCSE
     (``grid = [k / 1000 for k in range(1001)]``).  Differs: nothing; one sort instead of one pass a threshold.
 
-    Args:
-        labels: 1 (or True) for yes, 0 for no.
-        scores: one a label.
-        grid: the thresholds to try, in this order. None tries every way to cut the scores, lowest first: one threshold
-            below all scores, the midpoints of neighbouring distinct scores, and one above all.
-        strict: whether a score must exceed the threshold (:math:`>`), not only reach it.
-
-    Raises:
-        ValueError: if an input is invalid, or a label is neither 0 nor 1.
+    ``grid`` has the thresholds to try, in this order. None tries every way to cut the scores, lowest first: one
+    threshold below all scores, the midpoints of neighbouring distinct scores, and one above all. With ``strict`` a
+    score must exceed the threshold (:math:`>`), not only reach it.
 
     Example:
         >>> best_threshold([0, 1, 1], [0.25, 0.75, 1.0])
@@ -101,9 +95,6 @@ def auprc(labels: Values, scores: Values) -> float:
     Source: GaussCSE, the authors' evaluation (`sklearn.metrics.precision_recall_curve` and `auc`); the paper itself
     names a grid of thresholds, 0 to 1 in steps of 0.001.  Differs: no positive label is an error here, where
     scikit-learn warns and takes recall for 1.
-
-    Raises:
-        ValueError: if an input is invalid, a label is neither 0 nor 1, or no label is 1 (recall is then undefined).
     """
     positive, values = labels_and_scores(labels, scores)
     if not positive.any():
@@ -126,9 +117,6 @@ def spearman(gold: Values, scores: Values, *, constant: float | None = None) -> 
 
     Source: Spearman 1904, as `scipy.stats.spearmanr` computes it.  Differs: where a side is constant (also: one pair),
     scipy gives NaN; here it is an error, or ``constant``, if given.
-
-    Raises:
-        ValueError: if an input is invalid, or constant without ``constant``.
     """
     from scipy import stats  # type: ignore[import-untyped, unused-ignore]  # slow import
 
@@ -196,12 +184,9 @@ class McNemar:
     :math:`b` is binomial with :math:`b + c` trials of probability 1/2.
 
     Source: McNemar 1947; correction: Edwards 1948.  Differs: nothing.
-
-    Args:
-        both: number of examples that both get right; ``only_a``, ``only_b`` and ``neither`` accordingly.
     """
 
-    both: int
+    both: int  # number of examples that both get right
     only_a: int
     only_b: int
     neither: int
@@ -235,11 +220,7 @@ class McNemar:
 
 
 def mcnemar(correct_a: Values, correct_b: Values) -> McNemar:
-    """Return McNemar's test of two classifiers from what each gets right: 1 (or True) or 0, ``(n,)``, in one order.
-
-    Raises:
-        ValueError: if an input is invalid, or holds other values than 0 and 1.
-    """
+    """Return McNemar's test of two classifiers from what each gets right: 1 (or True) or 0, ``(n,)``, in one order."""
     names = ("correct_a", "correct_b")
     a, b = (as_flags(column, name) for column, name in zip(as_columns(correct_a, correct_b, names), names, strict=True))
     return McNemar(*(int(np.sum(cell)) for cell in (a & b, a & ~b, ~a & b, ~a & ~b)))
