@@ -114,10 +114,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _by_path(corpus: Corpus) -> list[list[CorpusFile]]:
     """Return the files of a corpus, each once, with all splits that it holds."""
-    paths: dict[str, list[CorpusFile]] = {}
-    for file in corpus.files:
-        paths.setdefault(file.path, []).append(file)
-    return list(paths.values())
+    paths = dict.fromkeys(file.path for file in corpus.files)
+    return [[file for file in corpus.files if file.path == path] for path in paths]
 
 
 def _rows(files: Sequence[CorpusFile]) -> str:

@@ -122,11 +122,8 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> Rows:
     """Read one split of a corpus.
 
     ``python -m lightning_cse.prepare`` lists names and splits, ``corpora.yaml`` the columns. The Hugging Face hub is
-    asked only if ``data_dir`` has a file neither plain nor as ``.gz``.
-
-    Raises:
-        DataError: If something is missing, at the first bad row, with file and line, or if an official file has another
-            number of rows than declared, unless the folder has a file named ``SAMPLE``.
+    asked only if ``data_dir`` has a file neither plain nor as ``.gz``. Besides bad rows, an official file with another
+    number of rows than declared is a DataError, unless the folder has a file named ``SAMPLE``.
     """
     corpus = get_corpus(name)
     folder = Path(data_dir).expanduser().absolute()
@@ -213,11 +210,7 @@ def is_own(name: str) -> bool:
 
 
 def read_own(name: str) -> Rows:
-    """Read a user's own file, plain or ``.gz``: ``.txt``, ``.jsonl`` or ``.csv``, in the layouts of `own.layout_of`.
-
-    Raises:
-        DataError: If there is no such file, it cannot be read or has a bad row, with file and line.
-    """
+    """Read a user's own file, plain or ``.gz``: ``.txt``, ``.jsonl`` or ``.csv``, in the layouts of `own.layout_of`."""
     from lightning_cse.data.own import layout_of
 
     path, plain = Path(name).expanduser().absolute(), name.removesuffix(".gz")

@@ -13,15 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lightning_cse.data.drawing import ANOTHER_ANCHOR
-from lightning_cse.data.parsers import LLM_PATTERNS
+from lightning_cse.data.parsers import LLM_PATTERNS as PATTERNS
 from lightning_cse.data.roles import RoleRows, made_of
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sources import read_sources
 from lightning_cse.errors import DataError
 
 log = logging.getLogger(__name__)
-
-PATTERNS = LLM_PATTERNS  # the roles of an LLM row, by the similarity pattern that the LLM was shown
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,7 @@ from typing import Any, Literal, cast
 import torch
 import transformers
 from safetensors import SafetensorError
-from transformers import (
-    BertConfig,
-    BertModel,
-    BertTokenizer,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from lightning_cse.encoders.encoder import POOLINGS, SentenceEncoder, positions
@@ -54,9 +47,6 @@ def load_encoder(
 
     ``layers`` keeps the first k layers; ``dropout`` replaces every dropout probability. ``auto`` takes the pooling and
     the length of a sentence-transformers folder; if it has no length, the most that tokenizer and backbone allow.
-
-    Raises:
-        EncoderError: if it is not found, is not an encoder, its files cannot be read, or ``auto`` finds nothing.
     """
     folder = find_encoder(source, package)
     if pooling == "auto":
@@ -239,14 +229,16 @@ def tiny_encoder(
     """Return a random BERT over the sample corpus's word pieces; ``seed`` alone decides its weights."""
     with as_file(files("lightning_cse.encoders") / "tiny_vocab.txt") as path:
         vocabulary = path.read_bytes()
-        tokenizer = BertTokenizer(vocab=str(path), do_lower_case=True)
+        tokenizer = transformers.BertTokenizer(vocab=str(path), do_lower_case=True)
     sizes: dict[str, Any] = {"hidden_size": width, "intermediate_size": 2 * width, "num_hidden_layers": layers}
     sizes |= {"num_attention_heads": 2, "max_position_embeddings": 256, "vocab_size": len(vocabulary.splitlines())}
-    config = BertConfig(**sizes, initializer_range=0.3)  # at BERT's 0.02 all sentences would get one vector
+    config = transformers.BertConfig(
+        **sizes, initializer_range=0.3
+    )  # at BERT's 0.02 all sentences would get one vector
     set_dropout(config, dropout)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        backbone = BertModel(config, add_pooling_layer=False)
+        backbone = transformers.BertModel(config, add_pooling_layer=False)
     weights = hashlib.sha256(f"tiny BERT, width {width}, {layers} layers, seed {seed}".encode()).hexdigest()
     options: dict[str, Any] = {"prompts": prompts, "denoise": denoise, "freeze_embeddings": freeze_embeddings}
     options |= {"digests": {"weights": weights, "tokenizer": hashlib.sha256(vocabulary).hexdigest()}}

@@ -12,8 +12,6 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["print_run", "run_table"]
-
 _TRANSFER: Final = {key: key.upper() for key in ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")} | {
     "transfer_avg": "Avg"
 }
