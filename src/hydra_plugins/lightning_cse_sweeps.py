@@ -48,8 +48,6 @@ from lightning_cse.errors import ConfigError, user_error
 
 log = logging.getLogger(__name__)
 
-_OF_A_NEW_RAY = ("num_cpus", "num_gpus", "include_dashboard", "object_store_memory")
-
 
 @dataclass
 class PointsSweeperConf:
@@ -72,9 +70,8 @@ class PointsSweeper(Sweeper):
     """
 
     def __init__(self, file: str | None, points: Sequence[Any] | None, params: Mapping[str, Any]) -> None:
-        self.file = file
+        self.file, self.params = file, params
         self.points: Any = OmegaConf.to_container(points, resolve=True) if OmegaConf.is_config(points) else points
-        self.params = params
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Hold on to what Hydra hands over, and build the launcher."""
@@ -224,8 +221,9 @@ class RayLauncher(Launcher):
 
     def _start(self, ray: Any) -> None:
         settings = {"address": "local"} | self.init
-        for key in _OF_A_NEW_RAY if settings["address"] != "local" else ():
-            settings.pop(key, None)
+        if settings["address"] != "local":
+            for key in ("num_cpus", "num_gpus", "include_dashboard", "object_store_memory"):  # for a new Ray only
+                settings.pop(key, None)
         try:
             ray.init(**settings)
         except Exception as error:
@@ -246,7 +244,6 @@ class RayLauncher(Launcher):
 
 
 def _run(shared: Any, number: int, overrides: list[str]) -> JobReturn:
-    """Run one point, in a worker."""
     context, shared_config, task, singletons = shared
     setup_globals()
     Singleton.set_state(singletons)

@@ -119,7 +119,6 @@ def _by_path(corpus: Corpus) -> list[list[CorpusFile]]:
 
 
 def _rows(files: Sequence[CorpusFile]) -> str:
-    """Return how many rows a right file has."""
     splits = ", ".join(f"{file.split} {file.rows}" for file in files)
     digest = " (its official digest is not known)" if files[0].sha256 is None else ""
     return f"{sum(file.rows for file in files)} rows{f' ({splits})' if len(files) > 1 else ''}{digest}"

@@ -40,7 +40,7 @@ CompositionError = (HydraException, OmegaConfBaseException, YAMLError, ValueErro
 
 
 def _hydra() -> contextlib.AbstractContextManager[None]:
-    """Hydra with ``conf/``; inside a command, that of the command."""
+    """Return Hydra with ``conf/``; inside a command, that of the command."""
     register()
     running = GlobalHydra.instance().is_initialized()
     return contextlib.nullcontext() if running else hydra.initialize_config_dir(str(conf_dir()), version_base="1.3")

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from lightning_cse.data.rows import Rows
 
 DATA_DIR_VARIABLE: Final = "LIGHTNING_CSE_DATA"
-OFFLINE_VARIABLES: Final = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
 OWN: Final = (".txt", ".jsonl", ".csv")  # suffixes of a user's own files, plain or followed by ``.gz``
 SAMPLE: Final = "SAMPLE"  # a data directory with a file of this name has samples: their rows are not counted
 BLOCK: Final = 1 << 20  # bytes of a file that are held at a time where it is streamed
@@ -191,7 +190,7 @@ def fetch_hub(corpus: Corpus, file: CorpusFile) -> Rows:
     if corpus.hub is None:
         raise HubError("the Hugging Face hub has no known copy")
     name, revision, split = corpus.hub["id"], corpus.hub["revision"], corpus.hub["splits"][file.split]
-    for variable in OFFLINE_VARIABLES:
+    for variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
         if (value := os.environ.get(variable, "")).upper() in {"1", "ON", "YES", "TRUE"}:
             raise HubError(f"the Hugging Face hub ({name}) was not queried: offline mode is on ({variable}={value})")
     try:

@@ -194,9 +194,8 @@ def _table(
             count += 1
             yield line, dict(zip(names, row, strict=False))
     if not count:
-        raise DataError(
-            f"{path}: {'no rows' if header else 'a header but no rows' if names else 'no header and no rows'}"
-        )
+        found = "" if header else "a header but " if names else "no header and "
+        raise DataError(f"{path}: {found}no rows")
 
 
 def _quoted_rows(text: str, path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -217,7 +216,6 @@ def _plain_rows(text: str, path: str, delimiter: str) -> Iterator[tuple[int, lis
 
 
 def _checked_header(found: list[str], wanted: Sequence[str], where: str) -> list[str]:
-    """Return the header if every wanted column is there and no name is there twice."""
     twice = next((name for name, count in collections.Counter(found).items() if count > 1), None)
     if twice is not None:
         raise DataError(f"{where}: column {quoted(twice)} is there twice")
@@ -241,7 +239,6 @@ def _missing_key(key: str, row: Mapping[str, Any], known: Sequence[str]) -> str:
 
 
 def _json(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
-    """Yield the rows of text with a JSON object a line."""
     for line, row in enumerate(text.rstrip("\r\n").split("\n"), start=1):
         yield line, parse_object(row, f"{path}:{line}")
 

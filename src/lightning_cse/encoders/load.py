@@ -74,7 +74,6 @@ def load_encoder(
 
 
 def _config(folder: Path, layers: int | None) -> PreTrainedConfig:
-    """Return the config of an encoder, with the first layers alone."""
     config: PreTrainedConfig = transformers.AutoConfig.from_pretrained(folder)
     is_causal = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
     is_decoder = is_causal and type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING
@@ -109,13 +108,10 @@ def _backbone(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
         if bars:
             transformers_logging.enable_progress_bar()
     backbone, report = loaded
-    lacking = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
-    lacking = {name for name in lacking if "pooler" not in name}  # never read here
-    if lacking:
-        few = ", ".join(sorted(lacking)[:3])
-        raise ValueError(
-            f"{len(lacking)} parameters of {kind.__name__} are missing from the weights or have another shape: {few}"
-        )
+    names = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
+    if lacking := sorted(name for name in names if "pooler" not in name):  # which is never read here
+        count, few = f"{len(lacking)} parameters of {kind.__name__}", ", ".join(lacking[:3])
+        raise ValueError(f"{count} are missing from the weights or have another shape: {few}")
     return backbone  # type: ignore[no-any-return]
 
 
@@ -123,9 +119,7 @@ def read_pooling(folder: Path) -> str:
     """Return the pooling of a sentence-transformers folder; raise EncoderError if it needs more than a pooling."""
     path = folder / "modules.json"
     if not path.is_file():
-        raise EncoderError(
-            f"encoder.pooling: {folder} has no modules.json that says it; choose one of {', '.join(POOLINGS)}"
-        )
+        raise EncoderError(f"encoder.pooling: {path} is not there to say it; choose one of {', '.join(POOLINGS)}")
     try:
         modules = {str(module["type"]).rpartition(".")[2]: module["path"] for module in _read(path)}
         config = _read(folder / modules.pop("Pooling") / "config.json")

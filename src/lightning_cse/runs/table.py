@@ -82,7 +82,6 @@ def _percent(rows: Mapping[str, Mapping[str, float]], headings: Mapping[str, str
 
 
 def _others(rows: Mapping[str, Mapping[str, float]], keys: list[str]) -> Table:
-    """Return a row a metric, as measured."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("other test values", overflow="fold")
     shown = [(name, row) for place, (name, row) in enumerate(rows.items()) if place == 0 or row.keys() & set(keys)]
