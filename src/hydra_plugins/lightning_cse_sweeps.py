@@ -48,12 +48,10 @@ from lightning_cse.errors import ConfigError, user_error
 
 log = logging.getLogger(__name__)
 
-_OF_A_NEW_RAY = ("num_cpus", "num_gpus", "include_dashboard", "object_store_memory")
-
 
 @dataclass
 class PointsSweeperConf:
-    """What may be set under ``hydra.sweeper``."""
+    """What may be set under ``hydra.sweeper``: points in a YAML file or a config, and what holds for all of them."""
 
     _target_: str = "hydra_plugins.lightning_cse_sweeps.PointsSweeper"
     file: str | None = None
@@ -69,17 +67,11 @@ class PointsSweeper(Sweeper):
 
     What the command line and ``hydra.sweeper.params`` set holds for every point that does not set the same itself.
     Every value is checked before the first point starts.
-
-    Args:
-        file: a YAML list of lists of overrides.
-        points: the same in a config.
-        params: what holds for all points, as for Hydra's own sweeper.
     """
 
     def __init__(self, file: str | None, points: Sequence[Any] | None, params: Mapping[str, Any]) -> None:
-        self.file = file
+        self.file, self.params = file, params
         self.points: Any = OmegaConf.to_container(points, resolve=True) if OmegaConf.is_config(points) else points
-        self.params = params
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Hold on to what Hydra hands over, and build the launcher."""
@@ -200,11 +192,7 @@ class RayLauncher(Launcher):
         self.work = (hydra_context, config, task_function)
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Run the points, as many at once as Ray has places for, and return what came of them in their order.
-
-        Raises:
-            ConfigError: if Ray is not installed, cannot be started or reached, or refuses a setting.
-        """
+        """Run the points, as many at once as Ray has places for, and return what came of them in their order."""
         # Ray reads them when it is imported: nothing is sent anywhere, and a point is as urgent as under any launcher.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_worker_niceness", "0")
@@ -233,8 +221,9 @@ class RayLauncher(Launcher):
 
     def _start(self, ray: Any) -> None:
         settings = {"address": "local"} | self.init
-        for key in _OF_A_NEW_RAY if settings["address"] != "local" else ():
-            settings.pop(key, None)
+        if settings["address"] != "local":
+            for key in ("num_cpus", "num_gpus", "include_dashboard", "object_store_memory"):  # for a new Ray only
+                settings.pop(key, None)
         try:
             ray.init(**settings)
         except Exception as error:
@@ -255,7 +244,6 @@ class RayLauncher(Launcher):
 
 
 def _run(shared: Any, number: int, overrides: list[str]) -> JobReturn:
-    """Run one point, in a worker."""
     context, shared_config, task, singletons = shared
     setup_globals()
     Singleton.set_state(singletons)
@@ -264,10 +252,4 @@ def _run(shared: Any, number: int, overrides: list[str]) -> JobReturn:
         config.hydra.job.id = f"{config.hydra.job.name}_{number}"
         config.hydra.job.num = number
     HydraConfig.instance().set_config(config)
-    return run_job(
-        hydra_context=context,
-        task_function=task,
-        config=config,
-        job_dir_key="hydra.sweep.dir",
-        job_subdir_key="hydra.sweep.subdir",
-    )
+    return run_job(task, config, "hydra.sweep.dir", "hydra.sweep.subdir", context)

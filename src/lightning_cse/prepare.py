@@ -114,14 +114,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _by_path(corpus: Corpus) -> list[list[CorpusFile]]:
     """Return the files of a corpus, each once, with all splits that it holds."""
-    paths: dict[str, list[CorpusFile]] = {}
-    for file in corpus.files:
-        paths.setdefault(file.path, []).append(file)
-    return list(paths.values())
+    paths = dict.fromkeys(file.path for file in corpus.files)
+    return [[file for file in corpus.files if file.path == path] for path in paths]
 
 
 def _rows(files: Sequence[CorpusFile]) -> str:
-    """Return how many rows a right file has."""
     splits = ", ".join(f"{file.split} {file.rows}" for file in files)
     digest = " (its official digest is not known)" if files[0].sha256 is None else ""
     return f"{sum(file.rows for file in files)} rows{f' ({splits})' if len(files) > 1 else ''}{digest}"

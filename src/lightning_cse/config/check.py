@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field, make_dataclass
 from typing import Any, Final
 
 from omegaconf import MISSING, DictConfig, OmegaConf
@@ -47,91 +47,44 @@ CHOICES: Final = {
 }
 
 
-@dataclass
-class Trainer:
-    """Arguments of Lightning's Trainer that a user sets; the others are the engine's."""
-
-    _target_: str = MISSING
-    max_epochs: int | None = MISSING
-    max_steps: int = MISSING
-    max_time: Any = MISSING
-    limit_train_batches: Any = MISSING
-    accelerator: str = MISSING
-    devices: Any = MISSING
-    precision: Any = MISSING
-    gradient_clip_val: float | None = MISSING
-    gradient_clip_algorithm: str | None = MISSING
-    accumulate_grad_batches: int = MISSING
-    deterministic: Any = MISSING
-    benchmark: bool | None = MISSING
-    limit_val_batches: Any = MISSING
-    num_sanity_val_steps: int = MISSING
-    enable_model_summary: bool = MISSING
-    log_every_n_steps: int = MISSING
+def _schema(name: str, keys: Mapping[Any, str], **nodes: type) -> type:
+    """Return a schema that needs these keys, listed by type, and these nodes."""
+    fields: list[Any] = [(key, kind, MISSING) for kind, names in keys.items() for key in names.split()]
+    return make_dataclass(name, fields + [(key, node, field(default_factory=node)) for key, node in nodes.items()])
 
 
-@dataclass
-class Optimizer:
-    """What optimizers share; each has arguments of its own."""
+_TRAINER: Final = {
+    str: "_target_ accelerator",
+    int: "max_steps accumulate_grad_batches num_sanity_val_steps log_every_n_steps",
+    bool: "enable_model_summary",
+    int | None: "max_epochs",
+    float | None: "gradient_clip_val",
+    str | None: "gradient_clip_algorithm",
+    bool | None: "benchmark",
+    Any: "max_time limit_train_batches devices precision deterministic limit_val_batches",
+}
+"""Arguments of Lightning's Trainer that a user sets; the others are the engine's."""
 
-    lr: float = MISSING
-    weight_decay: float = MISSING
+_TRAIN: Final = {
+    str: "name monitor",
+    int: "seed eval_every least_evaluations",
+    bool: "force retry_failed keep_last figures",
+    dict[str, int | None]: "limits",
+    Any: "data suite encoder corpora baselines logger paths recipe transfer",  # checked where it is built
+}
+"""The top of ``conf/train.yaml``."""
 
-
-@dataclass
-class Schedule:
-    """The learning rate over the steps."""
-
-    _target_: str = MISSING
-    name: str = MISSING
-    warmup: float = MISSING
-
-
-@dataclass
-class Method:
-    """What methods share; each has arguments of its own."""
-
-    optimizer: Optimizer = field(default_factory=Optimizer)
-    schedule: Schedule = field(default_factory=Schedule)
-
-
-@dataclass
-class Diag:
-    """What alignment, uniformity and RFD are measured on."""
-
-    evaluation: str = MISSING
-    dropout: bool = MISSING
-    positive_score: float = MISSING
-    negative_score: float = MISSING
-    sentences: int = MISSING
-
-
-@dataclass
-class Train:
-    """The top of ``conf/train.yaml``; what is `Any` here is checked where it is built."""
-
-    name: str = MISSING
-    monitor: str = MISSING
-    seed: int = MISSING
-    eval_every: int = MISSING
-    least_evaluations: int = MISSING
-    force: bool = MISSING
-    retry_failed: bool = MISSING
-    keep_last: bool = MISSING
-    figures: bool = MISSING
-    trainer: Trainer = field(default_factory=Trainer)
-    method: Method = field(default_factory=Method)
-    limits: dict[str, int | None] = MISSING
-    diag: Diag = field(default_factory=Diag)
-    data: Any = MISSING
-    suite: Any = MISSING
-    encoder: Any = MISSING
-    corpora: Any = MISSING
-    baselines: Any = MISSING
-    logger: Any = MISSING
-    paths: Any = MISSING
-    recipe: Any = MISSING
-    transfer: Any = None  # comes with suite=transfer
+# Optimizers and methods have arguments of their own besides.
+_METHOD: Final = _schema(
+    "Method",
+    {},
+    optimizer=_schema("Optimizer", {float: "lr weight_decay"}),
+    schedule=_schema("Schedule", {str: "_target_ name", float: "warmup"}),
+)
+_DIAG: Final = {str: "evaluation", bool: "dropout", float: "positive_score negative_score", int: "sentences"}
+TRAIN: Final = _schema(
+    "Train", _TRAIN, trainer=_schema("Trainer", _TRAINER), method=_METHOD, diag=_schema("Diag", _DIAG)
+)
 
 
 def check(cfg: DictConfig, config_name: str, overrides: Sequence[str] = ()) -> None:
@@ -176,10 +129,10 @@ def _typed(plain: DictConfig) -> set[str]:
     for key in ("trainer", "method", "method.optimizer", "method.schedule", "limits", "diag"):
         if not isinstance(value := OmegaConf.select(plain, key), Mapping):
             raise ConfigError([f"{key}: must be a mapping, got {value!r}"])
-    schema = OmegaConf.structured(Train)
+    schema = OmegaConf.structured(TRAIN)
     for node in (schema.method, schema.method.optimizer):
         OmegaConf.set_struct(node, False)
-    return set(OmegaConf.missing_keys(OmegaConf.merge(schema, plain)))
+    return set(OmegaConf.missing_keys(OmegaConf.merge(schema, plain))) - {"transfer"}  # comes with suite=transfer
 
 
 def _values(plain: DictConfig) -> Iterator[str]:

@@ -40,7 +40,7 @@ CompositionError = (HydraException, OmegaConfBaseException, YAMLError, ValueErro
 
 
 def _hydra() -> contextlib.AbstractContextManager[None]:
-    """Hydra with ``conf/``; inside a command, that of the command."""
+    """Return Hydra with ``conf/``; inside a command, that of the command."""
     register()
     running = GlobalHydra.instance().is_initialized()
     return contextlib.nullcontext() if running else hydra.initialize_config_dir(str(conf_dir()), version_base="1.3")
@@ -88,7 +88,8 @@ def plain_line(error: BaseException) -> str:
 def register() -> None:
     """Register ``${recipe:...}`` and ``${sample_dir:}``; calling it again changes nothing."""
     OmegaConf.register_new_resolver("recipe", _recipe, replace=True)
-    OmegaConf.register_new_resolver("sample_dir", _sample_dir, replace=True)
+    sample = str(Path(__file__).resolve().parents[1] / "data" / "sample")
+    OmegaConf.register_new_resolver("sample_dir", lambda: sample, replace=True)
 
 
 def _recipe(key: str, *, _root_: DictConfig) -> Any:
@@ -130,11 +131,6 @@ def name_encoder(cfg: DictConfig) -> None:
 def portable(overrides: Iterable[Any]) -> list[str]:
     """Return overrides for a record: of the folder of a model or an encoder the name alone."""
     return [re.sub(r"^((?:model|encoder\.source)=['\"]?)[/~].*/(?=[^/])", r"\1", str(one)) for one in overrides]
-
-
-def _sample_dir() -> str:
-    """Return the folder of the sample corpus in the package."""
-    return str(Path(__file__).resolve().parents[1] / "data" / "sample")
 
 
 # Sweeps --------------------------------------------------------------------------------------------------------------

@@ -59,10 +59,8 @@ class TokenCutoff:
 
 
 def _order(length: int, name: str, seed: int, sentence: str) -> list[int]:
-    """Return a uniformly random permutation of 0, 1, ... length - 1."""
     # A sort by hashed keys takes a third of the time of seeding random.Random, whose shuffle may also change with
     # Python's version.
     key = f"{name}\0{seed}\0{sentence}".encode()
     keys = np.frombuffer(hashlib.shake_128(key).digest(8 * length), dtype="<u8")
-    order: list[int] = keys.argsort(kind="stable").tolist()
-    return order
+    return list(keys.argsort(kind="stable").tolist())

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from lightning_cse.data.rows import Rows
 
 DATA_DIR_VARIABLE: Final = "LIGHTNING_CSE_DATA"
-OFFLINE_VARIABLES: Final = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
 OWN: Final = (".txt", ".jsonl", ".csv")  # suffixes of a user's own files, plain or followed by ``.gz``
 SAMPLE: Final = "SAMPLE"  # a data directory with a file of this name has samples: their rows are not counted
 BLOCK: Final = 1 << 20  # bytes of a file that are held at a time where it is streamed
@@ -122,11 +121,8 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> Rows:
     """Read one split of a corpus.
 
     ``python -m lightning_cse.prepare`` lists names and splits, ``corpora.yaml`` the columns. The Hugging Face hub is
-    asked only if ``data_dir`` has a file neither plain nor as ``.gz``.
-
-    Raises:
-        DataError: If something is missing, at the first bad row, with file and line, or if an official file has another
-            number of rows than declared, unless the folder has a file named ``SAMPLE``.
+    asked only if ``data_dir`` has a file neither plain nor as ``.gz``. Besides bad rows, an official file with another
+    number of rows than declared is a DataError, unless the folder has a file named ``SAMPLE``.
     """
     corpus = get_corpus(name)
     folder = Path(data_dir).expanduser().absolute()
@@ -194,7 +190,7 @@ def fetch_hub(corpus: Corpus, file: CorpusFile) -> Rows:
     if corpus.hub is None:
         raise HubError("the Hugging Face hub has no known copy")
     name, revision, split = corpus.hub["id"], corpus.hub["revision"], corpus.hub["splits"][file.split]
-    for variable in OFFLINE_VARIABLES:
+    for variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
         if (value := os.environ.get(variable, "")).upper() in {"1", "ON", "YES", "TRUE"}:
             raise HubError(f"the Hugging Face hub ({name}) was not queried: offline mode is on ({variable}={value})")
     try:
@@ -213,11 +209,7 @@ def is_own(name: str) -> bool:
 
 
 def read_own(name: str) -> Rows:
-    """Read a user's own file, plain or ``.gz``: ``.txt``, ``.jsonl`` or ``.csv``, in the layouts of `own.layout_of`.
-
-    Raises:
-        DataError: If there is no such file, it cannot be read or has a bad row, with file and line.
-    """
+    """Read a user's own file, plain or ``.gz``: ``.txt``, ``.jsonl`` or ``.csv``, in the layouts of `own.layout_of`."""
     from lightning_cse.data.own import layout_of
 
     path, plain = Path(name).expanduser().absolute(), name.removesuffix(".gz")

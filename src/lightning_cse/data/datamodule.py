@@ -48,15 +48,10 @@ class ContrastiveData(pl.LightningDataModule):
     ``dropped: reason``, and ``training_rows``; where rows lack a role, ``rows with <role>`` for each; where sources
     have weights, ``rows an epoch``, of all and of each source.
 
-    Args (the others are explained in ``conf/data``):
-        train: the sources that are trained on; for lists of sources see `read_sources`.
-        held_out: what is watched and never trained on; or ``held_out_share`` of the sentences of the first role.
-        excluded: sources whose sentence pairs must not be trained on.
-        train_rows: train on so many rows only, see `subset`; for ``llm_rows`` see `fewer_llm_rows`.
-        augmentation: makes the role ``positive`` from each anchor's tokens, once, as text.
-        watched_in: watch only held-out rows whose anchor is one in each of these sources too.
-        llm_rows_together: how many LLM rows wait until they join a batch, see `BatchLoader`; None: none waits.
-        weights: how often a row is drawn an epoch, one number a source of ``train``, see `Draws`; None: once.
+    ``conf/data`` explains the options. For lists of sources see `read_sources`, for ``train_rows`` `subset`, for
+    ``llm_rows`` `fewer_llm_rows`, for ``llm_rows_together`` `BatchLoader`, and for ``weights`` (one a source of
+    ``train``; None: every row once) `Draws`. ``held_out_share`` is of the sentences of the first role; ``augmentation``
+    makes the role ``positive`` from each anchor's tokens, once, as text.
     """
 
     def __init__(
@@ -86,12 +81,10 @@ class ContrastiveData(pl.LightningDataModule):
         if (held_out is None) == (held_out_share is None):
             raise ConfigError(["data.held_out: give splits, or data.held_out_share, and not both"])
         self.roles = self._roles = rows.roles
-        self.tokenize = tokenize
+        self.tokenize, self.max_tokens = tokenize, max_tokens
         self._batching: dict[str, Any] = {"batch_size": batch_size, "drop_last": drop_last, "seed": seed}
         self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
-        self.max_tokens = max_tokens
-        self.held_out_rows = held_out_rows
-        self.llm_rows_together = llm_rows_together
+        self.held_out_rows, self.llm_rows_together = held_out_rows, llm_rows_together
         self._by_share = held_out is None
         self._from_llm = "negative" in rows.roles  # no other rows have contrastive learning's own negative
         self._loader: BatchLoader | None = None
@@ -198,11 +191,8 @@ class ContrastiveData(pl.LightningDataModule):
             raise ConfigError([f"data: the method trains on the roles {tuple(roles)}, but this data has {self.roles}"])
         empty = [role for role in roles if not self.train.has(role).any()]
         if empty and set(empty) < set(optional):
-            log.warning(
-                "data: none of the %d training rows has a sentence of %s; terms of the loss that need it are left out",
-                len(self.train),
-                " or ".join(empty),
-            )
+            what = f"none of the {len(self.train)} training rows has a sentence of {' or '.join(empty)}"
+            log.warning("data: %s; terms of the loss that need it are left out", what)
         elif empty and len(self.train) and not self._from_llm:
             raise DataError(
                 f"data: not one of {len(self.train)} training rows ({self.train.origin}) has a sentence of "
@@ -260,15 +250,10 @@ class ContrastiveData(pl.LightningDataModule):
         drawn, size = len(self.train if self._draws is None else self._draws), self._batching["batch_size"]
         if drawn < size:
             log.warning("data.batch_size=%d, but an epoch has only %d rows: all are one batch", size, drawn)
-        gathers = self.llm_rows_together is not None and self.has_llm_rows
-        self._loader = BatchLoader(
-            len(self.train),
-            self.collate,
-            **self._batching,
-            gathered=torch.from_numpy(self._complete) if gathers else None,
-            together=self.llm_rows_together or 1,
-            draws=self._draws,
-        )
+        options = self._batching | {"draws": self._draws}
+        if self.llm_rows_together is not None and self.has_llm_rows:
+            options |= {"gathered": torch.from_numpy(self._complete), "together": self.llm_rows_together}
+        self._loader = BatchLoader(len(self.train), self.collate, **options)
         if self._position is not None:
             self._loader.load_state_dict(self._position)
         return self._loader
@@ -326,16 +311,9 @@ def tokenise(sentences: pa.ChunkedArray, tokenize: Tokenize, cache_dir: Path | N
 
     if len(sentences) > 10 * AT_ONCE:
         log.info("tokenising %d sentences, unless the cache has them", len(sentences))
-    make = partial(
-        Dataset(InMemoryTable(pa.table({"text": sentences})), fingerprint=fingerprint).map,
-        ids,
-        input_columns="text",
-        remove_columns="text",
-        batched=True,
-        batch_size=AT_ONCE,
-        features=features,
-        new_fingerprint=fingerprint,
-    )
+    texts = Dataset(InMemoryTable(pa.table({"text": sentences})), fingerprint=fingerprint)
+    columns: dict[str, Any] = {"input_columns": "text", "remove_columns": "text", "features": features}
+    make = partial(texts.map, ids, batched=True, batch_size=AT_ONCE, new_fingerprint=fingerprint, **columns)
     bars = datasets.is_progress_bar_enabled()
     datasets.disable_progress_bars()  # most would be a blink
     try:
@@ -364,5 +342,4 @@ def _slices(sentences: pa.ChunkedArray) -> Iterator[list[str]]:
 
 
 def _lengths(tokens: Dataset, column: str) -> np.ndarray:
-    lengths: np.ndarray = pc.list_value_length(tokens.data.column(column)).to_numpy()
-    return lengths
+    return np.asarray(pc.list_value_length(tokens.data.column(column)).to_numpy())

@@ -93,8 +93,7 @@ def with_another_anchor(rows: Rows) -> Rows:
 
 def seeded_order(count: int, seed: int) -> list[int]:
     """Return the numbers below ``count`` in an order that the seed alone decides."""
-    order: list[int] = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist()
-    return order
+    return list(torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist())
 
 
 def _added(rows: Rows) -> np.ndarray:

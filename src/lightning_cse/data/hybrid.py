@@ -13,15 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lightning_cse.data.drawing import ANOTHER_ANCHOR
-from lightning_cse.data.parsers import LLM_PATTERNS
+from lightning_cse.data.parsers import LLM_PATTERNS as PATTERNS
 from lightning_cse.data.roles import RoleRows, made_of
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sources import read_sources
 from lightning_cse.errors import DataError
 
 log = logging.getLogger(__name__)
-
-PATTERNS = LLM_PATTERNS  # the roles of an LLM row, by the similarity pattern that the LLM was shown
 
 
 @dataclass(frozen=True)
@@ -62,13 +60,9 @@ class Hybrid:
         order[replaced] = count + found[replaced]
         added = np.setdiff1d(np.arange(count, count + len(llm)), order)
         if len(added):
-            log.warning(
-                "%d of %d LLM rows were made from sentences that the corpus does not have (the first: %s): they "
-                "replace none and are added, and a share of them is held out beside the corpus's own",
-                len(added),
-                len(llm),
-                llm.where(int(added[0]) - count),
-            )
+            foreign = f"{len(added)} of {len(llm)} LLM rows were made from sentences that the corpus does not have"
+            then = "they replace none and are added, and a share of them is held out beside the corpus's own"
+            log.warning("%s (the first: %s): %s", foreign, llm.where(int(added[0]) - count), then)
         parts = corpus.values("made_of")
         nothing = pa.nulls(count, pa.string())
         plain = corpus.with_columns(**dict.fromkeys(self.roles, nothing) | {"anchor": anchors, "made_of": parts})

@@ -6,8 +6,8 @@ import csv
 import io
 from typing import Any, Final
 
-from lightning_cse.data.parsers import PAIR_SENTENCES, listed
-from lightning_cse.errors import DataError, did_you_mean
+from lightning_cse.data.parsers import PAIR_SENTENCES, listed, misspelt
+from lightning_cse.errors import DataError
 
 PREMISE: Final = "premise"
 HYPOTHESES: Final = ("implied_entailment", "explicit_entailment", "neutral", "contradiction")
@@ -22,10 +22,8 @@ def layout_of(name: str, text: str, path: str) -> dict[str, Any]:
 
     With ``premise`` in its header a ``.csv`` has quadruples. Each row has a premise and at least one hypothesis; a
     column of hypotheses may be missing and a cell of one may be empty, and is None then. With ``pos_implicit`` it has
-    implicit/explicit pairs, and all four sentences are needed. Other columns are left out.
-
-    Raises:
-        DataError: If the header of a ``.csv`` fits neither, or a column that would be left out looks misspelt.
+    implicit/explicit pairs, and all four sentences are needed. Other columns are left out, but
+    are a DataError if one looks misspelt.
     """
     if name.endswith(".txt"):
         return {"reader": "lines", "blank": "blank line", "columns": ["sentence"]}
@@ -38,15 +36,8 @@ def layout_of(name: str, text: str, path: str) -> dict[str, Any]:
     pairs, premise = PAIR_SENTENCES[0] in header, PREMISE in header
     if pairs and not premise:
         return {"reader": "csv", "columns": PAIR_SENTENCES}
-    near = _near(header, [PREMISE, *HYPOTHESES, *(() if premise else PAIR_SENTENCES)])
+    near = misspelt(header, [PREMISE, *HYPOTHESES, *(() if premise else PAIR_SENTENCES)])
     if header and (near or pairs or not premise or not set(HYPOTHESES).intersection(header)):
         raise DataError(f"{path}:1: these columns fit no layout{near}; {LAYOUTS}; columns found: {listed(header)}")
     columns = {PREMISE: PREMISE} | {cell: {"optional": cell} for cell in HYPOTHESES}
     return {"reader": "quadruples", "hypotheses": HYPOTHESES, "columns": columns}
-
-
-def _near(header: list[str], known: Any) -> str:
-    """Return which columns look like known ones that are missing, or an empty string."""
-    absent = [name for name in known if name not in header]
-    hints = [f"found {name[:120]!r}{did_you_mean(name[:120], absent)}" for name in header if name not in known]
-    return "".join(f"; {hint}" for hint in hints if "did you mean" in hint)

@@ -26,6 +26,7 @@ LLM_SENTENCES: Final = ("anchor", "positive", "intermediate", "negative")
 """The columns of LLM rows of the STS pattern."""
 
 LLM_PATTERNS: Final = {"sts": LLM_SENTENCES, "nli": ("anchor", "positive", "negative")}
+"""The roles of an LLM row, by the similarity pattern that the LLM was shown."""
 
 NLI_LABELS: Final = ("entailment", "neutral", "contradiction", "-")
 """The labels of a pair; ``-`` is that of pairs on which the annotators did not agree."""
@@ -193,23 +194,19 @@ def _table(
             count += 1
             yield line, dict(zip(names, row, strict=False))
     if not count:
-        raise DataError(
-            f"{path}: {'no rows' if header else 'a header but no rows' if names else 'no header and no rows'}"
-        )
+        found = "" if header else "a header but " if names else "no header and "
+        raise DataError(f"{path}: {found}no rows")
 
 
 def _quoted_rows(text: str, path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     line = 1
-    while True:
-        try:
-            row = next(reader, None)
-        except csv.Error as error:
-            raise DataError(f"{path}:{line}: the row that starts here is not valid CSV: {error}") from None
-        if row is None:
-            return
-        yield line, row
-        line = reader.line_num + 1
+    try:
+        for row in reader:
+            yield line, row
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(f"{path}:{line}: the row that starts here is not valid CSV: {error}") from None
 
 
 def _plain_rows(text: str, path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -219,19 +216,21 @@ def _plain_rows(text: str, path: str, delimiter: str) -> Iterator[tuple[int, lis
 
 
 def _checked_header(found: list[str], wanted: Sequence[str], where: str) -> list[str]:
-    """Return the header if every wanted column is there and no name is there twice."""
     twice = next((name for name, count in collections.Counter(found).items() if count > 1), None)
     if twice is not None:
         raise DataError(f"{where}: column {quoted(twice)} is there twice")
     missing = [name for name in wanted if name not in found]
     if missing:
-        hints = (f"found {name!r}{did_you_mean(name[:_QUOTED], missing)}" for name in found if name not in wanted)
-        near = "".join(f"; {hint}" for hint in hints if "did you mean" in hint)
-        plural = "s" if len(missing) > 1 else ""
-        raise DataError(
-            f"{where}: missing column{plural} {', '.join(map(repr, missing))}{near}; columns found: {listed(found)}"
-        )
+        shown = f"column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}{misspelt(found, wanted)}"
+        raise DataError(f"{where}: missing {shown}; columns found: {listed(found)}")
     return found
+
+
+def misspelt(header: Sequence[str], known: Sequence[str]) -> str:
+    """Return which columns look like known ones that are missing, or an empty string."""
+    absent = [name for name in known if name not in header]
+    names = [name[:_QUOTED] for name in header if name not in known]
+    return "".join(f"; found {name!r}{hint}" for name in names if (hint := did_you_mean(name, absent)))
 
 
 def _missing_key(key: str, row: Mapping[str, Any], known: Sequence[str]) -> str:
@@ -240,7 +239,6 @@ def _missing_key(key: str, row: Mapping[str, Any], known: Sequence[str]) -> str:
 
 
 def _json(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
-    """Yield the rows of text with a JSON object a line."""
     for line, row in enumerate(text.rstrip("\r\n").split("\n"), start=1):
         yield line, parse_object(row, f"{path}:{line}")
 
@@ -398,11 +396,9 @@ def drawn_splits(rows: int) -> list[str]:
     return ["train" if row in train else "dev" if row in dev else "test" for row in range(rows)]
 
 
-_tsv: Final = functools.partial(_table, delimiter="\t", quotes=False)
-
 READERS: Final[Mapping[str, Callable[..., Iterator[Row]]]] = {
     "csv": _table,
-    "tsv": _tsv,
+    "tsv": functools.partial(_table, delimiter="\t", quotes=False),
     "quoted_tsv": functools.partial(_table, delimiter="\t"),
     "json": _json,
     "llm": _llm_rows,

@@ -49,9 +49,7 @@ def side_file(rows: Path) -> Path:
 def write_provenance(rows: Path, document: Mapping[str, Any]) -> Path:
     """Write where the rows of a finished file come from beside them, with its name, sha256 and count of rows.
 
-    Raises:
-        DataError: if the rows cannot be read, or the side file cannot be written.
-        ValueError: if `read_provenance` would refuse it.
+    What `read_provenance` would refuse is a ValueError.
     """
     path = side_file(rows)
     digest, count = _counted(rows)

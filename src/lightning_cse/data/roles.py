@@ -154,9 +154,7 @@ class NLITriplets:
             elif entailments and contradictions:
                 chosen = list(self._pair(entailments, contradictions))
                 made += chosen
-                dropped["not chosen"] += (
-                    len(entailments) + len(contradictions) - len({r for pair in chosen for r in pair})
-                )
+                dropped["not chosen"] += len({*entailments, *contradictions}.difference(*chosen))
             else:
                 lacks = "a contradiction" if entailments else "an entailment"
                 dropped[f"premise without {lacks}"] += len(entailments) + len(contradictions)

@@ -103,8 +103,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 
     def column(self, name: str) -> list[Any]:
         """Return the values of one column, row by row; raises as `values`."""
-        values: list[Any] = self.values(name).to_pylist()
-        return values
+        return list(self.values(name).to_pylist())
 
     def has(self, *names: str) -> np.ndarray:
         """Return whether each row has a value in all of these columns: (rows,); raises as `values`."""

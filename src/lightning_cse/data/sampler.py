@@ -42,9 +42,8 @@ class Draws:
             whole = math.floor(weight)
             more = math.floor((weight - whole) * len(rows) + 0.5)
             if len(rows) and not whole and not more:
-                raise DataError(
-                    f"data.weights: {weight:g} of the {len(rows)} training rows of {name} is none: raise it"
-                )
+                rows_of = f"the {len(rows)} training rows of {name}"
+                raise DataError(f"data.weights: {weight:g} of {rows_of} is none: raise it")
             self._whole[rows], self._turns[rows], self._rows[rows] = whole, more, len(rows)
             self._own[rows[torch.randperm(len(rows), generator=generator).numpy()]] = np.arange(len(rows))
             self.by_source.append(whole * len(rows) + more)
@@ -61,8 +60,7 @@ class Draws:
 
     def copies(self, epoch: int) -> np.ndarray:
         """Return how often each row is drawn in an epoch: (rows,)."""
-        copies: np.ndarray = self._whole + ((self._own - epoch * self._turns) % self._rows < self._turns)
-        return copies
+        return np.asarray(self._whole + ((self._own - epoch * self._turns) % self._rows < self._turns))
 
     def order(self, epoch: int, ends: Sequence[int]) -> Tensor:
         """Return the rows of an epoch in order: (rows an epoch,); ``ends`` are the places where its batches end."""
@@ -149,9 +147,7 @@ class BatchLoader:
         self.rows = rows if draws is None else len(draws)
         if self.rows < 2:
             raise DataError(f"{self.rows} training rows do not make a batch: a row alone has no negatives")
-        self.collate = collate
-        self.seed = seed
-        self._draws = draws
+        self.collate, self.seed, self._draws = collate, seed, draws
         self.ends = list(range(batch_size, self.rows + 1, batch_size)) or [self.rows]
         if not drop_last and self.ends[-1] < self.rows:
             if self.rows % batch_size == 1:

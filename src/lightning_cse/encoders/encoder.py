@@ -106,11 +106,8 @@ class SentenceEncoder(nn.Module):
             raise EncoderError(f"encoder.max_length: {max_length} is more than the {limit} positions of {name}")
         self.backbone = backbone
         self.tokenizer = Tokenizer(tokenizer, digests["tokenizer"])
-        self.name = name
-        self.pooling = pooling
-        self.max_length = max_length
-        self.digests = digests
-        self.denoise = denoise
+        self.name, self.pooling, self.max_length = name, pooling, max_length
+        self.digests, self.denoise = digests, denoise
         make_dropout_fast(backbone)
         if freeze_embeddings:
             if not isinstance(getattr(backbone, "embeddings", None), nn.Module):
@@ -176,7 +173,6 @@ class SentenceEncoder(nn.Module):
         ]
 
     def _encode(self, parts: Sequence[Sequences], most: int | None) -> list[Tensor]:
-        """Return the vectors of each part: (n, d) float32."""
         sequences = Sequences.cat(parts, self.tokenizer.pad_id)
         order = torch.argsort(sequences.lengths, stable=True)
         encode = self._packed if self._windows and order.device.type == "cpu" else self._padded

@@ -15,14 +15,7 @@ from typing import Any, Literal, cast
 import torch
 import transformers
 from safetensors import SafetensorError
-from transformers import (
-    BertConfig,
-    BertModel,
-    BertTokenizer,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from lightning_cse.encoders.encoder import POOLINGS, SentenceEncoder, positions
@@ -54,9 +47,6 @@ def load_encoder(
 
     ``layers`` keeps the first k layers; ``dropout`` replaces every dropout probability. ``auto`` takes the pooling and
     the length of a sentence-transformers folder; if it has no length, the most that tokenizer and backbone allow.
-
-    Raises:
-        EncoderError: if it is not found, is not an encoder, its files cannot be read, or ``auto`` finds nothing.
     """
     folder = find_encoder(source, package)
     if pooling == "auto":
@@ -84,7 +74,6 @@ def load_encoder(
 
 
 def _config(folder: Path, layers: int | None) -> PreTrainedConfig:
-    """Return the config of an encoder, with the first layers alone."""
     config: PreTrainedConfig = transformers.AutoConfig.from_pretrained(folder)
     is_causal = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
     is_decoder = is_causal and type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING
@@ -119,13 +108,10 @@ def _backbone(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
         if bars:
             transformers_logging.enable_progress_bar()
     backbone, report = loaded
-    lacking = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
-    lacking = {name for name in lacking if "pooler" not in name}  # never read here
-    if lacking:
-        few = ", ".join(sorted(lacking)[:3])
-        raise ValueError(
-            f"{len(lacking)} parameters of {kind.__name__} are missing from the weights or have another shape: {few}"
-        )
+    names = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
+    if lacking := sorted(name for name in names if "pooler" not in name):  # which is never read here
+        count, few = f"{len(lacking)} parameters of {kind.__name__}", ", ".join(lacking[:3])
+        raise ValueError(f"{count} are missing from the weights or have another shape: {few}")
     return backbone  # type: ignore[no-any-return]
 
 
@@ -133,9 +119,7 @@ def read_pooling(folder: Path) -> str:
     """Return the pooling of a sentence-transformers folder; raise EncoderError if it needs more than a pooling."""
     path = folder / "modules.json"
     if not path.is_file():
-        raise EncoderError(
-            f"encoder.pooling: {folder} has no modules.json that says it; choose one of {', '.join(POOLINGS)}"
-        )
+        raise EncoderError(f"encoder.pooling: {path} is not there to say it; choose one of {', '.join(POOLINGS)}")
     try:
         modules = {str(module["type"]).rpartition(".")[2]: module["path"] for module in _read(path)}
         config = _read(folder / modules.pop("Pooling") / "config.json")
@@ -239,14 +223,16 @@ def tiny_encoder(
     """Return a random BERT over the sample corpus's word pieces; ``seed`` alone decides its weights."""
     with as_file(files("lightning_cse.encoders") / "tiny_vocab.txt") as path:
         vocabulary = path.read_bytes()
-        tokenizer = BertTokenizer(vocab=str(path), do_lower_case=True)
+        tokenizer = transformers.BertTokenizer(vocab=str(path), do_lower_case=True)
     sizes: dict[str, Any] = {"hidden_size": width, "intermediate_size": 2 * width, "num_hidden_layers": layers}
     sizes |= {"num_attention_heads": 2, "max_position_embeddings": 256, "vocab_size": len(vocabulary.splitlines())}
-    config = BertConfig(**sizes, initializer_range=0.3)  # at BERT's 0.02 all sentences would get one vector
+    config = transformers.BertConfig(
+        **sizes, initializer_range=0.3
+    )  # at BERT's 0.02 all sentences would get one vector
     set_dropout(config, dropout)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        backbone = BertModel(config, add_pooling_layer=False)
+        backbone = transformers.BertModel(config, add_pooling_layer=False)
     weights = hashlib.sha256(f"tiny BERT, width {width}, {layers} layers, seed {seed}".encode()).hexdigest()
     options: dict[str, Any] = {"prompts": prompts, "denoise": denoise, "freeze_embeddings": freeze_embeddings}
     options |= {"digests": {"weights": weights, "tokenizer": hashlib.sha256(vocabulary).hexdigest()}}

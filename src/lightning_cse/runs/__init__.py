@@ -1,9 +1,9 @@
 """A run on disk: its folder, status, lock and record, the hash that names it, its curves and predictions."""
 
 from lightning_cse.runs.curves import Curves, CurveSummary, summarise
-from lightning_cse.runs.files import Busy, atomic_file, disk_errors, is_locked, locked, write_atomic, write_predictions
+from lightning_cse.runs.files import Busy, atomic_file, disk_errors, locked, write_atomic, write_predictions
 from lightning_cse.runs.machine import environment
-from lightning_cse.runs.run import FailedBefore, Outcome, Run, RunStatus, config_hash, decisive, find_runs
+from lightning_cse.runs.run import FailedBefore, Outcome, Run, config_hash, decisive, find_runs
 
 __all__ = [
     "Busy",
@@ -12,14 +12,12 @@ __all__ = [
     "FailedBefore",
     "Outcome",
     "Run",
-    "RunStatus",
     "atomic_file",
     "config_hash",
     "decisive",
     "disk_errors",
     "environment",
     "find_runs",
-    "is_locked",
     "locked",
     "summarise",
     "write_atomic",

@@ -110,18 +110,15 @@ def summarise(curves: Points, monitor: str = "val/stsb/spearman") -> CurveSummar
     score one evaluation late).
     """
     scores = {step: value for step, value in _after_start(curves, monitor).items() if math.isfinite(value)}
-    best = max(sorted(scores), key=scores.__getitem__, default=None)
-    at_best = {
-        measure: None if best is None else _after_start(curves, f"diag/eval/{measure}").get(best)
-        for measure in ("alignment", "uniformity")
-    }
+    best = max(sorted(scores), key=scores.__getitem__, default=0)
+    at_best = {m: _after_start(curves, f"diag/eval/{m}").get(best, math.nan) for m in ("alignment", "uniformity")}
     return CurveSummary(
         rfd_alignment=_fitting_difficulty(curves, "alignment"),
         rfd_uniformity=_fitting_difficulty(curves, "uniformity"),
         final_score=metrics.mean_of_best(scores.values(), count=_BEST) if scores else None,
-        best_score=None if best is None else scores[best],
-        best_step=best,
-        **{f"eval_{m}_at_best": v if v is not None and math.isfinite(v) else None for m, v in at_best.items()},
+        best_score=scores.get(best),
+        best_step=best or None,
+        **{f"eval_{m}_at_best": v if math.isfinite(v) else None for m, v in at_best.items()},
     )
 
 

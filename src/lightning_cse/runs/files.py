@@ -58,11 +58,7 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
 
 def write_predictions(folder: Path, task: str, columns: Mapping[str, Sequence[Any]]) -> Path:
-    """Write equally long columns, one row an example, to ``<folder>/<task>.parquet`` and return its path.
-
-    Raises:
-        ValueError: if ``task`` is not a plain file name, or the columns differ in length (of pyarrow).
-    """
+    """Write equally long columns, one row an example, to ``<folder>/<task>.parquet`` and return its path."""
     import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]  # slow to import, and not needed to read a record
     import pyarrow.parquet as pq  # type: ignore[import-untyped, unused-ignore]
 
@@ -86,12 +82,7 @@ class Busy(LightningCSEError):  # noqa: N818 - a status, not a fault
 
 @contextlib.contextmanager
 def locked(path: Path, subject: str) -> Iterator[None]:
-    """Hold a lock file until the end of the block; the lock ends with its process, however that ends.
-
-    Raises:
-        Busy: if another process holds it.
-        LightningCSEError: if the file system has no locks.
-    """
+    """Hold a lock file until the end of the block, or of its process; `Busy` if another process holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path, fallback_to_soft=False, thread_local=False)
     try:

@@ -77,9 +77,6 @@ class Run:
             raise LightningCSEError(f"{path} is not the folder of a run: its name must be <config_hash>-s<seed>")
         return cls(path.parent.parent, path.parent.name, found[1], int(found[2]))
 
-    def __repr__(self) -> str:
-        return f"Run({str(self.path)!r})"
-
     @property
     def status(self) -> RunStatus:
         """How far the run is; whoever holds the lock through this object sees the status before it was locked."""
@@ -109,9 +106,7 @@ class Run:
     def claim(self, *, force: bool, leave_failed: bool) -> Iterator[bool]:
         """Hold the lock as in `lock`, and give whether there is something to do: not if the run is finished.
 
-        Args:
-            force: Clear the folder first.
-            leave_failed: Raise `FailedBefore` if the run failed before.
+        ``force`` clears the folder first; ``leave_failed`` raises `FailedBefore` if the run failed before.
         """
         if self.status == "finished" and not force:
             yield False
@@ -157,11 +152,7 @@ class Run:
             _LOG.warning("could not write %s: %s", self.failed_path, problem)
 
     def read(self) -> dict[str, Any]:
-        """Return the record of a finished run.
-
-        Raises:
-            LightningCSEError: if there is none, it is damaged, or the first version of this package wrote it.
-        """
+        """Return the record of a finished run; LightningCSEError if there is none that can be used."""
         try:
             record = json.loads(self.record_path.read_text(encoding="utf-8"))
         except FileNotFoundError:

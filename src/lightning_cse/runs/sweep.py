@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lightning_cse.errors import BUG, BUSY, USER, ConfigError, DataError, EncoderError, exit_code, one_line
+from lightning_cse.runs.files import write_atomic
 
 DONE: Final = ("finished", "skipped")
 SHOWN: Final = {"skipped": "finished before", "left": "failed before", "busy": "run by another process"}
@@ -47,9 +48,7 @@ class Point:
 
     def write(self, path: Path) -> None:
         """Write the file of the point, whole or not at all."""
-        scratch = path.with_suffix(".tmp")
-        scratch.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
-        scratch.replace(path)
+        write_atomic(path, json.dumps(asdict(self), indent=2) + "\n")
 
 
 class Sweep:

@@ -12,8 +12,6 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["print_run", "run_table"]
-
 _TRANSFER: Final = {key: key.upper() for key in ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")} | {
     "transfer_avg": "Avg"
 }
@@ -84,7 +82,6 @@ def _percent(rows: Mapping[str, Mapping[str, float]], headings: Mapping[str, str
 
 
 def _others(rows: Mapping[str, Mapping[str, float]], keys: list[str]) -> Table:
-    """Return a row a metric, as measured."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("other test values", overflow="fold")
     shown = [(name, row) for place, (name, row) in enumerate(rows.items()) if place == 0 or row.keys() & set(keys)]
