@@ -6,8 +6,8 @@ import dataclasses
 import gzip
 import hashlib
 import io
-import re
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -361,14 +361,16 @@ def test_an_archive_is_fetched_once_a_run_and_not_kept(
     assert mirror.asked == []
 
 
-TRAIN, DEV, TEST = (f"snli_1.0/snli_1.0_{split}.jsonl" for split in ("train", "dev", "test"))
+DEV, TEST = "snli_1.0/snli_1.0_dev.jsonl", "snli_1.0/snli_1.0_test.jsonl"
 WHOLE = packed({"snli_1.0/README.txt": b"Read me.", **MEMBERS})
 
 
 def encrypted(archive: bytes) -> bytes:
     """Set the flag of encryption in every header of a zip archive."""
     for header, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        archive = re.sub(re.escape(header) + rb".{%d}." % (flags - 4), lambda at: at[0][:-1] + b"\x01", archive, flags=re.S)
+        archive = re.sub(
+            re.escape(header) + rb".{%d}." % (flags - 4), lambda at: at[0][:-1] + b"\x01", archive, flags=re.DOTALL
+        )
     return archive
 
 
@@ -384,7 +386,7 @@ SHORTER = b"".join(MEMBERS[DEV].splitlines(keepends=True)[:59])
         (b"<html>moved</html>", ": not the official zip archive: ", 0),
         (WHOLE[: len(WHOLE) // 2], ": not the official zip archive: ", 0),
         (WHOLE[:1000] + bytes(100) + WHOLE[1100:], ": not the official zip archive: ", 0),
-        (packed(MEMBERS | {TRAIN: bytes(10**8)}), f": not the official zip archive: {TRAIN} expands to 100,000,000", 0),
+        (packed(MEMBERS | {DEV: bytes(10**8)}), f": not the official zip archive: {DEV} expands to 100,000,000", 1),
         (encrypted(WHOLE), ": not the official zip archive: File <ZipInfo", 0),
     ],
 )
