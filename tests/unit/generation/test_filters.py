@@ -150,9 +150,10 @@ def test_refusals(table: str, refused: bool) -> None:
 TAKEN_OFF = r"""
 "A dog runs." ¦ „A dog runs.“ ¦ 「A dog runs.」 ¦ ```\nA dog runs.\n``` ¦ **A dog runs.** ¦ **"A dog runs."**
 - A dog runs. ¦ 1. A dog runs. ¦ sentence  2 : A dog runs. ¦ **Sentence 2:** A dog runs. ¦ **Sentence 2: A dog runs.**
-"A dog runs". ¦ "Sentence 2: A dog runs." ¦ **Answer:** A dog runs. ¦ assistant: Sure! A dog runs. ¦ Rewritten: A dog runs.
+"A dog runs". ¦ "Sentence 2: A dog runs." ¦ **Answer:** A dog runs. ¦ assistant: Sure! A dog runs.
 ### Rewritten sentence\nA dog runs. ¦ The new sentence is: "A dog runs." ¦ Here is what you asked for:\nA dog runs.
-Here's the rewritten sentence: A dog runs. ¦ Sure! Here is a sentence that means the same:\n\n"A dog runs."
+Rewritten: A dog runs. ¦ Here's the rewritten sentence: A dog runs.
+Sure! Here is a sentence that means the same:\n\n"A dog runs."
 Sure!\nA dog runs. ¦ Here you go: A dog runs. ¦ Here it is:\n\nA dog runs. ¦ Hier ist der Satz:\nA dog runs.
 以下是改写后的句子：\nA dog runs. ¦ A dog runs.<|im_end|> ¦ So.</think>A dog runs.
 <think>\nA dog.\n</think>\n\nA dog runs.
