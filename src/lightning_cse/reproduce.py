@@ -17,16 +17,14 @@ if TYPE_CHECKING:
 
     from lightning_cse.papers.reproducing import Plan
 
-FORMS: Final = ("terminal", "markdown", "csv", "latex")
 REFRESH: Final = 5.0  # seconds between two looks at the runs, while their status is shown
 
 
 @reported
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code.
+    """Return 0 if all that was asked for is there, 1 if a run failed, 2 for a user error, 3 if runs are under way.
 
-    0: all that was asked for is there; 2: a user error; 1: a run failed; 3: another process is still running what is
-    missing (with --status: something is still missing); 130: interrupted.
+    With ``--status`` 3 also stands for runs that are missing.
     """
     given = _parser().parse_args(argv)
     from rich.console import Console
@@ -36,13 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     from lightning_cse.papers.artefacts import Request, find_artefacts
     from lightning_cse.papers.records import RunsIndex
     from lightning_cse.papers.reproducing import Plan, check_keys, kept_records, missing, run_missing, status
-    from lightning_cse.papers.status import overview_table, plan_table, status_table
+    from lightning_cse.papers.status import plans_table, status_table
 
     console = Console(highlight=False)
     console.width = max(console.width, 100)
     artefacts, kept = find_artefacts(experiments_dir()), kept_records(experiments_dir())
-    keys = list(artefacts) if given.all else given.artefact
-    if not keys:
+    if not (keys := list(artefacts) if given.all else given.artefact):
         console.print("Tables and figures; name one, or a paper, or --all (with --dry-run: their status):\n")
         titles = (f"  {key:<18}  {artefact.title}" for key, artefact in artefacts.items())
         console.print(*titles, sep="\n", markup=False)
@@ -51,22 +48,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = tuple(one for one in given.set if one not in hydra)
     request = Request(given.profile, given.encoder, given.seeds, settings, tuple(given.only))
     index = RunsIndex(given.runs_dir, [*given.records, *(kept if given.kept else [])])
-    times = RunsIndex(given.runs_dir, [*given.records, *kept])
     plans = [Plan(artefact, request, index) for artefact in check_keys(keys, artefacts)]
     if given.status:
-        if not console.is_terminal:
-            console.print(status_table(plans, times))
-            return _code(plans)
-        with Live(status_table(plans, times), console=console, refresh_per_second=1) as live:
-            while status(plans)["running"]:
+        with Live(status_table(plans), console=console, refresh_per_second=1) as live:
+            while console.is_terminal and status(plans)["running"]:
                 time.sleep(REFRESH)
                 index.refresh()
-                live.update(status_table(plans, times))
+                live.update(status_table(plans))
         return _code(plans)
-    folder: Path = given.out or given.runs_dir / "reproduce"
-    code = 0
+    folder, code = given.out or given.runs_dir / "reproduce", 0
     if given.dry_run or (not given.no_run and missing(status(plans))):
-        console.print(plan_table(plans[0], times) if len(plans) == 1 else overview_table(plans, times), "")
+        console.print(plans_table(plans), "")
         if given.dry_run:
             return 0
         hydra += [f"hydra/launcher={given.launcher}"] if given.launcher else []
@@ -74,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     index.refresh()
     unmade = [plan for plan in plans if not _make(console, plan, given, folder / plan.artefact.paper)]
     if not given.no_run and _code(plans):
-        console.print("", status_table(plans, times))
+        console.print("", status_table(plans))
         code = code or (1 if missing(status(plans)) else BUSY)
     return code or (2 if unmade else 0)
 
@@ -118,8 +110,8 @@ def _make(console: Console, plan: Plan, given: argparse.Namespace, folder: Path)
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m lightning_cse.reproduce",
-        description="Make tables and figures of the papers again: run what is missing, and print each table beside the "
-        "paper's numbers. Without an artefact, list them.",
+        description="Run what is missing for a paper's tables and figures, and print them beside the paper's numbers. "
+        "Without an artefact, list them.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Examples:\n"
         "  python -m lightning_cse.reproduce dualcse/table5 --profile small --seeds 0,1,2\n"
@@ -131,10 +123,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--all", action="store_true", help="every artefact of every paper")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--dry-run", action="store_true", help="say what is finished and what is missing, run nothing")
-    what.add_argument("--status", action="store_true", help="finished, running, failed, and the time that remains")
+    what.add_argument("--status", action="store_true", help="what is running, what failed and why, until all has ended")
     what.add_argument("--no-run", action="store_true", help="make the tables of what is there, run nothing")
     shared.add_runs(parser)
-    add("--seeds", type=_seeds, metavar="0,1,2", help="instead of the artefact's")
+    add("--seeds", type=seeds, metavar="0,1,2", help="instead of the artefact's")
     add("--only", nargs="+", default=[], metavar="ROW", help="these rows, by their labels")
     of_sweep = "a further override for every run; with hydra. or hydra/ in front, for the sweep as a whole"
     add("--set", action="append", default=[], metavar="KEY=VALUE", help=of_sweep)
@@ -142,18 +134,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--retry-failed", action="store_true", help="also run again what failed before")
     add("--keep", action="store_true", help="also write tables, figures and records into experiments/<paper>/results")
     add("--out", type=shared.path, metavar="DIR", help="where tables and figures go; default: <runs>/reproduce")
-    add("--format", choices=FORMS, default="terminal", help="of the printed table")
+    add("--format", choices=("terminal", "markdown", "csv", "latex"), default="terminal", help="of the printed table")
     return parser
 
 
-def _seeds(text: str) -> tuple[int, ...]:
-    try:
-        seeds = tuple(dict.fromkeys(int(part) for part in text.split(",")))
-    except ValueError:
-        seeds = (-1,)
-    if min(seeds) < 0:
-        raise argparse.ArgumentTypeError(f"must be a list of seeds >= 0, such as 0,1,2, got {text!r}")
-    return seeds
+def seeds(text: str) -> tuple[int, ...]:
+    """Return the seeds of ``0,1,2``."""
+    return tuple(dict.fromkeys(map(int, text.split(","))))
 
 
 if __name__ == "__main__":

@@ -8,10 +8,11 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import string
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -23,7 +24,9 @@ from lightning_cse.config.compose import APPENDED, compose, options, plain_line
 from lightning_cse.config.suggestions import no_option
 from lightning_cse.errors import ConfigError, did_you_mean
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 Kind = Literal["table", "figure", "text"]
 Significance = Literal["mcnemar", "mcnemar_all", "bootstrap"]
 Source = Literal["metric", "field", "config", "mean"]
@@ -51,6 +54,11 @@ def _option(*groups: str) -> AfterValidator:
         return name
 
     return AfterValidator(check)
+
+
+def _values(adapter: TypeAdapter[Any]) -> BeforeValidator:
+    """Read a mapping to its values; their faults name the key."""
+    return BeforeValidator(lambda of: tuple(adapter.validate_python(of).values()) if isinstance(of, dict) else of)
 
 
 Overrides = tuple[Annotated[str, AfterValidator(check_override)], ...]
@@ -141,8 +149,6 @@ class Column:
             raise ValueError(f"must have one of {', '.join(get_args(Source))}")
         rest, source = dict(node), sources[0]
         place = rest.pop(source)
-        if source == "metric" and not str(place).startswith("test/"):
-            raise ValueError(f"{place!r} is not a metric of a record: these begin with test/")
         scale = 100.0 if source in ("metric", "field") else 1.0
         return {"scale": scale, **rest, "source": source, "keys": place if source == "mean" else [place]}
 
@@ -253,14 +259,14 @@ class Artefact:
     title: Annotated[str, Field(min_length=1)]
     source: Annotated[str, Field(min_length=1)]
     kind: Kind = "table"
-    columns: tuple[Column, ...] = ()
+    columns: Annotated[tuple[Column, ...], _values(TypeAdapter(dict[str, Column]))] = ()
     reference: str | None = None
     test: Significance | None = None
     make: str | None = None
     note: str = ""
     path: Path = Path()
-    published: tuple[PublishedValue, ...] = ()
-    rows: tuple[Row, ...] = ()
+    published: Annotated[tuple[PublishedValue, ...], _values(TypeAdapter(dict[str, PublishedValue]))] = ()
+    rows: Annotated[tuple[Row, ...], _values(TypeAdapter(dict[str, Row]))] = ()
     seeds: Seeds = (0, 1, 2, 3, 4)
     profiles: Mapping[Annotated[str, _option("profile", "debug")], Profile] = field(default_factory=dict, hash=False)
     encoders: Encoders = ()
@@ -280,9 +286,10 @@ class Artefact:
         A profile that sets an encoder, and ``request.encoder``, replace all encoders of a row: they become one line. A
         row that evaluates a model of its own keeps that model, so with another encoder it is only published.
         """
-        labels = [row.label for row in self.rows]
-        if unknown := [label for label in request.only if label not in labels]:
-            raise ConfigError([f"{self.path}: there is no row {one!r}{did_you_mean(one, labels)}" for one in unknown])
+        if unknown := _unknown(
+            (f"{self.path}: rows", label, [row.label for row in self.rows]) for label in request.only
+        ):
+            raise ConfigError(unknown)
         if request.encoder is not None and request.encoder not in options("encoder"):
             raise ConfigError([no_option("encoder", request.encoder)])
         given = request.encoder or (profile_encoder(request.profile) if request.profile else None)
@@ -296,12 +303,13 @@ class Artefact:
 
     def encoders_of(self, row: Row) -> Sequence[str | None]:
         """Return the encoders that a row is repeated for; None stands for a row without one."""
-        if row.published is not None and not row.encoders:
+        if row.encoders:
+            return row.encoders
+        if row.published is not None:
             printed = {value.encoder for value in self.published if value.row == row.name}
             return [encoder for encoder in self.encoders if encoder in printed] or [None]
-        if row.baseline is not None or (row.evaluate is not None and row.encoders == ()):
-            return row.encoders or [None]
-        return row.encoders or self.encoders
+        alone = row.baseline is not None or (row.evaluate is not None and row.encoders == ())
+        return [None] if alone else self.encoders
 
     def _lines_of(self, row: Row, request: Request, given: str | None) -> Iterator[Line]:
         papers = self.encoders_of(row)
@@ -344,106 +352,87 @@ def profile_encoder(profile: str) -> str | None:
 
 
 def find_artefacts(folder: Path) -> dict[str, Artefact]:
-    """Read all artefacts below a folder by key, table2 before table10; raise ConfigError with all faults of all."""
-    found, faults = {}, []
-    for path in sorted(folder.glob("*/*.yaml"), key=lambda path: [path.parent.name, _natural(path.stem)]):
-        try:
-            artefact = read_artefact(path)
-            found[artefact.key] = artefact
-        except ConfigError as error:
-            faults += error.faults
-    if faults:
-        raise ConfigError(faults)
-    return found
+    """Read all artefacts below a folder by key, table2 before table10."""
 
+    def place(path: Path) -> tuple[str, str, int, str]:
+        return path.parent.name, path.stem.rstrip(string.digits), len(path.stem), path.stem
 
-def _natural(name: str) -> list[Any]:
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+    artefacts = [read_artefact(path) for path in sorted(folder.glob("*/*.yaml"), key=place)]
+    return {artefact.key: artefact for artefact in artefacts}
 
 
 def read_artefact(path: Path) -> Artefact:
     """Read ``experiments/<paper>/<name>.yaml`` and, from ``published.csv`` beside it, the paper's numbers.
 
-    All faults of the file are raised as one ConfigError, each with file and key.
+    Faults of the file are raised as one ConfigError, each with file and key.
     """
     try:
         raw: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
     except (OmegaConfBaseException, YAMLError, UnicodeDecodeError) as error:
         raise ConfigError([f"{path}: {plain_line(error)}"]) from error
-    if not isinstance(raw, dict):
-        raise ConfigError([f"{path}: must be a mapping with title, source, columns and rows"])
-    faults: list[str] = []
-    numbers = dict(_numbers(path.with_name("published.csv"), str(raw.get("published", path.stem)), faults))
-    named = {"test": "mcnemar" if "reference" in raw else None, **raw, "published": tuple(numbers.values())}
+    numbers = dict(_numbers(path.with_name("published.csv"), str(raw.get("published", path.stem))))
+    named = {"test": "mcnemar" if "reference" in raw else None, **raw, "published": numbers}
     named |= {"paper": path.absolute().parent.name, "name": path.stem, "path": path}
-    for key, kind, name in (("columns", Column, "title"), ("rows", Row, "label")):
+    for key, name in (("columns", "title"), ("rows", "label")):
         nodes = ((at, one if isinstance(one, dict) else {"metric": one}) for at, one in raw.get(key, {}).items())
-        read = [_read(kind, {**node, name: at}, f"{path}: {key}.{at}.", faults) for at, node in nodes]
-        named[key] = tuple(one for one in read if one is not None)
-    artefact = _read(Artefact, named, f"{path}: ", faults)
-    if artefact is not None and not faults:
-        faults += [f"{path}: {fault}" for fault in _faults(artefact)]
-        nowhere = {place: _nowhere(artefact, number) for place, number in numbers.items()}
-        if "published" not in raw:  # else it is another file's table, of which this may have a part
-            faults += [f"{place}: {path.name} has no {part}" for place, part in nowhere.items() if part]
-        elif not numbers:
-            faults.append(f"{path}: published: there is no table {raw['published']!r} in published.csv")
-    if artefact is None or faults:
-        raise ConfigError(faults)
-    return dataclasses.replace(artefact, published=tuple(numbers[place] for place, part in nowhere.items() if not part))
-
-
-def _read(kind: type[T], node: Any, place: str, faults: list[str]) -> T | None:
-    """Return a node of a file as a type, or add its faults, each with its key."""
+        named[key] = {at: {**node, name: at} for at, node in nodes}
     try:
-        return TypeAdapter(kind).validate_python(node)
+        artefact: Artefact = TypeAdapter(Artefact).validate_python(named)
     except ValidationError as error:
-        for one in error.errors():
-            key, text = ".".join(str(part) for part in one["loc"] if part != "[key]"), one["msg"]
-            if one["type"] == "unexpected_keyword_argument":
-                text = f"unknown key{did_you_mean(key.rpartition('.')[2], _KEYS)}"
-            faults.append(f"{f'{place}{key}'.rstrip('. ')}: {text.removeprefix('Value error, ')}")
-    return None
+        raise ConfigError([f"{path}: {_plain(one)}" for one in error.errors()]) from None
+    unplaced = {number: _unplaced(artefact, number) for number in artefact.published}
+    faults = list(_faults(artefact))
+    if "published" not in raw:  # all numbers of this table; of another table a part may be enough
+        faults += [fault for found in unplaced.values() for fault in found]
+    elif not numbers:
+        faults.append(f"published: there is no table {raw['published']!r} in published.csv")
+    if faults:
+        raise ConfigError([f"{path}: {fault}" for fault in faults])
+    return dataclasses.replace(artefact, published=tuple(number for number, found in unplaced.items() if not found))
 
 
-def _numbers(path: Path, table: str, faults: list[str]) -> Iterator[tuple[str, PublishedValue]]:
-    """Yield the numbers of a table, each with its place in the file."""
-    if not path.is_file():
-        return
-    with path.open(encoding="utf-8", newline="") as file:
-        for line in (reader := csv.DictReader(file)):
-            if line.pop("table", table) == table:
-                node = {"encoder": None} | {key: value for key, value in line.items() if value}
-                place = f"{path}, line {reader.line_num}"
-                if number := _read(PublishedValue, node, f"{place}: ", faults):
-                    yield place, number
+def _numbers(path: Path, table: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the numbers of a table, each with its line."""
+    if path.is_file():
+        with path.open(encoding="utf-8", newline="") as file:
+            for line in (reader := csv.DictReader(file)):
+                if line.pop("table", table) == table:
+                    node = {key: value for key, value in line.items() if value}
+                    yield f"line {reader.line_num}", {"encoder": None, **node}
+
+
+def _plain(error: ErrorDetails) -> str:
+    key, text = ".".join(str(part) for part in error["loc"] if part != "[key]"), error["msg"]
+    if error["type"] == "unexpected_keyword_argument":
+        text = f"unknown key{did_you_mean(key.rpartition('.')[2], _KEYS)}"
+    return f"{key}: {text.removeprefix('Value error, ')}".removeprefix(": ")
 
 
 def _faults(artefact: Artefact) -> Iterator[str]:
     """Yield what the file refers to in vain, and what it lacks."""
-    columns, rows = [column.title for column in artefact.columns], {row.label: row for row in artefact.rows}
+    columns, rows = [column.title for column in artefact.columns], [row.label for row in artefact.rows]
+    trained = [row.label for row in artefact.rows if isinstance(row.way, Train)]
     means = [column for column in artefact.columns if column.source == "mean"]
-    refers: list[tuple[str, str, Any]] = [("reference", artefact.reference, rows)] if artefact.reference else []
-    refers += [(f"rows.{row.label}.of", row.of, rows) for row in artefact.rows if row.baseline]
+    refers = [("reference", artefact.reference, rows)] if artefact.reference else []
+    refers += [(f"rows.{row.label}.of (a trained row)", row.of, trained) for row in artefact.rows if row.baseline]
     refers += [(f"columns.{column.title}.mean", key, columns) for column in means for key in column.keys]
     refers += [(f"profiles.{name}.rows", label, rows) for name, one in artefact.profiles.items() for label in one.rows]
-    for key, name, known in refers:
-        if name not in known:
-            yield f"{key}: there is no {name!r}{did_you_mean(name, known)}"
-        elif key.endswith(".of") and not isinstance(rows[name].way, Train):
-            yield f"{key}: {name!r} is not a training run"
+    yield from _unknown(refers)
     yield from (f"rows.{row.label}: has no encoders" for row in artefact.rows if not artefact.encoders_of(row))
-    if artefact.make is None and not (artefact.kind == "table" and rows and columns):
-        yield f"make: a {artefact.kind} needs {'rows and columns' if artefact.kind == 'table' else 'a function'}"
 
 
-def _nowhere(artefact: Artefact, number: PublishedValue) -> str:
-    """Return which part of a number's cell the artefact lacks, or an empty string."""
-    encoders = {row.name: [one or "none" for one in artefact.encoders_of(row)] for row in artefact.rows}
-    parts = [("row", number.row, list(encoders)), ("encoder", number.encoder or "none", encoders.get(number.row, []))]
-    parts += [("column", number.column, [column.title for column in artefact.columns])]
-    missing = ((what, name, known) for what, name, known in parts if name not in known)
-    return next((f"{what} {name!r}{did_you_mean(name, known)}" for what, name, known in missing), "")
+def _unplaced(artefact: Artefact, number: PublishedValue) -> list[str]:
+    """Return which parts of a number's cell the artefact lacks."""
+    of_row = {row.name: [one or "none" for one in artefact.encoders_of(row)] for row in artefact.rows}
+    parts = [("row", number.row, [*of_row]), ("column", number.column, [one.title for one in artefact.columns])]
+    parts += [("encoder", number.encoder or "none", of_row[number.row])] if number.row in of_row else []
+    return _unknown((f"published.csv: {part}", name, known) for part, name, known in parts)
+
+
+def _unknown(refers: Iterable[tuple[str, str, Sequence[str]]]) -> list[str]:
+    return [
+        f"{key}: there is no {name!r}{did_you_mean(name, known)}" for key, name, known in refers if name not in known
+    ]
 
 
 _KINDS: Final = (Artefact, Row, Column, Profile, Evaluate, Needs, PublishedValue)

@@ -7,12 +7,7 @@ from typing import Any
 
 
 def value_at(record: Mapping[str, Any], dotted: str) -> Any:
-    """Return the value at a dotted path, None if there is none; a key may itself have dots in it.
-
-    Example:
-        >>> value_at({"best": {"score": 0.5}}, "best.score")
-        0.5
-    """
+    """Return the value at a dotted path, None if there is none; a key may itself have dots in it."""
     node: Any = record
     while dotted:
         if not isinstance(node, Mapping):

@@ -30,7 +30,7 @@ class Point:
     of: Point | None = None
 
 
-def points_of(artefact: Artefact, line: Line, column: Column, request: Request) -> tuple[Point, ...]:
+def points_of(artefact: Artefact, request: Request, line: Line, column: Column) -> tuple[Point, ...]:
     """Return the points of a cell: several for a grid, those of its row for a baseline, none for a published number.
 
     Overrides come in this order, and a later one wins: those of the profile for all rows, of the row, of the profile
@@ -41,7 +41,7 @@ def points_of(artefact: Artefact, line: Line, column: Column, request: Request) 
     if isinstance(way, artefacts.Published):
         return ()
     if isinstance(way, artefacts.Baseline):
-        return points_of(artefact, artefact.line(way.of, request, like=line), column, request)
+        return points_of(artefact, request, artefact.line(way.of, request, like=line), column)
     try:
         settings = tuple(map(artefacts.check_override, request.settings))
     except ValueError as error:
@@ -64,15 +64,13 @@ def points_of(artefact: Artefact, line: Line, column: Column, request: Request) 
         return tuple(map(trained, way.among))
     if isinstance(way, artefacts.Train):
         return (trained(way),)
-    head = (*([_model(way.model)] if way.model else []), f"+suite={way.suite}", *_corpora_of(request.profile))
+    model = [f"model={way.model}"] if way.model else []
+    if not re.fullmatch(r"[\w./-]*", way.model or ""):
+        model = quote_free_text(model, ["model"])
+    head = (*model, f"+suite={way.suite}", *_corpora_of(request.profile))
     if way.of is None:
         return (point("evaluate", head, way.overrides + added),)
     return (replace(point("evaluate", head, way.overrides), of=trained(way.of)),)
-
-
-def _model(name: str) -> str:
-    plain = f"model={name}"
-    return plain if re.fullmatch(r"[\w./-]+", name) else quote_free_text([plain], ["model"])[0]
 
 
 @functools.cache
@@ -107,16 +105,12 @@ def _has(command: Command, head: tuple[str, ...], setting: str) -> bool:
         return name in groups or (not chooses and name in _base(command, tuple(filter(_chooses, head))))
 
 
+@functools.cache
 def composed(point: Point) -> dict[str, Any]:
     """Return the resolved config of a point without Hydra's own part; it is shared, so do not change it."""
-    config: dict[str, Any] = _composed(point.command, point.overrides)
-    return config
-
-
-@functools.cache
-def _composed(command: Command, overrides: tuple[str, ...]) -> Any:
-    with _explained(command, overrides):
-        return OmegaConf.to_container(filled(command, overrides), resolve=True)
+    with _explained(point.command, point.overrides):
+        config: Any = OmegaConf.to_container(filled(point.command, point.overrides), resolve=True)
+    return dict(config)
 
 
 def filled(command: Command, overrides: Iterable[str]) -> DictConfig:
@@ -126,7 +120,7 @@ def filled(command: Command, overrides: Iterable[str]) -> DictConfig:
     """
     parsed = [_parse(line) for line in overrides if not _chooses(line)]
     if any(one.is_delete() or one.is_add() or one.is_sweep_override() or one.package for one in parsed):
-        return _without_hydra(compose(command, *overrides))
+        return _base(command, tuple(overrides))
     cfg = _base(command, tuple(filter(_chooses, overrides))).copy()
     OmegaConf.set_struct(cfg, True)
     for one in parsed:
@@ -135,11 +129,8 @@ def filled(command: Command, overrides: Iterable[str]) -> DictConfig:
 
 
 @functools.cache
-def _base(command: Command, choices: tuple[str, ...]) -> DictConfig:
-    return _without_hydra(compose(command, *choices))
-
-
-def _without_hydra(cfg: DictConfig) -> DictConfig:
+def _base(command: Command, overrides: tuple[str, ...]) -> DictConfig:
+    cfg = compose(command, *overrides)
     return OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
 
 

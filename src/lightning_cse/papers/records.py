@@ -6,7 +6,6 @@ import contextlib
 import functools
 import itertools
 import json
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +35,7 @@ sample corpus, then the automatic choices as they were asked for. A run has a ke
 ``auto``, and by what that became.
 """
 
+_NOTHING: Final[Mapping[str, Any]] = {"data": {}, "encoder": {"name": ""}, "resolved": {}}
 _AUTOMATIC: Final = ("trainer.accelerator", "trainer.precision", "encoder.pooling", "encoder.max_length")
 
 
@@ -87,7 +87,8 @@ def key_of(point: Point, of: str | None = None) -> Key:
     config = composed(point)
     if point.of is not None:
         of = of or str(key_of(point.of))
-    digest, choices = _training(_decisive(config)) if point.command == "train" else _evaluation(config, of)
+    decisive = runs.decisive(config, **_NOTHING)["config"]
+    digest, choices = _training(decisive) if point.command == "train" else _evaluation(config, of)
     return digest, config["paths"]["data_dir"] == sample_dir(), *choices
 
 
@@ -96,16 +97,11 @@ def identity(record: Mapping[str, Any]) -> str:
     return f"{record['name']}/{record['config_hash']}-s{record['seed']}"
 
 
-def _decisive(config: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = runs.decisive(config, data={}, encoder={"name": ""}, resolved={})["config"]
-    return found
-
-
 def _training(config: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
     """Return hash and automatic choices of the decisive part of a training's config."""
-    document = _decisive(config)  # a copy, as a record of this version would have it
+    document = runs.decisive(config, **_NOTHING)["config"]  # a copy, as a record of this version would have it
     choices = [document[node].pop(key, None) for node, key in (dotted.split(".") for dotted in _AUTOMATIC)]
-    return _hash(document), [PRECISIONS.get(str(one), one) for one in choices]
+    return runs.config_hash(document, **_NOTHING), [PRECISIONS.get(str(one), one) for one in choices]
 
 
 def _evaluation(config: Mapping[str, Any], of: str | None) -> tuple[str, Sequence[Any]]:
@@ -114,11 +110,7 @@ def _evaluation(config: Mapping[str, Any], of: str | None) -> tuple[str, Sequenc
     if config["model"] == "llm":
         document["llm"] = {key: config["llm"][key] for key in ("model", "parameters")}
         document["few_shot"] = config["few_shot"]
-    return _hash(document), [config[key] for key in ("accelerator", "pooling", "max_length")]
-
-
-def _hash(document: Mapping[str, Any]) -> str:
-    return runs.config_hash(document, data={}, encoder={"name": ""}, resolved={})
+    return runs.config_hash(document, **_NOTHING), [config[key] for key in ("accelerator", "pooling", "max_length")]
 
 
 def _keys_of_record(record: Mapping[str, Any]) -> Iterator[Key]:
@@ -137,7 +129,7 @@ def _keys_of_config(run: runs.Run) -> Iterator[Key]:
     samples = [config["paths"]["data_dir"] == sample_dir()]
     of, evaluated, _ = f"/{run.name}".partition("/evaluate/")
     if not evaluated:
-        return _keys(run.seed, samples, *_training(_decisive(config)))
+        return _keys(run.seed, samples, *_training(runs.decisive(config, **_NOTHING)["config"]))
     return _keys(run.seed, samples, *_evaluation(config, of[1:]), config["pooling"], config["max_length"])
 
 
@@ -157,33 +149,14 @@ def _reads_sample(overrides: tuple[str, ...]) -> bool:
     return False
 
 
-def _alike(config: Mapping[str, Any], encoder: str) -> Key:
-    """Return what runs share that take about as long: experiment or tasks, encoder, rows."""
-    of = (config["name"], config["data"].get("train_rows")) if "data" in config else tuple(sorted(config["suite"]))
-    return of, encoder
-
-
-@dataclass(frozen=True)
-class _Record:
-    """A record with its keys, what runs like it share, and its seconds."""
-
-    found: Found
-    keys: list[Key]
-    alike: Key
-    seconds: float
-
-
 @functools.cache
-def _read(source: Path, folder: Path | None, changed: int) -> _Record | None:
-    """Read a record; None for JSON that is not the record of a run."""
+def _read(source: Path, folder: Path | None, changed: int) -> tuple[list[Key], Found] | None:
+    """Return a run with its keys; None for JSON that is not the record of a run."""
     try:
         record = json.loads(source.read_text(encoding="utf-8"))
+        return list(_keys_of_record(record)), Found(record, folder, source)
     except ValueError as error:
         raise DataError(f"{source} is damaged ({error}): remove it, and its run is made again") from None
-    try:
-        alike = _alike(record["decisive"]["config"], record["encoder"]["name"] if identity(record) else "")
-        keys, seconds = list(_keys_of_record(record)), sum(record["seconds"].values())
-        return _Record(Found(record, folder, source), keys, alike, seconds)
     except (KeyError, TypeError, AttributeError, HydraException):
         return None
 
@@ -199,7 +172,7 @@ class RunsIndex:
 
     def refresh(self) -> None:
         """Forget what is on disk; records that did not change are not read again."""
-        for name in ("_records", "_finished", "_unfinished"):
+        for name in ("_finished", "_unfinished"):
             self.__dict__.pop(name, None)
 
     def find(self, point: Point, seed: int) -> Found | None:
@@ -224,31 +197,18 @@ class RunsIndex:
         run = self._unfinished.get(self._key(point, seed))
         return (run and run.reason()) or ""
 
-    def seconds(self, point: Point) -> float | None:
-        """Return how long runs of the same experiment or tasks, encoder and number of rows took on average."""
-        of = composed(point.of or point)
-        alike = _alike(composed(point), of["encoder"]["name"] if "encoder" in of else of["model"])
-        times = [read.seconds for read in self._records if read.alike == alike]
-        return statistics.fmean(times) if times else None
-
     def _key(self, point: Point, seed: int) -> Key:
         run = None if point.of is None else self.find(point.of, seed)
         return seed, *key_of(point, None if run is None else identity(run.record))
 
     @functools.cached_property
-    def _records(self) -> list[_Record]:
-        """The records, of which a later one replaces an earlier one."""
+    def _finished(self) -> dict[Key, Found]:
+        """The finished runs, of which a later one replaces an earlier one."""
         kept = ((False, path, None) for folder in self.kept for path in folder.glob("*.json"))
         below = ((True, run.record_path, run.path) for run in runs.find_runs(self.runs_dir))
-        there = [
-            (own, path.stat().st_mtime_ns, path, folder) for own, path, folder in (*kept, *below) if path.is_file()
-        ]
-        read = (_read(path, folder, changed) for _, changed, path, folder in sorted(there, key=lambda one: one[:3]))
-        return [one for one in read if one is not None]
-
-    @functools.cached_property
-    def _finished(self) -> dict[Key, Found]:
-        return {key: read.found for read in self._records for key in read.keys}
+        there = [(own, path.stat().st_mtime_ns, path, run) for own, path, run in (*kept, *below) if path.is_file()]
+        read = (_read(path, run, changed) for _, changed, path, run in sorted(there, key=lambda one: one[:3]))
+        return {key: found for keys, found in filter(None, read) for key in keys}
 
     @functools.cached_property
     def _unfinished(self) -> dict[Key, runs.Run]:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -45,21 +46,16 @@ class Plan:
         self.artefact, self.request, self.index = artefact, request, index
         self.lines = artefact.lines(request)
         self.columns = artefact.columns or (_WHOLE,)
+        self.points = partial(points_of, artefact, request)
 
     @property
     def stem(self) -> str:
         """The name of the artefact's files: its own, with what was asked for, so that no part overwrites the whole."""
         request = self.request
-        parts = [self.artefact.name, request.profile, request.encoder]
-        if request.seeds is not None:
-            parts.append(f"seeds{'-'.join(map(str, request.seeds))}")
-        if request.settings or request.only:
-            parts.append(hashlib.sha256(repr((request.settings, request.only)).encode()).hexdigest()[:6])
-        return ".".join(part for part in parts if part)
-
-    def points(self, line: Line, column: Column) -> tuple[Point, ...]:
-        """Return the points of a cell."""
-        return points_of(self.artefact, line, column, self.request)
+        seeds = f"seeds{'-'.join(map(str, request.seeds))}" if request.seeds else ""
+        digest = hashlib.sha256(repr((request.settings, request.only)).encode()).hexdigest()[:6]
+        rest = digest if request.settings or request.only else ""
+        return ".".join(filter(None, [self.artefact.name, request.profile, request.encoder, seeds, rest]))
 
     def jobs(self, line: Line) -> list[Job]:
         """Return the runs that a line needs.
@@ -74,30 +70,24 @@ class Plan:
             return  # made of other columns, or of the config without a run
         if isinstance(line.way, Chosen):
             yield from (Job(point, seeds[0]) for point in points)
-            best = self.winner(line, column)
-            points, seeds = () if best is None else (best,), seeds[1:]
+            points, seeds = self.winner(line, column), seeds[1:]
         elif isinstance(line.way, Baseline):
             seeds = seeds[:1]  # it does not depend on the seed
         for job in (Job(point, seed) for point in points for seed in seeds):
             yield from [job] if job.point.of is None else [Job(job.point.of, job.seed), job]
 
-    def winner(self, line: Line, column: Column) -> Point | None:
-        """Return the best point of a grid with the first seed; None while one is missing. Of equals the first wins."""
-        if not isinstance(line.way, Chosen):
-            return None
-        found = {point: self.index.find(point, line.seeds[0]) for point in self.points(line, column)}
-        scores = {point: value_at(run.record, line.way.by) for point, run in found.items() if run is not None}
-        if wrong := [point for point, score in scores.items() if not isinstance(score, int | float)]:
-            source = getattr(found[wrong[0]], "source", "")
-            raise ConfigError([f"{self.artefact.path}: rows.{line.label}.choose: {source} has no {line.way.by!r}"])
-        return max(scores, key=scores.__getitem__) if scores and len(scores) == len(found) else None
+    def winner(self, line: Line, column: Column) -> tuple[Point, ...]:
+        """Return the best point of a grid with the first seed, none while one is missing. Of equals the first wins."""
+        by, points = getattr(line.way, "by", ""), self.points(line, column)
+        found = {point: run for point in points if (run := self.index.find(point, line.seeds[0])) is not None}
+        scores = {point: value_at(run.record, by) for point, run in found.items()}
+        if None in scores.values():
+            raise ConfigError([f"{self.artefact.path}: rows.{line.label}.choose: a record has no {by!r}"])
+        return (max(scores, key=scores.__getitem__),) if scores and len(scores) == len(points) else ()
 
     def measured(self, line: Line, column: Column) -> Measured:
         """Return the finished runs of a cell by seed; a baseline takes the first run that has it."""
-        points, seeds = self.points(line, column), line.seeds
-        if isinstance(line.way, Chosen):
-            best = self.winner(line, column)
-            points = () if best is None else (best,)
+        points, seeds = (self.winner if isinstance(line.way, Chosen) else self.points)(line, column), line.seeds
         if not points:
             return Measured()
         found = {seed: run for seed in seeds if (run := self.index.find(points[0], seed)) is not None}
@@ -108,10 +98,8 @@ class Plan:
 
     def setting(self, line: Line, column: Column) -> Any:
         """Return the setting of a config column for a line that has no run; None if a run must choose it."""
-        points = self.points(line, column)
-        if not points or isinstance(line.way, Chosen):
-            return None
-        return value_at(composed(points[0].of or points[0]), column.keys[0])
+        points = () if isinstance(line.way, Chosen) else self.points(line, column)
+        return value_at(composed(points[0].of or points[0]), column.keys[0]) if points else None
 
     def found(self, line: Line) -> list[Found]:
         """Return all finished runs of a line, in the order of its columns and seeds."""
@@ -119,11 +107,11 @@ class Plan:
         return list({run.source: run for run in runs}.values())
 
 
-def status(plans: Iterable[Plan]) -> dict[str, list[Job]]:
-    """Return every run that some artefacts need, once: by its state, or by why it is not run."""
+def status(plans: Iterable[Plan], only: Line | None = None) -> dict[str, list[Job]]:
+    """Return every run that some artefacts, or only one line, need, once: by its state, or by why it is not run."""
     found: dict[str, list[Job]] = {state: [] for state in get_args(State)}
     seen: set[Key] = set()
-    lines = [(plan, line) for plan in plans for line in plan.lines]
+    lines = [(plan, line) for plan in plans for line in plan.lines if only in (None, line)]
     # What a withheld row needs may be needed by another row as well, and is run then.
     for plan, line in sorted(lines, key=lambda pair: withheld(pair[1])):
         for job in plan.jobs(line):
@@ -150,12 +138,7 @@ def run_missing(plans: Sequence[Plan], folder: Path, options: Sequence[str] = ()
     """Run what is missing of some artefacts, and return the exit code of the first command that failed.
 
     Training comes first, then the evaluation of what was trained, then what a grid's winner needs; a run is tried once.
-
-    Args:
-        plans: The artefacts, with one index.
-        folder: Where the lists of points are written.
-        options: Overrides for the commands as a whole, such as ``hydra/launcher=joblib``.
-        retry_failed: Also run what failed before.
+    ``options`` are for the commands as a whole, such as ``hydra/launcher=joblib``.
     """
     code, index = 0, plans[0].index
     tried: set[Job] = set()
@@ -172,15 +155,8 @@ def run_missing(plans: Sequence[Plan], folder: Path, options: Sequence[str] = ()
         points = folder / f"{command}.points.yaml"
         write_atomic(points, yaml.safe_dump([overrides_of(job, index) for job in jobs], width=1000))
         file = str(points).replace("\\", "\\\\").replace("'", "\\'")
-        line = [
-            sys.executable,
-            "-m",
-            f"lightning_cse.{command}",
-            "--multirun",
-            f"hydra.sweeper.file='{file}'",
-            *options,
-        ]
-        line += ["retry_failed=true"] if retry_failed else []
+        line = [sys.executable, "-m", f"lightning_cse.{command}", "--multirun", f"hydra.sweeper.file='{file}'"]
+        line += [*options, *(["retry_failed=true"] if retry_failed else [])]
         ended = _run(line, {**os.environ, "LIGHTNING_CSE_RUNS": str(index.runs_dir)})
         code = ended if code in (0, BUSY) and ended else code
 
@@ -226,11 +202,12 @@ class Reproduction:
         if made is not None:
             import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
-            tables = {name: pd.DataFrame(list(rows), dtype=object) for name, rows in made.tables.items()}
-            texts = {f"{name}.csv": one.to_csv(index=False, lineterminator="\n") for name, one in tables.items()}
-            for name, text in ((texts | {"text.md": made.text}) if made.text else texts).items():
-                write_atomic(folder / f"{stem}.{name}", text)
+            texts = {"text.md": made.text} if made.text else {}
+            for name, rows in made.tables.items():
+                texts[f"{name}.csv"] = pd.DataFrame(list(rows), dtype=object).to_csv(index=False, lineterminator="\n")
+            for name, text in texts.items():
                 files.append(folder / f"{stem}.{name}")
+                write_atomic(files[-1], text)
         return files
 
 
@@ -273,13 +250,14 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
     files = reproduction.write(folder)
     (folder / "records").mkdir(parents=True, exist_ok=True)
     for run in (run for line in plan.lines for run in plan.found(line)):
-        record, curves = run.record, run.curves
+        record = run.record
         suite = "" if "steps" in record else f"-{record.get('suite', 'evaluation')}"
         stem = f"{record['name'].replace('/', '-')}{suite}-{record['config_hash']}-s{record['seed']}"
-        for source, name in ((run.source, f"{stem}.json"), *([(curves, f"{stem}.curves.csv")] if curves else [])):
-            files.append(folder / "records" / name)
-            if source.resolve() != files[-1].resolve():
-                shutil.copyfile(source, files[-1])
+        for source, ending in ((run.source, "json"), (run.curves, "curves.csv")):
+            if source is not None:
+                files.append(folder / "records" / f"{stem}.{ending}")
+                if source.resolve() != files[-1].resolve():
+                    shutil.copyfile(source, files[-1])
     return files
 
 

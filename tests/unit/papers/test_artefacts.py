@@ -167,7 +167,7 @@ def test_a_baseline_needs_what_its_row_needs(read: Read, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("request_", "told"),
     [
-        (Request(only=("LENGHT",)), r"table5\.yaml: there is no row 'LENGHT' - did you mean 'LENGTH'\?"),
+        (Request(only=("LENGHT",)), r"table5\.yaml: rows: there is no 'LENGHT' - did you mean 'LENGTH'\?"),
         (Request(profile="smal"), r"no profile 'smal' - did you mean 'small'\?"),
         (Request(encoder="bert_bse"), r"no encoder 'bert_bse' - did you mean 'bert_base'\?"),
     ],
@@ -189,15 +189,14 @@ def test_profiles_bring_encoders() -> None:
         ("title: What the terms contribute", "", r"yaml: title: "),
         ("reference: DualCSE", "reference: DualCES", r"reference: .*'DualCES' - did you mean 'DualCSE'\?"),
         ("reference: DualCSE", "reference: DualCSE\ntest: mcnemer", r"test: .*'mcnemar'.* or 'bootstrap'"),
-        ("reference: DualCSE", "kind: figure", r"make: a figure needs"),
         ("bert_base]\ncol", "bert_bse]\ncol", r"encoders\.1: .*'bert_bse' - did you mean 'bert_base'\?"),
         ("encoders: [roberta_base, bert_base]", "", r"rows\.DualCSE: .*encoders"),
         ("dualcse_cross", "dualcse_cros", r"rows\.DualCSE\.experiment: .*'dualcse_cros' - did you mean"),
         ("suite: transfer,", "suite: transfr,", r"rows\.transfer\.suite: .*'transfr' - did you mean"),
         ("a/model, suite: sts}", "a/model, suite: st}", r"rows\.hub\.evaluate\.suite: there is no suite 'st'"),
         ("a/model, suite: sts}", "a/model, siute: sts}", r"rows\.hub\.evaluate\.siute: unknown .*'suite'"),
-        ("of: DualCSE,", "of: DualCS,", r"rows\.untrained\.of: .*'DualCS' - did you mean 'DualCSE'\?"),
-        ("of: DualCSE,", "of: hub,", r"rows\.untrained\.of: 'hub' is not a training run"),
+        ("of: DualCSE,", "of: DualCS,", r"rows\.untrained\.of .*'DualCS' - did you mean 'DualCSE'\?"),
+        ("of: DualCSE,", "of: hub,", r"rows\.untrained\.of .a trained row.: .*'hub'"),
         ("baseline: length,", "baseline: length, experiment: gausscse,", r"rows\.LENGTH: must have one of experiment"),
         ("{published: it is", "{overrides: [a=b], published: it is", r"rows\.LLM: overrides is for rows with exp"),
         ("beta: [0.1, 1]", "beta: 0.1", r"rows\.chosen\.grid\.method\.beta: "),
@@ -209,12 +208,10 @@ def test_profiles_bring_encoders() -> None:
         ("mean: [RTE, MNLI]", "mean: [RTE, MNL]", r"columns\.Avg\.mean: .*'MNL' - did you mean 'MNLI'\?"),
         ("field: best.score, scale", "feild: best.score, scale", r"columns\.dev: must have one of metric, field"),
         ("decimals: 4", "decimals: many", r"columns\.dev\.decimals: "),
-        ("RTE: test/rte", "RTE: tset/rte", r"columns\.RTE: 'tset/rte/accuracy_all' is not a metric"),
         ("small: {", "smal: {", r"profiles\.smal: there is no profile 'smal' - did you mean 'small'\?"),
         ("rows: {DualCSE:", "rows: {DualCES:", r"profiles\.small\.rows: .*'DualCES' - did you mean 'DualCSE'\?"),
         ("  LLM: {pub", "  GPT-4: {pub", r"table5\.yaml: .*duplicate key GPT-4"),
         ("title: What", "published: table55\ntitle: What", r"published: .*'table55'"),
-        (TABLE, "- title\n", r"table5\.yaml: must be a mapping"),
     ],
 )
 def test_faults_name_file_and_key(read: Read, old: str, new: str, told: str) -> None:
@@ -224,31 +221,20 @@ def test_faults_name_file_and_key(read: Read, old: str, new: str, told: str) -> 
     assert all("/dualcse/" in fault for fault in caught.value.faults)
 
 
-def test_all_faults_of_all_files_are_reported_at_once(read: Read, tmp_path: Path) -> None:
-    text = TABLE.replace("dualcse_cross", "dualcse_cros").replace("beta: [0.1, 1]", "beta: 1")
-    (tmp_path / "dualcse" / "table10.yaml").write_text(text.replace("title:", "titel:"))
-    (tmp_path / "dualcse" / "table9.yaml").write_text("- no mapping")
-    read()
-    with pytest.raises(ConfigError) as caught:
-        find_artefacts(tmp_path)
-    files = [Path(fault.partition(":")[0]).name for fault in caught.value.faults]
-    assert files == ["table9.yaml"] + ["table10.yaml"] * 4, "two of them are the title's"
-
-
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("table5,DualCSE,roberta_base,RTE,1,,", r"no row 'DualCSE' - did you mean 'DualCSE-Cross'"),
-        ("table5,DualCSE-Cross,bert_large,RTE,1,,", r"no encoder 'bert_large'"),
-        ("table5,DualCSE-Cross,,RTE,1,,", r"no encoder 'none'"),
-        ("table5,DualCSE-Cross,bert_base,RT,1,,", r"no column 'RT' - did you mean 'RTE'"),
-        ("table5,DualCSE-Cross,bert_base,RTE,one,,", r"value: "),
-        ("table5,DualCSE-Cross,bert_base,RTE,1,some,", r"deviation: "),
-        ("table5,DualCSE-Cross,bert_base,RTE,nan,,", r"value: .*finite"),
+        ("table5,DualCSE,roberta_base,RTE,1,,", r"row: .*'DualCSE' - did you mean 'DualCSE-Cross'"),
+        ("table5,DualCSE-Cross,bert_large,RTE,1,,", r"encoder: .*'bert_large'"),
+        ("table5,DualCSE-Cross,,RTE,1,,", r"encoder: .*'none'"),
+        ("table5,DualCSE-Cross,bert_base,RT,1,,", r"column: .*'RT' - did you mean 'RTE'"),
+        ("table5,DualCSE-Cross,bert_base,RTE,one,,", r"line 6\.value: "),
+        ("table5,DualCSE-Cross,bert_base,RTE,1,some,", r"line 6\.deviation: "),
+        ("table5,DualCSE-Cross,bert_base,RTE,nan,,", r"line 6\.value: .*finite"),
     ],
 )
 def test_faults_in_published_numbers_name_the_line(read: Read, line: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=rf"published\.csv, line 6: .*{told}"):
+    with pytest.raises(ConfigError, match=rf"table5\.yaml: published.*{told}"):
         read(numbers=f"{NUMBERS}{line}\n")
 
 

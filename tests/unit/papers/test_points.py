@@ -47,7 +47,7 @@ def artefact(tmp_path: Path) -> Artefact:
 
 def points(artefact: Artefact, label: str, column: int = 0, **request: Any) -> tuple[Point, ...]:
     line = next(line for line in artefact.lines(Request(**request)) if line.label == label)
-    return points_of(artefact, line, artefact.columns[column], Request(**request))
+    return points_of(artefact, Request(**request), line, artefact.columns[column])
 
 
 def train(line: str) -> Point:
@@ -304,12 +304,3 @@ def test_evaluations_of_a_run(runs: Runs) -> None:
     unfinished.fail(ValueError("x"), "stsb")
     assert runs.index.state(point, 0) == "failed"
     assert runs.index.state(evaluate("+suite=stsb", POINT), 0) == "missing", "not on the sample corpus"
-
-
-def test_seconds_of_runs_like_a_point(runs: Runs) -> None:
-    runs.finish(POINT, "0a", 0, seconds={"training": 10.0, "evaluation": 1})
-    runs.finish(train(f"{HEAD} data.batch_size=4"), "0b", 0, seconds={"training": 21})
-    runs.evaluated(evaluate(PLAIN), "bert_base")
-    wanted = {POINT: 16.0, train("+experiment=dualcse_bi +debug=tiny"): None, evaluate(PLAIN): 7.0}
-    wanted[train("+experiment=dualcse_cross encoder=tiny")] = None  # the whole recipe
-    assert {point: runs.index.seconds(point) for point in wanted} == wanted

@@ -233,7 +233,7 @@ def test_every_point_composes(artefacts: dict[str, Artefact], key: str, profile:
     artefact, request, trained = artefacts[key], Request(profile=profile), set()
     for line in artefact.lines(request):
         for column in artefact.columns:
-            points = points_of(artefact, line, column, request)
+            points = points_of(artefact, request, line, column)
             for point in points[:1] + points[1:][-1:]:  # of a grid the first and the last
                 assert composed(point)
                 assert point.of is None or composed(point.of)
@@ -273,9 +273,10 @@ def test_the_committed_runs_of_figure_1_are_its_points(artefacts: dict[str, Arte
     index = RunsIndex(tmp_path, [kept])
     found: dict[str, set[str]] = {}
     for line in artefact.lines(request):
-        (point,) = points_of(artefact, line, artefact.columns[0], request)
+        (point,) = points_of(artefact, request, line, artefact.columns[0])
         runs = [index.find(point, seed) for seed in line.seeds]
-        found[f"ngcse_{line.label.lower().replace('.', '_')}"] = {run.source.name for run in runs if run is not None}
+        assert isinstance(line.way, Train)
+        found[line.way.experiment] = {run.source.name for run in runs if run is not None}
     wanted: dict[str, set[str]] = {}
     for path in kept.glob("*.json"):
         wanted.setdefault(path.name.partition("-")[0], set()).add(path.name)
