@@ -37,10 +37,9 @@ BELOW: Final = {"seed": 2**32, "encoder.dropout": 1} | dict.fromkeys(
 
 CHOICES: Final = {
     "trainer.precision": (*PRECISIONS.values(), "auto", *PRECISIONS),
-    "trainer.accelerator": ("auto", "cpu", "gpu", "cuda", "mps"),
     "trainer.devices": ("1",),  # negatives come from one device and are not gathered over several
     "precision": ("32-true", "bf16-mixed", "auto"),
-    "accelerator": ("auto", "cpu", "gpu", "cuda", "mps"),
+    **dict.fromkeys(("trainer.accelerator", "accelerator"), ("auto", "cpu", "gpu", "cuda", "mps")),
     "diag.evaluation": ("stsb_dev", "corpus_dev", "none"),
     "beside.split": ("train", "dev", "test"),
     **dict.fromkeys(("show_prompts", "force", "retry_failed"), ("True", "False")),
@@ -75,12 +74,9 @@ _TRAIN: Final = {
 """The top of ``conf/train.yaml``."""
 
 # Optimizers and methods have arguments of their own besides.
-_METHOD: Final = _schema(
-    "Method",
-    {},
-    optimizer=_schema("Optimizer", {float: "lr weight_decay"}),
-    schedule=_schema("Schedule", {str: "_target_ name", float: "warmup"}),
-)
+_OPTIMIZER: Final = _schema("Optimizer", {float: "lr weight_decay"})
+_SCHEDULE: Final = _schema("Schedule", {str: "_target_ name", float: "warmup"})
+_METHOD: Final = _schema("Method", {}, optimizer=_OPTIMIZER, schedule=_SCHEDULE)
 _DIAG: Final = {str: "evaluation", bool: "dropout", float: "positive_score negative_score", int: "sentences"}
 TRAIN: Final = _schema(
     "Train", _TRAIN, trainer=_schema("Trainer", _TRAINER), method=_METHOD, diag=_schema("Diag", _DIAG)

@@ -250,7 +250,7 @@ class ContrastiveData(pl.LightningDataModule):
         drawn, size = len(self.train if self._draws is None else self._draws), self._batching["batch_size"]
         if drawn < size:
             log.warning("data.batch_size=%d, but an epoch has only %d rows: all are one batch", size, drawn)
-        options = self._batching | {"draws": self._draws}
+        options = {**self._batching, "draws": self._draws}
         if self.llm_rows_together is not None and self.has_llm_rows:
             options |= {"gathered": torch.from_numpy(self._complete), "together": self.llm_rows_together}
         self._loader = BatchLoader(len(self.train), self.collate, **options)

@@ -64,8 +64,8 @@ class Hybrid:
             then = "they replace none and are added, and a share of them is held out beside the corpus's own"
             log.warning("%s (the first: %s): %s", foreign, llm.where(int(added[0]) - count), then)
         parts = corpus.values("made_of")
-        nothing = pa.nulls(count, pa.string())
-        plain = corpus.with_columns(**dict.fromkeys(self.roles, nothing) | {"anchor": anchors, "made_of": parts})
+        empty = dict.fromkeys(self.roles, pa.nulls(count, pa.string()))
+        plain = corpus.with_columns(**empty | {"anchor": anchors, "made_of": parts})
         first = max(pc.list_flatten(parts).to_pylist(), default=-1) + 1
         stacked = Rows.cat([plain, made_of(llm, np.arange(first, first + len(llm)))])
         hybrid = stacked.select(np.concatenate([order, added]))

@@ -109,9 +109,8 @@ def _parsed(data: bytes) -> dict[str, Any]:
         document: dict[str, Any] = pydantic_core.from_json(data.removeprefix(b"\xef\xbb\xbf"), allow_inf_nan=False)
         json.dumps(document, allow_nan=False)  # 1e999 is infinite too
         _Document.model_validate(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(f"is damaged: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     except ValueError as error:
-        raise ValueError(f"is damaged: {error}") from None
+        first = error.errors()[0] if isinstance(error, ValidationError) else None
+        why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
+        raise ValueError(f"is damaged: {why}") from None
     return document

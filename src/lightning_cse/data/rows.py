@@ -107,10 +107,8 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 
     def has(self, *names: str) -> np.ndarray:
         """Return whether each row has a value in all of these columns: (rows,); raises as `values`."""
-        found: np.ndarray = np.ones(len(self), dtype=bool)
-        for name in names:
-            found &= self.values(name).is_valid().to_numpy()
-        return found
+        valid = (self.values(name).is_valid().to_numpy() for name in names)
+        return np.asarray(np.all([np.ones(len(self), dtype=bool), *valid], axis=0))
 
     def where(self, index: int) -> str:
         """Return ``path:line`` of one row, for messages."""

@@ -119,7 +119,8 @@ def read_pooling(folder: Path) -> str:
     """Return the pooling of a sentence-transformers folder; raise EncoderError if it needs more than a pooling."""
     path = folder / "modules.json"
     if not path.is_file():
-        raise EncoderError(f"encoder.pooling: {path} is not there to say it; choose one of {', '.join(POOLINGS)}")
+        poolings = ", ".join(POOLINGS)
+        raise EncoderError(f"encoder.pooling: {folder} has no modules.json that says it; choose one of {poolings}")
     try:
         modules = {str(module["type"]).rpartition(".")[2]: module["path"] for module in _read(path)}
         config = _read(folder / modules.pop("Pooling") / "config.json")

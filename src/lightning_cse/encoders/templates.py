@@ -107,14 +107,9 @@ class Template:
 
         outer, prefix, after = cls.from_tokenizer(tokenizer), ids(before.rstrip()), ids(behind)
         suffix = (*ids(between.rstrip()), int(tokenizer.mask_token_id), *after)
-        return cls(
-            outer.prefix + prefix,
-            suffix + outer.suffix,
-            outer.prefix_types + (0,) * len(prefix),
-            (0,) * len(suffix) + outer.suffix_types,
-            outer.pad_id,
-            pooled=1 + len(after) + len(outer.suffix),
-        )
+        types = (outer.prefix_types + (0,) * len(prefix), (0,) * len(suffix) + outer.suffix_types)
+        place = 1 + len(after) + len(outer.suffix)
+        return cls(outer.prefix + prefix, suffix + outer.suffix, *types, outer.pad_id, pooled=place)
 
     def __len__(self) -> int:
         return len(self.prefix) + len(self.suffix)
