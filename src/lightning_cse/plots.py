@@ -56,11 +56,9 @@ def blank_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def series_look(color: int, style: int | None = None) -> tuple[str, str]:
-    """Return a colour and a line style by their numbers; without the second, the first counts through all pairs."""
-    if style is None:
-        color, style = color % len(PALETTE), color // len(PALETTE)
-    return PALETTE[color % len(PALETTE)], STYLES[style % len(STYLES)]
+def series_look(number: int) -> tuple[str, str]:
+    """Return the colour and the line style of a series, whose number counts through all pairs of them."""
+    return PALETTE[number % len(PALETTE)], STYLES[number // len(PALETTE) % len(STYLES)]
 
 
 def xy(points: Points) -> tuple[list[int], list[float]]:

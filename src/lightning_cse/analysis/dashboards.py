@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from lightning_cse.errors import LightningCSEError
+from lightning_cse.errors import LightningCSEError, one_line
 
 if TYPE_CHECKING:
     import wandb_workspaces.reports.v2.interface as wr
@@ -68,42 +68,30 @@ def report(layout: Layout) -> wr.Report:
 
 
 def build(layout: Layout, kind: str, *, save: bool) -> Any:
-    """Build a ``workspace`` or a ``report``, and return its address if it is saved, else what would be sent as JSON.
+    """Build a ``workspace`` or a ``report``, and return its address if it is saved, else what would be sent as JSON."""
+    from lightning_cse.loggers.wandb_view import is_logged_in
 
-    Raises:
-        LightningCSEError: with W&B's own words, if it is not installed, offline, refuses a value or does not answer.
-    """
+    offline = os.environ.get("WANDB_MODE", "").strip().lower() in {"offline", "dryrun", "disabled"}
+    if save and (offline or not is_logged_in()):
+        why = "WANDB_MODE keeps W&B offline: unset it" if offline else "nobody is logged in at W&B: `wandb login`"
+        raise LightningCSEError(f"{why}, or see what would be built by --dry-run")
     try:
-        if save:
-            layout = _logged_in(layout)
+        if save and not layout.entity:  # who is logged in
+            import wandb
+
+            layout = layout._replace(entity=wandb.Api(timeout=20).default_entity or "")
         built: Any = workspace(layout) if kind == "workspace" else report(layout)
         if not save:
             return built._to_model().model_dump(mode="json", by_alias=True, exclude_none=True)
         built.save()
         return str(built.url)
-    except LightningCSEError:
-        raise
     except ImportError as error:
         raise LightningCSEError(f"{error.name} is not installed: pip install 'lightning_cse[dashboard]'") from error
     except Exception as error:  # whatever W&B's client and its transport raise
-        what = " ".join(str(error).split())[:300]
         raise LightningCSEError(
-            f"the {kind} of {layout.entity}/{layout.project} failed ({type(error).__name__}: {what}): check --entity, "
-            "--project and --title, the network and the key (`wandb login --relogin`)"
+            f"the {kind} of {layout.entity}/{layout.project} failed ({one_line(error)}): check --entity, --project and "
+            "--title, the network and the key (`wandb login --relogin`)"
         ) from error
-
-
-def _logged_in(layout: Layout) -> Layout:
-    """Return the layout with its entity: by default the user or team that is logged in, which asks the server."""
-    import wandb
-
-    from lightning_cse.loggers.wandb_view import is_logged_in
-
-    offline = os.environ.get("WANDB_MODE", "").strip().lower() in {"offline", "dryrun", "disabled"}
-    if offline or not is_logged_in():
-        why = "WANDB_MODE keeps W&B offline: unset it" if offline else "nobody is logged in at W&B: `wandb login`"
-        raise LightningCSEError(f"{why}, or see what would be built by --dry-run")
-    return layout._replace(entity=layout.entity or wandb.Api(timeout=20).default_entity or "")
 
 
 def _columns(layout: Layout) -> list[str]:
@@ -115,12 +103,9 @@ def _columns(layout: Layout) -> list[str]:
 def _sections(layout: Layout) -> Iterator[tuple[str, str, list[Any]]]:
     """Yield heading, text and charts, from top to bottom."""
     measures = ("alignment", "uniformity")
-    fitting = (
-        "How much harder the held-out side is to fit than the evaluation side, and what it says about the dev score."
-    )
-    rfd = {f"RFD of {m}": f"diag/rfd_{m}" for m in measures}
-    scatters = {f"Best dev score by RFD of {m}": (f"summary/rfd_{m}", "best/score") for m in measures}
-    yield "Relative fitting difficulty", fitting, _panels({**rfd, **scatters})
+    rfd: dict[str, Any] = {f"RFD of {m}": f"diag/rfd_{m}" for m in measures}
+    rfd |= {f"Best dev score by RFD of {m}": (f"summary/rfd_{m}", "best/score") for m in measures}
+    yield "Relative fitting difficulty", "How much harder the held-out side is to fit, and the dev score.", _panels(rfd)
     dev = {key.removeprefix("val/"): key for key in layout.dev}
     yield "Dev score", "What chooses the best checkpoint; higher is better.", _panels(dev)
     sides = {f"{m}, {title}": f"diag/{side}/{m}" for m in measures for side, title in _SIDES.items()}
@@ -133,7 +118,8 @@ def _panels(charts: dict[str, Any]) -> list[Any]:
     """Return charts, three beside each other: a key over the steps, means over a group, or a dot a run for two keys."""
     import wandb_workspaces.reports.v2.interface as wr
 
-    group = {"groupby": "Group", "groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"}
+    look: Any = {"title_x": "step", "max_runs_to_show": _MOST_RUNS}
+    look |= {"groupby": "Group", "groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"}
     panels: list[Any] = []
     for number, (title, key) in enumerate(charts.items()):
         place = wr.Layout(x=8 * (number % 3), y=6 * (number // 3), w=8, h=6)
@@ -141,6 +127,5 @@ def _panels(charts: dict[str, Any]) -> list[Any]:
             x, y = map(wr.SummaryMetric, key)
             panels.append(wr.ScatterPlot(title=title, x=x, y=y, layout=place))
         else:
-            look: Any = {"title_x": "step", "max_runs_to_show": _MOST_RUNS, "layout": place, **group}
-            panels.append(wr.LinePlot(title=title, x=_STEP, y=[key], **look))
+            panels.append(wr.LinePlot(title=title, x=_STEP, y=[key], layout=place, **look))
     return panels

@@ -10,8 +10,6 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from lightning_cse.runs import Curves
 
-__all__ = ["CurvesLogger"]
-
 
 class CurvesLogger(Logger):
     """Write every logged value, by step, to the run's ``curves.csv``."""

@@ -11,8 +11,15 @@ from lightning_cse import plots
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SIDES: Final = (("held_out", "held-out side", plots.BLUE, "-"), ("eval", "evaluation side", plots.ORANGE, "--"))
-_TITLES: Final = ("Alignment (lower is closer)", "Uniformity (lower is more even)", "Relative fitting difficulty")
+_SIDES: Final = {"held_out": ("held-out side", plots.BLUE, "-"), "eval": ("evaluation side", plots.ORANGE, "--")}
+_PANELS: Final = {  # title and vertical axis: the lines by the end of their keys
+    ("Alignment (lower is closer)", "alignment"): {f"{side}/alignment": look for side, look in _SIDES.items()},
+    ("Uniformity (lower is more even)", "uniformity"): {f"{side}/uniformity": look for side, look in _SIDES.items()},
+    ("Relative fitting difficulty", "held-out minus evaluation"): {
+        "rfd_alignment": ("RFD of alignment", plots.GREEN, "-"),
+        "rfd_uniformity": ("RFD of uniformity", plots.PURPLE, "-."),
+    },
+}
 
 
 def run_figures(curves: dict[str, list[tuple[int, float]]], folder: Path, monitor: str) -> list[Path]:
@@ -22,12 +29,8 @@ def run_figures(curves: dict[str, list[tuple[int, float]]], folder: Path, monito
     """
     ordered = {key: sorted(points, key=lambda point: point[0]) for key, points in curves.items() if points}
     with plots.plot_style():
-        drawings = {
-            "loss.png": _loss(ordered),
-            "dev_score.png": _dev_score(ordered, monitor),
-            "diagnostics.png": _diagnostics(ordered),
-        }
-        return plots.save_figures(drawings, folder)
+        drawings = {"loss.png": _loss(ordered), "dev_score.png": _dev_score(ordered, monitor)}
+        return plots.save_figures({**drawings, "diagnostics.png": _diagnostics(ordered)}, folder)
 
 
 def _loss(curves: plots.Curves) -> Figure | None:
@@ -59,20 +62,16 @@ def _dev_score(curves: plots.Curves, monitor: str) -> Figure | None:
     figure = plots.blank_figure(7.6, 3.8 * len(panels))
     for axes, keys in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
         for index, key in enumerate(sorted(keys, key=lambda key: (key != monitor, key))):
-            name = key.removeprefix("val/")
             color, style = plots.series_look(index)
-            if key != monitor:
-                plots.line(axes, found[key], color=color, linestyle=style, linewidth=1.1, markersize=2.4, label=name)
-                continue
-            plots.line(
-                axes, found[key], color=plots.BLUE, linewidth=2.4, markersize=4.5, zorder=3, label=f"{name} (monitor)"
-            )
-            finite = [(value, -step) for step, value in found[key] if math.isfinite(value)]
-            if finite:
-                value, step = max(finite)
-                best = {"marker": "*", "markersize": 13, "markeredgecolor": "white", "linestyle": "none"}
-                label = f"best: {value:.4f} at step {-step}"
-                axes.plot([-step], [value], color=plots.VERMILION, zorder=4, label=label, **best)
+            wide: Any = {"linewidth": 2.4, "markersize": 4.5, "zorder": 3}
+            look = wide if key == monitor else {"linewidth": 1.1, "markersize": 2.4}
+            label = key.removeprefix("val/") + (" (monitor)" if key == monitor else "")
+            plots.line(axes, found[key], color=color, linestyle=style, label=label, **look)
+        finite = [(value, -step) for step, value in found[monitor] if math.isfinite(value)] if monitor in keys else []
+        if finite:
+            value, step = max(finite)
+            star: Any = {"marker": "*", "markersize": 13, "markeredgecolor": "white", "linestyle": "none", "zorder": 4}
+            axes.plot([-step], [value], color=plots.VERMILION, label=f"best: {value:.4f} at step {-step}", **star)
         axes.set_ylabel("dev score" if keys is scores else "other dev values")
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
         plots.by_step(axes)
@@ -80,41 +79,28 @@ def _dev_score(curves: plots.Curves, monitor: str) -> Figure | None:
 
 
 def _diagnostics(curves: plots.Curves) -> Figure | None:
-    views = _views(curves)
-    if not views:
+    """Draw a row a view."""
+    ends = [end for lines in _PANELS.values() for end in lines]
+    keys = [(key, end) for key in curves for end in ends if key.startswith("diag/") and key.endswith(f"/{end}")]
+    prefixes = sorted({key.removesuffix(end) for key, end in keys})  # the primary view's, diag/, is the first
+    if not prefixes:
         return None
-    figure = plots.blank_figure(10.5, 2.9 * len(views) + 0.5)
-    grid = figure.subplots(len(views), 3, squeeze=False, sharex=True)
-    for index, (view, prefix) in enumerate(views.items()):
-        left, middle, right = grid[index]
-        for axes, measure in ((left, "alignment"), (middle, "uniformity")):
-            for side, label, color, style in _SIDES:
-                if points := curves.get(f"{prefix}{side}/{measure}"):
-                    plots.line(axes, points, color=color, linestyle=style, label=label)
-            axes.set_ylabel(f"{view}: {measure}" if len(views) > 1 else measure)
-        for measure, color, style in (("alignment", plots.GREEN, "-"), ("uniformity", plots.PURPLE, "-.")):
-            if points := curves.get(f"{prefix}rfd_{measure}"):
-                plots.line(right, points, color=color, linestyle=style, label=f"RFD of {measure}")
-        right.axhline(0, color=plots.GREY, linewidth=0.8, zorder=1)
-        right.set_ylabel("held-out minus evaluation")
-        for axes in grid[index]:
-            plots.by_step(axes)
-            if index + 1 < len(views):
-                axes.set_xlabel("")
-    for axes, title in zip(grid[0], _TITLES, strict=True):
-        axes.set_title(title)
+    primary = "explicit" if "diag/implicit/" in prefixes else "primary"
+    figure = plots.blank_figure(10.5, 2.9 * len(prefixes) + 0.5)
+    grid = figure.subplots(len(prefixes), len(_PANELS), squeeze=False, sharex=True)
     handles: dict[str, Any] = {}
-    for axes in grid.flat:
-        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    for row, prefix in zip(grid, prefixes, strict=True):
+        for axes, ((title, measure), lines) in zip(row, _PANELS.items(), strict=True):
+            for end, (label, color, style) in lines.items():
+                if points := curves.get(f"{prefix}{end}"):
+                    plots.line(axes, points, color=color, linestyle=style, label=label)
+            axes.set(ylabel=measure, title=title if prefix == prefixes[0] else "")
+            plots.by_step(axes)
+            handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+        row[2].axhline(0, color=plots.GREY, linewidth=0.8, zorder=1)
+        if len(prefixes) > 1:
+            row[0].set_ylabel(f"{prefix.removeprefix('diag/').rstrip('/') or primary} view: alignment")
+    for axes in grid[:-1].flat:
+        axes.set_xlabel("")
     figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=4, handlelength=3)
     return figure
-
-
-def _views(curves: plots.Curves) -> dict[str, str]:
-    """Return the prefix of each view's keys by the view's name, the primary one first."""
-    ends = [end for m in ("alignment", "uniformity") for end in (f"held_out/{m}", f"eval/{m}", f"rfd_{m}")]
-    keys = [(key, end) for key in curves for end in ends if key.startswith("diag/") and key.endswith(f"/{end}")]
-    prefixes = sorted({key.removesuffix(end) for key, end in keys})
-    names = {prefix.removeprefix("diag/").rstrip("/"): prefix for prefix in prefixes}
-    primary = "explicit" if "implicit" in names else "primary"
-    return {f"{name or primary} view": prefix for name, prefix in names.items()}

@@ -11,8 +11,6 @@ from pytorch_lightning.loggers import TensorBoardLogger
 from lightning_cse.loggers.view import RunView
 from lightning_cse.runs import Run
 
-__all__ = ["TensorBoardView"]
-
 
 class TensorBoardView(RunView, TensorBoardLogger):
     """TensorBoard as a view on a run, as `RunView`: event files under ``<run folder>/tensorboard``.
@@ -32,10 +30,9 @@ class TensorBoardView(RunView, TensorBoardLogger):
         resumed_at: int | None = None,
         tags: Sequence[str] = (),
     ) -> None:
-        folder = run.path / "tensorboard"
+        folder, purge = run.path / "tensorboard", None if resumed_at is None else resumed_at + 1
         if resumed_at is None:
             shutil.rmtree(folder, ignore_errors=True)
-        purge = None if resumed_at is None else resumed_at + 1
         super().__init__(folder, name="", version="", default_hp_metric=False, purge_step=purge, max_queue=1000)
         self._settings = {**settings, "group": group, "tags": " ".join(tags)}
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from pytorch_lightning.loggers import Logger
 
-__all__ = ["RunView", "final_values"]
+from lightning_cse.errors import one_line
 
 log = logging.getLogger("lightning_cse.loggers")
 
@@ -20,12 +20,10 @@ class RunView(Logger):
     """Stand before one of Lightning's loggers and keep its failures from the run.
 
     The first exception is reported in one warning and switches the view off. A Trainer calls ``finalize`` at the end of
-    every fit and test, so that does not end the view: `close` does, and `conclude` before it adds the final values.
+    every fit and test, so it does not end the view.
     """
 
-    CALLED: ClassVar[str]
-    """What the view is called in messages."""
-
+    CALLED: ClassVar[str]  # in messages
     _off = False
 
     @property
@@ -45,7 +43,7 @@ class RunView(Logger):
         """Do nothing: the view has the resolved config from the start."""
 
     def finalize(self, status: str) -> None:
-        """Do nothing, see `close`."""
+        """Do nothing: `close` ends the view."""
 
     def close(self, exit_code: int = 0) -> None:
         """End the view within this job, so that the next one starts its own; later calls do nothing."""
@@ -72,11 +70,7 @@ class RunView(Logger):
         except Exception as error:  # noqa: BLE001 - the service, the disk, a package: none of it may reach the run
             if not self._off:  # else a call inside this one has reported it
                 self._off = True
-                message = " ".join(str(error).split())[:300]
-                log.warning(
-                    *("%s could not %s (%s: %s): the run continues without it", self.CALLED, what),
-                    *(type(error).__name__, message),
-                )
+                log.warning("%s could not %s (%s): the run continues without it", self.CALLED, what, one_line(error))
                 if what != "finish":
                     with contextlib.suppress(Exception):
                         self._end(1)  # else it stays open, and the next start of this run would find it in use
@@ -85,8 +79,7 @@ class RunView(Logger):
 
 def final_values(record: Mapping[str, Any]) -> dict[str, float]:
     """Return the finite numbers of a record for a table of runs: ``test/...``, ``best/score``, ``summary/...``."""
-    values = dict(record["metrics"])
-    values |= {f"best/{key}": record["best"][key] for key in ("score", "step")}
+    values = record["metrics"] | {f"best/{key}": record["best"][key] for key in ("score", "step")}
     summary = record.get("summary") or {}
     values |= {f"summary/{key}": value for key, value in summary.items() if not key.startswith("best_")}
     return {key: value for key, value in values.items() if value is not None and math.isfinite(value)}

@@ -15,15 +15,10 @@ from requests.utils import get_netrc_auth
 from lightning_cse.loggers.view import RunView
 from lightning_cse.runs import Run
 
-__all__ = ["STEP", "WandbView", "is_logged_in"]
-
 log = logging.getLogger("lightning_cse.loggers")
 
-STEP: Final = "trainer/global_step"
-"""The axis of every curve."""
-
-_LONGEST: Final = 128  # characters of W&B's ids, names and groups
-_LONGEST_TAG: Final = 64
+STEP: Final = "trainer/global_step"  # the axis of every curve
+_LONGEST, _LONGEST_TAG = 128, 64  # characters of W&B's ids, names and groups, and of its tags
 _SETTINGS: Final = {
     "reinit": "create_new",  # not the process's global run: runs of a multirun stay apart
     "console": "off",
@@ -31,8 +26,7 @@ _SETTINGS: Final = {
     # The record holds commit, versions and machine; metadata would hold the whole command line.
     **dict.fromkeys(("disable_git", "disable_code", "x_disable_meta", "x_disable_machine_info"), True),
     **dict.fromkeys(("save_code", "x_save_requirements"), False),
-    "init_timeout": 30.0,
-    "login_timeout": 30.0,
+    **dict.fromkeys(("init_timeout", "login_timeout"), 30.0),
     "finish_timeout": 60.0,
 }
 
@@ -92,13 +86,12 @@ class WandbView(RunView, WandbLogger):
         if self._experiment is not None:
             return self._experiment
         launch, new = "wandb.sdk.launch", "WANDB_SERVICE" not in os.environ
-        hidden = launch not in sys.modules
-        if hidden:  # W&B tries to import its Launch, which takes seconds in a large process, and goes on without
-            sys.modules[launch] = None  # type: ignore[assignment]
+        # W&B tries to import its Launch, which takes seconds in a large process, and continues without it.
+        sys.modules.setdefault(launch, None)  # type: ignore[arg-type]
         try:
             run = super()._started()
         finally:
-            if hidden:
+            if sys.modules[launch] is None:
                 del sys.modules[launch]
             if new:
                 os.environ.pop("WANDB_SERVICE", None)  # processes of later jobs would look for this one's service

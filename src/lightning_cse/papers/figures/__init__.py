@@ -6,7 +6,7 @@ Tables hold names and numbers only, so they may be kept beside the code; a text 
 from __future__ import annotations
 
 import functools
-import importlib
+import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,21 +68,23 @@ class Made:
     quotes: bool = False
 
 
-def _make(module: str, name: str, material: Material) -> Made:
+def _make(maker: str, material: Material) -> Made:
     """Import a maker, and matplotlib, pandas and torch with it, when it is called."""
-    found: Made = getattr(importlib.import_module(f"{__name__}.{module}"), name)(material)
+    found: Made = pkgutil.resolve_name(f"{__name__}.{maker}")(material)
     return found
 
 
-_MODULES: Final = {
-    "dualcse": ("data_statistics", "retrieval"),
-    "gausscse": ("length_ratios",),
-    "ngcse": ("best_step", "fitting_difficulty", "pattern_complexity", "process", "studies"),
-}
+_NGCSE: Final = ("best_step", "fitting_difficulty", "pattern_complexity", "process", "studies")
+_NAMES: Final = (
+    "dualcse:data_statistics",
+    "dualcse:retrieval",
+    "gausscse:length_ratios",
+    *map("ngcse:{}".format, _NGCSE),
+)
+# The makers by the name that an artefact's `make` gives.
 MAKERS: Final[Mapping[str, Callable[[Material], Made]]] = {
-    name: functools.partial(_make, module, name) for module, names in _MODULES.items() for name in names
+    name.partition(":")[2]: functools.partial(_make, name) for name in _NAMES
 }
-"""The makers by the name that an artefact's ``make`` gives."""
 
 
 def made(figures: Mapping[str, Figure | None], parts: Sequence[str], **tables: Sequence[Mapping[str, Any]]) -> Made:
@@ -94,9 +96,8 @@ def made(figures: Mapping[str, Figure | None], parts: Sequence[str], **tables: S
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> str:
     """Return a Markdown table, of whose columns the first ``left`` are texts and the others numbers."""
-    align = ["---"] * left + ["---:"] * (len(heads) - left)
-    lines = [f"| {' | '.join(map(str, row))} |" for row in (heads, *rows)]
-    return "\n".join([lines[0], f"|{'|'.join(align)}|", *lines[1:]])
+    head, *lines = (f"| {' | '.join(map(str, row))} |" for row in (heads, *rows))
+    return "\n".join([head, f"|{'---|' * left}{'---:|' * (len(heads) - left)}", *lines])
 
 
 def spread(name: str, values: ArrayLike) -> dict[str, float]:
@@ -114,10 +115,10 @@ def data_config(material: Material, row: str = "", **choices: str | None) -> Dic
 
     request = material.request
     profile = material.artefact.profile(request)
-    debug = request.profile in options("debug")  # it sets what only a training has
-    groups = {"+profile": None if debug else request.profile, **(_SAMPLE if debug else {})}
-    groups |= {group: name for group, name in choices.items() if name}
-    overrides = [f"{group}={name}" for group, name in groups.items() if name]
+    # A debug profile sets what only a training has.
+    groups = _SAMPLE if request.profile in options("debug") else {"+profile": request.profile}
+    groups = groups | {group: name for group, name in choices.items() if name}
+    overrides = [f"{group}={name}" for group, name in groups.items()]
     for value in (*profile.overrides, *profile.rows.get(row, ()), *request.settings):
         root, *below = value.lstrip("+~").partition("=")[0].split(".")
         if root in _READ and (root != "data" or (row and below)):

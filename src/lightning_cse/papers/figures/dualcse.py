@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -128,18 +129,13 @@ def _quoted(title: str, run: Found, found: pd.DataFrame) -> Iterator[str]:
     best: dict[str, Any] = run.record.get("best") or {}
     score = f", {best['monitor']} {100 * float(best['score']):.2f}" if best.get("score") is not None else ""
     yield f"## {title}: seed {run.record.get('seed')}{score}"
-    told = found.assign(
-        cell=[f"{_plain(h.sentence)} ({h.kind.replace('_', ' ')}, {h.cosine:.3f})" for h in found.itertuples()]
-    )
-    for (where, premise), hits in told.groupby(["query", "premise"], sort=False):
-        views = hits["view"].unique()
+    cells = [f"{_plain(hit.sentence)} ({hit.kind.replace('_', ' ')}, {hit.cosine:.3f})" for hit in found.itertuples()]
+    for (where, premise), hits in found.assign(cell=cells).groupby(["query", "premise"], sort=False):
         yield f"**{_plain(premise)}** ({where})"
-        cells = hits.pivot(index="rank", columns="view", values="cell")[views]
-        yield markdown_table(["", *(f"by its {view} vector" for view in views)], cells.itertuples(), left=3)
+        shown = hits.pivot(index="rank", columns="view", values="cell")[hits["view"].unique()]
+        yield markdown_table(["", *(f"by its {view} vector" for view in shown)], shown.itertuples(), left=3)
 
 
 def _plain(sentence: str) -> str:
     """Return a sentence that Markdown shows as it is."""
-    for sign in "\\|*_`<[":
-        sentence = sentence.replace(sign, f"\\{sign}")
-    return " ".join(sentence.split())
+    return " ".join(re.sub(r"([\\|*_`<\[])", r"\\\1", sentence).split())

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
-from matplotlib.collections import LineCollection
 from matplotlib.patheffects import withStroke
-from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 from scipy import stats
 
@@ -45,7 +44,11 @@ _STUDIES: Final = {
     "margins": {f"{_MARGIN}_positive": "margin $m_1$", f"{_MARGIN}_negative": "margin $m_2$"},
 }
 _MARKERS: Final = {"Wiki": "o", "NLI": "s"}
-_AROUND: Final = [(1, 0), (-1, 0), (0, 1), (0, -1), (0.7, 0.7), (-0.7, 0.7), (0.7, -0.7), (-0.7, -0.7)]
+_PLACES: Final = [  # of a label around its point, in points
+    {"position": (far * x, far * y), "ha": ("right", "center", "left")[x + 1], "va": ("top", "center", "bottom")[y + 1]}
+    for far, x, y in itertools.product((7, 14), (1, -1, 0), (0, 1, -1))
+    if x or y
+]
 
 
 def runs_of(material: Material) -> pd.DataFrame:
@@ -70,13 +73,12 @@ def settings(runs: pd.DataFrame) -> pd.DataFrame:
 def published_settings(artefact: Artefact) -> pd.DataFrame:
     """Return the paper's own values by setting, of the columns that show a part of the summary."""
     shown = {c.title: (c.keys[0].removeprefix("summary."), c.scale) for c in artefact.columns if c.source == "field"}
-    values: dict[str, dict[str, float]] = {}
+    values: dict[str, dict[str, Any]] = {}
     for each in artefact.published:
         if each.column in shown:
             name, scale = shown[each.column]
-            values.setdefault(each.row, {})[name] = each.value / scale
-    rows = [{"title": title, **row} for title, row in values.items()]
-    return settings(pd.DataFrame(rows, columns=["title", *SUMMARY]))
+            values.setdefault(each.row, {"title": each.row})[name] = each.value / scale
+    return settings(pd.DataFrame(list(values.values()), columns=["title", *SUMMARY]))
 
 
 def domain(title: str) -> str:
@@ -107,12 +109,13 @@ def correlations(some: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
     A point is a setting, the mean of its runs, since the runs of one setting do not stand for several settings.
     """
     domains = some.index.map(domain)
+    scopes = ("all", *filter(None, domains.unique())) if len(some) else ()
     rows: list[dict[str, Any]] = []
     cells: list[list[object]] = []
-    for scope, measure in itertools.product(("all", *filter(None, domains.unique())) if len(some) else (), _RFD):
+    for scope, (measure, title) in itertools.product(scopes, _RFD.items()):
         both = some.loc[(domains == scope) | (scope == "all"), [measure, "final_score"]].dropna()
-        rows.append({"measure": _RFD[measure], "scope": scope, "settings": len(both)})
-        cells.append([f"{_RFD[measure]}, {scope}", len(both)])
+        rows.append({"measure": title, "scope": scope, "settings": len(both)})
+        cells.append([f"{title}, {scope}", len(both)])
         for name in ("pearson", "spearman"):
             r, low, high = correlation(*both.to_numpy().T.tolist(), ranks=name == "spearman")
             rows[-1] |= {name: r, f"{name}_low": low, f"{name}_high": high}
@@ -154,7 +157,6 @@ def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | 
     if some.empty:
         return None
     labels = {f"{title} ({100 * score:.1f})": (x, y) for title, x, y, score in some.itertuples()}
-    dots: list[Sequence[float]] = []
     with plot_style():
         axes = _scatter(some, measures[score])
         axes.set(xlabel=measures[across], ylabel=measures[up])
@@ -162,16 +164,14 @@ def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | 
             axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
             axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
             each = runs[runs["title"].duplicated(keep=False)].set_index("title")[[across, up]].astype(float).dropna()
-            each = each[each.index.isin(some.index)]
-            dots = each.to_numpy().tolist()
-            spokes = list(zip(some.loc[each.index, [across, up]].to_numpy().tolist(), dots, strict=True))
-            axes.add_collection(LineCollection(spokes, color=GREY, linewidth=0.7, zorder=2))
-            axes.scatter([x for x, _ in dots], [y for _, y in dots], s=7, color=GREY, zorder=2)
+            for title, *end in each[each.index.isin(some.index)].itertuples():
+                spoke = zip(some.loc[title, [across, up]], end, strict=True)
+                axes.plot(*spoke, color=GREY, linewidth=0.7, marker=".", markersize=3, markevery=[1], zorder=2)
         elif start := _start(runs):
             x, y, first = start  # a score so far below the others that a common colour scale would make these all alike
             axes.scatter(x, y, marker="D", s=48, facecolor="white", edgecolor=GREY, linewidth=1.4, zorder=3)
             labels["pretrained" if first is None else f"pretrained ({100 * first:.1f})"] = (x, y)
-        return _label(axes, labels, dots)
+        return _label(axes, labels)
 
 
 def _start(runs: pd.DataFrame) -> Any:
@@ -199,49 +199,33 @@ def _scatter(some: pd.DataFrame, title: str) -> Axes:
     return axes
 
 
-def _label(axes: Axes, labels: Mapping[str, tuple[float, float]], dots: Iterable[Sequence[float]]) -> Figure:
-    """Write each label near its point, where it covers least; a line ties one that is farther off to its point."""
+def _label(axes: Axes, labels: Mapping[str, tuple[float, float]]) -> Figure:
+    """Write each label near its point, where it covers the fewest points and labels."""
     figure: Any = axes.figure
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # what is measured here must not move any more
-    unit = figure.dpi / 72  # pixels a point
     taken = [legend.get_window_extent()] if (legend := axes.get_legend()) else []
-    for points, size in ((labels.values(), 5 * unit), (dots, 2 * unit)):
-        taken += [Bbox([at - size, at + size]) for at in map(axes.transData.transform, points)]
-    tie = {"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkB": 3}
-    look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "zorder": 5, "arrowprops": tie}
-    look["path_effects"] = [withStroke(linewidth=2.5, foreground="white")]
-    texts: list[Any] = [axes.annotate(label, point, (0, 0), **look) for label, point in labels.items()]
-    sizes = [Text.get_window_extent(text).size for text in texts]
-    boxes: dict[int, Bbox] = {}
-    for _, k in itertools.product(range(4), range(len(texts))):  # four times, to regard labels that came later
-        (x, y), (width, height) = axes.transData.transform(texts[k].xy), sizes[k]
-        others = [*taken, *(box for other, box in boxes.items() if other != k)]
-        best = math.inf
-        for distance, (across, up) in itertools.product((7, 12, 18, 24), _AROUND):
-            left = across * distance * unit - width * (1 - across) / 2
-            low = up * distance * unit - height * (1 - up) / 2
-            box = Bbox.from_bounds(x + left, y + low, width, height)
-            outside = width * height - _overlap(box, axes.bbox)
-            cost = distance + 5 * outside + sum(_overlap(box, other) for other in others)
-            if cost < best:
-                best, boxes[k] = cost, box
-                texts[k].set_position((left / unit, low / unit))
-                texts[k].arrow_patch.set_visible(distance > 12)
-    return axes.figure  # type: ignore[return-value]  # no subfigure
+    taken += [Bbox([at, at]).padded(8) for at in axes.transData.transform(list(labels.values()))]
+    taken.append(Bbox.from_extents(axes.bbox.x1, axes.bbox.y0, figure.bbox.x1, axes.bbox.y1))  # the colour bar
 
+    def covered(text: Any, place: Mapping[str, Any]) -> int:
+        text.set(**place)
+        return int(text.get_window_extent().count_overlaps(taken))
 
-def _overlap(a: Any, b: Any) -> float:
-    shared = Bbox.intersection(a, b)
-    return 0.0 if shared is None else float(shared.width * shared.height)
+    look: Any = {"textcoords": "offset points", "fontsize": 8, "zorder": 5}
+    for label, point in labels.items():
+        text = axes.annotate(label, point, path_effects=[withStroke(linewidth=2.5, foreground="white")], **look)
+        text.set(**min(_PLACES, key=functools.partial(covered, text)))
+        taken.append(text.get_window_extent())
+    return figure  # type: ignore[no-any-return]
 
 
 def process(material: Material) -> Made:
     """Make NGCSE's Figures 3 and 6: alignment and uniformity by step, the settings side by side."""
-    runs = runs_of(material)
-    bare = runs.loc[runs["curves"].isna(), "title"].unique()
-    parts = [f"Not drawn where a run's curves were not kept: {', '.join(bare)}."] if len(bare) else []
-    return made({"process": process_figure(runs)}, [*material.missing(), *parts])
+    runs, parts = runs_of(material), material.missing()
+    if len(bare := runs.loc[runs["curves"].isna(), "title"].unique()):
+        parts.append(f"Not drawn where a run's curves were not kept: {', '.join(bare)}.")
+    return made({"process": process_figure(runs)}, parts)
 
 
 def process_figure(runs: pd.DataFrame) -> Figure | None:
@@ -256,17 +240,16 @@ def process_figure(runs: pd.DataFrame) -> Figure | None:
     with plot_style():
         figure = blank_figure(1.3 + 2.1 * len(groups), 4.6)
         grid = figure.subplots(2, len(groups), squeeze=False, sharex=True, sharey="row")
-        for column, (title, some) in zip(grid.T, groups, strict=True):
-            for axes, measure in zip(column, ("alignment", "uniformity"), strict=True):
+        for row, measure in zip(grid, ("alignment", "uniformity"), strict=True):
+            for axes, (_, some) in zip(row, groups, strict=True):
                 for (side, label, color, style), (k, curves) in itertools.product(_SIDES, enumerate(some)):
                     points = xy(sorted(curves.get(f"diag/{side}/{measure}", ())))
-                    look = {"color": color, "linestyle": style, "linewidth": 1.4, "label": None if k else label}
-                    axes.plot(*points, **look)
-            column[0].set_title(title)
-            column[1].set_xlabel("optimizer step")
-            column[1].margins(x=0.03)
-        grid[0][0].set_ylabel("alignment")
-        grid[1][0].set_ylabel("uniformity")
+                    axes.plot(*points, color=color, linestyle=style, linewidth=1.4, label=None if k else label)
+            row[0].set_ylabel(measure)
+        for (above, below), (title, _) in zip(grid.T, groups, strict=True):
+            above.set_title(title)
+            below.set_xlabel("optimizer step")
+            below.margins(x=0.03)
         figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2, handlelength=3)
     return figure
 
@@ -323,15 +306,16 @@ def studies_figure(drawn: Mapping[str, tuple[pd.DataFrame, Sequence[tuple[float,
             label = "one run each" if half is None else "mean of the runs"
             axes.plot(means.index, means, color=BLUE, marker="o", markersize=4, zorder=3, label=label)
             if half is not None:
-                band: dict[str, Any] = {"alpha": 0.15, "linewidth": 0, "label": "95 % interval"}
-                axes.fill_between(means.index, means - half, means + half, color=BLUE, **band)
+                band = (means.index, means - half, means + half)
+                axes.fill_between(*band, color=BLUE, alpha=0.15, linewidth=0, label="95 % interval")
                 axes.scatter(runs["value"], runs["score"], s=9, color=GREY, linewidth=0, zorder=2, label="one run")
             if paper:
-                look: dict[str, Any] = {"linewidth": 1.2, "marker": "s", "markersize": 3, "label": "the paper"}
-                axes.plot(*zip(*paper, strict=True), color=ORANGE, linestyle="--", zorder=2, **look)
+                axes.plot(
+                    *zip(*paper, strict=True), "s--", color=ORANGE, linewidth=1.2, markersize=3, label="the paper"
+                )
             best, score = means.idxmax(), means.max()
-            star: dict[str, Any] = {"marker": "*", "s": 160, "edgecolor": "white", "linewidth": 0.8}
-            axes.scatter(best, score, color=VERMILION, zorder=4, label=f"best: {score:.2f} at {best:g}", **star)
+            star: Any = {"marker": "*", "s": 160, "edgecolor": "white", "linewidth": 0.8, "zorder": 4}
+            axes.scatter(best, score, color=VERMILION, label=f"best: {score:.2f} at {best:g}", **star)
             axes.set_xlabel(varied)
             axes.margins(x=0.04, y=0.1)
             axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)  # above the axes, where it covers no run
