@@ -19,7 +19,7 @@ from rich.console import Console
 
 from lightning_cse import runs
 from lightning_cse.config.compose import portable
-from lightning_cse.data.hybrid import PATTERNS
+from lightning_cse.data.parsers import LLM_PATTERNS
 from lightning_cse.data.provenance import read_provenance, side_file, write_provenance
 from lightning_cse.data.roles import RoleRows
 from lightning_cse.data.sources import read_sources
@@ -175,7 +175,7 @@ class Generation:
         yield f"rows: {self.rows}\nprovenance: {side_file(self.rows)}\ngiven up: {self.given_up}"
         yield f"figure: {self.folder / 'histograms.png'}"
         roles, target = {ANCHOR, *(role.name for role in self.pattern.roles)}, str(self.cfg.data.rows._target_)
-        kind = next((kind for kind, columns in PATTERNS.items() if roles.issuperset(columns)), None)
+        kind = next((kind for kind, columns in LLM_PATTERNS.items() if roles.issuperset(columns)), None)
         if kind is None:
             return
         domain, corpus = ("wiki", "ngcse_wiki") if target.endswith(".Sentences") else ("nli", "nli_train")

@@ -133,7 +133,13 @@ def test_what_a_plan_needs(plan_of: MakePlan) -> None:
 
 
 def test_a_part_never_takes_the_name_of_the_whole(plan_of: MakePlan) -> None:
-    requests: list[dict[str, Any]] = [{}, {"seeds": (0,)}, {"only": ("whole",)}, {"only": ("LLM",)}, {"settings": ("trainer.max_epochs=1",)}]
+    requests: list[dict[str, Any]] = [
+        {},
+        {"seeds": (0,)},
+        {"only": ("whole",)},
+        {"only": ("LLM",)},
+        {"settings": ("trainer.max_epochs=1",)},
+    ]
     stems = [plan_of(**{"seeds": None} | request).stem for request in requests]
     assert stems[:2] == ["table1.tiny", "table1.tiny.seeds0"]
     assert len(set(stems)) == len(stems)
