@@ -18,7 +18,7 @@ _LEGEND = """\
 Accuracy: mean over the seeds, in percent; difference: upper minus lower line, in points. Seeds are merged by majority
 vote, for which a tie is wrong, so an odd number of seeds compares more fairly; right only: examples that this vote gets
 right and the other does not. p: McNemar's exact test of the two votes; Holm: adjusted for the {tests} tests of this
-table, * below {alpha:g}; median: of the tests of single seeds. The other formats have the asymptotic test, too."""
+table, * below {alpha:g}. The other formats have the asymptotic test, too."""
 
 
 @reported
@@ -31,31 +31,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     runs = [run for point in given for run in point.runs]
     given += [point for name in dict.fromkeys(arguments.baseline) for point in baseline_points(name, runs)]
     found = compare(given, arguments.task)
-    found.insert(14, "significant", found["p_holm"] < arguments.alpha)
+    found["significant"] = found["p_holm"] < arguments.alpha
     for key in ("seeds_a", "seeds_b"):
         found[key] = [" ".join(map(str, seeds)) for seeds in found[key]]
     if arguments.format == "table":
         _print(found, _LEGEND.format(tests=len(found), alpha=arguments.alpha))
     elif arguments.format == "json":
-        sys.stdout.write(
-            json.dumps(found.astype(object).where(found.notna(), None).to_dict("records"), indent=2) + "\n"
-        )
+        sys.stdout.write(json.dumps(found.to_dict("records"), indent=2) + "\n")
     elif arguments.format == "csv":  # a spreadsheet takes a text that begins so for a formula
         formula = ("=", "+", "-", "@")
         safe = found.map(lambda value: f"'{value}" if isinstance(value, str) and value.startswith(formula) else value)
         sys.stdout.write(safe.to_csv(index=False, lineterminator="\n"))
     else:
-        rows = [found.columns, ["---"] * found.shape[1], *found.map(_shown).to_numpy()]
-        sys.stdout.write(
-            "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n" for row in rows)
-        )
+        texts = found.map(_shown).map(lambda text: text.replace("|", r"\|"))
+        rows = [found.columns, ["---"] * found.shape[1], *texts.to_numpy()]
+        sys.stdout.writelines(f"| {' | '.join(row)} |\n" for row in rows)
     return 0
 
 
 def _shown(value: Any) -> str:
     if not isinstance(value, float):
         return str(value)
-    return "" if value != value else f"{value:.4f}" if value == 0 or abs(value) >= 0.0001 else f"{value:.0e}"
+    return f"{value:.4f}" if value == 0 or abs(value) >= 0.0001 else f"{value:.0e}"
 
 
 def _print(found: pd.DataFrame, legend: str) -> None:
@@ -68,19 +65,16 @@ def _print(found: pd.DataFrame, legend: str) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.add_column("\ntask", overflow="fold", max_width=16)
     table.add_column("\npoint", overflow="fold")
-    for title in ("\nseeds", "accu-\nracy", "right\nonly", "differ-\nence", "\np", "p  \nHolm  ", "p me-\ndian"):
+    for title in ("\nseeds", "accu-\nracy", "right\nonly", "differ-\nence", "\np", "p  \nHolm  "):
         table.add_column(title, justify="right", no_wrap=True)
     for row in found.itertuples():
-        sides = [
-            [Text(label), seeds or "-", f"{100 * accuracy:.2f}", str(only)]
-            for label, seeds, accuracy, only in (
-                (row.a, row.seeds_a, row.accuracy_a, row.only_a),
-                (row.b, row.seeds_b, row.accuracy_b, row.only_b),
-            )
-        ]
         holm = f"{_shown(row.p_holm)} {'*' if row.significant else ' '}"
-        table.add_row(row.task, *sides[0], f"{row.difference:+.2f}", _shown(row.p_exact), holm, _shown(row.p_median))
-        table.add_row("", *sides[1])
+        a, b = (Text(row.a), row.seeds_a or "-"), (Text(row.b), row.seeds_b or "-")
+        difference = f"{row.difference:+.2f}"
+        table.add_row(
+            row.task, *a, f"{100 * row.accuracy_a:.2f}", str(row.only_a), difference, _shown(row.p_exact), holm
+        )
+        table.add_row("", *b, f"{100 * row.accuracy_b:.2f}", str(row.only_b))
     console = Console(highlight=False, soft_wrap=False)
     console.print(table)
     console.print(Text("\n" + legend.replace("\n", " ")))

@@ -20,21 +20,24 @@ Form = Literal["terminal", "markdown", "csv", "latex"]
 
 _TEMPLATES: Final = {"markdown": "table.md.jinja", "latex": "table.tex.jinja"}
 _LEAST_P: Final = 1e-99  # a smaller p-value is shown as smaller than this
-_MATH: Final = {"±": r"\pm", "×": r"\times", "−": "-", "≤": r"\leq", "≥": r"\geq", "→": r"\rightarrow", "β": r"\beta"}
-_LATEX: Final = {
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-    **{character: f"${_MATH.get(character, character)}$" for character in (*_MATH, *"<>|")},
-    "\\": r"\textbackslash{}",
-    "†": r"\dag{}",
-    "‡": r"\ddag{}",
-    "§": r"\S{}",
-    "¶": r"\P{}",
-    "‖": r"$\Vert$",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "–": "--",
-    "’": "'",
-}
+_MATH: Final = {
+    "±": r"\pm",
+    "×": r"\times",
+    "−": "-",
+    "≤": r"\leq",
+    "≥": r"\geq",
+    "→": r"\rightarrow",
+    "β": r"\beta",
+} | {"‖": r"\Vert"}
+_TEXT: Final = {"\\": "textbackslash", "†": "dag", "‡": "ddag", "§": "S", "¶": "P", "~": "textasciitilde"}
+_LATEX: Final = str.maketrans(
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {character: f"${character}$" for character in "<>|"}
+    | {character: f"${name}$" for character, name in _MATH.items()}
+    | {character: f"\\{name}{{}}" for character, name in (_TEXT | {"^": "textasciicircum"}).items()}
+    | {"–": "--", "’": "'"}
+)
+_MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "\\|*_`[]"} | {"<": "&lt;", ">": "&gt;"})
 
 
 def render(table: Table, form: Form) -> Any:
@@ -62,7 +65,7 @@ def environment() -> Environment:
     loader = FileSystemLoader(Path(__file__).parent / "templates")
     found = Environment(loader=loader, autoescape=select_autoescape(("html.jinja",)), undefined=StrictUndefined)
     found.lstrip_blocks = found.trim_blocks = True
-    found.filters |= {"md": _markdown, "tex": _latex}
+    found.filters |= {"md": lambda text: text.translate(_MARKDOWN), "tex": lambda text: text.translate(_LATEX)}
     return found
 
 
@@ -179,13 +182,3 @@ def _csv(table: Table) -> str:
     frame.insert(1, "row", [table.lines[number].label for number in frame["line"]])
     frame.insert(2, "encoder", [table.lines[number].encoder for number in frame["line"]])
     return str(frame.drop(columns=["line", "asked", "values", "text"]).to_csv(index=False))
-
-
-def _markdown(text: str) -> str:
-    for character in "\\|*_`[]":
-        text = text.replace(character, f"\\{character}")
-    return text.replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _latex(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text)

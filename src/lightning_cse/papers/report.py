@@ -24,7 +24,7 @@ from lightning_cse.papers.records import Found
 from lightning_cse.papers.render import environment, view
 from lightning_cse.papers.significance import points
 from lightning_cse.papers.tables import is_number, machine_of, short_commit
-from lightning_cse.plots import PALETTE, STYLES, blank_figure, by_step, line, moving_average, plot_style
+from lightning_cse.plots import PALETTE, blank_figure, by_step, line, moving_average, plot_style, series_look
 from lightning_cse.runs import Curves, Run
 
 if TYPE_CHECKING:
@@ -48,6 +48,12 @@ _ABOUT: Final = (
     "Mean ± standard deviation over the seeds; accuracies, correlations and AUPRC × 100. Dev: the best dev score, by "
     "which the checkpoint is chosen."
 )
+_FITTING: Final = {
+    "held_out": "held-out side",
+    "eval": "evaluation side",
+    "rfd_alignment": "RFD of alignment",
+    "rfd_uniformity": "RFD of uniformity",
+}
 _RFD: Final = (
     "The mean, over the evaluations so far, of the held-out side minus the evaluation side (step 0 left out). "
     "Above zero, what the run is trained on is harder to fit than what it is evaluated on."
@@ -82,17 +88,10 @@ def _section(title: str, anchor: str, **parts: Any) -> dict[str, Any]:
     return {"title": title, "anchor": anchor, **empty, **parts}
 
 
-def _table(title: str, headings: Sequence[Any], rows: Iterable[Sequence[Any]], **parts: Any) -> dict[str, Any]:
+def _table(headings: Sequence[Any], rows: Sequence[Sequence[Any]], **parts: Any) -> dict[str, Any]:
     """Return a table: headings and cells are a text, or a text with what stands below it and what a pointer shows."""
-    return {
-        "title": title,
-        "headings": headings,
-        "rows": list(rows),
-        "notes": [],
-        "folded": False,
-        "words": False,
-        **parts,
-    }
+    empty = {"title": "", "notes": [], "folded": False, "words": False}
+    return {"headings": headings, "rows": rows, **empty, **parts}
 
 
 def slug(text: str) -> str:
@@ -106,7 +105,7 @@ def artefact_section(artefact: Artefact, table: Table | None, made: Any = None, 
     tables = [] if table is None else [_artefact_table(view(table))]
     for name, rows in (made.tables if made else {}).items():
         frame = pd.DataFrame(rows).map(lambda value: f"{value:.4f}" if isinstance(value, float) else str(value))
-        tables.append(_table(name.replace("_", " "), list(frame), frame.to_numpy().tolist(), folded=True))
+        tables.append(_table(list(frame), frame.to_numpy().tolist(), title=name.replace("_", " "), folded=True))
     charts = [_chart(f, n.replace("_", " "), f"{anchor}-{slug(n)}") for n, f in (made.figures if made else {}).items()]
     intro = "" if table is not None else artefact.note  # a table has it in its legend
     parts = {"tables": tables, "charts": charts, "text": made.text if made else "", "intro": intro}
@@ -124,7 +123,7 @@ def _artefact_table(shown: Mapping[str, Any]) -> dict[str, Any]:
             cells.append((text, paper + f" ({cell['difference']})" * bool(cell["difference"]), cell["seeds"] + p))
         rows.append([(row["label"], row["encoder"], ""), row["seeds"], *cells])
     about = "Mean ± standard deviation over n seeds; below it the paper's value and the difference from it."
-    return _table("", ["", "n", *shown["headings"]], rows, notes=[about, *shown["about"], *shown["legend"]])
+    return _table(["", "n", *shown["headings"]], rows, notes=[about, *shown["about"], *shown["legend"]])
 
 
 # Charts --------------------------------------------------------------------------------------------------------------
@@ -149,41 +148,32 @@ def _chart(figure: Figure, title: str, name: str, groups: Sequence[_Group] = ())
     return {"title": title, "svg": svg, "wide": float(width) > 380, "width": width, "height": height}
 
 
-def _overlay(groups: Sequence[_Group], key: str, *, smooth: bool = False, zero: bool = False) -> Figure | None:
-    """Draw one key of all runs in one chart; None where no run has it."""
-    found = [(group, sorted(run.curves[key])) for group in groups for run in group.runs if run.curves.get(key)]
-    figure = blank_figure(4.2, 2.7)
-    axes = figure.subplots()
-    if zero:
-        axes.axhline(0, color="#777777", linewidth=0.8, zorder=1)
-    for group, logged in found:
-        if smooth and len(logged) >= 20:
-            values = moving_average([value for _, value in logged], 2 * max(2, len(logged) // 40) + 1)
-            logged = list(zip([step for step, _ in logged], values, strict=True))
-        thinned = logged[:: -(-len(logged) // _DRAWN)]
-        line(axes, thinned, color=group.color, linestyle=group.style, linewidth=1.4, gid=f"series.{group.key}")
-    by_step(axes)
-    return figure if found else None
+def _charts(groups: Sequence[_Group], asked: Mapping[str, str], name: str) -> Iterator[dict[str, Any]]:
+    """Yield a chart of all runs for each key that any of them has; ``asked`` has the titles."""
+    there = [key for key in asked if any(run.curves.get(key) for group in groups for run in group.runs)]
+    for number, key in enumerate(there):
+        with plot_style():
+            figure = blank_figure(4.2, 2.7)
+            axes = figure.subplots()
+            if "rfd_" in key:
+                axes.axhline(0, color="#777777", linewidth=0.8, zorder=1)
+            for group, run in [(of, run) for of in groups for run in of.runs if run.curves.get(key)]:
+                steps, values = zip(*sorted(run.curves[key]), strict=True)
+                if key == "train/loss" and len(steps) >= 20:
+                    values = moving_average(values, 2 * max(2, len(steps) // 40) + 1)
+                thinned = list(zip(steps, values, strict=True))[:: -(-len(steps) // _DRAWN)]
+                line(axes, thinned, color=group.color, linestyle=group.style, linewidth=1.4, gid=f"series.{group.key}")
+            by_step(axes)
+            yield _chart(figure, asked[key], f"{name}-{number}", groups)
 
 
-def _charts(groups: Sequence[_Group], asked: Iterable[tuple[str, str]], name: str) -> list[dict[str, Any]]:
-    """Return the charts of some keys, with their titles, as far as a run has them."""
-    charts: list[dict[str, Any]] = []
-    with plot_style():
-        for key, title in asked:
-            figure = _overlay(groups, key, smooth=key == "train/loss", zero="rfd_" in key)
-            charts += [_chart(figure, title, f"{name}-{len(charts)}", groups)] if figure is not None else []
-    return charts
-
-
-def _fitting_keys(groups: Sequence[_Group]) -> list[tuple[str, str]]:
-    """Return the keys of RFD, alignment and uniformity, of all views of the embeddings, and their titles."""
-    keys = {key for group in groups for run in group.runs for key in run.curves}
-    found = sorted(key for key in keys if re.fullmatch(r"diag/.*(alignment|uniformity)", key))
-    names = {"held_out": "held-out side", "eval": "evaluation side", "rfd_alignment": "RFD of alignment"}
-    names["rfd_uniformity"] = "RFD of uniformity"
-    titles = [", ".join(names.get(part, part) for part in reversed(key.split("/")[1:])) for key in found]
-    return [(key, title[0].upper() + title[1:]) for key, title in zip(found, titles, strict=True)]
+def _fitting_titles(keys: Iterable[str]) -> dict[str, str]:
+    """Return the titles of RFD, alignment and uniformity, of all views of the embeddings."""
+    titles = {}
+    for key in sorted(key for key in keys if re.fullmatch(r"diag/.*(alignment|uniformity)", key)):
+        title = ", ".join(_FITTING.get(part, part) for part in reversed(key.split("/")[1:]))
+        titles[key] = title[0].upper() + title[1:]
+    return titles
 
 
 # Runs ----------------------------------------------------------------------------------------------------------------
@@ -196,7 +186,6 @@ class ShownRun:
     found: Found
     curves: Mapping[str, Sequence[tuple[int, float]]] = field(default_factory=dict, repr=False)
     state: str = "finished"
-    reason: str = ""
 
     @property
     def record(self) -> Mapping[str, Any]:
@@ -227,9 +216,6 @@ def read_runs(paths: Iterable[Path], seeds: Sequence[int] | None = None) -> list
         paths: run folders; folders with run folders below them, such as that of all runs; the folder of a sweep;
             records kept as files, with their curves beside them as ``<name>.curves.csv``; folders of such files.
         seeds: only these.
-
-    Raises:
-        DataError: if a path holds no run, or a record is damaged.
     """
     found: dict[Path, ShownRun] = {}
     for path in paths:
@@ -279,19 +265,20 @@ def _read(path: Path) -> ShownRun:
         return ShownRun(Found(Run.at(path).read(), path, source), curves)
     run = Run.at(path)
     record = {"name": run.name, "config_hash": run.config_hash, "seed": run.seed}
-    return ShownRun(Found(record, path, source), curves, run.status, run.reason() or "")
+    return ShownRun(Found(record, path, source), curves, run.status)
 
 
 def run_facts(runs: Sequence[ShownRun]) -> dict[str, str]:
     """Return in a few words what runs these are, and on what they were made."""
     states = Counter(run.state for run in runs)
     known = [run.record for run in runs if run.record.get("environment")]
+    seconds = sum(pd.Series(run.record.get("seconds") or {}, dtype=float).sum() for run in runs)
     facts = {
         "runs": [f"{count} {state}" for state, count in states.items()],
         "encoder": sorted({str(value_at(record, "encoder.name") or "") for record in known}),
         "machine": sorted(set(map(machine_of, known))),
         "commit": sorted(set(map(short_commit, known))),
-        "time": [_time(sum(_seconds(run.record) for run in runs))],
+        "time": [str(timedelta(seconds=round(seconds)))] if seconds else [],
     }
     return {fact: ", ".join(texts) for fact, texts in facts.items() if any(texts)}
 
@@ -301,22 +288,23 @@ def run_sections(runs: Sequence[ShownRun], *, name: str = "sweep", part: str = "
     if not runs:
         return []
     by_source = {run.found.source: run for run in runs}
-    groups, legend = [], []
-    for number, point in enumerate(points(run.found for run in runs)):
-        key, color, style = (
-            f"{name}-{number}",
-            PALETTE[number % len(PALETTE)],
-            STYLES[number // len(PALETTE) % len(STYLES)],
-        )
-        groups.append(_Group(key, point.label, [by_source[run.source] for run in point.runs], color, style))
-        look = {"color": _COLORS[color.lower()], "dashes": _DASHES[style]}
-        legend.append({"key": key, "label": point.label, **look})
-    monitors = sorted({run.monitor for run in runs} & {key for run in runs for key in run.curves})
-    learning = [(key, f"Dev score: {key.removeprefix('val/')}") for key in monitors]
-    learning.append(("train/loss", "Training loss, moving average"))
-    learned, fitted = (_charts(groups, of, f"{name}-{n}") for n, of in enumerate((learning, _fitting_keys(groups))))
+    groups = [
+        _Group(f"{name}-{number}", point.label, [by_source[run.source] for run in point.runs], *series_look(number))
+        for number, point in enumerate(points(run.found for run in runs))
+    ]
+    legend = [
+        {"key": of.key, "label": of.label, "color": _COLORS[of.color.lower()], "dashes": _DASHES[of.style]}
+        for of in groups
+    ]
+    keys = {key for run in runs for key in run.curves}
+    learning = {run.monitor: f"Dev score: {run.monitor.removeprefix('val/')}" for run in runs}
+    learning = dict(sorted(learning.items())) | {"train/loss": "Training loss, moving average"}
+    learned, fitted = (
+        list(_charts(groups, learning, f"{name}-0")),
+        list(_charts(groups, _fitting_titles(keys), f"{name}-1")),
+    )
     found = [
-        _section("Runs", f"{name}-runs", tables=_run_tables(groups, legend)),
+        _section("Runs", f"{name}-runs", tables=[_run_table(groups, legend)]),
         _section("Learning curves", f"{name}-learning", charts=learned),
         _section("Relative fitting difficulty", f"{name}-rfd", intro=_RFD, charts=fitted),
         _section("What differs between the configs", f"{name}-configs", tables=_difference_tables(groups)),
@@ -325,8 +313,8 @@ def run_sections(runs: Sequence[ShownRun], *, name: str = "sweep", part: str = "
     return [section | {"part": part, "legend": legend if section["charts"] else []} for section in shown]
 
 
-def _run_tables(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
-    """Return the metrics over seeds, those of the baselines below, and the runs one by one."""
+def _run_table(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """Return the metrics over seeds, and those of the baselines below."""
     runs = [(number, run) for number, group in enumerate(groups) for run in group.runs]
     frame = pd.DataFrame([{"dev": math.nan, **_scaled(run.record.get("metrics"), run)} for _, run in runs], dtype=float)
     keys = ["dev", *sorted(key for key in frame if key.startswith("test/") and not key.endswith(_SECONDARY))]
@@ -344,21 +332,9 @@ def _run_tables(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) -
             baselines.setdefault(called, _scaled(metrics))
     for called, known in baselines.items():
         rows.append([(called, "baseline", ""), "", *(_number(known.get(key), key) for key in keys)])
-    singles = []
-    for (number, run), values in zip(runs, frame.to_dict("records"), strict=True):
-        record = run.record
-        about = [str(value_at(record, "best.step") or ""), _time(_seconds(record)), str(record.get("device") or "")]
-        state = (run.state, run.reason, "")
-        singles.append(
-            [groups[number].label, str(record["seed"]), state, *(_number(values[k], k) for k in keys), *about]
-        )
     parts = [key.removeprefix("test/").rpartition("/") for key in keys]
     headings = [(task or metric, metric if task else "", "") for task, _, metric in parts]
-    titles = ["run", "seed", "state", *headings, "best step", "time", "device"]
-    return [
-        _table("", ["run", "seeds", *headings], rows, notes=[_ABOUT]),
-        _table("Runs, one by one", titles, singles),
-    ]
+    return _table(["run", "seeds", *headings], rows, notes=[_ABOUT])
 
 
 def _scaled(metrics: Mapping[str, Any] | None, run: ShownRun | None = None) -> dict[str, float]:
@@ -377,21 +353,13 @@ def _number(value: float | None, key: str) -> str:
     return "" if value is None or pd.isna(value) else f"{value:.{decimals}f}".replace("-", "−")
 
 
-def _time(seconds: float) -> str:
-    return str(timedelta(seconds=round(seconds))) if seconds else ""
-
-
-def _seconds(record: Mapping[str, Any]) -> float:
-    return sum(float(value) for value in (record.get("seconds") or {}).values() if is_number(value))
-
-
 def _difference_tables(groups: Sequence[_Group]) -> list[dict[str, Any]]:
     """Return the keys of the configs, and the digests of files and encoders, in which not all points are the same."""
     settings = pd.DataFrame([dict(_settings(group.runs[0].record)) for group in groups]).fillna("")
     keys = sorted(key for key in settings if settings[key].nunique() > 1)
     rows = [[key, *((value[:_SHORT], "", value) for value in settings[key])] for key in keys]
     notes = [f"{len(keys)} keys differ, {settings.shape[1] - len(keys)} are the same for all."]
-    return [_table("", ["key", *(group.label for group in groups)], rows, notes=notes, words=True)] if rows else []
+    return [_table(["key", *(group.label for group in groups)], rows, notes=notes, words=True)] if rows else []
 
 
 def _settings(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -17,16 +17,14 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from lightning_cse.errors import DataError, did_you_mean
-from lightning_cse.metrics import McNemar, mcnemar
+from lightning_cse.metrics import mcnemar
 from lightning_cse.papers.artefacts import Baseline, Line
 from lightning_cse.papers.nested import leaves, value_at
 from lightning_cse.papers.records import Found
 from lightning_cse.runs import Run
 
-TEST_FIELDS: Final = [
-    *("row", "encoder", "column", "reference", "test", "seeds", "seeds_reference", "mean", "mean_reference"),
-    *("p", "p_holm"),
-]
+_PLACE: Final = ("row", "encoder", "column", "reference", "test", "seeds", "seeds_reference")
+TEST_FIELDS: Final = [*_PLACE, "mean", "mean_reference", "p", "p_holm"]
 """The columns of the comparisons that are kept beside a table."""
 _EXAMPLE: Final = ("row", "type", "label", "subset", "gold")
 """The columns of predictions that say which example a line is, as far as they exist."""
@@ -78,11 +76,7 @@ def read_run(path: Path) -> Found:
 
 
 def points(runs: Iterable[Found]) -> list[Point]:
-    """Group runs over their seeds, in the order they came; a run given twice counts once.
-
-    Raises:
-        DataError: if two folders hold the same seed of the same config.
-    """
+    """Group runs over their seeds, in the order they came; a run given twice counts once."""
     groups: dict[tuple[str, str], dict[int, Found]] = {}
     for run in {run.source.resolve(): run for run in runs}.values():
         name, config_hash, seed = (run.record[key] for key in ("name", "config_hash", "seed"))
@@ -130,11 +124,7 @@ def _setting(value: Any) -> str:
 
 
 def baseline_points(baseline: str, runs: Sequence[Found]) -> list[Point]:
-    """Return a baseline as it was evaluated beside these runs, a point for each encoder.
-
-    Raises:
-        DataError: if none of the runs has predictions of it.
-    """
+    """Return a baseline as it was evaluated beside these runs, a point for each encoder."""
     groups: dict[str, list[Found]] = {}
     for run in runs:
         if any(name.startswith(f"{baseline}-") for name in stored(run)):
@@ -146,8 +136,8 @@ def baseline_points(baseline: str, runs: Sequence[Found]) -> list[Point]:
         found = f"{did_you_mean(baseline, known)} (found: {', '.join(known) or 'none'})"
         raise DataError(f"no run has predictions of the baseline {baseline!r}{found}")
     names = [f"{baseline} {value_at(of[0].record, 'encoder.name')}" for of in groups.values()]
-    names = [f"{name} ({n})" if names.count(name) > 1 else name for n, name in enumerate(names, start=1)]
-    labels = names if len(names) > 1 else [baseline]
+    numbered = [f"{name} ({n})" if names.count(name) > 1 else name for n, name in enumerate(names, start=1)]
+    labels = numbered if len(names) > 1 else [baseline]
     return [Point(label, tuple(of), baseline) for label, of in zip(labels, groups.values(), strict=True)]
 
 
@@ -158,9 +148,6 @@ def read_outcome(path: Path, metric: str = "accuracy") -> pd.DataFrame:
     """Read predictions: the columns that name the examples, and ``correct``.
 
     ``accuracy_NAME`` is of the column ``correct_NAME``, or of the examples of type NAME, if there are such.
-
-    Raises:
-        DataError: if the file cannot be read, or does not say what is right.
     """
     frame = _read(path)
     variant = metric.partition("_")[2]
@@ -227,12 +214,6 @@ def holm(pvalues: ArrayLike) -> NDArray[np.float64]:
 def majority_vote(correct_by_seed: Sequence[ArrayLike]) -> NDArray[np.bool_]:
     """Return which examples more than half of the seeds get right (ours: GaussCSE does not say how it merges seeds)."""
     return np.asarray(2 * np.sum(np.asarray(correct_by_seed, dtype=np.int64), axis=0) > len(correct_by_seed))
-
-
-def compare_accuracy(a: Point, b: Point, metric: str) -> McNemar:
-    """Return McNemar's test of two points' majority votes; ``metric`` is ``test/<task>/<accuracy>``."""
-    _, task, name = metric.split("/")
-    return mcnemar(*(majority_vote(of) for of in _outcomes(task, (a, b), name)))
 
 
 def bootstrap(a: Point, b: Point, metrics: Sequence[str], draws: int = 10_000) -> float:
@@ -320,10 +301,7 @@ def compare(given: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
     """Compare every pair of points on every task, a row a comparison, with Holm's adjustment over all of them.
 
     Without ``tasks``, on every task with right and wrong answers that all points but baselines have. Accuracies are
-    fractions, the difference is in points, and ``p_median`` is the median of the exact tests of single seeds.
-
-    Raises:
-        DataError: if a point has nothing to compare it on, or two runs were evaluated on different examples.
+    fractions, and the difference is in points.
     """
     methods = [point for point in given if not point.baseline] or list(given)
     common = [task for task in methods[0].tasks if all(task in point.tasks for point in methods)]
@@ -332,18 +310,12 @@ def compare(given: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
     for task in dict.fromkeys(tasks or known):
         there = [point for point in given if not point.baseline or task in point.tasks]
         for (a, of_a), (b, of_b) in itertools.combinations(zip(there, _outcomes(task, there), strict=True), 2):
-            votes = majority_vote(of_a), majority_vote(of_b)
-            test = mcnemar(*votes)
-            every = (*a.seeds, *b.seeds)
-            sides = ((a, of_a, votes[0]), (b, of_b, votes[1]))
-            by = [dict.fromkeys(every, v) if p.baseline else dict(zip(p.seeds, of, strict=True)) for p, of, v in sides]
-            single = [mcnemar(by[0][seed], by[1][seed]).pvalue for seed in by[0].keys() & by[1].keys()]
+            test = mcnemar(majority_vote(of_a), majority_vote(of_b))
             accuracy_a, accuracy_b = (float(np.mean(of)) for of in (of_a, of_b))
             row: dict[str, Any] = {"task": task, "a": a.label, "b": b.label, "seeds_a": a.seeds, "seeds_b": b.seeds}
             row |= {"accuracy_a": accuracy_a, "accuracy_b": accuracy_b, "difference": 100 * (accuracy_a - accuracy_b)}
             row |= {"only_a": test.only_a, "only_b": test.only_b, "examples": test.examples, "p_exact": test.pvalue}
-            median = float(np.median(single)) if single else np.nan
-            rows.append({**row, "p_asymptotic": test.pvalue_asymptotic, "p_holm": 1.0, "p_median": median})
+            rows.append({**row, "p_asymptotic": test.pvalue_asymptotic, "p_holm": 1.0})
     compared = {row[side] for row in rows for side in ("a", "b")}
     if len(given) < 2 or any(point.label not in compared for point in given):
         has = "".join(f"\n  {point.label}: {', '.join(point.tasks) or 'no predictions'}" for point in given)
@@ -392,7 +364,8 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], test: str, kept: Path | No
         elif (one := _point(a, seeds[0])) is None or (other := _point(b, seeds[1])) is None:
             continue
         elif test == "mcnemar":
-            p = compare_accuracy(one, other, a.metrics[0]).pvalue
+            _, task, metric = a.metrics[0].split("/")
+            p = mcnemar(*map(majority_vote, _outcomes(task, (one, other), metric))).pvalue
         else:
             p = bootstrap(one, other, a.metrics, draws)
         done.append((*place, test, *texts, *means, max(p, _SMALLEST_P), 1.0, a.number, b.number))
@@ -414,10 +387,8 @@ def _voters(a: Side, b: Side) -> tuple[list[int], list[int]]:
 
 def _point(side: Side, seeds: Sequence[int]) -> Point | None:
     """Return a side as a point of these seeds; None where predictions are missing."""
-    fewer = len(seeds) < len(side.values)
-    runs = (
-        tuple(run for seed, run in zip(side.values, side.found, strict=True) if seed in seeds) if fewer else side.found
-    )
+    voters = tuple(run for seed, run in zip(side.values, side.found, strict=True) if seed in seeds)
+    runs = side.found if len(seeds) == len(side.values) else voters
     tasks = [metric.split("/")[1] for metric in side.metrics]
     names = {f"{side.baseline}-{task}" if side.baseline else task for task in tasks}
     return Point(side.line.label, runs, side.baseline) if all(names <= set(stored(run)) for run in runs) else None

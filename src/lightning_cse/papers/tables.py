@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections import Counter
@@ -89,7 +90,7 @@ def assemble(
         setting_of: the value of a config column for a line that has no run.
         draws: of a bootstrap.
     """
-    return _Assembly(artefact, tuple(lines), measured, request, change_of, setting_of).table(kept_tests, draws)
+    return _Assembly(artefact, lines, measured, request, change_of, setting_of).table(kept_tests, draws)
 
 
 class _Reading(NamedTuple):
@@ -102,25 +103,22 @@ class _Reading(NamedTuple):
     marks: tuple[str, ...] = ()
 
 
+@dataclass
 class _Assembly:
-    def __init__(
-        self,
-        artefact: Artefact,
-        lines: tuple[Line, ...],
-        measured: Callable[[Line, Column], Measured],
-        request: Request,
-        change_of: Callable[[Found], str],
-        setting_of: Callable[[Line, Column], Any] | None,
-    ) -> None:
-        self.artefact, self.lines, self.measured, self.request = artefact, lines, measured, request
-        self.change_of, self.setting_of = change_of, setting_of
-        self.labels = list(dict.fromkeys(line.label for line in lines))
-        self.changes: dict[Path, str] = {}
-        self.records: dict[Path, Mapping[str, Any]] = {}
-        self.quoted = tuple(map(self._is_quoted, lines))
+    artefact: Artefact
+    lines: Sequence[Line]
+    measured: Callable[[Line, Column], Measured]
+    request: Request
+    change_of: Callable[[Found], str]
+    setting_of: Callable[[Line, Column], Any] | None
+
+    def __post_init__(self) -> None:
+        self.labels = list(dict.fromkeys(line.label for line in self.lines))
+        self.used: dict[Path, tuple[Mapping[str, Any], str]] = {}  # record and change of each run in a cell
+        self.quoted = tuple(map(self._is_quoted, self.lines))
         self.readings: dict[tuple[int, str], _Reading] = {}
-        for number, line in enumerate(lines):
-            for column in sorted(artefact.columns, key=lambda column: column.source == "mean"):
+        for number, line in enumerate(self.lines):
+            for column in sorted(self.artefact.columns, key=lambda column: column.source == "mean"):
                 self.readings[number, column.title] = self._read(number, line, column)
         self.cells = self._cells()
 
@@ -132,14 +130,13 @@ class _Assembly:
         return Table(
             self.artefact,
             self.request,
-            self.lines,
+            tuple(self.lines),
             self.quoted,
             self.cells,
             {**symbols, **{f"differs:{label}": letter for label, letter in letters.items()}, "*": "*", "**": "**"},
             (*texts, *self._about_tests(tests, len(pairs) - len(tests), letters, draws), *self._notes()),
             tests[TEST_FIELDS],
-            tuple(sorted({short_commit(record) for record in self.records.values()})),
-            tuple(sorted({machine_of(record) for record in self.records.values()})),
+            *(tuple(sorted({of(record) for record, _ in self.used.values()})) for of in (short_commit, machine_of)),
         )
 
     # Values
@@ -169,12 +166,12 @@ class _Assembly:
             values, asked = dict([min(values.items())]), 1  # it is not trained: one measurement
         found = tuple(runs.found[seed] for seed in values)
         for run in found:
-            self.records[run.source] = run.record
-            self.changes.setdefault(run.source, self.change_of(run))
+            if run.source not in self.used:
+                self.used[run.source] = run.record, self.change_of(run)
         marks = {
             f"instead:{metric}": bool(values) and metric != column.keys[0],
             "mixed": len({(value_at(run.record, "model.run") or run.record)["config_hash"] for run in found}) > 1,
-            "stale": any(self.changes[run.source] == "stale" for run in found),
+            "stale": any(self.used[run.source][1] == "stale" for run in found),
         }
         metrics = (metric,) if values and column.source == "metric" else ()
         return _Reading(values, asked, metrics, found, tuple(mark for mark, true in marks.items() if true))
@@ -197,7 +194,7 @@ class _Assembly:
         every = [(*place, value) for place, reading in self.readings.items() for value in reading.values.values()]
         frame = pd.DataFrame(every, columns=["line", "column", "value"]).astype({"value": float})
         grouped = frame.groupby(["line", "column"])["value"]
-        stats = grouped.agg(n="count", mean=statistics.fmean, sd=_deviation, low="min", high="max")
+        stats = grouped.agg(n="count", mean=statistics.fmean, sd="std", low="min", high="max")
         papers = {(value.row, value.encoder, value.column): value for value in self.artefact.published}
         rows = {}
         for number, line in enumerate(self.lines):
@@ -230,13 +227,10 @@ class _Assembly:
 
     # Marks and notes
 
-    def _asked(self, line: Line) -> Iterator[str]:
-        if self.request.profile:
-            yield "profile"
-        if line.encoder and line.paper_encoder and line.encoder != line.paper_encoder:
-            yield "encoder"
-        if self.request.settings:
-            yield "settings"
+    def _asked(self, line: Line) -> list[str]:
+        other = line.encoder and line.paper_encoder and line.encoder != line.paper_encoder
+        asked = {"profile": self.request.profile, "encoder": other, "settings": self.request.settings}
+        return [mark for mark, true in asked.items() if true]
 
     def _symbols(self) -> tuple[dict[str, str], list[str]]:
         """Return the symbol of each mark, and what the marks say; what all measured cells share has no symbol."""
@@ -252,22 +246,20 @@ class _Assembly:
         }
         places = [place for place, reading in self.readings.items() if reading.values]
         measured = [(self.lines[place[0]], self.cells.at[place, "marks"]) for place in places]
-        symbols, shared = {}, []
-        own: dict[str, str] = {}
-        for name in dict.fromkeys(name for marks in self.cells["marks"] for name in marks):
-            # A line without an encoder cannot have been measured with another one.
-            if all(name in marks for line, marks in measured if name != "encoder" or line.encoder):
-                shared.append(known[name])
-            else:
-                symbols[name] = own.setdefault(known[name], _SYMBOLS[len(own) % len(_SYMBOLS)])
-        first = [f"All measured values: {'; '.join(shared)}."] if shared else []
-        return symbols, first + [f"{symbol} {text}." for text, symbol in own.items()]
+        names = dict.fromkeys(name for marks in self.cells["marks"] for name in marks)
+        # A line without an encoder cannot have been measured with another one.
+        shared = [n for n in names if all(n in marks for line, marks in measured if n != "encoder" or line.encoder)]
+        own = dict.fromkeys(known[name] for name in names if name not in shared)
+        texts = dict(zip(own, itertools.cycle(_SYMBOLS)))
+        first = [f"All measured values: {'; '.join(known[name] for name in shared)}."] if shared else []
+        symbols = {name: texts[known[name]] for name in names if name not in shared}
+        return symbols, first + [f"{symbol} {text}." for text, symbol in texts.items()]
 
     def _notes(self) -> Iterator[str]:
-        unknown = list(self.changes.values()).count("unknown")
+        unknown = [change for _, change in self.used.values()].count("unknown")
         if unknown:
             yield (
-                f"Whether the loss has changed since is unknown for {unknown} of {len(self.changes)} records: "
+                f"Whether the loss has changed since is unknown for {unknown} of {len(self.used)} records: "
                 "their commit is missing, or not in the history at hand."
             )
         if (self.cells["n"] < self.cells["asked"]).any():
@@ -275,21 +267,19 @@ class _Assembly:
         count = Counter(line.label for line in self.lines)
         called = [line.label if count[line.label] == 1 else f"{line.label} ({line.encoder})" for line in self.lines]
         reasons: dict[str, list[str]] = {}
-        for line, name, only in zip(self.lines, called, self.quoted, strict=True):
-            if only:
-                why = line.way.why if isinstance(line.way, Published) else str(line.needs)
-                reasons.setdefault(why.rstrip("."), []).append(name)
+        for line, name in itertools.compress(zip(self.lines, called, strict=True), self.quoted):
+            why = line.way.why if isinstance(line.way, Published) else str(line.needs)
+            reasons.setdefault(why.rstrip("."), []).append(name)
         yield from (f"Not measured here: {', '.join(names)}: {why}." for why, names in reasons.items())
         shown = {(line.name, line.paper_encoder): name for line, name in zip(self.lines, called, strict=True)}
-        notes: dict[str, dict[str, list[str]]] = {}
-        for value in self.artefact.published:
-            if value.note and (value.row, value.encoder) in shown:
-                noted = notes.setdefault(value.note, {}).setdefault(shown[value.row, value.encoder], [])
-                noted.append(value.column)
-        printed = Counter((value.row, value.encoder) for value in self.artefact.published)
-        every = {name: printed[place] for place, name in shown.items()}
+        printed = [(value, (value.row, value.encoder)) for value in self.artefact.published]
+        count = Counter(place for _, place in printed)
+        notes: dict[str, dict[Any, list[str]]] = {}
+        for value, place in printed:
+            if value.note and place in shown:
+                notes.setdefault(value.note, {}).setdefault(place, []).append(value.column)
         for note, lines in notes.items():
-            of = [name + f" ({', '.join(some)})" * (len(some) < every[name]) for name, some in lines.items()]
+            of = [shown[at] + f" ({', '.join(some)})" * (len(some) < count[at]) for at, some in lines.items()]
             yield f"Published value, {note}: {', '.join(of)}."
 
     # Comparisons
@@ -359,10 +349,6 @@ class _Assembly:
         if untested:
             of = "between rows" if test == ALL_ROWS else f"with {reference}"
             yield f"Not tested, since predictions are not kept with these records: {untested} comparisons {of}."
-
-
-def _deviation(values: Sequence[float]) -> float:
-    return statistics.stdev(values) if len(values) > 1 else math.nan
 
 
 def _number(found: Found, line: Line, column: Column, key: str) -> float | None:

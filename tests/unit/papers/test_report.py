@@ -78,7 +78,6 @@ def test_what_runs_measured(tmp_path: Path) -> None:
         "lr 1e-5|2|80.00 ± 0.00|70.50 ± 0.71|1.5000 ± 0.0000",
         "LENGTH baseline|–|–|99.90|–",
     ]
-    assert rows[6] == "lr 3e-5|1|finished|80.00|71.00|1.5000|20|0:01:05|cpu"
     assert rows[-1] == "method.optimizer.lr|3e-05|1e-05"
     assert "1 keys differ, 2 are the same for all" in page
     titles = re.findall(r"<h3>(.*?)</h3>", page)
@@ -148,7 +147,6 @@ def test_which_runs_are_found(tmp_path: Path) -> None:
     assert list(found.values()) == [every, every, one, one, one]
     assert read_runs([kept])[0].curves[MONITOR]
     assert "lr" not in rows_of(page_of(tmp_path / "runs"))[1], "one point, with its unfinished seeds"
-    assert "dualcse_cross|2|failed DataError: no file|–" in "\n".join(rows_of(page_of(tmp_path / "runs")))
     assert [run.record["seed"] for run in read_runs([tmp_path / "runs"], seeds=(1, 5))] == [1]
     (tmp_path / "none").mkdir()
     for place in ("none", "runs/sweeps/2026-01-01/damaged.json"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import statistics
 from collections.abc import Callable, Mapping
 from math import comb
 from pathlib import Path
@@ -131,11 +130,6 @@ def test_mcnemar_of_votes_against_loops_over_rows(make_run: MakeRun) -> None:
         == pytest.approx(exact(only_a, only_b))
         == pytest.approx(binomtest(only_a, only_a + only_b).pvalue)
     )
-    single = []
-    for seed in range(3):
-        pairs = list(zip(right["a"][seed], right["b"][seed], strict=True))
-        single.append(exact(pairs.count((True, False)), pairs.count((False, True))))
-    assert found.p_median == pytest.approx(statistics.median(single))
     accuracy = [sum(map(sum, right[name])) / (3 * N) for name in right]
     assert [found.accuracy_a, found.accuracy_b] == pytest.approx(accuracy)
     assert found.difference == pytest.approx(100 * (accuracy[0] - accuracy[1]))
@@ -153,13 +147,11 @@ def test_all_pairs_on_all_tasks_and_holm_over_them(make_run: MakeRun) -> None:
     assert [c.task for c in compared(*folders, tasks=("rte",))] == ["rte"] * 3
 
 
-def test_seeds_that_only_one_has_vote_but_are_not_paired(make_run: MakeRun) -> None:
+def test_seeds_that_only_one_has_vote(make_run: MakeRun) -> None:
     a = [make_run("a", seed, {"eis": eis([True] * 4)}) for seed in (0, 1, 2)]
     b = [make_run("b", seed, {"eis": eis([seed == 2, True, True, False])}) for seed in (2, 7)]
     (found,) = compared(*a, *b)
     assert (found.seeds_a, found.seeds_b, found.only_a) == ((0, 1, 2), (2, 7), 2), "a tie of two seeds is wrong"
-    (disjoint,) = compared(*a, b[1])
-    assert np.isnan(disjoint.p_median)
 
 
 def test_a_baseline_is_one_point_for_each_encoder(make_run: MakeRun) -> None:
