@@ -15,8 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lightning_cse import runs
-from lightning_cse.analysis.histograms import Pairs, PairSet, bins_of, draw_histograms, overlap, shares
-from lightning_cse.analysis.measuring import (
+from lightning_cse.analysis.describing import (
     ROLES,
     Drawn,
     Kind,
@@ -27,6 +26,7 @@ from lightning_cse.analysis.measuring import (
     print_tables,
     table,
 )
+from lightning_cse.analysis.histograms import Pairs, PairSet, bins_of, draw_histograms, overlap, shares
 from lightning_cse.data.corpora import read_bytes
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.data.parsers import checked_sentence, parse_object
