@@ -1,45 +1,63 @@
-"""From a config to the description of its training set: words, shares of roles, match error rates, cosines."""
+"""The pairs of a training set: drawn, measured in words and by an encoder, summarised and shown."""
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
+import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
+from rich import box
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from lightning_cse import runs
-from lightning_cse.analysis import measuring
 from lightning_cse.analysis.histograms import Pairs, PairSet, draw_histograms
-from lightning_cse.analysis.measuring import ROLES, Drawn, Kind, pair_set
 from lightning_cse.config.compose import portable
 from lightning_cse.data import ContrastiveData, read_corpus
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.engine.build import automatic_reading, built, check_nodes, plain
-from lightning_cse.errors import ConfigError, did_you_mean
+from lightning_cse.errors import ConfigError, EncoderError, did_you_mean
+from lightning_cse.evaluation import Embedded
+from lightning_cse.metrics import match_error_rate
+from lightning_cse.models import PointModel
 from lightning_cse.runs.machine import device_of
+
+log = logging.getLogger(__name__)
 
 BATCHING: Final = ("batch_size", "drop_last", "llm_rows_together")  # no number here depends on them
 
+Kind = Literal["positive", "negative"]
+
+ROLES: Final[dict[Kind, tuple[str, ...]]] = {
+    "positive": ("positive", "intermediate", "entailment", "explicit_entailment", "implied_entailment"),
+    "negative": ("negative", "contradiction"),
+}
+"""The roles that methods pull to the first one, and those that they push away from it."""
+
 
 @dataclass(frozen=True)
-class Described:
-    """A data set: the sentences of its roles in the order in which they are looked at, its pairs, its word pieces."""
+class Drawn:
+    """The pairs of one kind that are looked at; ``there`` counts all, ``dropout`` says that they are two passes."""
 
-    name: str
-    rows: int
-    roles: dict[str, list[str]]
-    pairs: list[Drawn]
-    digests: dict[str, str]
-    counts: dict[str, int]
-    limit: int | None = None
+    kind: Kind
+    label: str
+    first: list[str]
+    second: list[str]
+    there: int
+    dropout: bool = False
+
+
+Described = tuple[dict[str, Any], list[Drawn]]
+"""A data set: what ``summary.json`` says of it, and the pairs that are looked at."""
 
 
 def run(cfg: DictConfig) -> None:
@@ -58,10 +76,10 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
 
     Source: NGCSE, figure 7 and its text.  Differs: the paper's numbers of pairs and its split of STS-B are not known.
     """
-    encoder, described, measured = _measured({name: cfg})
+    encoder, sets = _measured({name: cfg})
     options = plain(cfg)
     decisive: dict[str, Any] = {
-        "data": {file: digest for each in described for file, digest in each.digests.items()},
+        "data": {file: digest for about, *_ in sets for file, digest in about["data"].items()},
         "encoder": {"name": encoder.name, **encoder.digests},
         "resolved": automatic_reading(cfg, encoder),
     }
@@ -75,19 +93,13 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
         "seed": cfg.seed,
         "looked_at": cfg.rows,
         "encoder": {**decisive["encoder"], "pooling": encoder.pooling, "max_length": encoder.max_length},
-        "sets": [
-            {**_sentences(each, encoder, cfg.rows), "pairs": list(map(measuring.pair_summary, each.pairs, pairs))}
-            for each, pairs in zip(described, measured, strict=True)
-        ],
-        "counts": described[0].counts,
-        "data": decisive["data"],
+        "sets": [{**about, "pairs": list(map(pair_summary, drawn, found))} for about, drawn, found in sets],
         "device": device_of().type,
         "figure": "histograms.png",
         "environment": runs.environment(),
         "overrides": portable(overrides),
     }
-    sets = (pair_set(each.name, each.pairs, pairs) for each, pairs in zip(described, measured, strict=True))
-    draw_histograms(list(sets), folder / "histograms.png")
+    draw_histograms([pair_set(about["name"], *pairs) for about, *pairs in sets], folder / "histograms.png")
     runs.write_atomic(folder / "config.yaml", OmegaConf.to_yaml(cfg, resolve=True))
     text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
     runs.write_atomic(folder / "summary.json", text + "\n")
@@ -99,35 +111,33 @@ def pair_sets(configs: Mapping[str, DictConfig]) -> list[PairSet]:
 
     The encoder, the seed and STS-B are those of the first config.
     """
-    _, described, measured = _measured(configs)
-    return [pair_set(each.name, each.pairs, pairs) for each, pairs in zip(described, measured, strict=True)]
+    return [pair_set(about["name"], *pairs) for about, *pairs in _measured(configs)[1]]
 
 
-def _measured(configs: Mapping[str, DictConfig]) -> tuple[SentenceEncoder, list[Described], list[list[Pairs]]]:
+def _measured(configs: Mapping[str, DictConfig]) -> tuple[SentenceEncoder, list[tuple[Any, ...]]]:
+    """Return the encoder, and what `Described` says of each data set, with the measured pairs."""
     for cfg in configs.values():
         check_nodes(cfg)
     first = next(iter(configs.values()))
     encoder: SentenceEncoder = built(first.encoder)
-    described = [
-        _training_set(cfg, name, built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed))
-        for name, cfg in configs.items()
-    ]
-    described.append(_stsb(first))
-    return encoder, described, measuring.measure(encoder, [each.pairs for each in described], first.seed)
+    data = (built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed) for cfg in configs.values())
+    described = [*map(_training_set, configs.values(), configs, data), _stsb(first)]
+    found = measure(encoder, [pairs for _, pairs in described], first.seed)
+    return encoder, [(*each, pairs) for each, pairs in zip(described, found, strict=True)]
 
 
 def _training_set(cfg: DictConfig, name: str, data: ContrastiveData) -> Described:
     rows, roles = data.train.select(seeded_order(len(data.train), cfg.seed)), data.roles
     anchor, kinds = roles[0], list[tuple[Kind, str]]()
-    asked: dict[Kind, str | None] = {"positive": cfg.positive, "negative": cfg.negative}
-    for kind, wanted in asked.items():
+    for kind, known in ROLES.items():
+        wanted = cfg[kind]
         if wanted is not None and (wanted not in rows.names or (kind, wanted) == ("negative", anchor)):
             near = f"{did_you_mean(wanted, roles)} (roles: {', '.join(roles)})"
             raise ConfigError([f"{kind}: data={name} has no {kind} {wanted!r}{near}"])
-        kinds += [(kind, role) for role in roles if role in ROLES[kind]] if wanted is None else [(kind, wanted)]
+        kinds += [(kind, role) for role in ([wanted] if wanted else roles) if wanted or role in known]
     if not any(kind == "positive" for kind, _ in kinds):
         kinds.insert(0, ("positive", anchor))
-    columns = {role: rows.column(role) for role in dict.fromkeys([*roles, *(role for _, role in kinds)])}
+    columns = {role: rows.column(role) for role in (*roles, *(role for _, role in kinds))}
     if OmegaConf.select(cfg, "data.augmentation") is not None:
         ids = data.tokenize([text or "" for text in columns[anchor][: cfg.rows]])
         columns[anchor][: cfg.rows] = [text or None for text in data.tokenize.decode(ids)]
@@ -136,26 +146,25 @@ def _training_set(cfg: DictConfig, name: str, data: ContrastiveData) -> Describe
         label = f"{anchor} - {role}" if role != anchor else f"{anchor}, two dropout passes"
         both = zip(columns[anchor], columns[role], strict=True)
         pairs.append(_drawn(kind, label, both, cfg.rows, dropout=role == anchor))
-    texts = {role: [text for text in columns[role] if text is not None] for role in roles}
-    some = list(dict.fromkeys(texts[anchor][: cfg.rows]))
+    texts = [text for text in columns[anchor] if text is not None]
+    some = list(dict.fromkeys(texts[: cfg.rows]))
     if len(some) > 1 and pairs[-1].kind == "positive":
         others = [*some[1:], some[0]]
-        pairs.append(Drawn("negative", f"{anchor} - random other {anchor}", some, others, len(texts[anchor])))
-    return Described(name, len(rows), texts, pairs, data.digests, data.counts, data.max_tokens)
+        pairs.append(Drawn("negative", f"{anchor} - random other {anchor}", some, others, len(texts)))
+    filled = {role: sum(text is not None for text in columns[role]) for role in roles}
+    about = {"name": name, "rows": len(rows), "roles": filled, "counts": data.counts, "data": data.digests}
+    return about, pairs
 
 
 def _stsb(cfg: DictConfig) -> Described:
     split, high, low = cfg.beside.split, cfg.beside.positive_score, cfg.beside.negative_score
     rows = read_corpus("stsb", split, Path(cfg.paths.data_dir))
     rows = rows.select(seeded_order(len(rows), cfg.seed))
-    first, second, scores = (rows.column(name) for name in ("sentence1", "sentence2", "score"))
-    rated = list(zip(first, second, scores, strict=True))
+    rated = list(zip(*(rows.column(name) for name in ("sentence1", "sentence2", "score")), strict=True))
     near, far = [pair for *pair, score in rated if score > high], [pair for *pair, score in rated if score < low]
     pairs = [_drawn("positive", f"score > {high}", near, cfg.rows), _drawn("negative", f"score < {low}", far, cfg.rows)]
     digests = {file.name: file.sha256 for file in rows.files}
-    return Described(
-        f"STS-B {split}", len(rows), {"sentence1": first, "sentence2": second}, pairs, digests, rows.counts
-    )
+    return {"name": f"STS-B {split}", "rows": len(rows), "counts": rows.counts, "data": digests}, pairs
 
 
 def _drawn(kind: Kind, label: str, pairs: Iterable[Sequence[Any]], most: int, *, dropout: bool = False) -> Drawn:
@@ -164,54 +173,110 @@ def _drawn(kind: Kind, label: str, pairs: Iterable[Sequence[Any]], most: int, *,
     return Drawn(kind, label, [a for a, _ in whole[:most]], [b for _, b in whole[:most]], len(whole), dropout)
 
 
-def _sentences(each: Described, encoder: SentenceEncoder, most: int) -> dict[str, Any]:
-    """Return the numbers of the sentences of each role: how many, how long, and how many are cut."""
-    room = encoder.max_length - max(len(template) for template in encoder.templates)
-    limit = room if each.limit is None else min(room, each.limit)
-    roles = {}
-    for role, texts in each.roles.items():
-        words = [len(text.split()) for text in texts[:most]]
-        roles[role] = {
-            "sentences": len(texts),
-            "share_of_rows": len(texts) / each.rows,
-            "looked_at": len(words),
-            "words_mean": float(np.mean(words)) if words else None,
-            "words_95th_percentile": float(np.percentile(words, 95)) if words else None,
-            "share_cut": float(np.mean([len(ids) > limit for ids in encoder.tokenizer(texts[:most])]))
-            if words
-            else None,
-        }
-    by = "encoder.max_length" if limit == room else "data.max_tokens"
-    return {"name": each.name, "rows": each.rows, "word_pieces": limit, "limited_by": by, "roles": roles}
+def kind_of(role: str) -> Kind:
+    """Return the kind of pair that a role makes with the first one; a role that no method knows is a positive."""
+    return "negative" if role in ROLES["negative"] else "positive"
+
+
+def measure(encoder: SentenceEncoder | None, sets: Sequence[Sequence[Drawn]], seed: int) -> list[list[Pairs]]:
+    """Return match error rates and, with an encoder, cosines of all pairs; each distinct sentence is embedded once.
+
+    ``seed`` is that of the dropout of dropout pairs. Raises EncoderError if a cosine is not finite.
+    """
+    model = None if encoder is None else PointModel(encoder.to(device_of())).eval()
+    sentences = [s for drawn in sets for pairs in drawn if not pairs.dropout for s in (*pairs.first, *pairs.second)]
+    embedded = Embedded(model, sentences) if model is not None and sentences else None
+
+    def measured(pairs: Drawn) -> Pairs:
+        rates = list(map(match_error_rate, pairs.first, pairs.second))
+        if model is None or not rates:
+            return Pairs(pairs.label, rates)
+        if pairs.dropout or embedded is None:
+            sides = _dropout_passes(model, pairs.first, seed)
+        else:
+            sides = [embedded[pairs.first], embedded[pairs.second]]
+        cosine = model.similarity(*sides)
+        if not cosine.isfinite().all():
+            raise EncoderError(f"some embeddings of {model.encoder.name} are not finite: its weights are broken")
+        return Pairs(pairs.label, rates, cosine.tolist())
+
+    return [list(map(measured, drawn)) for drawn in sets]
+
+
+def _dropout_passes(model: PointModel, sentences: Sequence[str], seed: int) -> list[Any]:
+    if not model.encoder.has_dropout:
+        log.warning("the encoder %s has no dropout, so the cosine of its dropout pairs is 1", model.encoder.name)
+    model.encoder.train()
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            return [model.embed(sentences), model.embed(sentences)]
+    finally:
+        model.encoder.eval()
+
+
+def pair_set(name: str, drawn: Sequence[Drawn], measured: Sequence[Pairs]) -> PairSet:
+    """Return the pairs of a data set as a row of the figure."""
+    kinds: dict[Kind, list[Pairs]] = {"positive": [], "negative": []}
+    for pairs, values in zip(drawn, measured, strict=True):
+        kinds[pairs.kind].append(values)
+    return PairSet(name, **kinds)
+
+
+def pair_summary(drawn: Drawn, pairs: Pairs) -> dict[str, Any]:
+    """Return the number of pairs, and how their values are spread."""
+    named = {"kind": drawn.kind, "label": drawn.label, "dropout": drawn.dropout}
+    counted = {"pairs": drawn.there, "looked_at": len(drawn.first)}
+    return {**named, **counted, "mer": _spread(pairs.mer), "cosine": _spread(pairs.cosine)}
+
+
+def _spread(values: Sequence[float]) -> dict[str, float] | None:
+    if not len(values):
+        return None
+    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+    return {"mean": float(np.mean(values)), "lower_quartile": low, "median": middle, "upper_quartile": high}
 
 
 def print_summary(summary: Mapping[str, Any], folder: Path) -> None:
-    """Print what ``summary.json`` says: a table of sentences, a table of pairs, and notes."""
-    sentences = measuring.table(
-        "data set", "role", "sentences", "of rows", "words, mean", "95th percentile", "cut", left=2
-    )
-    pairs = measuring.table("data set", "pairs", "", "number", "MER", "quartiles", "cosine", "quartiles", left=3)
+    """Print what ``summary.json`` says: a table of pairs, and notes."""
+    shown = table("data set", "pairs", "", "number", "MER", "quartiles", "cosine", "quartiles", left=3)
     for each in summary["sets"]:
-        for number, (role, found) in enumerate(each["roles"].items()):
-            cells = [f"{found['sentences']:,}", f"{100 * found['share_of_rows']:.1f} %"]
-            if found["looked_at"]:
-                cells += [f"{found['words_mean']:.1f}", f"{found['words_95th_percentile']:.0f}"]
-                cells.append(f"{100 * found['share_cut']:.1f} %")
-            sentences.add_row(Text("" if number else each["name"]), role, *cells)
         for number, found in enumerate(each["pairs"]):
             cells = [f"{found['pairs']:,}"]
             for spread in (found["mer"], found["cosine"]):
                 quartiles = (spread[key] for key in ("lower_quartile", "median", "upper_quartile")) if spread else ()
-                cells += [measuring.mean_cell(spread), " ".join(f"{value:.2f}" for value in quartiles)]
-            pairs.add_row(Text("" if number else each["name"]), found["kind"], Text(found["label"]), *cells)
+                cells += [mean_cell(spread), " ".join(f"{value:.2f}" for value in quartiles)]
+            shown.add_row(Text("" if number else each["name"]), found["kind"], Text(found["label"]), *cells)
     console = Console(highlight=False)
-    measuring.print_tables([sentences, pairs], console)
-    limits = dict.fromkeys(f"{each['word_pieces']} word pieces ({each['limited_by']})" for each in summary["sets"])
-    encoder = f"{summary['encoder']['name']}, pooling {summary['encoder']['pooling']}"
+    print_tables([shown], console)
+    encoder, mine = f"{summary['encoder']['name']}, pooling {summary['encoder']['pooling']}", summary["sets"][0]
+    shares = (f"{role} {number:,} ({number / mine['rows']:.1%})" for role, number in mine["roles"].items())
     for note in (
-        f"looked at: at most {summary['looked_at']} sentences a role and pairs a kind, seed {summary['seed']}",
-        f"MER: match error rate of words; cosine: {encoder}; cut: longer than {' and '.join(limits)}",
+        f"{mine['name']}: {mine['rows']:,} rows; {', '.join(shares)}",
+        f"looked at: at most {summary['looked_at']} pairs a kind, seed {summary['seed']}",
+        f"MER: match error rate of words; cosine: {encoder}",
         f"figure: {folder / summary['figure']}",
         f"summary: {folder / 'summary.json'}",
     ):
         console.print(Text(note), soft_wrap=True)
+
+
+def table(*columns: str, left: int) -> Table:
+    """Return an empty table, whose first ``left`` columns are texts and the others numbers."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for number, column in enumerate(columns):
+        made.add_column(column, justify="left" if number < left else "right", no_wrap=True)
+    return made
+
+
+def print_tables(tables: Sequence[Table], console: Console) -> None:
+    """Print tables with no cell cut, however narrow the console is: a pipe has 80 columns."""
+    wide = console.options.update(width=1000)
+    console.width = max(console.width, *(console.measure(each, options=wide).maximum for each in tables))
+    for each in tables:
+        console.print(each, "")
+
+
+def mean_cell(values: Mapping[str, float] | None) -> str:
+    """Return the mean of the values of a `pair_summary`, or a dash."""
+    return "-" if values is None else f"{values['mean']:.3f}"

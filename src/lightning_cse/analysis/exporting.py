@@ -9,7 +9,6 @@ import json
 import sys
 import tempfile
 from dataclasses import replace
-from importlib.metadata import version
 from inspect import signature
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -21,11 +20,11 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.utils import logging
 
 from lightning_cse import models
-from lightning_cse.analysis.searching import finite, is_same
+from lightning_cse.analysis.searching import checked_view, finite, is_same
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.encoders import Template
 from lightning_cse.engine.load import LoadedModel
-from lightning_cse.errors import EncoderError, LightningCSEError, TaskError, did_you_mean
+from lightning_cse.errors import EncoderError, LightningCSEError
 
 TOLERANCE: Final = 1e-5  # how far a vector may be from the model's own, relative to its length
 INSTEAD: Final = "lightning_cse.score, lightning_cse.search and lightning_cse.load take the model itself"
@@ -38,18 +37,13 @@ ODD: Final = (
     "very long " * 400,
 )
 
-Similarity = Literal["cosine", "euclidean"]
-
 
 def export(model: LoadedModel, to: Path, *, view: str | None = None, force: bool = False) -> str:
     """Write a view of a model, by default the primary one, for sentence-transformers; return what was checked.
 
     The folder gets its name when sentence-transformers has loaded it and given the model's vectors; else nothing is
-    kept, and what was there stays. With ``force`` it replaces a folder of sentence-transformers.
-
-    Raises:
-        LightningCSEError: if the place is taken, sentence-transformers is not installed, the model has no such view, or
-            no folder gives its vectors.
+    kept, and what was there stays. With ``force`` it replaces a folder of sentence-transformers. Raises a
+    LightningCSEError if the place is taken, the model has no such view, or no folder gives its vectors.
     """
     _check_place(model, to, force=force)
     try:
@@ -62,10 +56,7 @@ def export(model: LoadedModel, to: Path, *, view: str | None = None, force: bool
     sentences = [*itertools.islice(premises, 64 - len(ODD)), *ODD]
     embedding = finite(model.answers.embed(sentences))
     views = embedding.views()
-    view = view or next(iter(views))
-    if view not in views:
-        near = f"{did_you_mean(view, views)} (it has: {', '.join(views)})"
-        raise TaskError(f"--view: {model.name} ({model.method}) has no view {view!r}{near}")
+    view = checked_view(f"--view: {model.name} ({model.method})", view, embedding)
     similarity = _similarity(model.answers, embedding, view)
     to.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{to.name}.") as place:
@@ -73,7 +64,7 @@ def export(model: LoadedModel, to: Path, *, view: str | None = None, force: bool
         modules = _modules(model.answers, view, Path(place) / "parts")
         exported = SentenceTransformer(modules=modules, device="cpu", similarity_fn_name=similarity or "cosine")
         exported.save_pretrained(str(made), create_model_card=False)
-        settings = made / "sentence_bert_config.json"
+        settings = made / "sentence_bert_config.json"  # a pooler of random weights would be added on loading
         content = json.loads(settings.read_text()) | {"model_args": _without_pooler(model.encoder.backbone)}
         settings.write_text(json.dumps(content, indent=2) + "\n")
         (made / "README.md").write_text(_card(model, view, similarity), encoding="utf-8")
@@ -89,16 +80,15 @@ def export(model: LoadedModel, to: Path, *, view: str | None = None, force: bool
 
 
 def _check_place(model: LoadedModel, to: Path, *, force: bool) -> None:
-    if not to.exists() or (to.is_dir() and not any(to.iterdir())):
-        return
-    if not force:
-        raise LightningCSEError(f"--to: {to} exists and is not empty; give another folder, or --force to replace it")
     used = [Path(each).resolve() for each in (model.run, str(model.encoder.backbone.name_or_path), Path.cwd()) if each]
-    if not (to / "modules.json").is_file() or any(path.is_relative_to(to.resolve()) for path in used):
-        raise LightningCSEError(f"--to: {to} is not a folder of sentence-transformers, or is in use: not replaced")
+    is_mine = (to / "modules.json").is_file() and not any(path.is_relative_to(to.resolve()) for path in used)
+    if to.exists() and any(to.iterdir()) and not (force and is_mine):
+        raise LightningCSEError(
+            f"--to: {to} is not empty: give another folder, or with --force one of sentence-transformers, not in use"
+        )
 
 
-def _similarity(model: Any, like: Any, view: str) -> Similarity | None:
+def _similarity(model: Any, like: Any, view: str) -> Literal["cosine", "euclidean"] | None:
     """Return which similarity of the vectors of a view is the model's own, if one is."""
     if is_same(model.similarity, lambda a, b: -(a.views()[view] - b.views()[view]).norm(dim=1), like):
         return "euclidean"
@@ -125,7 +115,7 @@ def _modules(model: Any, view: str, folder: Path) -> list[nn.Module]:
         pooling.insert(0, st.WordWeights([*[""] * count, MASK], {MASK: 1.0}, unknown_word_weight=0.0))
     backbone.save_pretrained(folder)
     _with_template(encoder.tokenizer.tokenizer, template).save_pretrained(folder)
-    dense, linear = [], None  # type: list[nn.Module], Any
+    dense = []
     for layer in layers:
         linear, activation = layer if isinstance(layer, nn.Sequential) else (layer, nn.Identity())
         size, has_bias = (linear.in_features, linear.out_features), linear.bias is not None
@@ -152,12 +142,9 @@ def _parts(model: Any, view: str) -> tuple[Any, Template, list[Any]]:
             return encoder, template, [getattr(model, view)]
         case models.DualModel | models.DualGaussianModel:
             implicit = view == "implicit"
-            own = implicit and model.architecture == "bi"
-            heads = (
-                (model.implicit_heads if own else model.heads) if isinstance(model, models.DualGaussianModel) else None
-            )
-            encoder = model.implicit_encoder if own else encoder
-            return encoder, model.templates[int(implicit)], [] if heads is None else [heads.mean]
+            prefix = "implicit_" if implicit and model.architecture == "bi" else ""
+            heads = [getattr(model, f"{prefix}heads").mean] if hasattr(model, "heads") else []
+            return getattr(model, f"{prefix}encoder"), model.templates[int(implicit)], heads
     raise EncoderError(f"{type(model).__name__} cannot be exported: its layers are not known here. {INSTEAD}")
 
 
@@ -185,22 +172,20 @@ def _with_template(tokenizer: PreTrainedTokenizerBase, template: Template) -> Pr
 
 def _card(model: LoadedModel, view: str, similarity: str | None) -> str:
     """Return a short model card, without a path."""
-    record: dict[str, Any] = model.record
     rows = {
         "method, view": f"{model.method}, {view}",
         "encoder": f"{Path(model.encoder.name).name}, pooling {model.encoder.pooling}",
         "weights": model.digests["weights"],
         "similarity": similarity or f"the cosine, which is not the similarity that {model.method} is evaluated by",
-        "checked with": f"sentence-transformers {version('sentence-transformers')}",
     }
-    if record:
-        rows["run"] = f"{record['name']}, config hash {record['config_hash']}, seed {record['seed']}"
-        scores = record.get("metrics", {}).items()
+    if model.record:
+        rows["run"] = "{name}, config hash {config_hash}, seed {seed}".format(**model.record)
+        scores = model.record["metrics"].items()
         rows |= {f"{name}, of the whole model": f"{value:.4f}" for name, value in scores if name.startswith("test/")}
     lines = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
     return (
         "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n---\n"
-        f"# {Path(model.name).name}\n\n"
-        "One vector a sentence, exported by lightning_cse. Entailment, its direction and implicitness need the run "
-        f"itself. The licences of the encoder and of the corpora apply.\n\n| | |\n|---|---|\n{lines}\n"
+        f"# {Path(model.name).name}\n\nOne vector a sentence, exported by lightning_cse. Entailment, its direction and "
+        "implicitness need the run itself. The licences of the encoder and of the corpora apply.\n\n"
+        f"| | |\n|---|---|\n{lines}\n"
     )

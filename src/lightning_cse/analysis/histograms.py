@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import textwrap
 from collections.abc import Sequence
@@ -60,11 +61,10 @@ def histograms_figure(sets: Sequence[PairSet]) -> Figure:
     grid = figure.subplots(len(sets), 2 * len(bins), squeeze=False, sharex="col")
     for row, each in zip(grid, sets, strict=True):
         row[0].set_ylabel(f"{each.name}\nshare of pairs")
-        for number, (measure, edges) in enumerate(bins.items()):
-            _panel(row[2 * number], each.positive, measure, edges, first_color=0)
-            _panel(row[2 * number + 1], each.negative, measure, edges, first_color=3)
-            for axes, kind in zip(grid[-1][2 * number :], ("positive", "negative"), strict=False):
-                axes.set_xlabel(f"{NAMES[measure]}, {kind} pairs")
+        panels = itertools.product(bins, (("positive", each.positive, 0), ("negative", each.negative, 3)))
+        for axes, below, (measure, (kind, pairs, color)) in zip(row, grid[-1], panels, strict=True):
+            _panel(axes, pairs, measure, bins[measure], first_color=color)
+            below.set_xlabel(f"{NAMES[measure]}, {kind} pairs")
     return figure
 
 

@@ -28,8 +28,7 @@ def read_frames(
     """Yield the texts of some columns, indexed by line, without outer white space; what is not text is empty.
 
     Without ``columns`` the first ones are read, ``most`` at most; a TSV file has a header only if columns are named.
-    ``-`` is standard input. A record of several lines counts as one. Raises DataError if the input is empty, malformed
-    or not UTF-8, or has no such column.
+    ``-`` is standard input. A record of several lines counts as one. Raises DataError for input that cannot be read.
     """
     name = "standard input" if path == "-" else path
     source = sys.stdin.buffer if path == "-" else Path(path).expanduser()

@@ -54,9 +54,8 @@ def answers(model: Any, *sides: Embedding) -> dict[str, np.ndarray]:
         if hasattr(model, "direction"):
             found["lead"] = ask("direction", *sides)
         if "lead" in found:
-            found["direction"] = np.array(["tie", "forward", "backward"])[
-                np.sign(np.nan_to_num(found["lead"])).astype(int)
-            ]
+            signs = np.sign(np.nan_to_num(found["lead"])).astype(int)
+            found["direction"] = np.array(["tie", "forward", "backward"])[signs]
     if hasattr(model, "implicitness"):
         found |= {name: ask("implicitness", side) for name, side in zip(IMPLICITNESS[len(sides)], sides, strict=True)}
     return found
@@ -82,10 +81,7 @@ def columns_of(model: Any, sides: int) -> tuple[list[str], list[str]]:
 
 
 def run(options: Namespace) -> None:
-    """Score the input of a command line; all that is not a score goes to standard error.
-
-    Rows with an empty cell are left out and counted. Raises a LightningCSEError if something given is wrong.
-    """
+    """Score the input of a command line; all that is not a score goes to standard error."""
     layout = options.input_format or layout_of(options.input, "tsv")  # a text is a TSV file of one column
     frames = read_frames(options.input, layout, columns=options.columns, most=2, at_once=options.batch_size)
     first = next(frames)
@@ -116,8 +112,7 @@ def run(options: Namespace) -> None:
                 finite = np.isfinite(scored.select_dtypes("number")).all(axis=1)
                 if not finite.all():
                     raise LightningCSEError(f"{options.input}:{finite.idxmin()}: a score of the model is not finite")
-                text = _text(scored.rename_axis("line").reset_index(), options.format, header=not rows)
-                sink.write(text.encode())
+                sink.write(_text(scored.rename_axis("line").reset_index(), options.format, header=not rows).encode())
                 sink.flush()
                 rows += len(frame)
                 bar.update(task, completed=rows)

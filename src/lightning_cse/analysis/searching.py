@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -31,9 +31,8 @@ from lightning_cse.similarity import cosine_matrix
 QUESTIONS: Final = {"similar": "similarity", "entails": "entailment_score", "entailed_by": "entailment_score"}
 """The question of a model that each relation asks; ``entails``: the query is the premise."""
 
-AT_ONCE: Final = 2048  # sentences that are embedded between two updates of the progress bar
-BLOCK: Final = 8192  # sentences that are compared together; bounds memory, changes no value
-QUERIES: Final = 256  # queries that are answered together
+BLOCK: Final = 2048  # sentences that are embedded or compared together; bounds memory, changes no value
+QUERIES: Final = 64  # queries that are answered together; their scores with all sentences are in memory
 MARGIN: Final = 16  # more candidates than asked for: float32 may order scores that differ by 1e-7 wrongly
 CANDIDATES: Final = 200  # of an index, at least: a score that is not the cosine has another order
 TRAINED_ON: Final = 100_000  # vectors, of an index
@@ -58,17 +57,13 @@ def comparison(
     brings the implicit vector of a premise close to the explicit one of what it implies. Raises TaskError if the model
     has no such view or question, or its score has no direction where one is asked for.
     """
-    names, name = list(like.views()), type(model).__name__
-    for option, given in (("--view", view), ("--against", against)):
-        if given is not None and given not in names:
-            near = f"{did_you_mean(given, names)} (it has: {', '.join(names)})"
-            raise TaskError(f"{option}: {name} has no view {given!r}{near}")
-    views = view or names[0], against or names[0]
+    name = type(model).__name__
+    views = checked_view(f"--view: {name}", view, like), checked_view(f"--against: {name}", against, like)
 
     def cosines(queries: Embedding, sentences: Embedding) -> Tensor:
         return cosine_matrix(queries.views()[views[0]], sentences.views()[views[1]])
 
-    if view is not None or against is not None:
+    if view or against:
         if relation != "similar":
             raise TaskError(f"--relation {relation} compares whole embeddings: leave --view and --against out")
         return Comparison(cosines, views)
@@ -82,13 +77,18 @@ def comparison(
         return Comparison(cosines, views)
 
     def scores(queries: Embedding, sentences: Embedding) -> Tensor:
-        repeated = (
-            type(queries)(**{key: value[row].expand(len(sentences), -1) for key, value in queries.fields().items()})
-            for row in range(len(queries))
-        )
+        repeated = (queries[torch.full((len(sentences),), row)] for row in range(len(queries)))
         return torch.stack([question(query, sentences) for query in repeated])
 
     return Comparison(scores)
+
+
+def checked_view(who: str, view: str | None, like: Embedding) -> str:
+    """Return a view of an embedding, by default the primary one; raise TaskError if it has no such view."""
+    views = list(like.views())
+    if view and view not in views:
+        raise TaskError(f"{who} has no view {view!r}{did_you_mean(view, views)} (it has: {', '.join(views)})")
+    return view or views[0]
 
 
 def swapped(ask: Ask) -> Ask:
@@ -98,16 +98,9 @@ def swapped(ask: Ask) -> Ask:
 
 def is_same(first: Ask, second: Ask, like: Embedding) -> bool:
     """Return whether two scores agree on random embeddings (always the same ones) of a kind and width."""
-    draws = torch.Generator().manual_seed(0)
-    a, b = (
-        type(like)(
-            **{
-                name: torch.randn(16, value.shape[1], generator=draws, dtype=torch.float64)
-                for name, value in like.fields().items()
-            }
-        )
-        for _ in range(2)
-    )
+    draws, kind = torch.Generator().manual_seed(0), type(like)
+    widths = [value.shape[1] for value in like.fields().values()]
+    a, b = (kind(*(torch.randn(16, d, generator=draws, dtype=torch.float64) for d in widths)) for _ in range(2))
     with torch.no_grad():
         return torch.allclose(first(a, b).double(), second(a, b).double(), rtol=1e-5, atol=1e-9)
 
@@ -125,25 +118,20 @@ class Vectors:
     def __init__(self, path: Path, sentences: Sequence[str], embed: Callable[..., Embedding]) -> None:
         self.like = embed(sentences[:1])
         if not path.is_file():
+            shape = (len(sentences), sum(value.shape[1] for value in self.like.fields().values()))
             with progress() as bar, atomic_file(path) as file:
-                shape = (len(sentences), self._rows(self.like).shape[1])
                 header = {"descr": "<f4", "fortran_order": False, "shape": shape}
                 np.lib.format.write_array_header_1_0(file, header)
-                for start in bar.track(range(0, len(sentences), AT_ONCE), description="sentences"):
-                    file.write(self._rows(finite(embed(sentences[start : start + AT_ONCE]))).tobytes())
+                for start in bar.track(range(0, len(sentences), BLOCK), description="sentences"):
+                    fields = finite(embed(sentences[start : start + BLOCK])).fields().values()
+                    file.write(np.concatenate(list(fields), axis=1, dtype="<f4").tobytes())
         self.data = np.load(path, mmap_mode="r")
-
-    @staticmethod
-    def _rows(embedding: Embedding) -> np.ndarray:
-        return np.concatenate(list(embedding.fields().values()), axis=1, dtype="<f4")
 
     def __len__(self) -> int:
         return len(self.data)
 
     def __getitem__(self, rows: slice | np.ndarray) -> Embedding:
-        names = self.like.fields()
-        parts = torch.from_numpy(np.array(self.data[rows])).chunk(len(names), dim=1)
-        return type(self.like)(**dict(zip(names, parts, strict=True)))
+        return type(self.like)(*torch.from_numpy(np.array(self.data[rows])).chunk(len(self.like.fields()), dim=1))
 
     def unit(self, rows: slice | np.ndarray, view: str) -> np.ndarray:
         """Return the vectors of a view of some sentences, of length 1."""
@@ -185,14 +173,9 @@ def search(
     gives 20 candidates for each sentence asked for, at least 200, by every view of the query that counts.
     """
     if index is None:
-        scores, rows = torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.long)
-        for start in range(0, len(vectors), BLOCK):
-            block = compared.scores(queries, vectors[start : start + BLOCK])
-            numbers = torch.arange(start, start + block.shape[1]).expand(len(queries), -1)
-            scores, rows = torch.cat([scores, block], 1), torch.cat([rows, numbers], 1)
-            scores, places = scores.topk(min(count + MARGIN, scores.shape[1]))
-            rows = rows.gather(1, places)
-        candidates = rows.numpy()
+        blocks = (vectors[start : start + BLOCK] for start in range(0, len(vectors), BLOCK))
+        scores = torch.cat([compared.scores(queries, block) for block in blocks], dim=1)
+        candidates = scores.topk(min(count + MARGIN, len(vectors))).indices.numpy()
     else:
         views = queries.views()
         some = list(views.values()) if compared.views is None else [views[compared.views[0]]]
@@ -202,9 +185,8 @@ def search(
     for number, found in enumerate(candidates):
         chosen = np.unique(found[found >= 0])
         query, sentences = queries[number : number + 1].to(torch.float64), vectors[chosen].to(torch.float64)
-        exact = compared.scores(query, sentences)[0]
-        order = exact.sort(descending=True, stable=True).indices[:count].tolist()
-        best.append([(int(chosen[place]), float(exact[place])) for place in order])
+        exact = compared.scores(query, sentences)[0].sort(descending=True, stable=True)
+        best.append(list(zip(chosen[exact.indices[:count]].tolist(), exact.values[:count].tolist(), strict=True)))
     return best
 
 
@@ -221,12 +203,12 @@ def read_corpus(path: str, column: str | None = None) -> pd.DataFrame:
 
 
 def run(options: Namespace) -> None:
-    """Answer the queries of a command line; raise a LightningCSEError if something given is wrong."""
-    given = options.query
-    if options.queries not in (None, "-"):
-        given = Path(options.queries).expanduser().read_text(encoding="utf-8-sig").splitlines()
-    queries = [query.strip() for query in given or () if query.strip()]
-    if not queries and options.queries != "-":
+    """Answer the queries of a command line."""
+    queries, piped = options.query or [], options.queries == "-"
+    if options.queries and not piped:
+        queries = Path(options.queries).expanduser().read_text(encoding="utf-8-sig").splitlines()
+    queries = [query.strip() for query in queries if query.strip()]
+    if not queries and not piped:
         raise DataError("--query, --queries: no query; give a sentence")
     corpus = read_corpus(options.corpus, options.column)
     loaded, device = load_model(options.model, pooling=options.pooling), device_of(options.device)
@@ -248,26 +230,22 @@ def run(options: Namespace) -> None:
         view = compared.views[1] if compared.views else next(iter(vectors.like.views()))
         path = cache / f"{name}.{view}.{re.sub(r'[^A-Za-z0-9]', '_', options.index)}.faiss"
         index = faiss_index(options.index, path, vectors, view)
-    as_json = options.format == "json" or options.queries == "-"
 
     def answer(queries: Sequence[str]) -> None:
-        found = search(vectors, compared, finite(embed(queries)), options.k, index)
+        found = search(vectors, compared, finite(embed(queries)), options.k, index) if any(queries) else [[]]
         for query, best in zip(queries, found, strict=True):
-            numbers = [{"rank": rank, "score": round(score, 6)} for rank, (_, score) in enumerate(best, 1)]
-            places = corpus.iloc[[row for row, _ in best]].to_dict("records")
-            show(query, [number | place for number, place in zip(numbers, places, strict=True)], as_json=as_json)
+            hits = corpus.iloc[[row for row, _ in best]].reset_index(drop=True)
+            hits.insert(0, "rank", hits.index + 1)
+            hits.insert(1, "score", np.round([score for _, score in best], 6))
+            records = hits.to_dict("records")
+            lines = [json.dumps({"query": query, "hits": records}, ensure_ascii=False)]
+            if not piped and options.format == "table":
+                texts = ("{rank:4}  {score:.4f}  {sentence}  (line {line}, x{times})".format(**hit) for hit in records)
+                lines = [query, *(text.replace(", x1)", ")") for text in texts), ""]
+            sys.stdout.writelines(f"{line}\n" for line in lines)
+        sys.stdout.flush()
 
     for start in range(0, len(queries), QUERIES):
         answer(queries[start : start + QUERIES])
-    for line in sys.stdin if options.queries == "-" else ():  # answered as they come
-        answer([line.strip()]) if line.strip() else show("", [], as_json=True)
-
-
-def show(query: str, hits: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
-    """Print the hits of a query as a line of JSON, or a line a hit."""
-    lines = [json.dumps({"query": query, "hits": hits}, ensure_ascii=False)]
-    if not as_json:
-        texts = ("{rank:4}  {score:.4f}  {sentence}  (line {line}, x{times})".format(**hit) for hit in hits)
-        lines = [query, *(text.replace(", x1)", ")") for text in texts), ""]
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
-    sys.stdout.flush()
+    for line in sys.stdin if piped else ():  # answered as they come
+        answer([line.strip()])

@@ -167,7 +167,7 @@ def test_a_run_its_card_and_a_python_without_this_package(
     want = load_model(str(run.path)).answers.embed(["The kettle is on."]).views()["implicit"][0].tolist()
     assert [float(value) for value in done.stdout.splitlines()[-1].split()] == pytest.approx(want, abs=1e-5)
     assert main(command) == 2
-    assert "new/made exists and is not empty; give another folder, or --force" in capfd.readouterr().err
+    assert "new/made is not empty: give another folder, or with --force" in capfd.readouterr().err
     before = Path("new/made/model.safetensors").stat().st_ino
     assert main((*command, "--force")) == 0
     assert Path("new/made/model.safetensors").stat().st_ino != before
@@ -224,6 +224,6 @@ def test_force_replaces_only_an_exported_folder_that_is_not_in_use(
     (speaking_encoder / "modules.json").write_text("[]")
     answers = make(PointModel, load_encoder(name="mine", source=str(speaking_encoder), pooling="mean", max_length=32))
     for place in (tmp_path / "notes", speaking_encoder):
-        with pytest.raises(LightningCSEError, match="is not a folder of sentence-transformers, or is in use"):
+        with pytest.raises(LightningCSEError, match="or with --force one of sentence-transformers, not in use"):
             export(loaded(answers), place, force=True)
     assert json.loads((speaking_encoder / "modules.json").read_text()) == []

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from lightning_cse.analysis.describing import Drawn, kind_of, measure, pair_set, pair_summary
 from lightning_cse.analysis.histograms import Pairs, PairSet, bins_of, histograms_figure, overlap, shares
-from lightning_cse.analysis.measuring import Drawn, kind_of, measure, pair_set, pair_summary
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import EncoderError
 

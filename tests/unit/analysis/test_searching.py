@@ -163,7 +163,7 @@ def test_what_a_model_lacks(name: str, relation: str, view: str | None, against:
 
 
 def test_embeddings_are_kept_and_broken_weights_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "AT_ONCE", 30)
+    monkeypatch.setattr(searching, "BLOCK", 30)
     asked: list[int] = []
 
     def embed(numbers: Sequence[Any]) -> GaussianEmbedding:

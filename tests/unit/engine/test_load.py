@@ -97,16 +97,15 @@ LIGHTNING = ("pytorch_lightning", "hydra")
     ("code", "unused"),
     [
         (
-            "import lightning_cse.engine.load, lightning_cse.analysis.scoring, lightning_cse.baselines",
+            "import lightning_cse.engine.load, lightning_cse.score, lightning_cse.search, lightning_cse.baselines",
             {"torch", "transformers", "numpy", *LIGHTNING},
         ),
         (
             "import lightning_cse\n"
             "from lightning_cse import evaluation, export, score, search\n"
-            "from lightning_cse.analysis import exporting, retrieval, scoring, searching\n"
+            "from lightning_cse.analysis import exporting, scoring, searching\n"
             "model = lightning_cse.load('tiny')\n"
-            "model.answers.similarity(*(model.answers.embed([text]) for text in 'ab'))\n"
-            "scoring.Scorer('tiny', 'pair')",
+            "model.answers.similarity(*(model.answers.embed([text]) for text in 'ab'))",
             {"lightning_cse.methods", *LIGHTNING},
         ),
         (
