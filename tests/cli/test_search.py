@@ -89,11 +89,7 @@ def test_lines_of_standard_input_are_answered_in_step(search: Search, corpus: Pa
     ],
 )
 def test_one_clear_error(
-    arguments: tuple[str, ...],
-    message: str,
-    search: Search,
-    corpus: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...], message: str, search: Search, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(corpus.parent)
     code, out, err = search("--model", "tiny", *arguments)

@@ -115,7 +115,7 @@ def _modules(model: Any, view: str, folder: Path) -> list[nn.Module]:
         pooling.insert(0, st.WordWeights([*[""] * count, MASK], {MASK: 1.0}, unknown_word_weight=0.0))
     backbone.save_pretrained(folder)
     _with_template(encoder.tokenizer.tokenizer, template).save_pretrained(folder)
-    dense = []
+    dense, linear = [], None  # type: list[nn.Module], Any
     for layer in layers:
         linear, activation = layer if isinstance(layer, nn.Sequential) else (layer, nn.Identity())
         size, has_bias = (linear.in_features, linear.out_features), linear.bias is not None

@@ -8,7 +8,6 @@ import json
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -132,15 +131,12 @@ def _text(scored: pd.DataFrame, layout: str, *, header: bool) -> str:
     return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rounded.to_dict("records"))
 
 
-@contextlib.contextmanager
-def _output(path: str) -> Iterator[BinaryIO]:
+def _output(path: str) -> contextlib.AbstractContextManager[BinaryIO]:
     """Open standard output, a pipe or device, or a file that is replaced when all is written."""
     target = Path(path).expanduser()
     if path == "-":
-        yield sys.stdout.buffer
-    else:
-        with target.open("wb") if target.exists() and not target.is_file() else atomic_file(target) as sink:
-            yield sink
+        return contextlib.nullcontext(sys.stdout.buffer)
+    return target.open("wb") if target.exists() and not target.is_file() else atomic_file(target)
 
 
 def _say(text: str) -> None:

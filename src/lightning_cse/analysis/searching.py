@@ -186,7 +186,8 @@ def search(
         chosen = np.unique(found[found >= 0])
         query, sentences = queries[number : number + 1].to(torch.float64), vectors[chosen].to(torch.float64)
         exact = compared.scores(query, sentences)[0].sort(descending=True, stable=True)
-        best.append(list(zip(chosen[exact.indices[:count]].tolist(), exact.values[:count].tolist(), strict=True)))
+        rows = chosen[exact.indices[:count].tolist()]
+        best.append(list(zip(rows.tolist(), exact.values[:count].tolist(), strict=True)))
     return best
 
 

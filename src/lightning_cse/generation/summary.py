@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.rule import Rule
 
 from lightning_cse import runs
-from lightning_cse.analysis import measuring
+from lightning_cse.analysis import describing
 from lightning_cse.analysis.histograms import Pairs, bins_of, draw_histograms, overlap, shares
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.encoders import SentenceEncoder
@@ -72,25 +72,25 @@ def summarise(
     """
     cells = [json.loads(line) for line in rows.read_text(encoding="utf-8").rstrip("\n").split("\n")]
 
-    def drawn(role: str, label: str, pairs: Sequence[tuple[str, str]]) -> measuring.Drawn:
+    def drawn(role: str, label: str, pairs: Sequence[tuple[str, str]]) -> describing.Drawn:
         some = [pairs[place] for place in seeded_order(len(pairs), seed)[:looked_at]]
-        return measuring.Drawn(
-            measuring.kind_of(role), label, [first for first, _ in some], [second for _, second in some], len(pairs)
+        return describing.Drawn(
+            describing.kind_of(role), label, [first for first, _ in some], [second for _, second in some], len(pairs)
         )
 
     names = [role.name for role in pattern.roles]
     written = [drawn(name, f"{ANCHOR} - {name}", [(row[ANCHOR], row[name]) for row in cells]) for name in names]
     shown = [drawn(one.name, f"{one.name}: {one.examples.label}", one.examples.pool) for one in pattern.roles]
-    ours, theirs = measuring.measure(encoder, (written, shown), seed)
+    ours, theirs = describing.measure(encoder, (written, shown), seed)
     compared = [v if d.there >= _FEWEST else Pairs(v.label, ()) for d, v in zip(shown, theirs, strict=True)]
-    sets = [measuring.pair_set("made", written, ours)]
+    sets = [describing.pair_set("made", written, ours)]
     if any(len(pairs.mer) for pairs in compared):
-        sets.append(measuring.pair_set("pattern", shown, compared))
+        sets.append(describing.pair_set("pattern", shown, compared))
     bins = bins_of(sets)
     roles = {
         name: {
-            "made": measuring.pair_summary(written[number], ours[number]),
-            "pattern": measuring.pair_summary(shown[number], theirs[number]),
+            "made": describing.pair_summary(written[number], ours[number]),
+            "pattern": describing.pair_summary(shown[number], theirs[number]),
             **_overlaps(ours[number], compared[number], bins, seed),
         }
         for number, name in enumerate(names)
@@ -124,21 +124,21 @@ def _overlaps(made: Pairs, shown: Pairs, bins: Mapping[str, np.ndarray], seed: i
 
 def print_summary(summary: Mapping[str, Any], provenance: Mapping[str, Any], console: Console) -> None:
     """Print what was accepted by role, how that compares with the pattern, and what it took."""
-    accepted = measuring.table("role", "asked", "accepted", left=1)
+    accepted = describing.table("role", "asked", "accepted", left=1)
     accepted.add_column("rejected as")
     for role, found in provenance["acceptance"]["roles"].items():
         reasons = "\n".join(f"{reason} {count:,}" for reason, count in found["rejected"].items())
         accepted.add_row(role, f"{found['asked']:,}", f"{found['accepted']:,}", reasons)
     columns = [cell for name in ("MER", "cosine") for cell in (f"{name}: made", "pattern", "overlap (alike)")]
-    compared = measuring.table("role", "rows", "pattern's pairs", *columns, left=1)
+    compared = describing.table("role", "rows", "pattern's pairs", *columns, left=1)
     for role, found in summary["roles"].items():
         cells = [f"{found[side]['looked_at']:,}" for side in ("made", "pattern")]
         for name in ("mer", "cosine"):
             shared, alike = found["overlap"][name], found["alike"][name]
             both = "-" if shared is None else f"{shared:.2f} ({alike:.2f})"
-            cells += [measuring.mean_cell(found["made"][name]), measuring.mean_cell(found["pattern"][name]), both]
+            cells += [describing.mean_cell(found["made"][name]), describing.mean_cell(found["pattern"][name]), both]
         compared.add_row(role, *cells)
-    measuring.print_tables([accepted, compared], console)
+    describing.print_tables([accepted, compared], console)
     sources, tokens, cost = provenance["acceptance"]["sources"], provenance["tokens"], provenance["cost"]
     encoder = "no encoder" if summary["encoder"] is None else summary["encoder"]["name"]
     console.print(

@@ -124,14 +124,6 @@ def test_a_score_that_is_the_same_both_ways(monkeypatch: pytest.MonkeyPatch, sco
         columns_of(model, 1)
 
 
-def test_each_distinct_sentence_of_a_chunk_is_embedded_once(monkeypatch: pytest.MonkeyPatch, score: Score) -> None:
-    asked: list[list[str]] = []
-    embed = Length.embed
-    monkeypatch.setattr(Length, "embed", lambda self, some: asked.append(list(some)) or embed(self, some))
-    score("a\tb\nb\ta\na\tc\n", "--batch-size", "2")
-    assert asked[1:] == [["a", "b"], ["a", "c"]]
-
-
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
