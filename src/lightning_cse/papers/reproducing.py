@@ -13,9 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 import yaml
 
-from lightning_cse.errors import BUSY, ConfigError, LightningCSEError, did_you_mean
+from lightning_cse.errors import BUSY, ConfigError, did_you_mean
 from lightning_cse.papers.artefacts import Artefact, Baseline, Chosen, Column, Line, Published, Request
 from lightning_cse.papers.cells import Table, assemble
 from lightning_cse.papers.nested import value_at
@@ -194,30 +195,27 @@ class Reproduction:
         """Write table, figures and text to a folder, and return the files."""
         stem, made = self.plan.stem, self.made
         files = write(self.table, folder, stem) if self.table is not None else []
-        if made is not None and made.figures:
+        if made is None:
+            return files
+        if made.figures:
             from lightning_cse.plots import plot_style, save_figures
 
             with plot_style():
                 files += save_figures({f"{stem}.{name}.png": one for name, one in made.figures.items()}, folder)
-        if made is not None:
-            import pandas as pd  # type: ignore[import-untyped,unused-ignore]
-
-            texts = {"text.md": made.text} if made.text else {}
-            for name, rows in made.tables.items():
-                texts[f"{name}.csv"] = pd.DataFrame(list(rows), dtype=object).to_csv(index=False, lineterminator="\n")
-            for name, text in texts.items():
-                files.append(folder / f"{stem}.{name}")
-                write_atomic(files[-1], text)
+        texts = {"text.md": made.text} if made.text else {}
+        for name, rows in made.tables.items():
+            texts[f"{name}.csv"] = pd.DataFrame(list(rows), dtype=object).to_csv(index=False, lineterminator="\n")
+        for name, text in texts.items():
+            files.append(folder / f"{stem}.{name}")
+            write_atomic(files[-1], text)
         return files
 
 
 def reproduce(plan: Plan, data_dir: Path | None = None, kept_tests: Path | None = None) -> Reproduction:
     """Make an artefact of the finished runs.
 
-    Args:
-        plan: The artefact as it was asked for.
-        data_dir: The corpora for what is made of data alone; None for those of the profile and the settings.
-        kept_tests: The file of significance tests of an earlier table, used where predictions are missing.
+    Without a ``data_dir``, what is made of data alone reads the corpora of the profile and the settings. Where
+    predictions are missing, the significance tests are those of an earlier table's file, ``kept_tests``.
     """
     artefact, lines = plan.artefact, plan.lines
     table = made = None
@@ -263,9 +261,7 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
 
 def check_keys(keys: Sequence[str], artefacts: Mapping[str, Artefact]) -> list[Artefact]:
     """Return the artefacts that a command line names: by key, or all of a paper by its name."""
-    papers = {artefact.paper for artefact in artefacts.values()}
-    if unknown := [key for key in keys if key not in artefacts and key not in papers]:
-        near = (f"there is no artefact {key!r}{did_you_mean(key, [*artefacts, *papers])}" for key in unknown)
-        raise LightningCSEError("; ".join(near))
-    chosen = [name for key in keys for name, artefact in artefacts.items() if key in (name, artefact.paper)]
-    return [artefacts[name] for name in dict.fromkeys(chosen)]
+    known = {*artefacts, *(artefact.paper for artefact in artefacts.values())}
+    if unknown := [f"there is no artefact {key!r}{did_you_mean(key, known)}" for key in keys if key not in known]:
+        raise ConfigError(unknown)
+    return [artefact for key, artefact in artefacts.items() if {key, artefact.paper} & set(keys)]

@@ -12,14 +12,13 @@ import yaml
 from rich.console import Console, RenderableType
 
 from lightning_cse import runs as records
-from lightning_cse.errors import BUSY, ConfigError, LightningCSEError
+from lightning_cse.errors import BUSY, ConfigError
 from lightning_cse.papers import reproducing
 from lightning_cse.papers.artefacts import Request, read_artefact
 from lightning_cse.papers.points import Point, composed
 from lightning_cse.papers.records import RunsIndex
 from lightning_cse.papers.reproducing import (
     Plan,
-    check_keys,
     keep,
     missing,
     overrides_of,
@@ -133,7 +132,13 @@ def test_what_a_plan_needs(plan_of: MakePlan) -> None:
 
 
 def test_a_part_never_takes_the_name_of_the_whole(plan_of: MakePlan) -> None:
-    requests: list[dict[str, Any]] = [{}, {"seeds": (0,)}, {"only": ("whole",)}, {"only": ("LLM",)}, {"settings": ("trainer.max_epochs=1",)}]
+    requests: list[dict[str, Any]] = [
+        {},
+        {"seeds": (0,)},
+        {"only": ("whole",)},
+        {"only": ("LLM",)},
+        {"settings": ("trainer.max_epochs=1",)},
+    ]
     stems = [plan_of(**{"seeds": None} | request).stem for request in requests]
     assert stems[:2] == ["table1.tiny", "table1.tiny.seeds0"]
     assert len(set(stems)) == len(stems)
@@ -260,11 +265,3 @@ def test_a_kept_reproduction_is_made_again_from_its_records(plan_of: MakePlan, t
     assert len([json.loads(file.read_text()) for file in kept.glob("*.json")]) == 2
     one, other = (reproduce(each).write(tmp_path / str(number)) for number, each in enumerate((plan, again)))
     assert [path.read_text() for path in one] == [path.read_text() for path in other]
-
-
-def test_names_on_the_command_line(plan_of: MakePlan) -> None:
-    artefacts = {"paper/table1": plan_of().artefact}
-    for keys in (["paper"], ["paper/table1", "paper"]):
-        assert [artefact.key for artefact in check_keys(keys, artefacts)] == ["paper/table1"]
-    with pytest.raises(LightningCSEError, match="did you mean 'paper/table1'"):
-        check_keys(["paper/tabel1"], artefacts)
