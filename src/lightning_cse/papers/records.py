@@ -23,7 +23,7 @@ from lightning_cse.config.compose import CompositionError, parse
 from lightning_cse.errors import DataError
 from lightning_cse.papers.points import Point, composed, filled, sample_dir
 
-State = Literal["finished", "running", "failed", "interrupted", "missing"]
+State = Literal["finished", "running", "interrupted", "failed", "missing"]
 Key = tuple[Any, ...]
 """What two points have in common if they are the same runs, however their overrides are written.
 

@@ -22,11 +22,12 @@ from lightning_cse.papers.reproducing import (
     keep,
     missing,
     overrides_of,
+    plans_table,
     reproduce,
     run_missing,
     status,
+    status_table,
 )
-from lightning_cse.papers.status import plans_table, status_table
 
 HEAD = "title: t\nsource: A paper, Table 1\nencoders: [roberta_base]\ncolumns: {RTE: test/rte/accuracy_all}\nrows:\n"
 TABLE = f"""{HEAD}
