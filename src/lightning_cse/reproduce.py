@@ -31,14 +31,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     from rich.live import Live
 
     from lightning_cse.config import experiments_dir
+    from lightning_cse.papers import reproducing
     from lightning_cse.papers.artefacts import Request, find_artefacts
     from lightning_cse.papers.records import RunsIndex
-    from lightning_cse.papers.reproducing import Plan, check_keys, kept_records, missing, run_missing, status
-    from lightning_cse.papers.status import plans_table, status_table
 
     console = Console(highlight=False)
     console.width = max(console.width, 100)
-    artefacts, kept = find_artefacts(experiments_dir()), kept_records(experiments_dir())
+    artefacts, kept = find_artefacts(experiments_dir()), reproducing.kept_records(experiments_dir())
     if not (keys := list(artefacts) if given.all else given.artefact):
         console.print("Tables and figures; name one, or a paper, or --all (with --dry-run: their status):\n")
         titles = (f"  {key:<18}  {artefact.title}" for key, artefact in artefacts.items())
@@ -48,34 +47,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = tuple(one for one in given.set if one not in hydra)
     request = Request(given.profile, given.encoder, given.seeds, settings, tuple(given.only))
     index = RunsIndex(given.runs_dir, [*given.records, *(kept if given.kept else [])])
-    plans = [Plan(artefact, request, index) for artefact in check_keys(keys, artefacts)]
+    plans = [reproducing.Plan(artefact, request, index) for artefact in reproducing.check_keys(keys, artefacts)]
     if given.status:
-        with Live(status_table(plans), console=console, refresh_per_second=1) as live:
-            while console.is_terminal and status(plans)["running"]:
+        with Live(reproducing.status_table(plans), console=console, refresh_per_second=1) as live:
+            while console.is_terminal and reproducing.status(plans)["running"]:
                 time.sleep(REFRESH)
                 index.refresh()
-                live.update(status_table(plans))
+                live.update(reproducing.status_table(plans))
         return _code(plans)
     folder, code = given.out or given.runs_dir / "reproduce", 0
-    if given.dry_run or (not given.no_run and missing(status(plans))):
-        console.print(plans_table(plans), "")
+    if given.dry_run or (not given.no_run and reproducing.missing(reproducing.status(plans))):
+        console.print(reproducing.plans_table(plans), "")
         if given.dry_run:
             return 0
         hydra += [f"hydra/launcher={given.launcher}"] if given.launcher else []
-        code = run_missing(plans, folder / "points", hydra, retry_failed=given.retry_failed)
+        code = reproducing.run_missing(plans, folder / "points", hydra, retry_failed=given.retry_failed)
     index.refresh()
     unmade = [plan for plan in plans if not _make(console, plan, given, folder / plan.artefact.paper)]
     if not given.no_run and _code(plans):
-        console.print("", status_table(plans))
-        code = code or (1 if missing(status(plans)) else BUSY)
+        console.print("", reproducing.status_table(plans))
+        code = code or (1 if reproducing.missing(reproducing.status(plans)) else BUSY)
     return code or (2 if unmade else 0)
 
 
 def _code(plans: Sequence[Plan]) -> int:
-    from lightning_cse.papers.reproducing import missing, status
+    from lightning_cse.papers import reproducing
 
-    now = status(plans)
-    return 1 if now["failed"] else BUSY if missing(now) or now["running"] else 0
+    now = reproducing.status(plans)
+    return 1 if now["failed"] else BUSY if reproducing.missing(now) or now["running"] else 0
 
 
 def _make(console: Console, plan: Plan, given: argparse.Namespace, folder: Path) -> bool:

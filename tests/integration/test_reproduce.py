@@ -86,16 +86,3 @@ def test_mistakes(arguments: list[str], told: str, tmp_path: Path, capfd: pytest
     shown = capfd.readouterr().err
     assert told in shown
     assert "Traceback" not in shown
-
-
-def test_a_row_that_needs_a_variable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("LIGHTNING_CSE_ASK_LLMS", raising=False)
-    arguments = ["dualcse/table2", "--only", "Gemini-1.5-Pro", "--runs-dir", str(tmp_path)]
-    assert main(arguments) == main([*arguments, "--status"]) == 0, "what is not allowed is not a failure"
-    shown = " ".join(capfd.readouterr().out.split())
-    assert "97.90" in shown
-    assert "LIGHTNING_CSE_ASK_LLMS=1 in the environment runs it (1 run)" in shown
-    monkeypatch.setenv("LIGHTNING_CSE_ASK_LLMS", "1")
-    assert main([*arguments, "--status"]) == 3

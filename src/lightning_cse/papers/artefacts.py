@@ -354,10 +354,10 @@ def profile_encoder(profile: str) -> str | None:
 def find_artefacts(folder: Path) -> dict[str, Artefact]:
     """Read all artefacts below a folder by key, table2 before table10."""
 
-    def place(path: Path) -> tuple[str, str, int, str]:
+    def order(path: Path) -> tuple[str, str, int, str]:
         return path.parent.name, path.stem.rstrip(string.digits), len(path.stem), path.stem
 
-    artefacts = [read_artefact(path) for path in sorted(folder.glob("*/*.yaml"), key=place)]
+    artefacts = map(read_artefact, sorted(folder.glob("*/*.yaml"), key=order))
     return {artefact.key: artefact for artefact in artefacts}
 
 
@@ -392,7 +392,6 @@ def read_artefact(path: Path) -> Artefact:
 
 
 def _numbers(path: Path, table: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the numbers of a table, each with its line."""
     if path.is_file():
         with path.open(encoding="utf-8", newline="") as file:
             for line in (reader := csv.DictReader(file)):
@@ -409,7 +408,6 @@ def _plain(error: ErrorDetails) -> str:
 
 
 def _faults(artefact: Artefact) -> Iterator[str]:
-    """Yield what the file refers to in vain, and what it lacks."""
     columns, rows = [column.title for column in artefact.columns], [row.label for row in artefact.rows]
     trained = [row.label for row in artefact.rows if isinstance(row.way, Train)]
     means = [column for column in artefact.columns if column.source == "mean"]
@@ -422,7 +420,6 @@ def _faults(artefact: Artefact) -> Iterator[str]:
 
 
 def _unplaced(artefact: Artefact, number: PublishedValue) -> list[str]:
-    """Return which parts of a number's cell the artefact lacks."""
     of_row = {row.name: [one or "none" for one in artefact.encoders_of(row)] for row in artefact.rows}
     parts = [("row", number.row, [*of_row]), ("column", number.column, [one.title for one in artefact.columns])]
     parts += [("encoder", number.encoder or "none", of_row[number.row])] if number.row in of_row else []

@@ -6,10 +6,11 @@ import contextlib
 import functools
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
@@ -20,13 +21,9 @@ from lightning_cse import runs
 from lightning_cse.config.check import PRECISIONS
 from lightning_cse.config.compose import CompositionError, parse
 from lightning_cse.errors import DataError
-from lightning_cse.papers.nested import leaves, value_at
 from lightning_cse.papers.points import Point, composed, filled, sample_dir
 
-if TYPE_CHECKING:
-    import pandas as pd  # type: ignore[import-untyped,unused-ignore]
-
-State = Literal["finished", "running", "failed", "interrupted", "missing"]
+State = Literal["finished", "running", "interrupted", "failed", "missing"]
 Key = tuple[Any, ...]
 """What two points have in common if they are the same runs, however their overrides are written.
 
@@ -66,19 +63,6 @@ class Measured:
 
     found: Mapping[int, Found] = field(default_factory=dict)
     asked: tuple[int, ...] = ()
-
-
-def runs_table(found: Iterable[Found]) -> pd.DataFrame:
-    """Return a row a run: name, config_hash, seed, encoder, folder, metrics, and ``best.*`` and ``summary.*``."""
-    import pandas as pd
-
-    rows = []
-    for run in found:
-        row = {key: run.record.get(key) for key in ("name", "config_hash", "seed")}
-        row |= {"encoder": value_at(run.record, "encoder.name"), "folder": run.folder, **run.record.get("metrics", {})}
-        row |= leaves({key: run.record.get(key) or {} for key in ("best", "summary")})
-        rows.append(row)
-    return pd.DataFrame(rows)
 
 
 @functools.cache
@@ -142,9 +126,8 @@ def _keys(seed: int, samples: Sequence[bool], digest: str, became: Sequence[Any]
 @functools.cache
 def _reads_sample(overrides: tuple[str, ...]) -> bool:
     """Return whether a command line reads the sample corpus: by a profile, by ``paths=sample``, or by its folder."""
-    keys = ("profile=", "debug=", "paths=", "paths.data_dir=")
+    places = [line for line in overrides if re.match(r"\+?(profile|debug|paths|paths\.data_dir)=", line)]
     with contextlib.suppress(*CompositionError):  # a profile of another version
-        places = [line for line in overrides if line.lstrip("+").startswith(keys)]
         return bool(filled("train", places).paths.data_dir == sample_dir())
     return False
 
@@ -172,8 +155,8 @@ class RunsIndex:
 
     def refresh(self) -> None:
         """Forget what is on disk; records that did not change are not read again."""
-        for name in ("_finished", "_unfinished"):
-            self.__dict__.pop(name, None)
+        vars(self).pop("_finished", None)
+        vars(self).pop("_unfinished", None)
 
     def find(self, point: Point, seed: int) -> Found | None:
         """Return the finished run of a point and a seed: the newest, and a run rather than a kept record."""
@@ -184,13 +167,15 @@ class RunsIndex:
         if self.find(point, seed) is not None:
             return "finished"
         run = self._unfinished.get(self._key(point, seed))
-        status = "new" if run is None else run.status
+        if run is None:
+            return "missing"
+        status = run.status
         if status == "finished":  # since the disk was read
             self.refresh()
             return self.state(point, seed)
-        if run is not None and status == "new" and any((run.path / "tasks").glob("*.json")):
-            return "interrupted"
-        return "missing" if status == "new" else status
+        if status == "new":
+            return "interrupted" if any((run.path / "tasks").glob("*.json")) else "missing"
+        return status
 
     def failure(self, point: Point, seed: int) -> str:
         """Return in one line why a run failed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,9 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 import yaml
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table as Listing
+from rich.text import Text
 
-from lightning_cse.errors import BUSY, ConfigError, LightningCSEError, did_you_mean
+from lightning_cse.errors import BUSY, ConfigError, did_you_mean
 from lightning_cse.papers.artefacts import Artefact, Baseline, Chosen, Column, Line, Published, Request
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.points import Point, composed, points_of
@@ -28,6 +34,8 @@ from lightning_cse.runs import write_atomic
 if TYPE_CHECKING:
     from lightning_cse.papers.figures import Made
 
+_STATES: Final = get_args(State)
+_LISTED: Final = 12  # commands that are listed one by one
 _WHOLE: Final = Column("", "metric", ())  # of a figure without columns: stands for the runs themselves
 
 
@@ -109,7 +117,7 @@ class Plan:
 
 def status(plans: Iterable[Plan], only: Line | None = None) -> dict[str, list[Job]]:
     """Return every run that some artefacts, or only one line, need, once: by its state, or by why it is not run."""
-    found: dict[str, list[Job]] = {state: [] for state in get_args(State)}
+    found: dict[str, list[Job]] = {state: [] for state in _STATES}
     seen: set[Key] = set()
     lines = [(plan, line) for plan in plans for line in plan.lines if only in (None, line)]
     # What a withheld row needs may be needed by another row as well, and is run then.
@@ -194,30 +202,27 @@ class Reproduction:
         """Write table, figures and text to a folder, and return the files."""
         stem, made = self.plan.stem, self.made
         files = write(self.table, folder, stem) if self.table is not None else []
-        if made is not None and made.figures:
+        if made is None:
+            return files
+        if made.figures:
             from lightning_cse.plots import plot_style, save_figures
 
             with plot_style():
                 files += save_figures({f"{stem}.{name}.png": one for name, one in made.figures.items()}, folder)
-        if made is not None:
-            import pandas as pd  # type: ignore[import-untyped,unused-ignore]
-
-            texts = {"text.md": made.text} if made.text else {}
-            for name, rows in made.tables.items():
-                texts[f"{name}.csv"] = pd.DataFrame(list(rows), dtype=object).to_csv(index=False, lineterminator="\n")
-            for name, text in texts.items():
-                files.append(folder / f"{stem}.{name}")
-                write_atomic(files[-1], text)
+        texts = {"text.md": made.text} if made.text else {}
+        for name, rows in made.tables.items():
+            texts[f"{name}.csv"] = pd.DataFrame(list(rows), dtype=object).to_csv(index=False, lineterminator="\n")
+        for name, text in texts.items():
+            files.append(folder / f"{stem}.{name}")
+            write_atomic(files[-1], text)
         return files
 
 
 def reproduce(plan: Plan, data_dir: Path | None = None, kept_tests: Path | None = None) -> Reproduction:
     """Make an artefact of the finished runs.
 
-    Args:
-        plan: The artefact as it was asked for.
-        data_dir: The corpora for what is made of data alone; None for those of the profile and the settings.
-        kept_tests: The file of significance tests of an earlier table, used where predictions are missing.
+    Without a ``data_dir``, what is made of data alone reads the corpora of the profile and the settings. Where
+    predictions are missing, the significance tests are those of an earlier table's file, ``kept_tests``.
     """
     artefact, lines = plan.artefact, plan.lines
     table = made = None
@@ -263,9 +268,60 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
 
 def check_keys(keys: Sequence[str], artefacts: Mapping[str, Artefact]) -> list[Artefact]:
     """Return the artefacts that a command line names: by key, or all of a paper by its name."""
-    papers = {artefact.paper for artefact in artefacts.values()}
-    if unknown := [key for key in keys if key not in artefacts and key not in papers]:
-        near = (f"there is no artefact {key!r}{did_you_mean(key, [*artefacts, *papers])}" for key in unknown)
-        raise LightningCSEError("; ".join(near))
-    chosen = [name for key in keys for name, artefact in artefacts.items() if key in (name, artefact.paper)]
-    return [artefacts[name] for name in dict.fromkeys(chosen)]
+    known = {*artefacts, *(artefact.paper for artefact in artefacts.values())}
+    if unknown := [f"there is no artefact {key!r}{did_you_mean(key, known)}" for key in keys if key not in known]:
+        raise ConfigError(unknown)
+    return [artefact for key, artefact in artefacts.items() if {key, artefact.paper} & set(keys)]
+
+
+# What is finished and what is missing ---------------------------------------------------------------------------------
+
+
+def plans_table(plans: Sequence[Plan]) -> RenderableType:
+    """Return how many runs are in each state: by artefact, or by row of a single one, with the commands to run."""
+    now, plan = status(plans), plans[0]
+    if len(plans) > 1:
+        table = _table("artefact", "shows", *_STATES)
+        for one in plans:
+            table.add_row(one.artefact.key, Text(one.artefact.title), *_counts(status([one])))
+        return Group(table, "", "All of them, each run once:", *_summary(now))
+    table = _table(plan.artefact.key, "encoder", *_STATES)
+    for line in plan.lines:
+        table.add_row(Text(line.label), line.encoder or "", *_counts(status([plan], line)))
+    quoted = {line.label: line.way.why for line in plan.lines if isinstance(line.way, Published)}
+    notes = [Text(f"published only: {label} ({why})", style="dim") for label, why in quoted.items()]
+    jobs = [f"{job.point.command} {shlex.join(overrides_of(job, plan.index))}" for job in missing(now)]
+    commands = [Text(f"  python -m lightning_cse.{job}", no_wrap=True, overflow="ignore") for job in jobs[:_LISTED]]
+    more = [f"  and {len(jobs) - _LISTED} more"] if len(jobs) > _LISTED else []
+    heading = Text(f"{plan.artefact.source}: {plan.artefact.title}")
+    return Group(heading, "", table, "", *_summary(now), *notes, *commands, *more)
+
+
+def status_table(plans: Sequence[Plan]) -> RenderableType:
+    """Return how far runs are: what is running, what failed and why, and how many are in each state."""
+    now, table = status(plans), _table("run", "status")
+    for state in ("running", "failed"):
+        for job in now[state]:
+            why = f": {plans[0].index.failure(job.point, job.seed)[:400]}" if state == "failed" else ""
+            table.add_row(Text(f"{' '.join(job.point.overrides)} seed={job.seed}"), Text(f"{state}{why}"))
+    hint = ["--retry-failed runs again what failed"] if now["failed"] else []
+    return Group(*([table] if table.rows else []), *hint, *_summary(now))
+
+
+def _table(*titles: str) -> Listing:
+    table = Listing(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for title in titles:
+        table.add_column(title, justify="right" if title in _STATES else "left", overflow="fold")
+    return table
+
+
+def _counts(now: Mapping[str, Sequence[Job]]) -> list[str]:
+    return [str(len(now[state]) or "") for state in _STATES]
+
+
+def _summary(now: Mapping[str, Sequence[Job]]) -> list[RenderableType]:
+    """Return how many runs are in each state, and why some are not run."""
+    states = ", ".join(f"{len(now[state])} {state}" for state in _STATES if now[state])
+    notes = (f"{why} ({len(jobs)} run{'s' * (len(jobs) > 1)})" for why, jobs in now.items() if why not in _STATES)
+    total = sum(len(now[state]) for state in _STATES)
+    return [f"{total} runs: {states or 'none'}", *(Text(note, style="dim") for note in notes)]

@@ -20,7 +20,6 @@ from lightning_cse.papers.artefacts import (
     Request,
     Train,
     find_artefacts,
-    profile_encoder,
     read_artefact,
 )
 
@@ -156,12 +155,10 @@ def test_a_profile_or_an_encoder_replaces_all_encoders(
     assert isinstance(hub.way, Published), "no encoder replaces a model of its own"
 
 
-def test_a_baseline_needs_what_its_row_needs(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_baseline_needs_what_its_row_needs(read: Read) -> None:
     artefact = read()
     needs = {line.label: line.needs for line in artefact.lines(Request()) if line.needs}
     assert needs == dict.fromkeys(("LENGTH", "paid"), Needs("CSE_MAY_ASK", "it costs money"))
-    monkeypatch.setenv("CSE_MAY_ASK", "1")
-    assert read() == artefact, "only running asks the environment"
 
 
 @pytest.mark.parametrize(
@@ -177,11 +174,6 @@ def test_unknown_names_in_a_request(read: Read, request_: Request, told: str) ->
         read().lines(request_)
 
 
-def test_profiles_bring_encoders() -> None:
-    known = {"small": "minilm_l6", "laptop": "minilm_l6", "tiny": "tiny", "gpu": None}
-    assert {name: profile_encoder(name) for name in known} == known
-
-
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
@@ -189,25 +181,17 @@ def test_profiles_bring_encoders() -> None:
         ("title: What the terms contribute", "", r"yaml: title: "),
         ("reference: DualCSE", "reference: DualCES", r"reference: .*'DualCES' - did you mean 'DualCSE'\?"),
         ("reference: DualCSE", "reference: DualCSE\ntest: mcnemer", r"test: .*'mcnemar'.* or 'bootstrap'"),
-        ("bert_base]\ncol", "bert_bse]\ncol", r"encoders\.1: .*'bert_bse' - did you mean 'bert_base'\?"),
         ("encoders: [roberta_base, bert_base]", "", r"rows\.DualCSE: .*encoders"),
         ("dualcse_cross", "dualcse_cros", r"rows\.DualCSE\.experiment: .*'dualcse_cros' - did you mean"),
-        ("suite: transfer,", "suite: transfr,", r"rows\.transfer\.suite: .*'transfr' - did you mean"),
-        ("a/model, suite: sts}", "a/model, suite: st}", r"rows\.hub\.evaluate\.suite: there is no suite 'st'"),
         ("a/model, suite: sts}", "a/model, siute: sts}", r"rows\.hub\.evaluate\.siute: unknown .*'suite'"),
         ("of: DualCSE,", "of: DualCS,", r"rows\.untrained\.of .*'DualCS' - did you mean 'DualCSE'\?"),
         ("of: DualCSE,", "of: hub,", r"rows\.untrained\.of .a trained row.: .*'hub'"),
         ("baseline: length,", "baseline: length, experiment: gausscse,", r"rows\.LENGTH: must have one of experiment"),
         ("{published: it is", "{overrides: [a=b], published: it is", r"rows\.LLM: overrides is for rows with exp"),
-        ("beta: [0.1, 1]", "beta: 0.1", r"rows\.chosen\.grid\.method\.beta: "),
         ("data.batch_size=32", "data.batch_size", r"rows\.DualCSE\.overrides\.0: 'data.batch_size' is not an override"),
         ("data.batch_size=32", "seed=1", r"rows\.DualCSE\.overrides\.0: 'seed=1' .*use seeds"),
-        ("data.batch_size=32", "+profile=small", r"rows\.DualCSE\.overrides\.0: '\+profile=small' cannot be set"),
-        ("seeds: [7]", "seeds: [a]", r"rows\.transfer\.seeds\.0: "),
-        ("variable: CSE_MAY_ASK, ", "", r"rows\.paid\.needs\.variable: "),
         ("mean: [RTE, MNLI]", "mean: [RTE, MNL]", r"columns\.Avg\.mean: .*'MNL' - did you mean 'MNLI'\?"),
         ("field: best.score, scale", "feild: best.score, scale", r"columns\.dev: must have one of metric, field"),
-        ("decimals: 4", "decimals: many", r"columns\.dev\.decimals: "),
         ("small: {", "smal: {", r"profiles\.smal: there is no profile 'smal' - did you mean 'small'\?"),
         ("rows: {DualCSE:", "rows: {DualCES:", r"profiles\.small\.rows: .*'DualCES' - did you mean 'DualCSE'\?"),
         ("  LLM: {pub", "  GPT-4: {pub", r"table5\.yaml: .*duplicate key GPT-4"),
@@ -226,10 +210,8 @@ def test_faults_name_file_and_key(read: Read, old: str, new: str, told: str) -> 
     [
         ("table5,DualCSE,roberta_base,RTE,1,,", r"row: .*'DualCSE' - did you mean 'DualCSE-Cross'"),
         ("table5,DualCSE-Cross,bert_large,RTE,1,,", r"encoder: .*'bert_large'"),
-        ("table5,DualCSE-Cross,,RTE,1,,", r"encoder: .*'none'"),
         ("table5,DualCSE-Cross,bert_base,RT,1,,", r"column: .*'RT' - did you mean 'RTE'"),
         ("table5,DualCSE-Cross,bert_base,RTE,one,,", r"line 6\.value: "),
-        ("table5,DualCSE-Cross,bert_base,RTE,1,some,", r"line 6\.deviation: "),
         ("table5,DualCSE-Cross,bert_base,RTE,nan,,", r"line 6\.value: .*finite"),
     ],
 )

@@ -15,7 +15,7 @@ from lightning_cse import runs as records
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.papers.artefacts import Artefact, Request, read_artefact
 from lightning_cse.papers.points import Point, composed, points_of
-from lightning_cse.papers.records import RunsIndex, key_of, runs_table
+from lightning_cse.papers.records import RunsIndex, key_of
 
 TABLE = """
 title: t
@@ -100,11 +100,7 @@ def test_points(artefact: Artefact, label: str, column: int, profile: str | None
     [
         ("method.optimizer.rl=1", r"train \+exp.*: method\.optimizer\.rl=1: unknown key 'method\.optimizer\.rl'"),
         ("limits.test_pair=9", r"unknown key 'limits\.test_pair' - did you mean 'limits\.test_pairs'"),
-        ("nothing.like_it=1", r"unknown key 'nothing\.like_it'"),
-        ("corpora=ful", r"there is no corpora 'ful' - did you mean 'full'"),
         ("seed=3", r"^'seed=3' .*use seeds"),
-        ("+profile=small", r"^'\+profile=small' cannot"),
-        ("hydra.mode=RUN", r"^'hydra\.mode=RUN' cannot"),
         ("whatever", r"^'whatever' is not an override"),
     ],
 )
@@ -247,10 +243,6 @@ def test_kept_records(runs: Runs, tmp_path: Path) -> None:
     assert (newest.folder, newest.source, newest.curves) == (first.path, first.record_path, None)
     assert (only.folder, only.source, only.curves) == (None, kept / "y.json", kept / "y.curves.csv")
     assert index.find(POINT, 2) is None
-    table = runs_table([newest, only])
-    assert [*table.config_hash] == ["0a", "0d"]
-    row = {"name": "dualcse_cross", "seed": 1, "encoder": "tiny", "test/a": 0.5, "best.score": 0.5, "summary.rfd": 0.25}
-    assert {key: table.iloc[1][key] for key in row} == row
     (kept / "x.json").write_text('{"name": ')
     with pytest.raises(DataError, match=r"x\.json is damaged .*: remove it"):
         RunsIndex(runs.root, [kept]).find(POINT, 0)

@@ -12,22 +12,22 @@ import yaml
 from rich.console import Console, RenderableType
 
 from lightning_cse import runs as records
-from lightning_cse.errors import BUSY, ConfigError, LightningCSEError
+from lightning_cse.errors import BUSY, ConfigError
 from lightning_cse.papers import reproducing
 from lightning_cse.papers.artefacts import Request, read_artefact
 from lightning_cse.papers.points import Point, composed
 from lightning_cse.papers.records import RunsIndex
 from lightning_cse.papers.reproducing import (
     Plan,
-    check_keys,
     keep,
     missing,
     overrides_of,
+    plans_table,
     reproduce,
     run_missing,
     status,
+    status_table,
 )
-from lightning_cse.papers.status import plans_table, status_table
 
 HEAD = "title: t\nsource: A paper, Table 1\nencoders: [roberta_base]\ncolumns: {RTE: test/rte/accuracy_all}\nrows:\n"
 TABLE = f"""{HEAD}
@@ -266,11 +266,3 @@ def test_a_kept_reproduction_is_made_again_from_its_records(plan_of: MakePlan, t
     assert len([json.loads(file.read_text()) for file in kept.glob("*.json")]) == 2
     one, other = (reproduce(each).write(tmp_path / str(number)) for number, each in enumerate((plan, again)))
     assert [path.read_text() for path in one] == [path.read_text() for path in other]
-
-
-def test_names_on_the_command_line(plan_of: MakePlan) -> None:
-    artefacts = {"paper/table1": plan_of().artefact}
-    for keys in (["paper"], ["paper/table1", "paper"]):
-        assert [artefact.key for artefact in check_keys(keys, artefacts)] == ["paper/table1"]
-    with pytest.raises(LightningCSEError, match="did you mean 'paper/table1'"):
-        check_keys(["paper/tabel1"], artefacts)
