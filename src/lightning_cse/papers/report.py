@@ -158,6 +158,7 @@ def _charts(groups: Sequence[_Group], asked: Mapping[str, str], name: str) -> It
             if "rfd_" in key:
                 axes.axhline(0, color="#777777", linewidth=0.8, zorder=1)
             for group, run in [(of, run) for of in groups for run in of.runs if run.curves.get(key)]:
+                values: Sequence[float]
                 steps, values = zip(*sorted(run.curves[key]), strict=True)
                 if key == "train/loss" and len(steps) >= 20:
                     values = moving_average(values, 2 * max(2, len(steps) // 40) + 1)

@@ -273,13 +273,13 @@ class _Assembly:
         yield from (f"Not measured here: {', '.join(names)}: {why}." for why, names in reasons.items())
         shown = {(line.name, line.paper_encoder): name for line, name in zip(self.lines, called, strict=True)}
         printed = [(value, (value.row, value.encoder)) for value in self.artefact.published]
-        count = Counter(place for _, place in printed)
+        cells = Counter(place for _, place in printed)
         notes: dict[str, dict[Any, list[str]]] = {}
         for value, place in printed:
             if value.note and place in shown:
                 notes.setdefault(value.note, {}).setdefault(place, []).append(value.column)
         for note, lines in notes.items():
-            of = [shown[at] + f" ({', '.join(some)})" * (len(some) < count[at]) for at, some in lines.items()]
+            of = [shown[at] + f" ({', '.join(some)})" * (len(some) < cells[at]) for at, some in lines.items()]
             yield f"Published value, {note}: {', '.join(of)}."
 
     # Comparisons
