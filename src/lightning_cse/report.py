@@ -84,12 +84,11 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Example: python -m lightning_cse.report runs/dualcse_* --seeds 0,1 --to sweep.html",
     )
     what = "papers, artefacts such as dualcse/table5, or all; folders of runs or of a sweep; records kept as files"
-    parser.add_argument("what", nargs="+", metavar="WHAT", help=what)
-    parser.add_argument(
-        "--to", type=shared.path, default=Path("report.html"), metavar="FILE", help="default: report.html"
-    )
-    parser.add_argument("--title", help="the heading of the page")
-    parser.add_argument("--seeds", type=_seeds, metavar="0,1,2", help="only these seeds")
+    add = parser.add_argument
+    add("what", nargs="+", metavar="WHAT", help=what)
+    add("--to", type=shared.path, default=Path("report.html"), metavar="FILE", help="default: report.html")
+    add("--title", help="the heading of the page")
+    add("--seeds", type=_seeds, metavar="0,1,2", help="only these seeds")
     shared.add_runs(parser)
     return parser
 

@@ -60,11 +60,12 @@ def write(table: Table, folder: Path, stem: str) -> list[Path]:
 @functools.cache
 def environment() -> Environment:
     """Return where the templates of this package are, with what they use."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+    from jinja2 import Environment, FileSystemLoader, select_autoescape
 
     loader = FileSystemLoader(Path(__file__).parent / "templates")
-    found = Environment(loader=loader, autoescape=select_autoescape(("html.jinja",)), undefined=StrictUndefined)
-    found.lstrip_blocks = found.trim_blocks = True
+    found = Environment(
+        loader=loader, autoescape=select_autoescape(("html.jinja",)), lstrip_blocks=True, trim_blocks=True
+    )
     found.filters |= {"md": lambda text: text.translate(_MARKDOWN), "tex": lambda text: text.translate(_LATEX)}
     return found
 

@@ -59,8 +59,6 @@ _RFD: Final = (
     "Above zero, what the run is trained on is harder to fit than what it is evaluated on."
 )
 
-# The page ------------------------------------------------------------------------------------------------------------
-
 
 def build_report(title: str, sections: Sequence[Mapping[str, Any]], *, facts: Mapping[str, str] | None = None) -> str:
     """Return the page: self-contained, everything but the charts escaped, the same text for the same input."""
@@ -83,33 +81,26 @@ def build_report(title: str, sections: Sequence[Mapping[str, Any]], *, facts: Ma
     return page.replace("@script-digest@", f"sha256-{digest}", 1)
 
 
-def _section(title: str, anchor: str, **parts: Any) -> dict[str, Any]:
-    empty = {"intro": "", "tables": [], "charts": [], "text": "", "kicker": "", "legend": [], "part": ""}
-    return {"title": title, "anchor": anchor, **empty, **parts}
-
-
-def _table(headings: Sequence[Any], rows: Sequence[Sequence[Any]], **parts: Any) -> dict[str, Any]:
-    """Return a table: headings and cells are a text, or a text with what stands below it and what a pointer shows."""
-    empty = {"title": "", "notes": [], "folded": False, "words": False}
-    return {"headings": headings, "rows": rows, **empty, **parts}
-
-
 def slug(text: str) -> str:
     """Return a text as an anchor: letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "section"
 
 
 def artefact_section(artefact: Artefact, table: Table | None, made: Any = None, *, part: str = "") -> dict[str, Any]:
-    """Return a table or figure of a paper as a section; ``made`` has its figures, its text and further tables."""
+    """Return a table or figure of a paper as a section; ``made`` has its figures, its text and further tables.
+
+    A cell of a table is a text, or a text with what stands below it and what a pointer shows.
+    """
     anchor = slug(artefact.key)
     tables = [] if table is None else [_artefact_table(view(table))]
     for name, rows in (made.tables if made else {}).items():
         frame = pd.DataFrame(rows).map(lambda value: f"{value:.4f}" if isinstance(value, float) else str(value))
-        tables.append(_table(list(frame), frame.to_numpy().tolist(), title=name.replace("_", " "), folded=True))
+        folded = {"title": name.replace("_", " "), "folded": True}
+        tables.append({"headings": list(frame), "rows": frame.to_numpy().tolist(), **folded})
     charts = [_chart(f, n.replace("_", " "), f"{anchor}-{slug(n)}") for n, f in (made.figures if made else {}).items()]
     intro = "" if table is not None else artefact.note  # a table has it in its legend
     parts = {"tables": tables, "charts": charts, "text": made.text if made else "", "intro": intro}
-    return _section(artefact.title, anchor, kicker=artefact.source, part=part, **parts)
+    return {"title": artefact.title, "anchor": anchor, "kicker": artefact.source, "part": part, **parts}
 
 
 def _artefact_table(shown: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,10 +114,8 @@ def _artefact_table(shown: Mapping[str, Any]) -> dict[str, Any]:
             cells.append((text, paper + f" ({cell['difference']})" * bool(cell["difference"]), cell["seeds"] + p))
         rows.append([(row["label"], row["encoder"], ""), row["seeds"], *cells])
     about = "Mean ± standard deviation over n seeds; below it the paper's value and the difference from it."
-    return _table(["", "n", *shown["headings"]], rows, notes=[about, *shown["about"], *shown["legend"]])
-
-
-# Charts --------------------------------------------------------------------------------------------------------------
+    notes = [about, *shown["about"], *shown["legend"]]
+    return {"headings": ["", "n", *shown["headings"]], "rows": rows, "notes": notes}
 
 
 def _chart(figure: Figure, title: str, name: str, groups: Sequence[_Group] = ()) -> dict[str, Any]:
@@ -158,11 +147,11 @@ def _charts(groups: Sequence[_Group], asked: Mapping[str, str], name: str) -> It
             if "rfd_" in key:
                 axes.axhline(0, color="#777777", linewidth=0.8, zorder=1)
             for group, run in [(of, run) for of in groups for run in of.runs if run.curves.get(key)]:
-                values: Sequence[float]
-                steps, values = zip(*sorted(run.curves[key]), strict=True)
-                if key == "train/loss" and len(steps) >= 20:
-                    values = moving_average(values, 2 * max(2, len(steps) // 40) + 1)
-                thinned = list(zip(steps, values, strict=True))[:: -(-len(steps) // _DRAWN)]
+                logged = sorted(run.curves[key])
+                if key == "train/loss" and len(logged) >= 20:
+                    values = moving_average([value for _, value in logged], 2 * max(2, len(logged) // 40) + 1)
+                    logged = [(step, value) for (step, _), value in zip(logged, values, strict=True)]
+                thinned = logged[:: -(-len(logged) // _DRAWN)]
                 line(axes, thinned, color=group.color, linestyle=group.style, linewidth=1.4, gid=f"series.{group.key}")
             by_step(axes)
             yield _chart(figure, asked[key], f"{name}-{number}", groups)
@@ -175,9 +164,6 @@ def _fitting_titles(keys: Iterable[str]) -> dict[str, str]:
         title = ", ".join(_FITTING.get(part, part) for part in reversed(key.split("/")[1:]))
         titles[key] = title[0].upper() + title[1:]
     return titles
-
-
-# Runs ----------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -261,12 +247,10 @@ def _load(path: Path) -> dict[str, Any]:
 def _read(path: Path) -> ShownRun:
     if path.is_file():
         return ShownRun(Found(_load(path), None, path), Curves(path.with_name(f"{path.stem}.curves.csv")).read())
-    curves, source = Curves(path / "curves.csv").read(), path / "record.json"
-    if source.is_file():
-        return ShownRun(Found(Run.at(path).read(), path, source), curves)
-    run = Run.at(path)
-    record = {"name": run.name, "config_hash": run.config_hash, "seed": run.seed}
-    return ShownRun(Found(record, path, source), curves, run.status)
+    run, source = Run.at(path), path / "record.json"
+    begun = {"name": run.name, "config_hash": run.config_hash, "seed": run.seed}
+    record = run.read() if source.is_file() else begun
+    return ShownRun(Found(record, path, source), Curves(path / "curves.csv").read(), run.status)
 
 
 def run_facts(runs: Sequence[ShownRun]) -> dict[str, str]:
@@ -300,18 +284,19 @@ def run_sections(runs: Sequence[ShownRun], *, name: str = "sweep", part: str = "
     keys = {key for run in runs for key in run.curves}
     learning = {run.monitor: f"Dev score: {run.monitor.removeprefix('val/')}" for run in runs}
     learning = dict(sorted(learning.items())) | {"train/loss": "Training loss, moving average"}
-    learned, fitted = (
-        list(_charts(groups, learning, f"{name}-0")),
-        list(_charts(groups, _fitting_titles(keys), f"{name}-1")),
-    )
-    found = [
-        _section("Runs", f"{name}-runs", tables=[_run_table(groups, legend)]),
-        _section("Learning curves", f"{name}-learning", charts=learned),
-        _section("Relative fitting difficulty", f"{name}-rfd", intro=_RFD, charts=fitted),
-        _section("What differs between the configs", f"{name}-configs", tables=_difference_tables(groups)),
+    learned = {"legend": legend, "charts": list(_charts(groups, learning, f"{name}-0"))}
+    fitted = {"legend": legend, "charts": list(_charts(groups, _fitting_titles(keys), f"{name}-1"))}
+    found: list[dict[str, Any]] = [
+        {"title": "Runs", "anchor": f"{name}-runs", "tables": [_run_table(groups, legend)]},
+        {"title": "Learning curves", "anchor": f"{name}-learning", **learned},
+        {"title": "Relative fitting difficulty", "anchor": f"{name}-rfd", "intro": _RFD, **fitted},
+        {
+            "title": "What differs between the configs",
+            "anchor": f"{name}-configs",
+            "tables": _difference_tables(groups),
+        },
     ]
-    shown = [section for section in found if section["tables"] or section["charts"]]
-    return [section | {"part": part, "legend": legend if section["charts"] else []} for section in shown]
+    return [section | {"part": part} for section in found if section.get("tables") or section.get("charts")]
 
 
 def _run_table(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) -> dict[str, Any]:
@@ -335,7 +320,7 @@ def _run_table(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) ->
         rows.append([(called, "baseline", ""), "", *(_number(known.get(key), key) for key in keys)])
     parts = [key.removeprefix("test/").rpartition("/") for key in keys]
     headings = [(task or metric, metric if task else "", "") for task, _, metric in parts]
-    return _table(["run", "seeds", *headings], rows, notes=[_ABOUT])
+    return {"headings": ["run", "seeds", *headings], "rows": rows, "notes": [_ABOUT]}
 
 
 def _scaled(metrics: Mapping[str, Any] | None, run: ShownRun | None = None) -> dict[str, float]:
@@ -360,7 +345,8 @@ def _difference_tables(groups: Sequence[_Group]) -> list[dict[str, Any]]:
     keys = sorted(key for key in settings if settings[key].nunique() > 1)
     rows = [[key, *((value[:_SHORT], "", value) for value in settings[key])] for key in keys]
     notes = [f"{len(keys)} keys differ, {settings.shape[1] - len(keys)} are the same for all."]
-    return [_table(["key", *(group.label for group in groups)], rows, notes=notes, words=True)] if rows else []
+    headings = ["key", *(group.label for group in groups)]
+    return [{"headings": headings, "rows": rows, "notes": notes, "words": True}] if rows else []
 
 
 def _settings(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

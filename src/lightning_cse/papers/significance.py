@@ -7,7 +7,7 @@ import itertools
 import json
 import statistics
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -31,8 +31,6 @@ _EXAMPLE: Final = ("row", "type", "label", "subset", "gold")
 _SMALLEST_P: Final = 1e-300  # a float cannot tell less from 0, and no test is certain
 _CHUNK: Final = 16  # draws at a time: their counts stay in the processor's cache
 _SHORT: Final = {"method.optimizer.lr": "lr", "data.batch_size": "batch", "trainer.max_epochs": "epochs"}
-
-# Points --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -136,12 +134,8 @@ def baseline_points(baseline: str, runs: Sequence[Found]) -> list[Point]:
         found = f"{did_you_mean(baseline, known)} (found: {', '.join(known) or 'none'})"
         raise DataError(f"no run has predictions of the baseline {baseline!r}{found}")
     names = [f"{baseline} {value_at(of[0].record, 'encoder.name')}" for of in groups.values()]
-    numbered = [f"{name} ({n})" if names.count(name) > 1 else name for n, name in enumerate(names, start=1)]
-    labels = numbered if len(names) > 1 else [baseline]
+    labels = names if len(names) > 1 else [baseline]
     return [Point(label, tuple(of), baseline) for label, of in zip(labels, groups.values(), strict=True)]
-
-
-# Predictions ---------------------------------------------------------------------------------------------------------
 
 
 def read_outcome(path: Path, metric: str = "accuracy") -> pd.DataFrame:
@@ -178,25 +172,22 @@ def _read_scores(path: Path) -> pd.DataFrame:
     return frame
 
 
-def _check_same(task: str, given: Sequence[Point], frames: Sequence[pd.DataFrame]) -> None:
-    """Refuse runs that were evaluated on different files or examples."""
+def _predictions(task: str, given: Sequence[Point], read: Callable[[Path], pd.DataFrame]) -> list[list[pd.DataFrame]]:
+    """Read the runs of each point; refuse runs that were evaluated on different files or examples."""
+    frames = [[read(path) for path in point.files(task)] for point in given]
     paths = [path for point in given for path in point.files(task)]
     files = [(run.record.get("task_data") or {}).get(task) for point in given for run in point.runs]
-    examples = [frame[[name for name in _EXAMPLE if name in frame]] for frame in frames]
+    examples = [frame[[name for name in _EXAMPLE if name in frame]] for of in frames for frame in of]
     for path, file, example in zip(paths, files, examples, strict=True):
         if (file and files[0] and file != files[0]) or not example.equals(examples[0]):
             raise DataError(f"{paths[0]} and {path} are of different examples of {task}: they cannot be compared")
+    return frames
 
 
 def _outcomes(task: str, given: Sequence[Point], metric: str = "accuracy") -> list[list[NDArray[np.bool_]]]:
     """Return what each run of each point got right."""
-    frames = [read_outcome(path, metric) for point in given for path in point.files(task)]
-    _check_same(task, given, frames)
-    correct = iter([frame["correct"].to_numpy() for frame in frames])
-    return [list(itertools.islice(correct, len(point.runs))) for point in given]
-
-
-# Tests ---------------------------------------------------------------------------------------------------------------
+    frames = _predictions(task, given, functools.partial(read_outcome, metric=metric))
+    return [[frame["correct"].to_numpy() for frame in of] for of in frames]
 
 
 def holm(pvalues: ArrayLike) -> NDArray[np.float64]:
@@ -230,7 +221,7 @@ def bootstrap(a: Point, b: Point, metrics: Sequence[str], draws: int = 10_000) -
     """
     differences = []
     for task in (metric.split("/")[1] for metric in metrics):
-        _check_same(task, (a, b), [_read_scores(path) for point in (a, b) for path in point.files(task)])
+        _predictions(task, (a, b), _read_scores)
         drawn_a, drawn_b = (_drawn(tuple(point.files(task)), task, draws) for point in (a, b))
         differences.append(drawn_a - drawn_b)
     drawn = np.mean(differences, axis=0)
@@ -324,9 +315,6 @@ def compare(given: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
     return frame.assign(p_holm=holm(frame["p_exact"]))
 
 
-# The lines of a table ------------------------------------------------------------------------------------------------
-
-
 class Side(NamedTuple):
     """A cell of a table as a side of a comparison: the number of its line, and what was measured."""
 
@@ -346,8 +334,7 @@ class Side(NamedTuple):
 def compare_lines(pairs: Sequence[tuple[Side, Side]], test: str, kept: Path | None, draws: int) -> pd.DataFrame:
     """Test the pairs (the second is the reference) whose predictions exist or whose p-value was kept, with Holm.
 
-    Returns:
-        A row a comparison: `TEST_FIELDS`, and ``a`` and ``b``, the numbers of the two lines.
+    A comparison is a row: `TEST_FIELDS`, and ``a`` and ``b``, the numbers of the two lines.
     """
     known = {(row.row, row.encoder, row.column, row.reference): row for row in read_tests(kept).itertuples(index=False)}
     done = []

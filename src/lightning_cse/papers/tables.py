@@ -25,8 +25,6 @@ LEVELS: Final = {"**": 0.01, "*": 0.05}
 """The mark of a p-value below a level against the reference row, the strictest first."""
 NUMBERS: Final = ("n", "mean", "sd", "low", "high", "published", "published_deviation", "difference")
 """What a cell holds of its values, and of the paper's."""
-ALL_ROWS: Final = "mcnemar_all"
-"""The test between all rows of a table, not only with its reference row."""
 _SYMBOLS: Final = ("†", "‡", "§", "¶", "‖", "††", "‡‡", "§§")
 _TESTS: Final = {
     "mcnemar": "McNemar's exact test of majority votes, of as many seeds on both sides and of an odd number",
@@ -80,15 +78,9 @@ def assemble(
 ) -> Table:
     """Return the table of an artefact.
 
-    Args:
-        artefact: the table.
-        lines: its lines.
-        measured: the finished runs of a cell.
-        request: what was asked for.
-        change_of: whether the loss of a run has been changed since: ``fresh``, ``stale`` or ``unknown``.
-        kept_tests: a file of comparisons; those of the same seeds and means need no predictions.
-        setting_of: the value of a config column for a line that has no run.
-        draws: of a bootstrap.
+    ``change_of`` says whether the loss of a run has been changed since: ``fresh``, ``stale`` or ``unknown``;
+    ``setting_of`` has the value of a config column for a line that has no run. The comparisons in ``kept_tests`` of
+    the same seeds and means need no predictions.
     """
     return _Assembly(artefact, lines, measured, request, change_of, setting_of).table(kept_tests, draws)
 
@@ -193,8 +185,9 @@ class _Assembly:
         """Return the cells without their significance."""
         every = [(*place, value) for place, reading in self.readings.items() for value in reading.values.values()]
         frame = pd.DataFrame(every, columns=["line", "column", "value"]).astype({"value": float})
-        grouped = frame.groupby(["line", "column"])["value"]
-        stats = grouped.agg(n="count", mean=statistics.fmean, sd="std", low="min", high="max")
+        stats = frame.groupby(["line", "column"])["value"].agg(
+            n="count", mean=statistics.fmean, sd="std", low="min", high="max"
+        )
         papers = {(value.row, value.encoder, value.column): value for value in self.artefact.published}
         rows = {}
         for number, line in enumerate(self.lines):
@@ -273,13 +266,13 @@ class _Assembly:
         yield from (f"Not measured here: {', '.join(names)}: {why}." for why, names in reasons.items())
         shown = {(line.name, line.paper_encoder): name for line, name in zip(self.lines, called, strict=True)}
         printed = [(value, (value.row, value.encoder)) for value in self.artefact.published]
-        cells = Counter(place for _, place in printed)
+        columns = Counter(place for _, place in printed)
         notes: dict[str, dict[Any, list[str]]] = {}
         for value, place in printed:
             if value.note and place in shown:
                 notes.setdefault(value.note, {}).setdefault(place, []).append(value.column)
         for note, lines in notes.items():
-            of = [shown[at] + f" ({', '.join(some)})" * (len(some) < cells[at]) for at, some in lines.items()]
+            of = [shown[at] + f" ({', '.join(some)})" * (len(some) < columns[at]) for at, some in lines.items()]
             yield f"Published value, {note}: {', '.join(of)}."
 
     # Comparisons
@@ -291,7 +284,7 @@ class _Assembly:
         """
         reference = self.artefact.reference
         for a, line in enumerate(self.lines) if reference in self.labels else ():
-            first = self.labels.index(line.label) + 1 if self.artefact.test == ALL_ROWS else len(self.labels)
+            first = self.labels.index(line.label) + 1 if self.artefact.test == "mcnemar_all" else len(self.labels)
             for label in dict.fromkeys((str(reference), *self.labels[first:])) if line.label != reference else ():
                 same = [b for b, other in enumerate(self.lines) if other.label == label]
                 found = [b for b in same if not line.encoder or self.lines[b].encoder in (line.encoder, None)]
@@ -347,7 +340,7 @@ class _Assembly:
         if letters:
             yield f"Letters: p < {LEVELS['*']} against {', '.join(f'{of}: {label}' for label, of in letters.items())}."
         if untested:
-            of = "between rows" if test == ALL_ROWS else f"with {reference}"
+            of = "between rows" if test == "mcnemar_all" else f"with {reference}"
             yield f"Not tested, since predictions are not kept with these records: {untested} comparisons {of}."
 
 
