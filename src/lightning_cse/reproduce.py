@@ -54,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 time.sleep(REFRESH)
                 index.refresh()
                 live.update(reproducing.status_table(plans))
+        console.print(end="" if console.is_terminal else "\n")
         return _code(plans)
     folder, code = given.out or given.runs_dir / "reproduce", 0
     if given.dry_run or (not given.no_run and reproducing.missing(reproducing.status(plans))):

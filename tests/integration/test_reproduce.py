@@ -47,7 +47,7 @@ def test_a_table_is_run_and_then_found(tmp_path: Path, capfd: pytest.CaptureFixt
     assert "64.57" in empty
 
     assert main([*TINY, "--status", "--runs-dir", str(tmp_path)]) == 3
-    assert "4 runs: 2 finished, 2 missing" in capfd.readouterr().out
+    assert "4 runs: 2 finished, 2 missing\n" in capfd.readouterr().out
 
 
 @pytest.mark.slow
