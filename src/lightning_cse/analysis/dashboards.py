@@ -38,18 +38,12 @@ def workspace(layout: Layout) -> ws.Workspace:
     import wandb_workspaces.expr as expr
     import wandb_workspaces.workspaces.interface as ws
 
-    return ws.Workspace(
-        entity=layout.entity,
-        project=layout.project,
-        name=layout.title,
-        sections=[ws.Section(name=name, panels=panels, is_open=True) for name, _, panels in _sections(layout)],
-        settings=ws.WorkspaceSettings(x_axis=_STEP, max_runs=_MOST_RUNS),
-        runset_settings=ws.RunsetSettings(
-            groupby=[expr.Metric("Group")],
-            order=[expr.Ordering(expr.Metric("Name"), ascending=True)],
-            pinned_columns=_columns(layout),
-        ),
-    )
+    order = [expr.Ordering(expr.Metric("Name"), ascending=True)]
+    runs = ws.RunsetSettings(groupby=[expr.Metric("Group")], order=order, pinned_columns=_columns(layout))
+    sections = [ws.Section(name=name, panels=panels, is_open=True) for name, _, panels in _sections(layout)]
+    settings = ws.WorkspaceSettings(x_axis=_STEP, max_runs=_MOST_RUNS)
+    where: Any = {"entity": layout.entity, "project": layout.project, "name": layout.title}
+    return ws.Workspace(**where, sections=sections, settings=settings, runset_settings=runs)
 
 
 def report(layout: Layout) -> wr.Report:
@@ -69,12 +63,13 @@ def report(layout: Layout) -> wr.Report:
 
 def build(layout: Layout, kind: str, *, save: bool) -> Any:
     """Build a ``workspace`` or a ``report``, and return its address if it is saved, else what would be sent as JSON."""
-    from lightning_cse.loggers.wandb_view import is_logged_in
+    if save:
+        from lightning_cse.loggers.wandb_view import is_logged_in
 
-    offline = os.environ.get("WANDB_MODE", "").strip().lower() in {"offline", "dryrun", "disabled"}
-    if save and (offline or not is_logged_in()):
-        why = "WANDB_MODE keeps W&B offline: unset it" if offline else "nobody is logged in at W&B: `wandb login`"
-        raise LightningCSEError(f"{why}, or see what would be built by --dry-run")
+        offline = os.environ.get("WANDB_MODE", "").strip().lower() in {"offline", "dryrun", "disabled"}
+        if offline or not is_logged_in():
+            why = "WANDB_MODE keeps W&B offline: unset it" if offline else "nobody is logged in at W&B: `wandb login`"
+            raise LightningCSEError(f"{why}, or see what would be built by --dry-run")
     try:
         if save and not layout.entity:  # who is logged in
             import wandb

@@ -22,13 +22,7 @@ class TensorBoardView(RunView, TensorBoardLogger):
     CALLED = "TensorBoard"
 
     def __init__(
-        self,
-        *,
-        run: Run,
-        group: str,
-        settings: Mapping[str, Any],
-        resumed_at: int | None = None,
-        tags: Sequence[str] = (),
+        self, *, run: Run, group: str, settings: Mapping[str, Any], tags: Sequence[str], resumed_at: int | None = None
     ) -> None:
         folder, purge = run.path / "tensorboard", None if resumed_at is None else resumed_at + 1
         if resumed_at is None:

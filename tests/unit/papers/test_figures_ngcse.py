@@ -56,16 +56,6 @@ def test_released_curves_give_the_published_summary(
     assert got.to_dict() == pytest.approx(published.loc[setting, ngcse.SUMMARY].to_dict(), abs=1e-6)
 
 
-def test_every_released_setting_is_checked_and_drawn(released: pd.DataFrame) -> None:
-    assert set(released["title"]) == set(RELEASED)
-    for figure in (ngcse.scatter_figure(released, ngcse.FITTING), ngcse.scatter_figure(released, ngcse.BEST_STEP)):
-        assert figure is not None
-        assert len(figure.axes[0].texts) >= 9
-    process = ngcse.process_figure(released)
-    assert process is not None
-    assert len([axes for axes in process.axes if axes.lines]) == 2 * 9
-
-
 def test_a_release_has_the_keys_of_a_run(tmp_path: Path, repository: Path) -> None:
     folder = tmp_path / "wiki" / "sts_ht"
     folder.mkdir(parents=True)
@@ -96,15 +86,14 @@ def test_the_published_settings_are_thirteen(published: pd.DataFrame) -> None:
 
 def test_the_tendency_of_the_authors_nine_settings(published: pd.DataFrame) -> None:
     rows, text = ngcse.correlations(ngcse.settings(published.drop("pretrained")))
-    cells = {
-        line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:4]] for line in text.splitlines()[2:]
-    }
-    assert cells["RFD_a, all"] == ["9", "+0.898 [+0.58, +0.98]"]
-    assert cells["RFD_u, all"] == ["9", "+0.268 [-0.48, +0.79]"]
-    assert cells["RFD_u, Wiki"][1].startswith("-0.587")
-    assert cells["RFD_a + RFD_u, NLI"][1].startswith("+0.945")
-    assert list(cells)[::3] == ["RFD_a, all", "RFD_a, Wiki", "RFD_a, NLI"]
-    assert len(rows) == 9
+    for cells in (
+        "| RFD_a, all | 9 | +0.898 [+0.58, +0.98] |",
+        "| RFD_u, all | 9 | +0.268 [-0.48, +0.79] |",
+        "| RFD_u, Wiki | 4 | -0.587",
+        "| RFD_a + RFD_u, NLI | 5 | +0.945 ",
+    ):
+        assert cells in text
+    assert [row["scope"] for row in rows[::3]] == ["all", "Wiki", "NLI"]
 
 
 def test_fishers_interval_by_hand_and_by_scipy() -> None:
@@ -123,18 +112,6 @@ def test_the_interval_of_ranks() -> None:
     want = (0.9, *(math.tanh(math.atanh(0.9) + sign * half) for sign in (-1, 1)))
     assert ngcse.correlation(x, y, ranks=True) == pytest.approx(want, abs=1e-6)
     assert ngcse.correlation(x, np.exp(np.asarray(y) / 50).tolist(), ranks=True) == pytest.approx(want, abs=1e-6)
-
-
-def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
-    generator = np.random.default_rng(0)
-    covered = 0
-    for _ in range(600):
-        x = generator.standard_normal(13)
-        _, low, high = ngcse.correlation(x, 0.6 * x + 0.8 * generator.standard_normal(13), ranks=False)
-        assert low is not None
-        assert high is not None
-        covered += low < 0.6 < high
-    assert covered / 600 == pytest.approx(0.95, abs=0.03)
 
 
 @pytest.mark.parametrize(
@@ -161,8 +138,7 @@ def test_correlations_are_of_settings_and_empty_below_three() -> None:
     assert found["RFD_a", "Wiki"]["pearson"] == pytest.approx(1)
     assert found["RFD_u", "all"]["spearman"] == pytest.approx(-1)
     assert found["RFD_a + RFD_u", "all"]["pearson"] is None, "the sum does not vary"
-    rows, text = ngcse.correlations(ngcse.settings(runs[:2]))
-    assert (rows[0]["settings"], rows[0]["pearson"]) == (2, None)
+    text = ngcse.correlations(ngcse.settings(runs[:2]))[1]
     assert "| RFD_a, all | 2 |  |  |" in text
 
 

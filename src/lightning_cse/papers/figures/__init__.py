@@ -74,16 +74,12 @@ def _make(maker: str, material: Material) -> Made:
     return found
 
 
+_DUALCSE: Final = ("dualcse.data_statistics", "dualcse.retrieval")
 _NGCSE: Final = ("best_step", "fitting_difficulty", "pattern_complexity", "process", "studies")
-_NAMES: Final = (
-    "dualcse:data_statistics",
-    "dualcse:retrieval",
-    "gausscse:length_ratios",
-    *map("ngcse:{}".format, _NGCSE),
-)
 # The makers by the name that an artefact's `make` gives.
 MAKERS: Final[Mapping[str, Callable[[Material], Made]]] = {
-    name.partition(":")[2]: functools.partial(_make, name) for name in _NAMES
+    maker.partition(".")[2]: functools.partial(_make, maker)
+    for maker in (*_DUALCSE, "gausscse.length_ratios", *(f"ngcse.{name}" for name in _NGCSE))
 }
 
 
@@ -118,7 +114,7 @@ def data_config(material: Material, row: str = "", **choices: str | None) -> Dic
     # A debug profile sets what only a training has.
     groups = _SAMPLE if request.profile in options("debug") else {"+profile": request.profile}
     groups = groups | {group: name for group, name in choices.items() if name}
-    overrides = [f"{group}={name}" for group, name in groups.items()]
+    overrides = [f"{group}={name}" for group, name in groups.items() if name]
     for value in (*profile.overrides, *profile.rows.get(row, ()), *request.settings):
         root, *below = value.lstrip("+~").partition("=")[0].split(".")
         if root in _READ and (root != "data" or (row and below)):

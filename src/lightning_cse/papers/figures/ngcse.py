@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_DRAWN: Final = ["title", "curves"]  # the columns of runs that serve the figures alone
 MONITOR: Final = "val/stsb/spearman"
 SUMMARY: Final = [each.name for each in fields(CurveSummary)]
 FITTING: Final = {
@@ -132,17 +133,15 @@ def fitting_difficulty(material: Material) -> Made:
         rows, text = correlations(some)
         parts += [heading, text] if any(row["pearson"] is not None for row in rows) else []
         table += [{"of": of, **row} for row in rows]
-    return made({"fitting_difficulty": scatter_figure(runs, FITTING)}, parts, settings=_rows(runs), correlations=table)
+    tables = {"settings": runs.drop(columns=_DRAWN).to_dict("records"), "correlations": table}
+    return made({"fitting_difficulty": scatter_figure(runs, FITTING)}, parts, **tables)
 
 
 def best_step(material: Material) -> Made:
     """Make NGCSE's Figure 2; the encoder before training is step 0 of the runs themselves."""
     runs = runs_of(material)
-    return made({"best_step": scatter_figure(runs, BEST_STEP)}, material.missing(), settings=_rows(runs))
-
-
-def _rows(runs: pd.DataFrame) -> list[dict[str, Any]]:
-    return list(runs.drop(columns=["title", "curves"]).to_dict("records"))
+    table = runs.drop(columns=_DRAWN).to_dict("records")
+    return made({"best_step": scatter_figure(runs, BEST_STEP)}, material.missing(), settings=table)
 
 
 def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | None:
@@ -206,15 +205,16 @@ def _label(axes: Axes, labels: Mapping[str, tuple[float, float]]) -> Figure:
     figure.set_layout_engine("none")  # what is measured here must not move any more
     taken = [legend.get_window_extent()] if (legend := axes.get_legend()) else []
     taken += [Bbox([at, at]).padded(8) for at in axes.transData.transform(list(labels.values()))]
-    taken.append(Bbox.from_extents(axes.bbox.x1, axes.bbox.y0, figure.bbox.x1, axes.bbox.y1))  # the colour bar
+    sides = (0, axes.bbox.x0), (axes.bbox.x1, figure.bbox.x1)  # with the axis and the colour bar
+    taken += [Bbox.from_extents(left, axes.bbox.y0, right, axes.bbox.y1) for left, right in sides]
 
     def covered(text: Any, place: Mapping[str, Any]) -> int:
         text.set(**place)
         return int(text.get_window_extent().count_overlaps(taken))
 
-    look: Any = {"textcoords": "offset points", "fontsize": 8, "zorder": 5}
+    halo = [withStroke(linewidth=2.5, foreground="white")]
     for label, point in labels.items():
-        text = axes.annotate(label, point, path_effects=[withStroke(linewidth=2.5, foreground="white")], **look)
+        text = axes.annotate(label, point, (0, 0), textcoords="offset points", fontsize=8, zorder=5, path_effects=halo)
         text.set(**min(_PLACES, key=functools.partial(covered, text)))
         taken.append(text.get_window_extent())
     return figure  # type: ignore[no-any-return]
@@ -310,9 +310,8 @@ def studies_figure(drawn: Mapping[str, tuple[pd.DataFrame, Sequence[tuple[float,
                 axes.fill_between(*band, color=BLUE, alpha=0.15, linewidth=0, label="95 % interval")
                 axes.scatter(runs["value"], runs["score"], s=9, color=GREY, linewidth=0, zorder=2, label="one run")
             if paper:
-                axes.plot(
-                    *zip(*paper, strict=True), "s--", color=ORANGE, linewidth=1.2, markersize=3, label="the paper"
-                )
+                values, scores = zip(*paper, strict=True)
+                axes.plot(values, scores, "s--", color=ORANGE, linewidth=1.2, markersize=3, label="the paper")
             best, score = means.idxmax(), means.max()
             star: Any = {"marker": "*", "s": 160, "edgecolor": "white", "linewidth": 0.8, "zorder": 4}
             axes.scatter(best, score, color=VERMILION, label=f"best: {score:.2f} at {best:g}", **star)
