@@ -72,10 +72,7 @@ def judge(reply: Reply, role: Role, source: str, reference: str, written: Mappin
     return sentence, next((reason for reason, applies in reasons.items() if applies()), None)
 
 
-_NOTHING: Final = re.compile(
-    "yes|no|none|na|nil|null|nothing|notapplicable|notavailable|unknown|sure|ok|okay|true|false|same|nochange"
-    "|entailment|contradiction|neutral"
-)
+_NOTHING: Final = re.compile("yes|no|none|na|null|nothing|unknown|sure|ok|true|false|same|nochange")
 
 
 def _echoes(text: str, role: Role, source: str, reference: str) -> bool:
@@ -113,33 +110,16 @@ def letters(text: str) -> str:
     return "".join(s for s in _folded(text) if unicodedata.category(s)[0] in "LNM" and s != "\ufe0f")
 
 
-_SORRY: Final = (
-    r"(?:i'?m|i am|we are)?(?: \w+)? ?(?:sorry|afraid|(?:my )?apologies|i apologi[sz]e|unfortunately|regrettably)"
-)
-_I_CANNOT: Final = (
-    r"(?:i|we)\b ?(?:(?:really|simply|just|respectfully) )?(?:can(?:not| not|'?t)|won'?t|will not|'d rather not"
-    r"|(?:do not|don'?t)(?: feel comfortable)?|(?:(?:must|have to) )?(?:\w+ly )?(?:decline|refuse) to"
-    r"|(?:am|'m|are) (?:unable|not (?:able|allowed|comfortable|going)))(?: be able)?(?: to)? (?:in good conscience )?"
-)
-_SERVE: Final = (
-    r"(?:assist|help|comply|fulfil|creat|generat|provid|writ|produc|respond|answer|engag|participat|continu|rewrit"
-    r"|rephras|reword|paraphras|contradict)\w*"
-)
-_ASKED: Final = (
-    r"(?:requests?|prompts?|questions?|tasks?|content|sentences?|statements?|texts?|hypothes[ie]s|premises?"
-    r"|paraphrases?|contradictions?|answers?|advice|speech|something that)"
-)
+_SORRY: Final = r"(?:(?:i'm |i am )?(?:\w+ )?sorry|i apologize|my apologies|unfortunately)\b[^.;:!?]{0,80}?[\s,.;:!-]+"
+_I_CANNOT: Final = r"i(?: can't| cannot| can not| won't|(?:'m| am) (?:unable|not able) to) "
+_SERVE: Final = r"(?:help|comply|create|generate|provide|write|answer|continue|fulfill?|rewrite|rephrase|paraphrase)"
+_ASKED: Final = r"(?:requests?|prompts?|questions?|tasks?|sentences?|hypothes[ie]s|premises?|paraphrases?)"
 _REFUSALS: Final = re.compile(
-    r"(?:(?:sure|no|certainly|thank you|i understand)\b[^.;!]{0,60}?[,.;!-]+ (?:but )?)?(?:"
-    rf"{_SORRY}\b[^.;:!?]{{0,80}}?[\s,.;:!-]+(?:but )?(?:as an ai,? )?{_I_CANNOT}"
-    rf"(?:{_SERVE}(?! (?:it|but|\w+ing)\b)|do (?:that|this|what you))\b"
-    rf"|{_SORRY}[\s,.;:!-]+(?:but )?(?:no|i can(?:no|')t)[.!]*$|{_I_CANNOT}(?:assist|comply|fulfil)\w*\b"
-    rf"|{_I_CANNOT}{_SERVE}(?: (?:you|in|to|on|with|for|about))* "
-    rf"(?:(?:this|that)(?:[.!]|$)|(?:[\w-]+,? ){{0,7}}?{_ASKED}\b)"
-    r"|(?:as|i'?m|i am)(?: just)? an? (?:\w+ )?(?:ai|language model)(?: (?:\w+ )?(?:model|assistant))?,? "
-    r"(?:and )?i\b[^.]*(?:not|n't|unable)\b"
-    r"|(?:[^.!?]{0,80}[.!?] )?(?:please|(?:could|can|would) you(?: please)?) (?:provide|share|send|give)(?: me)?"
-    r"(?: with)? (?:an?|the|your)(?: \w+)? (?:sentence|premise|hypothesis|text (?:that )?you)\b)"
+    rf"(?:{_SORRY}(?:but )?)?{_I_CANNOT}(?:assist\b|{_SERVE}(?: [\w-]+){{0,7}}? (?:{_ASKED}\b|(?:this|that)[.!]*$))"
+    rf"|{_SORRY}(?:but )?{_I_CANNOT}(?:{_SERVE}|do)(?: (?:you )?(?:with|this|that)\b|[.!]*$)"
+    r"|(?:as|i'm)(?: just)? an? (?:ai|(?:\w+ )?language model|ai (?:language )?(?:model|assistant)),? (?:and )?i "
+    r"(?:can't|cannot|don't|do not|am)\b"
+    r"|(?:please|could you(?: please)?) provide (?:a|the) sentence\b"
 )
 
 
@@ -152,43 +132,21 @@ def refuses(text: str, beginnings: Sequence[str] = ()) -> bool:
     return bool(_REFUSALS.match(plain)) or plain.startswith(tuple(map(_folded, beginnings)))
 
 
-_WRAPS: Final = (
-    *(("```", "```"), ("`", "`"), ("***", "***"), ("**", "**"), ("*", "*"), ("__", "__"), ("_", "_"), ('"', '"')),
-    *(("'", "'"), ("“", "”"), ("„", "“"), ("„", "”"), ("‘", "’"), ("«", "»"), ("»", "«"), ("「", "」")),
-)
-_WILLING: Final = r"(?:sure(?: thing)?|certainly|of course|absolutely|okay|ok|yes|gladly)"
-_NEW: Final = r"(?:new|rewritten|revised|final|paraphrased|rephrased|reworded|simplified|shortened|shorter)"
-_SENTENCE: Final = (
-    r"(?:sentence|hypothesis|statement|version|variant|rewrite|rewording|paraphrase|text|output|answer|response|result"
-    r"|contradiction|entailment)"
-)
-_LABELS: Final = rf"(?:(?:the |my |your )?(?:{_NEW} )?{_SENTENCE}|{_NEW}|negation|opposite|assistant|reply)"
-_HERE: Final = rf"\A(?:{_WILLING}\b[^:]{{0,40}}?)?\bhere(?:['’]s| is| are| you go| it is)\b"
-_NOTE: Final = r"(?:please )?note(?: that\b|\s*[:：])|(?:explanation|reasoning|rationale)\s*[:：]"
-_REMARK: Final = rf"(?:{_NOTE}|(?:this|the|my) (?:{_NEW} )?{_SENTENCE} [a-z]+s\b)"
-_DONE: Final = r"i(?:['’]ve| have)? (?:kept|changed|rewrote|rephrased|replaced|removed|omitted|used|left|preserved)\b"
+_SENTENCE: Final = r"(?:sentence|hypothesis|statement|version|paraphrase|rewrite|text|output|answer|response)"
+_LABEL: Final = rf"(?:(?:the |your )?(?:(?:new|rewritten|revised) )?{_SENTENCE}|rewritten|assistant)"
 _AROUND: Final = tuple(
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
-        r"\A(?:.*</think(?:ing)?>|\s*<think(?:ing)?>.*)",  # of a reasoning model, which some servers leave in the reply
-        r"(?:(?:<\|\w+\|>|</s>)\s*)+\Z",
-        r"\A(?:[-–—•*>]\s+)+",
-        r"\A\(?\d{1,2}[.)]\s+(?=[^\W\d_]|[\"“'‘«*_])",
-        rf"{_HERE}[^\n:]*:[*_]*(?:\s*\n|\s*\Z)",
-        rf"{_HERE}(?:[^:.!?]{{0,80}}?\b{_SENTENCE}\b[^:.!?]{{0,80}}|(?<=you go)|(?<=it is)):[*_]*\s+",
-        rf"\A{_WILLING}(?:[.!:,]*\s*\n|!\s+)",
-        rf"\A(?:[*_]*{_LABELS}[*_]*:[*_]*\s+)+",
-        rf"\A(?:\#+\s*|[*_]{{1,3}}){_LABELS}[*_]*\s*\n",
-        rf"\A(?:the|my|your) {_NEW} {_SENTENCE} is:\s+",
-        r"\A(?:(?:\S+[^\S\n]+){2,14}\S*[:：]|[^\n\d:：]{4,40}：)[*_]*\n(?=.)",  # in any language, a line with a colon
-        rf"(?<!\s)\s+[(\[][*_]*(?:(?:{_REMARK}|{_DONE})[^()\[\]]*|{_LABELS})[)\]][.*_]*\Z",
-        rf"\n[(\[*_# -]*(?:{_REMARK}|{_DONE}).*\Z",
-        rf"(?<=[.!?\"”*_])\s+[*_]*(?:{_NOTE}).*\Z",
-        r"(?<=[.!?\"”*_\n])\s*(?:(?:please )?(?:let me know|feel free to)\b|i hope (?:this|that|it)\b"
-        r"|would you like (?:me|another|more)\b|if you(?:['’]d| would)? (?:like|need|want)\b).*\Z",
+        r"\A(?:.*</think>|\s*<think>.*)",  # of a reasoning model, which some servers leave in the reply
+        r"\A(?:[-–—•*>]|\d{1,2}[.)])\s+(?=\D)",  # of a list
+        r"\A(?:sure|certainly|of course|okay)(?:!\s+|[.,:]?\n|[.,:]\s+(?=here\b))",
+        rf"\Ahere(?:['’]s| is)\b[^:.!?\n]{{0,80}}?\b{_SENTENCE}\b[^:.!?\n]{{0,80}}:[*_]*(?:\s+|\Z)",
+        r"\A[^\n:：]{4,80}[:：][*_]*\n(?=.)",  # in any language, a line with a colon
+        rf"\A[#*_\s]{{0,5}}{_LABEL}[*_]*(?::[*_]*\s+|\n)",
+        rf"\n[(\[*_]{{0,3}}(?:note|explanation|this {_SENTENCE}|i (?:hope|kept|changed|replaced)|let me know)\b.*\Z",
+        r"(?<=[.!?\"”*_])\s[(*_]{0,3}note:.*\Z",
     )
 )
-"""What models put around a sentence."""
 
 
 def cleaned(text: str, field: str = "", reference: str = "") -> str:
@@ -198,7 +156,8 @@ def cleaned(text: str, field: str = "", reference: str = "") -> str:
     """
     around = [pattern for pattern in _AROUND if not pattern.search(reference.strip())]
     if field.strip():
-        around.append(_field(field))
+        words = r"\s+".join(map(re.escape, field.split()))
+        around.append(re.compile(rf"(?i)\A([*_`]*){words}\s*(?:\1\s*[:：]|[:：]\s*\1)\s*"))
     text, before = re.sub(r"[\ud800-\udfff\ufeff\x00-\x08\x0e-\x1b\x7f]", "", _content(text)), None
     while text != before:
         before = text
@@ -220,57 +179,27 @@ def _content(text: str) -> str:
         return ""
 
 
-@lru_cache(maxsize=64)
-def _field(field: str) -> re.Pattern[str]:
-    words = r"\s+".join(map(re.escape, field.split()))
-    return re.compile(rf"\A(?:(?P<mark>[*_`]*){words}\s*(?:(?P=mark)\s*[:：]|[:：]\s*(?P=mark))\s*)+", re.IGNORECASE)
+_PAIR: Final = re.compile(r"(?s)(?:([*_`]{1,3}|[\"'])((?:\b'\b|(?!\1).)+)\1|[“„«「]([^“”„«»「」]+)[”“»」])")
 
 
 def _unwrapped(text: str) -> str:
     """Return a text without the one pair of quotes, backticks or marks of emphasis that holds all of it."""
-    for first, last in _WRAPS:
-        if len(text) > len(first) + len(last) and text.startswith(first) and text.endswith(last):
-            inner = text[len(first) : -len(last)]
-            without = re.sub(r"(?<=[^\W_])['’](?=[^\W_])", "", inner)  # apostrophes
-            if first not in without and last not in without:
-                return inner.strip()
-    return text
+    found = _PAIR.fullmatch(text)
+    return (found[2] or found[3]).strip() if found else text
 
 
 _STOPS: Final = "。！？｡।॥؟۔։"
 _CLOSERS: Final = r"[\"'”’»›\)\]}*_`“‘」』】）]*"
 _ENDED: Final = re.compile(rf"[.!?…{_STOPS}]\s?{_CLOSERS}\Z")
-_MARK: Final = re.compile(
-    rf"(?P<word>[^\s{_STOPS}]{{0,40}}?)\s?(?:(?P<mark>[.!?…]+){_CLOSERS}\s|[{_STOPS}])"
-    r"(?=[\s\"'“”„‘’«»‹›(\[{*_`「『【（¿¡/|]*(?P<next>[^\W_]))"
-)
-_SHORT: Final = re.compile(
-    r"[A-Z]|(?:[^\W\d_]{1,2}\.)+[^\W\d_]{1,2}|(?i:mr|mrs|ms|dr|prof|st|gen|sen|rep|gov|lt|col|capt|sgt|maj|rev|hon|v|vs|ca"
-    r"|inc|ltd|corp|co|jr|sr|etc|dept|jan|feb|mar|apr|aug|sept|oct|nov|dec|ph\.d|no|vol|p|pp|fig)"
-)
+_BETWEEN: Final = re.compile(rf"[.!?…]{_CLOSERS}\s(?![\W_]{{0,9}}[a-zß-öø-ÿα-ωа-я])|[{_STOPS}]\s?(?=[\w“「『])")
+_SHORT: Final = re.compile(r"\b((?:[^\W\d_]\.){1,3}[^\W\d_]|[A-Z]|Mrs?|Ms|Dr|Prof|St|Jr|Sr|vs|Inc|Ltd) ?\.(?=\s)")
 
 
 def count_sentences(text: str) -> int:
-    """Return the number of sentences of a text by a rule of thumb; 0 where it has no letter and no digit.
+    """Return the number of sentences of a text by a rule of thumb; 0 where it has no letter, and for a list's number.
 
-    A sentence ends with its line, or at a full stop or mark before anything but a small letter, unless that is one of
-    an abbreviation, an initial or a list's number.
+    A sentence ends with its line, or at a full stop or mark before anything but a small letter.
     """
-    count = 0
-    for line in map(_unwrapped, map(str.strip, text.splitlines())):
-        start = 0
-        for mark in _MARK.finditer(line):
-            if letters(line[start : mark.end()]) and _ends(line[start : mark.end()], mark):
-                count, start = count + 1, mark.end()
-        count += bool(letters(line[start:]))
-    return count
-
-
-def _ends(sentence: str, mark: re.Match[str]) -> bool:
-    """Whether what ends in a mark is a sentence, given the next word."""
-    word = mark["word"].lstrip("\"'“”„‘«([{*_`-").rpartition("-")[2]
-    if mark["next"].islower() or mark["mark"] != ".":
-        return not mark["next"].islower()
-    if re.fullmatch(r"\W*(?:\d{1,3}|[^\W\d_]|[ivx]{1,4})\.\s+\W*", sentence):
-        return False
-    return not _SHORT.fullmatch(word)
+    lines = (_SHORT.sub(r"\1", line) for line in text.splitlines())
+    parts = [letters(part) for line in lines for part in _BETWEEN.split(line)]
+    return sum(bool(part) and not re.fullmatch(r"\d{1,3}", part) for part in parts)
