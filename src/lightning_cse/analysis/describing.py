@@ -202,9 +202,9 @@ def _dropout_cosines(model: PointModel, sentences: Sequence[str], seed: int) -> 
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model.encoder.train()
-        cosine = model.similarity(model.embed(sentences), model.embed(sentences))
+        sides: list[Any] = [model.embed(sentences), model.embed(sentences)]
         model.encoder.eval()
-    return cosine
+    return model.similarity(*sides)
 
 
 def pair_set(name: str, drawn: Sequence[Drawn], measured: Sequence[Pairs]) -> PairSet:
