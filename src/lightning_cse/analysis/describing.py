@@ -56,10 +56,6 @@ class Drawn:
     dropout: bool = False
 
 
-Described = tuple[dict[str, Any], list[Drawn]]
-"""A data set: what ``summary.json`` says of it, and the pairs that are looked at."""
-
-
 def run(cfg: DictConfig) -> None:
     """Describe the data set of a command line, and print the tables."""
     hydra = HydraConfig.get()
@@ -70,9 +66,8 @@ def run(cfg: DictConfig) -> None:
 def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
     """Describe a training set and STS-B beside it, and return the folder of ``summary.json`` and the figure.
 
-    Sentences and pairs are those that training would see, drawn by ``seed``. Where a data set has no hard negatives,
-    anchors of other rows stand in for them. Where an augmentation works on word pieces, the anchor goes through the
-    tokenizer as well. Cosines are those of the encoder as it was loaded, without dropout except in dropout pairs.
+    Sentences and pairs are those that training would see, drawn by ``seed``; anchors of other rows stand in for missing
+    hard negatives. Under an augmentation of word pieces the anchor goes through the tokenizer too.
 
     Source: NGCSE, figure 7 and its text.  Differs: the paper's numbers of pairs and its split of STS-B are not known.
     """
@@ -101,8 +96,9 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
     }
     draw_histograms([pair_set(about["name"], *pairs) for about, *pairs in sets], folder / "histograms.png")
     runs.write_atomic(folder / "config.yaml", OmegaConf.to_yaml(cfg, resolve=True))
-    text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
-    runs.write_atomic(folder / "summary.json", text + "\n")
+    runs.write_atomic(
+        folder / "summary.json", json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    )
     return folder
 
 
@@ -115,18 +111,18 @@ def pair_sets(configs: Mapping[str, DictConfig]) -> list[PairSet]:
 
 
 def _measured(configs: Mapping[str, DictConfig]) -> tuple[SentenceEncoder, list[tuple[Any, ...]]]:
-    """Return the encoder, and what `Described` says of each data set, with the measured pairs."""
+    """Return the encoder, and of each data set what ``summary.json`` says, the pairs looked at and their values."""
     for cfg in configs.values():
         check_nodes(cfg)
     first = next(iter(configs.values()))
     encoder: SentenceEncoder = built(first.encoder)
-    data = (built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed) for cfg in configs.values())
-    described = [*map(_training_set, configs.values(), configs, data), _stsb(first)]
+    described = [*(_training_set(cfg, name, encoder) for name, cfg in configs.items()), _stsb(first)]
     found = measure(encoder, [pairs for _, pairs in described], first.seed)
     return encoder, [(*each, pairs) for each, pairs in zip(described, found, strict=True)]
 
 
-def _training_set(cfg: DictConfig, name: str, data: ContrastiveData) -> Described:
+def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> tuple[dict[str, Any], list[Drawn]]:
+    data: ContrastiveData = built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
     rows, roles = data.train.select(seeded_order(len(data.train), cfg.seed)), data.roles
     anchor, kinds = roles[0], list[tuple[Kind, str]]()
     for kind, known in ROLES.items():
@@ -149,26 +145,24 @@ def _training_set(cfg: DictConfig, name: str, data: ContrastiveData) -> Describe
     texts = [text for text in columns[anchor] if text is not None]
     some = list(dict.fromkeys(texts[: cfg.rows]))
     if len(some) > 1 and pairs[-1].kind == "positive":
-        others = [*some[1:], some[0]]
-        pairs.append(Drawn("negative", f"{anchor} - random other {anchor}", some, others, len(texts)))
+        pairs.append(Drawn("negative", f"{anchor} - random other {anchor}", some, some[1:] + some[:1], len(texts)))
     filled = {role: sum(text is not None for text in columns[role]) for role in roles}
     about = {"name": name, "rows": len(rows), "roles": filled, "counts": data.counts, "data": data.digests}
     return about, pairs
 
 
-def _stsb(cfg: DictConfig) -> Described:
+def _stsb(cfg: DictConfig) -> tuple[dict[str, Any], list[Drawn]]:
     split, high, low = cfg.beside.split, cfg.beside.positive_score, cfg.beside.negative_score
     rows = read_corpus("stsb", split, Path(cfg.paths.data_dir))
     rows = rows.select(seeded_order(len(rows), cfg.seed))
     rated = list(zip(*(rows.column(name) for name in ("sentence1", "sentence2", "score")), strict=True))
     near, far = [pair for *pair, score in rated if score > high], [pair for *pair, score in rated if score < low]
     pairs = [_drawn("positive", f"score > {high}", near, cfg.rows), _drawn("negative", f"score < {low}", far, cfg.rows)]
-    digests = {file.name: file.sha256 for file in rows.files}
-    return {"name": f"STS-B {split}", "rows": len(rows), "counts": rows.counts, "data": digests}, pairs
+    about = {"name": f"STS-B {split}", "rows": len(rows), "counts": rows.counts}
+    return about | {"data": {file.name: file.sha256 for file in rows.files}}, pairs
 
 
 def _drawn(kind: Kind, label: str, pairs: Iterable[Sequence[Any]], most: int, *, dropout: bool = False) -> Drawn:
-    """Return the first pairs of which neither side is missing."""
     whole = [pair for pair in pairs if None not in pair]
     return Drawn(kind, label, [a for a, _ in whole[:most]], [b for _, b in whole[:most]], len(whole), dropout)
 
@@ -185,17 +179,16 @@ def measure(encoder: SentenceEncoder | None, sets: Sequence[Sequence[Drawn]], se
     """
     model = None if encoder is None else PointModel(encoder.to(device_of())).eval()
     sentences = [s for drawn in sets for pairs in drawn if not pairs.dropout for s in (*pairs.first, *pairs.second)]
-    embedded = Embedded(model, sentences) if model is not None and sentences else None
+    embedded: Any = Embedded(model, sentences) if model is not None and sentences else {}
 
     def measured(pairs: Drawn) -> Pairs:
         rates = list(map(match_error_rate, pairs.first, pairs.second))
         if model is None or not rates:
             return Pairs(pairs.label, rates)
-        if pairs.dropout or embedded is None:
-            sides = _dropout_passes(model, pairs.first, seed)
+        if pairs.dropout:
+            cosine = _dropout_cosines(model, pairs.first, seed)
         else:
-            sides = [embedded[pairs.first], embedded[pairs.second]]
-        cosine = model.similarity(*sides)
+            cosine = model.similarity(embedded[pairs.first], embedded[pairs.second])
         if not cosine.isfinite().all():
             raise EncoderError(f"some embeddings of {model.encoder.name} are not finite: its weights are broken")
         return Pairs(pairs.label, rates, cosine.tolist())
@@ -203,31 +196,27 @@ def measure(encoder: SentenceEncoder | None, sets: Sequence[Sequence[Drawn]], se
     return [list(map(measured, drawn)) for drawn in sets]
 
 
-def _dropout_passes(model: PointModel, sentences: Sequence[str], seed: int) -> list[Any]:
+def _dropout_cosines(model: PointModel, sentences: Sequence[str], seed: int) -> torch.Tensor:
     if not model.encoder.has_dropout:
         log.warning("the encoder %s has no dropout, so the cosine of its dropout pairs is 1", model.encoder.name)
-    model.encoder.train()
-    try:
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            return [model.embed(sentences), model.embed(sentences)]
-    finally:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model.encoder.train()
+        sides: list[Any] = [model.embed(sentences), model.embed(sentences)]
         model.encoder.eval()
+    return model.similarity(*sides)
 
 
 def pair_set(name: str, drawn: Sequence[Drawn], measured: Sequence[Pairs]) -> PairSet:
     """Return the pairs of a data set as a row of the figure."""
-    kinds: dict[Kind, list[Pairs]] = {"positive": [], "negative": []}
-    for pairs, values in zip(drawn, measured, strict=True):
-        kinds[pairs.kind].append(values)
-    return PairSet(name, **kinds)
+    both = list(zip(drawn, measured, strict=True))
+    return PairSet(name, *([values for pairs, values in both if pairs.kind == kind] for kind in ROLES))
 
 
 def pair_summary(drawn: Drawn, pairs: Pairs) -> dict[str, Any]:
     """Return the number of pairs, and how their values are spread."""
-    named = {"kind": drawn.kind, "label": drawn.label, "dropout": drawn.dropout}
-    counted = {"pairs": drawn.there, "looked_at": len(drawn.first)}
-    return {**named, **counted, "mer": _spread(pairs.mer), "cosine": _spread(pairs.cosine)}
+    about = {"kind": drawn.kind, "label": drawn.label, "dropout": drawn.dropout, "pairs": drawn.there}
+    return {**about, "looked_at": len(drawn.first), "mer": _spread(pairs.mer), "cosine": _spread(pairs.cosine)}
 
 
 def _spread(values: Sequence[float]) -> dict[str, float] | None:
@@ -244,17 +233,16 @@ def print_summary(summary: Mapping[str, Any], folder: Path) -> None:
         for number, found in enumerate(each["pairs"]):
             cells = [f"{found['pairs']:,}"]
             for spread in (found["mer"], found["cosine"]):
-                quartiles = (spread[key] for key in ("lower_quartile", "median", "upper_quartile")) if spread else ()
-                cells += [mean_cell(spread), " ".join(f"{value:.2f}" for value in quartiles)]
+                quartiles = "{lower_quartile:.2f} {median:.2f} {upper_quartile:.2f}".format(**spread) if spread else ""
+                cells += [mean_cell(spread), quartiles]
             shown.add_row(Text("" if number else each["name"]), found["kind"], Text(found["label"]), *cells)
-    console = Console(highlight=False)
-    print_tables([shown], console)
-    encoder, mine = f"{summary['encoder']['name']}, pooling {summary['encoder']['pooling']}", summary["sets"][0]
+    print_tables([shown], console := Console(highlight=False))
+    encoder, mine = summary["encoder"], summary["sets"][0]
     shares = (f"{role} {number:,} ({number / mine['rows']:.1%})" for role, number in mine["roles"].items())
     for note in (
         f"{mine['name']}: {mine['rows']:,} rows; {', '.join(shares)}",
         f"looked at: at most {summary['looked_at']} pairs a kind, seed {summary['seed']}",
-        f"MER: match error rate of words; cosine: {encoder}",
+        f"MER: match error rate of words; cosine: {encoder['name']}, pooling {encoder['pooling']}",
         f"figure: {folder / summary['figure']}",
         f"summary: {folder / 'summary.json'}",
     ):

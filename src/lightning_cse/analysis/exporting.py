@@ -11,7 +11,7 @@ import tempfile
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import torch
 from tokenizers.processors import TemplateProcessing
@@ -29,6 +29,8 @@ from lightning_cse.errors import EncoderError, LightningCSEError
 TOLERANCE: Final = 1e-5  # how far a vector may be from the model's own, relative to its length
 INSTEAD: Final = "lightning_cse.score, lightning_cse.search and lightning_cse.load take the model itself"
 MASK: Final = "[PROMPT MASK]"
+CARD_HEAD: Final = "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n---\n"
+CARD_TEXT: Final = "One vector a sentence, exported by lightning_cse. The licences of encoder and corpora apply."
 ODD: Final = (
     "",
     "  outer   and inner\twhite space \n",
@@ -42,10 +44,13 @@ def export(model: LoadedModel, to: Path, *, view: str | None = None, force: bool
     """Write a view of a model, by default the primary one, for sentence-transformers; return what was checked.
 
     The folder gets its name when sentence-transformers has loaded it and given the model's vectors; else nothing is
-    kept, and what was there stays. With ``force`` it replaces a folder of sentence-transformers. Raises a
-    LightningCSEError if the place is taken, the model has no such view, or no folder gives its vectors.
+    kept, and what was there stays. With ``force`` it replaces a folder of sentence-transformers.
     """
-    _check_place(model, to, force=force)
+    used = [Path(each).resolve() for each in (model.run, str(model.encoder.backbone.name_or_path), Path.cwd()) if each]
+    is_mine = (to / "modules.json").is_file() and not any(path.is_relative_to(to.resolve()) for path in used)
+    if to.exists() and any(to.iterdir()) and not (force and is_mine):
+        what = "give another folder, or with --force one of sentence-transformers, not in use"
+        raise LightningCSEError(f"--to: {to} is not empty: {what}")
     try:
         with contextlib.redirect_stdout(sys.stderr):  # where W&B is offline, importing this says so
             from sentence_transformers import SentenceTransformer
@@ -57,7 +62,12 @@ def export(model: LoadedModel, to: Path, *, view: str | None = None, force: bool
     embedding = finite(model.answers.embed(sentences))
     views = embedding.views()
     view = checked_view(f"--view: {model.name} ({model.method})", view, embedding)
-    similarity = _similarity(model.answers, embedding, view)
+    measures: dict[Any, Any] = {
+        "euclidean": lambda a, b: -(a.views()[view] - b.views()[view]).norm(dim=1),
+        "cosine": lambda a, b: torch.cosine_similarity(a.views()[view], b.views()[view]),
+    }
+    own = (name for name, measure in measures.items() if is_same(model.answers.similarity, measure, embedding))
+    similarity = next(own, None)
     to.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{to.name}.") as place:
         made = Path(place) / "made"
@@ -77,23 +87,6 @@ def export(model: LoadedModel, to: Path, *, view: str | None = None, force: bool
             to.rename(Path(place) / "replaced")
         made.rename(to)
     return f"{model.method}, view {view}: {len(sentences)} vectors within {apart:.0e} of the model's"
-
-
-def _check_place(model: LoadedModel, to: Path, *, force: bool) -> None:
-    used = [Path(each).resolve() for each in (model.run, str(model.encoder.backbone.name_or_path), Path.cwd()) if each]
-    is_mine = (to / "modules.json").is_file() and not any(path.is_relative_to(to.resolve()) for path in used)
-    if to.exists() and any(to.iterdir()) and not (force and is_mine):
-        raise LightningCSEError(
-            f"--to: {to} is not empty: give another folder, or with --force one of sentence-transformers, not in use"
-        )
-
-
-def _similarity(model: Any, like: Any, view: str) -> Literal["cosine", "euclidean"] | None:
-    """Return which similarity of the vectors of a view is the model's own, if one is."""
-    if is_same(model.similarity, lambda a, b: -(a.views()[view] - b.views()[view]).norm(dim=1), like):
-        return "euclidean"
-    own = is_same(model.similarity, lambda a, b: torch.cosine_similarity(a.views()[view], b.views()[view]), like)
-    return "cosine" if own else None
 
 
 def _modules(model: Any, view: str, folder: Path) -> list[nn.Module]:
@@ -126,7 +119,6 @@ def _modules(model: Any, view: str, folder: Path) -> list[nn.Module]:
 
 
 def _without_pooler(backbone: nn.Module) -> dict[str, bool]:
-    """Return the options that keep an architecture from adding a pooler with random weights."""
     return {"add_pooling_layer": False} if "add_pooling_layer" in signature(type(backbone)).parameters else {}
 
 
@@ -149,20 +141,17 @@ def _parts(model: Any, view: str) -> tuple[Any, Template, list[Any]]:
 
 
 def _with_template(tokenizer: PreTrainedTokenizerBase, template: Template) -> PreTrainedTokenizerBase:
-    """Return a tokenizer that puts a template around every sentence: tokens of one segment in a row are one piece."""
+    """Return a tokenizer that puts a template around every sentence."""
     if template == Template.from_tokenizer(tokenizer):
         return tokenizer
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise EncoderError(f"the tokenizer {type(tokenizer).__name__} takes no template around a sentence. {INSTEAD}")
-    pieces: list[str] = []
-    tokens: list[dict[str, Any]] = []
-    for ids, types in ((template.prefix, template.prefix_types), (template.suffix, template.suffix_types)):
-        pieces += ["$A:0"] if pieces else []
-        for segment, run in itertools.groupby(zip(types, ids, strict=True), key=lambda pair: pair[0]):
-            chosen = [token for _, token in run]
-            texts = [str(text or MASK) for text in tokenizer.convert_ids_to_tokens(chosen)]
-            tokens.append({"id": f"piece-{len(tokens)}", "ids": chosen, "tokens": texts})
-            pieces.append(f"{tokens[-1]['id']}:{segment}")
+    ids = (*template.prefix, *template.suffix)
+    texts = [str(text or MASK) for text in tokenizer.convert_ids_to_tokens(list(ids))]
+    tokens = [{"id": f"piece-{n}", "ids": [ids[n]], "tokens": [text]} for n, text in enumerate(texts)]
+    types = (*template.prefix_types, *template.suffix_types)
+    pieces = [f"piece-{n}:{segment}" for n, segment in enumerate(types)]
+    pieces.insert(len(template.prefix), "$A:0")
     backend = copy.deepcopy(tokenizer.backend_tokenizer)
     backend.post_processor = TemplateProcessing(single=pieces, pair=None, special_tokens=tokens)
     return PreTrainedTokenizerFast(
@@ -182,10 +171,5 @@ def _card(model: LoadedModel, view: str, similarity: str | None) -> str:
         rows["run"] = "{name}, config hash {config_hash}, seed {seed}".format(**model.record)
         scores = model.record["metrics"].items()
         rows |= {f"{name}, of the whole model": f"{value:.4f}" for name, value in scores if name.startswith("test/")}
-    lines = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
-    return (
-        "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n---\n"
-        f"# {Path(model.name).name}\n\nOne vector a sentence, exported by lightning_cse. Entailment, its direction and "
-        "implicitness need the run itself. The licences of the encoder and of the corpora apply.\n\n"
-        f"| | |\n|---|---|\n{lines}\n"
-    )
+    lines = "".join(f"| {name} | {value} |\n" for name, value in rows.items())
+    return f"{CARD_HEAD}# {Path(model.name).name}\n\n{CARD_TEXT}\n\n| | |\n|---|---|\n{lines}"

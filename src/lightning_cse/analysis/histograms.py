@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -41,11 +41,10 @@ class PairSet:
     negative: Sequence[Pairs]
 
 
-def draw_histograms(sets: Sequence[PairSet], path: Path) -> Path:
-    """Draw `histograms_figure` to a file, and return the file."""
+def draw_histograms(sets: Sequence[PairSet], path: Path) -> None:
+    """Draw `histograms_figure` to a file."""
     with plot_style():
         save_figures({path.name: histograms_figure(sets)}, path.parent)
-    return path
 
 
 def histograms_figure(sets: Sequence[PairSet]) -> Figure:
@@ -62,26 +61,40 @@ def histograms_figure(sets: Sequence[PairSet]) -> Figure:
     for row, each in zip(grid, sets, strict=True):
         row[0].set_ylabel(f"{each.name}\nshare of pairs")
         panels = itertools.product(bins, (("positive", each.positive, 0), ("negative", each.negative, 3)))
-        for axes, below, (measure, (kind, pairs, color)) in zip(row, grid[-1], panels, strict=True):
-            _panel(axes, pairs, measure, bins[measure], first_color=color)
-            below.set_xlabel(f"{NAMES[measure]}, {kind} pairs")
+        for axes, (measure, (kind, pairs, color)) in zip(row, panels, strict=True):
+            _panel(axes, {one.label: getattr(one, measure) for one in pairs}, bins[measure], color)
+            if each is sets[-1]:
+                axes.set_xlabel(f"{NAMES[measure]}, {kind} pairs")
     return figure
+
+
+def _panel(axes: Axes, kinds: Mapping[str, Sequence[float]], bins: np.ndarray, first_color: int) -> None:
+    axes.set_xlim(float(bins[0]), float(bins[-1]))
+    for place, (label, values) in enumerate(kinds.items()):
+        if not len(values):
+            continue
+        color, style = series_look(first_color + place)
+        name = textwrap.fill(label, 36, max_lines=2, placeholder=" ...")
+        name += f"\nmean {np.mean(values):.2f}, n = {len(values)}"
+        look = {"linewidth": 1.6, "linestyle": style} if axes.patches else {"fill": True, "alpha": 0.55}
+        axes.stairs(shares(values, bins), bins, color=color, label=name, **look)
+        axes.axvline(float(np.mean(values)), color=color, linewidth=1.1, linestyle="--")
+    if axes.patches:
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=7, handlelength=1.2)
+    else:
+        axes.text(0.5, 0.5, "no such pairs", transform=axes.transAxes, ha="center", va="center", color=GREY)
+        axes.set_yticks([])
 
 
 def bins_of(sets: Sequence[PairSet]) -> dict[str, np.ndarray]:
     """Return the edges of the bars by measure, ``mer`` and, where there are cosines, ``cosine``.
 
-    The cosine's axis begins at 0.5, or at the tenth below the lowest value. Raises ValueError if there is no data set,
-    or only some pairs have cosines.
+    The cosine's axis begins at 0.5, or at the tenth below the lowest value.
     """
-    shown = [pairs for each in sets for pairs in (*each.positive, *each.negative) if len(pairs.mer)]
-    measured = {len(pairs.cosine) > 0 for pairs in shown}
-    if not sets or len(measured) > 1:
-        raise ValueError("need at least one data set, and cosines of all pairs or of none")
     bins = {"mer": np.linspace(0.0, 1.0, BINS + 1)}
-    if False not in measured:
-        low = min((value for pairs in shown for value in pairs.cosine), default=LOWEST_COSINE)
-        low = max(-1.0, min(LOWEST_COSINE, math.floor(low / 0.1) * 0.1))
+    cosines = [value for each in sets for pairs in (*each.positive, *each.negative) for value in pairs.cosine]
+    if cosines:
+        low = max(-1.0, min(LOWEST_COSINE, math.floor(min(cosines) / 0.1) * 0.1))
         bins["cosine"] = np.linspace(low, 1.0, max(BINS, round((1.0 - low) * BINS)) + 1)
     return bins
 
@@ -97,22 +110,3 @@ def overlap(first: np.ndarray, second: np.ndarray) -> float:
     Source: Swain and Ballard 1991, "Color indexing", histogram intersection.  Differs: nothing.
     """
     return float(np.minimum(first, second).sum())
-
-
-def _panel(axes: Axes, kinds: Sequence[Pairs], measure: str, bins: np.ndarray, *, first_color: int) -> None:
-    axes.set_xlim(float(bins[0]), float(bins[-1]))
-    for place, pairs in enumerate(kinds):
-        if len(pairs.mer):
-            values = getattr(pairs, measure)
-            color, style = series_look(first_color + place)
-            label = textwrap.fill(pairs.label, 36, max_lines=2, placeholder=" ...")
-            label += f"\nmean {np.mean(values):.2f}, n = {len(values)}"
-            filled = not axes.patches
-            look = {"fill": True, "alpha": 0.55} if filled else {"linewidth": 1.6, "linestyle": style}
-            axes.stairs(shares(values, bins), bins, color=color, label=label, **look)
-            axes.axvline(float(np.mean(values)), color=color, linewidth=1.1, linestyle="--")
-    if axes.patches:
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=7, handlelength=1.2)
-    else:
-        axes.text(0.5, 0.5, "no such pairs", transform=axes.transAxes, ha="center", va="center", color=GREY)
-        axes.set_yticks([])

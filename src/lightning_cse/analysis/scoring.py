@@ -35,8 +35,7 @@ ENTAILMENT: Final = ("entailment", "entailment_reversed", "lead", "direction")
 def answers(model: Any, *sides: Embedding) -> dict[str, np.ndarray]:
     """Return the columns that a model gives about sentences, or about premises and hypotheses, row by row.
 
-    ``entailment`` is the score of premise -> hypothesis; ``lead`` is its difference to ``entailment_reversed``, or the
-    model's own ``direction``; ``direction`` is the sign of ``lead``.
+    ``lead`` is ``entailment`` - ``entailment_reversed``, or the model's own ``direction``; ``direction`` is its sign.
     """
 
     def ask(question: str, *embeddings: Embedding) -> np.ndarray:
@@ -63,8 +62,7 @@ def answers(model: Any, *sides: Embedding) -> dict[str, np.ndarray]:
 def columns_of(model: Any, sides: int) -> tuple[list[str], list[str]]:
     """Return the columns that a model gives about sentences or pairs, and those that are left out.
 
-    Where the entailment score is the same both ways, only ``entailment`` is left of it, and not even that where it is
-    the similarity. Raises TaskError if no column is left.
+    Of an entailment score that is the same both ways only ``entailment`` stays, unless it is the similarity.
     """
     like = model.embed(["a", "b"])
     columns = list(answers(model, *(like[:1], like[1:])[:sides]))
@@ -80,7 +78,7 @@ def columns_of(model: Any, sides: int) -> tuple[list[str], list[str]]:
 
 
 def run(options: Namespace) -> None:
-    """Score the input of a command line; all that is not a score goes to standard error."""
+    """Score the input of a command line; what is not a score goes to standard error."""
     layout = options.input_format or layout_of(options.input, "tsv")  # a text is a TSV file of one column
     frames = read_frames(options.input, layout, columns=options.columns, most=2, at_once=options.batch_size)
     first = next(frames)
@@ -124,7 +122,6 @@ def run(options: Namespace) -> None:
 
 
 def _text(scored: pd.DataFrame, layout: str, *, header: bool) -> str:
-    """Return rows as CSV or JSON lines, with six significant digits."""
     if layout == "csv":
         return str(scored.to_csv(index=False, header=header, float_format="%.6g", lineterminator="\n"))
     rounded = scored.map(lambda cell: float(f"{cell:.6g}") if isinstance(cell, float) else cell)

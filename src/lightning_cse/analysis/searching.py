@@ -28,9 +28,8 @@ from lightning_cse.runs import atomic_file, write_atomic
 from lightning_cse.runs.machine import device_of
 from lightning_cse.similarity import cosine_matrix
 
+# The question of a model that each relation asks; ``entails``: the query is the premise.
 QUESTIONS: Final = {"similar": "similarity", "entails": "entailment_score", "entailed_by": "entailment_score"}
-"""The question of a model that each relation asks; ``entails``: the query is the premise."""
-
 BLOCK: Final = 2048  # sentences that are embedded or compared together; bounds memory, changes no value
 QUERIES: Final = 64  # queries that are answered together; their scores with all sentences are in memory
 MARGIN: Final = 16  # more candidates than asked for: float32 may order scores that differ by 1e-7 wrongly
@@ -54,8 +53,7 @@ def comparison(
     """Return how a model, of which ``like`` is any embedding, compares queries with sentences.
 
     A ``view`` is compared by cosine, with the primary view of the sentences unless ``against`` names another: DualCSE
-    brings the implicit vector of a premise close to the explicit one of what it implies. Raises TaskError if the model
-    has no such view or question, or its score has no direction where one is asked for.
+    brings the implicit vector of a premise close to the explicit one of what it implies.
     """
     name = type(model).__name__
     views = checked_view(f"--view: {name}", view, like), checked_view(f"--against: {name}", against, like)
@@ -84,7 +82,7 @@ def comparison(
 
 
 def checked_view(who: str, view: str | None, like: Embedding) -> str:
-    """Return a view of an embedding, by default the primary one; raise TaskError if it has no such view."""
+    """Return a view of an embedding, by default the primary one."""
     views = list(like.views())
     if view and view not in views:
         raise TaskError(f"{who} has no view {view!r}{did_you_mean(view, views)} (it has: {', '.join(views)})")
@@ -120,8 +118,7 @@ class Vectors:
         if not path.is_file():
             shape = (len(sentences), sum(value.shape[1] for value in self.like.fields().values()))
             with progress() as bar, atomic_file(path) as file:
-                header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-                np.lib.format.write_array_header_1_0(file, header)
+                np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
                 for start in bar.track(range(0, len(sentences), BLOCK), description="sentences"):
                     fields = finite(embed(sentences[start : start + BLOCK])).fields().values()
                     file.write(np.concatenate(list(fields), axis=1, dtype="<f4").tobytes())
@@ -141,8 +138,7 @@ class Vectors:
 def faiss_index(factory: str, path: Path, vectors: Vectors, view: str) -> Any:
     """Return the index of faiss over a view that a file has; without the file, build it and write it first.
 
-    An inverted file looks at a sixteenth of its lists, at least at 16. Raises ConfigError if faiss is not installed or
-    refuses the factory string.
+    An inverted file looks at a sixteenth of its lists, at least at 16.
     """
     try:
         import faiss
@@ -205,10 +201,10 @@ def read_corpus(path: str, column: str | None = None) -> pd.DataFrame:
 
 def run(options: Namespace) -> None:
     """Answer the queries of a command line."""
-    queries, piped = options.query or [], options.queries == "-"
+    lines, piped = options.query or [], options.queries == "-"
     if options.queries and not piped:
-        queries = Path(options.queries).expanduser().read_text(encoding="utf-8-sig").splitlines()
-    queries = [query.strip() for query in queries if query.strip()]
+        lines = Path(options.queries).expanduser().read_text(encoding="utf-8-sig").splitlines()
+    queries = [line.strip() for line in lines if line.strip()]
     if not queries and not piped:
         raise DataError("--query, --queries: no query; give a sentence")
     corpus = read_corpus(options.corpus, options.column)
@@ -235,13 +231,12 @@ def run(options: Namespace) -> None:
     def answer(queries: Sequence[str]) -> None:
         found = search(vectors, compared, finite(embed(queries)), options.k, index) if any(queries) else [[]]
         for query, best in zip(queries, found, strict=True):
-            hits = corpus.iloc[[row for row, _ in best]].reset_index(drop=True)
-            hits.insert(0, "rank", hits.index + 1)
-            hits.insert(1, "score", np.round([score for _, score in best], 6))
-            records = hits.to_dict("records")
-            lines = [json.dumps({"query": query, "hits": records}, ensure_ascii=False)]
+            found_in = corpus.iloc[[row for row, _ in best]].to_dict("records")
+            scores = ({"rank": rank, "score": float(np.round(score, 6))} for rank, (_, score) in enumerate(best, 1))
+            hits = [score | record for score, record in zip(scores, found_in, strict=True)]
+            lines = [json.dumps({"query": query, "hits": hits}, ensure_ascii=False)]
             if not piped and options.format == "table":
-                texts = ("{rank:4}  {score:.4f}  {sentence}  (line {line}, x{times})".format(**hit) for hit in records)
+                texts = ("{rank:4}  {score:.4f}  {sentence}  (line {line}, x{times})".format(**hit) for hit in hits)
                 lines = [query, *(text.replace(", x1)", ")") for text in texts), ""]
             sys.stdout.writelines(f"{line}\n" for line in lines)
         sys.stdout.flush()

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from lightning_cse.analysis.describing import Drawn, kind_of, measure, pair_set, pair_summary
-from lightning_cse.analysis.histograms import Pairs, PairSet, bins_of, histograms_figure, overlap, shares
+from lightning_cse.analysis.histograms import Pairs, PairSet, histograms_figure, overlap, shares
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import EncoderError
 
@@ -66,9 +66,6 @@ def test_shares_and_overlap() -> None:
     bins = np.linspace(0, 1, 5)
     assert shares([0.1, 0.3, 0.3, 1.2], bins).tolist() == [0.25, 0.5, 0.0, 0.25]
     assert overlap(np.array([0.25, 0.75, 0]), np.array([0.5, 0.25, 0.25])) == 0.5
-    for wrong in ([], [PairSet("a", [NEAR], [Pairs("b", [0.5])])]):
-        with pytest.raises(ValueError, match="at least one data set, and cosines of all pairs or of none"):
-            bins_of(wrong)
 
 
 def test_pairs_are_measured_and_summarised() -> None:
