@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -19,10 +20,10 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
     program = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if program is None:
         pytest.skip(f"needs a browser, and none of {', '.join(BROWSERS)} is installed")
-    for seed in (0, 1):
-        run = tmp_path / "runs" / "a" / f"0123456789-s{seed}"
+    for name, seed in itertools.product("ab", (0, 1)):
+        run = tmp_path / "runs" / name / f"0123456789-s{seed}"
         run.mkdir(parents=True)
-        record = {"name": "a", "config_hash": "0123456789", "seed": seed, "steps": 2}
+        record = {"name": name, "config_hash": "0123456789", "seed": seed, "steps": 2}
         (run / "record.json").write_text(json.dumps({**record, "metrics": {"test/x/accuracy": 0.5 + seed / 10}}))
         (run / "curves.csv").write_text("step,key,value\n0,train/loss,2\n1,train/loss,1\n")
     page = tmp_path / "report.html"
