@@ -201,7 +201,7 @@ def _extract(archive: Path, member: str, part: Path, *, name: str) -> str:
                 raise zipfile.BadZipFile(f"{member} expands to {info.file_size:,} bytes")
             with opened.open(info) as source, part.open("wb") as target:
                 shutil.copyfileobj(source, target)
-    # zipfile raises RuntimeError for an encrypted member, and its subclass NotImplementedError for an unknown method.
+    # zipfile raises RuntimeError for an encrypted member or an unknown method.
     except (KeyError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise DataError(f"{name}: not the official zip archive: {error.args[0]}; fetch it again") from None
     return f"{name}/{member}"
