@@ -24,6 +24,13 @@ def count(text: str) -> int:
     return int(text)
 
 
+def seeds(text: str) -> tuple[int, ...]:
+    """Return the different seeds of ``0,1,2``."""
+    if not re.fullmatch(r"[0-9]+(,[0-9]+)*", text):
+        raise argparse.ArgumentTypeError(f"must be seeds such as 0,1,2, got {text!r}")
+    return tuple(dict.fromkeys(map(int, text.split(","))))
+
+
 def add_model(parser: argparse.ArgumentParser, *, device: bool = True) -> None:
     """Add the arguments that name a model, and say how and where it reads sentences."""
     add = parser.add_argument

@@ -73,10 +73,6 @@ def _artefact(plan: Any, experiments: Path, paper: str) -> dict[str, Any]:
     return artefact_section(plan.artefact, done.table, done.made, part=paper)
 
 
-def _seeds(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m lightning_cse.report",
@@ -88,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     add("what", nargs="+", metavar="WHAT", help=what)
     add("--to", type=shared.path, default=Path("report.html"), metavar="FILE", help="default: report.html")
     add("--title", help="the heading of the page")
-    add("--seeds", type=_seeds, metavar="0,1,2", help="only these seeds")
+    add("--seeds", type=shared.seeds, metavar="0,1,2", help="only these seeds")
     shared.add_runs(parser)
     return parser
 

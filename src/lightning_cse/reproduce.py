@@ -126,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--status", action="store_true", help="what is running, what failed and why, until all has ended")
     what.add_argument("--no-run", action="store_true", help="make the tables of what is there, run nothing")
     shared.add_runs(parser)
-    add("--seeds", type=seeds, metavar="0,1,2", help="instead of the artefact's")
+    add("--seeds", type=shared.seeds, metavar="0,1,2", help="instead of the artefact's")
     add("--only", nargs="+", default=[], metavar="ROW", help="these rows, by their labels")
     of_sweep = "a further override for every run; with hydra. or hydra/ in front, for the sweep as a whole"
     add("--set", action="append", default=[], metavar="KEY=VALUE", help=of_sweep)
@@ -136,11 +136,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", type=shared.path, metavar="DIR", help="where tables and figures go; default: <runs>/reproduce")
     add("--format", choices=("terminal", "markdown", "csv", "latex"), default="terminal", help="of the printed table")
     return parser
-
-
-def seeds(text: str) -> tuple[int, ...]:
-    """Return the seeds of ``0,1,2``."""
-    return tuple(dict.fromkeys(map(int, text.split(","))))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ _MATH: Final = {
     "≥": r"\geq",
     "→": r"\rightarrow",
     "β": r"\beta",
-} | {"‖": r"\Vert"}
+    "‖": r"\Vert",
+}
 _TEXT: Final = {"\\": "textbackslash", "†": "dag", "‡": "ddag", "§": "S", "¶": "P", "~": "textasciitilde"}
 _LATEX: Final = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}

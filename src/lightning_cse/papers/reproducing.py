@@ -205,10 +205,9 @@ class Reproduction:
         if made is None:
             return files
         if made.figures:
-            from lightning_cse.plots import plot_style, save_figures
+            from lightning_cse.plots import save_figures
 
-            with plot_style():
-                files += save_figures({f"{stem}.{name}.png": one for name, one in made.figures.items()}, folder)
+            files += save_figures({f"{stem}.{name}.png": one for name, one in made.figures.items()}, folder)
         texts = {"text.md": made.text} if made.text else {}
         for name, rows in made.tables.items():
             texts[f"{name}.csv"] = pd.DataFrame(list(rows), dtype=object).to_csv(index=False, lineterminator="\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import yaml
 from rich.console import Console, RenderableType
 
+from lightning_cse import arguments
 from lightning_cse import runs as records
 from lightning_cse.errors import BUSY, ConfigError
 from lightning_cse.papers import reproducing
@@ -266,3 +268,10 @@ def test_a_kept_reproduction_is_made_again_from_its_records(plan_of: MakePlan, t
     assert len([json.loads(file.read_text()) for file in kept.glob("*.json")]) == 2
     one, other = (reproduce(each).write(tmp_path / str(number)) for number, each in enumerate((plan, again)))
     assert [path.read_text() for path in one] == [path.read_text() for path in other]
+
+
+@pytest.mark.parametrize("text", ["", "0,", "-1", "a,1", "0 1"])
+def test_seeds_are_whole_numbers(text: str) -> None:
+    assert arguments.seeds("2,0,2") == (2, 0)
+    with pytest.raises(argparse.ArgumentTypeError, match=r"must be seeds such as 0,1,2"):
+        arguments.seeds(text)
