@@ -12,7 +12,7 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse.arguments import quote_free_text
-from lightning_cse.config.compose import CompositionError, compose, is_choice, options, parse
+from lightning_cse.config.compose import CompositionError, compose, is_choice, parse
 from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, user_error
 from lightning_cse.papers import artefacts
@@ -89,10 +89,9 @@ def _corpora_of(profile: str | None) -> tuple[str, ...]:
 
 def _suiting(command: Command, head: tuple[str, ...], settings: Iterable[str]) -> list[str]:
     """Return the settings that are for a command: those it has a key for, and those that neither command has."""
-    suites = [(f"+suite={one}",) for one in options("suite")]  # some bring keys of their own
-    others: list[tuple[Command, tuple[str, ...]]] = [("evaluate", head) for head in [(), *suites]]
-    others = others if command == "train" else [("train", ())]
-    return [one for one in settings if _has(command, head, one) or not any(_has(*other, one) for other in others)]
+    # Some suites bring keys of their own; that of all tasks has them, too.
+    other: tuple[Command, tuple[str, ...]] = ("evaluate", ("+suite=all",)) if command == "train" else ("train", ())
+    return [one for one in settings if _has(command, head, one) or not _has(*other, one)]
 
 
 @functools.cache

@@ -45,16 +45,14 @@ class Found:
     source: Path
 
     @property
-    def curves(self) -> Path | None:
-        """Its curves, if any: in the folder, or ``X.curves.csv`` beside a kept ``X.json``."""
-        path = self.source.with_suffix(".curves.csv") if self.folder is None else self.folder / "curves.csv"
-        return path if path.is_file() else None
+    def curves_path(self) -> Path:
+        """Where its curves are, if it has any: in the folder, or ``X.curves.csv`` beside a kept ``X.json``."""
+        return self.source.with_suffix(".curves.csv") if self.folder is None else self.folder / "curves.csv"
 
-    @property
-    def predictions(self) -> Path | None:
-        """The folder of its predictions, if any."""
-        path = None if self.folder is None else self.folder / "predictions"
-        return path if path is not None and path.is_dir() else None
+    @functools.cached_property
+    def curves(self) -> Mapping[str, Sequence[tuple[int, float]]]:
+        """Its logged values ``(step, value)`` by key; empty without curves."""
+        return runs.Curves(self.curves_path).read()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -25,7 +25,7 @@ from lightning_cse.papers.render import environment, view
 from lightning_cse.papers.significance import points
 from lightning_cse.papers.tables import is_number, machine_of, short_commit
 from lightning_cse.plots import PALETTE, blank_figure, by_step, line, moving_average, plot_style, series_look
-from lightning_cse.runs import Curves, Run
+from lightning_cse.runs import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 _PERCENT: Final = re.compile(r".*/(accuracy|auprc|pearson|spearman)[^/]*")  # metrics that are shown times 100
 _SECONDARY: Final = ("threshold", "_mean", "_wmean")  # metrics that only accompany another
 _RECORD: Final = {"name", "config_hash", "seed"}
-_DRAWN: Final = 400  # points of a line, more than a card has pixels for
 _SHORT: Final = 60  # characters of a value in the table of differences
 _COLORS: Final = {color.lower(): f"var(--series-{number})" for number, color in enumerate(PALETTE)} | {
     "#000000": "var(--ink)",
@@ -87,35 +86,17 @@ def slug(text: str) -> str:
 
 
 def artefact_section(artefact: Artefact, table: Table | None, made: Any = None, *, part: str = "") -> dict[str, Any]:
-    """Return a table or figure of a paper as a section; ``made`` has its figures, its text and further tables.
-
-    A cell of a table is a text, or a text with what stands below it and what a pointer shows.
-    """
-    anchor = slug(artefact.key)
-    tables = [] if table is None else [_artefact_table(view(table))]
+    """Return a table or figure of a paper as a section; ``made`` has its figures, its text and further tables."""
+    anchor, tables = slug(artefact.key), []
     for name, rows in (made.tables if made else {}).items():
         frame = pd.DataFrame(rows).map(lambda value: f"{value:.4f}" if isinstance(value, float) else str(value))
         folded = {"title": name.replace("_", " "), "folded": True}
         tables.append({"headings": list(frame), "rows": frame.to_numpy().tolist(), **folded})
     charts = [_chart(f, n.replace("_", " "), f"{anchor}-{slug(n)}") for n, f in (made.figures if made else {}).items()]
     intro = "" if table is not None else artefact.note  # a table has it in its legend
-    parts = {"tables": tables, "charts": charts, "text": made.text if made else "", "intro": intro}
-    return {"title": artefact.title, "anchor": anchor, "kicker": artefact.source, "part": part, **parts}
-
-
-def _artefact_table(shown: Mapping[str, Any]) -> dict[str, Any]:
-    rows = []
-    for row in shown["lines"]:
-        cells = []
-        for cell in row["cells"]:
-            text = cell["mean"] + f" ± {cell['sd']}" * bool(cell["sd"]) + cell["signs"]
-            paper = cell["paper"] + f" ± {cell['paper_sd']}" * bool(cell["paper_sd"])
-            p = f"; p = {cell['p']}, after Holm {cell['p_holm']}" * bool(cell["p"])
-            cells.append((text, paper + f" ({cell['difference']})" * bool(cell["difference"]), cell["seeds"] + p))
-        rows.append([(row["label"], row["encoder"], ""), row["seeds"], *cells])
-    about = "Mean ± standard deviation over n seeds; below it the paper's value and the difference from it."
-    notes = [about, *shown["about"], *shown["legend"]]
-    return {"headings": ["", "n", *shown["headings"]], "rows": rows, "notes": notes}
+    parts = {"paper_table": table and view(table), "tables": tables, "charts": charts, "intro": intro}
+    head = {"title": artefact.title, "anchor": anchor, "kicker": artefact.source, "part": part}
+    return {**head, **parts, "text": made.text if made else ""}
 
 
 def _chart(figure: Figure, title: str, name: str, groups: Sequence[_Group] = ()) -> dict[str, Any]:
@@ -151,8 +132,7 @@ def _charts(groups: Sequence[_Group], asked: Mapping[str, str], name: str) -> It
                 if key == "train/loss" and len(logged) >= 20:
                     values = moving_average([value for _, value in logged], 2 * max(2, len(logged) // 40) + 1)
                     logged = [(step, value) for (step, _), value in zip(logged, values, strict=True)]
-                thinned = logged[:: -(-len(logged) // _DRAWN)]
-                line(axes, thinned, color=group.color, linestyle=group.style, linewidth=1.4, gid=f"series.{group.key}")
+                line(axes, logged, color=group.color, linestyle=group.style, linewidth=1.4, gid=f"series.{group.key}")
             by_step(axes)
             yield _chart(figure, asked[key], f"{name}-{number}", groups)
 
@@ -167,17 +147,10 @@ def _fitting_titles(keys: Iterable[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class ShownRun:
+class ShownRun(Found):
     """A run as the report shows it; one that is not finished has no record but its name, hash and seed."""
 
-    found: Found
-    curves: Mapping[str, Sequence[tuple[int, float]]] = field(default_factory=dict, repr=False)
     state: str = "finished"
-
-    @property
-    def record(self) -> Mapping[str, Any]:
-        """The record."""
-        return self.found.record
 
     @property
     def monitor(self) -> str:
@@ -191,7 +164,7 @@ class _Group(NamedTuple):
 
     key: str
     label: str
-    runs: list[ShownRun]
+    runs: Sequence[Any]
     color: str
     style: str
 
@@ -216,7 +189,7 @@ def read_runs(paths: Iterable[Path], seeds: Sequence[int] | None = None) -> list
 def shown_runs(found: Iterable[Found]) -> list[ShownRun]:
     """Return finished trainings that are known already, each once."""
     every = {run.source: run for run in found if "steps" in run.record}  # an evaluation has no curves
-    return [ShownRun(run, Curves(run.curves).read() if run.curves else {}) for run in every.values()]
+    return [ShownRun(run.record, run.folder, run.source) for run in every.values()]
 
 
 def _places(path: Path) -> Iterator[Path]:
@@ -246,11 +219,11 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> ShownRun:
     if path.is_file():
-        return ShownRun(Found(_load(path), None, path), Curves(path.with_name(f"{path.stem}.curves.csv")).read())
-    run, source = Run.at(path), path / "record.json"
+        return ShownRun(_load(path), None, path)
+    run = Run.at(path)
     begun = {"name": run.name, "config_hash": run.config_hash, "seed": run.seed}
-    record = run.read() if source.is_file() else begun
-    return ShownRun(Found(record, path, source), Curves(path / "curves.csv").read(), run.status)
+    record = run.read() if run.record_path.is_file() else begun
+    return ShownRun(record, path, path / "record.json", run.status)
 
 
 def run_facts(runs: Sequence[ShownRun]) -> dict[str, str]:
@@ -272,10 +245,9 @@ def run_sections(runs: Sequence[ShownRun], *, name: str = "sweep", part: str = "
     """Return the sections of some runs; ``name`` begins their anchors, and the contents put them under ``part``."""
     if not runs:
         return []
-    by_source = {run.found.source: run for run in runs}
     groups = [
-        _Group(f"{name}-{number}", point.label, [by_source[run.source] for run in point.runs], *series_look(number))
-        for number, point in enumerate(points(run.found for run in runs))
+        _Group(f"{name}-{number}", point.label, point.runs, *series_look(number))
+        for number, point in enumerate(points(runs))
     ]
     legend = [
         {"key": of.key, "label": of.label, "color": _COLORS[of.color.lower()], "dashes": _DASHES[of.style]}

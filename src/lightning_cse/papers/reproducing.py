@@ -257,8 +257,8 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
         record = run.record
         suite = "" if "steps" in record else f"-{record.get('suite', 'evaluation')}"
         stem = f"{record['name'].replace('/', '-')}{suite}-{record['config_hash']}-s{record['seed']}"
-        for source, ending in ((run.source, "json"), (run.curves, "curves.csv")):
-            if source is not None:
+        for source, ending in ((run.source, "json"), (run.curves_path, "curves.csv")):
+            if source.is_file():
                 files.append(folder / "records" / f"{stem}.{ending}")
                 if source.resolve() != files[-1].resolve():
                     shutil.copyfile(source, files[-1])

@@ -15,7 +15,7 @@ import pandas as pd
 
 from lightning_cse.errors import DataError
 from lightning_cse.papers.artefacts import Artefact, Baseline, Column, Line, Published, Request
-from lightning_cse.papers.nested import value_at
+from lightning_cse.papers.nested import setting_text, value_at
 from lightning_cse.papers.significance import TEST_FIELDS, Side, compare_lines
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ _TESTS: Final = {
     "mcnemar": "McNemar's exact test of majority votes, of as many seeds on both sides and of an odd number",
     "bootstrap": "paired bootstrap over the sentence pairs, the seeds averaged in every draw",
 }
-_FEW: Final = 4
 
 
 @dataclass(frozen=True)
@@ -172,12 +171,13 @@ class _Assembly:
     def _mean(column: Column, parts: Sequence[_Reading]) -> _Reading:
         """Return the mean of other columns, for each seed that all of them have."""
         seeds = set.intersection(*(set(part.values) for part in parts))
+        found = [pair for part in parts for pair in zip(part.values, part.found, strict=False)]
         marks = dict.fromkeys(mark for part in parts for mark in part.marks)
         return _Reading(
             {seed: column.scale * statistics.fmean(part.values[seed] for part in parts) for seed in sorted(seeds)},
             max(part.asked for part in parts),
             tuple(metric for part in parts for metric in part.metrics),
-            tuple({run.source: run for part in parts for run in part.found}.values()),
+            tuple({run.source: run for seed, run in found if seed in seeds}.values()),
             tuple(sorted(marks, key=lambda mark: (mark == "mixed") + 2 * (mark == "stale"))),
         )
 
@@ -369,21 +369,6 @@ def machine_of(record: Mapping[str, Any]) -> str:
     return ", ".join(str(part) for part in parts if part)
 
 
-def few(items: Sequence[str]) -> str:
-    """Return a few items, and how many there are beyond them."""
-    rest = len(items) - _FEW
-    return ", ".join(items) if rest <= 1 else f"{', '.join(items[:_FEW])} and {rest} others"
-
-
 def is_number(value: object) -> bool:
     """Return whether a plain value is a number; true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def setting_text(value: Any) -> str:
-    """Return a setting as a table shows it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:g}"
-    return "+".join(map(setting_text, value)) if isinstance(value, list) else str(value)

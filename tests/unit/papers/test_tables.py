@@ -312,3 +312,6 @@ def test_correlations_and_their_mean_are_bootstrapped(tmp_path: Path) -> None:
     assert list(found.tests["column"]) == ["x", "y", "avg", "Avg"]
     assert found.tests["p"][2] == found.tests["p"][3] == pytest.approx(2 / 301)
     assert "300 draws" in found.legend[0]
+    del runs["b"][1].record["metrics"][keys["y"]]
+    tests = table(made, runs, draws=300).tests.set_index("column")
+    assert (tests.loc["x", "seeds"], tests.loc["Avg", "seeds"]) == ("0 1", "0"), "the seeds that all parts have"
