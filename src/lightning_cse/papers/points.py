@@ -7,6 +7,7 @@ import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
@@ -14,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from lightning_cse.arguments import quote_free_text
 from lightning_cse.config.compose import CompositionError, compose, is_choice, parse
 from lightning_cse.config.suggestions import explain
+from lightning_cse.data import sample_dir
 from lightning_cse.errors import ConfigError, user_error
 from lightning_cse.papers import artefacts
 from lightning_cse.papers.artefacts import Artefact, Column, Line, Request, profile_override
@@ -81,7 +83,7 @@ def _corpora_of(profile: str | None) -> tuple[str, ...]:
     own, default = compose("train", profile_override(profile)), compose("train")
     changed = {key: value for key, value in own.limits.items() if value != default.limits[key]}
     limits = [f"limits.{key}={'null' if value is None else value}" for key, value in changed.items()]
-    if own.paths.data_dir == sample_dir():
+    if Path(own.paths.data_dir) == sample_dir():
         return ("corpora=sample", "paths=sample", *limits)
     corpora, others = (str(cfg.hydra.runtime.choices.corpora) for cfg in (own, default))
     return (*([] if corpora == others else [f"corpora={corpora}"]), *limits)
@@ -150,10 +152,3 @@ def _explained(command: Command, overrides: tuple[str, ...]) -> Iterator[None]:
         known = user_error(error) or explain(overrides, command, error)
         faults = known.faults if isinstance(known, ConfigError) else [str(known)]
         raise ConfigError([f"{command} {' '.join(overrides)}: {fault}" for fault in faults]) from error
-
-
-@functools.cache
-def sample_dir() -> str:
-    """Return the folder of the sample corpus."""
-    compose("train")  # registers the resolver
-    return str(OmegaConf.create({"at": "${sample_dir:}"}).at)

@@ -20,8 +20,9 @@ from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 from lightning_cse import runs
 from lightning_cse.config.check import PRECISIONS
 from lightning_cse.config.compose import CompositionError, parse
+from lightning_cse.data import sample_dir
 from lightning_cse.errors import DataError
-from lightning_cse.papers.points import Point, composed, filled, sample_dir
+from lightning_cse.papers.points import Point, composed, filled
 
 State = Literal["finished", "running", "interrupted", "failed", "missing"]
 Key = tuple[Any, ...]
@@ -71,7 +72,7 @@ def key_of(point: Point, of: str | None = None) -> Key:
         of = of or str(key_of(point.of))
     decisive = runs.decisive(config, **_NOTHING)["config"]
     digest, choices = _training(decisive) if point.command == "train" else _evaluation(config, of)
-    return digest, config["paths"]["data_dir"] == sample_dir(), *choices
+    return digest, Path(config["paths"]["data_dir"]) == sample_dir(), *choices
 
 
 def identity(record: Mapping[str, Any]) -> str:
@@ -108,7 +109,7 @@ def _keys_of_record(record: Mapping[str, Any]) -> Iterator[Key]:
 
 def _keys_of_config(run: runs.Run) -> Iterator[Key]:
     config: Any = OmegaConf.to_container(OmegaConf.load(run.config_path), resolve=False)
-    samples = [config["paths"]["data_dir"] == sample_dir()]
+    samples = [Path(config["paths"]["data_dir"]) == sample_dir()]
     of, evaluated, _ = f"/{run.name}".partition("/evaluate/")
     if not evaluated:
         return _keys(run.seed, samples, *_training(runs.decisive(config, **_NOTHING)["config"]))
@@ -126,7 +127,7 @@ def _reads_sample(overrides: tuple[str, ...]) -> bool:
     """Return whether a command line reads the sample corpus: by a profile, by ``paths=sample``, or by its folder."""
     places = [line for line in overrides if re.match(r"\+?(profile|debug|paths|paths\.data_dir)=", line)]
     with contextlib.suppress(*CompositionError):  # a profile of another version
-        return bool(filled("train", places).paths.data_dir == sample_dir())
+        return Path(filled("train", places).paths.data_dir) == sample_dir()
     return False
 
 

@@ -64,26 +64,6 @@ class Table:
         return "".join(dict.fromkeys(self.symbols.get(mark, "") for mark in cell.marks))
 
 
-def assemble(
-    artefact: Artefact,
-    lines: Sequence[Line],
-    measured: Callable[[Line, Column], Measured],
-    request: Request,
-    *,
-    change_of: Callable[[Found], str],
-    kept_tests: Path | None = None,
-    setting_of: Callable[[Line, Column], Any] | None = None,
-    draws: int = 10_000,
-) -> Table:
-    """Return the table of an artefact.
-
-    ``change_of`` says whether the loss of a run has been changed since: ``fresh``, ``stale`` or ``unknown``;
-    ``setting_of`` has the value of a config column for a line that has no run. The comparisons in ``kept_tests`` of
-    the same seeds and means need no predictions.
-    """
-    return _Assembly(artefact, lines, measured, request, change_of, setting_of).table(kept_tests, draws)
-
-
 class _Reading(NamedTuple):
     """The values of a cell by seed, and the runs and metrics they were read from."""
 
@@ -95,13 +75,19 @@ class _Reading(NamedTuple):
 
 
 @dataclass
-class _Assembly:
+class Assembly:
+    """What the table of an artefact is assembled of.
+
+    ``change_of`` says whether the loss of a run has been changed since: ``fresh``, ``stale`` or ``unknown``;
+    ``setting_of`` has the value of a config column for a line that has no run.
+    """
+
     artefact: Artefact
     lines: Sequence[Line]
     measured: Callable[[Line, Column], Measured]
     request: Request
     change_of: Callable[[Found], str]
-    setting_of: Callable[[Line, Column], Any] | None
+    setting_of: Callable[[Line, Column], Any]
 
     def __post_init__(self) -> None:
         self.labels = list(dict.fromkeys(line.label for line in self.lines))
@@ -113,7 +99,8 @@ class _Assembly:
                 self.readings[number, column.title] = self._read(number, line, column)
         self.cells = self._cells()
 
-    def table(self, kept_tests: Path | None, draws: int) -> Table:
+    def table(self, kept_tests: Path | None = None, draws: int = 10_000) -> Table:
+        """Return the table; the comparisons in ``kept_tests`` of the same seeds and means need no predictions."""
         symbols, texts = self._symbols()
         pairs = list(self._pairs())
         tests = compare_lines(pairs, "bootstrap" if self.artefact.test == "bootstrap" else "mcnemar", kept_tests, draws)
@@ -211,9 +198,7 @@ class _Assembly:
         """Return a cell that shows a setting: of the runs, or of the config that they would have."""
         runs = self.measured(line, column).found
         known = [value_at(run.record, f"decisive.config.{column.keys[0]}") for _, run in sorted(runs.items())]
-        known = [value for value in known if value is not None]
-        if not known and self.setting_of is not None:
-            known = [value for value in (self.setting_of(line, column),) if value is not None]
+        known = [value for value in known or [self.setting_of(line, column)] if value is not None]
         texts = list(dict.fromkeys(map(setting_text, known)))
         mean = float(known[0]) if len(texts) == 1 and is_number(known[0]) else None
         return {"n": len(runs), "asked": len(runs), "mean": mean, "text": " / ".join(texts)}

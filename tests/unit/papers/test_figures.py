@@ -23,8 +23,9 @@ from lightning_cse.data import Rows, SourceFile, read_corpus, sample_dir
 from lightning_cse.embeddings import DualEmbedding
 from lightning_cse.errors import ConfigError, EncoderError
 from lightning_cse.evaluation import Direction, run_tasks
+from lightning_cse.papers import figures
 from lightning_cse.papers.artefacts import Artefact, Line, Request, read_artefact
-from lightning_cse.papers.figures import MAKERS, Made, Material, dualcse, gausscse
+from lightning_cse.papers.figures import Made, Material, dualcse, gausscse
 from lightning_cse.papers.records import Found
 from lightning_cse.runs import Curves, Run, summarise
 
@@ -44,7 +45,7 @@ def make(
 ) -> Made:
     made_of = artefact(key)
     lines = made_of.lines(request)
-    return MAKERS[str(made_of.make)](Material(made_of, lines, {line: found(line) for line in lines}, data_dir, request))
+    return figures.make(Material(made_of, lines, {line: found(line) for line in lines}, data_dir, request))
 
 
 def curves_of(seed: int) -> dict[str, list[tuple[int, float]]]:

@@ -19,7 +19,7 @@ from lightning_cse.papers.artefacts import Artefact, Line, Request, read_artefac
 from lightning_cse.papers.records import Found, Measured
 from lightning_cse.papers.render import write
 from lightning_cse.papers.significance import holm
-from lightning_cse.papers.tables import Table, assemble
+from lightning_cse.papers.tables import Assembly, Table
 from lightning_cse.runs import write_predictions
 
 RTE, EIS = "test/rte/accuracy_all", "test/eis/accuracy"
@@ -60,7 +60,8 @@ def table(made: Artefact, runs: Runs, request: Request = Request(), **more: Any)
     def measured(line: Line, column: Any) -> Measured:
         return Measured(runs.get("a" if line.label == "LENGTH" else line.label, {}), line.seeds)
 
-    return assemble(made, made.lines(request), measured, request, **{"change_of": lambda found: "fresh", **more})
+    change_of, setting_of = more.pop("change_of", lambda found: "fresh"), more.pop("setting_of", lambda *cell: None)
+    return Assembly(made, made.lines(request), measured, request, change_of, setting_of).table(**more)
 
 
 def cell(found: Table, number: int, title: str) -> Any:

@@ -5,9 +5,8 @@ Tables hold names and numbers only, so they may be kept beside the code; a text 
 
 from __future__ import annotations
 
-import functools
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from lightning_cse.papers.records import Found
 
-__all__ = ["MAKERS", "Made", "Material"]
+__all__ = ["MAKERS", "Made", "Material", "make"]
 
 _READ: Final = ("corpora", "data", "encoder", "paths")  # the settings that decide which sentences are read
 _SAMPLE: Final = {"encoder": "tiny", "corpora": "sample", "paths": "sample"}
@@ -68,19 +67,19 @@ class Made:
     quotes: bool = False
 
 
-def _make(maker: str, material: Material) -> Made:
-    """Import a maker, and matplotlib, pandas and torch with it, when it is called."""
-    found: Made = pkgutil.resolve_name(f"{__name__}.{maker}")(material)
-    return found
-
-
-_DUALCSE: Final = ("dualcse.data_statistics", "dualcse.retrieval")
-_NGCSE: Final = ("best_step", "fitting_difficulty", "pattern_complexity", "process", "studies")
-# The makers by the name that an artefact's `make` gives.
-MAKERS: Final[Mapping[str, Callable[[Material], Made]]] = {
-    maker.partition(".")[2]: functools.partial(_make, maker)
-    for maker in (*_DUALCSE, "gausscse.length_ratios", *(f"ngcse.{name}" for name in _NGCSE))
+MAKERS: Final = {
+    **dict.fromkeys(("data_statistics", "retrieval"), "dualcse"),
+    "length_ratios": "gausscse",
+    **dict.fromkeys(("best_step", "fitting_difficulty", "pattern_complexity", "process", "studies"), "ngcse"),
 }
+"""The module of each function that an artefact's `make` may name."""
+
+
+def make(material: Material) -> Made:
+    """Call what makes an artefact; only then is its module loaded, and matplotlib, pandas and torch with it."""
+    name = str(material.artefact.make)
+    found: Made = pkgutil.resolve_name(f"{__name__}.{MAKERS[name]}:{name}")(material)
+    return found
 
 
 def made(figures: Mapping[str, Figure | None], parts: Sequence[str], **tables: Sequence[Mapping[str, Any]]) -> Made:

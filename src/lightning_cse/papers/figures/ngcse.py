@@ -185,7 +185,7 @@ def _scatter(some: pd.DataFrame, title: str) -> Axes:
     figure = blank_figure(6.8, 4.6)
     axes = figure.subplots()
     scores = 100 * some.iloc[:, 2]
-    scale = {"vmin": scores.min(), "vmax": scores.max() if scores.nunique() > 1 else scores.max() + 1}
+    scale = {"vmin": scores.min(), "vmax": scores.max()}
     for name, of in some.groupby(domain, sort=False):
         look: Any = {"s": 62, "edgecolor": "black", "linewidth": 0.6, "marker": _MARKERS.get(name, "^")}
         points = axes.scatter(of.iloc[:, 0], of.iloc[:, 1], c=scores[of.index], zorder=3, **scale, **look)
