@@ -20,7 +20,7 @@ from lightning_cse.errors import ConfigError, user_error
 from lightning_cse.papers import artefacts
 from lightning_cse.papers.artefacts import Artefact, Column, Line, Request, profile_override
 
-Command = Literal["train", "evaluate"]
+Command = Literal["train", "evaluate", "describe"]
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _suiting(command: Command, head: tuple[str, ...], settings: Iterable[str]) -
 @functools.cache
 def _has(command: Command, head: tuple[str, ...], setting: str) -> bool:
     """Return whether a command has the group of a setting, or the node at the top of its config that it is below."""
-    with _explained(command, (*head, setting)):
+    with explained(command, (*head, setting)):
         chooses, key = _chooses(setting), _parse(setting).key_or_group
         name = key.partition("@" if chooses else ".")[0]
         groups = {str(group).partition("@")[0] for group in compose(command).hydra.runtime.choices}
@@ -109,7 +109,7 @@ def _has(command: Command, head: tuple[str, ...], setting: str) -> bool:
 @functools.cache
 def composed(point: Point) -> dict[str, Any]:
     """Return the resolved config of a point without Hydra's own part; it is shared, so do not change it."""
-    with _explained(point.command, point.overrides):
+    with explained(point.command, point.overrides):
         config: Any = OmegaConf.to_container(filled(point.command, point.overrides), resolve=True)
     return dict(config)
 
@@ -144,7 +144,7 @@ def _chooses(line: str) -> bool:
 
 
 @contextlib.contextmanager
-def _explained(command: Command, overrides: tuple[str, ...]) -> Iterator[None]:
+def explained(command: Command, overrides: tuple[str, ...]) -> Iterator[None]:
     """Turn what Hydra says of overrides into the faults that a command line with them reports."""
     try:
         yield

@@ -39,11 +39,15 @@ _AUTOMATIC: Final = ("trainer.accelerator", "trainer.precision", "encoder.poolin
 
 @dataclass(frozen=True)
 class Found:
-    """A finished run: its record, the file of the record, and the run's folder, None for a record kept as a file."""
+    """A run: its record, the run's folder, None for a record kept as a file, and the file of the record.
+
+    Only a report shows runs that are not finished; of their record it has name, hash and seed.
+    """
 
     record: Mapping[str, Any] = field(repr=False, hash=False, compare=False)
     folder: Path | None
     source: Path
+    state: str = "finished"
 
     @property
     def curves_path(self) -> Path:

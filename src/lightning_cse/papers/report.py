@@ -11,7 +11,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -146,30 +145,17 @@ def _fitting_titles(keys: Iterable[str]) -> dict[str, str]:
     return titles
 
 
-@dataclass(frozen=True)
-class ShownRun(Found):
-    """A run as the report shows it; one that is not finished has no record but its name, hash and seed."""
-
-    state: str = "finished"
-
-    @property
-    def monitor(self) -> str:
-        """The key of the dev score."""
-        keys = [key for key in self.curves if key.startswith("val/") and not key.endswith("threshold")]
-        return str(value_at(self.record, "best.monitor") or next(iter(keys), ""))
-
-
 class _Group(NamedTuple):
     """The runs of one point over their seeds, and how they are drawn."""
 
     key: str
     label: str
-    runs: Sequence[Any]
+    runs: Sequence[Found]
     color: str
     style: str
 
 
-def read_runs(paths: Iterable[Path], seeds: Sequence[int] | None = None) -> list[ShownRun]:
+def read_runs(paths: Iterable[Path], seeds: Sequence[int] | None = None) -> list[Found]:
     """Read runs, finished or not, each once.
 
     Args:
@@ -177,19 +163,13 @@ def read_runs(paths: Iterable[Path], seeds: Sequence[int] | None = None) -> list
             records kept as files, with their curves beside them as ``<name>.curves.csv``; folders of such files.
         seeds: only these.
     """
-    found: dict[Path, ShownRun] = {}
+    found: dict[Path, Found] = {}
     for path in paths:
         runs = {place.resolve(): _read(place) for place in _places(path)}
         if not runs:
             raise DataError(f"{path} holds no runs: give folders of runs, or records kept as files")
         found |= runs
     return [run for run in found.values() if seeds is None or int(run.record["seed"]) in seeds]
-
-
-def shown_runs(found: Iterable[Found]) -> list[ShownRun]:
-    """Return finished trainings that are known already, each once."""
-    every = {run.source: run for run in found if "steps" in run.record}  # an evaluation has no curves
-    return [ShownRun(run.record, run.folder, run.source) for run in every.values()]
 
 
 def _places(path: Path) -> Iterator[Path]:
@@ -217,16 +197,16 @@ def _load(path: Path) -> dict[str, Any]:
     return {}
 
 
-def _read(path: Path) -> ShownRun:
+def _read(path: Path) -> Found:
     if path.is_file():
-        return ShownRun(_load(path), None, path)
+        return Found(_load(path), None, path)
     run = Run.at(path)
     begun = {"name": run.name, "config_hash": run.config_hash, "seed": run.seed}
     record = run.read() if run.record_path.is_file() else begun
-    return ShownRun(record, path, path / "record.json", run.status)
+    return Found(record, path, path / "record.json", run.status)
 
 
-def run_facts(runs: Sequence[ShownRun]) -> dict[str, str]:
+def run_facts(runs: Sequence[Found]) -> dict[str, str]:
     """Return in a few words what runs these are, and on what they were made."""
     states = Counter(run.state for run in runs)
     known = [run.record for run in runs if run.record.get("environment")]
@@ -241,7 +221,7 @@ def run_facts(runs: Sequence[ShownRun]) -> dict[str, str]:
     return {fact: ", ".join(texts) for fact, texts in facts.items() if any(texts)}
 
 
-def run_sections(runs: Sequence[ShownRun], *, name: str = "sweep", part: str = "") -> list[dict[str, Any]]:
+def run_sections(runs: Sequence[Found], *, name: str = "sweep", part: str = "") -> list[dict[str, Any]]:
     """Return the sections of some runs; ``name`` begins their anchors, and the contents put them under ``part``."""
     if not runs:
         return []
@@ -254,7 +234,7 @@ def run_sections(runs: Sequence[ShownRun], *, name: str = "sweep", part: str = "
         for of in groups
     ]
     keys = {key for run in runs for key in run.curves}
-    learning = {run.monitor: f"Dev score: {run.monitor.removeprefix('val/')}" for run in runs}
+    learning = {key: f"Dev score: {key.removeprefix('val/')}" for key in map(_monitor, runs)}
     learning = dict(sorted(learning.items())) | {"train/loss": "Training loss, moving average"}
     learned = {"legend": legend, "charts": list(_charts(groups, learning, f"{name}-0"))}
     fitted = {"legend": legend, "charts": list(_charts(groups, _fitting_titles(keys), f"{name}-1"))}
@@ -274,7 +254,9 @@ def run_sections(runs: Sequence[ShownRun], *, name: str = "sweep", part: str = "
 def _run_table(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """Return the metrics over seeds, and those of the baselines below."""
     runs = [(number, run) for number, group in enumerate(groups) for run in group.runs]
-    frame = pd.DataFrame([{"dev": math.nan, **_scaled(run.record.get("metrics"), run)} for _, run in runs], dtype=float)
+    best = [_scaled({_monitor(run): value_at(run.record, "best.score")}).values() for _, run in runs]
+    frame = pd.DataFrame([_scaled(run.record.get("metrics")) for _, run in runs], dtype=float)
+    frame["dev"] = [next(iter(score), math.nan) for score in best]
     keys = ["dev", *sorted(key for key in frame if key.startswith("test/") and not key.endswith(_SECONDARY))]
     seeds = frame.groupby([number for number, _ in runs])
     means, deviations = seeds.mean(), seeds.std()
@@ -295,15 +277,16 @@ def _run_table(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) ->
     return {"headings": ["run", "seeds", *headings], "rows": rows, "notes": [_ABOUT]}
 
 
-def _scaled(metrics: Mapping[str, Any] | None, run: ShownRun | None = None) -> dict[str, float]:
-    """Return metrics as they are shown, and the best dev score of a run."""
-    own = {"dev": None if run is None else value_at(run.record, "best.score"), **(metrics or {})}
-    names = {"dev": run.monitor} if run is not None else {}
-    return {
-        key: float(value) * (100 if _PERCENT.match(names.get(key, key)) else 1)
-        for key, value in own.items()
-        if is_number(value)
-    }
+def _monitor(run: Found) -> str:
+    """Return the key of the dev score."""
+    keys = [key for key in run.curves if key.startswith("val/") and not key.endswith("threshold")]
+    return str(value_at(run.record, "best.monitor") or next(iter(keys), ""))
+
+
+def _scaled(metrics: Mapping[str, Any] | None) -> dict[str, float]:
+    """Return metrics as they are shown."""
+    numbers = {key: float(value) for key, value in (metrics or {}).items() if is_number(value)}
+    return {key: value * (100 if _PERCENT.match(key) else 1) for key, value in numbers.items()}
 
 
 def _number(value: float | None, key: str) -> str:

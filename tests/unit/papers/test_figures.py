@@ -221,7 +221,9 @@ def test_corpora_follow_the_profile_and_the_settings(real_data: Path) -> None:
     assert (small[2]["pairs"], small[2]["premise_longer"]) == (794, pytest.approx(69.14, abs=0.005)), "the paper's"
     request = Request(profile="small", settings=("corpora.snli_test=sick/test", "method.beta=0.5"))
     assert make("gausscse/figure2", request=request, data_dir=real_data).tables["lengths"][0]["source"] == "sick/test"
-    with pytest.raises(ConfigError, match=r"figure2\.yaml: \+profile=small corpora\.snli_tset=x: "):
+    with pytest.raises(
+        ConfigError, match=r"describe \+profile=small corpora\.snli_tset=x: .*did you mean 'corpora\.snli_test'"
+    ):
         make("gausscse/figure2", request=Request(profile="small", settings=("corpora.snli_tset=x",)))
 
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from lightning_cse.config.compose import CompositionError, compose, options, plain_line
-from lightning_cse.errors import ConfigError
+from lightning_cse.config.compose import options
 from lightning_cse.papers.artefacts import Artefact, Line, Request, Train
+from lightning_cse.papers.points import explained, filled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -118,11 +118,8 @@ def data_config(material: Material, row: str = "", **choices: str | None) -> Dic
         root, *below = value.lstrip("+~").partition("=")[0].split(".")
         if root in _READ and (root != "data" or (row and below)):
             overrides.append(value)
-    try:
-        cfg = compose("describe", *overrides)
-    except CompositionError as error:
-        raise ConfigError([f"{material.artefact.path}: {' '.join(overrides)}: {plain_line(error)}"]) from error
-    cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
+    with explained("describe", tuple(overrides)):
+        cfg = filled("describe", overrides).copy()
     if material.data_dir is not None and Path(cfg.paths.data_dir) != sample_dir():
         cfg.paths.data_dir = str(material.data_dir)
     return cfg
