@@ -28,7 +28,7 @@ def _page(arguments: argparse.Namespace) -> str:
     from lightning_cse.config import experiments_dir
     from lightning_cse.papers.artefacts import Request, find_artefacts
     from lightning_cse.papers.records import RunsIndex
-    from lightning_cse.papers.report import build_report, read_runs, run_facts, run_sections, shown_runs, slug
+    from lightning_cse.papers.report import build_report, read_runs, run_facts, run_sections, slug
     from lightning_cse.papers.reproducing import Plan, kept_records
 
     experiments = experiments_dir()
@@ -48,7 +48,8 @@ def _page(arguments: argparse.Namespace) -> str:
     shown = []
     for paper, plans in papers.items():
         sections += [_artefact(plan, experiments, paper) for plan in plans]
-        runs = shown_runs(run for plan in plans for line in plan.lines for run in plan.found(line))
+        found = {run.source: run for plan in plans for line in plan.lines for run in plan.found(line)}
+        runs = [run for run in found.values() if "steps" in run.record]  # an evaluation has no curves
         sections += run_sections(runs, name=f"{slug(paper)}-sweep", part=paper)
         shown += runs
     if paths:

@@ -8,7 +8,6 @@ import functools
 import itertools
 import json
 import re
-import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -27,7 +26,6 @@ from lightning_cse.errors import ConfigError, did_you_mean
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-Kind = Literal["table", "figure", "text"]
 Significance = Literal["mcnemar", "mcnemar_all", "bootstrap"]
 Source = Literal["metric", "field", "config", "mean"]
 
@@ -258,7 +256,6 @@ class Artefact:
     name: str
     title: Annotated[str, Field(min_length=1)]
     source: Annotated[str, Field(min_length=1)]
-    kind: Kind = "table"
     columns: Annotated[tuple[Column, ...], _values(TypeAdapter(dict[str, Column]))] = ()
     reference: str | None = None
     test: Significance | None = None
@@ -352,13 +349,8 @@ def profile_encoder(profile: str) -> str | None:
 
 
 def find_artefacts(folder: Path) -> dict[str, Artefact]:
-    """Read all artefacts below a folder by key, table2 before table10."""
-
-    def order(path: Path) -> tuple[str, str, int, str]:
-        return path.parent.name, path.stem.rstrip(string.digits), len(path.stem), path.stem
-
-    artefacts = map(read_artefact, sorted(folder.glob("*/*.yaml"), key=order))
-    return {artefact.key: artefact for artefact in artefacts}
+    """Read all artefacts below a folder by key."""
+    return {artefact.key: artefact for artefact in map(read_artefact, sorted(folder.glob("*/*.yaml")))}
 
 
 def read_artefact(path: Path) -> Artefact:

@@ -7,18 +7,20 @@ import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse.arguments import quote_free_text
-from lightning_cse.config.compose import CompositionError, compose, is_choice, options, parse
+from lightning_cse.config.compose import CompositionError, compose, is_choice, parse
 from lightning_cse.config.suggestions import explain
+from lightning_cse.data import sample_dir
 from lightning_cse.errors import ConfigError, user_error
 from lightning_cse.papers import artefacts
 from lightning_cse.papers.artefacts import Artefact, Column, Line, Request, profile_override
 
-Command = Literal["train", "evaluate"]
+Command = Literal["train", "evaluate", "describe"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def _corpora_of(profile: str | None) -> tuple[str, ...]:
     own, default = compose("train", profile_override(profile)), compose("train")
     changed = {key: value for key, value in own.limits.items() if value != default.limits[key]}
     limits = [f"limits.{key}={'null' if value is None else value}" for key, value in changed.items()]
-    if own.paths.data_dir == sample_dir():
+    if Path(own.paths.data_dir) == sample_dir():
         return ("corpora=sample", "paths=sample", *limits)
     corpora, others = (str(cfg.hydra.runtime.choices.corpora) for cfg in (own, default))
     return (*([] if corpora == others else [f"corpora={corpora}"]), *limits)
@@ -89,16 +91,15 @@ def _corpora_of(profile: str | None) -> tuple[str, ...]:
 
 def _suiting(command: Command, head: tuple[str, ...], settings: Iterable[str]) -> list[str]:
     """Return the settings that are for a command: those it has a key for, and those that neither command has."""
-    suites = [(f"+suite={one}",) for one in options("suite")]  # some bring keys of their own
-    others: list[tuple[Command, tuple[str, ...]]] = [("evaluate", head) for head in [(), *suites]]
-    others = others if command == "train" else [("train", ())]
-    return [one for one in settings if _has(command, head, one) or not any(_has(*other, one) for other in others)]
+    # Some suites bring keys of their own; that of all tasks has them, too.
+    other: tuple[Command, tuple[str, ...]] = ("evaluate", ("+suite=all",)) if command == "train" else ("train", ())
+    return [one for one in settings if _has(command, head, one) or not _has(*other, one)]
 
 
 @functools.cache
 def _has(command: Command, head: tuple[str, ...], setting: str) -> bool:
     """Return whether a command has the group of a setting, or the node at the top of its config that it is below."""
-    with _explained(command, (*head, setting)):
+    with explained(command, (*head, setting)):
         chooses, key = _chooses(setting), _parse(setting).key_or_group
         name = key.partition("@" if chooses else ".")[0]
         groups = {str(group).partition("@")[0] for group in compose(command).hydra.runtime.choices}
@@ -108,7 +109,7 @@ def _has(command: Command, head: tuple[str, ...], setting: str) -> bool:
 @functools.cache
 def composed(point: Point) -> dict[str, Any]:
     """Return the resolved config of a point without Hydra's own part; it is shared, so do not change it."""
-    with _explained(point.command, point.overrides):
+    with explained(point.command, point.overrides):
         config: Any = OmegaConf.to_container(filled(point.command, point.overrides), resolve=True)
     return dict(config)
 
@@ -143,7 +144,7 @@ def _chooses(line: str) -> bool:
 
 
 @contextlib.contextmanager
-def _explained(command: Command, overrides: tuple[str, ...]) -> Iterator[None]:
+def explained(command: Command, overrides: tuple[str, ...]) -> Iterator[None]:
     """Turn what Hydra says of overrides into the faults that a command line with them reports."""
     try:
         yield
@@ -151,10 +152,3 @@ def _explained(command: Command, overrides: tuple[str, ...]) -> Iterator[None]:
         known = user_error(error) or explain(overrides, command, error)
         faults = known.faults if isinstance(known, ConfigError) else [str(known)]
         raise ConfigError([f"{command} {' '.join(overrides)}: {fault}" for fault in faults]) from error
-
-
-@functools.cache
-def sample_dir() -> str:
-    """Return the folder of the sample corpus."""
-    compose("train")  # registers the resolver
-    return str(OmegaConf.create({"at": "${sample_dir:}"}).at)

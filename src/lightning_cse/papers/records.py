@@ -20,8 +20,9 @@ from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 from lightning_cse import runs
 from lightning_cse.config.check import PRECISIONS
 from lightning_cse.config.compose import CompositionError, parse
+from lightning_cse.data import sample_dir
 from lightning_cse.errors import DataError
-from lightning_cse.papers.points import Point, composed, filled, sample_dir
+from lightning_cse.papers.points import Point, composed, filled
 
 State = Literal["finished", "running", "interrupted", "failed", "missing"]
 Key = tuple[Any, ...]
@@ -38,23 +39,25 @@ _AUTOMATIC: Final = ("trainer.accelerator", "trainer.precision", "encoder.poolin
 
 @dataclass(frozen=True)
 class Found:
-    """A finished run: its record, the file of the record, and the run's folder, None for a record kept as a file."""
+    """A run: its record, the run's folder, None for a record kept as a file, and the file of the record.
+
+    Only a report shows runs that are not finished; of their record it has name, hash and seed.
+    """
 
     record: Mapping[str, Any] = field(repr=False, hash=False, compare=False)
     folder: Path | None
     source: Path
+    state: str = "finished"
 
     @property
-    def curves(self) -> Path | None:
-        """Its curves, if any: in the folder, or ``X.curves.csv`` beside a kept ``X.json``."""
-        path = self.source.with_suffix(".curves.csv") if self.folder is None else self.folder / "curves.csv"
-        return path if path.is_file() else None
+    def curves_path(self) -> Path:
+        """Where its curves are, if it has any: in the folder, or ``X.curves.csv`` beside a kept ``X.json``."""
+        return self.source.with_suffix(".curves.csv") if self.folder is None else self.folder / "curves.csv"
 
-    @property
-    def predictions(self) -> Path | None:
-        """The folder of its predictions, if any."""
-        path = None if self.folder is None else self.folder / "predictions"
-        return path if path is not None and path.is_dir() else None
+    @functools.cached_property
+    def curves(self) -> Mapping[str, Sequence[tuple[int, float]]]:
+        """Its logged values ``(step, value)`` by key; empty without curves."""
+        return runs.Curves(self.curves_path).read()
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def key_of(point: Point, of: str | None = None) -> Key:
         of = of or str(key_of(point.of))
     decisive = runs.decisive(config, **_NOTHING)["config"]
     digest, choices = _training(decisive) if point.command == "train" else _evaluation(config, of)
-    return digest, config["paths"]["data_dir"] == sample_dir(), *choices
+    return digest, Path(config["paths"]["data_dir"]) == sample_dir(), *choices
 
 
 def identity(record: Mapping[str, Any]) -> str:
@@ -110,7 +113,7 @@ def _keys_of_record(record: Mapping[str, Any]) -> Iterator[Key]:
 
 def _keys_of_config(run: runs.Run) -> Iterator[Key]:
     config: Any = OmegaConf.to_container(OmegaConf.load(run.config_path), resolve=False)
-    samples = [config["paths"]["data_dir"] == sample_dir()]
+    samples = [Path(config["paths"]["data_dir"]) == sample_dir()]
     of, evaluated, _ = f"/{run.name}".partition("/evaluate/")
     if not evaluated:
         return _keys(run.seed, samples, *_training(runs.decisive(config, **_NOTHING)["config"]))
@@ -128,7 +131,7 @@ def _reads_sample(overrides: tuple[str, ...]) -> bool:
     """Return whether a command line reads the sample corpus: by a profile, by ``paths=sample``, or by its folder."""
     places = [line for line in overrides if re.match(r"\+?(profile|debug|paths|paths\.data_dir)=", line)]
     with contextlib.suppress(*CompositionError):  # a profile of another version
-        return bool(filled("train", places).paths.data_dir == sample_dir())
+        return Path(filled("train", places).paths.data_dir) == sample_dir()
     return False
 
 

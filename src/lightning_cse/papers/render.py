@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from lightning_cse.papers.artefacts import Baseline
-from lightning_cse.papers.tables import Table, few
+from lightning_cse.papers.tables import Table
 from lightning_cse.runs import write_atomic
 
 if TYPE_CHECKING:
@@ -84,8 +84,9 @@ def view(table: Table) -> dict[str, Any]:
         " ".join(asked.settings): asked.settings,
         f"only {', '.join(asked.only)}": asked.only,
     }
-    measured = {f"code {few(table.commits)}": table.commits, f"measured on {few(table.machines)}": table.machines}
-    about = ["; ".join(text for text, shown in part.items() if shown) for part in (above, measured)]
+    measured = {"code": table.commits, "measured on": table.machines}
+    made = {f"{what} {', '.join(of)}": of for what, of in measured.items()}
+    about = ["; ".join(text for text, shown in part.items() if shown) for part in (above, made)]
     return {
         "title": f"{table.artefact.source}: {table.artefact.title}",
         "label": f"tab:{table.artefact.paper}-{table.artefact.name}",

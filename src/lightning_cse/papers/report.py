@@ -11,7 +11,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -25,7 +24,7 @@ from lightning_cse.papers.render import environment, view
 from lightning_cse.papers.significance import points
 from lightning_cse.papers.tables import is_number, machine_of, short_commit
 from lightning_cse.plots import PALETTE, blank_figure, by_step, line, moving_average, plot_style, series_look
-from lightning_cse.runs import Curves, Run
+from lightning_cse.runs import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 _PERCENT: Final = re.compile(r".*/(accuracy|auprc|pearson|spearman)[^/]*")  # metrics that are shown times 100
 _SECONDARY: Final = ("threshold", "_mean", "_wmean")  # metrics that only accompany another
 _RECORD: Final = {"name", "config_hash", "seed"}
-_DRAWN: Final = 400  # points of a line, more than a card has pixels for
 _SHORT: Final = 60  # characters of a value in the table of differences
 _COLORS: Final = {color.lower(): f"var(--series-{number})" for number, color in enumerate(PALETTE)} | {
     "#000000": "var(--ink)",
@@ -87,35 +85,17 @@ def slug(text: str) -> str:
 
 
 def artefact_section(artefact: Artefact, table: Table | None, made: Any = None, *, part: str = "") -> dict[str, Any]:
-    """Return a table or figure of a paper as a section; ``made`` has its figures, its text and further tables.
-
-    A cell of a table is a text, or a text with what stands below it and what a pointer shows.
-    """
-    anchor = slug(artefact.key)
-    tables = [] if table is None else [_artefact_table(view(table))]
+    """Return a table or figure of a paper as a section; ``made`` has its figures, its text and further tables."""
+    anchor, tables = slug(artefact.key), []
     for name, rows in (made.tables if made else {}).items():
         frame = pd.DataFrame(rows).map(lambda value: f"{value:.4f}" if isinstance(value, float) else str(value))
         folded = {"title": name.replace("_", " "), "folded": True}
         tables.append({"headings": list(frame), "rows": frame.to_numpy().tolist(), **folded})
     charts = [_chart(f, n.replace("_", " "), f"{anchor}-{slug(n)}") for n, f in (made.figures if made else {}).items()]
     intro = "" if table is not None else artefact.note  # a table has it in its legend
-    parts = {"tables": tables, "charts": charts, "text": made.text if made else "", "intro": intro}
-    return {"title": artefact.title, "anchor": anchor, "kicker": artefact.source, "part": part, **parts}
-
-
-def _artefact_table(shown: Mapping[str, Any]) -> dict[str, Any]:
-    rows = []
-    for row in shown["lines"]:
-        cells = []
-        for cell in row["cells"]:
-            text = cell["mean"] + f" ± {cell['sd']}" * bool(cell["sd"]) + cell["signs"]
-            paper = cell["paper"] + f" ± {cell['paper_sd']}" * bool(cell["paper_sd"])
-            p = f"; p = {cell['p']}, after Holm {cell['p_holm']}" * bool(cell["p"])
-            cells.append((text, paper + f" ({cell['difference']})" * bool(cell["difference"]), cell["seeds"] + p))
-        rows.append([(row["label"], row["encoder"], ""), row["seeds"], *cells])
-    about = "Mean ± standard deviation over n seeds; below it the paper's value and the difference from it."
-    notes = [about, *shown["about"], *shown["legend"]]
-    return {"headings": ["", "n", *shown["headings"]], "rows": rows, "notes": notes}
+    parts = {"paper_table": table and view(table), "tables": tables, "charts": charts, "intro": intro}
+    head = {"title": artefact.title, "anchor": anchor, "kicker": artefact.source, "part": part}
+    return {**head, **parts, "text": made.text if made else ""}
 
 
 def _chart(figure: Figure, title: str, name: str, groups: Sequence[_Group] = ()) -> dict[str, Any]:
@@ -151,8 +131,7 @@ def _charts(groups: Sequence[_Group], asked: Mapping[str, str], name: str) -> It
                 if key == "train/loss" and len(logged) >= 20:
                     values = moving_average([value for _, value in logged], 2 * max(2, len(logged) // 40) + 1)
                     logged = [(step, value) for (step, _), value in zip(logged, values, strict=True)]
-                thinned = logged[:: -(-len(logged) // _DRAWN)]
-                line(axes, thinned, color=group.color, linestyle=group.style, linewidth=1.4, gid=f"series.{group.key}")
+                line(axes, logged, color=group.color, linestyle=group.style, linewidth=1.4, gid=f"series.{group.key}")
             by_step(axes)
             yield _chart(figure, asked[key], f"{name}-{number}", groups)
 
@@ -166,37 +145,17 @@ def _fitting_titles(keys: Iterable[str]) -> dict[str, str]:
     return titles
 
 
-@dataclass(frozen=True)
-class ShownRun:
-    """A run as the report shows it; one that is not finished has no record but its name, hash and seed."""
-
-    found: Found
-    curves: Mapping[str, Sequence[tuple[int, float]]] = field(default_factory=dict, repr=False)
-    state: str = "finished"
-
-    @property
-    def record(self) -> Mapping[str, Any]:
-        """The record."""
-        return self.found.record
-
-    @property
-    def monitor(self) -> str:
-        """The key of the dev score."""
-        keys = [key for key in self.curves if key.startswith("val/") and not key.endswith("threshold")]
-        return str(value_at(self.record, "best.monitor") or next(iter(keys), ""))
-
-
 class _Group(NamedTuple):
     """The runs of one point over their seeds, and how they are drawn."""
 
     key: str
     label: str
-    runs: list[ShownRun]
+    runs: Sequence[Found]
     color: str
     style: str
 
 
-def read_runs(paths: Iterable[Path], seeds: Sequence[int] | None = None) -> list[ShownRun]:
+def read_runs(paths: Iterable[Path], seeds: Sequence[int] | None = None) -> list[Found]:
     """Read runs, finished or not, each once.
 
     Args:
@@ -204,19 +163,13 @@ def read_runs(paths: Iterable[Path], seeds: Sequence[int] | None = None) -> list
             records kept as files, with their curves beside them as ``<name>.curves.csv``; folders of such files.
         seeds: only these.
     """
-    found: dict[Path, ShownRun] = {}
+    found: dict[Path, Found] = {}
     for path in paths:
         runs = {place.resolve(): _read(place) for place in _places(path)}
         if not runs:
             raise DataError(f"{path} holds no runs: give folders of runs, or records kept as files")
         found |= runs
     return [run for run in found.values() if seeds is None or int(run.record["seed"]) in seeds]
-
-
-def shown_runs(found: Iterable[Found]) -> list[ShownRun]:
-    """Return finished trainings that are known already, each once."""
-    every = {run.source: run for run in found if "steps" in run.record}  # an evaluation has no curves
-    return [ShownRun(run, Curves(run.curves).read() if run.curves else {}) for run in every.values()]
 
 
 def _places(path: Path) -> Iterator[Path]:
@@ -244,16 +197,16 @@ def _load(path: Path) -> dict[str, Any]:
     return {}
 
 
-def _read(path: Path) -> ShownRun:
+def _read(path: Path) -> Found:
     if path.is_file():
-        return ShownRun(Found(_load(path), None, path), Curves(path.with_name(f"{path.stem}.curves.csv")).read())
-    run, source = Run.at(path), path / "record.json"
+        return Found(_load(path), None, path)
+    run = Run.at(path)
     begun = {"name": run.name, "config_hash": run.config_hash, "seed": run.seed}
-    record = run.read() if source.is_file() else begun
-    return ShownRun(Found(record, path, source), Curves(path / "curves.csv").read(), run.status)
+    record = run.read() if run.record_path.is_file() else begun
+    return Found(record, path, path / "record.json", run.status)
 
 
-def run_facts(runs: Sequence[ShownRun]) -> dict[str, str]:
+def run_facts(runs: Sequence[Found]) -> dict[str, str]:
     """Return in a few words what runs these are, and on what they were made."""
     states = Counter(run.state for run in runs)
     known = [run.record for run in runs if run.record.get("environment")]
@@ -268,21 +221,20 @@ def run_facts(runs: Sequence[ShownRun]) -> dict[str, str]:
     return {fact: ", ".join(texts) for fact, texts in facts.items() if any(texts)}
 
 
-def run_sections(runs: Sequence[ShownRun], *, name: str = "sweep", part: str = "") -> list[dict[str, Any]]:
+def run_sections(runs: Sequence[Found], *, name: str = "sweep", part: str = "") -> list[dict[str, Any]]:
     """Return the sections of some runs; ``name`` begins their anchors, and the contents put them under ``part``."""
     if not runs:
         return []
-    by_source = {run.found.source: run for run in runs}
     groups = [
-        _Group(f"{name}-{number}", point.label, [by_source[run.source] for run in point.runs], *series_look(number))
-        for number, point in enumerate(points(run.found for run in runs))
+        _Group(f"{name}-{number}", point.label, point.runs, *series_look(number))
+        for number, point in enumerate(points(runs))
     ]
     legend = [
         {"key": of.key, "label": of.label, "color": _COLORS[of.color.lower()], "dashes": _DASHES[of.style]}
         for of in groups
     ]
     keys = {key for run in runs for key in run.curves}
-    learning = {run.monitor: f"Dev score: {run.monitor.removeprefix('val/')}" for run in runs}
+    learning = {key: f"Dev score: {key.removeprefix('val/')}" for key in map(_monitor, runs)}
     learning = dict(sorted(learning.items())) | {"train/loss": "Training loss, moving average"}
     learned = {"legend": legend, "charts": list(_charts(groups, learning, f"{name}-0"))}
     fitted = {"legend": legend, "charts": list(_charts(groups, _fitting_titles(keys), f"{name}-1"))}
@@ -302,7 +254,9 @@ def run_sections(runs: Sequence[ShownRun], *, name: str = "sweep", part: str = "
 def _run_table(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """Return the metrics over seeds, and those of the baselines below."""
     runs = [(number, run) for number, group in enumerate(groups) for run in group.runs]
-    frame = pd.DataFrame([{"dev": math.nan, **_scaled(run.record.get("metrics"), run)} for _, run in runs], dtype=float)
+    best = [_scaled({_monitor(run): value_at(run.record, "best.score")}).values() for _, run in runs]
+    frame = pd.DataFrame([_scaled(run.record.get("metrics")) for _, run in runs], dtype=float)
+    frame["dev"] = [next(iter(score), math.nan) for score in best]
     keys = ["dev", *sorted(key for key in frame if key.startswith("test/") and not key.endswith(_SECONDARY))]
     seeds = frame.groupby([number for number, _ in runs])
     means, deviations = seeds.mean(), seeds.std()
@@ -323,15 +277,16 @@ def _run_table(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) ->
     return {"headings": ["run", "seeds", *headings], "rows": rows, "notes": [_ABOUT]}
 
 
-def _scaled(metrics: Mapping[str, Any] | None, run: ShownRun | None = None) -> dict[str, float]:
-    """Return metrics as they are shown, and the best dev score of a run."""
-    own = {"dev": None if run is None else value_at(run.record, "best.score"), **(metrics or {})}
-    names = {"dev": run.monitor} if run is not None else {}
-    return {
-        key: float(value) * (100 if _PERCENT.match(names.get(key, key)) else 1)
-        for key, value in own.items()
-        if is_number(value)
-    }
+def _monitor(run: Found) -> str:
+    """Return the key of the dev score."""
+    keys = [key for key in run.curves if key.startswith("val/") and not key.endswith("threshold")]
+    return str(value_at(run.record, "best.monitor") or next(iter(keys), ""))
+
+
+def _scaled(metrics: Mapping[str, Any] | None) -> dict[str, float]:
+    """Return metrics as they are shown."""
+    numbers = {key: float(value) for key, value in (metrics or {}).items() if is_number(value)}
+    return {key: value * (100 if _PERCENT.match(key) else 1) for key, value in numbers.items()}
 
 
 def _number(value: float | None, key: str) -> str:

@@ -28,7 +28,7 @@ from lightning_cse.papers.points import Point, composed, points_of
 from lightning_cse.papers.records import Found, Key, Measured, RunsIndex, State, key_of
 from lightning_cse.papers.render import write
 from lightning_cse.papers.staleness import change_of
-from lightning_cse.papers.tables import Table, assemble
+from lightning_cse.papers.tables import Assembly, Table
 from lightning_cse.runs import write_atomic
 
 if TYPE_CHECKING:
@@ -227,13 +227,12 @@ def reproduce(plan: Plan, data_dir: Path | None = None, kept_tests: Path | None 
     table = made = None
     # Without a row that is measured, what is made has the numbers, and a table would have the paper's alone.
     if artefact.columns and not (artefact.make and all(isinstance(line.way, Published) for line in lines)):
-        asked = (artefact, lines, plan.measured, plan.request)
-        table = assemble(*asked, change_of=change_of, kept_tests=kept_tests, setting_of=plan.setting)
+        assembly = Assembly(artefact, lines, plan.measured, plan.request, change_of, plan.setting)
+        table = assembly.table(kept_tests)
     if artefact.make is not None:
-        from lightning_cse.papers.figures import MAKERS, Material
+        from lightning_cse.papers.figures import Material, make
 
-        found = {line: plan.found(line) for line in lines}
-        made = MAKERS[artefact.make](Material(artefact, lines, found, data_dir, plan.request))
+        made = make(Material(artefact, lines, {line: plan.found(line) for line in lines}, data_dir, plan.request))
     return Reproduction(plan, table, made)
 
 
@@ -257,8 +256,8 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
         record = run.record
         suite = "" if "steps" in record else f"-{record.get('suite', 'evaluation')}"
         stem = f"{record['name'].replace('/', '-')}{suite}-{record['config_hash']}-s{record['seed']}"
-        for source, ending in ((run.source, "json"), (run.curves, "curves.csv")):
-            if source is not None:
+        for source, ending in ((run.source, "json"), (run.curves_path, "curves.csv")):
+            if source.is_file():
                 files.append(folder / "records" / f"{stem}.{ending}")
                 if source.resolve() != files[-1].resolve():
                     shutil.copyfile(source, files[-1])

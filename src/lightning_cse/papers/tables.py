@@ -15,7 +15,7 @@ import pandas as pd
 
 from lightning_cse.errors import DataError
 from lightning_cse.papers.artefacts import Artefact, Baseline, Column, Line, Published, Request
-from lightning_cse.papers.nested import value_at
+from lightning_cse.papers.nested import setting_text, value_at
 from lightning_cse.papers.significance import TEST_FIELDS, Side, compare_lines
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ _TESTS: Final = {
     "mcnemar": "McNemar's exact test of majority votes, of as many seeds on both sides and of an odd number",
     "bootstrap": "paired bootstrap over the sentence pairs, the seeds averaged in every draw",
 }
-_FEW: Final = 4
 
 
 @dataclass(frozen=True)
@@ -65,26 +64,6 @@ class Table:
         return "".join(dict.fromkeys(self.symbols.get(mark, "") for mark in cell.marks))
 
 
-def assemble(
-    artefact: Artefact,
-    lines: Sequence[Line],
-    measured: Callable[[Line, Column], Measured],
-    request: Request,
-    *,
-    change_of: Callable[[Found], str],
-    kept_tests: Path | None = None,
-    setting_of: Callable[[Line, Column], Any] | None = None,
-    draws: int = 10_000,
-) -> Table:
-    """Return the table of an artefact.
-
-    ``change_of`` says whether the loss of a run has been changed since: ``fresh``, ``stale`` or ``unknown``;
-    ``setting_of`` has the value of a config column for a line that has no run. The comparisons in ``kept_tests`` of
-    the same seeds and means need no predictions.
-    """
-    return _Assembly(artefact, lines, measured, request, change_of, setting_of).table(kept_tests, draws)
-
-
 class _Reading(NamedTuple):
     """The values of a cell by seed, and the runs and metrics they were read from."""
 
@@ -96,13 +75,19 @@ class _Reading(NamedTuple):
 
 
 @dataclass
-class _Assembly:
+class Assembly:
+    """What the table of an artefact is assembled of.
+
+    ``change_of`` says whether the loss of a run has been changed since: ``fresh``, ``stale`` or ``unknown``;
+    ``setting_of`` has the value of a config column for a line that has no run.
+    """
+
     artefact: Artefact
     lines: Sequence[Line]
     measured: Callable[[Line, Column], Measured]
     request: Request
     change_of: Callable[[Found], str]
-    setting_of: Callable[[Line, Column], Any] | None
+    setting_of: Callable[[Line, Column], Any]
 
     def __post_init__(self) -> None:
         self.labels = list(dict.fromkeys(line.label for line in self.lines))
@@ -114,7 +99,8 @@ class _Assembly:
                 self.readings[number, column.title] = self._read(number, line, column)
         self.cells = self._cells()
 
-    def table(self, kept_tests: Path | None, draws: int) -> Table:
+    def table(self, kept_tests: Path | None = None, draws: int = 10_000) -> Table:
+        """Return the table; the comparisons in ``kept_tests`` of the same seeds and means need no predictions."""
         symbols, texts = self._symbols()
         pairs = list(self._pairs())
         tests = compare_lines(pairs, "bootstrap" if self.artefact.test == "bootstrap" else "mcnemar", kept_tests, draws)
@@ -172,12 +158,13 @@ class _Assembly:
     def _mean(column: Column, parts: Sequence[_Reading]) -> _Reading:
         """Return the mean of other columns, for each seed that all of them have."""
         seeds = set.intersection(*(set(part.values) for part in parts))
+        found = [pair for part in parts for pair in zip(part.values, part.found, strict=False)]
         marks = dict.fromkeys(mark for part in parts for mark in part.marks)
         return _Reading(
             {seed: column.scale * statistics.fmean(part.values[seed] for part in parts) for seed in sorted(seeds)},
             max(part.asked for part in parts),
             tuple(metric for part in parts for metric in part.metrics),
-            tuple({run.source: run for part in parts for run in part.found}.values()),
+            tuple({run.source: run for seed, run in found if seed in seeds}.values()),
             tuple(sorted(marks, key=lambda mark: (mark == "mixed") + 2 * (mark == "stale"))),
         )
 
@@ -211,9 +198,7 @@ class _Assembly:
         """Return a cell that shows a setting: of the runs, or of the config that they would have."""
         runs = self.measured(line, column).found
         known = [value_at(run.record, f"decisive.config.{column.keys[0]}") for _, run in sorted(runs.items())]
-        known = [value for value in known if value is not None]
-        if not known and self.setting_of is not None:
-            known = [value for value in (self.setting_of(line, column),) if value is not None]
+        known = [value for value in known or [self.setting_of(line, column)] if value is not None]
         texts = list(dict.fromkeys(map(setting_text, known)))
         mean = float(known[0]) if len(texts) == 1 and is_number(known[0]) else None
         return {"n": len(runs), "asked": len(runs), "mean": mean, "text": " / ".join(texts)}
@@ -369,21 +354,6 @@ def machine_of(record: Mapping[str, Any]) -> str:
     return ", ".join(str(part) for part in parts if part)
 
 
-def few(items: Sequence[str]) -> str:
-    """Return a few items, and how many there are beyond them."""
-    rest = len(items) - _FEW
-    return ", ".join(items) if rest <= 1 else f"{', '.join(items[:_FEW])} and {rest} others"
-
-
 def is_number(value: object) -> bool:
     """Return whether a plain value is a number; true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def setting_text(value: Any) -> str:
-    """Return a setting as a table shows it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:g}"
-    return "+".join(map(setting_text, value)) if isinstance(value, list) else str(value)

@@ -81,7 +81,7 @@ def test_what_a_file_says(read: Read) -> None:
         *("dualcse/table5", "What the terms contribute", "DualCSE, Table 5"),
         "Below.",
     )
-    assert (artefact.kind, artefact.reference, artefact.test, artefact.make) == ("table", "DualCSE", "mcnemar", None)
+    assert (artefact.reference, artefact.test, artefact.make) == ("DualCSE", "mcnemar", None)
     columns = {column.title: column for column in artefact.columns}
     found = {title: (column.source, column.keys, column.scale, column.decimals) for title, column in columns.items()}
     assert found == {

@@ -23,8 +23,9 @@ from lightning_cse.data import Rows, SourceFile, read_corpus, sample_dir
 from lightning_cse.embeddings import DualEmbedding
 from lightning_cse.errors import ConfigError, EncoderError
 from lightning_cse.evaluation import Direction, run_tasks
+from lightning_cse.papers import figures
 from lightning_cse.papers.artefacts import Artefact, Line, Request, read_artefact
-from lightning_cse.papers.figures import MAKERS, Made, Material, dualcse, gausscse
+from lightning_cse.papers.figures import Made, Material, dualcse, gausscse
 from lightning_cse.papers.records import Found
 from lightning_cse.runs import Curves, Run, summarise
 
@@ -44,7 +45,7 @@ def make(
 ) -> Made:
     made_of = artefact(key)
     lines = made_of.lines(request)
-    return MAKERS[str(made_of.make)](Material(made_of, lines, {line: found(line) for line in lines}, data_dir, request))
+    return figures.make(Material(made_of, lines, {line: found(line) for line in lines}, data_dir, request))
 
 
 def curves_of(seed: int) -> dict[str, list[tuple[int, float]]]:
@@ -220,7 +221,9 @@ def test_corpora_follow_the_profile_and_the_settings(real_data: Path) -> None:
     assert (small[2]["pairs"], small[2]["premise_longer"]) == (794, pytest.approx(69.14, abs=0.005)), "the paper's"
     request = Request(profile="small", settings=("corpora.snli_test=sick/test", "method.beta=0.5"))
     assert make("gausscse/figure2", request=request, data_dir=real_data).tables["lengths"][0]["source"] == "sick/test"
-    with pytest.raises(ConfigError, match=r"figure2\.yaml: \+profile=small corpora\.snli_tset=x: "):
+    with pytest.raises(
+        ConfigError, match=r"describe \+profile=small corpora\.snli_tset=x: .*did you mean 'corpora\.snli_test'"
+    ):
         make("gausscse/figure2", request=Request(profile="small", settings=("corpora.snli_tset=x",)))
 
 

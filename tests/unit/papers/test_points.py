@@ -240,8 +240,8 @@ def test_kept_records(runs: Runs, tmp_path: Path) -> None:
     newest, only = index.find(POINT, 0), index.find(POINT, 1)
     assert newest is not None
     assert only is not None
-    assert (newest.folder, newest.source, newest.curves) == (first.path, first.record_path, None)
-    assert (only.folder, only.source, only.curves) == (None, kept / "y.json", kept / "y.curves.csv")
+    assert (newest.folder, newest.source, newest.curves_path) == (first.path, first.record_path, first.curves_path)
+    assert (only.folder, only.source, only.curves_path) == (None, kept / "y.json", kept / "y.curves.csv")
     assert index.find(POINT, 2) is None
     (kept / "x.json").write_text('{"name": ')
     with pytest.raises(DataError, match=r"x\.json is damaged .*: remove it"):

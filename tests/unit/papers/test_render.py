@@ -13,7 +13,7 @@ from rich.console import Console
 from lightning_cse.papers.artefacts import Request, read_artefact
 from lightning_cse.papers.records import Found, Measured
 from lightning_cse.papers.render import render, write
-from lightning_cse.papers.tables import Table, assemble
+from lightning_cse.papers.tables import Assembly, Table
 
 FILE = """
 title: Terms & losses
@@ -58,13 +58,8 @@ def table(tmp_path: Path) -> Table:
         return Measured(dict(enumerate(found)), line.seeds)
 
     request = Request(settings=("x=1",))
-    return assemble(
-        made,
-        made.lines(request),
-        measured,
-        request,
-        change_of=lambda run: "stale" if "B" in run.source.name else "fresh",
-    )
+    change_of = lambda run: "stale" if "B" in run.source.name else "fresh"  # noqa: E731
+    return Assembly(made, made.lines(request), measured, request, change_of, lambda *cell: None).table()
 
 
 def terminal(table: Table, width: int) -> list[str]:
@@ -114,7 +109,9 @@ def test_no_number_of_eight_columns_is_cut_off(table: Table) -> None:
             {s: Found({"config_hash": "1", "metrics": metrics}, None, Path(f"{s}")) for s in range(3)}, (0, 1, 2)
         )
 
-    lines = terminal(assemble(wide, wide.lines(Request()), measured, Request(), change_of=lambda run: "fresh"), 100)
+    rows = wide.lines(Request())
+    made = Assembly(wide, rows, measured, Request(), lambda run: "fresh", lambda *cell: None).table()
+    lines = terminal(made, 100)
     text = "\n".join(lines)
     assert [f"{10 + number}.00" in text for number in range(8)] == [True] * 8
     assert "contradiction" in text

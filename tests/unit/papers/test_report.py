@@ -74,8 +74,8 @@ def test_what_runs_measured(tmp_path: Path) -> None:
     rows = rows_of(page)
     assert rows[:4] == [
         "run|seeds|dev|rte accuracy_all|rte loss",
-        "lr 3e-5|2|80.00 ± 0.00|70.50 ± 0.71|1.5000 ± 0.0000",
-        "lr 1e-5|2|80.00 ± 0.00|70.50 ± 0.71|1.5000 ± 0.0000",
+        "lr 3e-05|2|80.00 ± 0.00|70.50 ± 0.71|1.5000 ± 0.0000",
+        "lr 1e-05|2|80.00 ± 0.00|70.50 ± 0.71|1.5000 ± 0.0000",
         "LENGTH baseline|–|–|99.90|–",
     ]
     assert rows[-1] == "method.optimizer.lr|3e-05|1e-05"

@@ -256,9 +256,13 @@ def config(lr: float = 1e-5, batch: int = 16, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("configs", "overrides", "labels"),
     [
-        ([config(), config(3e-5, 64)], [[], []], ["lr 1e-5, batch 16", "lr 3e-5, batch 64"]),
-        ([config(), config(3e-5, 64)], [["data.batch_size=16"], []], ["batch 16", "batch 64"]),
-        ([config(lr) for lr in (1e-5, 0.5, 0.5)], [[]] * 3, ["lr 1e-5, hash 00", "lr 0.5, hash 01", "lr 0.5, hash 02"]),
+        ([config(), config(3e-5, 64)], [[], []], ["lr 1e-05, batch_size 16", "lr 3e-05, batch_size 64"]),
+        ([config(), config(3e-5, 64)], [["data.batch_size=16"], []], ["batch_size 16", "batch_size 64"]),
+        (
+            [config(lr) for lr in (1e-5, 0.5, 0.5)],
+            [[]] * 3,
+            ["lr 1e-05, hash 00", "lr 0.5, hash 01", "lr 0.5, hash 02"],
+        ),
         ([config(e={"name": n, "x": n}) for n in ("s", "b")], [["e=s"], ["e=b"]], ["e s", "e b"]),
     ],
 )

@@ -19,7 +19,7 @@ from lightning_cse.papers.artefacts import Artefact, Line, Request, read_artefac
 from lightning_cse.papers.records import Found, Measured
 from lightning_cse.papers.render import write
 from lightning_cse.papers.significance import holm
-from lightning_cse.papers.tables import Table, assemble
+from lightning_cse.papers.tables import Assembly, Table
 from lightning_cse.runs import write_predictions
 
 RTE, EIS = "test/rte/accuracy_all", "test/eis/accuracy"
@@ -60,7 +60,8 @@ def table(made: Artefact, runs: Runs, request: Request = Request(), **more: Any)
     def measured(line: Line, column: Any) -> Measured:
         return Measured(runs.get("a" if line.label == "LENGTH" else line.label, {}), line.seeds)
 
-    return assemble(made, made.lines(request), measured, request, **{"change_of": lambda found: "fresh", **more})
+    change_of, setting_of = more.pop("change_of", lambda found: "fresh"), more.pop("setting_of", lambda *cell: None)
+    return Assembly(made, made.lines(request), measured, request, change_of, setting_of).table(**more)
 
 
 def cell(found: Table, number: int, title: str) -> Any:
@@ -312,3 +313,6 @@ def test_correlations_and_their_mean_are_bootstrapped(tmp_path: Path) -> None:
     assert list(found.tests["column"]) == ["x", "y", "avg", "Avg"]
     assert found.tests["p"][2] == found.tests["p"][3] == pytest.approx(2 / 301)
     assert "300 draws" in found.legend[0]
+    del runs["b"][1].record["metrics"][keys["y"]]
+    tests = table(made, runs, draws=300).tests.set_index("column")
+    assert (tests.loc["x", "seeds"], tests.loc["Avg", "seeds"]) == ("0 1", "0"), "the seeds that all parts have"

@@ -5,18 +5,17 @@ Tables hold names and numbers only, so they may be kept beside the code; a text 
 
 from __future__ import annotations
 
-import functools
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from lightning_cse.config.compose import CompositionError, compose, options, plain_line
-from lightning_cse.errors import ConfigError
+from lightning_cse.config.compose import options
 from lightning_cse.papers.artefacts import Artefact, Line, Request, Train
+from lightning_cse.papers.points import explained, filled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from lightning_cse.papers.records import Found
 
-__all__ = ["MAKERS", "Made", "Material"]
+__all__ = ["MAKERS", "Made", "Material", "make"]
 
 _READ: Final = ("corpora", "data", "encoder", "paths")  # the settings that decide which sentences are read
 _SAMPLE: Final = {"encoder": "tiny", "corpora": "sample", "paths": "sample"}
@@ -68,19 +67,19 @@ class Made:
     quotes: bool = False
 
 
-def _make(maker: str, material: Material) -> Made:
-    """Import a maker, and matplotlib, pandas and torch with it, when it is called."""
-    found: Made = pkgutil.resolve_name(f"{__name__}.{maker}")(material)
-    return found
-
-
-_DUALCSE: Final = ("dualcse.data_statistics", "dualcse.retrieval")
-_NGCSE: Final = ("best_step", "fitting_difficulty", "pattern_complexity", "process", "studies")
-# The makers by the name that an artefact's `make` gives.
-MAKERS: Final[Mapping[str, Callable[[Material], Made]]] = {
-    maker.partition(".")[2]: functools.partial(_make, maker)
-    for maker in (*_DUALCSE, "gausscse.length_ratios", *(f"ngcse.{name}" for name in _NGCSE))
+MAKERS: Final = {
+    **dict.fromkeys(("data_statistics", "retrieval"), "dualcse"),
+    "length_ratios": "gausscse",
+    **dict.fromkeys(("best_step", "fitting_difficulty", "pattern_complexity", "process", "studies"), "ngcse"),
 }
+"""The module of each function that an artefact's `make` may name."""
+
+
+def make(material: Material) -> Made:
+    """Call what makes an artefact; only then is its module loaded, and matplotlib, pandas and torch with it."""
+    name = str(material.artefact.make)
+    found: Made = pkgutil.resolve_name(f"{__name__}.{MAKERS[name]}:{name}")(material)
+    return found
 
 
 def made(figures: Mapping[str, Figure | None], parts: Sequence[str], **tables: Sequence[Mapping[str, Any]]) -> Made:
@@ -119,11 +118,8 @@ def data_config(material: Material, row: str = "", **choices: str | None) -> Dic
         root, *below = value.lstrip("+~").partition("=")[0].split(".")
         if root in _READ and (root != "data" or (row and below)):
             overrides.append(value)
-    try:
-        cfg = compose("describe", *overrides)
-    except CompositionError as error:
-        raise ConfigError([f"{material.artefact.path}: {' '.join(overrides)}: {plain_line(error)}"]) from error
-    cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
+    with explained("describe", tuple(overrides)):
+        cfg = filled("describe", overrides).copy()
     if material.data_dir is not None and Path(cfg.paths.data_dir) != sample_dir():
         cfg.paths.data_dir = str(material.data_dir)
     return cfg

@@ -18,7 +18,7 @@ from lightning_cse.config.compose import compose
 from lightning_cse.papers.artefacts import Artefact
 from lightning_cse.papers.figures import Made, Material, data_config, made, markdown_table, spread
 from lightning_cse.plots import BLUE, GREY, ORANGE, VERMILION, blank_figure, plot_style, xy
-from lightning_cse.runs import Curves, CurveSummary, summarise
+from lightning_cse.runs import CurveSummary, summarise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,11 +57,10 @@ def runs_of(material: Material) -> pd.DataFrame:
     rows = []
     for line in material.lines:
         for run in material.runs(line):
-            curves = Curves(run.curves).read() if run.curves else None
             monitor = str((run.record.get("best") or {}).get("monitor", MONITOR))
-            summary = asdict(summarise(curves, monitor)) if curves else run.record.get("summary") or {}
+            summary = asdict(summarise(run.curves, monitor)) if run.curves else run.record.get("summary") or {}
             values = [run.record.get("seed"), *map(summary.get, SUMMARY)]
-            rows.append([line.label, line.encoder, *values, material.title(line), curves])
+            rows.append([line.label, line.encoder, *values, material.title(line), run.curves])
     return pd.DataFrame(rows, columns=["setting", "encoder", "seed", *SUMMARY, "title", "curves"], dtype=object)
 
 
@@ -177,7 +176,7 @@ def _start(runs: pd.DataFrame) -> Any:
     """Return uniformity, alignment and score at step 0, of NLI.dropout or else of the first run that has them."""
     keys = ("diag/eval/uniformity", "diag/eval/alignment", MONITOR)
     first = runs.sort_values("title", key=lambda titles: titles != "NLI.dropout", kind="stable")
-    found = [tuple(dict((curves or {}).get(key, ())).get(0) for key in keys) for curves in first["curves"]]
+    found = [tuple(dict(curves.get(key, ())).get(0) for key in keys) for curves in first["curves"]]
     return next((start for start in found if None not in start[:2]), None)
 
 
@@ -186,7 +185,7 @@ def _scatter(some: pd.DataFrame, title: str) -> Axes:
     figure = blank_figure(6.8, 4.6)
     axes = figure.subplots()
     scores = 100 * some.iloc[:, 2]
-    scale = {"vmin": scores.min(), "vmax": scores.max() if scores.nunique() > 1 else scores.max() + 1}
+    scale = {"vmin": scores.min(), "vmax": scores.max()}
     for name, of in some.groupby(domain, sort=False):
         look: Any = {"s": 62, "edgecolor": "black", "linewidth": 0.6, "marker": _MARKERS.get(name, "^")}
         points = axes.scatter(of.iloc[:, 0], of.iloc[:, 1], c=scores[of.index], zorder=3, **scale, **look)
@@ -223,7 +222,7 @@ def _label(axes: Axes, labels: Mapping[str, tuple[float, float]]) -> Figure:
 def process(material: Material) -> Made:
     """Make NGCSE's Figures 3 and 6: alignment and uniformity by step, the settings side by side."""
     runs, parts = runs_of(material), material.missing()
-    if len(bare := runs.loc[runs["curves"].isna(), "title"].unique()):
+    if len(bare := runs.loc[~runs["curves"].astype(bool), "title"].unique()):
         parts.append(f"Not drawn where a run's curves were not kept: {', '.join(bare)}.")
     return made({"process": process_figure(runs)}, parts)
 
@@ -233,7 +232,7 @@ def process_figure(runs: pd.DataFrame) -> Figure | None:
 
     Source: NGCSE, figures 3 and 6.  Differs: the axes span what was measured.
     """
-    shown = runs.loc[[any(key.startswith("diag/") for key in curves or ()) for curves in runs["curves"]]]
+    shown = runs.loc[[any(key.startswith("diag/") for key in curves) for curves in runs["curves"]]]
     groups = list(shown.groupby("title", sort=False)["curves"])
     if not groups:
         return None
