@@ -38,8 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         _print(found, _LEGEND.format(tests=len(found), alpha=arguments.alpha))
     elif arguments.format == "json":
         sys.stdout.write(json.dumps(found.to_dict("records"), indent=2) + "\n")
-    elif arguments.format == "csv":
-        sys.stdout.write(found.to_csv(index=False, lineterminator="\n"))
+    elif arguments.format == "csv":  # a spreadsheet takes a text that begins so for a formula
+        formula = ("=", "+", "-", "@")
+        safe = found.map(lambda value: f"'{value}" if isinstance(value, str) and value.startswith(formula) else value)
+        sys.stdout.write(safe.to_csv(index=False, lineterminator="\n"))
     else:
         texts = found.map(_shown).map(lambda text: text.replace("|", r"\|"))
         rows = [found.columns, ["---"] * found.shape[1], *texts.to_numpy()]

@@ -37,8 +37,8 @@ def make_run(tmp_path: Path) -> MakeRun:
 
 @pytest.fixture
 def two(make_run: MakeRun) -> list[str]:
-    """Three seeds of a good and of a poor point."""
-    return [make_run(name, seed, right) for name, right in (("good", GOOD), ("poor", POOR)) for seed in range(3)]
+    """Three seeds of a good and of a poor point, whose name a spreadsheet would take for a formula."""
+    return [make_run(name, seed, right) for name, right in (("good", GOOD), ("=poor", POOR)) for seed in range(3)]
 
 
 def test_the_table_fits_the_terminal(
@@ -65,14 +65,14 @@ def test_points_of_one_name_are_called_by_what_differs(make_run: MakeRun, capsys
 def test_csv_and_json_are_unrounded(two: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*two, "--format", "csv", "--task", "rte"]) == 0
     (line,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
-    assert (line["a"], line["b"], line["seeds_a"], line["significant"]) == ("good", "poor", "0 1 2", "True")
+    assert (line["a"], line["b"], line["seeds_a"], line["significant"]) == ("good", "'=poor", "0 1 2", "True")
     assert main([*two[3:], *two[:3], "--format", "csv"]) == 0
     (turned,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert turned["difference"] == "-45.0", "a number stays a number"
     assert main([*two, "--format", "json", "--alpha", "1e-6"]) == 0
     (entry,) = json.loads(capsys.readouterr().out)
     assert float(line["p_exact"]) == entry["p_exact"] == entry["p_holm"] == 2**-17
-    assert (entry["b"], entry["examples"], entry["significant"]) == ("poor", 40, False)
+    assert (entry["b"], entry["examples"], entry["significant"]) == ("=poor", 40, False)
     assert main([*two, "--format", "markdown"]) == 0
     head, rule, row = capsys.readouterr().out.splitlines()
     assert {one.count("|") for one in (head, rule, row)} == {len(entry) + 1}
