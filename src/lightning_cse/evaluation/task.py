@@ -87,10 +87,6 @@ class Task(ABC):
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Return metrics and predictions of a model on a split."""
 
-    def judged(self, judge: Any, split: Split) -> TaskResult:
-        """Return metrics and predictions of a model that has no embeddings, where a task can be done from verdicts."""
-        raise TypeError(f"{type(self).__name__} asks about embeddings, and {type(judge).__name__} has none")
-
     def lacking(self) -> str | None:
         """Return why the task cannot be done with any model; None where it can."""
         return None

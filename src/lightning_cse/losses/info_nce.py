@@ -10,16 +10,7 @@ from torch import Tensor, nn
 from lightning_cse.similarity import cosine_matrix
 
 
-class Loss(nn.Module):
-    """A training objective: it shows its options when it is printed."""
-
-    def extra_repr(self) -> str:
-        """Return the options."""
-        options = {name: value for name, value in vars(self).items() if name[0] != "_" and name != "training"}
-        return ", ".join(f"{name}={value}" for name, value in options.items())
-
-
-class InfoNCE(Loss):
+class InfoNCE(nn.Module):
     r"""In-batch contrastive loss of SimCSE, unsupervised (pairs) or supervised (triplets).
 
     .. math:: \ell_i = -\log \frac{e^{\cos(a_i, p_i)/\tau}}
