@@ -63,7 +63,6 @@ class RTE(INLITask):
     Source: DualCSE, RTE experiment.  Differs: the paper does not say over which candidates the threshold is searched.
     """
 
-    name = "rte"
     needs = ("entailment_score",)
     metrics = (*(f"accuracy_{kind}" for kind in HYPOTHESES), "accuracy_all", "threshold")
 
@@ -155,8 +154,6 @@ class EIS(INLITask, ImplicitnessTask):
     the printed 99.90 on INLI test this way.
     """
 
-    name = "eis"
-
 
 class PairEIS(ImplicitnessTask):
     """Implicitness on implicit/explicit pairs: the implicit sentence should be more implicit than the explicit one.
@@ -169,8 +166,6 @@ class PairEIS(ImplicitnessTask):
 
     Source: ImpScore, authors' code; DualCSE, EIS experiment, whose 5,630 test pairs are these.
     """
-
-    name = "pair_eis"
 
     def __init__(
         self,
@@ -192,7 +187,7 @@ class PairEIS(ImplicitnessTask):
         if reason := absent(self.sources["test"], self.data_dir):
             return reason
         if "dev" in self.sources and (reason := absent(self.sources["dev"], self.data_dir)):
-            log.info("%s: no evaluation during training, %s is left out: %s", self.name, self.sources["dev"], reason)
+            log.info("PairEIS: no evaluation during training, %s is left out: %s", self.sources["dev"], reason)
             del self.sources["dev"]
             self.splits = ("test",)
         return None

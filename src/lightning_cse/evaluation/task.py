@@ -64,7 +64,6 @@ class Task(ABC):
     metrics say about the protocol behind the name of the corpus: ``mnli_matched``.
     """
 
-    name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]]
     splits: tuple[Split, ...] = ("dev", "test")
     suffix: str = ""
@@ -173,7 +172,6 @@ class Average(Task):
     ``of`` is what is averaged, ``<task>/<metric>`` each, such as ``sts12/spearman_all``; ``metric`` names the mean.
     """
 
-    name = "average"
     needs = ()
     splits: tuple[Split, ...] = ("test",)
     metrics: tuple[str, ...] = ()
