@@ -27,7 +27,7 @@ class InfoNCE(nn.Module):
 
     Args:
         temperature: :math:`\tau`, positive and finite.
-        hard_negative_weight: :math:`w`, finite.
+        hard_negative_weight: :math:`w`.
 
     Example:
         >>> sentences = torch.eye(4)
@@ -38,8 +38,6 @@ class InfoNCE(nn.Module):
     def __init__(self, temperature: float = 0.05, hard_negative_weight: float = 0.0) -> None:
         super().__init__()
         self.temperature = check_temperature(temperature)
-        if not math.isfinite(hard_negative_weight):
-            raise ValueError(f"hard_negative_weight must be finite, got {hard_negative_weight}")
         self.hard_negative_weight = hard_negative_weight
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor | None = None) -> Tensor:

@@ -196,7 +196,7 @@ class AUPRC(_LabelMetric):
 
 
 class Spearman(RowMetric):
-    """Rank correlation of all rows, aggregated over subsets as `spearman_all`, `spearman_mean` or `spearman_wmean`.
+    """Rank correlation of all rows, over all subsets as `spearman_all`, or a mean of theirs as `spearman_mean`.
 
     ``constant`` is what a constant side counts, as in `spearman`; None makes it an error.
     """
