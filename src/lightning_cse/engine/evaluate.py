@@ -137,7 +137,8 @@ def _tasks(
     for name, needs in left_out.items():
         log.info("the task %s is left out: it needs %s, which %s does not have", name, " and ".join(needs), kind)
     averages = {name: task for name, task in every.items() if isinstance(task, Average)}
-    tasks = {name: task for name, task in every.items() if name not in left_out and name not in averages}
+    others = {*left_out, *averages}
+    tasks = {name: task for name, task in every.items() if "test" in task.splits and name not in others}
     if not tasks:
         raise TaskError(f"no task of the suite suits {model.name}: {kind} does not answer what they ask")
     return tasks, averages, left_out | {name: (reason,) for name, reason in lacking.items()}
