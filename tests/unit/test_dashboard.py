@@ -111,7 +111,6 @@ def test_saved_for_who_is_logged_in(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     ("environment", "arguments", "message"),
     [
         ({}, [], "error: nobody is logged in at W&B: `wandb login`"),
-        ({"WANDB_API_KEY": "0" * 40, "WANDB_MODE": "Offline"}, [], "error: WANDB_MODE keeps W&B offline"),
         ({"WANDB_API_KEY": "0" * 40}, [], "the workspace of lab/cse failed (ConnectionError: no route)"),
         ({}, ["--title", "\N{ROCKET}", "--dry-run"], "the workspace of lab/cse failed (ValidationError: "),
         (None, ["--dry-run"], "pip install 'lightning_cse[dashboard]'"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -66,10 +65,10 @@ def build(layout: Layout, kind: str, *, save: bool) -> Any:
     if save:
         from lightning_cse.loggers.wandb_view import is_logged_in
 
-        offline = os.environ.get("WANDB_MODE", "").strip().lower() in {"offline", "dryrun", "disabled"}
-        if offline or not is_logged_in():
-            why = "WANDB_MODE keeps W&B offline: unset it" if offline else "nobody is logged in at W&B: `wandb login`"
-            raise LightningCSEError(f"{why}, or see what would be built by --dry-run")
+        if not is_logged_in():
+            raise LightningCSEError(
+                "nobody is logged in at W&B: `wandb login`, or see what would be built by --dry-run"
+            )
     try:
         if save and not layout.entity:  # who is logged in
             import wandb

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,25 +73,23 @@ def summarise(
     """
     cells = [json.loads(line) for line in rows.read_text(encoding="utf-8").rstrip("\n").split("\n")]
 
-    def drawn(role: str, label: str, pairs: Sequence[tuple[str, str]]) -> describing.Drawn:
-        some = [pairs[place] for place in seeded_order(len(pairs), seed)[:looked_at]]
-        return describing.Drawn(
-            describing.kind_of(role), label, [first for first, _ in some], [second for _, second in some], len(pairs)
-        )
+    def drawn(role: str, label: str, pairs: Sequence[tuple[str, str]]) -> Pairs:
+        some = (pairs[place] for place in seeded_order(len(pairs), seed))
+        return describing.drawn_pairs(describing.kind_of(role), label, some, looked_at)
 
     names = [role.name for role in pattern.roles]
     written = [drawn(name, f"{ANCHOR} - {name}", [(row[ANCHOR], row[name]) for row in cells]) for name in names]
     shown = [drawn(one.name, f"{one.name}: {one.examples.label}", one.examples.pool) for one in pattern.roles]
     ours, theirs = describing.measure(encoder, (written, shown), seed)
-    compared = [v if d.there >= _FEWEST else Pairs(v.label, ()) for d, v in zip(shown, theirs, strict=True)]
-    sets = [describing.pair_set("made", written, ours)]
+    compared = [pairs if pairs.there >= _FEWEST else replace(pairs, mer=(), cosine=()) for pairs in theirs]
+    sets = {"made": ours}
     if any(len(pairs.mer) for pairs in compared):
-        sets.append(describing.pair_set("pattern", shown, compared))
+        sets["pattern"] = compared
     bins = bins_of(sets)
     roles = {
         name: {
-            "made": describing.pair_summary(written[number], ours[number]),
-            "pattern": describing.pair_summary(shown[number], theirs[number]),
+            "made": describing.pair_summary(ours[number]),
+            "pattern": describing.pair_summary(theirs[number]),
             **_overlaps(ours[number], compared[number], bins, seed),
         }
         for number, name in enumerate(names)

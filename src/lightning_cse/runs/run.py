@@ -131,7 +131,7 @@ class Run:
     def start(self, config_yaml: str) -> None:
         """Write the resolved config, and remove what an earlier failure or kill left; checkpoints and curves stay."""
         write_atomic(self.config_path, config_yaml)
-        for leftover in (*self.path.rglob(".*.tmp"), *self.checkpoints.glob("*.part")):
+        for leftover in self.path.rglob(".*.tmp"):
             leftover.unlink(missing_ok=True)
         self.failed_path.unlink(missing_ok=True)
 
@@ -160,8 +160,6 @@ class Run:
         except ValueError as error:
             raise LightningCSEError(f"{self.record_path} is damaged ({error}): force=true runs it again") from None
         record = record if isinstance(record, dict) else {}
-        if "identity" in record:
-            raise LightningCSEError(f"{self.path} is a run of the first version of lightning_cse: run it again")
         if missing := [key for key in _REQUIRED if key not in record]:
             raise LightningCSEError(f"{self.record_path} has no {', '.join(missing)}: force=true runs it again")
         return record
