@@ -112,11 +112,3 @@ def bins_of(sets: PairSets) -> dict[str, np.ndarray]:
 def shares(values: Sequence[float], bins: np.ndarray) -> np.ndarray:
     """Return the share of the values, at least one, in each bin; those beyond an edge are in the bin beside it."""
     return np.histogram(np.clip(values, bins[0], bins[-1]), bins)[0] / len(values)
-
-
-def overlap(first: np.ndarray, second: np.ndarray) -> float:
-    r"""Return the area that two histograms (`shares` p and q in the same bins) have in common, :math:`\sum \min(p, q)`.
-
-    Source: Swain and Ballard 1991, "Color indexing", histogram intersection.  Differs: nothing.
-    """
-    return float(np.minimum(first, second).sum())

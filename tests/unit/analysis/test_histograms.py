@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from lightning_cse.analysis.describing import kind_of, measure, pair_summary
-from lightning_cse.analysis.histograms import Kind, Pairs, histograms_figure, overlap, shares
+from lightning_cse.analysis.histograms import Kind, Pairs, histograms_figure, shares
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import EncoderError
 
@@ -68,10 +68,9 @@ def test_kinds_share_a_panel_and_are_named() -> None:
     assert len(drawn(mine=without)[0]) == 2, "no cosines, no panels of them"
 
 
-def test_shares_and_overlap() -> None:
+def test_shares() -> None:
     bins = np.linspace(0, 1, 5)
     assert shares([0.1, 0.3, 0.3, 1.2], bins).tolist() == [0.25, 0.5, 0.0, 0.25]
-    assert overlap(np.array([0.25, 0.75, 0]), np.array([0.5, 0.25, 0.25])) == 0.5
 
 
 def test_pairs_are_measured_and_summarised() -> None:
