@@ -14,9 +14,6 @@ r"""What Hydra finds of ours: the sweeper of all commands, and a launcher for Ra
     python -m lightning_cse.train -m ... hydra/launcher=ray
     python -m lightning_cse.train -m ... hydra/launcher=ray hydra.launcher.ray.init.address=auto \
         hydra.launcher.ray.remote.num_gpus=1
-
-The launcher's settings have the names of hydra-ray-launcher, which needs cloudpickle<3 (joblib 1.6 refuses it) and
-boto3, and gives up the other points when a worker dies.
 """
 
 import itertools

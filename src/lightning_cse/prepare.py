@@ -195,8 +195,12 @@ def _copy(file: CorpusFile, folder: Path, part: Path) -> str:
 def _extract(archive: Path, member: str, part: Path, *, name: str) -> str:
     """Write one member of a zip archive to ``part`` and return what to call it; ``name`` is that of the archive."""
     try:
-        with zipfile.ZipFile(archive) as opened, opened.open(member) as source, part.open("wb") as target:
-            shutil.copyfileobj(source, target)
+        with zipfile.ZipFile(archive) as opened:
+            info = opened.getinfo(member)
+            if info.file_size > known.largest(info.compress_size):
+                raise zipfile.BadZipFile(f"{member} expands to {info.file_size:,} bytes")
+            with opened.open(info) as source, part.open("wb") as target:
+                shutil.copyfileobj(source, target)
     # zipfile raises RuntimeError for an encrypted member or an unknown method.
     except (KeyError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise DataError(f"{name}: not the official zip archive: {error.args[0]}; fetch it again") from None

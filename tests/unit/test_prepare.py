@@ -386,7 +386,8 @@ SHORTER = b"".join(MEMBERS[DEV].splitlines(keepends=True)[:59])
         (b"<html>moved</html>", ": not the official zip archive: ", 0),
         (WHOLE[: len(WHOLE) // 2], ": not the official zip archive: ", 0),
         (WHOLE[:1000] + bytes(100) + WHOLE[1100:], ": not the official zip archive: ", 0),
-        (encrypted(WHOLE), ": not the official zip archive: File ", 0),
+        (packed(MEMBERS | {DEV: bytes(10**8)}), f": not the official zip archive: {DEV} expands to 100,000,000", 1),
+        (encrypted(WHOLE), ": not the official zip archive: File <ZipInfo", 0),
     ],
 )
 def test_a_wrong_archive(mirror: Mirror, run: Prepare, data: Path, body: bytes, message: str, kept: int) -> None:

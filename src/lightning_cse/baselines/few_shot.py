@@ -43,17 +43,8 @@ _DECLINES: Final = re.compile(
     r"\b(sorry|apologi[sz]e|can(not| not|['’]?t)|unable|wo(n['’]t|uld rather not)|will not|not able|decline|refuse)\b",
     re.IGNORECASE,
 )
-# A denial earlier in the label's clause; one that ends with a comma reaches over it: "not, I would say, neutral".
-_DENIED_BEFORE: Final = re.compile(
-    _WORD.format(r"not|no|nor|neither|never|cannot|without|than|far\s+from|rather|\w*n['’]t")
-    + r"[^.;:!?,\n]*\Z|\b(?:not|never)\s*,[^.;:!?\n]*\Z",
-    re.IGNORECASE,
-)
-# A denial right after the label. In the next sentence it must be all: "Neutral. Not enough is said." denies nothing.
-_DENIED_AFTER: Final = re.compile(
-    r"[^\w.,;!\n]*(?:(?:is|was|does|can|could|would|should|must)(?:\s+be)?\s+)?"
-    + _WORD.format(r"no|not|false|wrong|incorrect|excluded|ruled\s+out|cannot|\w+n['’]t")
-    + rf"|\W*{_WORD.format('no|not|false')}[^\w.,;!\n]*(?:\Z|[.,;!\n])",
+_DENIES: Final = re.compile(
+    _WORD.format(r"not|no|nor|neither|never|cannot|without|than|false|wrong|incorrect|ruled\s+out|\w+n['’]t"),
     re.IGNORECASE,
 )
 
@@ -148,9 +139,9 @@ class FewShot:
 def read_answer(reply: Reply) -> str:
     """Return the type of hypothesis that a reply names, or ``refused`` or ``unparsable``.
 
-    Case, punctuation, markdown and words around the label do not matter. A label that is denied is not named: not by
-    "This is not neutral", nor by "Neutral: no". A reply that names several labels, or was cut off before its end
-    (unless it begins with its label), is unparsable.
+    Case, punctuation, markdown and words around the label do not matter. A label in a clause with a denial, such as
+    "not neutral", is not named. A reply that names several labels, or was cut off before its end (unless it begins with
+    its label), is unparsable.
 
     Example:
         >>> read_answer(Reply("**Answer:** Implied entailment.", "stop"))
@@ -160,10 +151,9 @@ def read_answer(reply: Reply) -> str:
     """
     if reply.refused:
         return "refused"
-    text, found = reply.text, list(_LABEL.finditer(reply.text))
-    if not found:
-        return "refused" if _DECLINES.search(text) else "unparsable"
-    named = [m for m in found if not (_DENIED_BEFORE.search(text[: m.start()]) or _DENIED_AFTER.match(text[m.end() :]))]
-    kinds = {(m[1] or m[2]).lower() for m in named}
-    cut_off = reply.finish == "length" and re.search(r"\w", text[: named[0].start()] if named else "")
+    if not _LABEL.search(reply.text):
+        return "refused" if _DECLINES.search(reply.text) else "unparsable"
+    clauses = re.split(r"[.,;:!?\n]+|\brather\b", reply.text)
+    kinds = {(m[1] or m[2]).lower() for one in clauses if not _DENIES.search(one) for m in _LABEL.finditer(one)}
+    cut_off = reply.finish == "length" and not _LABEL.match(re.sub(r"^[\W_]+", "", reply.text))
     return kinds.pop() if len(kinds) == 1 and not cut_off else "unparsable"

@@ -9,12 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import pydantic_core
 from pydantic import BaseModel, ValidationError
 
 from lightning_cse.data.corpora import read_bytes
 from lightning_cse.data.rows import SourceFile
-from lightning_cse.errors import DataError
 from lightning_cse.runs import write_atomic
 
 log = logging.getLogger(__name__)
@@ -55,10 +53,7 @@ def write_provenance(rows: Path, document: Mapping[str, Any]) -> Path:
     complete = {"format": 1} | {**document, "format": 1, "rows": about}
     text = json.dumps(complete, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     _parsed(text.encode())
-    try:
-        write_atomic(path, text)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written: {error.strerror}") from None
+    write_atomic(path, text)
     return path
 
 
@@ -98,13 +93,9 @@ def _counted(rows: Path) -> tuple[str, int]:
 
 
 def _parsed(data: bytes) -> dict[str, Any]:
-    """Return the content of a side file, which a record may then hold as it is, or raise ValueError."""
+    """Return the content of a side file, or raise ValueError."""
     try:
-        document: dict[str, Any] = pydantic_core.from_json(data.removeprefix(b"\xef\xbb\xbf"), allow_inf_nan=False)
-        json.dumps(document, allow_nan=False)  # 1e999 is infinite too
-        _Document.model_validate(document)
-    except ValueError as error:
-        first = error.errors()[0] if isinstance(error, ValidationError) else None
-        why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
-        raise ValueError(f"is damaged: {why}") from None
-    return document
+        return _Document.model_validate_json(data).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"is damaged: {'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}") from None

@@ -79,7 +79,7 @@ class Tally:
     roles: dict[str, Counter[str | None]]
     complete: int = 0
     given_up: int = 0
-    tokens: dict[str, int] = field(default_factory=lambda: {"prompt": 0, "completion": 0, "unmetered": 0})
+    tokens: Counter[str] = field(default_factory=lambda: Counter(prompt=0, completion=0, unmetered=0))
     served: Counter[str] = field(default_factory=Counter)
     last_rejected: dict[str, str] = field(default_factory=dict)
 
@@ -88,8 +88,7 @@ class Tally:
         self.complete += row.complete
         self.given_up += not row.complete
         for reply in row.replies:
-            self.tokens["prompt"] += reply.prompt_tokens or 0
-            self.tokens["completion"] += reply.completion_tokens or 0
+            self.tokens.update(prompt=reply.prompt_tokens or 0, completion=reply.completion_tokens or 0)
             self.tokens["unmetered"] += reply.prompt_tokens is None or reply.completion_tokens is None
             self.served.update([reply.model] if reply.model else [])
         for role in row.sentences:

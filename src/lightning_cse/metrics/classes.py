@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
+import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, Self
@@ -220,9 +220,8 @@ class Spearman(RowMetric):
         names = [subsets] * len(gold) if isinstance(subsets, str) else list(subsets)
         if len(names) != len(gold):
             raise ValueError(f"need one subset a row, got {len(names)} for {len(gold)} rows")
-        # A number for a name that is the same in every process.
-        digests = {name: hashlib.blake2b(name.encode(), digest_size=8).digest() for name in dict.fromkeys(names)}
-        self._keep(gold=gold, scores=scores, subsets=np.array([np.frombuffer(digests[n], np.int64)[0] for n in names]))
+        numbers = [zlib.crc32(name.encode()) for name in names]  # the same in every process
+        self._keep(gold=gold, scores=scores, subsets=np.array(numbers))
 
     def _value(self) -> float:
         gold, scores, subsets = (self._rows(name) for name in self.states)
@@ -231,15 +230,13 @@ class Spearman(RowMetric):
 
 
 class _ShareLarger(RowMetric):
-    """The share of rows whose first score is larger than the second; ties are wrong."""
-
     higher_is_better = True
     states = ("correct",)
 
-    def _compare(self, **sides: Values) -> None:
-        (first, a), (second, b) = sides.items()
-        if self._any(a, b):
-            larger, smaller = as_columns(a, b, names=(first, second))
+    def update(self, first: Values, second: Values) -> None:
+        """Add pairs of scores, both ``(n,)``; a pair is right where the first is the larger."""
+        if self._any(first, second):
+            larger, smaller = as_columns(first, second, names=("first", "second"))
             self._keep(correct=larger > smaller)
 
     def _value(self) -> float:
@@ -249,20 +246,16 @@ class _ShareLarger(RowMetric):
 class ImplicitnessAccuracy(_ShareLarger):
     """Estimating implicitness (EIS): the share of pairs whose implicit sentence has the larger score; ties are wrong.
 
+    ``update`` takes the implicitness of each implicit and of each explicit sentence.
+
     Source: ImpScore, authors' code; DualCSE, EIS experiment.
     """
-
-    def update(self, implicit: Values, explicit: Values) -> None:
-        """Add pairs: the implicitness of each implicit and of each explicit sentence, ``(n,)``."""
-        self._compare(implicit=implicit, explicit=explicit)
 
 
 class DirectionAccuracy(_ShareLarger):
     """The share of entailed pairs whose score is larger forward than backward; ties are wrong.
 
+    ``update`` takes score(premise, hypothesis) and score(hypothesis, premise) of each pair.
+
     Source: GaussCSE, experiment on the direction of entailment.
     """
-
-    def update(self, forward: Values, backward: Values) -> None:
-        """Add pairs: score(premise, hypothesis) and score(hypothesis, premise), ``(n,)``."""
-        self._compare(forward=forward, backward=backward)

@@ -71,7 +71,6 @@ def write_predictions(folder: Path, task: str, columns: Mapping[str, Sequence[An
 
 
 _GRACE: Final = 0.5  # seconds, since `is_locked` holds a free lock for a moment
-_NO_LOCKS: Final = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
 
 
 class Busy(LightningCSEError):  # noqa: N818 - a status, not a fault
@@ -91,10 +90,6 @@ def locked(path: Path, subject: str) -> Iterator[None]:
         with contextlib.suppress(OSError, UnicodeDecodeError):
             subject += f" (pid {path.read_text(encoding='ascii').strip()})"
         raise Busy(f"{subject} is in use by another process: wait for it, or stop it") from None
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        raise LightningCSEError(f"{path.parent}: this file system has no locks; use a folder on another one") from error
     try:
         path.write_text(f"{os.getpid()}\n", encoding="ascii")
         yield

@@ -80,9 +80,8 @@ class Sweep:
         for path in self.jobs:
             path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # anything else in the folder stays
-            self.folder.rmdir()
-            self.folder.parent.rmdir()
-            self.folder.parent.parent.rmdir()
+            for folder in (self.folder, *self.folder.parents[:2]):
+                folder.rmdir()
 
 
 def table(points: Sequence[Point]) -> str:

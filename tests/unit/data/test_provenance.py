@@ -101,10 +101,6 @@ def test_what_cannot_be_read_or_written_is_an_error(rows: Path, tmp_path: Path) 
         assert not side_file(path).exists()
     with pytest.raises(ValueError, match=r"rows\.csv: LLM rows end in \.jsonl or \.jsonl\.gz"):
         side_file(tmp_path / "rows.csv")
-    side_file(rows).unlink()
-    side_file(rows).mkdir()
-    with pytest.raises(DataError, match=r"rows\.provenance\.json: cannot be written: Is a directory"):
-        write_provenance(rows, WRITTEN)
 
 
 def test_rows_without_a_side_file_say_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -140,11 +136,10 @@ def test_a_side_file_of_other_rows_is_not_believed(rows: Path, caplog: pytest.Lo
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "is damaged: EOF while parsing a value"),
-        (b"[1]", "is damaged: : Input should be a valid dictionary"),
+        (b"", "is damaged: the file: Invalid JSON: EOF while parsing a value"),
+        (b"[1]", "is damaged: the file: Input should be an object"),
         (b'{"format": 2}', "is damaged: format: Input should be 1"),
         (b'{"format": 1, "rows": {"file": "rows.jsonl"}}', "is damaged: rows.sha256: Field required"),
-        (b'{"format": 1, "x": 1e999}', "is damaged: Out of range float values"),
         (Path.mkdir, "cannot be read: Is a directory"),
     ],
 )

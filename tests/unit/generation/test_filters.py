@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -174,11 +173,10 @@ def test_cleaning() -> None:
         assert cleaned(reply, "Sentence 2", reference) == reply != cleaned(reply, "Sentence 2")
 
 
+@pytest.mark.timeout(60)  # a pattern that backtracks takes hours
 @pytest.mark.parametrize("piece", ["a", "- ", "((", "Answer: ", "A dog. ", "a" + " " * 50])
-def test_a_long_reply_takes_no_time(piece: str) -> None:
-    begun = time.perf_counter()
-    judged(piece * 9_000)
-    assert time.perf_counter() - begun < 5
+def test_a_long_reply_is_judged(piece: str) -> None:
+    assert judged(piece * 3_000)
 
 
 ONE = """

@@ -135,7 +135,7 @@ def test_no_rows_have_no_value(kind, options, inputs, want):
         (AUPRC(), (B, LABELS), "labels must be 0 or 1"),
         (ThresholdAccuracy(), ([0, 1], [0.5]), "labels and scores must be equally long"),
         (Spearman(), (A, B, ["one"]), "need one subset a row, got 1 for 23 rows"),
-        (DirectionAccuracy(), ([math.nan], [0.5]), "forward must be finite"),
+        (DirectionAccuracy(), ([math.nan], [0.5]), "first must be finite"),
     ],
 )
 def test_wrong_inputs_are_refused_when_they_come(metric, inputs, message):

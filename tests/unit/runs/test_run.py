@@ -105,17 +105,6 @@ def test_a_folder_made_for_the_lock_alone_goes_with_it(run: Run) -> None:
     assert [path.name for path in run.path.iterdir()] == ["config.yaml"]
 
 
-def test_a_file_system_without_locks_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    import fcntl
-
-    def missing(*_: Any) -> None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
-    monkeypatch.setattr(fcntl, "flock", missing)
-    with pytest.raises(LightningCSEError, match="has no locks"), run.lock():
-        pass
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
