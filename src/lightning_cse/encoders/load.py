@@ -49,7 +49,7 @@ def load_encoder(
     the length of a sentence-transformers folder; if it has no length, the most that tokenizer and backbone allow.
     """
     folder = find_encoder(source, package)
-    _check_files(folder)
+    _check_files(folder, source)
     if pooling == "auto":
         pooling = read_pooling(folder)
     try:
@@ -74,7 +74,7 @@ def load_encoder(
     return SentenceEncoder(backbone, tokenizer, **options)
 
 
-def _check_files(folder: Path) -> None:
+def _check_files(folder: Path, source: str) -> None:
     """Raise EncoderError for a folder of another kind: a run, or weights as a pickle."""
     if (folder / "record.json").is_file():
         helps = f"python -m lightning_cse.export --model {folder} --to FOLDER, then encoder=FOLDER"
@@ -83,7 +83,7 @@ def _check_files(folder: Path) -> None:
         raise EncoderError(f"{folder} has no config.json: it is no folder that save_pretrained wrote of a model")
     if not any(folder.glob("model*.safetensors")):
         code = "from transformers import AutoModel as M, AutoTokenizer as T"
-        code += "; [A.from_pretrained('SOURCE').save_pretrained('FOLDER') for A in (M, T)]"
+        code += f"; [A.from_pretrained('{source}').save_pretrained('FOLDER') for A in (M, T)]"
         raise EncoderError(
             f"{folder} has no model.safetensors, and weights as pytorch_model.bin are not read, since they can run code. "
             f'If you trust them, convert them: python -c "{code}", then encoder=FOLDER'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -182,10 +183,9 @@ def test_a_tokenizer_without_special_tokens(name: str, tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_with_segments_for_a_model_without(folders: Folders, tmp_path: Path) -> None:
-    save_kind("roberta", tmp_path)
+    edited(save_kind("roberta", tmp_path), "config.json", pad_token_id=0)
     hf.AutoTokenizer.from_pretrained(folders("bert")).save_pretrained(tmp_path)
-    model = DualCSE(load(tmp_path, pooling="cls", dropout=None), DualContrastive(), **COMMON).model.eval()
+    model = DualCSE(load(tmp_path), DualContrastive(), **COMMON).model.eval()
     assert not any(model.explicit_template.suffix_types)
-    loaded = load_model(str(folders("bert")), pooling="cls", max_length=64)
-    object.__setattr__(loaded, "answers", model)
+    loaded = replace(load_model(str(tmp_path), pooling="mean"), answers=model)
     assert export(loaded, tmp_path / "made").startswith("PointModel, view explicit: 64 vectors within")
