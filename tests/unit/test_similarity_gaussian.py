@@ -284,7 +284,7 @@ def test_wrong_shapes_and_unknown_reductions_are_refused():
     for function in ALL:
         with pytest.raises(ValueError, match=r"got \(3, 4\) and \(3, 5\)"):
             function(a, gaussians(3, 5))
-        with pytest.raises(ValueError, match=r"got 'mean_of_sim' - did you mean 'mean_of_sims'\?"):
+        with pytest.raises(ValueError, match=r"got 'mean_of_sim'$"):
             function(a, a, reduce="mean_of_sim")
     for function in ROWS:
         with pytest.raises(ValueError, match=r"got \(3, 4\) and \(2, 4\)"):

@@ -58,14 +58,6 @@ _DENIED_AFTER: Final = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a hypothesis is entailed, and its type; None and ``refused``, ``unparsable`` or ``failed`` if unknown."""
-
-    entailed: bool | None
-    answer: str
-
-
 Ask = Callable[[Iterable[Request]], Iterable[tuple[int, Reply | Failure]]]
 """Yields the reply to each request, with the request's number, as they come."""
 
@@ -75,8 +67,8 @@ class FewShot:
     """Entailment as judged by a language model that is shown some labelled pairs of INLI's train split.
 
     The examples are drawn once by the seed, of distinct premises and balanced over the labels, and stand in the same
-    order before every pair. The four labels are collapsed to two: explicit and implied entailments are entailed. A pair
-    has no verdict where `read_answer` finds no label, the model declines or the endpoint gave no reply.
+    order before every pair. A pair has no label where `read_answer` finds none, the model declines or the endpoint gave
+    no reply.
 
     Source: DualCSE, RTE experiment, rows of few-shot LLMs.  Differs: the prompt's wording, the draw of the examples and
     what counts as an answer are our own.
@@ -132,8 +124,11 @@ class FewShot:
         for premise, hypothesis in zip(premises, hypotheses, strict=True):
             yield Request((*self.messages, ("user", _PAIR.format(premise, hypothesis))), self.parameters)
 
-    def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
-        """Return a verdict on every pair, in their order; warn if more than 5 % of the replies name no label."""
+    def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[str]:
+        """Return the type of every hypothesis, in their order, or ``refused``, ``unparsable`` or ``failed``.
+
+        If more than 5 % of the replies name no label, that is a warning.
+        """
         found = dict(self.ask(self.requests(premises, hypotheses)))
         replies = [found[number] for number in range(len(premises))]
         answers = ["failed" if isinstance(reply, Failure) else read_answer(reply) for reply in replies]
@@ -147,7 +142,7 @@ class FewShot:
                 dict(Counter(reply.finish for reply in unread)),
                 unread[0].text[:200],
             )
-        return [Verdict("entailment" in LABELS[it] if it in LABELS else None, it) for it in answers]
+        return answers
 
 
 def read_answer(reply: Reply) -> str:

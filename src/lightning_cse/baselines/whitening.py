@@ -39,7 +39,6 @@ class Whitening(PointModel):
         sources: what it is fitted on: splits such as ``stsb/train``, with a column ``sentence`` or with ``sentence1``
             and ``sentence2``, and text files such as ``my/sentences.txt``, a sentence a line.
         data_dir: where the corpora of ``sources`` are.
-        sentences: the sentences themselves, in place of the two.
         dimensions: k, the widest directions that are kept; None for all.
     """
 
@@ -47,20 +46,17 @@ class Whitening(PointModel):
         self,
         encoder: SentenceEncoder,
         *,
-        sources: Sequence[str] | None = None,
+        sources: Sequence[str],
         data_dir: str | Path = ".",
-        sentences: Sequence[str] | None = None,
         dimensions: int | None = None,
     ) -> None:
         super().__init__(encoder)
         self.eval()  # it is fitted and asked without dropout
-        if (sources is None) == (sentences is None):
-            raise ConfigError(["whitening: needs either sources or sentences to be fitted on"])
         if dimensions is not None and not 1 <= dimensions <= encoder.width:
             raise ConfigError([f"whitening.dimensions: must be between 1 and {encoder.width}, got {dimensions}"])
         self.dimensions = dimensions
-        self.sentences = list(sentences or ()) if sources is None else _read(sources, Path(data_dir))
-        self.fitted_on = "the list given" if sources is None else ", ".join(sources)
+        self.sentences = _read(sources, Path(data_dir))
+        self.fitted_on = ", ".join(sources)
 
     @torch.no_grad()
     def embed(self, sentences: Sequence[str]) -> PointEmbedding:

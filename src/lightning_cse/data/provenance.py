@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import pydantic_core
 from pydantic import BaseModel, ValidationError
@@ -16,8 +16,6 @@ from lightning_cse.data.corpora import read_bytes
 from lightning_cse.data.rows import SourceFile
 from lightning_cse.errors import DataError
 from lightning_cse.runs import write_atomic
-
-MOST_BYTES: Final = 1_000_000  # a larger side file is not read: a record is no place for it
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +54,6 @@ def write_provenance(rows: Path, document: Mapping[str, Any]) -> Path:
     about = {**document.get("rows", {}), "file": rows.name, "sha256": digest, "count": count}
     complete = {"format": 1} | {**document, "format": 1, "rows": about}
     text = json.dumps(complete, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    if len(text.encode()) > MOST_BYTES:
-        raise ValueError(f"{path.name} would have more than {MOST_BYTES} bytes")
     _parsed(text.encode())
     try:
         write_atomic(path, text)
@@ -78,8 +74,6 @@ def read_provenance(rows: SourceFile | Path) -> dict[str, Any] | None:
     if not side.exists() and not side.is_symlink():
         return None
     try:
-        if not side.is_file() or side.stat().st_size > MOST_BYTES:  # a pipe would be waited for
-            raise ValueError(f"is not a file of at most {MOST_BYTES} bytes")
         document = _parsed(side.read_bytes())
         about = document["rows"]
         unchanged = about["sha256"] == (digest or _counted(path)[0])

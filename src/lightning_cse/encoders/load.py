@@ -57,6 +57,7 @@ def load_encoder(
         set_dropout(config, dropout)
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True)
         backbone = _backbone(folder, config)
+        length = _max_length(folder, backbone, tokenizer) if max_length == "auto" else max_length
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         why = f"{' '.join(str(error).split())} (it needs what save_pretrained writes of a model and its tokenizer)"
         raise EncoderError(f"the encoder in {folder} cannot be loaded: {why}") from error
@@ -68,7 +69,6 @@ def load_encoder(
             f"the tokenizer in {folder} has ids up to {highest}, but the embedding has {rows} rows; "
             "save both from one model, after resize_token_embeddings"
         )
-    length = _max_length(folder, backbone, tokenizer) if max_length == "auto" else max_length
     options: dict[str, Any] = {"prompts": prompts, "denoise": denoise, "freeze_embeddings": freeze_embeddings}
     options |= {"name": name, "pooling": pooling, "max_length": length, "digests": digests(folder, layers)}
     return SentenceEncoder(backbone, tokenizer, **options)
@@ -97,10 +97,8 @@ def _config(folder: Path, layers: int | None) -> PreTrainedConfig:
     if config.is_encoder_decoder or is_decoder or getattr(config, "is_decoder", False):
         kind = "an encoder-decoder" if config.is_encoder_decoder else "a decoder, whose tokens see only those before"
         raise EncoderError(f"the {config.model_type} in {folder} is {kind}; choose an encoder such as BERT")
-    own = getattr(config, "num_hidden_layers", 1)
-    if own < 1:
-        raise EncoderError(f"{folder / 'config.json'}: num_hidden_layers must be at least 1, got {own}")
     if layers is not None:
+        own = getattr(config, "num_hidden_layers", 1)
         if type(layers) is not int or not 1 <= layers <= own:
             raise EncoderError(f"encoder.layers: must be null or an integer from 1 to {own}, got {layers!r}")
         config.num_hidden_layers = layers
@@ -161,10 +159,7 @@ def read_pooling(folder: Path) -> str:
 
 def _max_length(folder: Path, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
     path = folder / "sentence_bert_config.json"
-    try:
-        length = _read(path).get("max_seq_length") if path.is_file() else None
-    except (OSError, ValueError, AttributeError) as error:
-        raise EncoderError(f"{path} cannot be read ({error}): set encoder.max_length") from error
+    length = _read(path).get("max_seq_length") if path.is_file() else None
     # A tokenizer without a limit gives 1e30.
     limits = [limit for limit in (positions(backbone)[1], int(tokenizer.model_max_length)) if limit and limit < 10**9]
     length = min(limits, default=None) if length is None else length
@@ -246,9 +241,8 @@ def tiny_encoder(
         tokenizer = transformers.BertTokenizer(vocab=str(path), do_lower_case=True)
     sizes: dict[str, Any] = {"hidden_size": width, "intermediate_size": 2 * width, "num_hidden_layers": layers}
     sizes |= {"num_attention_heads": 2, "max_position_embeddings": 256, "vocab_size": len(vocabulary.splitlines())}
-    config = transformers.BertConfig(
-        **sizes, initializer_range=0.3
-    )  # at BERT's 0.02 all sentences would get one vector
+    sizes["initializer_range"] = 0.3  # at BERT's 0.02 all sentences would get one vector
+    config = transformers.BertConfig(**sizes)
     set_dropout(config, dropout)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -50,11 +50,8 @@ class Parts:
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of every file that decides the result, by its name in the official layout."""
-        digests = dict(self.data.digests)
-        tasks, sides = self.tasks.values(), self.diagnostics.sides.values()
-        for files in (*(task.digests for task in tasks), *(side.digests for side in sides)):
-            digests |= files
-        return digests
+        readers: tuple[Any, ...] = (self.data, *self.tasks.values(), *self.diagnostics.sides.values())
+        return {name: digest for reader in readers for name, digest in reader.digests.items()}
 
 
 def build(cfg: DictConfig) -> Parts:
@@ -62,9 +59,7 @@ def build(cfg: DictConfig) -> Parts:
     with torch.random.fork_rng():  # what loading draws must not decide how a method's own layers begin
         encoder: SentenceEncoder = built(cfg.encoder)
     data: ContrastiveData = built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
-    left_out: dict[str, str] = {}
-    tasks = build_tasks(cfg.suite, left_out)
-    check_parts(tasks)
+    tasks, left_out = build_tasks(cfg.suite)
     method: Method = built(cfg.method, encoder=encoder)
     data.use(method.roles, method.optional)
     for name, task in sorted(tasks.items()):
@@ -107,9 +102,10 @@ def automatic_reading(cfg: DictConfig, encoder: SentenceEncoder) -> dict[str, An
     return {key: value for key, value in became.items() if OmegaConf.select(cfg, key) == "auto"}
 
 
-def build_tasks(suite: DictConfig, left_out: dict[str, str]) -> dict[str, Task]:
-    """Build the tasks of a suite, each by the name its metrics go by; add those without data to ``left_out``."""
+def build_tasks(suite: DictConfig) -> tuple[dict[str, Task], dict[str, str]]:
+    """Return the tasks of a suite, by the names that their metrics have, and why others cannot be done."""
     tasks: dict[str, Task] = {}
+    left_out: dict[str, str] = {}
     for key, node in suite.items():
         task: Task = built(node)
         corpus, line, rest = str(key).partition("_")
@@ -119,7 +115,8 @@ def build_tasks(suite: DictConfig, left_out: dict[str, str]) -> dict[str, Task]:
         else:
             left_out[name] = reason
             log.warning("the task %s is left out: %s", name, reason)
-    return tasks
+    check_parts(tasks)
+    return tasks, left_out
 
 
 def built(node: DictConfig, **given: Any) -> Any:

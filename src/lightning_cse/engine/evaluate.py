@@ -19,7 +19,7 @@ from lightning_cse.engine.evaluated import Evaluated, open_model
 from lightning_cse.engine.load import LLM, WITHOUT_ENCODER
 from lightning_cse.engine.mteb_suite import MTEBTask
 from lightning_cse.errors import ConfigError, TaskError
-from lightning_cse.evaluation import Average, Task, check_parts, summarize_tasks
+from lightning_cse.evaluation import Average, Task, summarize_tasks
 from lightning_cse.llm import wrong_settings
 from lightning_cse.runs.machine import peak_memory
 from lightning_cse.runs.table import print_run
@@ -131,17 +131,14 @@ def _tasks(
         if model.loaded is None:
             raise TaskError(f"the suite needs vectors, which {model.name} does not have")
         return {name: MTEBTask(name) for name in suite.tasks}, {}, {}
-    lacking: dict[str, str] = {}
-    every = {name: task for name, task in build_tasks(suite, lacking).items() if "test" in task.splits}
-    check_parts(every)
+    every, lacking = build_tasks(suite)
     kind = type(model.model).__name__
-    left_out: dict[str, Sequence[str]] = {
-        name: task.needs for name, task in every.items() if not task.suits(model.model)
-    }
+    left_out: dict[str, Sequence[str]] = {n: task.needs for n, task in every.items() if not task.suits(model.model)}
     for name, needs in left_out.items():
         log.info("the task %s is left out: it needs %s, which %s does not have", name, " and ".join(needs), kind)
     averages = {name: task for name, task in every.items() if isinstance(task, Average)}
-    tasks = {name: task for name, task in every.items() if name not in left_out and name not in averages}
+    others = {*left_out, *averages}
+    tasks = {name: task for name, task in every.items() if "test" in task.splits and name not in others}
     if not tasks:
         raise TaskError(f"no task of the suite suits {model.name}: {kind} does not answer what they ask")
     return tasks, averages, left_out | {name: (reason,) for name, reason in lacking.items()}

@@ -7,19 +7,19 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from omegaconf import DictConfig
 
 from lightning_cse import llm
-from lightning_cse.baselines import FewShot, Length, Verdict
+from lightning_cse.baselines import FewShot, Length
 from lightning_cse.embeddings import Embedding
 from lightning_cse.engine.build import plain
 from lightning_cse.engine.load import LENGTH, LLM, LoadedModel, load_model
 from lightning_cse.engine.mteb_suite import MTEBTask
 from lightning_cse.errors import TaskError
-from lightning_cse.evaluation import Embedded, Task, TaskResult
+from lightning_cse.evaluation import RTE, Embedded, Task, TaskResult
 from lightning_cse.progress import progress
 from lightning_cse.runs import Run
 from lightning_cse.runs.machine import device_name, device_of
@@ -51,7 +51,7 @@ class Evaluated:
             return task.evaluate(self, run), dict(self.counts)
         if isinstance(self.model, LanguageModel):
             self.model.label = label
-            result = task.judged(self.model, "test")
+            result = cast(RTE, task).judged(self.model, "test")  # the one task that asks for ``judge``
             return result, {"sentences": self.model.sentences, "cut": 0, "account": self.model.llm.taken()}
         embedded = Embedded(self, task.sentences("test"))
         if not embedded.is_finite:
@@ -82,8 +82,8 @@ class LanguageModel(FewShot):
         shown = {"data_dir": cfg.paths.data_dir, "parameters": self.llm.parameters, **plain(cfg.few_shot)}
         super().__init__(lambda requests: self.llm.ask(requests, self.label, self._pairs), **shown)
 
-    def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
-        """Return a verdict on every pair, in their order; raise LLMError if replies are missing."""
+    def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[str]:
+        """Return the type of every hypothesis, in their order; raise LLMError if replies are missing."""
         self.sentences = len({*premises, *hypotheses})
         self._pairs = self.llm.announce(self.label, self.requests(premises, hypotheses))
         return super().judge(premises, hypotheses)

@@ -67,14 +67,12 @@ def check_device(device: str) -> None:
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """Return the record of a finished run; raise EncoderError if a file is missing or of the first version."""
+    """Return the record of a finished run; raise EncoderError if a file or key is missing."""
     for part in (RECORD, CONFIG, CHECKPOINT):
         if not (folder / part).is_file():
             raise EncoderError(f"model: the run {folder} has no {part}: finish it with the command that trained it")
     try:
         record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        if "identity" in record:
-            raise EncoderError(f"{folder} was trained by lightning_cse 0.x and cannot be loaded; train it again")
         _ = [record[key] for key in ("name", "config_hash", "seed", "model")]
         _ = record["encoder"]["tokenizer"], record["checkpoint"]["sha256"]
     except (ValueError, LookupError, TypeError) as error:

@@ -58,8 +58,6 @@ class Direction(DirectionTask):
     794 of the 4,906 test pairs.
     """
 
-    name = "direction"
-
     def select(self, rows: Rows, split: Split) -> Rows:
         """Return the pairs that are entailed one way."""
         rows = super().select(rows, split)
@@ -81,7 +79,6 @@ class INLIDirection(INLITask, DirectionTask):
     Source: ours; GaussCSE measures direction on other corpora.
     """
 
-    name = "inli_direction"
     types = ("explicit", "implied")
     metrics = ("accuracy", "accuracy_explicit", "accuracy_implied")
 

@@ -56,14 +56,13 @@ class RTE(INLITask):
     ``accuracy_explicit``, ``accuracy_implied``, ``accuracy_neutral``, ``accuracy_contradiction``, their mean
     ``accuracy_all``, and ``threshold``.
 
-    A model that reads the pairs themselves gives verdicts, so it needs neither a threshold nor dev. A pair without a
-    verdict counts as wrong. Metrics besides the accuracies: ``accuracy_four_way``, the share of pairs whose type is
-    recognised, and the shares without a verdict: ``refused``, ``unparsable``, ``failed``.
+    A model that reads the pairs themselves names the type of each hypothesis, so it needs neither a threshold nor dev.
+    A pair without a type counts as wrong. Metrics besides the accuracies: ``accuracy_four_way``, the share of pairs
+    whose type is recognised, and the shares without a type: ``refused``, ``unparsable``, ``failed``.
 
     Source: DualCSE, RTE experiment.  Differs: the paper does not say over which candidates the threshold is searched.
     """
 
-    name = "rte"
     needs = ("entailment_score",)
     metrics = (*(f"accuracy_{kind}" for kind in HYPOTHESES), "accuracy_all", "threshold")
 
@@ -82,13 +81,12 @@ class RTE(INLITask):
         return TaskResult({**accuracies, "threshold": threshold}, predictions)
 
     def judged(self, judge: Any, split: Split) -> TaskResult:
-        """Count the pairs of the split with the right verdict."""
+        """Count the pairs of the split that the model judges right."""
         rows = self.rows(split)
-        verdicts = judge.judge(rows.column("premise"), rows.column("hypothesis"))
         predictions = _described(rows)
-        predictions["answer"] = [verdict.answer for verdict in verdicts]
-        predictions["prediction"] = [verdict.entailed for verdict in verdicts]
-        # A column of its own, since no verdict is wrong whatever the label.
+        predictions["answer"] = judge.judge(rows.column("premise"), rows.column("hypothesis"))
+        predictions["prediction"] = [HYPOTHESES.get(answer, (None, None))[1] for answer in predictions["answer"]]
+        # A column of its own, since a pair without a type is wrong whatever the label.
         predictions["correct"] = _equal(predictions["prediction"], predictions["label"])
         counts = Counter(predictions["answer"])
         metrics = _accuracies(rows, predictions["correct"])
@@ -97,7 +95,7 @@ class RTE(INLITask):
         return TaskResult(metrics, predictions)
 
     def suits(self, answers: object) -> bool:
-        """Whether the model scores pairs or gives verdicts on them."""
+        """Whether the model scores pairs or judges them."""
         return hasattr(answers, "judge") or super().suits(answers)
 
 
@@ -156,8 +154,6 @@ class EIS(INLITask, ImplicitnessTask):
     the printed 99.90 on INLI test this way.
     """
 
-    name = "eis"
-
 
 class PairEIS(ImplicitnessTask):
     """Implicitness on implicit/explicit pairs: the implicit sentence should be more implicit than the explicit one.
@@ -170,8 +166,6 @@ class PairEIS(ImplicitnessTask):
 
     Source: ImpScore, authors' code; DualCSE, EIS experiment, whose 5,630 test pairs are these.
     """
-
-    name = "pair_eis"
 
     def __init__(
         self,
@@ -193,7 +187,7 @@ class PairEIS(ImplicitnessTask):
         if reason := absent(self.sources["test"], self.data_dir):
             return reason
         if "dev" in self.sources and (reason := absent(self.sources["dev"], self.data_dir)):
-            log.info("%s: no evaluation during training, %s is left out: %s", self.name, self.sources["dev"], reason)
+            log.info("PairEIS: no evaluation during training, %s is left out: %s", self.sources["dev"], reason)
             del self.sources["dev"]
             self.splits = ("test",)
         return None

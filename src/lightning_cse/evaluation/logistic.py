@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 SEED: Final = 1111
 """SentEval's seed: of the folds, of the first weights and of the order of batches."""
 
+MAX_ITERATIONS: Final = 1000  # of L-BFGS
+
 Numbers = NDArray[np.int64]
 Fold = tuple[Numbers, Numbers | None]
 """The rows of the features to fit on, in this order, and those that early stopping watches (None: 5 % of the first)."""
@@ -41,13 +43,7 @@ Solver = Callable[[Tensor, Tensor, Sequence[Fold], Tensor], Linear]
 
 
 def fit_lbfgs(
-    features: Tensor,
-    labels: Tensor,
-    folds: Sequence[Fold],
-    l2: Tensor,
-    *,
-    tolerance: float = 1e-5,
-    max_iterations: int = 1000,
+    features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Tensor, *, tolerance: float = 1e-5
 ) -> Linear:
     r"""Fit multinomial logistic regressions to their optimum.
 
@@ -64,7 +60,7 @@ def fit_lbfgs(
     Source: L-BFGS-B of scipy.  Differs: nothing; the optimum is that of scikit-learn's ``LogisticRegression`` with
     ``C=1 / (n * l2)`` (for two classes ``C=2 / (n * l2)``, since it has one weight vector where softmax has two).
 
-    The gradient's largest entry at the end is ``tolerance``; after ``max_iterations`` it stops with a warning.
+    The gradient's largest entry at the end is ``tolerance``; after 1,000 iterations it stops with a warning.
     """
     from scipy.optimize import minimize  # takes half a second to import
 
@@ -96,10 +92,10 @@ def fit_lbfgs(
         return value.item(), gradient.view(-1).numpy()
 
     start = np.zeros(int(np.prod(shape)))
-    options = {"maxcor": 20, "maxiter": max_iterations, "maxfun": 2 * max_iterations, "gtol": tolerance, "ftol": 0}
+    options = {"maxcor": 20, "maxiter": MAX_ITERATIONS, "maxfun": 2 * MAX_ITERATIONS, "gtol": tolerance, "ftol": 0}
     found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
-    if found.nit >= max_iterations:
-        log.warning("logistic regression did not converge in %d iterations", max_iterations)
+    if found.nit >= MAX_ITERATIONS:
+        log.warning("logistic regression did not converge in %d iterations", MAX_ITERATIONS)
     weights = torch.from_numpy(found.x).view(shape) * scale
     weight = weights[..., :-1] @ axes.T
     return Linear(weight, weights[..., -1] - weight @ mean)

@@ -25,7 +25,6 @@ class NLI(CorpusTask):
     thresholds, the code's is exact, as here.
     """
 
-    name = "nli"
     needs = ("entailment_score",)
     metrics = ("accuracy", "auprc", "threshold")
 

@@ -21,7 +21,6 @@ class STS(CorpusTask):
     scipy gives NaN.
     """
 
-    name = "sts"
     needs = ("similarity",)
     limited_by = "subset"
 
@@ -53,8 +52,6 @@ class STSB(STS):
 
     Source: Cer et al. 2017; SimCSE evaluates its dev split while training.  Differs: as `STS`.
     """
-
-    name = "stsb"
 
     def __init__(self, *, data_dir: str, dev_rows: int | None = None, test_rows: int | None = None) -> None:
         super().__init__(data_dir=data_dir, dev="stsb/dev", test="stsb/test", dev_rows=dev_rows, test_rows=test_rows)

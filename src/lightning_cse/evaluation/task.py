@@ -64,7 +64,6 @@ class Task(ABC):
     metrics say about the protocol behind the name of the corpus: ``mnli_matched``.
     """
 
-    name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]]
     splits: tuple[Split, ...] = ("dev", "test")
     suffix: str = ""
@@ -86,10 +85,6 @@ class Task(ABC):
     @abstractmethod
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Return metrics and predictions of a model on a split."""
-
-    def judged(self, judge: Any, split: Split) -> TaskResult:
-        """Return metrics and predictions of a model that has no embeddings, where a task can be done from verdicts."""
-        raise TypeError(f"{type(self).__name__} asks about embeddings, and {type(judge).__name__} has none")
 
     def lacking(self) -> str | None:
         """Return why the task cannot be done with any model; None where it can."""
@@ -177,7 +172,6 @@ class Average(Task):
     ``of`` is what is averaged, ``<task>/<metric>`` each, such as ``sts12/spearman_all``; ``metric`` names the mean.
     """
 
-    name = "average"
     needs = ()
     splits: tuple[Split, ...] = ("test",)
     metrics: tuple[str, ...] = ()

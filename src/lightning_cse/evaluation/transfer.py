@@ -71,7 +71,6 @@ class Transfer(Task):
     ``rows`` uses only the first so many rows of each class, of each split.
     """
 
-    name = "transfer"
     needs = ("features",)
     metrics: tuple[str, ...] = ()
     splits: tuple[Split, ...] = ("test",)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lightning_cse.embeddings import DualEmbedding, DualGaussianEmbedding
-from lightning_cse.losses.info_nce import Loss, check_temperature, in_batch_cross_entropy
+from lightning_cse.losses.info_nce import check_temperature, in_batch_cross_entropy
 from lightning_cse.similarity import CosineSimilarity, Similarity
 
 Dual = DualEmbedding | DualGaussianEmbedding
 
 
-class DualContrastive(Loss):
+class DualContrastive(nn.Module):
     r"""Inter-sentence and intra-sentence contrastive loss of DualCSE.
 
     With :math:`v(a, b) = e^{s(a, b)/\tau}`, where :math:`s(a, b)` is the similarity of a candidate :math:`b` to an

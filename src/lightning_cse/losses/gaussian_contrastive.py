@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from lightning_cse.embeddings import GaussianEmbedding
-from lightning_cse.errors import did_you_mean
-from lightning_cse.losses.info_nce import Loss, check_temperature, in_batch_cross_entropy
+from lightning_cse.losses.info_nce import check_temperature, in_batch_cross_entropy
 from lightning_cse.similarity import Reduce, check_reduce, gaussian_similarity_matrix
 
 _SETS = ("ent", "con", "rev")
 
 
-class GaussianContrastive(Loss):
+class GaussianContrastive(nn.Module):
     r"""In-batch contrastive loss of GaussCSE: entailments against contradictions and against pairs reversed.
 
     With :math:`v(a \Vert b) = e^{\mathrm{sim}(a \Vert b)/\tau}`, premises :math:`s`, entailments :math:`s^+` and
@@ -48,7 +47,11 @@ class GaussianContrastive(Loss):
     def __init__(self, temperature: float = 0.05, sets: Sequence[str] = _SETS, reduce: Reduce = "mean_of_sims") -> None:
         super().__init__()
         self.temperature = check_temperature(temperature)
-        self.sets = _check_sets(sets)
+        if isinstance(sets, str) or not {"ent"} <= set(sets) <= set(_SETS):
+            raise ValueError(
+                f"sets must be a list of {', '.join(_SETS)} with 'ent', which has the positives, got {sets!r}"
+            )
+        self.sets = tuple(sets)
         self.reduce = check_reduce(reduce)
 
     def forward(
@@ -73,13 +76,3 @@ class GaussianContrastive(Loss):
         pairs += [(premise, entailment)] if "rev" in self.sets else []
         blocks = [gaussian_similarity_matrix(a, b, self.reduce).T for a, b in pairs]
         return in_batch_cross_entropy(*blocks, temperature=self.temperature)
-
-
-def _check_sets(sets: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(sets, str):
-        raise ValueError(f"sets must be a list such as ['ent', 'rev'], got {sets!r}")
-    for name in set(sets) - set(_SETS):
-        raise ValueError(f"sets has no {name!r}{did_you_mean(str(name), _SETS)} (there are: {', '.join(_SETS)})")
-    if len(set(sets)) < len(sets) or "ent" not in sets:
-        raise ValueError(f"sets must name each set once, and 'ent', which holds the positives, got {list(sets)}")
-    return tuple(sets)

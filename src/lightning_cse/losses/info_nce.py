@@ -10,16 +10,7 @@ from torch import Tensor, nn
 from lightning_cse.similarity import cosine_matrix
 
 
-class Loss(nn.Module):
-    """A training objective: it shows its options when it is printed."""
-
-    def extra_repr(self) -> str:
-        """Return the options."""
-        options = {name: value for name, value in vars(self).items() if name[0] != "_" and name != "training"}
-        return ", ".join(f"{name}={value}" for name, value in options.items())
-
-
-class InfoNCE(Loss):
+class InfoNCE(nn.Module):
     r"""In-batch contrastive loss of SimCSE, unsupervised (pairs) or supervised (triplets).
 
     .. math:: \ell_i = -\log \frac{e^{\cos(a_i, p_i)/\tau}}
@@ -36,7 +27,7 @@ class InfoNCE(Loss):
 
     Args:
         temperature: :math:`\tau`, positive and finite.
-        hard_negative_weight: :math:`w`, finite.
+        hard_negative_weight: :math:`w`.
 
     Example:
         >>> sentences = torch.eye(4)
@@ -47,8 +38,6 @@ class InfoNCE(Loss):
     def __init__(self, temperature: float = 0.05, hard_negative_weight: float = 0.0) -> None:
         super().__init__()
         self.temperature = check_temperature(temperature)
-        if not math.isfinite(hard_negative_weight):
-            raise ValueError(f"hard_negative_weight must be finite, got {hard_negative_weight}")
         self.hard_negative_weight = hard_negative_weight
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor | None = None) -> Tensor:

@@ -7,11 +7,10 @@ import math
 import torch
 from torch import Tensor, nn
 
-from lightning_cse.losses.info_nce import Loss
 from lightning_cse.similarity import cosine
 
 
-class HierarchicalTriplet(Loss):
+class HierarchicalTriplet(nn.Module):
     r"""Margins that keep a positive closer to its anchor than an intermediate sentence, and that than a negative.
 
     .. math:: \ell_i = \frac{1}{2} \left[ \max(0, \cos(s_i, m_i) - \cos(s_i, p_i) + m_1)
@@ -47,7 +46,7 @@ class HierarchicalTriplet(Loss):
         return (upper + lower).mean() / 2
 
 
-class ImplicitnessRanking(Loss):
+class ImplicitnessRanking(nn.Module):
     r"""Margins that keep implicit sentences above explicit ones, and pairs of one meaning closer than other pairs.
 
     .. math:: \ell_i = [m - I(s_i) + I(e_i)]_+ + [m - I(s'_i) + I(e'_i)]_+

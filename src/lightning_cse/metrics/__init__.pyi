@@ -18,5 +18,4 @@ from .scores import mcnemar as mcnemar
 from .scores import spearman as spearman
 from .scores import spearman_all as spearman_all
 from .scores import spearman_mean as spearman_mean
-from .scores import spearman_wmean as spearman_wmean
 from .scores import threshold_accuracy as threshold_accuracy

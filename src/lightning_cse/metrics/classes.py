@@ -131,8 +131,6 @@ class Uniformity(RowMetric):
 
     def update(self, x: Tensor) -> None:
         """Add sentences: a tensor of shape ``(n, d)``."""
-        if x.ndim != 2:
-            raise ValueError(f"need an (n, d) tensor, got {tuple(x.shape)}")
         self._keep(vectors=x)
 
     def _value(self) -> float:
@@ -151,10 +149,8 @@ class RelativeFittingDifficulty(RowMetric):
     def update(self, held_out: float | Values, evaluation: float | Values) -> None:
         """Add the values of one evaluation, or of several in two sequences."""
         given = [side.cpu() if isinstance(side, Tensor) else side for side in (held_out, evaluation)]
-        sides = [torch.as_tensor(side, dtype=torch.float64).reshape(-1) for side in given]
-        if len(sides[0]) != len(sides[1]):
-            raise ValueError(f"need as many held-out as evaluation values, got {len(sides[0])} and {len(sides[1])}")
-        self._keep(held_out=sides[0], evaluation=sides[1])
+        first, second = (torch.as_tensor(side, dtype=torch.float64).reshape(-1) for side in given)
+        self._keep(held_out=first, evaluation=second)
 
     def _value(self) -> float:
         return relative_fitting_difficulty(self._rows("held_out").tolist(), self._rows("evaluation").tolist())
@@ -200,7 +196,7 @@ class AUPRC(_LabelMetric):
 
 
 class Spearman(RowMetric):
-    """Rank correlation of all rows, aggregated over subsets as `spearman_all`, `spearman_mean` or `spearman_wmean`.
+    """Rank correlation of all rows, over all subsets as `spearman_all`, or a mean of theirs as `spearman_mean`.
 
     ``constant`` is what a constant side counts, as in `spearman`; None makes it an error.
     """

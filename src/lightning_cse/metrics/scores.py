@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -143,29 +144,24 @@ def spearman_all(subsets: Subsets, *, constant: float | None = None) -> float:
     return spearman(gold, scores, constant=constant)
 
 
-def spearman_mean(subsets: Subsets, *, constant: float | None = None) -> float:
-    r"""Return the plain mean of the subsets' correlations ("mean").
+def spearman_mean(subsets: Subsets, *, weighted: bool = False, constant: float | None = None) -> float:
+    r"""Return the mean of the subsets' correlations, plain ("mean") or weighted by their numbers of pairs ("wmean").
 
-    .. math:: \frac{1}{K} \sum_{k=1}^{K} \rho ( g^{(k)}, s^{(k)} )
+    .. math:: \frac{1}{K} \sum_{k=1}^{K} \rho ( g^{(k)}, s^{(k)} ), \qquad
+              \frac{\sum_k n_k \, \rho ( g^{(k)}, s^{(k)} )}{\sum_k n_k}
 
-    Source: SentEval, ``all.spearman.mean``.  Differs: nothing. ``constant`` and errors are as in `spearman_all`.
-    """
-    return float(np.mean([spearman(*pair, constant=constant) for pair in _columns(subsets)]))
-
-
-def spearman_wmean(subsets: Subsets, *, constant: float | None = None) -> float:
-    r"""Return the mean of the subsets' correlations, weighted by their numbers of pairs ("wmean").
-
-    .. math:: \frac{\sum_k n_k \, \rho ( g^{(k)}, s^{(k)} )}{\sum_k n_k}
-
-    Source: SentEval, ``all.spearman.wmean``.  Differs: nothing. ``constant`` and errors are as in `spearman_all`.
+    Source: SentEval, ``all.spearman``.  Differs: nothing. ``constant`` and errors are as in `spearman_all`.
     """
     columns = _columns(subsets)
     correlations = [spearman(*pair, constant=constant) for pair in columns]
-    return float(np.average(correlations, weights=[len(gold) for gold, _ in columns]))
+    return float(np.average(correlations, weights=[len(gold) for gold, _ in columns] if weighted else None))
 
 
-AGGREGATIONS: dict[str, Callable[..., float]] = {"all": spearman_all, "mean": spearman_mean, "wmean": spearman_wmean}
+AGGREGATIONS: dict[str, Callable[..., float]] = {
+    "all": spearman_all,
+    "mean": spearman_mean,
+    "wmean": partial(spearman_mean, weighted=True),
+}
 """The three ways of the STS literature to aggregate subsets."""
 
 

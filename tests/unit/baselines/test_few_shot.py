@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lightning_cse.baselines import FewShot, Verdict
+from lightning_cse.baselines import FewShot
 from lightning_cse.baselines.few_shot import LABELS, read_answer
 from lightning_cse.data import read_corpus
 from lightning_cse.data.corpora import sample_dir
@@ -89,7 +89,7 @@ def test_a_request_is_the_task_then_the_examples_then_the_pair() -> None:
 def test_without_examples_no_corpus_is_read(tmp_path: Path) -> None:
     client = Backwards()
     model = few_shot(client, data_dir=str(tmp_path), shots=0)
-    assert model.judge(["a"], ["b"]) == [Verdict(False, "neutral")]
+    assert model.judge(["a"], ["b"]) == ["neutral"]
     assert [role for role, _ in client.asked[0].messages] == ["system", "user"]
     assert not model.digests
     assert few_shot().digests.keys() == {"INLI/train.csv"}
@@ -142,15 +142,11 @@ def test_one_label_is_read_and_nothing_is_guessed(said: str | Reply, answer: str
     assert read_answer(reply(said) if isinstance(said, str) else said) == answer
 
 
-def test_verdicts_stand_in_the_order_of_the_pairs() -> None:
+def test_answers_stand_in_the_order_of_the_pairs() -> None:
     said = {"a": reply("implied entailment"), "c": reply("hm"), "d": reply("contradiction")}
     client = Backwards(lambda pair: said.get(pair[-1]) or Failure("long", final=True))
-    assert few_shot(client).judge(["p"] * 4, list("abcd")) == [
-        Verdict(True, "implied"),
-        Verdict(None, "failed"),
-        Verdict(None, "unparsable"),
-        Verdict(False, "contradiction"),
-    ]
+    answers = few_shot(client).judge(["p"] * 4, list("abcd"))
+    assert answers == ["implied", "failed", "unparsable", "contradiction"]
 
 
 def test_many_replies_without_a_label_are_reported(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder, tiny_encoder
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.models import PointModel
+
+Whiten = Callable[..., Whitening]
 
 WORDS = ["the", "dog", "cat", "yard", "rain", "child", "coat", "door", "party", "warm", "night", "road", "sat", "ran"]
 
@@ -42,11 +45,23 @@ def vectors(model: PointModel, sentences: list[str]) -> np.ndarray:
     return embedding.vector.double().numpy()
 
 
+@pytest.fixture
+def whiten(tmp_path: Path) -> Whiten:
+    """Return a function that whitens an encoder by some sentences."""
+
+    def fitted(encoder: SentenceEncoder, sentences: list[str], dimensions: int | None = None) -> Whitening:
+        path = tmp_path / "sentences.txt"
+        path.write_text("\n".join(sentences) + "\n", encoding="utf-8")
+        return Whitening(encoder, sources=[str(path)], dimensions=dimensions)
+
+    return fitted
+
+
 def test_fitted_vectors_have_zero_mean_and_identity_covariance(
-    encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+    encoder: SentenceEncoder, whiten: Whiten, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(whitening_module, "SENTENCES_AT_ONCE", 70)  # several parts, the last one smaller
-    whitening = Whitening(encoder, sentences=SENTENCES)
+    whitening = whiten(encoder, SENTENCES)
     white = vectors(whitening, SENTENCES)
     # A LayerNorm whose gain is one leaves vectors that sum to zero: one of 16 directions is flat.
     assert white.shape == (300, 15)
@@ -55,8 +70,8 @@ def test_fitted_vectors_have_zero_mean_and_identity_covariance(
 
 
 @pytest.mark.parametrize("k", [1, 5, 15])
-def test_against_numpy_svd(encoder: SentenceEncoder, k: int) -> None:
-    whitening = Whitening(encoder, sentences=SENTENCES, dimensions=k)
+def test_against_numpy_svd(encoder: SentenceEncoder, whiten: Whiten, k: int) -> None:
+    whitening = whiten(encoder, SENTENCES, dimensions=k)
     plain = PointModel(encoder).eval()
     fitted_on, new = vectors(plain, SENTENCES), vectors(plain, NEW)
     u, s, _ = np.linalg.svd(np.cov(fitted_on.T))
@@ -67,7 +82,7 @@ def test_against_numpy_svd(encoder: SentenceEncoder, k: int) -> None:
     np.testing.assert_allclose(got * signs, want, rtol=1e-4, atol=1e-4)
 
 
-def test_similarities_do_not_depend_on_the_units_of_a_direction(encoder: SentenceEncoder) -> None:
+def test_similarities_do_not_depend_on_the_units_of_a_direction(encoder: SentenceEncoder, whiten: Whiten) -> None:
     # The last norm's gain scales each dimension: plain cosines change with it, those of whitened vectors do not.
     scaled = tiny_encoder(width=16, pooling="mean")
     with torch.no_grad():
@@ -82,18 +97,20 @@ def test_similarities_do_not_depend_on_the_units_of_a_direction(encoder: Sentenc
         assert torch.equal(model.features(a), a.vector)
         return want
 
-    got = [cosines(Whitening(e, sentences=SENTENCES)) for e in (encoder, scaled)]
+    got = [cosines(whiten(e, SENTENCES)) for e in (encoder, scaled)]
     torch.testing.assert_close(got[0], got[1], atol=1e-3, rtol=1e-3)
     plain = [cosines(PointModel(e).eval()) for e in (encoder, scaled)]
     assert (plain[0] - plain[1]).abs().max() > 0.05
 
 
-def test_fewer_sentences_than_dimensions(encoder: SentenceEncoder, caplog: pytest.LogCaptureFixture) -> None:
+def test_fewer_sentences_than_dimensions(
+    encoder: SentenceEncoder, whiten: Whiten, caplog: pytest.LogCaptureFixture
+) -> None:
     few = SENTENCES[:6]
-    whitening = Whitening(encoder, sentences=few)
+    whitening = whiten(encoder, few)
     with caplog.at_level(logging.WARNING, "lightning_cse"):
         white = vectors(whitening, few)
-    assert "the 6 sentences of the list given span 5 of 16 directions; the others are left out" in caplog.text
+    assert "sentences.txt span 5 of 16 directions; the others are left out" in caplog.text
     assert white.shape == (6, 5)
     np.testing.assert_allclose(np.cov(white.T), np.eye(5), atol=1e-4)
     assert np.isfinite(vectors(whitening, SENTENCES)).all()
@@ -102,24 +119,20 @@ def test_fewer_sentences_than_dimensions(encoder: SentenceEncoder, caplog: pytes
 @pytest.mark.parametrize(
     ("sentences", "dimensions", "message"),
     [
-        (SENTENCES[:6], 6, r"6 sentences of the list given span 5 of 16 directions, and 6 are needed"),
+        (SENTENCES[:6], 6, r"6 sentences of .*sentences\.txt span 5 of 16 directions, and 6 are needed"),
         (["Hi there"] * 400, None, "span 0 of 16 directions, and 1 are needed"),
         (["Hi there"], None, "span 0 of 16 directions, and 1 are needed"),
     ],
 )
 def test_too_few_directions(
-    encoder: SentenceEncoder, sentences: list[str], dimensions: int | None, message: str
+    encoder: SentenceEncoder, whiten: Whiten, sentences: list[str], dimensions: int | None, message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        Whitening(encoder, sentences=sentences, dimensions=dimensions).embed(["Hi"])
+        whiten(encoder, sentences, dimensions=dimensions).embed(["Hi"])
 
 
-def test_files_and_corpora_of_sentences_or_pairs(encoder: SentenceEncoder, tmp_path: Path) -> None:
-    path = tmp_path / "sentences.txt"
-    path.write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
-    from_file = Whitening(encoder, sources=[str(path)], data_dir=tmp_path)
-    assert list(from_file.sentences) == SENTENCES
-    assert torch.equal(from_file.fit[1], Whitening(encoder, sentences=SENTENCES).fit[1])
+def test_files_and_corpora_of_sentences_or_pairs(encoder: SentenceEncoder, whiten: Whiten) -> None:
+    assert whiten(encoder, SENTENCES).sentences == SENTENCES
     rows = read_corpus("stsb", "dev", sample_dir())
     whitening = Whitening(encoder, sources=["stsb/dev"], data_dir=sample_dir())
     assert list(whitening.sentences) == [*rows.column("sentence1"), *rows.column("sentence2")]
@@ -131,11 +144,9 @@ def test_files_and_corpora_of_sentences_or_pairs(encoder: SentenceEncoder, tmp_p
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "needs either sources or sentences"),
-        ({"sentences": SENTENCES, "sources": ["stsb/dev"]}, "needs either sources or sentences"),
         ({"sources": "stsb/dev", "data_dir": "."}, "is one name, and a list of names is needed"),
-        ({"sentences": SENTENCES, "dimensions": 17}, r"dimensions: must be between 1 and 16, got 17"),
-        ({"sentences": SENTENCES, "dimensions": 0}, r"dimensions: must be between 1 and 16, got 0"),
+        ({"sources": ["stsb/dev"], "dimensions": 17}, r"dimensions: must be between 1 and 16, got 17"),
+        ({"sources": ["stsb/dev"], "dimensions": 0}, r"dimensions: must be between 1 and 16, got 0"),
     ],
 )
 def test_options_that_do_not_fit(encoder: SentenceEncoder, options: dict[str, object], message: str) -> None:

@@ -107,8 +107,8 @@ def test_an_optional_task_without_its_corpus_is_left_out_and_reported_once(
         inli = {"_target_": "lightning_cse.evaluation.EIS", "data_dir": str(sample_dir())}
         wang = {"_target_": "lightning_cse.evaluation.PairEIS", "dev": "impscore/dev", "test": "impscore/test"}
         suite = OmegaConf.create({"eis": inli, "eis_wang": {**wang, "data_dir": str(data_dir), **pairs}})
-        left_out: dict[str, str] = {}
-        return list(build_tasks(suite, left_out)), left_out
+        built, left_out = build_tasks(suite)
+        return list(built), left_out
 
     with caplog.at_level(logging.WARNING):
         for there in (tasks(tmp_path), tasks(sample_dir(), optional=True)):

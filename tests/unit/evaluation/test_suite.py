@@ -22,7 +22,6 @@ from lightning_cse.evaluation import (
 class Fixed(Task):
     """Always measures the same."""
 
-    name = "fixed"
     metrics = ("value",)
 
     def __init__(self, value: float, needs: tuple[str, ...] = ()) -> None:

@@ -96,16 +96,14 @@ def test_any_precision_is_computed_in_float64_also_under_autocast(dtype):
 
 
 @pytest.mark.parametrize(
-    ("function", "shapes", "options", "message"),
+    ("function", "shapes", "message"),
     [
-        (alignment, [(3, 4), (2, 4)], {}, r"got \(3, 4\) and \(2, 4\)"),
-        (alignment, [(0, 4), (0, 4)], {}, r"got \(0, 4\) and \(0, 4\)"),
-        (uniformity, [(1, 4)], {}, r"n >= 2, got \(1, 4\)"),
-        (uniformity, [(4,)], {}, r"got \(4,\)"),
-        (uniformity, [(2, 2)], {"t": -2}, "t must be positive, got -2"),
-        (alignment, [(2, 2), (2, 2)], {"alpha": 0}, "alpha must be positive, got 0"),
+        (alignment, [(3, 4), (2, 4)], r"got \(3, 4\) and \(2, 4\)"),
+        (alignment, [(0, 4), (0, 4)], r"got \(0, 4\) and \(0, 4\)"),
+        (uniformity, [(1, 4)], r"n >= 2, got \(1, 4\)"),
+        (uniformity, [(4,)], r"got \(4,\)"),
     ],
 )
-def test_errors_tell_what_came(function, shapes, options, message):
+def test_errors_tell_what_came(function, shapes, message):
     with pytest.raises(ValueError, match=message):
-        function(*(torch.ones(shape) for shape in shapes), **options)
+        function(*(torch.ones(shape) for shape in shapes))

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lightning_cse.metrics import spearman, spearman_all, spearman_mean, spearman_wmean
+from lightning_cse.metrics import spearman, spearman_all, spearman_mean
+from lightning_cse.metrics.scores import AGGREGATIONS
 
 HAND_MADE = [([1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4]), ([1, 2], [0.9, 0.8])]
 WITH_CONSTANT = [*HAND_MADE, ([3, 3], [0.5, 0.6])]
-AGGREGATIONS = (spearman_all, spearman_mean, spearman_wmean)
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(-6, 6).map(lambda k: k / 8)), min_size=2, max_size=10)
 
 
@@ -38,10 +38,10 @@ def test_against_loop(pairs):
 
 def test_hand_made_subsets_tell_the_aggregations_apart():
     assert spearman_mean(HAND_MADE) == pytest.approx(0, abs=1e-12)
-    assert spearman_wmean(HAND_MADE) == pytest.approx(1 / 3)
+    assert spearman_mean(HAND_MADE, weighted=True) == pytest.approx(1 / 3)
     assert spearman_all(HAND_MADE) == pytest.approx(loop([1, 2, 3, 4, 1, 2], [0.1, 0.2, 0.3, 0.4, 0.9, 0.8]))
     assert spearman_all(HAND_MADE) == pytest.approx(0.029, abs=5e-4)
-    for aggregation in AGGREGATIONS:
+    for aggregation in AGGREGATIONS.values():
         assert aggregation(HAND_MADE[:1]) == pytest.approx(1), "one subset needs no aggregation"
         assert aggregation(iter(HAND_MADE)) == pytest.approx(aggregation(HAND_MADE[::-1]))
 
@@ -61,7 +61,7 @@ def test_errors_tell_what_came(gold, scores, message):
         spearman(gold, scores)
 
 
-@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+@pytest.mark.parametrize("aggregation", AGGREGATIONS.values(), ids=AGGREGATIONS)
 def test_errors_tell_which_subset(aggregation):
     with pytest.raises(ValueError, match="at least one subset"):
         aggregation([])
@@ -70,13 +70,13 @@ def test_errors_tell_which_subset(aggregation):
 
 
 def test_a_constant_subset_stops_means_unless_the_caller_says_what_it_counts():
-    for aggregation in (spearman_mean, spearman_wmean):
+    for aggregation in (AGGREGATIONS["mean"], AGGREGATIONS["wmean"]):
         with pytest.raises(ValueError, match="gold must vary"):
             aggregation(WITH_CONSTANT)
     assert math.isfinite(spearman_all(WITH_CONSTANT))
     assert spearman([1, 1], [0.1, 0.2], constant=0.0) == spearman([1, 2], [0.5, 0.5], constant=0.0) == 0
     assert spearman_mean(WITH_CONSTANT, constant=0.0) == pytest.approx((1 - 1 + 0) / 3)
-    assert spearman_wmean(WITH_CONSTANT, constant=0.25) == pytest.approx((4 - 2 + 2 * 0.25) / 8)
+    assert spearman_mean(WITH_CONSTANT, weighted=True, constant=0.25) == pytest.approx((4 - 2 + 2 * 0.25) / 8)
     assert spearman_all([([1, 1], [1, 2]), ([1], [3])], constant=0.0) == 0
     with pytest.raises(ValueError, match="finite"):
         spearman([1, 1], [0.1, float("nan")], constant=0.0)
