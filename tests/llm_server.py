@@ -29,7 +29,7 @@ TRANSIENT = (
 """Faults that a client overcomes by asking again: half a body without an end, 429, 500, 503 with an HTML page, a
 connection closed before the body or in it; and with status 200 malformed JSON, HTML, no choice, and half a reply."""
 
-FAULTS = (*TRANSIENT, "silent", "trickle", "array", "numbers", "huge")
+FAULTS = (*TRANSIENT, "silent", "trickle", "array", "numbers")
 """No reply comes of these: no answer, one byte at a time, JSON of another shape, no text, a body of a gigabyte."""
 
 ODD = ("refusal", "filter", "length", "null", "no_usage", "surrogate")
@@ -228,13 +228,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Do not come to an end."""
         self.close_connection = True
         if kind not in {"silent", "break"}:
-            self._head(200, 1 << 30 if kind in {"trickle", "huge"} else len(whole))
+            self._head(200, 1 << 30 if kind == "trickle" else len(whole))
             self.wfile.write(whole[: len(whole) // 2])
         if kind in {"silent", "stall"}:
             self.connection.settimeout(60.0)  # or until the client leaves
             self.connection.recv(1)
-        while kind in {"trickle", "huge"} and not self.server.stopped.wait(0.02 if kind == "trickle" else 0):
-            self.wfile.write(b" " * (1 if kind == "trickle" else 100_000))
+        while kind == "trickle" and not self.server.stopped.wait(0.02):
+            self.wfile.write(b" ")
         if kind in {"break", "break_body"}:
             self.connection.shutdown(socket.SHUT_RDWR)
 

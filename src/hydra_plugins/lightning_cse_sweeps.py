@@ -208,10 +208,7 @@ class RayLauncher(Launcher):
             self._start(ray)
         try:
             log.info("Ray is launching %d points, with %s", len(job_overrides), ray.cluster_resources())
-            try:
-                task = ray.remote(**self.remote)(_run)
-            except (TypeError, ValueError) as error:
-                raise ConfigError([f"hydra.launcher.ray.remote: {error}"]) from error
+            task = ray.remote(**self.remote)(_run)
             shared = ray.put((*self.work, Singleton.get_state()))  # once for all points: it holds every config source
             running = [task.remote(shared, n, list(job)) for n, job in enumerate(job_overrides, start=initial_job_idx)]
             return [self._result(ray, one, job) for one, job in zip(running, job_overrides, strict=True)]

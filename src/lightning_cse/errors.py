@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import logging
 import os
 import signal
 import sys
@@ -152,16 +151,11 @@ def reported(main: Callable[P, int | None]) -> Callable[P, int]:
 
 
 def _keep_traceback(error: BaseException) -> str:
-    """Write a traceback to a log, unless the run's has it, or to a temporary file; return the file's path."""
+    """Return the log of the run, which has the traceback, or write that to a temporary file and return its path."""
     if hasattr(error, "log_path"):
         return str(error.log_path)
-    text = "".join(traceback.format_exception(error))
-    for handler in logging.getLogger().handlers:
-        if isinstance(handler, logging.FileHandler) and handler.baseFilename != os.devnull:
-            handler.handle(logging.LogRecord(__name__, logging.ERROR, __file__, 0, text, None, None))
-            return handler.baseFilename
     with tempfile.NamedTemporaryFile("w", prefix="lightning_cse-", suffix=".log", delete=False) as file:
-        file.write(text)
+        file.write("".join(traceback.format_exception(error)))
     return file.name
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from lightning_cse.data import corpora as known
 from lightning_cse.data.corpora import CORPORA, DATA_DIR_VARIABLE, Corpus, CorpusFile, find_file, read_bytes
-from lightning_cse.errors import DataError, reported
+from lightning_cse.errors import DataError, one_line, reported
 
 ATTEMPTS: Final = 4
 TIMEOUT: Final = 30.0  # seconds without a byte
@@ -195,12 +195,8 @@ def _copy(file: CorpusFile, folder: Path, part: Path) -> str:
 def _extract(archive: Path, member: str, part: Path, *, name: str) -> str:
     """Write one member of a zip archive to ``part`` and return what to call it; ``name`` is that of the archive."""
     try:
-        with zipfile.ZipFile(archive) as opened:
-            info = opened.getinfo(member)
-            if info.file_size > known.largest(info.compress_size):
-                raise zipfile.BadZipFile(f"{member} expands to {info.file_size:,} bytes")
-            with opened.open(info) as source, part.open("wb") as target:
-                shutil.copyfileobj(source, target)
+        with zipfile.ZipFile(archive) as opened, opened.open(member) as source, part.open("wb") as target:
+            shutil.copyfileobj(source, target)
     # zipfile raises RuntimeError for an encrypted member or an unknown method.
     except (KeyError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise DataError(f"{name}: not the official zip archive: {error.args[0]}; fetch it again") from None
@@ -227,10 +223,7 @@ def _download(url: str, scratch: Path) -> Path | str:
     except DataError as error:
         return str(error).partition(" for url")[0]
     except requests.RequestException as error:
-        inner: BaseException = error  # without the layers around it
-        while inner.__context__:
-            inner = inner.__context__
-        return f"{type(inner).__name__}: {str(inner).partition(' for url')[0]} ({ATTEMPTS} attempts)"
+        return f"{one_line(error).partition(' for url')[0]} ({ATTEMPTS} attempts)"
 
 
 def _by_hand(corpus: Corpus, file: CorpusFile, folder: Path) -> str:

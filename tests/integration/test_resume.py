@@ -232,23 +232,23 @@ def saved(checkpoint: Path) -> int:
 def test_a_disk_that_fills_up_in_a_checkpoint_keeps_the_one_before(
     which: str, time: int, kept: list[int], run: Train, reference: Train, tmp_path: Path
 ) -> None:
-    write, written = BestAndLast._write, []
+    save, written = torch.save, []
 
-    def fills_up(self: BestAndLast, trainer: Any, path: Path, **options: Any) -> None:
-        written.append(path.stem)
-        if path.stem == which and written.count(which) == time:
-            path.parent.mkdir(exist_ok=True)
-            path.with_suffix(".part").symlink_to("/dev/full")
-        write(self, trainer, path, **options)
+    def fills_up(checkpoint: dict[str, Any], file: Any) -> None:
+        written.append("last" if "optimizer_states" in checkpoint else "best")
+        if written[-1] == which and written.count(which) == time:
+            with Path("/dev/full").open("wb", buffering=0) as full:
+                save(checkpoint, full)
+        save(checkpoint, file)
 
-    message = rf"{which}\.ckpt could not be w.*the disk is full.*start the same command again"
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(TrainingError, match=message):
-        patch.setattr(BestAndLast, "_write", fills_up)
+    message = rf"no space left to write .*{which}\.ckpt .*give the same command again"
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(LightningCSEError, match=message):
+        patch.setattr(torch, "save", fills_up)
         run()
     assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == kept
-    assert not list(tmp_path.rglob("*.part"))
+    assert not list(tmp_path.rglob("*.tmp"))
     (failed,) = tmp_path.rglob("failed.json")
-    assert json.loads(failed.read_text())["type"] == "TrainingError"
+    assert json.loads(failed.read_text())["type"] == "LightningCSEError"
     assert_same(run(), reference())
 
 
@@ -377,7 +377,8 @@ def test_a_process_that_is_interrupted_and_killed_ends_where_an_undisturbed_one_
 
     done = command("dies.py", "write")  # while the next checkpoint is being written
     assert (done.returncode, saved(last)) == (-signal.SIGKILL, 3), done.stderr
-    assert 0 < last.with_suffix(".part").stat().st_size < last.stat().st_size
+    (part,) = last.parent.glob(".last.ckpt.*.tmp")
+    assert 0 < part.stat().st_size < last.stat().st_size
     assert "resuming from step 3" in done.stdout
 
     done = command("-m", "lightning_cse.train")

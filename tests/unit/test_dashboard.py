@@ -14,7 +14,6 @@ import yaml
 pytest.importorskip("wandb_workspaces", reason="needs the extra `dashboard`")
 
 import wandb
-import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 
 from lightning_cse import dashboard
@@ -27,7 +26,6 @@ RFD = {"diag/rfd_alignment", "diag/rfd_uniformity"}
 CURVES = {*RFD, *DIAGNOSTICS, "val/stsb/spearman", "train/loss", "train/learning_rate"}
 COLUMNS = ["run:displayName", "config:seed.value", "summary:best/score", "summary:val/stsb/spearman.max"]
 COLUMNS += ["summary:test/rte/accuracy_all", "summary:summary/rfd_alignment", "summary:summary/rfd_uniformity"]
-KINDS = pytest.mark.parametrize("kind", ["--workspace", "--report"])
 
 
 @pytest.fixture(autouse=True)
@@ -63,9 +61,8 @@ def grids(content: Any) -> list[list[dict[str, Any]]]:
     return [found for item in content for found in grids(item)] if isinstance(content, list) else []
 
 
-@KINDS
-def test_charts(kind: str, dry: Any) -> None:
-    shown = grids(dry(*GIVEN, kind))
+def test_charts(dry: Any) -> None:
+    shown = grids(dry(*GIVEN))
     charts = [one for grid in shown for one in grid]
     lines = [one["config"] for one in charts if one["viewType"] == "Run History Line Plot"]
     assert sorted(key for line in lines for key in line["metrics"]) == sorted(CURVES)
@@ -76,17 +73,15 @@ def test_charts(kind: str, dry: Any) -> None:
     assert [(one["xAxis"], one["yAxis"]) for one in dots] == [(key, "summary:best/score") for key in rfd]
     for grid in shown:
         assert len({(one["layout"]["x"], one["layout"]["y"]) for one in grid}) == len(grid)
-    assert sum(map(len, grids(dry("--project", "cse", kind)))) == len(charts) - 1 + len(DEV_SCORES)
+    assert sum(map(len, grids(dry("--project", "cse")))) == len(charts) - 1 + len(DEV_SCORES)
 
 
 def test_the_table_of_runs_pins_the_columns_and_groups_by_sweep(dry: Any) -> None:
-    view, page = dry(*GIVEN), dry(*GIVEN, "--report")
+    view = dry(*GIVEN)
     assert (view["entity"], view["project"]) == ("lab", "cse")
-    tables = [block["metadata"]["runSets"] for block in page["spec"]["blocks"] if block["type"] == "panel-grid"]
-    assert len(tables) == 5
-    for (runs,) in (view["spec"]["section"]["runSets"], tables[-1]):
-        assert runs["runFeed"]["columnOrder"] == COLUMNS
-        assert runs["grouping"] == [{"section": "run", "name": "group"}]
+    (runs,) = view["spec"]["section"]["runSets"]
+    assert runs["runFeed"]["columnOrder"] == COLUMNS
+    assert runs["grouping"] == [{"section": "run", "name": "group"}]
 
 
 def test_scores_are_those_of_experiments_and_suites(repository: Path) -> None:
@@ -99,11 +94,10 @@ def test_scores_are_those_of_experiments_and_suites(repository: Path) -> None:
 def test_saved_for_who_is_logged_in(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     monkeypatch.setattr(wandb, "Api", lambda timeout: type("Api", (), {"default_entity": "me"}))
-    for built in (ws.Workspace, wr.Report):
-        monkeypatch.setattr(built, "save", lambda one: None)
-        monkeypatch.setattr(built, "url", property(lambda one: f"https://example.org/{one.entity}/{one.project}"))
+    monkeypatch.setattr(ws.Workspace, "save", lambda one: None)
+    monkeypatch.setattr(ws.Workspace, "url", property(lambda one: f"https://example.org/{one.entity}/{one.project}"))
     assert dashboard.main(["--project", "cse"]) == 0
-    assert dashboard.main([*GIVEN, "--report"]) == 0
+    assert dashboard.main(GIVEN) == 0
     assert capsys.readouterr().out == "https://example.org/me/cse\nhttps://example.org/lab/cse\n"
 
 
@@ -111,7 +105,6 @@ def test_saved_for_who_is_logged_in(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     ("environment", "arguments", "message"),
     [
         ({}, [], "error: nobody is logged in at W&B: `wandb login`"),
-        ({"WANDB_API_KEY": "0" * 40, "WANDB_MODE": "Offline"}, [], "error: WANDB_MODE keeps W&B offline"),
         ({"WANDB_API_KEY": "0" * 40}, [], "the workspace of lab/cse failed (ConnectionError: no route)"),
         ({}, ["--title", "\N{ROCKET}", "--dry-run"], "the workspace of lab/cse failed (ValidationError: "),
         (None, ["--dry-run"], "pip install 'lightning_cse[dashboard]'"),

@@ -64,13 +64,12 @@ def test_a_figure_is_drawn_where_its_curves_were_logged(
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
 
 
-def test_best_step_is_marked_and_other_values_have_their_own_axes(tmp_path: Path, drawn: list[Figure]) -> None:
-    run_figures({**curves(), "val/loss": [(0, 7.0)]}, tmp_path, MONITOR)
-    scores, rest = drawn[1].axes
+def test_the_best_step_is_marked(tmp_path: Path, drawn: list[Figure]) -> None:
+    run_figures(curves(), tmp_path, MONITOR)
+    (scores,) = drawn[1].axes
     shown = lines(scores)
     assert set(shown) == {"rte/accuracy_implied", "rte/accuracy_all (monitor)", "best: 0.7500 at step 250"}
     assert shown["best: 0.7500 at step 250"].get_xydata().tolist() == [[250, 0.75]]
-    assert list(lines(rest)) == ["loss"]
 
 
 def test_a_row_a_view(tmp_path: Path, drawn: list[Figure]) -> None:

@@ -1,15 +1,13 @@
-"""W&B workspaces and reports over the runs of a project: one layout, built with W&B's own API package."""
+"""W&B workspaces over the runs of a project, built with W&B's own API package."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lightning_cse.errors import LightningCSEError, one_line
 
 if TYPE_CHECKING:
-    import wandb_workspaces.reports.v2.interface as wr
     import wandb_workspaces.workspaces.interface as ws
 
 _STEP: Final = "trainer/global_step"  # of loggers.wandb_view, which takes seconds to import
@@ -40,42 +38,25 @@ def workspace(layout: Layout) -> ws.Workspace:
 
     order = [expr.Ordering(expr.Metric("Name"), ascending=True)]
     runs = ws.RunsetSettings(groupby=[expr.Metric("Group")], order=order, pinned_columns=_columns(layout))
-    sections = [ws.Section(name=name, panels=panels, is_open=True) for name, _, panels in _sections(layout)]
+    sections = [ws.Section(name=name, panels=panels, is_open=True) for name, panels in _sections(layout)]
     settings = ws.WorkspaceSettings(x_axis=_STEP, max_runs=_MOST_RUNS)
     where: Any = {"entity": layout.entity, "project": layout.project, "name": layout.title}
     return ws.Workspace(**where, sections=sections, settings=settings, runset_settings=runs)
 
 
-def report(layout: Layout) -> wr.Report:
-    """Return a report: the same charts under headings, then the table of runs."""
-    import wandb_workspaces.reports.v2.interface as wr
-
-    def runs(columns: list[str]) -> list[wr.Runset]:
-        order = [wr.OrderBy("Name", ascending=True)]
-        return [wr.Runset(name="Runs by sweep", groupby=["group"], order=order, pinned_columns=columns)]
-
-    blocks: list[Any] = [wr.TableOfContents()]
-    for name, text, panels in _sections(layout):
-        blocks += [wr.H2(name), wr.P(text), wr.PanelGrid(runsets=runs([]), panels=panels)]
-    blocks += [wr.H2("Runs"), wr.P("Best dev and test scores."), wr.PanelGrid(runsets=runs(_columns(layout)))]
-    return wr.Report(entity=layout.entity, project=layout.project, title=layout.title, blocks=blocks, width="fluid")
-
-
-def build(layout: Layout, kind: str, *, save: bool) -> Any:
-    """Build a ``workspace`` or a ``report``, and return its address if it is saved, else what would be sent as JSON."""
+def build(layout: Layout, *, save: bool) -> Any:
+    """Build the workspace, and return its address if it is saved, else what would be sent as JSON."""
     if save:
         from lightning_cse.loggers.wandb_view import is_logged_in
 
-        offline = os.environ.get("WANDB_MODE", "").strip().lower() in {"offline", "dryrun", "disabled"}
-        if offline or not is_logged_in():
-            why = "WANDB_MODE keeps W&B offline: unset it" if offline else "nobody is logged in at W&B: `wandb login`"
-            raise LightningCSEError(f"{why}, or see what would be built by --dry-run")
+        if not is_logged_in():
+            raise LightningCSEError("nobody is logged in at W&B: `wandb login`, or --dry-run, which asks no server")
     try:
         if save and not layout.entity:  # who is logged in
             import wandb
 
             layout = layout._replace(entity=wandb.Api(timeout=20).default_entity or "")
-        built: Any = workspace(layout) if kind == "workspace" else report(layout)
+        built: Any = workspace(layout)
         if not save:
             return built._to_model().model_dump(mode="json", by_alias=True, exclude_none=True)
         built.save()
@@ -84,7 +65,7 @@ def build(layout: Layout, kind: str, *, save: bool) -> Any:
         raise LightningCSEError(f"{error.name} is not installed: pip install 'lightning_cse[dashboard]'") from error
     except Exception as error:  # whatever W&B's client and its transport raise
         raise LightningCSEError(
-            f"the {kind} of {layout.entity}/{layout.project} failed ({one_line(error)}): check --entity, --project and "
+            f"the workspace of {layout.entity}/{layout.project} failed ({one_line(error)}): check --entity, --project, "
             "--title, the network and the key (`wandb login --relogin`)"
         ) from error
 
@@ -95,18 +76,18 @@ def _columns(layout: Layout) -> list[str]:
     return ["run:displayName", "config:seed.value", "summary:best/score", *(f"summary:{key}" for key in scores)]
 
 
-def _sections(layout: Layout) -> Iterator[tuple[str, str, list[Any]]]:
-    """Yield heading, text and charts, from top to bottom."""
+def _sections(layout: Layout) -> Iterator[tuple[str, list[Any]]]:
+    """Yield heading and charts, from top to bottom."""
     measures = ("alignment", "uniformity")
     rfd: dict[str, Any] = {f"RFD of {m}": f"diag/rfd_{m}" for m in measures}
     rfd |= {f"Best dev score by RFD of {m}": (f"summary/rfd_{m}", "best/score") for m in measures}
-    yield "Relative fitting difficulty", "How much harder the held-out side is to fit, and the dev score.", _panels(rfd)
+    yield "Relative fitting difficulty: how much harder the held-out side is to fit", _panels(rfd)
     dev = {key.removeprefix("val/"): key for key in layout.dev}
-    yield "Dev score", "What chooses the best checkpoint; higher is better.", _panels(dev)
+    yield "Dev score: what chooses the best checkpoint; higher is better", _panels(dev)
     sides = {f"{m}, {title}": f"diag/{side}/{m}" for m in measures for side, title in _SIDES.items()}
-    yield "Alignment and uniformity", "Of both sides that RFD compares; lower is better.", _panels(sides)
+    yield "Alignment and uniformity of both sides that RFD compares; lower is better", _panels(sides)
     training = {"loss": "train/loss", "learning rate": "train/learning_rate"}
-    yield "Training", "One value an optimizer step.", _panels(training)
+    yield "Training: one value an optimizer step", _panels(training)
 
 
 def _panels(charts: dict[str, Any]) -> list[Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lightning_cse import runs
-from lightning_cse.analysis.histograms import Pairs, PairSet, draw_histograms
+from lightning_cse.analysis.histograms import Kind, Pairs, draw_histograms
 from lightning_cse.config.compose import portable
 from lightning_cse.data import ContrastiveData, read_corpus
 from lightning_cse.data.drawing import seeded_order
@@ -35,25 +35,11 @@ log = logging.getLogger(__name__)
 
 BATCHING: Final = ("batch_size", "drop_last", "llm_rows_together")  # no number here depends on them
 
-Kind = Literal["positive", "negative"]
-
 ROLES: Final[dict[Kind, tuple[str, ...]]] = {
     "positive": ("positive", "intermediate", "entailment", "explicit_entailment", "implied_entailment"),
     "negative": ("negative", "contradiction"),
 }
 """The roles that methods pull to the first one, and those that they push away from it."""
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """The pairs of one kind that are looked at; ``there`` counts all, ``dropout`` says that they are two passes."""
-
-    kind: Kind
-    label: str
-    first: list[str]
-    second: list[str]
-    there: int
-    dropout: bool = False
 
 
 def run(cfg: DictConfig) -> None:
@@ -74,7 +60,7 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
     encoder, sets = _measured({name: cfg})
     options = plain(cfg)
     decisive: dict[str, Any] = {
-        "data": {file: digest for about, *_ in sets for file, digest in about["data"].items()},
+        "data": {file: digest for about, _ in sets for file, digest in about["data"].items()},
         "encoder": {"name": encoder.name, **encoder.digests},
         "resolved": automatic_reading(cfg, encoder),
     }
@@ -88,13 +74,13 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
         "seed": cfg.seed,
         "looked_at": cfg.rows,
         "encoder": {**decisive["encoder"], "pooling": encoder.pooling, "max_length": encoder.max_length},
-        "sets": [{**about, "pairs": list(map(pair_summary, drawn, found))} for about, drawn, found in sets],
+        "sets": [{**about, "pairs": list(map(pair_summary, pairs))} for about, pairs in sets],
         "device": device_of().type,
         "figure": "histograms.png",
         "environment": runs.environment(),
         "overrides": portable(overrides),
     }
-    draw_histograms([pair_set(about["name"], *pairs) for about, *pairs in sets], folder / "histograms.png")
+    draw_histograms({about["name"]: pairs for about, pairs in sets}, folder / "histograms.png")
     runs.write_atomic(folder / "config.yaml", OmegaConf.to_yaml(cfg, resolve=True))
     runs.write_atomic(
         folder / "summary.json", json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -102,26 +88,26 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
     return folder
 
 
-def pair_sets(configs: Mapping[str, DictConfig]) -> list[PairSet]:
+def pair_sets(configs: Mapping[str, DictConfig]) -> dict[str, list[Pairs]]:
     """Return the pairs of several training sets, by name, as `describe` looks at them, and those of STS-B after them.
 
     The encoder, the seed and STS-B are those of the first config.
     """
-    return [pair_set(about["name"], *pairs) for about, *pairs in _measured(configs)[1]]
+    return {about["name"]: pairs for about, pairs in _measured(configs)[1]}
 
 
-def _measured(configs: Mapping[str, DictConfig]) -> tuple[SentenceEncoder, list[tuple[Any, ...]]]:
-    """Return the encoder, and of each data set what ``summary.json`` says, the pairs looked at and their values."""
+def _measured(configs: Mapping[str, DictConfig]) -> tuple[SentenceEncoder, list[tuple[dict[str, Any], list[Pairs]]]]:
+    """Return the encoder, and of each data set what ``summary.json`` says and the measured pairs."""
     for cfg in configs.values():
         check_nodes(cfg)
     first = next(iter(configs.values()))
     encoder: SentenceEncoder = built(first.encoder)
     described = [*(_training_set(cfg, name, encoder) for name, cfg in configs.items()), _stsb(first)]
-    found = measure(encoder, [pairs for _, pairs in described], first.seed)
-    return encoder, [(*each, pairs) for each, pairs in zip(described, found, strict=True)]
+    abouts, drawn = zip(*described, strict=True)
+    return encoder, list(zip(abouts, measure(encoder, drawn, first.seed), strict=True))
 
 
-def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> tuple[dict[str, Any], list[Drawn]]:
+def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> tuple[dict[str, Any], list[Pairs]]:
     data: ContrastiveData = built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
     rows, roles = data.train.select(seeded_order(len(data.train), cfg.seed)), data.roles
     anchor, kinds = roles[0], list[tuple[Kind, str]]()
@@ -141,30 +127,34 @@ def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> tuple
     for kind, role in kinds:
         label = f"{anchor} - {role}" if role != anchor else f"{anchor}, two dropout passes"
         both = zip(columns[anchor], columns[role], strict=True)
-        pairs.append(_drawn(kind, label, both, cfg.rows, dropout=role == anchor))
+        pairs.append(drawn_pairs(kind, label, both, cfg.rows, dropout=role == anchor))
     texts = [text for text in columns[anchor] if text is not None]
     some = list(dict.fromkeys(texts[: cfg.rows]))
     if len(some) > 1 and pairs[-1].kind == "positive":
-        pairs.append(Drawn("negative", f"{anchor} - random other {anchor}", some, some[1:] + some[:1], len(texts)))
+        pairs.append(Pairs("negative", f"{anchor} - random other {anchor}", some, some[1:] + some[:1], len(texts)))
     filled = {role: sum(text is not None for text in columns[role]) for role in roles}
     about = {"name": name, "rows": len(rows), "roles": filled, "counts": data.counts, "data": data.digests}
     return about, pairs
 
 
-def _stsb(cfg: DictConfig) -> tuple[dict[str, Any], list[Drawn]]:
+def _stsb(cfg: DictConfig) -> tuple[dict[str, Any], list[Pairs]]:
     split, high, low = cfg.beside.split, cfg.beside.positive_score, cfg.beside.negative_score
     rows = read_corpus("stsb", split, Path(cfg.paths.data_dir))
     rows = rows.select(seeded_order(len(rows), cfg.seed))
     rated = list(zip(*(rows.column(name) for name in ("sentence1", "sentence2", "score")), strict=True))
     near, far = [pair for *pair, score in rated if score > high], [pair for *pair, score in rated if score < low]
-    pairs = [_drawn("positive", f"score > {high}", near, cfg.rows), _drawn("negative", f"score < {low}", far, cfg.rows)]
+    pairs = [
+        drawn_pairs("positive", f"score > {high}", near, cfg.rows),
+        drawn_pairs("negative", f"score < {low}", far, cfg.rows),
+    ]
     about = {"name": f"STS-B {split}", "rows": len(rows), "counts": rows.counts}
     return about | {"data": {file.name: file.sha256 for file in rows.files}}, pairs
 
 
-def _drawn(kind: Kind, label: str, pairs: Iterable[Sequence[Any]], most: int, *, dropout: bool = False) -> Drawn:
+def drawn_pairs(kind: Kind, label: str, pairs: Iterable[Sequence[Any]], most: int, *, dropout: bool = False) -> Pairs:
+    """Return the first pairs, so many at most, of those that have both sentences."""
     whole = [pair for pair in pairs if None not in pair]
-    return Drawn(kind, label, [a for a, _ in whole[:most]], [b for _, b in whole[:most]], len(whole), dropout)
+    return Pairs(kind, label, [a for a, _ in whole[:most]], [b for _, b in whole[:most]], len(whole), dropout)
 
 
 def kind_of(role: str) -> Kind:
@@ -172,8 +162,8 @@ def kind_of(role: str) -> Kind:
     return "negative" if role in ROLES["negative"] else "positive"
 
 
-def measure(encoder: SentenceEncoder | None, sets: Sequence[Sequence[Drawn]], seed: int) -> list[list[Pairs]]:
-    """Return match error rates and, with an encoder, cosines of all pairs; each distinct sentence is embedded once.
+def measure(encoder: SentenceEncoder | None, sets: Sequence[Sequence[Pairs]], seed: int) -> list[list[Pairs]]:
+    """Return the pairs with match error rates and, with an encoder, cosines; each distinct sentence is embedded once.
 
     ``seed`` is that of the dropout of dropout pairs. Raises EncoderError if a cosine is not finite.
     """
@@ -181,17 +171,17 @@ def measure(encoder: SentenceEncoder | None, sets: Sequence[Sequence[Drawn]], se
     sentences = [s for drawn in sets for pairs in drawn if not pairs.dropout for s in (*pairs.first, *pairs.second)]
     embedded: Any = Embedded(model, sentences) if model is not None and sentences else {}
 
-    def measured(pairs: Drawn) -> Pairs:
+    def measured(pairs: Pairs) -> Pairs:
         rates = list(map(match_error_rate, pairs.first, pairs.second))
         if model is None or not rates:
-            return Pairs(pairs.label, rates)
+            return replace(pairs, mer=rates)
         if pairs.dropout:
             cosine = _dropout_cosines(model, pairs.first, seed)
         else:
             cosine = model.similarity(embedded[pairs.first], embedded[pairs.second])
         if not cosine.isfinite().all():
             raise EncoderError(f"some embeddings of {model.encoder.name} are not finite: its weights are broken")
-        return Pairs(pairs.label, rates, cosine.tolist())
+        return replace(pairs, mer=rates, cosine=cosine.tolist())
 
     return [list(map(measured, drawn)) for drawn in sets]
 
@@ -207,16 +197,10 @@ def _dropout_cosines(model: PointModel, sentences: Sequence[str], seed: int) -> 
     return model.similarity(*sides)
 
 
-def pair_set(name: str, drawn: Sequence[Drawn], measured: Sequence[Pairs]) -> PairSet:
-    """Return the pairs of a data set as a row of the figure."""
-    both = list(zip(drawn, measured, strict=True))
-    return PairSet(name, *([values for pairs, values in both if pairs.kind == kind] for kind in ROLES))
-
-
-def pair_summary(drawn: Drawn, pairs: Pairs) -> dict[str, Any]:
+def pair_summary(pairs: Pairs) -> dict[str, Any]:
     """Return the number of pairs, and how their values are spread."""
-    about = {"kind": drawn.kind, "label": drawn.label, "dropout": drawn.dropout, "pairs": drawn.there}
-    return {**about, "looked_at": len(drawn.first), "mer": _spread(pairs.mer), "cosine": _spread(pairs.cosine)}
+    about = {"kind": pairs.kind, "label": pairs.label, "dropout": pairs.dropout, "pairs": pairs.there}
+    return {**about, "looked_at": len(pairs.first), "mer": _spread(pairs.mer), "cosine": _spread(pairs.cosine)}
 
 
 def _spread(values: Sequence[float]) -> dict[str, float] | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
@@ -22,32 +23,38 @@ BINS: Final = 25
 LOWEST_COSINE: Final = 0.5
 NAMES: Final = {"mer": "match error rate", "cosine": "cosine"}
 
+Kind = Literal["positive", "negative"]
+
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of one kind: the match error rate and the cosine of each; no cosines where no encoder measured them."""
+    """The pairs of one kind that are looked at; ``there`` counts all, ``dropout`` says that they are two passes.
 
+    Once they are measured, ``mer`` and ``cosine`` are the match error rate and the cosine of each; there are no cosines
+    where there is no encoder.
+    """
+
+    kind: Kind
     label: str
-    mer: Sequence[float]
+    first: Sequence[str]
+    second: Sequence[str]
+    there: int
+    dropout: bool = False
+    mer: Sequence[float] = ()
     cosine: Sequence[float] = ()
 
 
-@dataclass(frozen=True)
-class PairSet:
-    """The pairs of one data set, a row of the figure."""
-
-    name: str
-    positive: Sequence[Pairs]
-    negative: Sequence[Pairs]
+PairSets = Mapping[str, Sequence[Pairs]]
+"""The measured pairs of data sets, by their names."""
 
 
-def draw_histograms(sets: Sequence[PairSet], path: Path) -> None:
+def draw_histograms(sets: PairSets, path: Path) -> None:
     """Draw `histograms_figure` to a file."""
     with plot_style():
         save_figures({path.name: histograms_figure(sets)}, path.parent)
 
 
-def histograms_figure(sets: Sequence[PairSet]) -> Figure:
+def histograms_figure(sets: PairSets) -> Figure:
     """Draw a row a data set: match error rates of positive and negative pairs, then their cosines.
 
     Bars are shares of the pairs; dashed lines are means. Call it, and save the figure, in `plot_style`.
@@ -55,15 +62,18 @@ def histograms_figure(sets: Sequence[PairSet]) -> Figure:
     Source: NGCSE, figure 7.  Differs: data sets have a row each, and the axis of the cosine leaves no pair out.
     """
     bins = bins_of(sets)
-    heights = [2.0 + 0.26 * max(len(each.positive), len(each.negative)) for each in sets]  # with the legends above
+    most = [max(Counter(pairs.kind for pairs in each).values(), default=0) for each in sets.values()]
+    heights = [2.0 + 0.26 * number for number in most]  # with the legends above
     figure = blank_figure(6.4 * len(bins), 0.4 + sum(heights))
     grid = figure.subplots(len(sets), 2 * len(bins), squeeze=False, sharex="col")
-    for row, each in zip(grid, sets, strict=True):
-        row[0].set_ylabel(f"{each.name}\nshare of pairs")
-        panels = itertools.product(bins, (("positive", each.positive, 0), ("negative", each.negative, 3)))
-        for axes, (measure, (kind, pairs, color)) in zip(row, panels, strict=True):
-            _panel(axes, {one.label: getattr(one, measure) for one in pairs}, bins[measure], color)
-            if each is sets[-1]:
+    *_, last = sets
+    for row, (name, each) in zip(grid, sets.items(), strict=True):
+        row[0].set_ylabel(f"{name}\nshare of pairs")
+        panels = itertools.product(bins, (("positive", 0), ("negative", 3)))
+        for axes, (measure, (kind, color)) in zip(row, panels, strict=True):
+            values = {pairs.label: getattr(pairs, measure) for pairs in each if pairs.kind == kind}
+            _panel(axes, values, bins[measure], color)
+            if name == last:
                 axes.set_xlabel(f"{NAMES[measure]}, {kind} pairs")
     return figure
 
@@ -86,13 +96,13 @@ def _panel(axes: Axes, kinds: Mapping[str, Sequence[float]], bins: np.ndarray, f
         axes.set_yticks([])
 
 
-def bins_of(sets: Sequence[PairSet]) -> dict[str, np.ndarray]:
+def bins_of(sets: PairSets) -> dict[str, np.ndarray]:
     """Return the edges of the bars by measure, ``mer`` and, where there are cosines, ``cosine``.
 
     The cosine's axis begins at 0.5, or at the tenth below the lowest value.
     """
     bins = {"mer": np.linspace(0.0, 1.0, BINS + 1)}
-    cosines = [value for each in sets for pairs in (*each.positive, *each.negative) for value in pairs.cosine]
+    cosines = [value for each in sets.values() for pairs in each for value in pairs.cosine]
     if cosines:
         low = max(-1.0, min(LOWEST_COSINE, math.floor(min(cosines) / 0.1) * 0.1))
         bins["cosine"] = np.linspace(low, 1.0, max(BINS, round((1.0 - low) * BINS)) + 1)
@@ -102,11 +112,3 @@ def bins_of(sets: Sequence[PairSet]) -> dict[str, np.ndarray]:
 def shares(values: Sequence[float], bins: np.ndarray) -> np.ndarray:
     """Return the share of the values, at least one, in each bin; those beyond an edge are in the bin beside it."""
     return np.histogram(np.clip(values, bins[0], bins[-1]), bins)[0] / len(values)
-
-
-def overlap(first: np.ndarray, second: np.ndarray) -> float:
-    r"""Return the area that two histograms (`shares` p and q in the same bins) have in common, :math:`\sum \min(p, q)`.
-
-    Source: Swain and Ballard 1991, "Color indexing", histogram intersection.  Differs: nothing.
-    """
-    return float(np.minimum(first, second).sum())

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import random
-import shutil
 import signal
 import threading
 from pathlib import Path
@@ -20,7 +18,8 @@ from pytorch_lightning import Callback
 from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from lightning_cse.errors import Interrupted, TrainingError
+from lightning_cse.errors import Interrupted
+from lightning_cse.runs import atomic_file
 
 if TYPE_CHECKING:
     from lightning_cse.callbacks.evaluation import Evaluation
@@ -46,8 +45,8 @@ class BestAndLast(Checkpoint):
         self._before = -1
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Have checkpoints written by `DirectCheckpointIO`."""
-        trainer.strategy.checkpoint_io = DirectCheckpointIO()
+        """Have checkpoints written by `AtomicCheckpointIO`."""
+        trainer.strategy.checkpoint_io = AtomicCheckpointIO()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save the best if a resumed run has just made the evaluation that its interruption skipped."""
@@ -82,20 +81,7 @@ class BestAndLast(Checkpoint):
         self._write(trainer, self.last, weights_only=False)
 
     def _write(self, trainer: pl.Trainer, path: Path, *, weights_only: bool) -> None:
-        temporary = path.with_suffix(".part")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            trainer.save_checkpoint(temporary, weights_only=weights_only)
-            temporary.replace(path)
-        except (OSError, RuntimeError) as error:  # torch raises a RuntimeError when the disk is full
-            temporary.unlink(missing_ok=True)
-            free = shutil.disk_usage(next(folder for folder in path.parents if folder.is_dir())).free
-            full = getattr(error, "errno", None) == errno.ENOSPC or free < 2**26
-            reason = f"the disk is full ({free / 2**20:.0f} MiB free)" if full else str(error).partition("\n")[0]
-            raise TrainingError(
-                f"{path} could not be written: {reason}. The checkpoint before it is kept; "
-                "make room and start the same command again"
-            ) from error
+        trainer.save_checkpoint(path, weights_only=weights_only)
         if path == self.last:
             self.interrupts.continues = f"continues from step {trainer.global_step}"
 
@@ -108,8 +94,8 @@ class BestAndLast(Checkpoint):
         self._saved = state_dict["saved"]
 
 
-class DirectCheckpointIO(TorchCheckpointIO):
-    """Write a checkpoint directly to its file, and the file to the disk.
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Write a checkpoint as `atomic_file` does: whole, or the one before stays.
 
     Lightning itself writes it to memory first and then to the folder of temporary files, and moves it from there:
     three times the space, at two places that have nothing to do with the run's folder. A checkpoint of weights alone
@@ -117,13 +103,14 @@ class DirectCheckpointIO(TorchCheckpointIO):
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        """Write the file and wait until it is on the disk; the caller renames it when it is complete."""
+        """Write the file, and wait until it is on the disk."""
         if "optimizer_states" not in checkpoint:
             checkpoint = {key: checkpoint[key] for key in ("state_dict", "global_step", "pytorch-lightning_version")}
-        with Path(path).open("wb") as file:
-            torch.save(checkpoint, file)
-            file.flush()
-            os.fsync(file.fileno())
+        with atomic_file(Path(path)) as file:
+            try:
+                torch.save(checkpoint, file)
+            except RuntimeError as error:  # what torch makes of a full disk, say
+                raise (error.__context__ if isinstance(error.__context__, OSError) else error) from None
 
 
 class RandomState(Callback):
@@ -134,14 +121,13 @@ class RandomState(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states as tensors and plain values, so that ``weights_only=True`` can read them."""
-        _, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002 - other people's code draws from the global generator
-        version, internal, gauss_next = random.getstate()
+        numpy: Any = np.random.get_state()  # noqa: NPY002 - other people's code draws from the global generator
         return {
             "torch": torch.get_rng_state(),
             # Of the run's own GPU: another process, or a sweep, may give it another number when it is resumed.
             "cuda": [torch.cuda.get_rng_state()] if torch.cuda.is_available() else [],
-            "numpy": [torch.from_numpy(np.asarray(keys).astype(np.int64)), int(position), int(has_gauss), float(gauss)],
-            "python": [version, list(internal), gauss_next],
+            "numpy": (numpy[0], numpy[1].tolist(), *numpy[2:]),
+            "python": random.getstate(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -161,14 +147,11 @@ class RandomState(Callback):
         if self._restored is None:
             return
         state = self._restored
-        keys, position, has_gauss, gauss = state["numpy"]
-        version, internal, gauss_next = state["python"]
         torch.set_rng_state(state["torch"])
         if state["cuda"]:
             torch.cuda.set_rng_state(state["cuda"][0])
-        numpy_state = ("MT19937", keys.numpy().astype(np.uint32), position, has_gauss, gauss)
-        np.random.set_state(numpy_state)  # noqa: NPY002 - the global generator, see above
-        random.setstate((version, tuple(internal), gauss_next))
+        np.random.set_state(state["numpy"])  # noqa: NPY002 - the global generator, see above
+        random.setstate(state["python"])
 
 
 class Interrupts(Callback):

@@ -73,17 +73,6 @@ def batch_loss(trainer: pl.Trainer, outputs: Any) -> float:
     return float(outputs["loss"].item() * trainer.accumulate_grad_batches)
 
 
-def run_bar(steps: float, completed: int) -> Progress:
-    """Return the bar of a run, at the step from which it continues."""
-    from rich.progress import TextColumn
-
-    from lightning_cse.progress import progress
-
-    bar = progress(TextColumn("{task.fields[values]}"), width=20)
-    bar.add_task("train", total=steps, completed=completed, values="")
-    return bar
-
-
 class StepBar(ProgressBar):
     """Show the progress of the whole run: on a terminal one bar over its optimizer steps, and a line an evaluation."""
 
@@ -99,7 +88,13 @@ class StepBar(ProgressBar):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Begin, at the step from which a run is resumed."""
         if sys.stderr.isatty():
-            self._bar = run_bar(trainer.estimated_stepping_batches, trainer.global_step)
+            from rich.progress import TextColumn
+
+            from lightning_cse.progress import progress
+
+            self._bar = progress(TextColumn("{task.fields[values]}"), width=20)
+            steps = trainer.estimated_stepping_batches
+            self._bar.add_task("train", total=steps, completed=trainer.global_step, values="")
             self._bar.start()
             # rich has replaced sys.stderr by a stream that writes above the bar.
             handlers = [one for one in logging.getLogger().handlers if type(one) is logging.StreamHandler]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from rich.rule import Rule
 
 from lightning_cse import runs
 from lightning_cse.analysis import describing
-from lightning_cse.analysis.histograms import Pairs, bins_of, draw_histograms, overlap, shares
+from lightning_cse.analysis.histograms import Pairs, bins_of, draw_histograms, shares
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern
@@ -65,32 +66,31 @@ def summarise(
 
     Of each role, the written pairs are anchor and sentence, the pattern's all that its examples were drawn from, and of
     both so many are looked at. The summary has their match error rates and, with an encoder, cosines, and what their
-    histograms share: ``overlap``, and ``alike``, the mean of two draws from the pattern's histogram that are as large;
-    neither where the pattern has fewer than 30 pairs.
+    histograms p and q share: ``overlap``, the sum of min(p, q) over the bins, and ``alike``, the mean of two draws from
+    the pattern's histogram that are as large; neither where the pattern has fewer than 30 pairs.
 
-    Source: NGCSE, figure 7. Differs: the paper compares histograms by eye.
+    Source: NGCSE, figure 7; Swain and Ballard 1991, "Color indexing", histogram intersection. Differs: the paper
+    compares histograms by eye.
     """
     cells = [json.loads(line) for line in rows.read_text(encoding="utf-8").rstrip("\n").split("\n")]
 
-    def drawn(role: str, label: str, pairs: Sequence[tuple[str, str]]) -> describing.Drawn:
-        some = [pairs[place] for place in seeded_order(len(pairs), seed)[:looked_at]]
-        return describing.Drawn(
-            describing.kind_of(role), label, [first for first, _ in some], [second for _, second in some], len(pairs)
-        )
+    def drawn(role: str, label: str, pairs: Sequence[tuple[str, str]]) -> Pairs:
+        some = (pairs[place] for place in seeded_order(len(pairs), seed))
+        return describing.drawn_pairs(describing.kind_of(role), label, some, looked_at)
 
     names = [role.name for role in pattern.roles]
     written = [drawn(name, f"{ANCHOR} - {name}", [(row[ANCHOR], row[name]) for row in cells]) for name in names]
     shown = [drawn(one.name, f"{one.name}: {one.examples.label}", one.examples.pool) for one in pattern.roles]
     ours, theirs = describing.measure(encoder, (written, shown), seed)
-    compared = [v if d.there >= _FEWEST else Pairs(v.label, ()) for d, v in zip(shown, theirs, strict=True)]
-    sets = [describing.pair_set("made", written, ours)]
+    compared = [pairs if pairs.there >= _FEWEST else replace(pairs, mer=(), cosine=()) for pairs in theirs]
+    sets = {"made": ours}
     if any(len(pairs.mer) for pairs in compared):
-        sets.append(describing.pair_set("pattern", shown, compared))
+        sets["pattern"] = compared
     bins = bins_of(sets)
     roles = {
         name: {
-            "made": describing.pair_summary(written[number], ours[number]),
-            "pattern": describing.pair_summary(shown[number], theirs[number]),
+            "made": describing.pair_summary(ours[number]),
+            "pattern": describing.pair_summary(theirs[number]),
             **_overlaps(ours[number], compared[number], bins, seed),
         }
         for number, name in enumerate(names)
@@ -117,7 +117,7 @@ def _overlaps(made: Pairs, shown: Pairs, bins: Mapping[str, np.ndarray], seed: i
     for name, edges in bins.items() if len(shown.mer) else ():
         its, random = shares(getattr(shown, name), edges), np.random.default_rng(seed)
         first, second = (random.multinomial(len(pairs.mer), its, _DRAWS) / len(pairs.mer) for pairs in (made, shown))
-        found["overlap"][name] = overlap(shares(getattr(made, name), edges), its)
+        found["overlap"][name] = float(np.minimum(shares(getattr(made, name), edges), its).sum())
         found["alike"][name] = float(np.minimum(first, second).sum(axis=1).mean())
     return found
 

@@ -1,4 +1,4 @@
-"""Calls of one endpoint: the openai client's, with limits a minute, and a limit to the time and size of each call."""
+"""Calls of one endpoint: the openai client's, with limits a minute, and a limit to the time of each call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ try:
 except ImportError as missing:
     raise LLMError(f"asking a language model needs pip install 'lightning_cse[llm]' ({missing})") from missing
 
-_LARGEST: Final = 1_000_000  # bytes of an answer
 _CONTINUES: Final = "The same command continues"
 _ADVICE: Final = {
     401: "Correct the key in the environment variable {variable}, or name another with llm.key_variable=...",
@@ -121,17 +120,13 @@ class Calls(openai.DefaultAsyncHttpxClient):
         self._under_way.add(task := asyncio.current_task())
         try:
             async with asyncio.timeout(self.endpoint.timeout):
-                response = await super().send(request, **options | {"stream": True})
-                self._reached, content = True, bytearray()
-                async for part in response.aiter_bytes():
-                    content += part
-                    if len(content) > _LARGEST:
-                        await response.aclose()
-                        raise openai.OpenAIError(f"the answer has more than {_LARGEST:,} bytes, and was cut off")
+                response = await super().send(request, **options)
+            self._reached = True
             if not response.is_error:
-                reply = read_reply(bytes(content), self.endpoint.address)
+                reply = read_reply(response.content, self.endpoint.address)
                 used = (reply.prompt_tokens or 0) + (reply.completion_tokens or 0) or expected
-                return httpx2.Response(response.status_code, extensions={"reply": reply}, request=request)
+                response.extensions["reply"] = reply
+                return response
             used = 0
         except Exception as error:
             if self.ended:
@@ -148,8 +143,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
             self._owed += used - expected
         if self.ended:
             raise asyncio.CancelledError
-        headers = [each for each in response.headers.items() if not each[0].startswith(("content-", "transfer-"))]
-        return httpx2.Response(response.status_code, headers=headers, content=bytes(content), request=request)
+        return response
 
     async def _turn(self, tokens: int) -> None:
         async with self._line:

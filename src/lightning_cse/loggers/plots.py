@@ -56,25 +56,22 @@ def _dev_score(curves: plots.Curves, monitor: str) -> Figure | None:
     found = {key: points for key, points in curves.items() if key.startswith("val/") and not key.endswith("/threshold")}
     if not found:
         return None
-    # Scores are at most one; a loss, say, would flatten them, and gets axes of its own.
-    scores = [k for k in found if k == monitor or all(abs(v) <= 1 for _, v in found[k] if math.isfinite(v))]
-    panels = [panel for panel in (scores, [key for key in found if key not in scores]) if panel]
-    figure = plots.blank_figure(7.6, 3.8 * len(panels))
-    for axes, keys in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
-        for index, key in enumerate(sorted(keys, key=lambda key: (key != monitor, key))):
-            color, style = plots.series_look(index)
-            wide: Any = {"linewidth": 2.4, "markersize": 4.5, "zorder": 3}
-            look = wide if key == monitor else {"linewidth": 1.1, "markersize": 2.4}
-            label = key.removeprefix("val/") + (" (monitor)" if key == monitor else "")
-            plots.line(axes, found[key], color=color, linestyle=style, label=label, **look)
-        finite = [(value, -step) for step, value in found[monitor] if math.isfinite(value)] if monitor in keys else []
-        if finite:
-            value, step = max(finite)
-            star: Any = {"marker": "*", "markersize": 13, "markeredgecolor": "white", "linestyle": "none", "zorder": 4}
-            axes.plot([-step], [value], color=plots.VERMILION, label=f"best: {value:.4f} at step {-step}", **star)
-        axes.set_ylabel("dev score" if keys is scores else "other dev values")
-        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-        plots.by_step(axes)
+    figure = plots.blank_figure(7.6, 3.8)
+    axes = figure.subplots()
+    for index, key in enumerate(sorted(found, key=lambda key: (key != monitor, key))):
+        color, style = plots.series_look(index)
+        wide: Any = {"linewidth": 2.4, "markersize": 4.5, "zorder": 3}
+        look = wide if key == monitor else {"linewidth": 1.1, "markersize": 2.4}
+        label = key.removeprefix("val/") + (" (monitor)" if key == monitor else "")
+        plots.line(axes, found[key], color=color, linestyle=style, label=label, **look)
+    finite = [(value, -step) for step, value in found.get(monitor, ()) if math.isfinite(value)]
+    if finite:
+        value, step = max(finite)
+        star: Any = {"marker": "*", "markersize": 13, "markeredgecolor": "white", "linestyle": "none", "zorder": 4}
+        axes.plot([-step], [value], color=plots.VERMILION, label=f"best: {value:.4f} at step {-step}", **star)
+    axes.set_ylabel("dev score")
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    plots.by_step(axes)
     return figure
 
 

@@ -164,12 +164,10 @@ def test_a_data_set_can_be_described(name: str) -> None:
 
 def test_the_pairs_of_a_figure(own: list[str]) -> None:
     places = ("encoder=tiny", "corpora=sample", "paths=sample", "paths.cache_dir=null", *own)
-    first, second, stsb = pair_sets(
-        {name: composed(f"data={name}", *places) for name in ("ngcse_wiki_sts", "ngcse_wiki")}
-    )
-    assert (first.name, second.name, stsb.name) == ("ngcse_wiki_sts", "ngcse_wiki", "STS-B dev")
-    assert [pairs.label for pairs in (*second.positive, *second.negative)] == [
-        "anchor, two dropout passes",
-        "anchor - random other anchor",
+    sets = pair_sets({name: composed(f"data={name}", *places) for name in ("ngcse_wiki_sts", "ngcse_wiki")})
+    assert list(sets) == ["ngcse_wiki_sts", "ngcse_wiki", "STS-B dev"]
+    assert [(pairs.kind, pairs.label) for pairs in sets["ngcse_wiki"]] == [
+        ("positive", "anchor, two dropout passes"),
+        ("negative", "anchor - random other anchor"),
     ]
-    assert set(first.positive[0].mer) == {0.25}
+    assert set(sets["ngcse_wiki_sts"][0].mer) == {0.25}

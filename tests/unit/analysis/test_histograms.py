@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from lightning_cse.analysis.describing import Drawn, kind_of, measure, pair_set, pair_summary
-from lightning_cse.analysis.histograms import Pairs, PairSet, histograms_figure, overlap, shares
+from lightning_cse.analysis.describing import kind_of, measure, pair_summary
+from lightning_cse.analysis.histograms import Kind, Pairs, histograms_figure, shares
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import EncoderError
 
-NEAR = Pairs("anchor - positive", [0.0, 0.1, 0.1, 1.0], [1.0000002, 0.9, 0.91, 0.51])
-FAR = Pairs("anchor - negative", [0.95, 1.0], [0.55, 0.6])
-APART = PairSet("apart", [], [Pairs("score < 1", [1.0, 0.9], [-0.24, 0.3])])
+
+def pairs(kind: Kind, label: str, mer: list[float], cosine: list[float]) -> Pairs:
+    return Pairs(kind, label, [], [], len(mer), mer=mer, cosine=cosine)
 
 
-def drawn(*sets: PairSet) -> list[list[Any]]:
+NEAR = pairs("positive", "anchor - positive", [0.0, 0.1, 0.1, 1.0], [1.0000002, 0.9, 0.91, 0.51])
+FAR = pairs("negative", "anchor - negative", [0.95, 1.0], [0.55, 0.6])
+APART = pairs("negative", "score < 1", [1.0, 0.9], [-0.24, 0.3])
+
+
+def drawn(**sets: list[Pairs]) -> list[list[Any]]:
     """Return the axes of the figure, a list a data set."""
     axes = histograms_figure(sets).axes
     columns = len(axes) // len(sets)
@@ -33,7 +39,7 @@ def heights(axes: Any, number: int = 0) -> dict[float, float]:
 
 
 def test_bars_are_shares_and_no_pair_is_left_out() -> None:
-    ((mer, mer_far, cosine, cosine_far),) = drawn(PairSet("mine", [NEAR], [FAR]))
+    ((mer, mer_far, cosine, cosine_far),) = drawn(mine=[NEAR, FAR])
     assert heights(mer) == {0.0: 0.25, 0.08: 0.5, 0.96: 0.25}
     assert heights(cosine)[0.98] == 0.25, "what rounding put above 1"
     for axes in (mer, mer_far, cosine, cosine_far):
@@ -45,7 +51,7 @@ def test_bars_are_shares_and_no_pair_is_left_out() -> None:
 
 
 def test_axes_are_those_of_all_data_sets() -> None:
-    first, second = drawn(PairSet("mine", [NEAR], [FAR]), APART)
+    first, second = drawn(mine=[NEAR, FAR], apart=[APART])
     for row in (first, second):
         for axes in row[2:]:
             assert axes.get_xlim() == pytest.approx((-0.3, 1.0))
@@ -53,26 +59,25 @@ def test_axes_are_those_of_all_data_sets() -> None:
 
 
 def test_kinds_share_a_panel_and_are_named() -> None:
-    between = Pairs("level", [0.5, 0.6], [0.7, 0.8])
-    ((mer, *_),) = drawn(PairSet("mine", [NEAR, between], [FAR]))
+    between = pairs("positive", "level", [0.5, 0.6], [0.7, 0.8])
+    ((mer, *_),) = drawn(mine=[NEAR, between, FAR])
     names = [text.get_text() for text in mer.get_legend().get_texts()]
     assert names == ["anchor - positive\nmean 0.30, n = 4", "level\nmean 0.55, n = 2"]
     assert heights(mer, 1) == {0.48: 0.5, 0.6: 0.5}
-    without = [Pairs(pairs.label, pairs.mer) for pairs in (NEAR, FAR)]
-    assert len(drawn(PairSet("mine", without[:1], without[1:]))[0]) == 2, "no cosines, no panels of them"
+    without = [replace(each, cosine=()) for each in (NEAR, FAR)]
+    assert len(drawn(mine=without)[0]) == 2, "no cosines, no panels of them"
 
 
-def test_shares_and_overlap() -> None:
+def test_shares() -> None:
     bins = np.linspace(0, 1, 5)
     assert shares([0.1, 0.3, 0.3, 1.2], bins).tolist() == [0.25, 0.5, 0.0, 0.25]
-    assert overlap(np.array([0.25, 0.75, 0]), np.array([0.5, 0.25, 0.25])) == 0.5
 
 
 def test_pairs_are_measured_and_summarised() -> None:
     assert [kind_of(role) for role in ("positive", "level3", "contradiction")] == ["positive", "positive", "negative"]
-    near = Drawn("positive", "near", ["a b c d", "e f"], ["a b c x", "e f"], 5)
-    far = Drawn("negative", "far", [], [], 0)
-    twice = Drawn("positive", "twice", ["a b"], ["a b"], 1, dropout=True)
+    near = Pairs("positive", "near", ["a b c d", "e f"], ["a b c x", "e f"], 5)
+    far = Pairs("negative", "far", [], [], 0)
+    twice = Pairs("positive", "twice", ["a b"], ["a b"], 1, dropout=True)
     ((plain, empty),) = measure(None, [[near, far]], seed=0)
     assert (plain.mer, list(plain.cosine), list(empty.mer)) == ([0.25, 0.0], [], [])
     encoder = tiny_encoder(max_length=16)
@@ -84,12 +89,10 @@ def test_pairs_are_measured_and_summarised() -> None:
     assert measured.cosine[0] == pytest.approx(torch.cosine_similarity(*vectors, dim=0).item(), abs=1e-5)
     assert measured.cosine[1] == pytest.approx(1)
     assert dropped.cosine[0] < 0.999
-    summary = pair_summary(near, measured)
+    summary = pair_summary(measured)
     assert (summary["pairs"], summary["looked_at"]) == (5, 2)
     assert summary["mer"] == {"mean": 0.125, "lower_quartile": 0.0625, "median": 0.125, "upper_quartile": 0.1875}
-    assert pair_summary(far, empty)["mer"] is None
-    row = pair_set("x", [near, far], [plain, empty])
-    assert (row.positive, row.negative) == ([plain], [empty])
+    assert pair_summary(empty)["mer"] is None
     with torch.no_grad():
         encoder.backbone.embeddings.word_embeddings.weight.fill_(math.nan)
     with pytest.raises(EncoderError, match="not finite"):

@@ -346,14 +346,17 @@ def pattern_complexity(material: Material) -> Made:
         data = str(compose("train", f"+experiment={experiment}").hydra.runtime.choices["data"])
         configs[label] = data_config(material, label, data=data, encoder=material.request.encoder)
     sets = pair_sets(configs)
-    by_domain: dict[str, list[Any]] = {}
-    for each in sets[:-1]:
-        by_domain.setdefault(f"pattern_complexity_{each.name.partition('.')[0].lower()}", []).append(each)
+    *own, stsb = sets
+    by_domain: dict[str, list[str]] = {}
+    for name in own:
+        by_domain.setdefault(f"pattern_complexity_{name.partition('.')[0].lower()}", []).append(name)
     with plot_style():
-        figures = {name: histograms_figure([*some, sets[-1]]) for name, some in by_domain.items()}
+        figures = {
+            title: histograms_figure({name: sets[name] for name in (*some, stsb)}) for title, some in by_domain.items()
+        }
     table = []
-    for each, kind in itertools.product(sets, ("positive", "negative")):
-        for pairs in getattr(each, kind):
-            row = {"set": each.name, "kind": kind, "pairs": pairs.label, "number": len(pairs.mer)}
+    for name, measured in sets.items():
+        for pairs in measured:
+            row = {"set": name, "kind": pairs.kind, "pairs": pairs.label, "number": len(pairs.mer)}
             table.append(row | spread("mer", pairs.mer) | spread("cosine", pairs.cosine))
     return made(figures, [], pairs=table)
