@@ -38,7 +38,10 @@ MODERNBERT = {"num_hidden_layers": 4, "local_attention": 8, "global_attn_every_n
 
 
 def texts() -> list[str]:
-    return [*read_corpus("inli", "train", sample_dir()).column("premise"), 'This sentence of " means explicit, implicit']
+    return [
+        *read_corpus("inli", "train", sample_dir()).column("premise"),
+        'This sentence of " means explicit, implicit',
+    ]
 
 
 def word_pieces(special: list[str]) -> dict[str, int]:
@@ -97,9 +100,7 @@ KINDS = {
     "mpnet": Kind(hf.MPNetConfig, lambda: hf.MPNetTokenizer(vocab=word_pieces(MPNET)), {}),
     "distilbert": Kind(hf.DistilBertConfig, lambda: hf.DistilBertTokenizer(vocab=word_pieces(BERT)), DISTILBERT),
     "electra": Kind(hf.ElectraConfig, lambda: hf.BertTokenizer(vocab=word_pieces(BERT)), {"embedding_size": 8}, True),
-    "deberta-v3": Kind(
-        hf.DebertaV2Config, lambda: hf.DebertaV2Tokenizer(vocab=unigram(BERT), unk_id=3), DEBERTA_V3
-    ),
+    "deberta-v3": Kind(hf.DebertaV2Config, lambda: hf.DebertaV2Tokenizer(vocab=unigram(BERT), unk_id=3), DEBERTA_V3),
     "modernbert": Kind(hf.ModernBertConfig, modernbert_tokenizer, MODERNBERT),
     "xlm-roberta": Kind(
         hf.XLMRobertaConfig, lambda: hf.XLMRobertaTokenizer(vocab=unigram(ROBERTA)), {"type_vocab_size": 1}

@@ -1,4 +1,4 @@
-"""The model card of an exported model: metadata as the Hugging Face hub reads it, measured scores, how to cite."""
+"""The model card of an exported model: metadata as the Hugging Face hub reads them, measured scores, how to cite."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from huggingface_hub import EvalResult, ModelCardData, metadata_load
 from omegaconf import OmegaConf
@@ -25,8 +25,7 @@ LICENCES: Final = {  # of encoders, by the beginning of their names on the hub
     "sentence-transformers/all-": "apache-2.0",
 }
 PAPERS: Final = {  # of methods, in experiments/references.bib
-    "SimCSE": ("gao2021simcse",),
-    "UnsupervisedSimCSE": ("gao2021simcse",),
+    **dict.fromkeys(("SimCSE", "UnsupervisedSimCSE"), ("gao2021simcse",)),
     "GaussCSE": ("yoda2024gausscse",),
     "DualCSE": ("oda2026dualcse",),
     "DualGauss": ("oda2026dualcse", "yoda2024gausscse"),
@@ -34,44 +33,74 @@ PAPERS: Final = {  # of methods, in experiments/references.bib
     "ImpScore": ("wang2025impscore",),
 }
 TASK_TYPES: Final = {"spearman": "sentence-similarity", "ndcg": "text-ranking", "recall": "text-ranking"}
-SAMPLE_NOTE: Final = (
-    "> **Trained on the sample corpus**, some hundred sentences shipped with lightning_cse to try the software with: the "
-    "vectors are of no use.\n\n"
+SAMPLE: Final = (
+    "> **Trained on the sample corpus**, some hundred sentences shipped with lightning_cse to try the software with: "
+    "the vectors are of no use.\n\n"
 )
 INTRODUCTION: Final = "One vector a sentence, exported by lightning_cse. The licences of encoder and corpora apply."
 USAGE: Final = """\
 ```python
 from sentence_transformers import SentenceTransformer
 
-model = SentenceTransformer("{place}")
+model = SentenceTransformer("{0}")
 vectors = model.encode(["The ferry leaves at noon.", "At noon, the boat departs."])
 ```
 
-{which}, by lightning_cse:
+The same vectors, by lightning_cse:
 
 ```python
 import lightning_cse
 
-model = lightning_cse.load("{own}")
+model = lightning_cse.load("{0}")
 vectors = model.encode(["The ferry leaves at noon.", "At noon, the boat departs."])
 ```"""
 
 
-def model_card(model: LoadedModel, view: str, similarity: str | None, place: str, *, loads_here: bool) -> str:
-    """Return the card of a view of a model that will lie in ``place``, a folder's name or a hub id; without a path.
+class Source(NamedTuple):
+    """A training or test set: a corpus, a data set of the hub, or a file; ``given`` is how a config names it."""
 
-    ``loads_here``: `lightning_cse.load` reads the folder too, and not sentence-transformers alone.
-    """
+    given: str
+    corpus: Corpus | None
+    is_sample: bool
+
+    @classmethod
+    def of(cls, given: str, corpus: Corpus | None, files: Mapping[str, str]) -> Source:
+        """Return it with whether some file, given by name and sha256, is the sample's."""
+        own = ((sample_dir() / name, digest) for name, digest in files.items())
+        is_sample = any(p.is_file() and hashlib.sha256(p.read_bytes()).hexdigest() == digest for p, digest in own)
+        return cls(given, corpus, is_sample)
+
+    @property
+    def title(self) -> str:
+        """The title of a corpus, else the name of the file, without its folder."""
+        is_hub = self.given.startswith("hub:")
+        title = self.corpus.title if self.corpus else self.given if is_hub else Path(self.given).name
+        return f"{title}, sample" if self.is_sample else title
+
+    @property
+    def dataset(self) -> str:
+        """The id on the hub, else our name of a corpus; nothing for a file and for the sample."""
+        if self.corpus is None or self.is_sample:
+            return "/".join(re.split("[/:]", self.given)[1:3]) if self.given.startswith("hub:") else ""
+        return str((self.corpus.hub or {}).get("id", self.corpus.name))
+
+    @property
+    def licence(self) -> str:
+        """The licence as `corpora.yaml` has it."""
+        return "CC0" if self.is_sample else self.corpus.licence if self.corpus else "not known here"
+
+
+def model_card(model: LoadedModel, view: str, similarity: str | None, place: str) -> str:
+    """Return the card of a view of a model that will be in ``place``, a folder's name or a hub id; without a path."""
     record, name = model.record, Path(model.name).name
+    config: Mapping[str, Any] = record.get("decisive", {}).get("config", {})
     base, licence = _encoder(model)
-    trained = _trained_on(record)
-    measured = list(_measured(record))
-    known = bool(trained) and all(corpus for _, corpus, _ in trained)
+    sources, measured = list(_trained_on(record, config.get("data", {}))), list(_measured(record))
     data = ModelCardData(
         base_model=base,
-        datasets=sorted({_dataset(*source) for source in trained} - {""}) or None,
+        datasets=sorted({source.dataset for source in sources} - {""}) or None,
         eval_results=measured or None,
-        language="en" if known else None,  # of all corpora that are known by name
+        language="en" if sources and all(source.corpus for source in sources) else None,  # of every corpus
         library_name="sentence-transformers",
         license=licence or "other",
         license_name=None if licence else "that-of-the-encoder",
@@ -87,30 +116,27 @@ def model_card(model: LoadedModel, view: str, similarity: str | None, place: str
     }
     if record:
         facts["run"] = "{name}, config hash {config_hash}, seed {seed}".format(**record)
-    rows = [(result.metric_name, f"{result.metric_value:.4f}", result.dataset_name) for result in measured]
-    sources = [(_title(*source), _licence(*source[1:])) for source in trained]
-    own = "runs/{name}/{config_hash}-s{seed}".format(**record) if record else name
-    parts = {
-        "": (SAMPLE_NOTE if any(is_sample for *_, is_sample in trained) else "") + INTRODUCTION,
-        "Model": _table(("", ""), facts.items()),
-        "Usage": USAGE.format(
-            place=place,
-            which="The same vectors" if loads_here else "The whole model, with all its views",
-            own=place if loads_here else own,
-        ),
-        "Trained on": _table(("source", "licence"), sources),
-        "Results of the whole model": _table(("metric", "value", "test set"), rows) + _limits(record),
-        "Citation": "```bibtex\n" + "\n\n".join(citations(model.method)) + "\n```" if model.method in PAPERS else "",
+    scores = [(one.metric_name, f"{one.metric_value:.4f}", one.dataset_name) for one in measured]
+    limits = {
+        f"`limits.{k}={v}`" for node in config.get("suite", {}).values() for k, v in node.items() if k[:5] == "test_"
     }
-    text = "\n\n".join(f"## {head}\n\n{part}" if head else f"# {name}\n\n{part}" for head, part in parts.items() if part)
+    part = f"\n\nOn a part of each test set: {', '.join(sorted(limits))}." if limits else ""
+    sections = {
+        f"# {name}": (SAMPLE if any(source.is_sample for source in sources) else "") + INTRODUCTION,
+        "## Model": _table(("", ""), facts.items()),
+        "## Usage": USAGE.format(place),
+        "## Trained on": _table(("source", "licence"), [(source.title, source.licence) for source in sources]),
+        "## Results of the whole model": _table(("metric", "value", "test set"), scores) + part,
+        "## Citation": "```bibtex\n" + "\n\n".join(citations(model.method)) + "\n```" if model.method in PAPERS else "",
+    }
+    text = "\n\n".join(f"{heading}\n\n{section}" for heading, section in sections.items() if section)
     return f"---\n{data.to_yaml()}\n---\n\n{text}\n"
 
 
 def citations(method: str) -> list[str]:
     """Return the BibTeX entries of a method's papers."""
     entries = (experiments_dir() / "references.bib").read_text(encoding="utf-8").strip().split("\n\n")
-    by_key = {re.match(r"@\w+\{([^,]+),", entry)[1]: entry for entry in entries}  # type: ignore[index]
-    return [by_key[key] for key in PAPERS[method]]
+    return [entry for key in PAPERS[method] for entry in entries if f"{{{key}," in entry]
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
@@ -120,90 +146,43 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
 
 def _encoder(model: LoadedModel) -> tuple[str | None, str | None]:
     """Return the hub id and the licence of the encoder, as far as they are known."""
-    if model.run:
-        node: Any = OmegaConf.load(model.run / CONFIG)["encoder"]
-    else:
-        known = encoder_configs().get(model.name)
-        node = OmegaConf.load(known) if known else {"source": model.name}
-    source = str(node.get("source", ""))
-    readme = Path(str(model.encoder.backbone.name_or_path)) / "README.md"
-    said: Any = {}
-    if readme.is_file():
-        with contextlib.suppress(ValueError, YAMLError):
-            said = metadata_load(readme) or {}
-    is_id = re.fullmatch(r"[\w.-]+/[\w.-]+", source) and not source.startswith("folder/") and not Path(source).is_dir()
+    file = model.run / CONFIG if model.run else encoder_configs().get(model.name)
+    node: Any = OmegaConf.load(file) if file else {"source": model.name}
+    source, said = str((node["encoder"] if model.run else node).get("source", "")), {}  # type: str, Any
+    with contextlib.suppress(OSError, ValueError, YAMLError):
+        said = metadata_load(Path(str(model.encoder.backbone.name_or_path)) / "README.md") or {}
+    is_id = re.fullmatch(r"(?!folder/)[\w.-]+/[\w.-]+", source) and not Path(source).is_dir()
     base = source if is_id else said.get("base_model")
     family = (licence for beginning, licence in LICENCES.items() if str(base).startswith(beginning))
     return base if isinstance(base, str) else None, said.get("license") or next(family, None)
 
 
-def _config(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    config: Mapping[str, Any] = record.get("decisive", {}).get("config", {})
-    return config
-
-
-def _trained_on(record: Mapping[str, Any]) -> list[tuple[str, Corpus | None, bool]]:
-    """Return the training sources of a run, each with its corpus, if it is one, and whether it is the sample's."""
-    data = _config(record).get("data", {})
-    given = data.get("train") or []
-    llm = (data.get("rows") or {}).get("llm") or []
-    sources = [*([given] if isinstance(given, str) else given), *([llm] if isinstance(llm, str) else llm)]
-    found = []
-    for source in dict.fromkeys(map(str, sources)):
-        name, _, split = source.partition("/")
-        corpus = None if source.endswith((".csv", ".jsonl", ".txt", ".gz")) else CORPORA.get(name)
-        files = {file.path for file in corpus.split_files(split)} if corpus else set()
-        found.append((source, corpus, any(_is_sample(path, record["data"].get(path)) for path in files)))
-    return found
-
-
-def _is_sample(path: str, digest: str | None) -> bool:
-    file = sample_dir() / path
-    return digest is not None and file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == digest
-
-
-def _dataset(source: str, corpus: Corpus | None, is_sample: bool) -> str:
-    """Return the id on the hub, else our name of a corpus; nothing for a file and for the sample."""
-    if corpus is None or is_sample:
-        return "/".join(re.split("[/:]", source)[1:3]) if source.startswith("hub:") else ""
-    return str((corpus.hub or {}).get("id", corpus.name))
-
-
-def _licence(corpus: Corpus | None, is_sample: bool) -> str:
-    return "CC0" if is_sample else corpus.licence if corpus else "not known here"
-
-
-def _limits(record: Mapping[str, Any]) -> str:
-    suite = _config(record).get("suite", {})
-    limits = {(key, value) for node in suite.values() for key, value in node.items() if key.startswith("test_")}
-    what = ", ".join(f"`limits.{key}={value}`" for key, value in sorted(limits))
-    return f"\n\nOn a part of each test set: {what}." if what else ""
-
-
-def _title(source: str, corpus: Corpus | None, is_sample: bool) -> str:
-    title = corpus.title if corpus else source if source.startswith("hub:") else Path(source).name
-    return f"{title}, sample" if is_sample else title
+def _trained_on(record: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Source]:
+    given = [data.get("train") or [], data.get("rows", {}).get("llm") or []]
+    for name in dict.fromkeys(str(one) for some in given for one in ([some] if isinstance(some, str) else some)):
+        corpus, _, split = name.partition("/")
+        known = CORPORA.get(corpus) if corpus in CORPORA and "." not in split else None
+        files = {file.path for file in known.split_files(split)} if known else set()
+        yield Source.of(name, known, {path: digest for path, digest in record["data"].items() if path in files})
 
 
 def _measured(record: Mapping[str, Any]) -> Iterator[EvalResult]:
     """Yield the metrics of a run on test sets; thresholds are no metrics."""
     corpora = {file.path: corpus for corpus in CORPORA.values() for file in corpus.files}
     every = {path: digest for files in record.get("task_data", {}).values() for path, digest in files.items()}
-    for key, value in (record.get("metrics") or {}).items():
+    for key, value in record.get("metrics", {}).items():
         split, task, metric = key.split("/", 2)
-        if split != "test" or metric == "threshold" or not math.isfinite(value):
-            continue
-        files = record["task_data"].get(task) or every  # a mean of other tasks has none
-        of = {corpora[path].name: corpora[path] for path in files if path in corpora}
-        corpus = next(iter(of.values())) if len(of) == 1 else None
-        is_sample = any(_is_sample(path, digest) for path, digest in files.items())
-        kinds = (kind for beginning, kind in TASK_TYPES.items() if metric.startswith(beginning))
-        yield EvalResult(
-            task_type=next(kinds, "text-classification"),
-            dataset_type=_dataset("", corpus, is_sample) or (f"{task}_sample" if is_sample else task),
-            dataset_name=_title(task, corpus, is_sample),
-            dataset_split="test",
-            metric_type=metric,
-            metric_value=value,
-            metric_name=f"{task}, {metric}",
-        )
+        if split == "test" and metric != "threshold" and math.isfinite(value):
+            files = record["task_data"].get(task) or every  # a mean of other tasks has none
+            of = {corpora[path].name: corpora[path] for path in files if path in corpora}
+            source = Source.of(task, next(iter(of.values())) if len(of) == 1 else None, files)
+            kinds = (kind for beginning, kind in TASK_TYPES.items() if metric.startswith(beginning))
+            yield EvalResult(
+                task_type=next(kinds, "text-classification"),
+                dataset_type=source.dataset or (f"{task}_sample" if source.is_sample else task),
+                dataset_name=source.title,
+                dataset_split="test",
+                metric_type=metric,
+                metric_value=value,
+                metric_name=f"{task}, {metric}",
+            )

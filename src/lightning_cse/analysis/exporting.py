@@ -79,9 +79,7 @@ def export(
         settings = made / "sentence_bert_config.json"  # a pooler of random weights would be added on loading
         content = json.loads(settings.read_text()) | {"model_args": _without_pooler(model.encoder.backbone)}
         settings.write_text(json.dumps(content, indent=2) + "\n")
-        loads_here = {type(module).__name__ for module in modules} <= {"Transformer", "Pooling"}
-        card = model_card(model, view, similarity, repo or to.name, loads_here=loads_here)
-        (made / "README.md").write_text(card, encoding="utf-8")
+        (made / "README.md").write_text(model_card(model, view, similarity, repo or to.name), encoding="utf-8")
         loaded = SentenceTransformer(str(made), device="cpu", local_files_only=True)
         got = loaded.encode(sentences, convert_to_tensor=True, show_progress_bar=False)
         apart = float(((got - views[view]).norm(dim=1) / views[view].norm(dim=1).clamp(min=1e-12)).max())
@@ -161,4 +159,3 @@ def _with_template(tokenizer: PreTrainedTokenizerBase, template: Template) -> Pr
     return PreTrainedTokenizerFast(
         tokenizer_object=backend, model_input_names=tokenizer.model_input_names, **tokenizer.special_tokens_map
     )
-

@@ -85,8 +85,8 @@ def _check_files(folder: Path, source: str) -> None:
         code = "from transformers import AutoModel as M, AutoTokenizer as T"
         code += f"; [A.from_pretrained('{source}').save_pretrained('FOLDER') for A in (M, T)]"
         raise EncoderError(
-            f"{folder} has no model.safetensors, and weights as pytorch_model.bin are not read, since they can run code. "
-            f'If you trust them, convert them: python -c "{code}", then encoder=FOLDER'
+            f"{folder} has no model.safetensors, and weights as pytorch_model.bin are not read, since they can run "
+            f'code. If you trust them, convert them: python -c "{code}", then encoder=FOLDER'
         )
 
 
@@ -135,8 +135,8 @@ def read_pooling(folder: Path) -> str:
     path = folder / "modules.json"
     if not path.is_file():
         poolings = ", ".join(POOLINGS)
-        known = f"add encoder.pooling=mean or encoder.pooling=cls (there are: {poolings})"
-        raise EncoderError(f"encoder.pooling: {folder} has no modules.json that says how it pools: {known}")
+        helps = f"add encoder.pooling=mean or encoder.pooling=cls (there are: {poolings})"
+        raise EncoderError(f"encoder.pooling: {folder} has no modules.json that says how it pools: {helps}")
     try:
         modules = {str(module["type"]).rpartition(".")[2]: module["path"] for module in _read(path)}
         config = _read(folder / modules.pop("Pooling") / "config.json")

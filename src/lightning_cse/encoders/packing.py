@@ -77,7 +77,7 @@ class Windows:
         return cls(count, width, starts, bias)
 
     def within(self, distance: int | None) -> Windows:
-        """Return them with tokens that attend to others nearer than a distance alone, as in ModernBERT's local layers."""
+        """Return them with attention to tokens nearer than a distance alone, as in ModernBERT's local layers."""
         if distance is None or distance >= self.width:
             return self
         place = torch.arange(self.width)

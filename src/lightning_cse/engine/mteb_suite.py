@@ -39,7 +39,6 @@ class MTEBModel:
     @classmethod
     def of(cls, evaluated: Any, revision: str) -> MTEBModel:
         """Wrap a model under evaluation: the vectors of its primary view."""
-
         model, loaded = evaluated.model, evaluated.loaded
         return cls(
             lambda sentences: model.features(evaluated.embed(sentences)),

@@ -139,7 +139,9 @@ def test_neither_pickled_weights_nor_code_of_a_repository_run(bert_folder: Path,
     kept = weights.read_bytes()
     weights.unlink()
     (bert_folder / "pytorch_model.bin").write_bytes(b"cos\nmkdir\n(V" + str(exploded).encode() + b"\ntR.")
-    with pytest.raises(EncoderError, match=r"has no model\.safetensors, and weights as pytorch_model\.bin are not read"):
+    with pytest.raises(
+        EncoderError, match=r"has no model\.safetensors, and weights as pytorch_model\.bin are not read"
+    ):
         load(bert_folder)
     weights.write_bytes(kept)
     (bert_folder / "evil.py").write_text(f"open({str(exploded)!r}, 'w')")

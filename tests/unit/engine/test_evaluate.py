@@ -342,7 +342,12 @@ def test_mteb_evaluates_whatever_encodes_on_a_task_of_ones_own(tmp_path: Path) -
 
     class Own(AbsTaskSTS):  # type: ignore[misc, unused-ignore]
         metadata = mteb.TaskMetadata(
-            name="Own", description="-", type="STS", dataset=source, eval_langs=["eng-Latn"], main_score="cosine_spearman"
+            name="Own",
+            description="-",
+            type="STS",
+            dataset=source,
+            eval_langs=["eng-Latn"],
+            main_score="cosine_spearman",
         )
         min_score, max_score = 0, 5
 
