@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import httpx
+import httpx2  # of huggingface_hub
 from huggingface_hub import HfApi, ModelCard
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # documented, not in __all__
@@ -46,7 +46,7 @@ def push(folder: Path, repo: str, *, private: bool) -> str:
         if private and not api.model_info(repo).private:
             raise LightningCSEError(f"--private: {repo} is public already: nothing is uploaded. Give another name")
         commit = api.upload_folder(repo_id=repo, folder_path=folder, commit_message="Upload by lightning_cse.export")
-    except (httpx.HTTPError, OSError, ValueError) as error:  # no token, no network, no permission, a wrong card
+    except (httpx2.HTTPError, OSError, ValueError) as error:  # no token, no network, no permission, a wrong card
         why = " ".join(str(error).split())[:300]
         helps = f"{folder} is kept: log in with `hf auth login` or set HF_TOKEN, then `hf upload {repo} {folder}`"
         raise LightningCSEError(f"--push: {repo}: {type(error).__name__}: {why}. {helps}") from error

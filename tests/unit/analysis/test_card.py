@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import huggingface_hub
 import pytest
 import torch
@@ -177,7 +177,7 @@ def test_options_that_are_refused(
 @pytest.mark.parametrize(
     "error",
     [
-        httpx.ConnectError("no route\nto host"),
+        httpx2.ConnectError("no route\nto host"),
         huggingface_hub.errors.OfflineModeIsEnabled("offline"),
         ValueError("card"),
     ],
