@@ -21,13 +21,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     add("--to", required=True, type=path, metavar="FOLDER", help="the folder to write; it must be new or empty")
     add("--view", metavar="NAME", help="implicit (DualCSE, DualGauss), semantic (ImpScore); default: the primary one")
     add("--force", action="store_true", help="replace a folder of sentence-transformers")
+    add("--push", metavar="USER/NAME", help="upload the folder to the Hugging Face hub (log in with `hf auth login`)")
+    add("--private", action="store_true", help="with --push: a repository that only you can read")
+    add("--dry-run", action="store_true", help="with --push: list what would be uploaded, without network")
     options = parser.parse_args(argv)
+    if (options.private or options.dry_run) and not options.push:
+        parser.error("--private and --dry-run need --push USER/NAME")
     check_model(options.model, pooling=options.pooling)
 
+    from lightning_cse.analysis import pushing
     from lightning_cse.analysis.exporting import export
 
+    if options.push:
+        pushing.check_repo(options.push)
     model = load_model(options.model, pooling=options.pooling)
-    sys.stderr.write(f"{export(model, options.to, view=options.view, force=options.force)}\n")
+    done = export(model, options.to, view=options.view, force=options.force, repo=options.push)
+    sys.stderr.write(f"{done}\n")
+    if options.push:
+        act = pushing.listing if options.dry_run else pushing.push
+        sys.stdout.write(f"{act(options.to, options.push, private=options.private)}\n")
     sys.stdout.write(f"{options.to}\n")
 
 

@@ -20,6 +20,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.utils import logging
 
 from lightning_cse import models
+from lightning_cse.analysis.card import model_card
 from lightning_cse.analysis.searching import checked_view, finite, is_same
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.encoders import Template
@@ -29,8 +30,6 @@ from lightning_cse.errors import EncoderError, LightningCSEError
 TOLERANCE: Final = 1e-5  # how far a vector may be from the model's own, relative to its length
 INSTEAD: Final = "lightning_cse.score, lightning_cse.search and lightning_cse.load take the model itself"
 MASK: Final = "[PROMPT MASK]"
-CARD_HEAD: Final = "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n---\n"
-CARD_TEXT: Final = "One vector a sentence, exported by lightning_cse. The licences of encoder and corpora apply."
 ODD: Final = (
     "",
     "  outer   and inner\twhite space \n",
@@ -40,11 +39,14 @@ ODD: Final = (
 )
 
 
-def export(model: LoadedModel, to: Path, *, view: str | None = None, force: bool = False) -> str:
+def export(
+    model: LoadedModel, to: Path, *, view: str | None = None, force: bool = False, repo: str | None = None
+) -> str:
     """Write a view of a model, by default the primary one, for sentence-transformers; return what was checked.
 
     The folder gets its name when sentence-transformers has loaded it and given the model's vectors; else nothing is
-    kept, and what was there stays. With ``force`` it replaces a folder of sentence-transformers.
+    kept, and what was there stays. With ``force`` it replaces a folder of sentence-transformers. ``repo`` is the hub id
+    that its model card names.
     """
     used = [Path(each).resolve() for each in (model.run, str(model.encoder.backbone.name_or_path), Path.cwd()) if each]
     is_mine = (to / "modules.json").is_file() and not any(path.is_relative_to(to.resolve()) for path in used)
@@ -77,7 +79,7 @@ def export(model: LoadedModel, to: Path, *, view: str | None = None, force: bool
         settings = made / "sentence_bert_config.json"  # a pooler of random weights would be added on loading
         content = json.loads(settings.read_text()) | {"model_args": _without_pooler(model.encoder.backbone)}
         settings.write_text(json.dumps(content, indent=2) + "\n")
-        (made / "README.md").write_text(_card(model, view, similarity), encoding="utf-8")
+        (made / "README.md").write_text(model_card(model, view, similarity, repo or to.name), encoding="utf-8")
         loaded = SentenceTransformer(str(made), device="cpu", local_files_only=True)
         got = loaded.encode(sentences, convert_to_tensor=True, show_progress_bar=False)
         apart = float(((got - views[view]).norm(dim=1) / views[view].norm(dim=1).clamp(min=1e-12)).max())
@@ -157,19 +159,3 @@ def _with_template(tokenizer: PreTrainedTokenizerBase, template: Template) -> Pr
     return PreTrainedTokenizerFast(
         tokenizer_object=backend, model_input_names=tokenizer.model_input_names, **tokenizer.special_tokens_map
     )
-
-
-def _card(model: LoadedModel, view: str, similarity: str | None) -> str:
-    """Return a short model card, without a path."""
-    rows = {
-        "method, view": f"{model.method}, {view}",
-        "encoder": f"{Path(model.encoder.name).name}, pooling {model.encoder.pooling}",
-        "weights": model.digests["weights"],
-        "similarity": similarity or f"the cosine, which is not the similarity that {model.method} is evaluated by",
-    }
-    if model.record:
-        rows["run"] = "{name}, config hash {config_hash}, seed {seed}".format(**model.record)
-        scores = model.record["metrics"].items()
-        rows |= {f"{name}, of the whole model": f"{value:.4f}" for name, value in scores if name.startswith("test/")}
-    lines = "".join(f"| {name} | {value} |\n" for name, value in rows.items())
-    return f"{CARD_HEAD}# {Path(model.name).name}\n\n{CARD_TEXT}\n\n| | |\n|---|---|\n{lines}"

@@ -95,7 +95,7 @@ def as_custom(args: Iterable[str]) -> list[str]:
         key, _, given = arg.partition("=")
         values = [given.strip("'\"")] if given[:1] in ("'", '"') else given.split(",")
         unnamed = [one for one in values if key == "encoder" and one not in encoder_configs()]
-        places = [one for one in unnamed if "/" in one or (Path(one) / "config.json").is_file()]
+        places = [one for one in unnamed if "/" in one or (one and Path(one).is_dir())]
         if places and places != values:
             raise ConfigError([f"{arg}: a sweep takes options of conf/encoder, or folders and hub ids, not both"])
         written += ["encoder=custom", f"encoder.source={','.join(map(repr, places))}"] if places else [arg]

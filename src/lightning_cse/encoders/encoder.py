@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -66,7 +67,7 @@ class Tokenizer:
 class SentenceEncoder(nn.Module):
     r"""Sentences to vectors: template, transformer, pooling.
 
-    All sentences of a step go through in one call: on a CPU packed into windows (BERT and RoBERTa; `Windows`),
+    All sentences of a step go through in one call: on a CPU packed into windows (BERT and its kin; `MODEL_TYPES`),
     elsewhere padded in groups of similar lengths (`cut_by_length`).
 
     .. math:: x_i = \text{pool}(\text{backbone}(\text{template}(s_i)))
@@ -115,9 +116,11 @@ class SentenceEncoder(nn.Module):
             backbone.embeddings.requires_grad_(False)
         self.width = int(backbone.config.hidden_size)
         self._windows = use_window_attention(backbone)
-        self._has_types = getattr(backbone.config, "type_vocab_size", 0) > 1
+        self.has_segments = getattr(backbone.config, "type_vocab_size", 0) > 1
         self.templates = tuple(self._with_room(template) for template in self._single(prompts))
         """The templates of a single sentence: one for each prompt, else one."""
+        if pooling == "cls" and not self.templates[0].prefix:
+            raise EncoderError(f"encoder.pooling: the tokenizer of {name} puts no [CLS] before a sentence; choose mean")
 
     def _single(self, prompts: Sequence[str] | None) -> list[Template]:
         """Return a template a prompt; the tokenizer's own where no prompt is pooled."""
@@ -127,7 +130,7 @@ class SentenceEncoder(nn.Module):
             return [Template.from_tokenizer(self.tokenizer.tokenizer)]
         if self.denoise and not self._windows:
             kind, known = self.backbone.config.model_type, ", ".join(MODEL_TYPES)
-            raise EncoderError(f"encoder.denoise: the positions of a {kind} cannot be set; those of {known} can")
+            raise EncoderError(f"encoder.denoise: positions of {kind} cannot be set; those of {known} can")
         if isinstance(prompts, str) or (prompts is not None and len(prompts) == 0):
             raise EncoderError(f"encoder.prompts: must be a list of prompts, or null for NGCSE's two; got {prompts!r}")
         return [Template.from_prompt(self.tokenizer.tokenizer, prompt) for prompt in prompts or PROMPTS]
@@ -154,7 +157,14 @@ class SentenceEncoder(nn.Module):
             return self.templates[0]
         if self.pooling == "prompt":
             raise EncoderError(f"encoder.pooling: this method puts {second!r} behind a sentence; choose cls or mean")
-        return self._with_room(Template.from_tokenizer(self.tokenizer.tokenizer, second))
+        tokenizer = self.tokenizer.tokenizer
+        template = Template.from_tokenizer(tokenizer, second)
+        if not {*template.prefix, *template.suffix} & {*tokenizer.all_special_ids}:
+            what = f"writes no special token between a sentence and {second!r}"
+            raise EncoderError(f"the tokenizer of {self.name} {what}; choose method.architecture=bi")
+        if not self.has_segments:
+            template = replace(template, suffix_types=(0,) * len(template.suffix))
+        return self._with_room(template)
 
     def forward(self, requests: Sequence[tuple[Tokens, Template]], *, most: int | None = None) -> list[Tensor]:
         """Encode every request in one pass; return one (n, d) float32 tensor a request.
@@ -188,7 +198,7 @@ class SentenceEncoder(nn.Module):
             inputs = {"input_ids": part.ids[:, :width]}
             if lengths[start] < width:  # without a mask, attention has faster kernels
                 inputs["attention_mask"] = mask.long()
-            if self._has_types:
+            if self.has_segments:
                 inputs["token_type_ids"] = part.type_ids[:, :width]
             if self.denoise:
                 inputs["position_ids"] = part.positions[:, :width] + self._first_position
@@ -205,8 +215,12 @@ class SentenceEncoder(nn.Module):
         # Looked up for all rows at once, since each look-up's gradient is as large as the whole table.
         table, ids = self.backbone.get_input_embeddings(), [columns.pop("input_ids") for columns, *_ in rows]
         embedded = table(torch.cat(ids)).split([*map(len, ids)]) if torch.is_grad_enabled() else map(table, ids)
+        kinds = getattr(
+            self.backbone.config, "layer_types", None
+        )  # else ModernBERT masks every pair of tokens of a row
+        unmasked: Any = {"attention_mask": dict.fromkeys(kinds)} if kinds else {}
         for part, inputs_embeds, (columns, windows, places, mask) in zip(parts, embedded, rows, strict=True):
-            inputs = {name: column[None] for name, column in columns.items()}
+            inputs = {name: column[None] for name, column in columns.items()} | unmasked
             hidden = self._states(inputs_embeds=inputs_embeds[None], **inputs, windows=windows)[0]
             hidden = hidden.index_select(0, places.flatten()).unflatten(0, places.shape)
             yield pool(self.pooling, hidden, mask, part.pooled)
@@ -227,7 +241,7 @@ class SentenceEncoder(nn.Module):
             "input_ids": laid_out(part.ids, self.tokenizer.pad_id),
             "position_ids": laid_out(part.positions + self._first_position, self._first_position),
         }
-        if self._has_types:
+        if self.has_segments:
             columns["token_type_ids"] = laid_out(part.type_ids, 0)
         return columns, windows, places.where(mask, 0), mask
 
@@ -243,8 +257,7 @@ class SentenceEncoder(nn.Module):
 
 def positions(backbone: PreTrainedModel) -> tuple[int, int | None]:
     """Return the position of the first token, and how many tokens can have one; None without a limit."""
-    config = backbone.config
     # RoBERTa's and MPNet's positions start behind the padding id, so two of their 514 are never used.
-    first = int(config.pad_token_id) + 1 if "roberta" in config.model_type or config.model_type == "mpnet" else 0
-    limit = getattr(config, "max_position_embeddings", None)
+    first = int(getattr(getattr(backbone, "embeddings", None), "padding_idx", -1)) + 1
+    limit = getattr(backbone.config, "max_position_embeddings", None)
     return first, None if limit is None else limit - first

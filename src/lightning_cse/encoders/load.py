@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 TOKENIZER = (  # the files of its digest
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"),
-    *("vocab.json", "merges.txt", "sentencepiece.bpe.model", "spiece.model"),
+    *("vocab.json", "merges.txt", "sentencepiece.bpe.model", "spiece.model", "spm.model"),
 )
 
 
@@ -49,6 +49,7 @@ def load_encoder(
     the length of a sentence-transformers folder; if it has no length, the most that tokenizer and backbone allow.
     """
     folder = find_encoder(source, package)
+    _check_files(folder, source)
     if pooling == "auto":
         pooling = read_pooling(folder)
     try:
@@ -71,6 +72,22 @@ def load_encoder(
     options: dict[str, Any] = {"prompts": prompts, "denoise": denoise, "freeze_embeddings": freeze_embeddings}
     options |= {"name": name, "pooling": pooling, "max_length": length, "digests": digests(folder, layers)}
     return SentenceEncoder(backbone, tokenizer, **options)
+
+
+def _check_files(folder: Path, source: str) -> None:
+    """Raise EncoderError for a folder of another kind: a run, or weights as a pickle."""
+    if (folder / "record.json").is_file():
+        helps = f"python -m lightning_cse.export --model {folder} --to FOLDER, then encoder=FOLDER"
+        raise EncoderError(f"{folder} is a run, not an encoder: {helps}")
+    if not (folder / "config.json").is_file():
+        raise EncoderError(f"{folder} has no config.json: it is no folder that save_pretrained wrote of a model")
+    if not any(folder.glob("model*.safetensors")):
+        code = "from transformers import AutoModel as M, AutoTokenizer as T"
+        code += f"; [A.from_pretrained('{source}').save_pretrained('FOLDER') for A in (M, T)]"
+        raise EncoderError(
+            f"{folder} has no model.safetensors, and weights as pytorch_model.bin are not read, since they can run "
+            f'code. If you trust them, convert them: python -c "{code}", then encoder=FOLDER'
+        )
 
 
 def _config(folder: Path, layers: int | None) -> PreTrainedConfig:
@@ -118,7 +135,8 @@ def read_pooling(folder: Path) -> str:
     path = folder / "modules.json"
     if not path.is_file():
         poolings = ", ".join(POOLINGS)
-        raise EncoderError(f"encoder.pooling: {folder} has no modules.json that says it; choose one of {poolings}")
+        helps = f"add encoder.pooling=mean or encoder.pooling=cls (there are: {poolings})"
+        raise EncoderError(f"encoder.pooling: {folder} has no modules.json that says how it pools: {helps}")
     try:
         modules = {str(module["type"]).rpartition(".")[2]: module["path"] for module in _read(path)}
         config = _read(folder / modules.pop("Pooling") / "config.json")
@@ -178,7 +196,7 @@ def find_encoder(source: str, package: str | None = None) -> Path:
     from huggingface_hub import snapshot_download  # heavy, and not needed for local folders
 
     try:
-        patterns = ["*.json", "*.txt", "model*.safetensors", "1_Pooling/*"]
+        patterns = ["*.json", "*.txt", "model*.safetensors", "spm.model", "1_Pooling/*"]
         return Path(snapshot_download(source, allow_patterns=patterns))
     except Exception as error:  # noqa: BLE001 - the hub raises dozens of kinds, of three libraries
         tried.append(f"the Hugging Face hub: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}")
@@ -189,7 +207,8 @@ def find_encoder(source: str, package: str | None = None) -> Path:
 def digests(folder: Path, layers: int | None = None) -> dict[str, str]:
     """Return the sha256 over config, weights and the layers kept, and that over the tokenizer's files."""
     weights = _digest(folder, ["config.json", *sorted(path.name for path in folder.glob("model*.safetensors"))])
-    if layers not in (None, _read(folder / "config.json").get("num_hidden_layers")):
+    config = _read(folder / "config.json")
+    if layers not in (None, config.get("num_hidden_layers", config.get("n_layers"))):  # DistilBERT's
         weights = hashlib.sha256(f"{weights}, {layers} layers".encode()).hexdigest()
     return {"weights": weights, "tokenizer": _digest(folder, TOKENIZER)}
 

@@ -9,7 +9,7 @@ has only a slow path on a CPU, so attention and dropout are written out with the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,8 @@ from transformers.masking_utils import sdpa_mask
 
 from lightning_cse.errors import EncoderError
 
-MODEL_TYPES = ("bert", "roberta", "xlm-roberta")
-"""Backbones whose forward hands ``windows`` through to attention, and takes ``inputs_embeds``."""
+MODEL_TYPES = ("albert", "bert", "camembert", "distilbert", "electra", "modernbert", "roberta", "xlm-roberta")
+"""Backbones whose forward hands ``windows`` through to attention, and takes ``inputs_embeds`` and ``position_ids``."""
 
 NARROWEST = 32  # the narrowest window in tokens, and the step between widths: few widths, few shapes
 TOKEN_COST = 96  # what a token costs outside attention, in entries of its row of attention weights
@@ -76,6 +76,14 @@ class Windows:
         bias = torch.zeros(count, 1, width, width).masked_fill_(owner[..., None] != owner[..., None, :], -torch.inf)
         return cls(count, width, starts, bias)
 
+    def within(self, distance: int | None) -> Windows:
+        """Return them with attention to tokens nearer than a distance alone, as in ModernBERT's local layers."""
+        if distance is None or distance >= self.width:
+            return self
+        place = torch.arange(self.width)
+        far = (place[:, None] - place).abs() >= distance
+        return replace(self, bias=self.bias.masked_fill(far, -torch.inf))
+
 
 def _first_fit(lengths: np.ndarray, width: int) -> tuple[np.ndarray, int]:
     """Return where each sequence starts, and the number of windows."""
@@ -93,6 +101,7 @@ def window_attention(
     """Attend in windows, (1, heads, tokens, width) thrice -> (1, tokens, heads, width); else as transformers does."""
     if windows is None:
         return sdpa_attention_forward(module, *states, dropout=dropout, **options)  # type: ignore[misc]
+    windows = windows.within(options.get("sliding_window"))
     q, k, v = (tensor[0].transpose(0, 1) for tensor in states[:3])  # (tokens, heads, width)
     scale = options.get("scaling") or q.shape[-1] ** -0.5
     if dropout > 0 and is_fast(q, dropout):

@@ -118,7 +118,7 @@ class Template:
         """Put the template around each sentence of ``tokens`` (n, width), which is cut to ``max_length`` in all."""
         device, start = tokens.ids.device, len(self.prefix)
         body = tokens.mask.sum(1).clamp(max=max_length - len(self))[:, None]  # (n, 1)
-        lengths = body + len(self)
+        lengths = (body + len(self)).clamp(min=1)  # nothing at all is one padding token
         position = torch.arange(int(lengths.max()), device=device).expand(len(tokens), -1)
         ids, types = torch.full_like(position, self.pad_id), torch.zeros_like(position)
         ids[:, :start] = torch.tensor(self.prefix, device=device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -16,21 +16,47 @@ from lightning_cse.similarity import cosine, cosine_matrix
 
 
 class MTEBModel:
-    """A model as mteb's ``EncoderProtocol``: the vectors of its primary view, compared by cosine."""
+    """A model as mteb's ``EncoderProtocol``, for ``mteb.evaluate(model, tasks)``: one vector a sentence, by cosine.
 
-    def __init__(self, evaluated: Any, revision: str) -> None:
-        self.evaluated = evaluated
+    ``encode`` takes a list of sentences and returns an array or a tensor (n, d). The others go into mteb's results.
+    """
+
+    def __init__(
+        self,
+        encode: Callable[[list[str]], Any],
+        *,
+        name: str,
+        revision: str | None = None,
+        embed_dim: int | None = None,
+        max_tokens: int | None = None,
+    ) -> None:
+        self._encode = encode
+        self.name = name if name.count("/") == 1 else f"lightning_cse/{name.replace('/', '_')}"
         self.revision = revision
+        self.embed_dim = embed_dim
+        self.max_tokens = max_tokens
+
+    @classmethod
+    def of(cls, evaluated: Any, revision: str) -> MTEBModel:
+        """Wrap a model under evaluation: the vectors of its primary view."""
+        model, loaded = evaluated.model, evaluated.loaded
+        return cls(
+            lambda sentences: model.features(evaluated.embed(sentences)),
+            name=evaluated.name,
+            revision=revision,
+            embed_dim=model.features(model.embed(["one"])).shape[1] if loaded else None,
+            max_tokens=loaded.room if loaded else None,
+        )
 
     @property
     def mteb_model_meta(self) -> Any:
         """What mteb writes into its results; unknown values are None."""
-        meta, loaded, name = _mteb().models.ModelMeta, self.evaluated.loaded, self.evaluated.name
+        meta = _mteb().models.ModelMeta
         known = {
-            "name": name if name.count("/") == 1 else f"lightning_cse/{name.replace('/', '_')}",
+            "name": self.name,
             "revision": self.revision,
-            "embed_dim": loaded.encoder.width if loaded else None,
-            "max_tokens": loaded.room if loaded else None,
+            "embed_dim": self.embed_dim,
+            "max_tokens": self.max_tokens,
             "similarity_fn_name": "cosine",
             "framework": ["PyTorch"],
             "use_instructions": False,
@@ -39,8 +65,7 @@ class MTEBModel:
 
     def encode(self, inputs: Iterable[Mapping[str, Any]], **_: Any) -> Tensor:
         """Return the vectors of all sentences in mteb's batches: (n, d), float32. Its prompts are not used."""
-        embedding = self.evaluated.embed([sentence for batch in inputs for sentence in batch["text"]])
-        return torch.as_tensor(self.evaluated.model.features(embedding)).float()
+        return torch.as_tensor(self._encode([sentence for batch in inputs for sentence in batch["text"]])).float()
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """Return the cosine of every row of one matrix with every row of the other: (n, m)."""
@@ -75,7 +100,7 @@ class MTEBTask:
             raise DataError(f"mteb cannot load {self.name}: {error}") from error
         cache = _mteb().ResultCache(run.path / "mteb")
         options = {"encode_kwargs": {"batch_size": 1024}, "co2_tracker": False, "show_progress_bar": False}
-        results = _mteb().evaluate(MTEBModel(model, run.config_hash), self._task, cache=cache, **options)
+        results = _mteb().evaluate(MTEBModel.of(model, run.config_hash), self._task, cache=cache, **options)
         return TaskResult({"main_score": float(results.task_results[0].get_score())})
 
 

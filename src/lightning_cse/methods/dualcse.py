@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, ClassVar
 
 from lightning_cse.encoders import SentenceEncoder
@@ -12,6 +13,8 @@ from lightning_cse.methods.schedules import Schedule
 from lightning_cse.models import DualModel
 from lightning_cse.models.dual import Architecture
 from lightning_cse.similarity import CosineSimilarity
+
+log = logging.getLogger(__name__)
 
 
 class DualCSE(Method):
@@ -43,6 +46,9 @@ class DualCSE(Method):
         if not isinstance(loss.similarity, self.compares):
             given, needed = type(loss.similarity).__name__, self.compares.__name__
             raise ConfigError([f"method.loss.similarity: {type(self).__name__} needs a {needed}, got a {given}"])
+        if architecture == "cross" and not encoder.has_segments:
+            what = "has no segment ids: the words explicit and implicit are set apart by a separator alone"
+            log.info("%s %s", encoder.name, what)
         super().__init__(self.build_model(encoder, loss, architecture), loss, optimizer=optimizer, schedule=schedule)
         if not loss.contradiction:
             self.roles = self.roles[:3]

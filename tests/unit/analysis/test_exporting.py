@@ -151,7 +151,7 @@ def test_a_run_its_card_and_a_python_without_this_package(
     record, card = run.read(), Path("new/made/README.md").read_text()
     for text in (
         f"| run | dualcse_bi, config hash {run.config_hash}, seed 0 |",
-        f"| test/rte/accuracy_all, of the whole model | {record['metrics']['test/rte/accuracy_all']:.4f} |",
+        f"| rte, accuracy_all | {record['metrics']['test/rte/accuracy_all']:.4f} | INLI, Implied NLI (Havaldar",
     ):
         assert text in card
     for path in Path("new/made").rglob("*"):

@@ -123,11 +123,6 @@ def test_missing_parameters_of_a_kept_layer_are_an_error(folders: dict[str, Path
         load(folder, layers=2)
 
 
-def test_denoising_needs_positions_that_can_be_set(folders: dict[str, Path]) -> None:
-    with pytest.raises(EncoderError, match=r"the positions of a distilbert cannot be set; those of bert, roberta"):
-        load(folders["distilbert"], pooling="prompt", denoise=True)
-
-
 REFUSED = [
     (hf.GPT2Config(vocab_size=WORDS, n_embd=16, n_layer=1, n_head=2), "the gpt2 in .* is a decoder, whose tokens"),
     (hf.BertConfig(**SIZES, is_decoder=True), "the bert in .* is a decoder"),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +139,9 @@ def test_neither_pickled_weights_nor_code_of_a_repository_run(bert_folder: Path,
     kept = weights.read_bytes()
     weights.unlink()
     (bert_folder / "pytorch_model.bin").write_bytes(b"cos\nmkdir\n(V" + str(exploded).encode() + b"\ntR.")
-    with pytest.raises(EncoderError, match=r"cannot be loaded: .*model\.safetensors.*save_pretrained"):
+    with pytest.raises(
+        EncoderError, match=r"has no model\.safetensors, and weights as pytorch_model\.bin are not read"
+    ):
         load(bert_folder)
     weights.write_bytes(kept)
     (bert_folder / "evil.py").write_text(f"open({str(exploded)!r}, 'w')")
@@ -150,7 +155,7 @@ def test_neither_pickled_weights_nor_code_of_a_repository_run(bert_folder: Path,
     ("file", "content", "message"),
     [
         ("model.safetensors", b"12345", "cannot be loaded: .*header"),
-        ("config.json", None, r"cannot be loaded: .*config\.json"),
+        ("config.json", None, r"bert has no config\.json: it is no folder that save_pretrained wrote of a model"),
         ("config.json", b"{", "cannot be loaded"),
         ("config.json", b'{"model_type": "nonsense"}', "cannot be loaded"),
         ("tokenizer.json", None, "has no tokenizer: save it beside the weights with tokenizer.save_pretrained"),
@@ -167,6 +172,26 @@ def test_damaged_folders(bert_folder: Path, file: str, content: bytes | dict[str
         (bert_folder / file).write_bytes(content)
     with pytest.raises(EncoderError, match=message):
         load(bert_folder)
+
+
+def test_pickled_weights_come_with_the_command_that_converts_them(bert_folder: Path, tmp_path: Path) -> None:
+    want = load(bert_folder).state_dict()
+    torch.save(load_file(bert_folder / "model.safetensors"), bert_folder / "pytorch_model.bin")
+    (bert_folder / "model.safetensors").unlink()
+    with pytest.raises(EncoderError, match="convert them: python -c") as caught:
+        load(bert_folder)
+    command = str(caught.value).partition('python -c "')[2].partition('", then encoder=FOLDER')[0]
+    code = command.replace("'FOLDER'", repr(str(tmp_path / "new")))
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    got = load(tmp_path / "new").state_dict()
+    assert all(torch.equal(got[name], want[name]) for name in want)
+
+
+def test_a_run_is_exported_before_it_is_an_encoder(tmp_path: Path) -> None:
+    (tmp_path / "record.json").write_text("{}")
+    command = f"python -m lightning_cse.export --model {tmp_path} --to FOLDER, then encoder=FOLDER"
+    with pytest.raises(EncoderError, match=re.escape(f"{tmp_path} is a run, not an encoder: {command}")):
+        load(tmp_path)
 
 
 # What a sentence-transformers folder says
@@ -247,7 +272,7 @@ UNSAID = "does not say how it pools"
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, r"has no modules\.json that says it; choose one of"),
+        ({}, r"has no modules\.json that says how it pools: add encoder\.pooling=mean or encoder\.pooling=cls"),
         (pooled({"pooling_mode_max_tokens": True}), "the pooling pooling_mode_max_tokens.*set encoder.pooling"),
         (pooled({"pooling_mode": "lasttoken"}), "the pooling lasttoken, not applied.*set encoder.pooling"),
         (pooled(CLS | {"pooling_mode_mean_tokens": True}), UNSAID),

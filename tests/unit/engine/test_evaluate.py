@@ -290,7 +290,7 @@ def evaluated(name: str) -> Evaluated:
 def test_a_model_as_mteb_wants_it(which: str | None, request: pytest.FixtureRequest) -> None:
     model = evaluated(str(request.getfixturevalue(which)) if which else "tiny")
     sentences = ["A cat sleeps.", "A dog barks at the moon.", "Rain.", "A cat is asleep.", "Rain."]
-    wrapped = MTEBModel(model, "abc")
+    wrapped = MTEBModel.of(model, "abc")
     batches = [{"text": sentences[:3]}, {"text": sentences[3:]}]
     encoded = wrapped.encode(batches, task_metadata=None, hf_split="test", hf_subset="default")
     assert encoded.dtype == torch.float32
@@ -300,6 +300,7 @@ def test_a_model_as_mteb_wants_it(which: str | None, request: pytest.FixtureRequ
     pairwise = wrapped.similarity_pairwise(encoded, encoded.flip(0)).tolist()
     assert pairwise == pytest.approx((unit * unit.flip(0)).sum(1).tolist(), abs=1e-6)
     assert wrapped.similarity(encoded[0], encoded[1]).shape == (1, 1)
+    assert (wrapped.embed_dim, wrapped.max_tokens) == (encoded.shape[1], model.loaded.room)
 
 
 def test_what_mteb_needs(run: Evaluate) -> None:
@@ -316,8 +317,8 @@ def test_mteb_itself_takes_the_model(tmp_path: Path) -> None:
     from mteb.models import EncoderProtocol
 
     model = evaluated("tiny")
-    assert isinstance(MTEBModel(model, "abc"), EncoderProtocol)
-    assert MTEBModel(model, "abc").mteb_model_meta.name == "lightning_cse/tiny"
+    assert isinstance(MTEBModel.of(model, "abc"), EncoderProtocol)
+    assert MTEBModel.of(model, "abc").mteb_model_meta.name == "lightning_cse/tiny"
     rows = STSB(data_dir=str(SAMPLE)).rows("test")
     columns = {name: rows.column(name) for name in ("score", "sentence1", "sentence2")}
     task = MTEBTask("STSBenchmark")
@@ -328,3 +329,34 @@ def test_mteb_itself_takes_the_model(tmp_path: Path) -> None:
     assert result.metrics == pytest.approx({"main_score": stsb(model.model).metrics["spearman"]}, abs=1e-5)
     with pytest.raises(TaskError, match="STSBenchmark"):
         MTEBTask("STSBenchmrk")
+
+
+def test_mteb_evaluates_whatever_encodes_on_a_task_of_ones_own(tmp_path: Path) -> None:
+    mteb = pytest.importorskip("mteb")
+    from datasets import Dataset, DatasetDict
+    from mteb.abstasks import AbsTaskSTS
+
+    rows = STSB(data_dir=str(SAMPLE)).rows("test")
+    columns = {name: rows.column(name) for name in ("score", "sentence1", "sentence2")}
+    source = {"path": "nobody/none", "revision": "1"}
+
+    class Own(AbsTaskSTS):  # type: ignore[misc, unused-ignore]
+        metadata = mteb.TaskMetadata(
+            name="Own",
+            description="-",
+            type="STS",
+            dataset=source,
+            eval_langs=["eng-Latn"],
+            main_score="cosine_spearman",
+        )
+        min_score, max_score = 0, 5
+
+        def load_data(self, **_: Any) -> None:
+            self.dataset, self.data_loaded = DatasetDict(test=Dataset.from_dict(columns)), True
+
+    answers = load_model("tiny").answers
+    model = MTEBModel(lambda sentences: answers.embed(sentences).vector.numpy(), name="me/mine", revision="1")
+    results = mteb.evaluate(model, Own(), cache=mteb.ResultCache(tmp_path), show_progress_bar=False)
+    want = stsb(answers).metrics["spearman"]
+    assert results.task_results[0].get_score() == pytest.approx(want, abs=1e-5)
+    assert results.model_name == "me/mine"

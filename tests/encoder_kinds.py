@@ -1,0 +1,122 @@
+"""Small random encoders of the kinds that people train, each with a tokenizer of its own kind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import transformers as hf
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+
+from lightning_cse.data import read_corpus, sample_dir
+
+BERT = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
+ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+MPNET = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
+SIZES: dict[str, Any] = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 130,
+    "initializer_range": 0.3,
+}
+DISTILBERT = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32}
+DEBERTA_V3 = {  # as microsoft/deberta-v3-base has them, with fewer buckets
+    "relative_attention": True,
+    "position_buckets": 8,
+    "pos_att_type": ["p2c", "c2p"],
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "position_biased_input": False,
+    "type_vocab_size": 0,
+}
+MODERNBERT = {"num_hidden_layers": 4, "local_attention": 8, "global_attn_every_n_layers": 3}
+
+
+def texts() -> list[str]:
+    return [
+        *read_corpus("inli", "train", sample_dir()).column("premise"),
+        'This sentence of " means explicit, implicit',
+    ]
+
+
+def word_pieces(special: list[str]) -> dict[str, int]:
+    raw = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    raw.normalizer, raw.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    raw.train_from_iterator(texts(), trainers.WordPieceTrainer(vocab_size=400, special_tokens=special))
+    return raw.get_vocab()
+
+
+def unigram(special: list[str]) -> list[tuple[str, float]]:
+    raw = Tokenizer(models.Unigram())
+    raw.pre_tokenizer = pre_tokenizers.Metaspace()
+    raw.train_from_iterator(
+        texts(), trainers.UnigramTrainer(vocab_size=400, special_tokens=special, unk_token=special[3])
+    )
+    return [(piece, score) for piece, score in json.loads(raw.to_str())["model"]["vocab"]]
+
+
+def byte_pairs(special: list[str]) -> Tokenizer:
+    raw = Tokenizer(models.BPE())
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    raw.train_from_iterator(
+        texts(), trainers.BpeTrainer(vocab_size=400, special_tokens=special, initial_alphabet=alphabet)
+    )
+    return raw
+
+
+def roberta_tokenizer() -> Any:
+    raw = byte_pairs(ROBERTA)
+    merges = [tuple(pair) for pair in json.loads(raw.to_str())["model"]["merges"]]
+    return hf.RobertaTokenizer(vocab=raw.get_vocab(), merges=merges)
+
+
+def modernbert_tokenizer() -> Any:
+    raw, names = byte_pairs(BERT), dict(zip(("pad", "cls", "sep", "unk", "mask"), BERT, strict=True))
+    raw.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    inputs = {"tokenizer_object": raw, "model_input_names": ["input_ids", "attention_mask"]}
+    return hf.PreTrainedTokenizerFast(**inputs, **{f"{name}_token": token for name, token in names.items()})
+
+
+class Kind(NamedTuple):
+    """A config's class, what makes a tokenizer, settings of its own, and whether there are segments."""
+
+    config: type[hf.PreTrainedConfig]
+    tokenizer: Callable[[], Any]
+    own: dict[str, Any]
+    segments: bool = False
+
+
+KINDS = {
+    "bert": Kind(hf.BertConfig, lambda: hf.BertTokenizer(vocab=word_pieces(BERT)), {}, True),
+    "roberta": Kind(hf.RobertaConfig, roberta_tokenizer, {"type_vocab_size": 1}),
+    "mpnet": Kind(hf.MPNetConfig, lambda: hf.MPNetTokenizer(vocab=word_pieces(MPNET)), {}),
+    "distilbert": Kind(hf.DistilBertConfig, lambda: hf.DistilBertTokenizer(vocab=word_pieces(BERT)), DISTILBERT),
+    "electra": Kind(hf.ElectraConfig, lambda: hf.BertTokenizer(vocab=word_pieces(BERT)), {"embedding_size": 8}, True),
+    "deberta-v3": Kind(hf.DebertaV2Config, lambda: hf.DebertaV2Tokenizer(vocab=unigram(BERT), unk_id=3), DEBERTA_V3),
+    "modernbert": Kind(hf.ModernBertConfig, modernbert_tokenizer, MODERNBERT),
+    "xlm-roberta": Kind(
+        hf.XLMRobertaConfig, lambda: hf.XLMRobertaTokenizer(vocab=unigram(ROBERTA)), {"type_vocab_size": 1}
+    ),
+}
+
+
+def save_kind(name: str, folder: Path) -> Path:
+    """Save a random model of a kind with its tokenizer, as save_pretrained leaves them."""
+    kind = KINDS[name]
+    tokenizer = kind.tokenizer()
+    ids = {f"{which}_token_id": getattr(tokenizer, f"{which}_token_id") for which in ("pad", "cls", "sep")}
+    ids |= {"bos_token_id": tokenizer.cls_token_id, "eos_token_id": tokenizer.sep_token_id}
+    config = kind.config(**SIZES | {"vocab_size": len(tokenizer)} | ids | kind.own)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        hf.AutoModel.from_config(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
