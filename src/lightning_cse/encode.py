@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.epilog = "Row i of the file is the vector of sentence i, in float32: np.load(FILE, mmap_mode='r')."
     add_model(parser, "model")
     add = parser.add_argument
-    add("file", metavar="FILE", help="a sentence a line, or .csv, .tsv, .jsonl, .parquet; all but the last also .gz")
+    add("file", metavar="FILE", help="a sentence a line, or .csv, .tsv, .jsonl; or one of them .gz")
     add("--to", required=True, type=path, metavar="NPY", help="the file to write; replaced when all is encoded")
     add("--column", metavar="NAME", help="the column that holds the sentences")
     add("--view", metavar="NAME", help="implicit (DualCSE), variance (GaussCSE), ...; default: the primary one")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Literal, overload
+from typing import Final, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
@@ -38,10 +38,17 @@ def load(
     ConfigError if this machine has no such device.
     """
     check_device(str(device), "device")
-    name = str(dtype).removeprefix("torch.")
-    if name not in DTYPES:
-        raise ConfigError([f"dtype: must be {' or '.join(DTYPES)}, got {name!r}"])
-    return SentenceModel(load_model(path_or_name, pooling=pooling), device_of(str(device)), DTYPES[name])
+    if (kind := str(dtype).removeprefix("torch.")) not in DTYPES:
+        raise ConfigError([f"dtype: must be {' or '.join(DTYPES)}, got {kind!r}"])
+    return SentenceModel(load_model(path_or_name, pooling=pooling), device_of(str(device)), DTYPES[kind])
+
+
+class Encoding(TypedDict, total=False):
+    """Options of `SentenceModel.encode`."""
+
+    batch_size: int
+    normalize: bool
+    show_progress: bool | None
 
 
 class SentenceModel:
@@ -50,58 +57,48 @@ class SentenceModel:
     A question takes sentences as one string or several, row by row; one string beside several is compared with each of
     them. Answers are a float where every argument is a string, else an array (n,). A question that the model does not
     answer raises TaskError.
+
+    ``views`` are the names of a sentence's vectors, the primary one first: ``primary``; ``mean``, ``variance``
+    (GaussCSE); ``explicit``, ``implicit`` (DualCSE), and ``explicit_variance``, ``implicit_variance`` (DualGauss);
+    ``pragmatic``, ``semantic`` (ImpScore). Longer sentences than ``max_length`` tokens are cut.
     """
 
     def __init__(self, loaded: LoadedModel, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
-        self.answers = loaded.answers.to(device)
-        self.loaded = loaded
-        self.name = loaded.name
-        self.device = device
-        self.dtype = dtype
+        self.loaded, self.name, self.max_length = loaded, loaded.name, loaded.room
+        self.answers, self.device, self.dtype = loaded.answers.to(device), device, dtype
+        self._who = f"{self.name} ({loaded.method})"
+        self._like = self.embed("a")
+        self.views = list(_vectors(self._like))
 
     def __repr__(self) -> str:
         """Return name, views and device."""
         return f"SentenceModel({self.name!r}, {self.loaded.method}, views={self.views}, device={str(self.device)!r})"
 
-    @property
-    def max_length(self) -> int:
-        """How many tokens of a sentence are read; those beyond are cut."""
-        return self.loaded.room
-
     @cached_property
-    def views(self) -> list[str]:
-        """The names of the vectors of a sentence, the primary one first."""
-        return list(self._widths)
-
-    @property
     def questions(self) -> list[str]:
         """The names of the methods that this model answers besides ``encode`` and ``similarity_matrix``."""
+        from lightning_cse.analysis.searching import is_same, swapped
+
         known = [name for name, question in QUESTIONS.items() if hasattr(self.answers, question)]
-        return [*known, "direction"] if self._has_direction else known
+        score = getattr(self.answers, "entailment_score", None)
+        if hasattr(self.answers, "direction") or (score and not is_same(score, swapped(score), self._like)):
+            known.append("direction")
+        return known
 
     @overload
     def encode(
-        self,
-        sentences: Sentences,
-        view: str | None = None,
-        *,
-        batch_size: int = 1024,
-        normalize: bool = False,
-        show_progress: bool | None = None,
-        convert_to: Literal["numpy"] = "numpy",
-    ) -> np.ndarray: ...
-
-    @overload
-    def encode(
-        self,
-        sentences: Sentences,
-        view: str | None = None,
-        *,
-        batch_size: int = 1024,
-        normalize: bool = False,
-        show_progress: bool | None = None,
-        convert_to: Literal["torch"],
+        self, sentences: Sentences, view: str | None = None, *, convert_to: Literal["torch"], **how: Unpack[Encoding]
     ) -> Tensor: ...
+
+    @overload
+    def encode(
+        self,
+        sentences: Sentences,
+        view: str | None = None,
+        *,
+        convert_to: Literal["numpy"] = "numpy",
+        **how: Unpack[Encoding],
+    ) -> np.ndarray: ...
 
     def encode(
         self,
@@ -113,37 +110,28 @@ class SentenceModel:
         show_progress: bool | None = None,
         convert_to: Literal["numpy", "torch"] = "numpy",
     ) -> np.ndarray | Tensor:
-        """Return the vectors of sentences in one of the `views`, by default the primary one, in float32.
+        """Return the vectors of sentences in one of the ``views``, in float32: (d,) of a string, else (n, d).
 
-        A string gives a vector (d,), several a matrix (n, d) in their order, equal to what evaluation embeds.
-
-        Args:
-            sentences: one or several.
-            view: ``primary`` (one vector a sentence), ``mean``, ``variance`` (GaussCSE), ``explicit``, ``implicit``
-                (DualCSE), those two, ``explicit_variance``, ``implicit_variance`` (DualGauss), ``pragmatic``,
-                ``semantic`` (ImpScore).
-            batch_size: sentences between two updates of the progress bar, sorted by length and packed; the tokens
-                that go through the encoder at once are bounded apart from it.
-            normalize: scale each vector to length 1.
-            show_progress: show a bar; None shows one on a terminal.
-            convert_to: ``numpy``, or ``torch`` for a tensor in main memory.
+        They are those that evaluation embeds, in the order of the sentences; ``normalize`` scales each to length 1.
+        ``batch_size`` sentences of similar length are packed and encoded between two updates of the progress bar, which
+        None shows on a terminal; it does not bound memory, which the encoder does by tokens. ``torch`` is a tensor in
+        main memory.
         """
         from lightning_cse.progress import progress
 
         if convert_to not in ("numpy", "torch"):
             raise ConfigError([f"convert_to: must be numpy or torch, got {convert_to!r}"])
-        view = view or self.views[0]
-        if view not in self._widths:
+        view, texts = view or self.views[0], _listed(sentences)
+        if view not in self.views:
             near = did_you_mean(view, self.views)
             raise TaskError(f"{self._who} has no view {view!r}{near} (it has: {', '.join(self.views)})")
-        texts = _listed(sentences)
         order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))  # so the longest, memory's test, come first
-        vectors = torch.empty(len(texts), self._widths[view])
+        vectors = torch.empty(len(texts), _vectors(self._like)[view].shape[1])
         with progress(shown=show_progress) as bar:
             starts = range(0, len(texts), batch_size)
             for start in bar.track(starts, description=f"{len(texts):,} sentences"):
                 rows = order[start : start + batch_size]
-                vectors[rows] = _vectors(self.embed([texts[row] for row in rows]))[view]
+                vectors[rows] = _vectors(self.embed(texts[row] for row in rows))[view]
         if normalize:
             vectors = torch.nn.functional.normalize(vectors, dim=1)
         found = vectors[0] if isinstance(sentences, str) else vectors
@@ -153,8 +141,7 @@ class SentenceModel:
         """Return all views of sentences at once, as `lightning_cse.embeddings` has them, in main memory."""
         if not (texts := _listed(sentences)):
             return self._like[:0]
-        enabled = self.dtype != torch.float32
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=enabled):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.dtype != torch.float32):
             embedding = self.answers.embed(texts)
         if not all(bool(torch.isfinite(value).all()) for value in embedding.fields().values()):
             raise EncoderError(f"{self._who}: some embeddings are not finite numbers in {self.dtype}")
@@ -180,7 +167,7 @@ class SentenceModel:
     def direction(self, a: Sentences, b: Sentences) -> Scores:
         """Return a positive number where ``a`` entails ``b`` rather than ``b`` entails ``a``, else a negative one."""
         own = getattr(self.answers, "direction", None)
-        score = own or self._question("entailment" if self._has_direction else "direction")
+        score = own or self._question("entailment" if "direction" in self.questions else "direction")
         return self._ask(own or (lambda x, y: score(x, y).double() - score(y, x).double()), a, b)
 
     def implicitness(self, sentences: Sentences) -> Scores:
@@ -188,42 +175,21 @@ class SentenceModel:
         return self._ask(self._question("implicitness"), sentences)
 
     def _question(self, name: str) -> Callable[..., Tensor]:
-        if (ask := getattr(self.answers, QUESTIONS.get(name, name), None)) is None:
+        ask: Callable[..., Tensor] | None = getattr(self.answers, QUESTIONS.get(name, name), None)
+        if ask is None:
             raise TaskError(f"{self._who} has no {name} (it has: {', '.join(self.questions)})")
-        return ask  # type: ignore[no-any-return]
+        return ask
 
     def _ask(self, ask: Callable[..., Tensor], *sides: Sentences) -> Scores:
-        listed = [_listed(side) for side in sides]
-        count = max(map(len, listed))
-        whole = [texts * count if isinstance(side, str) else texts for side, texts in zip(sides, listed, strict=True)]
-        if any(len(texts) != count for texts in whole):
-            raise ValueError(f"{' and '.join(str(len(texts)) for texts in listed)} sentences are not compared in rows")
-        row = {text: number for number, text in enumerate(dict.fromkeys(text for texts in listed for text in texts))}
-        embedding = self.embed(row)
+        embedded = [self.embed(side) for side in sides]
+        count = max(map(len, embedded))
+        first = torch.zeros(count, dtype=torch.long)
+        rows = [each[first] if isinstance(side, str) else each for side, each in zip(sides, embedded, strict=True)]
+        if any(len(each) != count for each in rows):
+            raise ValueError(f"{' and '.join(str(len(each)) for each in rows)} sentences are not compared in rows")
         with torch.no_grad():
-            scores = ask(*(embedding[torch.tensor([row[text] for text in texts], dtype=torch.long)] for texts in whole))
+            scores = ask(*rows)
         return float(scores) if all(isinstance(side, str) for side in sides) else np.asarray(scores)
-
-    @property
-    def _who(self) -> str:
-        return f"{self.name} ({self.loaded.method})"
-
-    @cached_property
-    def _like(self) -> Embedding:
-        return self.embed(["a"])
-
-    @cached_property
-    def _widths(self) -> dict[str, int]:
-        return {view: vectors.shape[1] for view, vectors in _vectors(self._like).items()}
-
-    @cached_property
-    def _has_direction(self) -> bool:
-        from lightning_cse.analysis.searching import is_same, swapped
-
-        score = getattr(self.answers, "entailment_score", None)
-        return hasattr(self.answers, "direction") or (
-            score is not None and not is_same(score, swapped(score), self._like)
-        )
 
 
 def _listed(sentences: Sentences) -> list[str]:

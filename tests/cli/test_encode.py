@@ -42,9 +42,8 @@ def test_row_i_is_the_vector_of_sentence_i(run: Encode, tmp_path: Path) -> None:
     table.to_csv("s.csv", index=False)
     table.to_csv("s.csv.gz", index=False)
     table.to_json("s.jsonl", orient="records", lines=True)
-    table.to_parquet("s.parquet")
     want = lightning_cse.load("tiny").encode([text.strip() for text in SENTENCES])
-    for kind in ("txt", "csv", "csv.gz", "jsonl", "parquet"):
+    for kind in ("txt", "csv", "csv.gz", "jsonl"):
         file, more = f"s.{kind}", () if kind == "txt" else ("--column", "text")
         code, out, errors = run(file, *more, "--to", "made/v.npy")
         assert (code, out) == (0, "made/v.npy\n"), errors

@@ -63,7 +63,7 @@ def test_hydra_is_left_as_it_was(tmp_path: Path) -> None:
         assert hydra.version.getbase() is not None
         assert str(hydra.version.getbase()) == "1.2"
         assert HydraConfig.get().job.config_name == "mine"
-        with pytest.raises(ConfigError, match="did you mean 'trainer.max_epochs'"):
+        with pytest.raises(ConfigError, match=r"did you mean 'trainer.max_epochs'"):
             lightning_cse.train([*TINY, "epochs=1"])
         assert hydra.compose("mine") == {"a": 1}
     assert run.read()["overrides"] == list(TINY)
@@ -80,9 +80,9 @@ def test_hydra_is_left_as_it_was(tmp_path: Path) -> None:
         ([*TINY, "data.batch_size=1"], "data.batch_size: must be an integer >= 2, got 1"),
         ([*TINY, "method.foo=1"], "method.foo=1: unknown key 'method.foo'"),
         ([*TINY, "paths.data_dir=nowhere"], "corpus 'simcse_nli', split 'train' is not there"),
-        ([*TINY, "seed=0,1"], "a sweep does not run from Python. One call is one run: loop over the points"),
-        ([*TINY, "+sweep=seeds"], "a sweep does not run from Python"),
-        ([*TINY, "--multirun"], "--multirun: is an option of the command line"),
+        ([*TINY, "seed=0,1"], "seed=0,1: one call from Python is one run; call it in a loop, or sweep with python -m"),
+        ([*TINY, "+sweep=seeds"], "+sweep=seeds: one call from Python is one run"),
+        ([*TINY, "--multirun"], "--multirun: one call from Python is one run"),
         ("+experiment=gausscse", "overrides: must be a list such as ['+experiment=gausscse'], got one string"),
     ],
 )

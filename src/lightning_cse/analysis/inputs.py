@@ -1,4 +1,4 @@
-"""Sentences of files and pipes, a chunk at a time: a sentence a line, or columns of CSV, TSV, JSON lines or Parquet."""
+"""Sentences of files and pipes, a chunk at a time: a sentence a line, or columns of CSV, TSV or JSON lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEPARATORS: Final = {"csv": ",", "tsv": "\t", "text": "\x1f"}  # the last one is
 def layout_of(path: str, default: str) -> str:
     """Return the layout that the ending of a name means, with or without ``.gz``."""
     ending = Path(path.removesuffix(".gz")).suffix[1:]
-    return ending if ending in {"csv", "tsv", "jsonl", "parquet"} else default
+    return ending if ending in {"csv", "tsv", "jsonl"} else default
 
 
 def read_frames(
@@ -41,8 +41,6 @@ def read_frames(
     try:
         if layout == "jsonl":
             frames = pd.read_json(source, lines=True, dtype=False, **how)
-        elif layout == "parquet":
-            frames = _parquet(source, at_once)
         else:
             how |= {"sep": SEPARATORS[layout], "header": 0 if header else None}
             how |= {} if layout == "csv" else {"quoting": 3, "lineterminator": "\n"}
@@ -51,7 +49,7 @@ def read_frames(
         for frame in frames:
             if not pd.api.types.is_integer_dtype(frame.index):
                 raise DataError(f"{name}: the first row has more cells than the header; quote texts that have commas")
-            if layout not in ("jsonl", "parquet"):
+            if layout != "jsonl":
                 frame.columns = [cell.strip() if header else f"column {cell + 1}" for cell in frame.columns]
             if not chosen:
                 chosen = list(columns) or list(frame.columns[:most])
@@ -63,12 +61,3 @@ def read_frames(
             yield texts.set_axis(frame.index + (2 if header else 1))
     except (ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:  # of pandas, its parsers and decoders
         raise DataError(f"{name}: cannot be read as {layout}: {' '.join(str(error).split())}") from None
-
-
-def _parquet(source: Any, at_once: int) -> Iterator[pd.DataFrame]:
-    from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped, unused-ignore]
-
-    start = 0
-    for batch in ParquetFile(source).iter_batches(at_once):
-        yield batch.to_pandas().set_axis(range(start, start + len(batch)))
-        start += len(batch)

@@ -20,7 +20,6 @@ import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.singleton import Singleton
-from hydra.types import RunMode
 from omegaconf import DictConfig, open_dict
 
 from lightning_cse.config import compose, conf_dir, encoder_configs
@@ -28,6 +27,7 @@ from lightning_cse.config.check import check
 from lightning_cse.config.compose import APPENDED, CompositionError, name_encoder, parse, plain_line, register
 from lightning_cse.errors import ConfigError, report, reported, user_error
 
+_ONE_RUN = "one call from Python is one run; call it in a loop, or sweep with python -m lightning_cse.train"
 _CHOICE = re.compile(rf"(?s)^\+{{0,2}}((?P<group>{'|'.join(APPENDED)})=.*)$")
 
 
@@ -58,31 +58,22 @@ def call(task: str, config_name: str, overrides: Sequence[str]) -> Any:
     """Run a task in a program: return what it returns, raise its errors, and leave Hydra as it was."""
     if isinstance(overrides, str):
         raise ConfigError([f"overrides: must be a list such as [{overrides!r}], got one string"])
-    if flags := [one for one in overrides if one.startswith("-")]:
-        raise ConfigError([f"{flags[0]}: is an option of the command line; from Python, give overrides. {_ONE_RUN}"])
     words, before = ordered(as_custom(overrides)), Singleton.get_state()
     try:
         GlobalHydra.instance().clear()  # of a program that is itself started by Hydra
-        with _explained(words, config_name), hydra.initialize_config_dir(str(conf_dir()), config_name, "1.3"):
+        with hydra.initialize_config_dir(str(conf_dir()), config_name, "1.3"), _heard():
             register()
-            _refuse_sweep(parse(word).is_sweep_override() for word in words)
-            cfg = hydra.compose(config_name, words, return_hydra_config=True)
-            _refuse_sweep([cfg.hydra.mode == RunMode.MULTIRUN])
+            with _explained(words, config_name):
+                for word in words:
+                    if word.startswith(("-", "+sweep=", "hydra.mode=")) or parse(word).is_sweep_override():
+                        raise ConfigError([f"{word}: {_ONE_RUN}"])
+                cfg = hydra.compose(config_name, words, return_hydra_config=True)
             HydraConfig.instance().set_config(cfg)
             with open_dict(cfg):
                 del cfg["hydra"]
-            with _heard():
-                return Runner(task, config_name, verbose=False).run(cfg)
+            return Runner(task, config_name, verbose=False).run(cfg)
     finally:
         Singleton.set_state(before)
-
-
-_ONE_RUN = "One call is one run: loop over the points, or sweep with python -m lightning_cse.train"
-
-
-def _refuse_sweep(found: Iterable[bool]) -> None:
-    if any(found):
-        raise ConfigError([f"a sweep does not run from Python. {_ONE_RUN}"])
 
 
 @contextlib.contextmanager
