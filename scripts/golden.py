@@ -115,6 +115,7 @@ def _environment() -> Iterator[None]:
         "MPLBACKEND": "Agg",
         "TOKENIZERS_PARALLELISM": "false",
         "LIGHTNING_CSE_DATA": "no-corpora",
+        "LIGHTNING_CSE_LOCAL": "none",
     }
     try:
         yield

@@ -11,6 +11,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "offline"
 os.environ["MPLBACKEND"] = "Agg"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["LIGHTNING_CSE_LOCAL"] = "none"  # nor conf/local/default.yaml of this machine
 os.environ.pop("OPENAI_API_KEY", None)  # no test asks what costs money
 os.environ.pop("OPENAI_BASE_URL", None)
 os.environ.pop("LIGHTNING_CSE_ASK_LLMS", None)

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 PROFILES: Final = ("laptop", "small", "gpu", "tiny")
 
@@ -31,10 +31,11 @@ def seeds(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, text.split(","))))
 
 
-def add_model(parser: argparse.ArgumentParser, *, device: bool = True) -> None:
+def add_model(parser: argparse.ArgumentParser, name: str = "--model", *, device: bool = True) -> None:
     """Add the arguments that name a model, and say how and where it reads sentences."""
     add = parser.add_argument
-    add("--model", required=True, metavar="MODEL", help="a run's folder, or an encoder: name, folder, hub name")
+    required: dict[str, Any] = {"required": True} if name.startswith("-") else {}
+    add(name, **required, metavar="MODEL", help="a run's folder, or an encoder: name, folder, hub name")
     add("--pooling", default="auto", metavar="NAME", help="of an encoder, instead of its own")
     if device:
         add("--precision", choices=("32-true", "bf16-mixed"), default="32-true", help="of the encoder")

@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
-def progress(*more: TextColumn, width: int = 40) -> Progress:
-    """Return a progress bar on stderr, ``width`` characters wide, which shows nothing where there is no terminal."""
+def progress(*more: TextColumn, width: int = 40, shown: bool | None = None) -> Progress:
+    """Return a progress bar on stderr, ``width`` characters wide; by default shown where there is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(width), MofNCompleteColumn(), TimeRemainingColumn(), *more)
-    console, shown = Console(stderr=True), sys.stderr.isatty()
+    console = Console(stderr=True, force_terminal=shown or None)
+    shown = sys.stderr.isatty() if shown is None else shown
     # The time left is estimated over all steps, so that it counts the pauses between them too.
     return Progress(*columns, console=console, transient=True, disable=not shown, speed_estimate_period=86_400.0)

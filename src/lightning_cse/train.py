@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lightning_cse.config.launch import launch
+from lightning_cse.config.launch import call, launch
+
+if TYPE_CHECKING:
+    from lightning_cse.runs import Run
 
 
 def main() -> int:
     """Read the command line, train, and return the exit code."""
     return launch("lightning_cse.engine.train:run", config_name="train")
+
+
+def train(overrides: Sequence[str]) -> Run:
+    """Train one run in this process, and return it: finished, resumed or found finished, as by the command.
+
+    ``overrides`` are the words of a command line, such as ``["+experiment=simcse_sup", "+profile=laptop", "seed=1"]``.
+    Relative paths start at the working directory. Where the program has not set up logging, the progress is printed.
+    Raises LightningCSEError with the text that the command prints, and Interrupted for Ctrl-C.
+    """
+    from lightning_cse.runs import Run
+
+    return Run.at(Path(call("lightning_cse.engine.train:train", "train", overrides).folder))
 
 
 if __name__ == "__main__":

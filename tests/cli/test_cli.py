@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from small_runs import LITTLE
 
-from lightning_cse import train
+from lightning_cse import __main__
 from lightning_cse.runs import Run, find_runs
+from lightning_cse.train import main as train
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Train = Callable[..., tuple[int, str, str]]
@@ -26,7 +27,7 @@ HEAVY = {"torch", "pytorch_lightning", "transformers", "datasets", "wandb", "mat
 COMMANDS = sorted(
     path.stem
     for path in (Path(__file__).resolve().parents[2] / "src" / "lightning_cse").glob("*.py")
-    if 'if __name__ == "__main__":' in path.read_text()
+    if 'if __name__ == "__main__":' in path.read_text() and path.stem != "__main__"
 )
 
 
@@ -57,7 +58,7 @@ def command(place: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> C
 @pytest.fixture
 def in_process(in_place: Callable[..., tuple[int, str, str]], place: Path) -> Train:
     """Run ``lightning_cse.train`` in this process; return exit code, stdout and stderr."""
-    return lambda *args: in_place(train.main, *args)
+    return lambda *args: in_place(train, *args)
 
 
 def quickly(command: Command, *line: str) -> subprocess.CompletedProcess[str]:
@@ -81,7 +82,27 @@ def test_help_is_quick_and_imports_nothing_heavy(name: str, command: Command, pl
     if name == "evaluate":
         assert all(word in done.stdout for word in ("model=MODEL +suite=NAME", "minilm_l6", "inli", "pooling: auto"))
     assert not list(place.iterdir())
-    assert len(COMMANDS) == 12
+    assert len(COMMANDS) == 13
+
+
+def test_one_command_for_all(
+    in_place: Callable[..., tuple[int, str, str]], place: Path, command: Command, repository: Path
+) -> None:
+    assert sorted(__main__.COMMANDS) == COMMANDS
+    code, out, _ = in_place(__main__.main)
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()[2:]] == list(__main__.COMMANDS)
+    assert "  encode     Writes the vectors of sentences to a NumPy file\n" in out
+    code, _, errors = in_place(__main__.main, "trian", "+experiment=gausscse")
+    assert code == 2
+    assert errors.startswith("error: no command 'trian' - did you mean 'train'? (there are: train, evaluate,")
+    code, out, _ = in_place(__main__.main, "train", "+experiment=gausscse", "+debug=tiny", "--cfg", "job")
+    assert code == 0
+    assert "name: gausscse" in out
+    code, _, errors = in_place(__main__.main, "score", "--model", "nowhere/at/all", "--input", "x")
+    assert code == 2
+    assert "there is no folder" in errors
+    assert 'lightning-cse = "lightning_cse.__main__:main"' in (repository / "pyproject.toml").read_text()
 
 
 @pytest.mark.parametrize("line", ["+method.foo=1", "-m seed=0,1 epochs=1"])

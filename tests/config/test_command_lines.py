@@ -40,6 +40,9 @@ REFUSED: list[tuple[str, str]] = [
     ("eval_every=0", "eval_every: must be an integer >= 1, got 0"),
     ("data.batch_size=1", "data.batch_size: must be an integer >= 2, got 1"),
     ("encoder.dropout=1", "encoder.dropout: must be a number >= 0 and < 1, got 1"),
+    ("patience=3", "unknown key 'patience' - did you mean 'callbacks.early_stopping.patience'?"),
+    ("callbacks.early_stopping.patience=0", "callbacks.early_stopping.patience: must be an integer >= 1, got 0"),
+    ("callbacks.early_stopping.min_delta=0.1", "is read only with callbacks.early_stopping.patience; set that too"),
     (f"name={'n' * 300}", "names no folder"),
     # sweeps
     ("-m epochs=1,2", "unknown key 'epochs' - did you mean 'trainer.max_epochs'?"),
@@ -134,3 +137,29 @@ def test_a_fault_of_ours_keeps_its_traceback_in_a_file(give: Give, monkeypatch: 
     assert code == 2
     assert "Traceback" in errors
     assert give(X, "name=busy")[0] == 3
+
+
+LOCAL = "# @package _global_\npaths: {data_dir: /corpora}\ntrainer: {precision: bf16-mixed}\nlogger: null\n"
+
+
+def test_settings_of_this_machine(give: Give, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "mine" / "local" / "default.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(LOCAL)
+    shown = ("--config-dir", str(tmp_path / "mine"), "--cfg", "job")
+    assert "data_dir: /corpora" not in give(X, *shown)[1], "no test reads the file of a machine"
+    monkeypatch.delenv("LIGHTNING_CSE_LOCAL")
+    _, out, _ = give(X, "trainer.max_epochs=7", *shown)
+    for text in ("data_dir: /corpora", "precision: bf16-mixed", "logger: null", "max_epochs: 7"):
+        assert text in out
+    _, out, _ = give(X, "+debug=tiny", *shown)
+    assert "data_dir: ${sample_dir:}" in out, "what is asked for on the command line comes first"
+    assert "data_dir: /corpora" in give("model=tiny", "+suite=sts", *shown, command="evaluate")[1]
+    for text, message in (
+        (LOCAL.replace("data_dir", "datadir"), "did you mean 'data_dir'?"),
+        (LOCAL.partition("\n")[2], "conf/local: the first line of the file must be '# @package _global_'"),
+    ):
+        file.write_text(text)
+        code, _, errors = give(X, *shown[:2])
+        assert code == 2
+        assert message in errors

@@ -113,6 +113,7 @@ VARIANTS = {
     "a trailing row joins": (("data.train_rows=17",), 4),
     "bi-encoder, dropout while measuring": (("method=dualcse_bi", "diag.dropout=true", "diag.evaluation=none"), 6),
     "a head": (("method=simcse", "data=inli_triplets", "data.rows.positive=implied"), 6),
+    "stopped early": (("eval_every=1", "callbacks.early_stopping.patience=2"), 3),
     "by steps": (("trainer.max_epochs=-1", "trainer.max_steps=5"), 5),
     "bfloat16": (("trainer.precision=bf16-mixed",), 6),
     # Two heads, warm-up and weight decay, and an accuracy of the determinant beside each direction's.
@@ -135,7 +136,7 @@ VARIANTS = {
         6,
     ),
 }
-QUICK = ("accumulated", "a head", "ImpScore", "NGCSE", "unsupervised SimCSE")
+QUICK = ("accumulated", "stopped early", "a head", "ImpScore", "NGCSE", "unsupervised SimCSE")
 """Each keeps something that no other does."""
 
 
@@ -147,6 +148,17 @@ def test_killed_once(variant: str, run: Train, reference: Train) -> None:
     with dies_at(steps - 1):
         run(*overrides)
     assert_same(run(*overrides), whole)
+
+
+def test_killed_after_it_stopped_early(run: Train, reference: Train) -> None:
+    overrides, steps = VARIANTS["stopped early"]
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(training, "_test", lambda *_: (_ for _ in ()).throw(Killed))
+        run(*overrides)
+    resumed = run(*overrides)
+    assert_same(resumed, reference(*overrides))
+    assert resumed.read()["stopped_early"] == "val/rte/accuracy_all has not improved in 2 evaluations"
+    assert resumed.read()["best"]["step"] == steps - 2
 
 
 @pytest.mark.slow

@@ -7,11 +7,12 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, Final
 
 from lightning_cse.errors import DataError, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SEPARATORS: Final = {"csv": ",", "tsv": "\t", "text": "\x1f"}  # the last one is in no text
 
@@ -30,6 +31,8 @@ def read_frames(
     Without ``columns`` the first ones are read, ``most`` at most; a TSV file has a header only if columns are named.
     ``-`` is standard input. A record of several lines counts as one. Raises DataError for input that cannot be read.
     """
+    import pandas as pd
+
     name = "standard input" if path == "-" else path
     source = sys.stdin.buffer if path == "-" else Path(path).expanduser()
     header = layout == "csv" or (layout == "tsv" and bool(columns))

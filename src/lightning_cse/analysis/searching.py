@@ -11,10 +11,9 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
@@ -27,6 +26,9 @@ from lightning_cse.progress import progress
 from lightning_cse.runs import atomic_file, write_atomic
 from lightning_cse.runs.machine import device_of
 from lightning_cse.similarity import cosine_matrix
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # The question of a model that each relation asks; ``entails``: the query is the premise.
 QUESTIONS: Final = {"similar": "similarity", "entails": "entailment_score", "entailed_by": "entailment_score"}
@@ -189,6 +191,8 @@ def search(
 
 def read_corpus(path: str, column: str | None = None) -> pd.DataFrame:
     """Return each distinct ``sentence`` of a file, the first ``line`` that has it, and how many ``times`` it occurs."""
+    import pandas as pd  # slow to import, and of no use to a model in Python
+
     columns = [] if column is None else [column]
     texts = pd.concat(read_frames(path, layout_of(path, "text"), columns=columns, most=2, at_once=100_000))
     if len(texts.columns) > 1:

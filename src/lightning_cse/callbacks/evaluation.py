@@ -37,12 +37,14 @@ class Evaluation(Callback):
         diagnostics: alignment, uniformity and RFD; None to leave them out.
         every, least: optimizer steps between two evaluations, fewer in a run too short for ``least`` evaluations.
         monitor: the key whose highest value makes the best checkpoint.
+        patience: stop after so many evaluations in a row without a higher value of the monitor; None never stops.
+        min_delta: values that are higher by at most this do not count for ``patience``.
         dropout: whether dropout is active for the diagnostics, as the NGCSE authors have it, so that a pair of one
             sentence with itself is a dropout pair; tasks never see it.
         interrupts: after a signal, an evaluation that is due is left to the resumed run.
     """
 
-    _STATE = ("step", "due", "latest", "best_step", "best_score", "seconds")
+    _STATE = ("step", "due", "latest", "best_step", "best_score", "seconds", "waited", "to_beat")
 
     def __init__(
         self,
@@ -52,6 +54,8 @@ class Evaluation(Callback):
         every: int,
         least: int = 1,
         monitor: str,
+        patience: int | None = None,
+        min_delta: float = 0.0,
         dropout: bool = False,
         interrupts: Interrupts | None = None,
     ) -> None:
@@ -60,6 +64,8 @@ class Evaluation(Callback):
         self.every = every
         self.least = least
         self.monitor = monitor
+        self.patience = patience
+        self.min_delta = min_delta
         self.dropout = dropout
         self.interrupts = interrupts or Interrupts()
         self.due = False
@@ -68,21 +74,26 @@ class Evaluation(Callback):
         self.best_step = -1
         self.best_score = float("-inf")
         self.seconds = 0.0
+        self.waited = 0  # evaluations since the monitor was higher than `to_beat`
+        self.to_beat = float("-inf")
+        self.stopped: str | None = None  # why training ends before its last step
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluate before the first step, and where an interrupted run left it undone."""
         self.every = min(self.every, max(1, int(trainer.estimated_stepping_batches) // self.least))
         if trainer.global_step == 0 or self.due:
             self._evaluate(trainer, pl_module)
+        self._stop_early(trainer)  # also a run that was killed after it had stopped
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any) -> None:
         """Evaluate if a step was made that is due."""
-        last = trainer.global_step == trainer.estimated_stepping_batches
+        last = _is_last(trainer)
         if trainer.global_step == self.step or not (last or trainer.global_step % self.every == 0):
             return
         self.due = self.interrupts.signum is not None and not last
         if not self.due:
             self._evaluate(trainer, pl_module)
+            self._stop_early(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluate the last step, wherever training ended."""
@@ -92,6 +103,14 @@ class Evaluation(Callback):
     def improved(self) -> bool:
         """Whether the evaluation just made is the best so far; step 0 never is, nothing is learned there."""
         return self.step == self.best_step
+
+    def _stop_early(self, trainer: pl.Trainer) -> None:
+        """Stop if patience is at an end and training is not."""
+        if self.patience is None or self.waited < self.patience or _is_last(trainer):
+            return
+        by = f" by more than {self.min_delta:g}" if self.min_delta else ""
+        self.stopped = f"{self.monitor} has not improved{by} in {self.waited} evaluations"
+        trainer.should_stop = True
 
     def _evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.global_step == self.step:
@@ -104,8 +123,13 @@ class Evaluation(Callback):
         if self.monitor not in self.latest:
             near = did_you_mean(self.monitor, self.latest)
             raise ConfigError([f"monitor: {self.monitor!r} is not evaluated{near}; there are: {sorted(self.latest)}"])
-        if self.step > 0 and self.latest[self.monitor] > self.best_score:
-            self.best_step, self.best_score = self.step, self.latest[self.monitor]
+        if self.step > 0:
+            score = self.latest[self.monitor]
+            if score > self.best_score:
+                self.best_step, self.best_score = self.step, score
+            self.waited += 1
+            if score > self.to_beat + self.min_delta:
+                self.waited, self.to_beat = 0, score
         self.seconds += time.perf_counter() - start
         for logger in trainer.loggers:
             logger.log_metrics(self.latest, step=self.step)
@@ -145,9 +169,13 @@ class Evaluation(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from there."""
         for name in self._STATE:
-            setattr(self, name, state_dict[name])
+            setattr(self, name, state_dict.get(name, getattr(self, name)))  # a checkpoint may be older than a name
         if self.diagnostics is not None and state_dict["diagnostics"] is not None:
             self.diagnostics.curves = state_dict["diagnostics"]["curves"]
+
+
+def _is_last(trainer: pl.Trainer) -> bool:
+    return bool(trainer.global_step == trainer.estimated_stepping_batches)
 
 
 @contextmanager

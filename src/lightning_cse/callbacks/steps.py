@@ -134,4 +134,8 @@ class StepBar(ProgressBar):
         parts.append(f"{self.evaluation.monitor} {latest[self.evaluation.monitor]:.4f}")
         parts += [f"{name} {latest[key]:+.3f}" for name, key in self._RFD if key in latest]
         self._losses = []
+        if self.evaluation.patience and self.evaluation.waited:
+            parts.append(f"not improved {self.evaluation.waited}/{self.evaluation.patience}")
         log.info("  ".join(parts))
+        if self.evaluation.stopped:
+            log.info("stopped early: %s", self.evaluation.stopped)

@@ -25,13 +25,14 @@ PRECISIONS: Final = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
 LEAST: Final = {
     0: "few_shot.shots data.llm_rows patience",
     1: "eval_every least_evaluations limits.dev_rows limits.test_rows limits.dev_pairs limits.test_pairs n samples "
+    "callbacks.early_stopping.patience "
     "data.max_tokens data.held_out_rows data.llm_rows_together trainer.accumulate_grad_batches most_words",
     2: "data.batch_size data.train_rows diag.sentences rows looked_at",
 }
 """Keys whose value, if not null, is an integer of at least this."""
 
 BELOW: Final = {"seed": 2**32, "encoder.dropout": 1} | dict.fromkeys(
-    ("method.optimizer.lr", "trainer.gradient_clip_val"), float("inf")
+    ("method.optimizer.lr", "trainer.gradient_clip_val", "callbacks.early_stopping.min_delta"), float("inf")
 )
 """Keys whose value, if not null, is a number from 0 to just below this."""
 
@@ -69,7 +70,7 @@ _TRAIN: Final = {
     int: "seed eval_every least_evaluations",
     bool: "force retry_failed keep_last figures",
     dict[str, int | None]: "limits",
-    Any: "data suite encoder corpora baselines logger paths recipe transfer",  # checked where it is built
+    Any: "data suite encoder corpora baselines logger recipe transfer",  # checked where it is built
 }
 """The top of ``conf/train.yaml``."""
 
@@ -77,9 +78,16 @@ _TRAIN: Final = {
 _OPTIMIZER: Final = _schema("Optimizer", {float: "lr weight_decay"})
 _SCHEDULE: Final = _schema("Schedule", {str: "_target_ name", float: "warmup"})
 _METHOD: Final = _schema("Method", {}, optimizer=_OPTIMIZER, schedule=_SCHEDULE)
+_STOPPING: Final = _schema("EarlyStopping", {int | None: "patience", float: "min_delta"})
 _DIAG: Final = {str: "evaluation", bool: "dropout", float: "positive_score negative_score", int: "sentences"}
 TRAIN: Final = _schema(
-    "Train", _TRAIN, trainer=_schema("Trainer", _TRAINER), method=_METHOD, diag=_schema("Diag", _DIAG)
+    "Train",
+    _TRAIN,
+    trainer=_schema("Trainer", _TRAINER),
+    method=_METHOD,
+    callbacks=_schema("Callbacks", {}, early_stopping=_STOPPING),
+    paths=_schema("Paths", {str: "data_dir runs_dir", str | None: "cache_dir"}),
+    diag=_schema("Diag", _DIAG),
 )
 
 
@@ -89,6 +97,8 @@ def check(cfg: DictConfig, config_name: str, overrides: Sequence[str] = ()) -> N
     The overrides are the command line, for what was added with a plus.
     """
     cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
+    if "local" in cfg:
+        raise ConfigError(["conf/local: the first line of the file must be '# @package _global_'"])
     if faults := _added(config_name, overrides):
         raise ConfigError(faults)
     if any(OmegaConf.is_missing(cfg, key) for key in CHOSEN):
@@ -150,6 +160,8 @@ def _values(plain: DictConfig) -> Iterator[str]:
         return
     if not re.fullmatch(r"\w[\w.+-]{0,79}(/\w[\w.+-]{0,79})*", str(plain.name)):
         yield f"name: {str(plain.name)[:80]!r} names no folder: up to 80 letters, digits and . _ + - a level"
+    if plain.callbacks.early_stopping.patience is None and plain.callbacks.early_stopping.min_delta:
+        yield "callbacks.early_stopping.min_delta: is read only with callbacks.early_stopping.patience; set that too"
     empty = (key for key in ("method", "data", "encoder") if "_target_" not in (plain[key] or {}))
     yield from (f"{key}: has no _target_, so no option of conf/{key} is chosen" for key in empty)
     if plain.trainer.max_epochs in (None, -1) and plain.trainer.max_steps == -1:

@@ -1,28 +1,33 @@
-"""From a command line to a task: one way in for every Hydra command.
+"""From a command line, or from a program, to a task: one way in for every Hydra command.
 
 Nothing heavy is imported until the config is checked, so that ``--help`` and a typo are answered at once.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
+import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from hydra.core.singleton import Singleton
+from omegaconf import DictConfig, open_dict
 
 from lightning_cse.config import compose, conf_dir, encoder_configs
 from lightning_cse.config.check import check
-from lightning_cse.config.compose import APPENDED, CompositionError, name_encoder, plain_line, register
+from lightning_cse.config.compose import APPENDED, CompositionError, name_encoder, parse, plain_line, register
 from lightning_cse.errors import ConfigError, report, reported, user_error
 
+_ONE_RUN = "one call from Python is one run; call it in a loop, or sweep with python -m lightning_cse.train"
 _CHOICE = re.compile(rf"(?s)^\+{{0,2}}((?P<group>{'|'.join(APPENDED)})=.*)$")
 
 
@@ -38,14 +43,8 @@ def launch(task: str, config_name: str, args: Sequence[str] | None = None) -> in
     runner = Runner(task, config_name, verbose=full_error == "1")
     try:
         sys.argv = [argv[0], *ordered(as_custom(argv[1:] if args is None else args))]
-        hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=config_name)(runner)()
-    except CompositionError as error:
-        from lightning_cse.config.suggestions import explain
-
-        if any(arg.startswith(("--config-", "-cd", "-cp", "-cn")) for arg in argv):  # configs that we do not know
-            raise user_error(error) or ConfigError([plain_line(error)]) from error
-        given = itertools.takewhile(lambda arg: arg[:1] != "-", sys.argv[1:])
-        raise user_error(error) or explain(given, config_name, error) from error
+        with _explained(sys.argv[1:], config_name):
+            hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=config_name)(runner)()
     finally:
         sys.argv, os.environ["HYDRA_FULL_ERROR"] = argv, full_error
         sweep, compose.current_sweep = compose.current_sweep, None
@@ -53,6 +52,59 @@ def launch(task: str, config_name: str, args: Sequence[str] | None = None) -> in
     if runner.error is not None:
         raise runner.error
     return code
+
+
+def call(task: str, config_name: str, overrides: Sequence[str]) -> Any:
+    """Run a task in a program: return what it returns, raise its errors, and leave Hydra as it was."""
+    if isinstance(overrides, str):
+        raise ConfigError([f"overrides: must be a list such as [{overrides!r}], got one string"])
+    words, before = ordered(as_custom(overrides)), Singleton.get_state()
+    try:
+        GlobalHydra.instance().clear()  # of a program that is itself started by Hydra
+        with hydra.initialize_config_dir(str(conf_dir()), config_name, "1.3"), _heard():
+            register()
+            with _explained(words, config_name):
+                for word in words:
+                    if word.startswith(("-", "+sweep=", "hydra.mode=")) or parse(word).is_sweep_override():
+                        raise ConfigError([f"{word}: {_ONE_RUN}"])
+                cfg = hydra.compose(config_name, words, return_hydra_config=True)
+            HydraConfig.instance().set_config(cfg)
+            with open_dict(cfg):
+                del cfg["hydra"]
+            return Runner(task, config_name, verbose=False).run(cfg)
+    finally:
+        Singleton.set_state(before)
+
+
+@contextlib.contextmanager
+def _explained(words: Sequence[str], config_name: str) -> Iterator[None]:
+    """Turn what Hydra says of words that do not compose into what is wrong with them."""
+    try:
+        yield
+    except CompositionError as error:
+        from lightning_cse.config.suggestions import explain
+
+        if any(word.startswith(("--config-", "-cd", "-cp", "-cn")) for word in words):  # configs that we do not know
+            raise user_error(error) or ConfigError([plain_line(error)]) from error
+        given = itertools.takewhile(lambda word: word[:1] != "-", words)
+        raise user_error(error) or explain(given, config_name, error) from error
+
+
+@contextlib.contextmanager
+def _heard() -> Iterator[None]:
+    """Print the progress where the program has not set up logging."""
+    root, ours = logging.getLogger(), logging.getLogger("lightning_cse")
+    if root.handlers:
+        yield
+        return
+    handler, level = logging.StreamHandler(sys.stdout), ours.level
+    root.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        ours.setLevel(level)
+        root.removeHandler(handler)
 
 
 class Runner:
@@ -64,16 +116,10 @@ class Runner:
         self.error: Exception | None = None
 
     def __call__(self, cfg: DictConfig) -> Any:
-        """Check the config, import the task and run it; in a sweep, return what became of the point."""
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads may deadlock once a data loader forks
-        register()
+        """Run the task, and note its error; in a sweep, return what became of the point."""
         overrides = list(map(str, HydraConfig.get().overrides.task))
         try:
-            name_encoder(cfg)
-            check(cfg, self.config_name, overrides)
-            compose.take_gpu()
-            module, _, function = self.task.partition(":")
-            result = getattr(importlib.import_module(module), function)(cfg)
+            result = self.run(cfg)
         except Exception as error:  # noqa: BLE001 - reported by the handler, or in the sweep's table
             if not compose.in_sweep():
                 self.error = error
@@ -86,6 +132,16 @@ class Runner:
         from lightning_cse.runs.sweep import Point
 
         return Point.of(overrides, result)
+
+    def run(self, cfg: DictConfig) -> Any:
+        """Check the config, import the task and return its result."""
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads may deadlock once a data loader forks
+        register()
+        name_encoder(cfg)
+        check(cfg, self.config_name, list(map(str, HydraConfig.get().overrides.task)))
+        compose.take_gpu()
+        module, _, function = self.task.partition(":")
+        return getattr(importlib.import_module(module), function)(cfg)
 
 
 def as_custom(args: Iterable[str]) -> list[str]:

@@ -130,8 +130,8 @@ def _backbone(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
     return backbone  # type: ignore[no-any-return]
 
 
-def read_pooling(folder: Path) -> str:
-    """Return the pooling of a sentence-transformers folder; raise EncoderError if it needs more than a pooling."""
+def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
+    """Return the pooling of a sentence-transformers folder; raise EncoderError if it needs more than is ``applied``."""
     path = folder / "modules.json"
     if not path.is_file():
         poolings = ", ".join(POOLINGS)
@@ -147,12 +147,12 @@ def read_pooling(folder: Path) -> str:
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise EncoderError(f"{path} does not say how it pools ({error!r}): set encoder.pooling") from error
     known = {"cls": "cls", "pooling_mode_cls_token": "cls", "mean": "mean", "pooling_mode_mean_tokens": "mean"}
-    unknown = [f"the module {kind}" for kind in modules if kind not in ("Transformer", "Normalize")]
+    unknown = [f"the module {kind}" for kind in modules if kind not in ("Transformer", "Normalize", *applied)]
     unknown += [f"the prompt {prompt!r} before sentences"] if prompt else []
     unknown += [] if mode in known else [f"the pooling {mode}"]
     if unknown:
         raise EncoderError(f"{folder} has {' and '.join(unknown)}, not applied here: set encoder.pooling")
-    if "Normalize" in modules:
+    if "Normalize" in modules and "Normalize" not in applied:
         log.info("%s scales its vectors to length one, which is left out here: no cosine changes", folder)
     return known[mode]
 
@@ -196,7 +196,7 @@ def find_encoder(source: str, package: str | None = None) -> Path:
     from huggingface_hub import snapshot_download  # heavy, and not needed for local folders
 
     try:
-        patterns = ["*.json", "*.txt", "model*.safetensors", "spm.model", "1_Pooling/*"]
+        patterns = ["*.json", "*.txt", "model*.safetensors", "spm.model", "*_Pooling/*", "*_Dense/*"]
         return Path(snapshot_download(source, allow_patterns=patterns))
     except Exception as error:  # noqa: BLE001 - the hub raises dozens of kinds, of three libraries
         tried.append(f"the Hugging Face hub: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}")

@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens
 
-PROBE, SENTENCE, MASK = "sentence", "{}", "{mask}"
+PROBE, SENTENCE, MASK = "zebra", "{}", "{mask}"  # no prompt of ours has a zebra
 
 PROMPTS = (f'This sentence : "{SENTENCE}" means {MASK}', f'This sentence of "{SENTENCE}" means {MASK}')
 """NGCSE's two: without PromptBERT's full stop, and with the capital letter of the authors' ids for RoBERTa."""

@@ -58,12 +58,12 @@ def check_model(model: str, *, pooling: str = "auto", prompt: str | None = None)
     return folder.resolve()
 
 
-def check_device(device: str) -> None:
+def check_device(device: str, key: str = "--device") -> None:
     """Raise ConfigError if torch finds no such device on this machine."""
     from lightning_cse.runs.machine import has
 
     if not has(device):
-        raise ConfigError([f"--device: torch finds no {device} on this machine; leave it out for the best available"])
+        raise ConfigError([f"{key}: torch finds no {device} on this machine; leave it out for the best available"])
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -160,6 +160,8 @@ def _load_run(folder: Path, options: Mapping[str, Any]) -> LoadedModel:
 
 
 def _load_encoder(model: str, options: Mapping[str, Any]) -> LoadedModel:
+    from lightning_cse.encoders.load import find_encoder, read_pooling
+    from lightning_cse.engine.modules import APPLIED, with_modules
     from lightning_cse.models import PointModel
 
     known = encoder_configs()
@@ -169,15 +171,20 @@ def _load_encoder(model: str, options: Mapping[str, Any]) -> LoadedModel:
         node |= {"name": name, "source": model}
     if not node["_target_"].endswith("tiny_encoder"):
         node["max_length"] = "auto"  # conf/encoder has the length of training; evaluation cuts nothing
+    folder: Path | None = None
     try:
+        if model not in known and "pooling" not in options:
+            folder = find_encoder(model)
+            options = {**options, "pooling": read_pooling(folder, APPLIED)}
         encoder = _encoder(node, options)
+        answers, digests = with_modules(encoder, folder) if folder else (PointModel(encoder), {})
     except EncoderError as error:  # it names the keys of training
         text = str(error).replace("encoder=", "model=").replace("encoder.", "")
         if model not in known and not Path(model).expanduser().is_dir():
             text = f"there is no model {model!r}{did_you_mean(model, [*WITHOUT_ENCODER, *known])}\n{text}"
         raise EncoderError(text) from error
     log.info("%s: pooling %s, sentences of at most %d tokens", name, encoder.pooling, encoder.max_length)
-    return LoadedModel(PointModel(encoder).eval(), name, None, {}, dict(encoder.digests))
+    return LoadedModel(answers.eval(), name, None, {}, encoder.digests | digests)
 
 
 def _settings(path: Path) -> dict[str, Any]:

@@ -172,6 +172,7 @@ def _fit_and_test(
         every=cfg.eval_every,
         least=cfg.least_evaluations,
         monitor=cfg.monitor,
+        **cfg.callbacks.early_stopping,
         dropout=cfg.diag.dropout,
         interrupts=interrupts,
     )
@@ -205,6 +206,7 @@ def _fit_and_test(
         "final": evaluation.latest,
         "summary": dataclasses.asdict(runs.summarise(runs.Curves(folder.curves_path).read(), cfg.monitor)),
         "steps": trainer.global_step,
+        "stopped_early": evaluation.stopped,
         "rows": parts.data.counts | truncated,
         "data": parts.digests,
         "task_data": {name: task.digests for name, task in parts.tasks.items()},

@@ -15,10 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from lightning_cse.errors import LightningCSEError
+from lightning_cse.runs.curves import Curves
 from lightning_cse.runs.files import is_locked, locked, write_atomic
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 RunStatus = Literal["new", "running", "interrupted", "failed", "finished"]
 
@@ -158,6 +162,21 @@ class Run:
             raise LightningCSEError(f"{self.record_path} has no {', '.join(missing)}: force=true runs it again")
         return record
 
+    def table(self) -> pd.DataFrame:
+        """Return the test metrics of a finished run, a row a metric, a column for the run and one a baseline."""
+        import pandas as pd
+
+        record = self.read()
+        columns = {str(record["name"]): record["metrics"], **record.get("baselines", {})}
+        return pd.DataFrame(columns).rename_axis("metric")
+
+    def curves(self) -> pd.DataFrame:
+        """Return every value logged so far, a row a step, a column a key; NaN where a step did not log a key."""
+        import pandas as pd
+
+        columns = {key: dict(points) for key, points in Curves(self.curves_path).read().items()}
+        return pd.DataFrame(columns).rename_axis("step").sort_index()
+
     def clear(self) -> None:
         """Remove everything in this folder but its lock; links are removed, never followed."""
         if self.path.is_symlink():
@@ -208,6 +227,7 @@ _OURS: Final = ("lightning_cse.", "torch.", "pytorch_lightning.")  # of these, a
 _ENCODER_PLACES: Final = frozenset({"source", "package"})
 
 NEUTRAL: Final[Mapping[str, Any]] = {
+    "callbacks": {"early_stopping": {"patience": None, "min_delta": 0.0}},
     "least_evaluations": 1,
     "diag.dropout": False,
     "trainer.accumulate_grad_batches": 1,
@@ -251,6 +271,7 @@ def decisive(
         node, (*parents, key) = kept, dotted.split(".")
         for name in parents:
             node = node.get(name) or {}
+        neutral = _canonical(neutral, dotted)
         if key in node and type(node[key]) is type(neutral) and node[key] == neutral:
             del node[key]
     return {"config": kept, "data": _canonical(data, "data"), "encoder": _canonical(encoder, "encoder")}

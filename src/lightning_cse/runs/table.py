@@ -98,6 +98,8 @@ def _facts(record: Mapping[str, Any]) -> list[str]:
     if best.get("score") is not None:
         steps = f"step {best.get('step')} of {record.get('steps')}"
         lines.append(f"best checkpoint: {steps}, {best.get('monitor')} {best['score']:.4f}")
+    if record.get("stopped_early"):
+        lines.append(f"stopped early: {record['stopped_early']}")
     if summary.get("final_score") not in (None, summary.get("best_score")):  # of one evaluation it is the best score
         lines.append(f"final score (mean of the five best dev scores): {summary['final_score']:.4f}")
     if seconds:

@@ -142,3 +142,34 @@ def test_a_short_run_is_evaluated_more_often(
     values = parts.fit(tmp_path, every=every, least=least, steps=steps)
     assert {key: list(points) for key, points in values.items()} == {STS: want}, "tasks are all there is"
     assert len(want) - 1 >= min(least, steps)
+
+
+@pytest.mark.parametrize(
+    ("scores", "patience", "min_delta", "last"),
+    [
+        ([0.9, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6], 1, 0.0, None),  # step 0, before anything is learned, does not count
+        ([0.0, 0.5, 0.5, 0.6, 0.6, 0.6, 0.6], 1, 0.0, 2),
+        ([0.0, 0.5, 0.4, 0.6, 0.6, 0.6, 0.6], 2, 0.0, 5),
+        ([0.0, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75], 2, 0.08, None),  # slow, but not when two are taken together
+        ([0.0, 0.5, 0.51, 0.52, 0.9, 0.9, 0.9], 2, 0.1, 3),
+        ([0.0, 0.5, float("nan"), float("nan"), 0.9, 0.9, 0.9], 2, 0.0, 3),
+        ([0.0, 0.1, 0.2, 0.3, 0.4, 0.4, 0.4], 2, 0.0, None),  # patience ends with training
+        ([0.0, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0], None, 0.0, None),
+    ],
+)
+def test_early_stopping(
+    scores: list[float], patience: int | None, min_delta: float, last: int | None, tmp_path: Path
+) -> None:
+    parts, found = Parts(), []
+
+    def measured(self: Evaluation, method: Any) -> dict[str, float]:
+        found.append(self)
+        return {STS: scores[self.step]}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Evaluation, "_measure", measured)
+        values = parts.fit(tmp_path, every=1, patience=patience, min_delta=min_delta)
+    assert max(values[STS]) == (STEPS if last is None else last)
+    by = f" by more than {min_delta}" if min_delta else ""
+    why = None if last is None else f"{STS} has not improved{by} in {patience} evaluations"
+    assert found[0].stopped == why

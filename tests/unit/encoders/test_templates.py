@@ -123,5 +123,5 @@ def test_tokenizers_that_do_not_fit(tokenizers: Tokenizers) -> None:
         def __call__(self, *_: object, add_special_tokens: bool = True, **__: object) -> dict[str, list[int]]:
             return {"input_ids": [2] if add_special_tokens else [1], "token_type_ids": [0]}
 
-    with pytest.raises(EncoderError, match=r"tokenizer odd writes 'sentence' as \[1\] alone but not inside \[2\]"):
+    with pytest.raises(EncoderError, match=r"tokenizer odd writes 'zebra' as \[1\] alone but not inside \[2\]"):
         Template.from_tokenizer(Odd())  # type: ignore[arg-type]

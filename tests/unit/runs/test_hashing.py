@@ -71,6 +71,7 @@ def test_stays_as_it_is() -> None:
         # keys that were added later, at their neutral values
         *(("method.new", None), ("data.reader", {"cache_dir": "/c"}), ("trainer.accumulate_grad_batches", 1)),
         ("diag.dropout", False),
+        ("callbacks.early_stopping", {"patience": None, "min_delta": 0}),
     ],
 )
 def test_what_does_not_decide_the_result_does_not_change_it(path: str, value: Any) -> None:
@@ -86,6 +87,7 @@ def test_what_does_not_decide_the_result_does_not_change_it(path: str, value: An
         *(("method.sets", ["b", "a"]), ("method.lr", "5e-5"), ("method.lr", math.inf), ("method.lr", "inf")),
         *(("data.batch_size", 32), ("data.reader.limit", 10), ("data.seed", 1), ("encoder.pooling", "cls")),
         *(("trainer.precision", "bf16-mixed"), ("trainer.max_epochs", 2), ("trainer.gradient_clip_val", 1.0)),
+        ("callbacks.early_stopping", {"patience": 3, "min_delta": 0.0}),
         *(("least_evaluations", 2), ("least_evaluations", True), ("trainer.accumulate_grad_batches", 2)),
     ],
 )

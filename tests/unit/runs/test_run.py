@@ -18,7 +18,7 @@ import torch
 
 from lightning_cse import runs
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.runs import Busy, Run, find_runs, write_atomic
+from lightning_cse.runs import Busy, Curves, Run, find_runs, write_atomic
 from lightning_cse.runs.machine import device_of
 
 RECORD: dict[str, Any] = {"name": "x", "config_hash": "0a", "seed": 3, "metrics": {"a": 0.1 + 0.2}}
@@ -186,3 +186,21 @@ def test_the_device_of_an_accelerator(
     for cuda, want in ((True, with_cuda), (False, without)):
         monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
         assert device_of(accelerator) == torch.device(want)
+
+
+def test_tables_of_a_run(run: Run) -> None:
+    with pytest.raises(LightningCSEError, match=r"has no record\.json: the run is new"):
+        run.table()
+    assert run.curves().empty
+    run.start("")
+    for step, values in ((0, {"val/m": 0.5}), (1, {"train/loss": 2.0}), (2, {"train/loss": 1.0, "val/m": 0.75})):
+        Curves(run.curves_path).append(step, values)
+    curves = run.curves()
+    assert curves.index.tolist() == [0, 1, 2]
+    assert curves["val/m"].dropna().to_dict() == {0: 0.5, 2: 0.75}
+    assert curves.loc[2].to_dict() == {"val/m": 0.75, "train/loss": 1.0}
+    record = {"name": "x", "config_hash": "0a", "seed": 3, "metrics": {"test/m": 0.7, "test/n": 0.1}}
+    run.finish(record | {"baselines": {"length": {"test/m": 0.2}}})
+    table = run.table()
+    assert table["x"].to_dict() == record["metrics"]
+    assert table["length"].dropna().to_dict() == {"test/m": 0.2}

@@ -1,0 +1,79 @@
+"""Writes the vectors of sentences to a NumPy file: ``python -m lightning_cse.encode MODEL FILE --to vectors.npy``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from lightning_cse.arguments import add_model, count, path
+from lightning_cse.engine.load import check_device, check_model, load_model
+from lightning_cse.errors import DataError, reported
+
+ROWS: Final = 8192  # in memory at a time
+DTYPES: Final = {"32-true": "float32", "bf16-mixed": "bfloat16"}
+
+
+@reported
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m lightning_cse.encode", description=__doc__)
+    parser.epilog = "Row i of the file is the vector of sentence i, in float32: np.load(FILE, mmap_mode='r')."
+    add_model(parser, "model")
+    add = parser.add_argument
+    add("file", metavar="FILE", help="a sentence a line, or .csv, .tsv, .jsonl; or one of them .gz")
+    add("--to", required=True, type=path, metavar="NPY", help="the file to write; replaced when all is encoded")
+    add("--column", metavar="NAME", help="the column that holds the sentences")
+    add("--view", metavar="NAME", help="implicit (DualCSE), variance (GaussCSE), ...; default: the primary one")
+    add("--normalize", action="store_true", help="scale each vector to length 1")
+    add("--batch-size", type=count, default=1024, metavar="N", help="sentences encoded together; default: 1024")
+    options = parser.parse_args(argv)
+    if options.file == "-":
+        parser.error("FILE is read twice, so it cannot be standard input")
+    check_model(options.model, pooling=options.pooling)
+    check_device(options.device)
+    _encode(options)
+
+
+def _encode(options: argparse.Namespace) -> None:
+    import numpy as np
+    import torch
+
+    from lightning_cse.analysis.inputs import layout_of, read_frames
+    from lightning_cse.inference import SentenceModel
+    from lightning_cse.progress import progress
+    from lightning_cse.runs import atomic_file
+    from lightning_cse.runs.machine import device_of
+
+    columns, rows, cut = [options.column] if options.column else [], 0, 0
+    read = partial(read_frames, options.file, layout_of(options.file, "text"), columns=columns, most=2, at_once=ROWS)
+    for frame in read():
+        if len(frame.columns) > 1:
+            raise DataError(f"{options.file}: choose the column of the sentences with --column")
+        if (empty := frame.index[frame.iloc[:, 0] == ""]).size:
+            raise DataError(f"{options.file}:{empty[0]}: has no sentence, but each row becomes a vector: remove it")
+        rows += len(frame)
+    if not rows:
+        raise DataError(f"{options.file}: has no sentence")
+    loaded = load_model(options.model, pooling=options.pooling)
+    model = SentenceModel(loaded, device_of(options.device), getattr(torch, DTYPES[options.precision]))
+    width = model.encode([], options.view).shape[1]
+    with atomic_file(options.to) as file, progress() as bar:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (rows, width)})
+        task = bar.add_task("sentences", total=rows)
+        for frame in read():
+            texts = frame.iloc[:, 0].tolist()
+            given = {"batch_size": options.batch_size, "normalize": options.normalize, "show_progress": False}
+            file.write(model.encode(texts, options.view, **given).astype("<f4").tobytes())
+            cut += sum(len(ids) > model.max_length for ids in loaded.encoder.tokenizer(texts))
+            bar.update(task, advance=len(texts))
+    view = options.view or model.views[0]
+    said = f"{rows:,} vectors of {width} numbers, view {view} of {model.name}; {cut:,} sentences cut to the maximum"
+    sys.stderr.write(f"{said} length\n")
+    sys.stdout.write(f"{options.to}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
