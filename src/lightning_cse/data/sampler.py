@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -13,6 +15,8 @@ from torch import Tensor
 from lightning_cse.errors import DataError
 
 Batch = dict[str, Any]
+
+log = logging.getLogger(__name__)
 
 
 class Draws:
@@ -113,6 +117,54 @@ def _exchange(order: np.ndarray, place: int, batches: Sequence[slice], own: int)
             return
 
 
+def _apart(order: np.ndarray, ends: Sequence[int], sentences: np.ndarray) -> np.ndarray:
+    """Return the rows of an epoch so ordered that no batch has a sentence twice; -1 where no row fits.
+
+    Rows with the most frequent sentences are placed first, as the others fit anywhere: each in its own batch of the
+    order, else in the next that takes it, else in place of a row for which another batch has room.
+    """
+    sizes, numbers = np.diff([0, *ends]).tolist(), sentences[order[: ends[-1]]]
+    counts = np.append(np.bincount(numbers[numbers >= 0]), 0)  # the last one is that of -1, no sentence
+    own_batch = np.repeat(np.arange(len(sizes)), sizes).tolist()
+    batches: list[list[int]] = [[] for _ in sizes]
+    held: list[set[int]] = [set() for _ in sizes]
+    batches_of = np.zeros_like(counts)
+
+    def of(row: int) -> set[int]:
+        return set(sentences[row].tolist()) - {-1}
+
+    def put(row: int, batch: int) -> None:
+        batches[batch].append(row)
+        held[batch] |= of(row)
+
+    for place in np.argsort(-counts[numbers].max(axis=1), kind="stable").tolist():
+        row, own = int(order[place]), own_batch[place]
+        if any(batches_of[sentence] == len(sizes) for sentence in of(row)):
+            continue
+        near, has = itertools.chain(range(own, len(sizes)), range(own)), of(row)
+        batch = next((k for k in near if len(batches[k]) < sizes[k] and held[k].isdisjoint(has)), None)
+        if batch is None:
+            room = [k for k, size in enumerate(sizes) if len(batches[k]) < size]
+            takes = ((k, some) for k, some in enumerate(batches) if held[k].isdisjoint(has))
+            moves = ((k, other, free) for k, some in takes for other in some for free in room)
+            move = next(((k, other, free) for k, other, free in moves if held[free].isdisjoint(of(other))), None)
+            if move is None:
+                continue
+            batch, other, free = move
+            batches[batch].remove(other)
+            held[batch] -= of(other)
+            put(other, free)
+        put(row, batch)
+        batches_of[list(has)] += 1
+    if min(map(len, batches)) < 2:
+        share = "so many rows share their sentences that a batch has fewer than two"
+        raise DataError(f"data.distinct_in_batch: {share}: raise data.batch_size, or set it to false")
+    apart = np.full_like(order, -1)
+    for end, size, batch_rows in zip(ends, sizes, batches, strict=True):
+        apart[end - size : end - size + len(batch_rows)] = batch_rows
+    return apart
+
+
 class BatchLoader:
     """Yield the batches of one epoch after another, each made by ``collate`` from row numbers; a pass is one epoch.
 
@@ -125,6 +177,9 @@ class BatchLoader:
     too, until ``together`` of them have come; then all that wait join the step's other rows. So batches differ in size,
     and only what still waits after the last step is lost. Where a batch would keep fewer than two rows, those that wait
     join it at once. Source: NGCSE, authors' code, which caches LLM rows in this way.
+
+    With ``sentences``, (rows, roles) numbers with -1 for none, no two rows of a batch share one; rows that no batch
+    takes are left out of an epoch.
 
     ``state_dict`` is epoch, position, permutation and what waits; the data module carries it through checkpoints. Too
     few rows for one batch, or a state that does not fit the rows, are a DataError.
@@ -141,6 +196,7 @@ class BatchLoader:
         gathered: Tensor | None = None,
         together: int = 1,
         draws: Draws | None = None,
+        sentences: np.ndarray | None = None,
     ) -> None:
         if batch_size < 2:
             raise DataError(f"data.batch_size: {batch_size} leaves no negatives in a batch; at least 2 is needed")
@@ -154,6 +210,7 @@ class BatchLoader:
                 self.ends.pop()  # a row alone joins the batch before
             self.ends.append(self.rows)
         self.epoch = self.position = 0
+        self._sentences = sentences
         self._permutation: Tensor | None = None
         self._gathered = gathered
         self._together = together if gathered is None else min(together, int(gathered.sum()))
@@ -170,6 +227,7 @@ class BatchLoader:
         while self.position < len(self):
             start = self.ends[self.position - 1] if self.position else 0
             chosen = self.permutation[start : self.ends[self.position]]
+            chosen = chosen[chosen >= 0]  # -1 is no row
             self.position += 1
             yield self.collate(chosen if self._gathered is None else self._gather(chosen, self._gathered))
 
@@ -183,10 +241,17 @@ class BatchLoader:
     @property
     def permutation(self) -> Tensor:
         """The order of the rows in this epoch: (rows,), and with weights (rows an epoch,)."""
-        if self._permutation is None and self._draws is not None:
-            self._permutation = self._draws.order(self.epoch, self.ends)
-        elif self._permutation is None:
-            self._permutation = torch.randperm(self.rows, generator=_generator(self.seed, self.epoch))
+        if self._permutation is None:
+            if self._draws is not None:
+                order = self._draws.order(self.epoch, self.ends)
+            else:
+                order = torch.randperm(self.rows, generator=_generator(self.seed, self.epoch))
+            if self._sentences is not None:
+                order = torch.from_numpy(_apart(order.numpy(), self.ends, self._sentences))
+                if left := int((order[: self.ends[-1]] < 0).sum()):
+                    what = f"{left} of {self.ends[-1]} rows, whose sentences all batches have, are left out"
+                    log.warning("data.distinct_in_batch: %s of epoch %d", what, self.epoch)
+            self._permutation = order
         return self._permutation
 
     def state_dict(self) -> dict[str, Any]:

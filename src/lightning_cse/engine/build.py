@@ -58,10 +58,10 @@ def build(cfg: DictConfig) -> Parts:
     """Build encoder, data, tasks, diagnostics and method of a config."""
     with torch.random.fork_rng():  # what loading draws must not decide how a method's own layers begin
         encoder: SentenceEncoder = built(cfg.encoder)
-    data: ContrastiveData = built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
-    tasks, left_out = build_tasks(cfg.suite)
     method: Method = built(cfg.method, encoder=encoder)
-    data.use(method.roles, method.optional)
+    wanted = {"roles": method.roles, "optional": method.optional}
+    data: ContrastiveData = built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed, **wanted)
+    tasks, left_out = build_tasks(cfg.suite)
     for name, task in sorted(tasks.items()):
         if not task.suits(method.model):
             left_out[name] = f"it needs {' and '.join(task.needs)}, which {type(method).__name__} does not give"

@@ -1,0 +1,122 @@
+"""What the columns of people's own files mean: recognised by the names in use, or mapped by the user."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES, listed
+from lightning_cse.errors import ConfigError, DataError, did_you_mean
+
+HYPOTHESES: Final = ("implied_entailment", "explicit_entailment", "neutral", "contradiction")
+
+LAYOUTS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "implicit pairs": (PAIR_SENTENCES, ()),
+    "LLM rows": (LLM_SENTENCES, ()),
+    "labelled pairs": (("premise", "hypothesis", "label"), ()),
+    "NLI triplets": (("premise", "entailment"), ("contradiction",)),
+    "INLI": (("premise",), HYPOTHESES),  # at least one of them
+    "triplets": (("anchor", "positive"), ("negative",)),  # or negative, negative_2, ...
+    "sentence pairs": (("sentence1", "sentence2"), ("score",)),
+    "sentences": (("anchor",), ()),
+}
+"""The layouts of people's own files, needed columns and optional ones; the first that fits is taken."""
+
+ALIASES: Final = {
+    **{name: name for layout in LAYOUTS.values() for columns in layout for name in columns},
+    **dict.fromkeys(("sent0", "query", "text", "sentence"), "anchor"),
+    **dict.fromkeys(("sent1", "pos"), "positive"),
+    **dict.fromkeys(("neg", "hard_neg", "hard_negative"), "negative"),
+    "gold_label": "label",
+}
+"""The names in use, and ours; those of hard negatives may have a number."""
+
+_WEAK: Final = ("text", "sentence")  # a sentence to train on where the other columns make no layout
+
+
+def canonical(name: str) -> str | None:
+    """Return our name of a column, or None; hard negatives keep their number."""
+    name = name.strip().casefold()
+    base, number = re.fullmatch(r"(.*?)(?:_?(\d+))?", name, re.DOTALL).groups()  # type: ignore[union-attr]  # always fits
+    return f"negative_{int(number)}" if number and ALIASES.get(base) == "negative" else ALIASES.get(name)
+
+
+def negatives(names: Iterable[str]) -> list[str]:
+    """Return the columns of hard negatives among our names: ``negative``, ``negative_2``, ..."""
+    return [name for name in names if name.startswith("negative")]
+
+
+def layout_of(names: Collection[str]) -> str | None:
+    """Return the first of `LAYOUTS` that a table with these columns has."""
+    for layout, (needed, optional) in LAYOUTS.items():
+        if set(needed) <= set(names) and (layout != "INLI" or not set(optional).isdisjoint(names)):
+            return layout
+    return None
+
+
+def recognise(found: Sequence[str], mapping: Mapping[str, str] | None, key: str, takes: str = "") -> dict[str, str]:
+    """Return the columns of a table by our names, those of its layout; DataError where they fit none.
+
+    ``mapping`` gives columns by our names, besides those that are recognised. ``key`` is the config key of such a
+    mapping, and ``takes`` says what the method takes, both for the message.
+    """
+    names = dict(mapping or {})
+    for name, column in names.items():
+        if canonical(name) != name:
+            known = dict.fromkeys(ALIASES.values())
+            raise ConfigError([f"{key}: no role {name!r}{did_you_mean(name, known)} (there are: {', '.join(known)})"])
+        if column not in found:
+            raise DataError(f"{key}.{name}: no column {column!r}{did_you_mean(column, found)}; found: {listed(found)}")
+    for column in sorted(found, key=_is_weak):
+        name = canonical(column) or ""
+        if not name or column in names.values() or name in (mapping or ()) or (_is_weak(column) and layout_of(names)):
+            continue
+        if name in names:
+            say = f"say which: {override(key, {name: column})}"
+            raise DataError(f"two columns for {name}, {names[name]!r} and {column!r}; {say}")
+        names[name] = column
+    if "premise" not in names and {"sentence1", "sentence2", "label"} <= names.keys() and "score" not in names:
+        names |= {"premise": names.pop("sentence1"), "hypothesis": names.pop("sentence2")}
+    hard = sorted(negatives(names), key=lambda name: int(name.partition("_")[2] or 0))
+    numbered = {"negative" if k == 1 else f"negative_{k}": names.pop(name) for k, name in enumerate(hard, start=1)}
+    names |= numbered
+    layout = layout_of(names)
+    roles = {role for columns in LAYOUTS[layout] for role in columns} if layout else set()
+    kept = {name: column for name, column in names.items() if ("negative" if name in numbered else name) in roles}
+    left = [
+        column for name, column in names.items() if name not in (*kept, "label", "score") and layout and not mapping
+    ]
+    near = "" if mapping and layout else _misspelt(found, kept)
+    if layout is None or left:
+        why = f"columns of several layouts ({', '.join(left)})" if left else "the columns fit no known layout"
+        raise DataError(
+            f"{why}{near}; columns found: {listed(found)}\n  {takes or 'layouts: ' + _LISTED}\n  say which column is "
+            f"which, such as {override(key, dict(zip(('anchor', 'positive'), found, strict=False)))}"
+        )
+    if near:
+        raise DataError(f"unknown column{near}; rename it, or say what the columns are: {override(key, kept)}")
+    return kept
+
+
+def _is_weak(column: str) -> bool:
+    return column.strip().casefold() in _WEAK
+
+
+def _misspelt(found: Iterable[str], names: Collection[str]) -> str:
+    """Return which column looks like a name that is not there, or an empty string."""
+    absent = [alias for alias, name in ALIASES.items() if name not in names]
+    for column in (column[:120] for column in found if not canonical(column)):
+        if near := difflib.get_close_matches(column.strip().casefold(), absent, n=1, cutoff=0.85):
+            return f" {column!r} - did you mean {near[0]!r}?"
+    return ""
+
+
+def override(key: str, columns: Mapping[str, str]) -> str:
+    """Return the override that maps columns, quoted for the shell."""
+    cells = (f"{name}: {column if column.isidentifier() else repr(column)}" for name, column in columns.items())
+    return f'"{key}={{{", ".join(cells)}}}"'
+
+
+_LISTED: Final = " | ".join(", ".join((*one, *(f"[{name}]" for name in two))) for one, two in LAYOUTS.values())
