@@ -14,7 +14,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from lightning_cse import runs
 from lightning_cse.config.compose import in_sweep, portable
-from lightning_cse.engine.build import build_tasks, check_nodes, plain, resolve_automatic
+from lightning_cse.engine.build import build_tasks, check_nodes, drop_unasked, plain, resolve_automatic
 from lightning_cse.engine.evaluated import Evaluated, open_model
 from lightning_cse.engine.load import LLM, WITHOUT_ENCODER
 from lightning_cse.engine.mteb_suite import MTEBTask
@@ -49,6 +49,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
     if cfg.model in WITHOUT_ENCODER:
         cfg.accelerator, cfg.precision = "cpu", "32-true"
     resolved = resolve_automatic(cfg, under="")
+    drop_unasked(cfg.suite)
     check_nodes(cfg)
     model = open_model(cfg)
     tasks, averages, left_out = _tasks(cfg.suite, model)
