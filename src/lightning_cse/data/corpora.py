@@ -11,7 +11,7 @@ import logging
 import os
 import shlex
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from lightning_cse.data.rows import Rows
 
 DATA_DIR_VARIABLE: Final = "LIGHTNING_CSE_DATA"
-OWN: Final = (".txt", ".jsonl", ".csv")  # suffixes of a user's own files, plain or followed by ``.gz``
 SAMPLE: Final = "SAMPLE"  # a data directory with a file of this name has samples: their rows are not counted
 BLOCK: Final = 1 << 20  # bytes of a file that are held at a time where it is streamed
 
@@ -163,6 +162,8 @@ def find_file(folder: Path, file: CorpusFile) -> Path | None:
 
 def absent(source: str, data_dir: str | Path) -> str | None:
     """Return which file of ``corpus/split`` is missing and how to get it; None if none is, or the hub may have it."""
+    from lightning_cse.data.own import is_own
+
     name, _, split = source.partition("/")
     if is_own(source) or (corpus := get_corpus(name)).hub is not None:
         return None
@@ -173,7 +174,12 @@ def absent(source: str, data_dir: str | Path) -> str | None:
 
 def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> Rows:
     """Read one file of a corpus, wherever it is, or raise DataError with file and line."""
-    rows = _read(path, file.path, lambda text: file.layout, corpus.encoding)
+    from lightning_cse.data.rows import Rows, SourceFile
+
+    data = read_bytes(path)
+    source = SourceFile(file.path, str(path), hashlib.sha256(data).hexdigest())
+    columns, lines, dropped = parsers.parse(decoded(data, str(path), corpus.encoding), str(path), **file.layout)
+    rows = Rows.of(columns, files=[source], lines=lines, counts=parsers.account(len(lines), dropped))
     if not file.only:
         return rows
     column, value = file.only
@@ -190,9 +196,8 @@ def fetch_hub(corpus: Corpus, file: CorpusFile) -> Rows:
     if corpus.hub is None:
         raise HubError("the Hugging Face hub has no known copy")
     name, revision, split = corpus.hub["id"], corpus.hub["revision"], corpus.hub["splits"][file.split]
-    for variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
-        if (value := os.environ.get(variable, "")).upper() in {"1", "ON", "YES", "TRUE"}:
-            raise HubError(f"the Hugging Face hub ({name}) was not queried: offline mode is on ({variable}={value})")
+    if offline := offline_mode():
+        raise HubError(f"the Hugging Face hub ({name}) was not queried: {offline}")
     try:
         dataset = importlib.import_module("datasets").load_dataset(name, split=split, revision=revision)
     except Exception as error:  # the hub's client raises whatever its many layers raise
@@ -203,31 +208,12 @@ def fetch_hub(corpus: Corpus, file: CorpusFile) -> Rows:
     return Rows.of(columns, files=[SourceFile(file.path, path, digest)], lines=lines)
 
 
-def is_own(name: str) -> bool:
-    """Return whether a name is the path of a user's own file, which its ending says."""
-    return name.removesuffix(".gz").endswith(OWN)
-
-
-def read_own(name: str) -> Rows:
-    """Read a user's own file, plain or ``.gz``: ``.txt``, ``.jsonl`` or ``.csv``, in the layouts of `own.layout_of`."""
-    from lightning_cse.data.own import layout_of
-
-    path, plain = Path(name).expanduser().absolute(), name.removesuffix(".gz")
-    if not path.exists():
-        raise DataError(f"{path}: there is no such file; relative paths start at the working directory, {Path.cwd()}")
-    return _read(path, plain, lambda text: layout_of(plain, text, str(path)))
-
-
-def _read(path: Path, name: str, layout: Callable[[str], Mapping[str, Any]], encoding: str | None = None) -> Rows:
-    from lightning_cse.data.rows import Rows, SourceFile
-
-    data = read_bytes(path)
-    source = SourceFile(name, str(path), hashlib.sha256(data).hexdigest())
-    text = decoded(data, str(path), encoding)
-    columns, lines, dropped = parsers.parse(text, str(path), **layout(text))
-    counts = {"read": len(lines) + sum(dropped.values())}
-    counts |= {f"dropped: {reason}": count for reason, count in dropped.items()}
-    return Rows.of(columns, files=[source], lines=lines, counts=counts)
+def offline_mode() -> str:
+    """Return that the hub is switched off, and by what; an empty string if it is not."""
+    for variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
+        if (value := os.environ.get(variable, "")).upper() in {"1", "ON", "YES", "TRUE"}:
+            return f"offline mode is on ({variable}={value})"
+    return ""
 
 
 def _found_or_fetched(corpus: Corpus, file: CorpusFile, folder: Path) -> Rows:

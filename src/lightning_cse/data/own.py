@@ -1,43 +1,254 @@
-"""The layouts of a user's own files; the header of a ``.csv`` says which: quadruples, or implicit/explicit pairs."""
+"""People's own files as tables of one layout: CSV, TSV, JSON lines, Parquet, text, folders of `datasets`, the hub."""
 
 from __future__ import annotations
 
-import csv
-import io
-from typing import Any, Final
+import glob
+import hashlib
+import importlib
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from lightning_cse.data.parsers import PAIR_SENTENCES, listed, misspelt
-from lightning_cse.errors import DataError
+from lightning_cse.data.columns import HYPOTHESES, canonical, negatives, optional_columns, recognise
+from lightning_cse.data.corpora import CORPORA, HubError, decoded, offline_mode, read_bytes
+from lightning_cse.data.parsers import NLI_LABELS, READERS, Parsed, Row, account, columns_of, listed, quoted
+from lightning_cse.errors import ConfigError, DataError, did_you_mean
 
-PREMISE: Final = "premise"
-HYPOTHESES: Final = ("implied_entailment", "explicit_entailment", "neutral", "contradiction")
-LAYOUTS: Final = (
-    f"a file of your own has either {PREMISE} and one or more of {', '.join(HYPOTHESES)}, or all of "
-    f"{', '.join(PAIR_SENTENCES)}"
-)
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from lightning_cse.data.rows import Rows
+
+HUB: Final = "hub:"
+SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")  # each also followed by ``.gz``
+FORMS: Final = f"a file of your own ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, or one of them and .gz"
+LABELS: Final = (*NLI_LABELS, "not_entailment")
+AT_ONCE: Final = 50_000  # rows that are held as Python objects at a time
+
+_LIST: Final = re.compile(r"""\s*\[\s*(["'].*["']\s*)?\]\s*""", re.DOTALL)  # a list of strings, in JSON or in Python
+_TEXT: Final = {".csv": "csv", ".tsv": "quoted_tsv", ".jsonl": "json", ".txt": "lines"}  # readers by suffix
 
 
-def layout_of(name: str, text: str, path: str) -> dict[str, Any]:
-    """Return the layout of a file, as `corpora.yaml` declares those of corpora.
+def is_own(name: str) -> bool:
+    """Return whether a name means a file, a folder or a data set of the user's own, not ``corpus/split``."""
+    if name.startswith(HUB) or name.removesuffix(".gz").endswith(SUFFIXES):
+        return True
+    return name.partition("/")[0] not in CORPORA and (glob.has_magic(name) or Path(name).expanduser().is_dir())
 
-    With ``premise`` in its header a ``.csv`` has quadruples. Each row has a premise and at least one hypothesis; a
-    column of hypotheses may be missing and a cell of one may be empty, and is None then. With ``pos_implicit`` it has
-    implicit/explicit pairs, and all four sentences are needed. Other columns are left out, but
-    are a DataError if one looks misspelt.
+
+def read_table(
+    sources: str | Sequence[str], *, columns: Mapping[str, str] | None = None, key: str, takes: str = ""
+) -> Rows:
+    """Read people's own files into one table; its columns are those of one of `columns.LAYOUTS`.
+
+    A source is a path (relative to the working directory), a glob, a folder that `datasets` saved, or
+    ``hub:user/name[/config][:split]`` (by default the split ``train``). ``columns`` maps our names to columns of the
+    files, besides those that are recognised. Several hard negatives a row become ``negative``, ``negative_2``, ...,
+    and are null where a row has fewer. Errors begin with ``key``, the config key of the sources; that of ``columns``
+    is its neighbour. ``takes`` says for the message what columns the method takes.
     """
-    if name.endswith(".txt"):
-        return {"reader": "lines", "blank": "blank line", "columns": ["sentence"]}
-    if name.endswith(".jsonl"):
-        return {"reader": "llm"}
+    names = [sources] if isinstance(sources, str) else [str(source) for source in sources]
+    mapping = None if columns is None else {str(ours): str(column) for ours, column in columns.items()}
+    mapped_by = f"{key.rpartition('.')[0] or 'data'}.columns"
+    tables: list[Rows] = []
     try:
-        header = next(csv.reader(io.StringIO(text, newline=""), strict=True), [])
-    except csv.Error:
-        header = []
-    pairs, premise = PAIR_SENTENCES[0] in header, PREMISE in header
-    if pairs and not premise:
-        return {"reader": "csv", "columns": PAIR_SENTENCES}
-    near = misspelt(header, [PREMISE, *HYPOTHESES, *(() if premise else PAIR_SENTENCES)])
-    if header and (near or pairs or not premise or not set(HYPOTHESES).intersection(header)):
-        raise DataError(f"{path}:1: these columns fit no layout{near}; {LAYOUTS}; columns found: {listed(header)}")
-    columns = {PREMISE: PREMISE} | {cell: {"optional": cell} for cell in HYPOTHESES}
-    return {"reader": "quadruples", "hypotheses": HYPOTHESES, "columns": columns}
+        for path in itertools.chain.from_iterable(map(_paths, names)):
+            tables.append(_read(path, mapping, mapped_by, takes))
+            if len({_kinds(table.names) for table in tables}) > 1:
+                one, other = (f"{table.origin} has {listed(table.names)}" for table in (tables[0], tables[-1]))
+                raise DataError(f"files that are read together need the same columns: {one}; {other}")
+    except DataError as error:
+        raise DataError(f"{key}: {error}") from None
+    if not tables:
+        raise ConfigError([f"{key}: names no file; {FORMS}"])
+    return tables[0] if len(tables) == 1 else type(tables[0]).cat(tables, fill=True)
+
+
+def _kinds(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(names) - set(negatives(names)[1:])
+
+
+def _paths(name: str) -> Iterator[str]:
+    """Yield the files that a source names: itself, or those that a glob finds."""
+    path = Path(name).expanduser()
+    if name.startswith(HUB):
+        yield name
+    elif path.exists():
+        yield str(path)
+    elif glob.has_magic(name) and (found := sorted(glob.glob(str(path), recursive=True))):  # noqa: PTH207 - of any path
+        yield from found
+    else:
+        near = did_you_mean(path.name, [one.name for one in path.parent.glob("*")])
+        start = f"relative paths start at the working directory, {Path.cwd()}"
+        raise DataError(f"{path.absolute()}: there is no such file{near}; {start}")
+
+
+def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str) -> Rows:
+    """Read one file, some rows at a time."""
+    import pyarrow as pa
+
+    from lightning_cse.data.rows import Rows, SourceFile
+
+    path = name if name.startswith(HUB) else str(Path(name).absolute())
+    rows, found, digest = _opened(name, path, set((mapping or {}).values()))
+    names: dict[str, str] = {}
+    parts: list[pa.Table] = []
+    lines: list[int] = []
+    dropped: Counter[str] = Counter()
+    content = hashlib.sha256()
+    while some := list(itertools.islice(rows, AT_ONCE)):
+        new = dict.fromkeys(itertools.chain.from_iterable(row for _, row in some if isinstance(row, dict)))
+        if not names or not new.keys() <= found.keys():  # rows of JSON lines may bring further columns later
+            found |= new
+            try:
+                names = recognise(list(found), mapping, key, takes)
+            except DataError as error:
+                raise DataError(f"{path}: {error}") from None
+        values, at, left_out = _checked(some, names, path)
+        parts.append(pa.table({ours: pa.array(cells) for ours, cells in values.items()}))
+        lines += at
+        dropped.update(left_out)
+        if digest is None:
+            content.update(json.dumps(values).encode())
+    if not parts:
+        raise DataError(f"{path}: no rows")
+    table = pa.concat_tables(parts, promote_options="default")
+    for start, part in zip(itertools.accumulate(map(len, parts), initial=0), parts, strict=False):
+        if lacking := set(table.column_names) - {*part.column_names, *optional_columns(names)}:
+            raise DataError(f"{path}:{lines[start]}: no {', '.join(lacking)}, which other rows have")
+    source = SourceFile(name.removesuffix(".gz"), path, digest or content.hexdigest())
+    columns = dict(zip(table.column_names, table.columns, strict=True))
+    return Rows.of(columns, files=[source], lines=lines, counts=account(len(lines), dropped))
+
+
+def _opened(name: str, path: str, mapped: Collection[str]) -> tuple[Iterator[Row], dict[str, None], str | None]:
+    """Return the rows of a file, the columns that are known beforehand, and the digest of its bytes."""
+    plain = name.removesuffix(".gz")
+    if name.startswith(HUB):
+        return *_dataset_rows(_from_hub(name), mapped), None
+    if Path(path).is_dir():
+        return *_dataset_rows(_from_folder(path), mapped), None
+    data = read_bytes(Path(path))
+    digest = hashlib.sha256(data).hexdigest()
+    if plain.endswith(".parquet"):
+        return *_dataset_rows(_from_parquet(data, path), mapped), digest
+    reader = next((reader for suffix, reader in _TEXT.items() if plain.endswith(suffix)), None)
+    if reader is None:
+        raise DataError(f"{path}: {FORMS}")
+    text = decoded(data, path)
+    if reader == "lines":
+        return READERS[reader](text, path, ["text"], blank="blank line"), {}, digest
+    if reader == "json" and '"split"' in text[: text.find("\n")]:
+        reader = "llm"  # LLM rows in the layout of NGCSE's authors
+    return READERS[reader](text, path, []), {}, digest
+
+
+def _from_hub(name: str) -> Dataset:
+    *parts, last = name.removeprefix(HUB).split("/")
+    last, _, split = last.partition(":")
+    identity, config = "/".join([*parts, last][:2]), "/".join([*parts, last][2:]) or None
+    try:
+        return importlib.import_module("datasets").load_dataset(identity, config, split=split or "train")
+    except Exception as error:  # noqa: BLE001 - the hub's client raises whatever its many layers raise
+        why = "; ".join(filter(None, (f"{type(error).__name__}: {' '.join(str(error).split())}", offline_mode())))
+        raise HubError(f"{name}: the Hugging Face hub could not load it: {why}") from None
+
+
+def _from_folder(path: str) -> Dataset:
+    datasets = importlib.import_module("datasets")
+    try:
+        found = datasets.load_from_disk(path)
+    except (FileNotFoundError, ValueError, OSError) as error:
+        why = " ".join(str(error).split())
+        raise DataError(f"{path}: no folder that datasets.save_to_disk wrote ({why})") from None
+    if isinstance(found, datasets.DatasetDict):
+        raise DataError(f"{path}: has several splits, name one: {', '.join(f'{path}/{split}' for split in found)}")
+    return found
+
+
+def _from_parquet(data: bytes, path: str) -> Dataset:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from lightning_cse.data.rows import Rows
+
+    try:
+        return Rows(pq.read_table(pa.BufferReader(data)))
+    except pa.ArrowException as error:
+        raise DataError(f"{path}: cannot be read as Parquet: {error}") from None
+
+
+def _dataset_rows(dataset: Dataset, mapped: Collection[str]) -> tuple[Iterator[Row], dict[str, None]]:
+    """Return the rows of a data set, of the columns that may be meant, and the names of all its columns."""
+    chosen = [name for name in dataset.column_names if canonical(name) or name in mapped]
+    names = {
+        name: {-1: "-"} | dict(enumerate(dataset.features[name].names))
+        for name in chosen
+        if hasattr(dataset.features[name], "names")
+    }
+
+    def rows() -> Iterator[Row]:
+        numbers = itertools.count(1)
+        for some in dataset.select_columns(chosen).with_format("arrow").iter(AT_ONCE):
+            for row in some.to_pylist():
+                yield next(numbers), row | {name: known.get(row[name], row[name]) for name, known in names.items()}
+
+    return rows(), dict.fromkeys(dataset.column_names)
+
+
+def _checked(some: Sequence[Row], names: Mapping[str, str], path: str) -> Parsed:
+    """Return the checked columns of some rows, their lines, and what was left out; lists become columns or rows."""
+    may_lack = set(optional_columns(names))
+    lists = [names[ours] for ours in ("positive", *negatives(names)) if ours in names]
+    if any(isinstance(row, dict) and any(_is_list(row.get(column)) for column in lists) for _, row in some):
+        some = list(_unrolled(some, names, path))
+        names = {ours: ours for ours in dict.fromkeys([*names, *(ours for _, row in some for ours in row)])}
+        may_lack.update(negatives(names))
+    elif len(negatives(names)) == 1:
+        may_lack.remove("negative")
+    plan = {ours: _spec(ours, column, optional=ours in may_lack) for ours, column in names.items()}
+    if empty := dict.fromkeys(names[ours] for ours in may_lack):
+        some = [(line, empty | row if isinstance(row, dict) else row) for line, row in some]
+    values, lines, dropped = columns_of(some, plan, path)
+    if one_of := [values[ours] for ours in HYPOTHESES if ours in may_lack]:
+        for line, *cells in zip(lines, *one_of, strict=True):
+            if not any(cells):
+                there = ", ".join(names[ours] for ours in HYPOTHESES if ours in may_lack)
+                raise DataError(f"{path}:{line}: no hypothesis: {there} empty")
+    return values, lines, dropped
+
+
+def _spec(ours: str, column: str, *, optional: bool) -> dict[str, Any]:
+    if ours == "label":
+        return {"label": column, "values": LABELS}
+    return {"score" if ours == "score" else "optional" if optional else "sentence": column}
+
+
+def _is_list(cell: Any) -> bool:
+    return isinstance(cell, list) or (isinstance(cell, str) and bool(_LIST.fullmatch(cell)))
+
+
+def _unrolled(some: Iterable[Row], names: Mapping[str, str], path: str) -> Iterator[Row]:
+    """Yield a row for each positive of a row, with all its hard negatives, under our names."""
+    for line, row in some:
+        cells = {ours: row.get(column) for ours, column in names.items()}
+        try:
+            wrong = [one for ours in negatives(names) for one in _items(cells.pop(ours))]
+            right = _items(cells.pop("positive")) or [None]
+        except ValueError as error:
+            raise DataError(f"{path}:{line}: {error}") from None
+        numbered = {f"negative_{k}" if k > 1 else "negative": one for k, one in enumerate(wrong, start=1)}
+        yield from ((line, cells | {"positive": one} | numbered) for one in right)
+
+
+def _items(cell: Any) -> list[Any]:
+    if isinstance(cell, str) and _is_list(cell):
+        try:
+            cell = json.loads(cell)
+        except ValueError:
+            raise ValueError(f'{quoted(cell)} is no list in JSON, such as ["one", "two"]') from None
+    return cell if isinstance(cell, list) else [] if cell in (None, "") else [cell]

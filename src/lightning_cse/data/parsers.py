@@ -8,9 +8,9 @@ from __future__ import annotations
 import collections
 import csv
 import functools
-import io
 import itertools
 import json
+import math
 import random
 import re
 import unicodedata
@@ -33,6 +33,7 @@ NLI_LABELS: Final = ("entailment", "neutral", "contradiction", "-")
 
 _QUOTED: Final = 120  # characters of a cell that an error shows
 _FILLERS: Final = "\u115f\u1160\u2800\u3164\uffa0"  # letters and signs that show nothing
+_LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")  # of a large text, one at a time takes no memory
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 Parsed = tuple[dict[str, list[Any]], list[int], dict[str, int]]
@@ -87,6 +88,12 @@ def columns_of(rows: Iterable[Row], columns: Any, path: str) -> Parsed:
     return values, lines, dropped
 
 
+def account(kept: int, dropped: Mapping[str, int]) -> dict[str, int]:
+    """Return how many rows were read, and how many of them were dropped for which reason."""
+    reasons = {f"dropped: {reason}": count for reason, count in dropped.items()}
+    return {"read": kept + sum(dropped.values())} | reasons
+
+
 def _planned(columns: Sequence[str] | Mapping[str, Any]) -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
     """Yield of each declared column its name, its cell, and the function that converts a cell or raises ValueError."""
     for name in columns:
@@ -106,6 +113,8 @@ def checked_sentence(cell: object, name: str, where: str) -> str:
 
 
 def _text(cell: object) -> str:
+    if cell is None:
+        raise ValueError("is empty (null)")
     if not isinstance(cell, str):
         raise ValueError(f"is not text but {type(cell).__name__} ({quoted(cell)})")
     if not cell.isprintable() and (half := _SURROGATE.search(cell)):
@@ -136,12 +145,14 @@ def _label(cell: Any, values: Any = NLI_LABELS) -> str:
     return found
 
 
-def _score(cell: Any, range: Sequence[float], scale: float = 1) -> float:  # noqa: A002 - as declared
+def _score(cell: Any, range: Sequence[float] | None = None, scale: float = 1) -> float:  # noqa: A002 - as declared
     try:
         score = float(cell)
     except (TypeError, ValueError):
         raise ValueError(f"{quoted(cell)} is not a number") from None
-    low, high = range
+    if range is None and not math.isfinite(score):
+        raise ValueError(f"{quoted(cell)} is not a number")
+    low, high = range or (score, score)
     if not low <= score <= high:  # nan ends here too
         raise ValueError(f"{quoted(cell)} is not between {low:g} and {high:g}")
     return score if scale == 1 else round(score * scale, 3)
@@ -199,7 +210,7 @@ def _table(
 
 
 def _quoted_rows(text: str, path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    reader = csv.reader((line[0] for line in _LINE.finditer(text)), delimiter=delimiter, strict=True)
     line = 1
     try:
         for row in reader:
@@ -221,16 +232,10 @@ def _checked_header(found: list[str], wanted: Sequence[str], where: str) -> list
         raise DataError(f"{where}: column {quoted(twice)} is there twice")
     missing = [name for name in wanted if name not in found]
     if missing:
-        shown = f"column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}{misspelt(found, wanted)}"
+        near = did_you_mean(missing[0], [name[:_QUOTED] for name in found if name not in wanted])
+        shown = f"column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}{near}"
         raise DataError(f"{where}: missing {shown}; columns found: {listed(found)}")
     return found
-
-
-def misspelt(header: Sequence[str], known: Sequence[str]) -> str:
-    """Return which columns look like known ones that are missing, or an empty string."""
-    absent = [name for name in known if name not in header]
-    names = [name[:_QUOTED] for name in header if name not in known]
-    return "".join(f"; found {name!r}{hint}" for name in names if (hint := did_you_mean(name, absent)))
 
 
 def _missing_key(key: str, row: Mapping[str, Any], known: Sequence[str]) -> str:
@@ -367,15 +372,6 @@ def _questions(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
         yield line, {"premise": found[1], "hypothesis": found[2], "Answer": row["Answer"]}
 
 
-def _quadruples(text: str, path: str, cells: Sequence[str], *, hypotheses: Sequence[str]) -> Iterator[Row]:
-    """Yield premises with some of these hypotheses, at least one a row; a column of one may be missing."""
-    for line, row in _table(text, path, ["premise"]):
-        if not any(_visible(row.get(name, "").strip()) for name in hypotheses):
-            there = ", ".join(name for name in hypotheses if name in row)
-            raise DataError(f"{path}:{line}: no hypothesis: {there} empty")
-        yield line, dict.fromkeys(hypotheses) | row
-
-
 def _impscore(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
     """Yield ImpScore's rows, which have no splits; ``split`` names the one that a row is drawn for."""
     rows = list(_table(text, path, PAIR_SENTENCES))
@@ -405,7 +401,6 @@ READERS: Final[Mapping[str, Callable[..., Iterator[Row]]]] = {
     "lines": _lines,
     "paragraphs": _paragraphs,
     "questions": _questions,
-    "quadruples": _quadruples,
     "impscore": _impscore,
 }
 """The readers that `corpora.yaml` names."""

@@ -67,16 +67,20 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         return cls(pa.table(arrays), files=files, counts=counts)
 
     @classmethod
-    def cat(cls, parts: Sequence[Rows]) -> Rows:
-        """Return the rows of several tables, at least one, in turn, with the columns that all of them have."""
+    def cat(cls, parts: Sequence[Rows], *, fill: bool = False) -> Rows:
+        """Return the rows of several tables, at least one, in turn, with the columns that all of them have.
+
+        With ``fill``, all columns stay, and are null where a table has none.
+        """
         if not parts:
             raise ValueError("need at least one table of rows")
-        names = [name for name in parts[0].column_names if all(name in part.column_names for part in parts)]
+        shared = [name for name in parts[0].column_names if all(name in part.column_names for part in parts)]
         counts: Counter[str] = Counter()
         for part in parts:
             counts.update(part.counts)
         files = dict.fromkeys(file for part in parts for file in part.files)
-        return cls(pa.concat_tables([part.table.select(names) for part in parts]), files=files, counts=counts)
+        tables = [part.table if fill else part.table.select(shared) for part in parts]
+        return cls(pa.concat_tables(tables, promote_options="default"), files=files, counts=counts)
 
     @property
     def table(self) -> pa.Table:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from lightning_cse.data.corpora import OWN, is_own, read_corpus, read_own
+from lightning_cse.data.corpora import read_corpus
+from lightning_cse.data.own import FORMS, is_own, read_table
 from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import ConfigError, DataError
@@ -29,28 +30,37 @@ _PAIRS = (
 )
 
 
-def read_sources(sources: Iterable[str], data_dir: Path, *, key: str, may_be_empty: bool = False) -> list[Rows]:
-    """Read splits, such as ``snli/train``, and files of the user's own (`read_own`), such as ``my/sentences.txt``.
+def read_sources(
+    sources: str | Iterable[str],
+    data_dir: Path,
+    *,
+    key: str,
+    may_be_empty: bool = False,
+    columns: Mapping[str, str] | None = None,
+    takes: str = "",
+) -> list[Rows]:
+    """Read splits, such as ``snli/train``, and what is the user's own (`read_table`), such as ``my/sentences.txt``.
 
     Relative paths start at the working directory. Errors name the config key that the sources come from; a name of
     another form, or no name, is a ConfigError.
     """
-    if isinstance(sources, str):
-        raise ConfigError([f"{key}: {sources!r} is one name, and a list of names is needed: [{sources}]"])
-    names = [str(source) for source in sources]
+    names = [sources] if isinstance(sources, str) else [str(source) for source in sources]
     if not names and not may_be_empty:
-        raise ConfigError([f"{key}: names no source; give corpus/split, such as snli/train, or a file of your own"])
+        raise ConfigError([f"{key}: names no source; give a file of your own, or corpus/split, such as snli/train"])
     wrong = [name for name in names if not is_own(name) and not all(_parts(name))]
     if wrong:
-        *first, last = OWN
-        own = f"a file of your own ends in {', '.join(first)} or {last}, or one of them and .gz"
         raise ConfigError(
-            f"{key}: {name!r} is not of the form corpus/split, such as snli/train; {own}" for name in wrong
+            f"{key}: {name!r} is not of the form corpus/split, such as snli/train; {FORMS}" for name in wrong
         )
     try:
-        return [read_own(name) if is_own(name) else read_corpus(*_parts(name), data_dir) for name in names]
+        return [
+            read_table(name, columns=columns, key=key, takes=takes)
+            if is_own(name)
+            else read_corpus(*_parts(name), data_dir)
+            for name in names
+        ]
     except DataError as error:
-        raise DataError(f"{key}: {error}") from None
+        raise error if str(error).startswith(f"{key}: ") else DataError(f"{key}: {error}") from None
 
 
 def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
