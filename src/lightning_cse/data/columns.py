@@ -40,6 +40,7 @@ LAYOUTS: Final = {
     "implicit pairs": Layout(PAIR_SENTENCES),
     "LLM rows": Layout(LLM_SENTENCES),
     "labelled pairs": Layout(("premise", "hypothesis", "label")),
+    "entailed pairs": Layout(("premise", "hypothesis")),
     "NLI triplets": Layout(("premise", "entailment"), optional=("contradiction",)),
     "INLI": Layout(("premise",), one_of=HYPOTHESES),
     "triplets": Layout(("anchor", "positive"), optional=("negative",)),

@@ -52,5 +52,5 @@ class NLI(CorpusTask):
 
 
 def entailed(rows: Rows) -> list[bool]:
-    """Return whether each pair is labelled as entailed."""
-    return [label == "entailment" for label in rows.column("label")]
+    """Return whether each pair is labelled as entailed; files of one's own may have 1 for it."""
+    return [label in ("entailment", "1") for label in rows.column("label")]

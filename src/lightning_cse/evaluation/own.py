@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from lightning_cse.data import Rows
+from lightning_cse.data import Rows, own
 from lightning_cse.data.own import read_table
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.evaluation.direction import DirectionTask
@@ -16,6 +17,10 @@ from lightning_cse.evaluation.nli import NLI, entailed
 from lightning_cse.evaluation.sts import STS
 from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult
 from lightning_cse.metrics import auc, auprc, best_threshold
+
+log = logging.getLogger(__name__)
+
+LABELS: Final = {label: label for label in own.LABELS} | {1: "1", "1": "1", 0: "0", "0": "0"}
 
 
 class OwnTask(CorpusTask):
@@ -29,7 +34,9 @@ class OwnTask(CorpusTask):
     """
 
     reads: ClassVar[tuple[str, ...]]
-    """The columns that it reads; a file needs all of them."""
+    """The columns that it reads."""
+    optional: ClassVar[tuple[str, ...]] = ()
+    """Those of them that a file may lack."""
 
     def __init__(
         self,
@@ -51,13 +58,14 @@ class OwnTask(CorpusTask):
 
     def read(self, split: Split) -> Rows:
         """Read the files of a split, or raise DataError where a column is missing."""
-        rows = read_table(
-            self.files[split], columns=self.columns, key=self.key, takes=f"{self.key} reads {', '.join(self.reads)}"
-        )
-        if missing := [name for name in self.reads if name not in rows.names]:
+        takes = f"{self.key} reads {', '.join(self.reads)}"
+        rows = read_table(self.files[split], columns=self.columns, key=self.key, takes=takes, labels=LABELS)
+        if missing := [name for name in self.reads if name not in (*rows.names, *self.optional)]:
             columns = ", ".join(f"{name}: COLUMN" for name in missing)
-            found = f"{rows.files[0].path}: no column {' and '.join(missing)}; recognised: {', '.join(rows.names)}"
+            found = f"{rows.files[0].path}: no {' and no '.join(missing)}; columns recognised: {', '.join(rows.names)}"
             raise DataError(f'{self.key}: {found}; say which it is: "own.columns={{{columns}}}"')
+        if "label" in self.reads and "label" in rows.names and "1" in rows.column("label"):
+            log.info("%s: the label 1 is read as entailment, 0 as none", self.key)
         return rows
 
     @property
@@ -74,6 +82,14 @@ class OwnSTS(OwnTask, STS):
 
     name = "own_sts"
     reads = ("sentence1", "sentence2", "score")
+
+    def read(self, split: Split) -> Rows:
+        """Read the files of a split; the score of some is called label, which is that of NLI."""
+        try:
+            return super().read(split)
+        except DataError as error:
+            hint = "; if it is the score: own.columns={score: label}" if ": label " in str(error) else ""
+            raise DataError(f"{error}{hint}") from None
 
 
 class OwnNLI(OwnTask, NLI):
@@ -112,8 +128,8 @@ class OwnNLI(OwnTask, NLI):
         """Tune the threshold, and apply it to the split."""
         if "dev" in self.sources:
             result = super().evaluate(answers, embedded, split)
-            labels, scores = (result.predictions[name] for name in ("label", "score"))
-            return TaskResult(result.metrics | {"auc": auc(labels, scores)}, result.predictions)
+            area = auc(result.predictions["label"], result.predictions["score"])
+            return TaskResult(result.metrics | {"auc": area}, result.predictions)
         rows = self.rows(split)
         labels, scores = np.array(entailed(rows)), self.ask_pairs(answers, "entailment_score", embedded, rows).numpy()
         predicted = np.empty(len(rows), dtype=bool)
@@ -121,9 +137,9 @@ class OwnNLI(OwnTask, NLI):
             threshold, _ = best_threshold(labels[1 - half :: 2], scores[1 - half :: 2])
             predicted[half::2] = scores[half::2] >= threshold
         metrics = {"accuracy_two_fold": float(np.mean(predicted == labels))}
-        predictions = {"label": labels.tolist(), "score": scores.tolist(), "prediction": predicted.tolist()}
         metrics |= {"auprc": auprc(labels, scores), "auc": auc(labels, scores)}
-        return TaskResult(metrics, {"row": list(range(len(rows)))} | predictions)
+        columns = {"label": labels.tolist(), "score": scores.tolist(), "prediction": predicted.tolist()}
+        return TaskResult(metrics, {"row": list(range(len(rows))), **columns})
 
 
 class OwnDirection(OwnTask, DirectionTask):
@@ -131,6 +147,7 @@ class OwnDirection(OwnTask, DirectionTask):
 
     name = "own_direction"
     reads = ("premise", "hypothesis", "label")
+    optional = ("label",)
 
     def select(self, rows: Rows, split: Split) -> Rows:
         """Return the entailed pairs."""
