@@ -135,6 +135,8 @@ def _added(config_name: str, overrides: Sequence[str]) -> list[str]:
 def unread(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
     """Return a fault for each override that nothing in a composed config reads, by its key."""
     raw: Any = OmegaConf.to_container(OmegaConf.masked_copy(cfg, [str(k) for k in cfg if k != "hydra"]), resolve=False)
+    for name in [name for name, node in (cfg.get("suite") or {}).items() if is_unasked(node)]:
+        del raw["suite"][name]
     read: set[str] = set()
     waiting = [str(node) for key, node in raw.items() if key not in THROUGH]
     while waiting:
@@ -151,6 +153,11 @@ def unread(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
                 f"{one.input_line}: nothing reads {key} here; leave it out (read: {', '.join(near) or 'none'})"
             )
     return faults
+
+
+def is_unasked(task: Any) -> bool:
+    """Whether a task is one of ``suite=own`` that was given no files."""
+    return isinstance(task, DictConfig) and task.get("files", "") is None
 
 
 def _typed(plain: DictConfig) -> set[str]:

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from pytorch_lightning.utilities.exceptions import MisconfigurationException  # type: ignore[attr-defined]  # not theirs
 
 from lightning_cse.callbacks import Diagnostics, build_diagnostics
-from lightning_cse.config.check import PRECISIONS
+from lightning_cse.config.check import PRECISIONS, is_unasked
 from lightning_cse.data import ContrastiveData
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean
@@ -113,9 +113,8 @@ def automatic_reading(cfg: DictConfig, encoder: SentenceEncoder) -> dict[str, An
 
 def drop_unasked(suite: DictConfig) -> None:
     """Remove the tests of ``suite=own`` that were given no files."""
-    unasked = [name for name, node in suite.items() if isinstance(node, DictConfig) and node.get("files", "") is None]
     with open_dict(suite):
-        for name in unasked:
+        for name in [name for name, task in suite.items() if is_unasked(task)]:
             del suite[name]
 
 

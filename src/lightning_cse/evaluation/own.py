@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -41,14 +41,15 @@ class OwnTask(CorpusTask):
     def __init__(
         self,
         *,
-        files: str | list[str] | dict[str, Any],
+        files: Any,
         columns: dict[str, str] | None = None,
         key: str = "files",
         dev_rows: int | None = None,
         test_rows: int | None = None,
     ) -> None:
         given = dict(files) if isinstance(files, Mapping) else {"test": files}
-        if not {"test"} <= given.keys() <= {"dev", "test"}:
+        is_right = all(isinstance(one, str | Sequence) and one for one in given.values())
+        if not (is_right and {"test"} <= given.keys() <= {"dev", "test"}):
             raise ConfigError([f"{key}: must be FILE, [FILE, ...] or {{dev: FILE, test: FILE}}, got {given}"])
         self.key, self.files, self.without_dev = key, given, f"give it one: {key}={{dev: FILE, test: FILE}}"
         self.columns = {name: column for name, column in (columns or {}).items() if name in self.reads} or None

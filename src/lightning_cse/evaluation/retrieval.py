@@ -18,7 +18,7 @@ from torch import Tensor
 from lightning_cse.data import parsers
 from lightning_cse.data.corpora import decoded, read_bytes
 from lightning_cse.embeddings import Embedding
-from lightning_cse.errors import DataError
+from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.evaluation.task import Answers, Embedded, Split, Task, TaskResult
 from lightning_cse.metrics import ndcg, recall
 from lightning_cse.similarity import Ask, cosine_matrix, every_pair, is_same
@@ -56,8 +56,10 @@ class Retrieval(Task):
     metrics = ("ndcg@10", "recall@10", "recall@100", "accuracy@1")
 
     def __init__(
-        self, *, files: str, key: str = "files", dev_rows: int | None = None, test_rows: int | None = None
+        self, *, files: Any, key: str = "files", dev_rows: int | None = None, test_rows: int | None = None
     ) -> None:
+        if not isinstance(files, str):
+            raise ConfigError([f"{key}: must be one folder, whose dev side is qrels/dev.tsv, got {files}"])
         self.folder, self.key = Path(files).expanduser().absolute(), key
         self.limits: dict[Split, int | None] = {"dev": dev_rows, "test": test_rows}
         self.without_dev = f"add {self.folder}/qrels/dev.tsv"
