@@ -66,7 +66,7 @@ def no_option(group: str, option: str) -> str:
         return f"is not installed - pip install 'lightning_cse[{_EXTRAS[option]}]'"
     near = did_you_mean(option, configs.options(group))
     if group == "data" and ("/" in option or "." in option):
-        near = f" - a file of your own is for data.train, as in data.train=[{option}]"
+        near = f" - a file of your own: data=file data.train={option}"
     return f"there is no {group} '{option}'{near} (there are: {', '.join(configs.options(group)) or 'none'})"
 
 

@@ -6,6 +6,8 @@ from .datamodule import ContrastiveData as ContrastiveData
 from .hybrid import Hybrid as Hybrid
 from .implicit_pairs import ImplicitPairs as ImplicitPairs
 from .implicit_pairs import INLIImplicitPairs as INLIImplicitPairs
+from .own import read_table as read_table
+from .own_rows import OwnRows as OwnRows
 from .provenance import read_provenance as read_provenance
 from .provenance import side_file as side_file
 from .provenance import write_provenance as write_provenance

@@ -97,7 +97,7 @@ def recognise(found: Sequence[str], mapping: Mapping[str, str] | None, key: str,
     if "premise" not in names and {"sentence1", "sentence2", "label"} <= names.keys() and "score" not in names:
         names |= {"premise": names.pop("sentence1"), "hypothesis": names.pop("sentence2")}
     names = _numbered(names)
-    layout = next((layout for layout in LAYOUTS.values() if layout.fits(names)), None)
+    layout = LAYOUTS.get(layout_of(names) or "")
     kept = {name: column for name, column in names.items() if layout is not None and _belongs(name, layout)}
     left = [column for name, column in names.items() if name not in (*kept, *_NO_SENTENCE)]
     left = [column for column in left if column.strip().casefold() not in WEAK]
@@ -113,10 +113,15 @@ def negatives(names: Iterable[str]) -> list[str]:
     return [name for name in names if _NEGATIVE.fullmatch(name)]
 
 
-def optional_columns(names: Iterable[str]) -> list[str]:
+def optional_columns(names: Collection[str]) -> list[str]:
     """Return the columns, by our names, whose cells may be empty: hypotheses of INLI, and hard negatives."""
-    layout = next(layout for layout in LAYOUTS.values() if layout.fits(list(names)))
-    return [name for name in names if name in layout.one_of or name in negatives([name])]
+    one_of = LAYOUTS[layout_of(names) or "sentences"].one_of
+    return [name for name in names if name in one_of or _NEGATIVE.fullmatch(name)]
+
+
+def layout_of(names: Collection[str]) -> str | None:
+    """Return the first of `LAYOUTS` that a table with these columns has."""
+    return next((name for name, layout in LAYOUTS.items() if layout.fits(names)), None)
 
 
 def _numbered(names: dict[str, str]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +23,8 @@ from datasets.table import InMemoryTable
 from torch import Tensor
 
 from lightning_cse.data.drawing import fewer_llm_rows, hold_out, keep, subset, used, with_another_anchor
-from lightning_cse.data.roles import SOURCE, RoleRows
+from lightning_cse.data.own_rows import OwnRows
+from lightning_cse.data.roles import FIRST, SOURCE, RoleRows
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sampler import Batch, BatchLoader, Draws
 from lightning_cse.data.sources import LEAK, all_pairs, free_of, read_sources, without_pairs
@@ -34,7 +36,7 @@ log = logging.getLogger(__name__)
 Augmentation = Callable[[Sequence[int], str], list[int]]
 """The tokens of a sentence, and itself, to the tokens of another view of it: always the same ones."""
 
-ANCHORS = ("anchor", "sentence", "premise")  # the first sentence of a row, by corpus
+HELD_OUT_SHARE = 0.05  # our choice, where neither rows nor a share are given
 LARGEST_WEIGHT = 1000  # a larger one would be a mistake, whose epochs would fill the memory
 TOKENS_VERSION = 2  # of the files of the token cache
 AT_ONCE = 10_000  # sentences that are tokenised at once
@@ -48,24 +50,29 @@ class ContrastiveData(pl.LightningDataModule):
     ``dropped: reason``, and ``training_rows``; where rows lack a role, ``rows with <role>`` for each; where sources
     have weights, ``rows an epoch``, of all and of each source.
 
-    ``conf/data`` explains the options. For lists of sources see `read_sources`, for ``train_rows`` `subset`, for
-    ``llm_rows`` `fewer_llm_rows`, for ``llm_rows_together`` `BatchLoader`, and for ``weights`` (one a source of
-    ``train``; None: every row once) `Draws`. ``held_out_share`` is of the sentences of the first role; ``augmentation``
-    makes the role ``positive`` from each anchor's tokens, once, as text.
+    ``roles`` are those that a method trains on, ``optional`` those of them that rows may lack (see `use`); without any,
+    batches hold all roles of the data. Of the role ``negative`` a row may have several sentences, in the columns
+    ``negative``, ``negative_2``, ...: its ``Tokens`` have all of them.
+
+    ``conf/data`` explains the options. For lists of sources and ``columns`` see `read_sources`, for ``train_rows``
+    `subset`, for ``llm_rows`` `fewer_llm_rows`, for ``llm_rows_together`` and ``distinct_in_batch`` `BatchLoader`, and
+    for ``weights`` (one a source of ``train``; None: every row once) `Draws`. ``held_out_share`` is of the sentences of
+    the first role (0.05 where ``held_out`` is None too); ``augmentation`` makes the role ``positive`` from each
+    anchor's tokens, once, as text.
     """
 
     def __init__(
         self,
         *,
-        train: Sequence[str],
-        rows: RoleRows,
+        train: str | Sequence[str],
+        rows: RoleRows | OwnRows,
         tokenize: Tokenize,
         batch_size: int,
         drop_last: bool,
         seed: int,
         data_dir: str,
         cache_dir: str | None = None,
-        held_out: Sequence[str] | None = None,
+        held_out: str | Sequence[str] | None = None,
         held_out_share: float | None = None,
         excluded: Sequence[str] = (),
         train_rows: int | None = None,
@@ -76,32 +83,48 @@ class ContrastiveData(pl.LightningDataModule):
         watched_in: Sequence[str] = (),
         llm_rows_together: int | None = None,
         weights: Sequence[float] | None = None,
+        columns: Mapping[str, str] | None = None,
+        distinct_in_batch: bool = False,
+        roles: Sequence[str] = (),
+        optional: Sequence[str] = (),
     ) -> None:
         super().__init__()
-        if (held_out is None) == (held_out_share is None):
-            raise ConfigError(["data.held_out: give splits, or data.held_out_share, and not both"])
-        self.roles = self._roles = rows.roles
+        if held_out is not None and held_out_share is not None:
+            raise ConfigError(
+                ["data.held_out: give splits or files, or data.held_out_share, and set the other to null"]
+            )
         self.tokenize, self.max_tokens = tokenize, max_tokens
         self._batching: dict[str, Any] = {"batch_size": batch_size, "drop_last": drop_last, "seed": seed}
         self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
         self.held_out_rows, self.llm_rows_together = held_out_rows, llm_rows_together
-        self._by_share = held_out is None
-        self._from_llm = "negative" in rows.roles  # no other rows have contrastive learning's own negative
+        self._by_share, self._distinct = held_out is None, distinct_in_batch
+        if distinct_in_batch and llm_rows_together is not None:
+            raise ConfigError(
+                ["data.distinct_in_batch: cannot be combined with data.llm_rows_together; set it to null"]
+            )
         self._loader: BatchLoader | None = None
         self._position: dict[str, Any] | None = None
+        names = [train] if isinstance(train, str) else list(map(str, train))
+        wanted = tuple(roles if augmentation is None else roles[:1])
         read = partial(read_sources, data_dir=Path(data_dir))
-        tables = read(train, key="data.train")
+        read_own = partial(read, columns=columns, takes=_takes(wanted, optional))
+        tables = read_own(names, key="data.train")
         weighted = weights is not None and list(weights) != [1] * len(tables)
         if weighted:
             tables = [table.with_column(SOURCE, [source] * len(table)) for source, table in enumerate(tables)]
         self._excluded = read(excluded, key="data.excluded", may_be_empty=True)
         self._watched = read(watched_in, key="data.watched_in", may_be_empty=True)
         pairs = all_pairs(self._excluded)
-        built = rows([without_pairs(table, pairs) for table in tables])
+        scheme = _scheme(rows, tables, wanted, optional, key="data.train")
+        self.roles = self._roles = scheme.roles
+        self._from_llm = "negative" in scheme.roles  # no other rows have contrastive learning's own negative
+        built = scheme([without_pairs(table, pairs) for table in tables])
         if held_out is not None:
-            self.held_out = rows(read(held_out, key="data.held_out"))
+            tables = read_own(held_out, key="data.held_out")
+            self.held_out = _scheme(rows, tables, wanted, optional, key="data.held_out")(tables)
         else:
-            built, self.held_out = hold_out(built, held_out_share or 0.0, of=rows.roles[0])
+            share = HELD_OUT_SHARE if held_out_share is None else held_out_share
+            built, self.held_out = hold_out(built, share, of=scheme.roles[0])
         built, self.held_out = with_another_anchor(built), with_another_anchor(self.held_out)
         built = keep(built, free_of(built, pairs), LEAK)
         if leaks := built.counts.get(f"dropped: {LEAK}", 0):
@@ -121,7 +144,9 @@ class ContrastiveData(pl.LightningDataModule):
         elif not self._complete.all():
             present = {role: int(self.train.has(role).sum()) for role in self.roles}
             self.counts |= {f"rows with {role}": count for role, count in present.items() if count < len(self.train)}
-        self._draws = self._weigh(built, weights or (), [str(name) for name in train]) if weighted else None
+        self._draws = self._weigh(built, weights or (), names) if weighted else None
+        if roles:
+            self.use(roles, optional)
 
     def _weigh(self, rows: Rows, weights: Sequence[float], names: Sequence[str]) -> Draws:
         """Return how often the rows are drawn; add the rows an epoch to the account and the log."""
@@ -169,7 +194,7 @@ class ContrastiveData(pl.LightningDataModule):
         """Return the first ``held_out_rows`` held-out rows that have all these roles; fewer than two are an error."""
         chosen = self.held_out.has(*roles)
         for rows in self._watched:
-            anchors = rows.values(next(name for name in ANCHORS if name in rows.names))
+            anchors = rows.values(next(name for name in FIRST if name in rows.names))
             chosen &= pc.is_in(self.held_out.values("anchor"), value_set=anchors).to_numpy()
         numbers = np.flatnonzero(chosen)
         if len(numbers) < 2:
@@ -187,19 +212,37 @@ class ContrastiveData(pl.LightningDataModule):
         A role that the data lack, or no row has, is an error. All rows may lack some of the ``optional`` ones, whose
         terms the loss drops, and those that LLM rows have.
         """
-        if any(role not in self.train.names for role in roles):
-            raise ConfigError([f"data: the method trains on the roles {tuple(roles)}, but this data has {self.roles}"])
-        empty = [role for role in roles if not self.train.has(role).any()]
-        if empty and set(empty) < set(optional):
-            what = f"none of the {len(self.train)} training rows has a sentence of {' or '.join(empty)}"
+        if lacking := [role for role in roles if role not in {*self.train.names, *optional}]:
+            have = f"this data has {', '.join(self.roles)}"
+            raise ConfigError([f"data: the method trains on {', '.join(roles)}, but {have}: no {', '.join(lacking)}"])
+        for role in {*roles}.difference(self.train.names):
+            self.train = self.train.with_column(role, pa.nulls(len(self.train), pa.string()))
+        count, there = len(self.train), {role: self.train.has(role) for role in roles}
+        empty = [role for role in roles if not there[role].any()]
+        if empty and set(empty) <= set(optional) and len(empty) < len(roles) - 1:
+            what = f"none of the {count} training rows has a sentence of {' or '.join(empty)}"
             log.warning("data: %s; terms of the loss that need it are left out", what)
-        elif empty and len(self.train) and not self._from_llm:
+        elif empty and count and not self._from_llm:
             raise DataError(
-                f"data: not one of {len(self.train)} training rows ({self.train.origin}) has a sentence of "
+                f"data: not one of {count} training rows ({self.train.origin}) has a sentence of "
                 f"{' or '.join(empty)}, which the method trains on: give data.train a source that has some"
             )
+        for role in () if self._from_llm or not count else set(roles).difference(optional):
+            if not there[role].all():
+                first, without = self.train.where(int(np.argmin(there[role]))), count - int(there[role].sum())
+                raise DataError(
+                    f"{first}: no {role}, which the method trains on; {without} of {count} training rows lack it: "
+                    "leave them out, or complete them"
+                )
+        if "contradiction" in roles and (more := [name for name in self.train.names if name.startswith("negative_")]):
+            log.warning("data: the method takes one contradiction a row; not used: %s", ", ".join(more))
         self._roles = tuple(roles)
         self.__dict__.pop("_tokens", None)
+
+    def _columns(self, role: str) -> list[str]:
+        """Return the columns of a role: one, and of hard negatives all that there are."""
+        more = (name for name in self.train.names if name.startswith(f"{role}_") and role == "negative")
+        return [role, *more]
 
     @property
     def digests(self) -> dict[str, str]:
@@ -210,8 +253,6 @@ class ContrastiveData(pl.LightningDataModule):
     @cached_property
     def provenance(self) -> Mapping[str, dict[str, Any]]:
         """The origin of the LLM rows that are trained on or held out, by the name of their file, where it is known."""
-        if not self._from_llm:
-            return {}
         from lightning_cse.data.provenance import read_provenance
 
         files = dict.fromkeys((*self.train.files, *self.held_out.files))
@@ -225,7 +266,7 @@ class ContrastiveData(pl.LightningDataModule):
     @cached_property
     def _tokens(self) -> Dataset:
         columns = []
-        for role in self._roles:
+        for role in itertools.chain.from_iterable(map(self._columns, self._roles)):
             tokens = tokenise(self.train.values(role), self.tokenize, self.cache_dir)
             empty = np.flatnonzero(self.train.has(role) & (_lengths(tokens, "ids") == 0))
             if len(empty):
@@ -238,12 +279,12 @@ class ContrastiveData(pl.LightningDataModule):
     def longer_than(self, limit: int) -> int:
         """Count the training sentences of more than ``limit`` tokens, or of more than ``max_tokens``."""
         limit = limit if self.max_tokens is None else min(limit, self.max_tokens)
-        return sum(int((_lengths(self._tokens, role) > limit).sum()) for role in self._roles)
+        return sum(int((_lengths(self._tokens, name) > limit).sum()) for name in self._tokens.column_names)
 
     @property
     def sentences(self) -> int:
         """The number of training sentences, over the roles in use."""
-        return sum(int(self.train.has(role).sum()) for role in self._roles)
+        return sum(int(self.train.has(name).sum()) for role in self._roles for name in self._columns(role))
 
     def train_dataloader(self) -> BatchLoader:
         """Return the loader of training batches, at the position of the checkpoint that was loaded, if one was."""
@@ -253,6 +294,11 @@ class ContrastiveData(pl.LightningDataModule):
         options = {**self._batching, "draws": self._draws}
         if self.llm_rows_together is not None and self.has_llm_rows:
             options |= {"gathered": torch.from_numpy(self._complete), "together": self.llm_rows_together}
+        if self._distinct:
+            columns = [self.train.values(name) for role in self._roles for name in self._columns(role)]
+            sentences = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string())
+            numbers = sentences.combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
+            options["sentences"] = numbers.reshape(len(columns), -1).T
         self._loader = BatchLoader(len(self.train), self.collate, **options)
         if self._position is not None:
             self._loader.load_state_dict(self._position)
@@ -270,12 +316,13 @@ class ContrastiveData(pl.LightningDataModule):
     def collate(self, index: Tensor) -> Batch:
         """Return the batch of these rows."""
         table = self._tokens[index.tolist()]
-        return {"roles": {role: _padded(table[role], self.max_tokens) for role in self._roles}, "index": index}
+        columns = {role: [table[name] for name in self._columns(role)] for role in self._roles}
+        return {"roles": {role: _padded(some, self.max_tokens) for role, some in columns.items()}, "index": index}
 
 
-def _padded(column: pa.ChunkedArray, most: int | None) -> Tokens:
-    """Return the tokens of the rows that have some, each cut to ``most``."""
-    ids = column.combine_chunks()
+def _padded(columns: Sequence[pa.ChunkedArray], most: int | None) -> Tokens:
+    """Return the tokens of the rows that have some, each cut to ``most``; those of further columns come behind."""
+    ids = pa.concat_arrays([chunk for column in columns for chunk in column.chunks])
     starts, lengths = ids.offsets.to_numpy()[:-1], ids.value_lengths().to_numpy()
     rows = np.flatnonzero(lengths)
     lengths = lengths[rows] if most is None else np.minimum(lengths[rows], most)
@@ -283,7 +330,25 @@ def _padded(column: pa.ChunkedArray, most: int | None) -> Tokens:
     mask = places < lengths[:, None]
     padded = np.zeros(mask.shape, dtype=np.int64)
     padded[mask] = ids.values.to_numpy()[(starts[rows][:, None] + places)[mask]]
-    return Tokens(torch.from_numpy(padded), torch.from_numpy(mask), torch.from_numpy(rows))
+    return Tokens(torch.from_numpy(padded), torch.from_numpy(mask), torch.from_numpy(rows % len(columns[0])))
+
+
+def _scheme(
+    rows: RoleRows | OwnRows, tables: Sequence[Rows], wanted: Sequence[str], optional: Sequence[str], *, key: str
+) -> RoleRows:
+    if not isinstance(rows, OwnRows):
+        return rows
+    try:
+        return rows.scheme(tables, wanted, optional)
+    except DataError as error:
+        raise DataError(f"{key}: {error}") from None
+
+
+def _takes(roles: Sequence[str], optional: Sequence[str]) -> str:
+    """Return what roles a method trains on, for messages."""
+    needed = [role for role in roles if role not in optional]
+    may = [role for role in roles if role in optional]
+    return f"the method takes {', '.join(needed)}{', and optionally ' * bool(may)}{', '.join(may)}" if roles else ""
 
 
 def token_counts(sentences: Sequence[str], tokenize: Tokenize, cache_dir: Path | None) -> np.ndarray:

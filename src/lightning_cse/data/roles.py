@@ -17,6 +17,8 @@ from lightning_cse.errors import DataError
 
 SOURCE = "source"  # the column with the number of the source that a row is from, where sources have weights
 TRIPLET = ("premise", "entailment", "contradiction")
+TRAINED = ("anchor", "positive", "negative")  # the same by the names of contrastive learning
+FIRST = ("sentence", "anchor", "premise", "sentence1")  # the first sentence of a row, by corpus
 
 
 class RoleRows(Protocol):
@@ -101,7 +103,8 @@ class NLITriplets:
     - ``cycle``: every entailment once, with the contradictions in turn;
     - ``product``: every entailment with every contradiction.
 
-    Corpora of ready-made triplets are taken as they are. Columns have the names of NLI and those of contrastive
+    Ready-made triplets are taken as they are, with further hard negatives (``negative_2``, ...) and an intermediate
+    where there are; a table of pairs has no contradictions. Columns have the names of NLI and those of contrastive
     learning: ``anchor``, ``positive``, ``negative``.
 
     Source: supervised SimCSE, section 4; its triplets (275,601 of SNLI and MNLI) are released, their rule is not. One a
@@ -119,18 +122,26 @@ class NLITriplets:
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
         """Return the triplets, in the order in which their premises first appear; none is a DataError."""
+        pairs = [rows for rows in tables if "hypothesis" in rows.names]
         parts: list[Rows] = []
         start = 0
         for rows in tables:
             if "hypothesis" not in rows.names:
-                triplets = _triplets(rows, *(rows.values(name) for name in self.roles))
-                parts.append(made_of(triplets, np.arange(start, start + len(rows))))
+                parts.append(made_of(self._ready(rows, with_source=not pairs), np.arange(start, start + len(rows))))
                 start += len(rows)
-        pairs = [rows for rows in tables if "hypothesis" in rows.names]
-        built = Rows.cat([*parts, self._build(Rows.cat(pairs), start)] if pairs else parts)
+        built = Rows.cat([*parts, self._build(Rows.cat(pairs), start)] if pairs else parts, fill=True)
         if not len(built):
             raise DataError(f"{built.origin}: no premise has both an entailment and a contradiction for a triplet")
         return built
+
+    def _ready(self, rows: Rows, *, with_source: bool) -> Rows:
+        """Return the triplets, or pairs, that a table holds."""
+        known = (TRAINED, ("sentence1", "sentence2"), TRIPLET)
+        names = next((some for some in known if set(some[:2]) <= set(rows.names)), TRIPLET)[: len(self.roles)]
+        names = tuple(name for name in names if name in rows.names or name not in ("negative", "contradiction"))
+        kept = ("intermediate", SOURCE) if with_source else ("intermediate",)
+        more = {name: rows.values(name) for name in rows.names if name in kept or name.startswith("negative_")}
+        return _triplets(rows, *map(rows.values, names), **more)
 
     def _build(self, rows: Rows, start: int) -> Rows:
         """Group pairs by premise and pair them; corpus rows are counted from ``start``."""
@@ -177,14 +188,17 @@ class NLITriplets:
 
 @dataclass(frozen=True)
 class Sentences:
-    """Plain sentences, repeated ones included, as the authors of SimCSE have them."""
+    """Plain sentences, the first of each row, repeated ones included, as the authors of SimCSE have them."""
 
     roles: ClassVar[tuple[str, ...]] = ("anchor",)
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
         """Return one row a sentence."""
-        rows = Rows.cat(tables)
-        return made_of(rows.with_columns(anchor=rows.values("sentence")), np.arange(len(rows)))
+        alone = []
+        for rows in tables:
+            name = next((name for name in FIRST if name in rows.names), FIRST[0])
+            alone.append(rows.with_columns(anchor=rows.values(name)))
+        return made_of(Rows.cat(alone), np.arange(sum(map(len, alone))))
 
 
 def _with_roles(tables: Sequence[Rows], roles: Collection[str]) -> Rows:
@@ -204,9 +218,9 @@ def _with_roles(tables: Sequence[Rows], roles: Collection[str]) -> Rows:
     return Rows.cat(whole)
 
 
-def _triplets(rows: Rows, premise: Any, entailment: Any, contradiction: Any = None) -> Rows:
+def _triplets(rows: Rows, premise: Any, entailment: Any, contradiction: Any = None, **more: Any) -> Rows:
     """Return rows with these sentences under the names of NLI and of contrastive learning."""
     columns = {"premise": premise, "anchor": premise, "entailment": entailment, "positive": entailment}
     if contradiction is not None:
         columns |= {"contradiction": contradiction, "negative": contradiction}
-    return rows.with_columns(**columns)
+    return rows.with_columns(**columns, **more)

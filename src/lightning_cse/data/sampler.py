@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 import math
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,6 +16,8 @@ from torch import Tensor
 from lightning_cse.errors import DataError
 
 Batch = dict[str, Any]
+
+log = logging.getLogger(__name__)
 
 
 class Draws:
@@ -113,6 +118,69 @@ def _exchange(order: np.ndarray, place: int, batches: Sequence[slice], own: int)
             return
 
 
+class _Apart:
+    """The batches of an epoch, no two rows of which share a sentence.
+
+    A batch takes the next rows that fit, first of those that did not fit into the batches before it. A row that is left
+    at the end takes the place of one that fits where there is room; where that is impossible, it is left out.
+    ``sentences`` has the numbers of each row's, -1 for none: (rows, roles).
+    """
+
+    def __init__(self, order: np.ndarray, ends: Sequence[int], sentences: np.ndarray) -> None:
+        self._of = {row: {*some} - {-1} for row, some in zip(order.tolist(), sentences[order].tolist(), strict=True)}
+        sizes = np.diff([0, *ends]).tolist()
+        self.batches: list[list[int]] = [[] for _ in sizes]
+        self._held: list[set[int]] = [set() for _ in sizes]
+        waiting: deque[int] = deque()
+        following = iter(order.tolist())
+        for number, (batch, size) in enumerate(zip(self.batches, sizes, strict=True)):
+            waited = (waiting.popleft() for _ in range(min(len(waiting), 2 * size)))
+            while len(batch) < size and (row := next(itertools.chain(waited, following), None)) is not None:
+                if not self._put(row, number):
+                    waiting.append(row)
+        held = Counter(itertools.chain.from_iterable(self._held))
+        room = [number for number, size in enumerate(sizes) if len(self.batches[number]) < size]
+        for row in waiting:
+            if room and all(held[sentence] < len(sizes) for sentence in self._of[row]) and self._exchange(row, room):
+                held.update(self._of[row])
+                room = [number for number in room if len(self.batches[number]) < sizes[number]]
+        for number, batch in enumerate(self.batches):
+            while len(batch) < 2:
+                self._fill(number)
+
+    def _put(self, row: int, batch: int) -> bool:
+        if fits := self._held[batch].isdisjoint(self._of[row]):
+            self.batches[batch].append(row)
+            self._held[batch] |= self._of[row]
+        return fits
+
+    def _move(self, row: int, start: int, end: int) -> bool:
+        if moves := self._put(row, end):
+            self.batches[start].remove(row)
+            self._held[start] -= self._of[row]
+        return moves
+
+    def _exchange(self, row: int, room: Sequence[int]) -> bool:
+        """Put a row into the last batch that it fits; a row of it moves to one that has room."""
+        for number in reversed(range(len(self.batches))):
+            if self._held[number].isdisjoint(self._of[row]) and (
+                number in room
+                or any(self._move(other, number, free) for other in self.batches[number] for free in room)
+            ):
+                return self._put(row, number)
+        return False
+
+    def _fill(self, batch: int) -> None:
+        """Move a row from one of the largest batches into one that has too few."""
+        for number in sorted(range(len(self.batches)), key=lambda other: -len(self.batches[other])):
+            if len(self.batches[number]) > 2 and any(self._move(row, number, batch) for row in self.batches[number]):
+                return
+        raise DataError(
+            "data.distinct_in_batch: so many rows share their sentences that a batch has fewer than two; raise "
+            "data.batch_size, or set it to false"
+        )
+
+
 class BatchLoader:
     """Yield the batches of one epoch after another, each made by ``collate`` from row numbers; a pass is one epoch.
 
@@ -125,6 +193,9 @@ class BatchLoader:
     too, until ``together`` of them have come; then all that wait join the step's other rows. So batches differ in size,
     and only what still waits after the last step is lost. Where a batch would keep fewer than two rows, those that wait
     join it at once. Source: NGCSE, authors' code, which caches LLM rows in this way.
+
+    With ``sentences``, the numbers of each row's, -1 for none, (rows, roles), no two rows of a batch share one; rows for
+    which no batch is left are missing in an epoch.
 
     ``state_dict`` is epoch, position, permutation and what waits; the data module carries it through checkpoints. Too
     few rows for one batch, or a state that does not fit the rows, are a DataError.
@@ -141,6 +212,7 @@ class BatchLoader:
         gathered: Tensor | None = None,
         together: int = 1,
         draws: Draws | None = None,
+        sentences: np.ndarray | None = None,
     ) -> None:
         if batch_size < 2:
             raise DataError(f"data.batch_size: {batch_size} leaves no negatives in a batch; at least 2 is needed")
@@ -154,6 +226,7 @@ class BatchLoader:
                 self.ends.pop()  # a row alone joins the batch before
             self.ends.append(self.rows)
         self.epoch = self.position = 0
+        self._sentences = sentences
         self._permutation: Tensor | None = None
         self._gathered = gathered
         self._together = together if gathered is None else min(together, int(gathered.sum()))
@@ -170,6 +243,7 @@ class BatchLoader:
         while self.position < len(self):
             start = self.ends[self.position - 1] if self.position else 0
             chosen = self.permutation[start : self.ends[self.position]]
+            chosen = chosen[chosen >= 0]  # -1: no row, see `_apart`
             self.position += 1
             yield self.collate(chosen if self._gathered is None else self._gather(chosen, self._gathered))
 
@@ -183,11 +257,24 @@ class BatchLoader:
     @property
     def permutation(self) -> Tensor:
         """The order of the rows in this epoch: (rows,), and with weights (rows an epoch,)."""
-        if self._permutation is None and self._draws is not None:
-            self._permutation = self._draws.order(self.epoch, self.ends)
-        elif self._permutation is None:
-            self._permutation = torch.randperm(self.rows, generator=_generator(self.seed, self.epoch))
+        if self._permutation is None:
+            if self._draws is not None:
+                order = self._draws.order(self.epoch, self.ends)
+            else:
+                order = torch.randperm(self.rows, generator=_generator(self.seed, self.epoch))
+            self._permutation = order if self._sentences is None else self._apart(order, self._sentences)
         return self._permutation
+
+    def _apart(self, order: Tensor, sentences: np.ndarray) -> Tensor:
+        """Return the rows of an epoch with no sentence twice in a batch; -1 where no row fits."""
+        apart = torch.full_like(order, -1)
+        batches = _Apart(order.numpy(), self.ends, sentences).batches
+        for start, batch in zip((0, *self.ends), batches, strict=False):
+            apart[start : start + len(batch)] = torch.tensor(batch)
+        if self.epoch == 0 and (left := self.ends[-1] - sum(map(len, batches))):
+            what = f"{left} of {self.ends[-1]} rows share a sentence with a row of every batch"
+            log.warning("data.distinct_in_batch: %s of the first epoch, and are left out of it", what)
+        return apart
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the loader."""

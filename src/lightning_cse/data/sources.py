@@ -49,18 +49,18 @@ def read_sources(
         raise ConfigError([f"{key}: names no source; give a file of your own, or corpus/split, such as snli/train"])
     wrong = [name for name in names if not is_own(name) and not all(_parts(name))]
     if wrong:
-        raise ConfigError(
-            f"{key}: {name!r} is not of the form corpus/split, such as snli/train; {FORMS}" for name in wrong
-        )
-    try:
-        return [
-            read_table(name, columns=columns, key=key, takes=takes)
-            if is_own(name)
-            else read_corpus(*_parts(name), data_dir)
-            for name in names
-        ]
-    except DataError as error:
-        raise error if str(error).startswith(f"{key}: ") else DataError(f"{key}: {error}") from None
+        expected = f"is not of the form corpus/split, such as snli/train; {FORMS}"
+        raise ConfigError(f"{key}: {name!r} {expected}" for name in wrong)
+    tables = []
+    for name in names:
+        if is_own(name):
+            tables.append(read_table(name, columns=columns, key=key, takes=takes))
+            continue
+        try:
+            tables.append(read_corpus(*_parts(name), data_dir))
+        except DataError as error:
+            raise DataError(f"{key}: {error}") from None
+    return tables
 
 
 def pair_keys(rows: Rows) -> list[tuple[str, ...]]:

@@ -61,12 +61,12 @@ def build(cfg: DictConfig) -> Parts:
     """Build encoder, data, tasks, diagnostics and method of a config."""
     with torch.random.fork_rng():  # what loading draws must not decide how a method's own layers begin
         encoder: SentenceEncoder = built(cfg.encoder)
-    data: ContrastiveData = built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
+    method: Method = built(cfg.method, encoder=encoder)
+    wanted = {"roles": method.roles, "optional": method.optional}
+    data: ContrastiveData = built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed, **wanted)
     left_out: dict[str, str] = {}
     tasks = build_tasks(cfg.suite, left_out)
     check_parts(tasks)
-    method: Method = built(cfg.method, encoder=encoder)
-    data.use(method.roles, method.optional)
     for name, task in sorted(tasks.items()):
         if not task.suits(method.model):
             left_out[name] = f"it needs {' and '.join(task.needs)}, which {type(method).__name__} does not give"

@@ -196,7 +196,7 @@ def draw_sentences(cfg: DictConfig, data: str, data_dir: Path) -> tuple[list[str
     Each has its own draw, the digest of the seed and itself, which has nothing to do with the draws of training.
     """
     build: RoleRows = built(cfg.data.rows)
-    read = read_sources(cfg.data.train, data_dir, key="data.train")
+    read = read_sources(cfg.data.train, data_dir, key="data.train", columns=cfg.data.columns)
     distinct = dict.fromkeys(build(read).column(build.roles[0]))
     kept = [one for one in distinct if cfg.most_words is None or len(one.split()) <= cfg.most_words]
     if left_out := len(distinct) - len(kept):

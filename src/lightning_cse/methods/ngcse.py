@@ -86,6 +86,7 @@ class NGCSE(Method):
         used = {"anchor", *self.positives}  # what is not used is not encoded
         used |= {"negative"} if self.has_negative else set(ROLES) if self.has_triplet and beta else set()
         self.roles = tuple(role for role in ROLES if role in used)
+        self.optional = ("negative",) if self.has_negative and not written else ()
         # A positive without a negative beside it is a second view of its anchor, and has the second template as such.
         self.second_template = 0 if "negative" in roles else -1
         # With the triplet loss the authors align the contrastive positive, else the first role behind the anchor.

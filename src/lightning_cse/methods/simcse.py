@@ -15,9 +15,10 @@ from lightning_cse.models.base import in_float32
 
 
 class SimCSE(Method):
-    r"""Supervised SimCSE: anchor, positive and hard negative, one vector each, compared by cosine.
+    r"""Supervised SimCSE: anchor, positive and hard negatives, one vector each, compared by cosine.
 
-    A head, ``tanh(Wx + b)``, freshly initialised, is put on the pooled vector and kept at test.
+    A row may have no hard negative, or several; all are candidates for all rows. A head, ``tanh(Wx + b)``, freshly
+    initialised, is put on the pooled vector and kept at test.
 
     Source: Gao et al. 2021, section 4, and the authors' code (head, negatives of all rows).  Differs: the head
     starts as torch's linear layers do; theirs starts at N(0, 0.02).
@@ -25,6 +26,7 @@ class SimCSE(Method):
 
     model: PointModel
     roles = ("anchor", "positive", "negative")
+    optional = roles[2:]
     pairs: ClassVar = {"primary": ("anchor", "positive")}
 
     def __init__(
@@ -33,10 +35,11 @@ class SimCSE(Method):
         super().__init__(PointModel(encoder, has_head=True), loss, optimizer=optimizer, schedule=schedule)
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
-        """Embed the three roles of a batch and compare them."""
-        anchor, positive, negative = self.model.encode(*(batch["roles"][role] for role in self.roles))
-        loss = self.loss(anchor.vector, positive.vector, negative.vector)
-        return self.output(loss, batch["index"], anchor=anchor, positive=positive, negative=negative)
+        """Embed the roles of a batch and compare them."""
+        given = {role: batch["roles"][role] for role in self.roles if len(batch["roles"][role])}
+        embeddings = dict(zip(given, self.model.encode(*given.values()), strict=True))
+        loss = self.loss(**{role: embedding.vector for role, embedding in embeddings.items()})
+        return self.output(loss, batch["index"], **embeddings)
 
 
 class UnsupervisedSimCSE(Method):

@@ -217,6 +217,7 @@ _ENCODER_PLACES: Final = frozenset({"source", "package"})
 
 NEUTRAL: Final[Mapping[str, Any]] = {
     "least_evaluations": 1,
+    "data.distinct_in_batch": False,
     "diag.dropout": False,
     "trainer.accumulate_grad_batches": 1,
     "trainer.max_steps": -1,
