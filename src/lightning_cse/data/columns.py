@@ -40,7 +40,7 @@ LAYOUTS: Final = {
     "implicit pairs": Layout(PAIR_SENTENCES),
     "LLM rows": Layout(LLM_SENTENCES),
     "labelled pairs": Layout(("premise", "hypothesis", "label")),
-    "entailed pairs": Layout(("premise", "hypothesis")),
+    "unlabelled pairs": Layout(("premise", "hypothesis")),
     "NLI triplets": Layout(("premise", "entailment"), optional=("contradiction",)),
     "INLI": Layout(("premise",), one_of=HYPOTHESES),
     "triplets": Layout(("anchor", "positive"), optional=("negative",)),
@@ -153,7 +153,8 @@ def override(key: str, columns: Mapping[str, str]) -> str:
 
 def _no_layout(found: Sequence[str], left: Sequence[str], key: str, takes: str) -> str:
     why = f"columns of several layouts ({', '.join(left)})" if left else "the columns fit no known layout"
-    example = dict(zip(("anchor", "positive"), found, strict=False))
+    roles = [word for word in re.findall(r"\w+", takes) if word in ALIASES] or ["anchor", "positive"]
+    example = dict(zip(roles[:2], found, strict=False))
     return (
         f"{why}{'; ' * bool(near := misspelt(found, ()))}{near}; columns found: {listed(found)}\n"
         f"  {takes or 'layouts: ' + ' | '.join(map(str, LAYOUTS.values()))}\n"
