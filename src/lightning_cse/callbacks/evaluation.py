@@ -235,7 +235,7 @@ def build_diagnostics(method: Method, data: ContrastiveData, options: Mapping[st
     """Return the diagnostics of a method on its data, with the config's ``diag`` as options.
 
     The held-out side is the data's held-out rows: for each view the pair of roles that the method names, and the
-    sentences of the roles it spreads (all of the data, if it names none), row by row, cut to the first
+    sentences of the roles it spreads (all of the data, if it names none) that are there, row by row, cut to the first
     ``options["sentences"]``.
     """
     if not options["dropout"] and any(a == b for a, b in method.pairs.values()):
@@ -243,7 +243,7 @@ def build_diagnostics(method: Method, data: ContrastiveData, options: Mapping[st
         raise ConfigError([f"diag.dropout: the pairs of {kind} are dropout passes over one sentence; set it to true"])
     if options["evaluation"] == "corpus_dev":
         raise ConfigError(["diag.evaluation: corpus_dev is already the held-out side; use stsb_dev or none"])
-    spread = method.spread or data.roles
+    spread = [role for role in method.spread or data.roles if role in data.held_out.names]
     watched = data.watched(list(dict.fromkeys([*spread, *(role for pair in method.pairs.values() for role in pair)])))
     pairs = {view: (watched.column(a), watched.column(b)) for view, (a, b) in method.pairs.items()}
     held_out = Side(pairs, _flat(watched, spread)[: options["sentences"]])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES, listed
@@ -13,68 +12,56 @@ from lightning_cse.errors import ConfigError, DataError, did_you_mean
 
 HYPOTHESES: Final = ("implied_entailment", "explicit_entailment", "neutral", "contradiction")
 
-
-@dataclass(frozen=True)
-class Layout:
-    """Columns that make a table: all of ``needs``, at least one of ``one_of``, and any of ``optional``."""
-
-    needs: tuple[str, ...]
-    one_of: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        one_of = (f"one or more of {', '.join(self.one_of)}",) if self.one_of else ()
-        return ", ".join((*self.needs, *one_of, *(f"[{name}]" for name in self.optional)))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all its columns."""
-        return (*self.needs, *self.one_of, *self.optional)
-
-    def fits(self, names: Collection[str]) -> bool:
-        """Whether a table with these columns has this layout."""
-        return set(self.needs) <= set(names) and (not self.one_of or not set(self.one_of).isdisjoint(names))
-
-
-LAYOUTS: Final = {
-    "implicit pairs": Layout(PAIR_SENTENCES),
-    "LLM rows": Layout(LLM_SENTENCES),
-    "labelled pairs": Layout(("premise", "hypothesis", "label")),
-    "unlabelled pairs": Layout(("premise", "hypothesis")),
-    "NLI triplets": Layout(("premise", "entailment"), optional=("contradiction",)),
-    "INLI": Layout(("premise",), one_of=HYPOTHESES),
-    "triplets": Layout(("anchor", "positive"), optional=("negative",)),
-    "sentence pairs": Layout(("sentence1", "sentence2"), optional=("score",)),
-    "sentences": Layout(("anchor",)),
+LAYOUTS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "implicit pairs": (PAIR_SENTENCES, ()),
+    "LLM rows": (LLM_SENTENCES, ()),
+    "labelled pairs": (("premise", "hypothesis", "label"), ()),
+    "unlabelled pairs": (("premise", "hypothesis"), ()),
+    "NLI triplets": (("premise", "entailment"), ("contradiction",)),
+    "INLI": (("premise",), HYPOTHESES),  # at least one of them
+    "triplets": (("anchor", "positive"), ("negative",)),  # or negative, negative_2, ...
+    "sentence pairs": (("sentence1", "sentence2"), ("score",)),
+    "sentences": (("anchor",), ()),
 }
-"""The layouts of people's own files, by the names of columns that `recognise` gives; the first that fits is taken."""
+"""The layouts of people's own files, needed columns and optional ones; the first that fits is taken."""
 
 ALIASES: Final = {
-    **{name: name for layout in LAYOUTS.values() for name in layout.names},
+    **{name: name for layout in LAYOUTS.values() for columns in layout for name in columns},
     **dict.fromkeys(("sent0", "query", "text", "sentence"), "anchor"),
     **dict.fromkeys(("sent1", "pos"), "positive"),
+    **dict.fromkeys(("neg", "hard_neg", "hard_negative"), "negative"),
     "gold_label": "label",
 }
-"""The names in use, and ours; those of hard negatives besides."""
+"""The names in use, and ours; those of hard negatives may have a number."""
 
-WEAK: Final = ("text", "sentence")  # a sentence where no other column is one
-_NEGATIVE: Final = re.compile(r"(?:hard_)?neg(?:ative)?s?_?(\d*)")
-_NO_SENTENCE: Final = ("label", "score")
+_WEAK: Final = ("text", "sentence")  # a sentence to train on where the other columns make no layout
 
 
 def canonical(name: str) -> str | None:
-    """Return our name of a column, None if it has none; hard negatives keep their number."""
+    """Return our name of a column, or None; hard negatives keep their number."""
     name = name.strip().casefold()
-    if found := _NEGATIVE.fullmatch(name):
-        return f"negative_{int(found[1])}" if found[1] else "negative"
-    return ALIASES.get(name)
+    base, number = re.fullmatch(r"(.*?)(?:_?(\d+))?", name, re.DOTALL).groups()  # type: ignore[union-attr]  # always fits
+    return f"negative_{int(number)}" if number and ALIASES.get(base) == "negative" else ALIASES.get(name)
+
+
+def negatives(names: Iterable[str]) -> list[str]:
+    """Return the columns of hard negatives among our names: ``negative``, ``negative_2``, ..."""
+    return [name for name in names if name.startswith("negative")]
+
+
+def layout_of(names: Collection[str]) -> str | None:
+    """Return the first of `LAYOUTS` that a table with these columns has."""
+    for layout, (needed, optional) in LAYOUTS.items():
+        if set(needed) <= set(names) and (layout != "INLI" or not set(optional).isdisjoint(names)):
+            return layout
+    return None
 
 
 def recognise(found: Sequence[str], mapping: Mapping[str, str] | None, key: str, takes: str = "") -> dict[str, str]:
     """Return the columns of a table by our names, those of its layout; DataError where they fit none.
 
     ``mapping`` gives columns by our names, besides those that are recognised. ``key`` is the config key of such a
-    mapping, and ``takes`` what the method takes, both for the message.
+    mapping, and ``takes`` says what the method takes, both for the message.
     """
     names = dict(mapping or {})
     for name, column in names.items():
@@ -83,65 +70,48 @@ def recognise(found: Sequence[str], mapping: Mapping[str, str] | None, key: str,
             raise ConfigError([f"{key}: no role {name!r}{did_you_mean(name, known)} (there are: {', '.join(known)})"])
         if column not in found:
             raise DataError(f"{key}.{name}: no column {column!r}{did_you_mean(column, found)}; found: {listed(found)}")
-    for column in found:
-        role = canonical(column)
-        if role is None or column in names.values() or (mapping and role in mapping):
+    for column in sorted(found, key=_is_weak):
+        name = canonical(column) or ""
+        if not name or column in names.values() or name in (mapping or ()) or (_is_weak(column) and layout_of(names)):
             continue
-        if role in names:
-            one, other = (name.strip().casefold() in WEAK for name in (names[role], column))
-            if one == other:
-                say = f"say which: {override(key, {role: column})}"
-                raise DataError(f"two columns for {role}, {names[role]!r} and {column!r}; {say}")
-            column = column if one else names[role]
-        names[role] = column
+        if name in names:
+            say = f"say which: {override(key, {name: column})}"
+            raise DataError(f"two columns for {name}, {names[name]!r} and {column!r}; {say}")
+        names[name] = column
     if "premise" not in names and {"sentence1", "sentence2", "label"} <= names.keys() and "score" not in names:
         names |= {"premise": names.pop("sentence1"), "hypothesis": names.pop("sentence2")}
-    names = _numbered(names)
-    layout = LAYOUTS.get(layout_of(names) or "")
-    kept = {name: column for name, column in names.items() if layout is not None and _belongs(name, layout)}
-    left = [column for name, column in names.items() if name not in (*kept, *_NO_SENTENCE)]
-    left = [column for column in left if column.strip().casefold() not in WEAK]
-    if layout is None or (left and not mapping):
-        raise DataError(_no_layout(found, left if layout else [], key, takes))
-    if not mapping and (near := misspelt([name for name in found if name not in names.values()], kept)):
-        raise DataError(f"{near}; rename it, or say what the columns are: {override(key, kept)}")
+    hard = sorted(negatives(names), key=lambda name: int(name.partition("_")[2] or 0))
+    numbered = {"negative" if k == 1 else f"negative_{k}": names.pop(name) for k, name in enumerate(hard, start=1)}
+    names |= numbered
+    layout = layout_of(names)
+    roles = {role for columns in LAYOUTS[layout] for role in columns} if layout else set()
+    kept = {name: column for name, column in names.items() if ("negative" if name in numbered else name) in roles}
+    left = [
+        column for name, column in names.items() if name not in (*kept, "label", "score") and layout and not mapping
+    ]
+    near = "" if mapping and layout else _misspelt(found, kept)
+    if layout is None or left:
+        why = f"columns of several layouts ({', '.join(left)})" if left else "the columns fit no known layout"
+        wanted = [word for word in re.findall(r"\w+", takes) if word in ALIASES] or ["anchor", "positive"]
+        raise DataError(
+            f"{why}{near}; columns found: {listed(found)}\n  {takes or 'layouts: ' + _LISTED}\n  say which column is "
+            f"which, such as {override(key, dict(zip(wanted[:2], found, strict=False)))}"
+        )
+    if near:
+        raise DataError(f"unknown column{near}; rename it, or say what the columns are: {override(key, kept)}")
     return kept
 
 
-def negatives(names: Iterable[str]) -> list[str]:
-    """Return the columns of hard negatives, in order: ``negative``, ``negative_2``, ..."""
-    return [name for name in names if _NEGATIVE.fullmatch(name)]
+def _is_weak(column: str) -> bool:
+    return column.strip().casefold() in _WEAK
 
 
-def optional_columns(names: Collection[str]) -> list[str]:
-    """Return the columns, by our names, whose cells may be empty: hypotheses of INLI, and hard negatives."""
-    one_of = LAYOUTS[layout_of(names) or "sentences"].one_of
-    return [name for name in names if name in one_of or _NEGATIVE.fullmatch(name)]
-
-
-def layout_of(names: Collection[str]) -> str | None:
-    """Return the first of `LAYOUTS` that a table with these columns has."""
-    return next((name for name, layout in LAYOUTS.items() if layout.fits(names)), None)
-
-
-def _numbered(names: dict[str, str]) -> dict[str, str]:
-    """Return the columns with the hard negatives numbered from one, of which the first has no number."""
-    order = sorted(negatives(names), key=lambda name: int(name.rpartition("_")[2]) if "_" in name else 0)
-    others = {name: column for name, column in names.items() if name not in order}
-    return others | {f"negative_{k}" if k > 1 else "negative": names[name] for k, name in enumerate(order, start=1)}
-
-
-def _belongs(name: str, layout: Layout) -> bool:
-    several = "negative" in layout.optional and bool(_NEGATIVE.fullmatch(name))
-    return several or name in layout.names
-
-
-def misspelt(columns: Iterable[str], known: Collection[str]) -> str:
+def _misspelt(found: Iterable[str], names: Collection[str]) -> str:
     """Return which column looks like a name that is not there, or an empty string."""
-    absent = [alias for alias, name in {**ALIASES, "negative": "negative"}.items() if name not in known]
-    for column in (column for column in columns if not canonical(column)):
-        if near := difflib.get_close_matches(column.strip().casefold()[:120], absent, n=1, cutoff=0.85):
-            return f"unknown column {column[:120]!r} - did you mean {near[0]!r}?"
+    absent = [alias for alias, name in ALIASES.items() if name not in names]
+    for column in (column[:120] for column in found if not canonical(column)):
+        if near := difflib.get_close_matches(column.strip().casefold(), absent, n=1, cutoff=0.85):
+            return f" {column!r} - did you mean {near[0]!r}?"
     return ""
 
 
@@ -151,12 +121,4 @@ def override(key: str, columns: Mapping[str, str]) -> str:
     return f'"{key}={{{", ".join(cells)}}}"'
 
 
-def _no_layout(found: Sequence[str], left: Sequence[str], key: str, takes: str) -> str:
-    why = f"columns of several layouts ({', '.join(left)})" if left else "the columns fit no known layout"
-    roles = [word for word in re.findall(r"\w+", takes) if word in ALIASES] or ["anchor", "positive"]
-    example = dict(zip(roles[:2], found, strict=False))
-    return (
-        f"{why}{'; ' * bool(near := misspelt(found, ()))}{near}; columns found: {listed(found)}\n"
-        f"  {takes or 'layouts: ' + ' | '.join(map(str, LAYOUTS.values()))}\n"
-        f"  say which column is which, such as {override(key, example)}"
-    )
+_LISTED: Final = " | ".join(", ".join((*one, *(f"[{name}]" for name in two))) for one, two in LAYOUTS.values())

@@ -7,13 +7,13 @@ import hashlib
 import importlib
 import itertools
 import json
-import re
+import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from lightning_cse.data.columns import HYPOTHESES, canonical, negatives, optional_columns, recognise
+from lightning_cse.data.columns import HYPOTHESES, canonical, layout_of, negatives, recognise
 from lightning_cse.data.corpora import CORPORA, HubError, decoded, offline_mode, read_bytes
 from lightning_cse.data.parsers import NLI_LABELS, READERS, Parsed, Row, account, columns_of, listed, quoted
 from lightning_cse.errors import ConfigError, DataError, did_you_mean
@@ -30,8 +30,7 @@ LABELS: Final = (*NLI_LABELS, "not_entailment")
 Labels = Sequence[str] | Mapping[Any, str]
 AT_ONCE: Final = 50_000  # rows that are held as Python objects at a time
 
-_LIST: Final = re.compile(r"""\s*\[\s*(["'].*["']\s*)?\]\s*""", re.DOTALL)  # a list of strings, in JSON or in Python
-_TEXT: Final = {".csv": "csv", ".tsv": "quoted_tsv", ".jsonl": "json", ".txt": "lines"}  # readers by suffix
+log = logging.getLogger(__name__)
 
 
 def is_own(name: str) -> bool:
@@ -59,8 +58,10 @@ def read_table(
     and ``labels`` what a label may be, or what it becomes.
     """
     names = [sources] if isinstance(sources, str) else [str(source) for source in sources]
-    mapping = None if columns is None else {str(ours): str(column) for ours, column in columns.items()}
     mapped_by = f"{key.rpartition('.')[0] or 'data'}.columns"
+    if not isinstance(columns, Mapping | None):
+        raise ConfigError([f"{mapped_by}: must map roles to columns, as {{anchor: question}}, got {columns!r}"])
+    mapping = None if columns is None else {str(ours): str(column) for ours, column in columns.items()}
     tables: list[Rows] = []
     try:
         for path in itertools.chain.from_iterable(map(_paths, names)):
@@ -101,7 +102,7 @@ def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str, la
     from lightning_cse.data.rows import Rows, SourceFile
 
     path = name if name.startswith(HUB) else str(Path(name).absolute())
-    rows, found, digest = _opened(name, path, set((mapping or {}).values()))
+    rows, found, digest = _opened(path, set((mapping or {}).values()))
     names: dict[str, str] = {}
     parts: list[pa.Table] = []
     lines: list[int] = []
@@ -123,43 +124,42 @@ def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str, la
             content.update(json.dumps(values).encode())
     if not parts:
         raise DataError(f"{path}: no rows")
+    if unused := [column for column in found if column not in names.values()]:
+        log.info("%s: columns that are not used: %s", path, listed(unused))
     table = pa.concat_tables(parts, promote_options="default")
     for start, part in zip(itertools.accumulate(map(len, parts), initial=0), parts, strict=False):
-        if lacking := set(table.column_names) - {*part.column_names, *optional_columns(names)}:
+        if lacking := set(table.column_names) - {*part.column_names, *_may_lack(names)}:
             raise DataError(f"{path}:{lines[start]}: no {', '.join(lacking)}, which other rows have")
     source = SourceFile(name.removesuffix(".gz"), path, digest or content.hexdigest())
     columns = dict(zip(table.column_names, table.columns, strict=True))
     return Rows.of(columns, files=[source], lines=lines, counts=account(len(lines), dropped))
 
 
-def _opened(name: str, path: str, mapped: Collection[str]) -> tuple[Iterator[Row], dict[str, None], str | None]:
+def _opened(name: str, mapped: Collection[str]) -> tuple[Iterator[Row], dict[str, None], str | None]:
     """Return the rows of a file, the columns that are known beforehand, and the digest of its bytes."""
-    plain = name.removesuffix(".gz")
-    if name.startswith(HUB):
-        return *_dataset_rows(_from_hub(name), mapped), None
-    if Path(path).is_dir():
-        return *_dataset_rows(_from_folder(path), mapped), None
-    data = read_bytes(Path(path))
+    if name.startswith(HUB) or Path(name).is_dir():
+        return *_dataset_rows(_from_hub(name) if name.startswith(HUB) else _from_folder(name), mapped), None
+    data, suffix = read_bytes(Path(name)), Path(name.removesuffix(".gz")).suffix
     digest = hashlib.sha256(data).hexdigest()
-    if plain.endswith(".parquet"):
-        return *_dataset_rows(_from_parquet(data, path), mapped), digest
-    reader = next((reader for suffix, reader in _TEXT.items() if plain.endswith(suffix)), None)
-    if reader is None:
-        raise DataError(f"{path}: {FORMS}")
-    text = decoded(data, path)
-    if reader == "lines":
-        return READERS[reader](text, path, ["text"], blank="blank line"), {}, digest
+    if suffix == ".parquet":
+        return *_dataset_rows(_from_parquet(data, name), mapped), digest
+    if suffix not in SUFFIXES:
+        raise DataError(f"{name}: {FORMS}")
+    text = decoded(data, name)
+    if suffix == ".txt":
+        return READERS["lines"](text, name, ["text"], blank="blank line"), {}, digest
+    reader = {".csv": "csv", ".tsv": "quoted_tsv", ".jsonl": "json"}[suffix]
     if reader == "json" and '"split"' in text[: text.find("\n")]:
         reader = "llm"  # LLM rows in the layout of NGCSE's authors
-    return READERS[reader](text, path, []), {}, digest
+    return READERS[reader](text, name, []), {}, digest
 
 
 def _from_hub(name: str) -> Dataset:
-    *parts, last = name.removeprefix(HUB).split("/")
-    last, _, split = last.partition(":")
-    identity, config = "/".join([*parts, last][:2]), "/".join([*parts, last][2:]) or None
+    identity, _, split = name.removeprefix(HUB).partition(":")
+    parts = identity.split("/", 2)
     try:
-        return importlib.import_module("datasets").load_dataset(identity, config, split=split or "train")
+        load = importlib.import_module("datasets").load_dataset
+        return load("/".join(parts[:2]), *parts[2:], split=split or "train")
     except Exception as error:  # noqa: BLE001 - the hub's client raises whatever its many layers raise
         why = "; ".join(filter(None, (f"{type(error).__name__}: {' '.join(str(error).split())}", offline_mode())))
         raise HubError(f"{name}: the Hugging Face hub could not load it: {why}") from None
@@ -169,9 +169,8 @@ def _from_folder(path: str) -> Dataset:
     datasets = importlib.import_module("datasets")
     try:
         found = datasets.load_from_disk(path)
-    except (FileNotFoundError, ValueError, OSError) as error:
-        why = " ".join(str(error).split())
-        raise DataError(f"{path}: no folder that datasets.save_to_disk wrote ({why})") from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not written by datasets.save_to_disk: {' '.join(str(error).split())}") from None
     if isinstance(found, datasets.DatasetDict):
         raise DataError(f"{path}: has several splits, name one: {', '.join(f'{path}/{split}' for split in found)}")
     return found
@@ -192,51 +191,47 @@ def _from_parquet(data: bytes, path: str) -> Dataset:
 def _dataset_rows(dataset: Dataset, mapped: Collection[str]) -> tuple[Iterator[Row], dict[str, None]]:
     """Return the rows of a data set, of the columns that may be meant, and the names of all its columns."""
     chosen = [name for name in dataset.column_names if canonical(name) or name in mapped]
-    names = {
-        name: {-1: "-"} | dict(enumerate(dataset.features[name].names))
-        for name in chosen
-        if hasattr(dataset.features[name], "names")
-    }
+    classes = {name: getattr(dataset.features[name], "names", None) for name in chosen}
+    words = {name: dict(enumerate(names)) | {-1: "-"} for name, names in classes.items() if names}
 
     def rows() -> Iterator[Row]:
         numbers = itertools.count(1)
         for some in dataset.select_columns(chosen).with_format("arrow").iter(AT_ONCE):
             for row in some.to_pylist():
-                yield next(numbers), row | {name: known.get(row[name], row[name]) for name, known in names.items()}
+                yield next(numbers), row | {name: known.get(row[name], row[name]) for name, known in words.items()}
 
     return rows(), dict.fromkeys(dataset.column_names)
 
 
 def _checked(some: Sequence[Row], names: Mapping[str, str], path: str, labels: Labels) -> Parsed:
     """Return the checked columns of some rows, their lines, and what was left out; lists become columns or rows."""
-    may_lack = set(optional_columns(names))
     lists = [names[ours] for ours in ("positive", *negatives(names)) if ours in names]
+    may_lack = _may_lack(names) if len(negatives(names)) > 1 else _may_lack(names) - {"negative"}
     if any(isinstance(row, dict) and any(_is_list(row.get(column)) for column in lists) for _, row in some):
         some = list(_unrolled(some, names, path))
         names = {ours: ours for ours in dict.fromkeys([*names, *(ours for _, row in some for ours in row)])}
-        may_lack.update(negatives(names))
-    elif len(negatives(names)) == 1:
-        may_lack.remove("negative")
-    plan = {ours: _spec(ours, column, labels, optional=ours in may_lack) for ours, column in names.items()}
-    if empty := dict.fromkeys(names[ours] for ours in may_lack):
-        some = [(line, empty | row if isinstance(row, dict) else row) for line, row in some]
+        may_lack = _may_lack(names)
+    kinds = {ours: "optional" if ours in may_lack else "score" if ours == "score" else "sentence" for ours in names}
+    plan: dict[str, dict[str, Any]] = {ours: {kind: names[ours]} for ours, kind in kinds.items()}
+    if "label" in names:
+        plan["label"] = {"label": names["label"], "values": labels}
+    empty = dict.fromkeys(names[ours] for ours in may_lack)
+    some = [(at, empty | row if isinstance(row, dict) and not row.keys() >= empty.keys() else row) for at, row in some]
     values, lines, dropped = columns_of(some, plan, path)
-    if one_of := [values[ours] for ours in HYPOTHESES if ours in may_lack]:
-        for line, *cells in zip(lines, *one_of, strict=True):
+    if one_of := {names[ours]: values[ours] for ours in HYPOTHESES if ours in may_lack}:
+        for line, *cells in zip(lines, *one_of.values(), strict=True):
             if not any(cells):
-                there = ", ".join(names[ours] for ours in HYPOTHESES if ours in may_lack)
-                raise DataError(f"{path}:{line}: no hypothesis: {there} empty")
+                raise DataError(f"{path}:{line}: no hypothesis: {', '.join(one_of)} empty")
     return values, lines, dropped
 
 
-def _spec(ours: str, column: str, labels: Labels, *, optional: bool) -> dict[str, Any]:
-    if ours == "label":
-        return {"label": column, "values": labels}
-    return {"score" if ours == "score" else "optional" if optional else "sentence": column}
+def _may_lack(names: Collection[str]) -> set[str]:
+    """Return the columns whose cells may be empty: hypotheses of INLI, and hard negatives."""
+    return {name for name in names if name in HYPOTHESES and layout_of(names) == "INLI"} | set(negatives(names))
 
 
 def _is_list(cell: Any) -> bool:
-    return isinstance(cell, list) or (isinstance(cell, str) and bool(_LIST.fullmatch(cell)))
+    return isinstance(cell, list) or (isinstance(cell, str) and cell[:2] in ('["', "['", "[]"))
 
 
 def _unrolled(some: Iterable[Row], names: Mapping[str, str], path: str) -> Iterator[Row]:

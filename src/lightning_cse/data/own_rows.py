@@ -71,11 +71,12 @@ class OwnRows:
             )
         triplets = any({"negative", "contradiction"} & {*rows.names, *_labels(rows)} for rows in tables)
         there = _roles(kinds, triplets=triplets)
-        if lacking := [role for role in wanted if role not in {*there, *optional}]:
+        lacking = [role for role in wanted if role not in there and not (role == "negative" and role in optional)]
+        if lacking:
             fits = [name for name, needed in EXPERIMENTS.items() if there.issuperset(needed)]
             raise DataError(
-                f"{tables[0].origin}: no {' and no '.join(lacking)}, which the method trains on; its columns: "
-                f"{', '.join(tables[0].names)}. These experiments fit: {', '.join(fits)}"
+                f"{tables[0].origin}: the method trains on {' and '.join(lacking)}, which these columns do not give: "
+                f"{', '.join(tables[0].names)}\n  experiments that they fit: {', '.join(fits)}"
             )
         alone = set(wanted) == set(self.roles) and "labelled pairs" not in kinds
         if alone or kinds == {"sentences"}:

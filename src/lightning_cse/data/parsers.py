@@ -133,6 +133,8 @@ def _sentence(cell: object) -> str:
 
 
 def _optional(cell: object) -> str | None:
+    if isinstance(cell, str) and cell.isascii() and cell.isprintable():
+        return cell.strip() or None
     return _sentence(cell) if cell is not None and _visible(_text(cell).strip()) else None
 
 
@@ -184,7 +186,7 @@ def _table(
     width: Sequence[int] = (),
 ) -> Iterator[Row]:
     """Yield the rows of comma- or tab-separated text, of `cells` and others; `header` names those of a file without."""
-    names, folded = list(header), [""]
+    names, folded, widths = list(header), [""], width or [len(header)]
     blank = count = 0
     for line, row in (_quoted_rows if quotes else _plain_rows)(text, path, delimiter):
         where = f"{path}:{line}"
@@ -194,9 +196,9 @@ def _table(
             raise DataError(f"{path}:{blank}: blank line")
         elif not names:
             names = _checked_header(row, cells, where)
-            folded = [name.strip().casefold() for name in names]
-        elif len(row) not in (width or [len(names)]):
-            needed = " or ".join(map(str, width or [len(names)]))
+            folded, widths = [name.strip().casefold() for name in names], width or [len(names)]
+        elif len(row) not in widths:
+            needed = " or ".join(map(str, widths))
             wanted = f"{needed} are needed" if header else f"the header has {needed} columns"
             found = f"{len(row)} cell{'' if len(row) == 1 else 's'}{' between tabs' if delimiter != ',' else ''}"
             raise DataError(f"{where}: {found}, {wanted}")

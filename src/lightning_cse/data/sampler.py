@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -118,67 +117,52 @@ def _exchange(order: np.ndarray, place: int, batches: Sequence[slice], own: int)
             return
 
 
-class _Apart:
-    """The batches of an epoch, no two rows of which share a sentence.
+def _apart(order: np.ndarray, ends: Sequence[int], sentences: np.ndarray) -> np.ndarray:
+    """Return the rows of an epoch so ordered that no batch has a sentence twice; -1 where no row fits.
 
-    A batch takes the next rows that fit, first of those that did not fit into the batches before it. A row that is left
-    at the end takes the place of one that fits where there is room; where that is impossible, it is left out.
-    ``sentences`` has the numbers of each row's, -1 for none: (rows, roles).
+    Rows with the most frequent sentences are placed first, as the others fit anywhere: each in its own batch of the
+    order, else in the next that takes it, else in place of a row for which another batch has room.
     """
+    sizes, numbers = np.diff([0, *ends]).tolist(), sentences[order[: ends[-1]]]
+    counts = np.append(np.bincount(numbers[numbers >= 0]), 0)  # the last one is that of -1, no sentence
+    own_batch = np.repeat(np.arange(len(sizes)), sizes).tolist()
+    batches: list[list[int]] = [[] for _ in sizes]
+    held: list[set[int]] = [set() for _ in sizes]
+    batches_of = np.zeros_like(counts)
 
-    def __init__(self, order: np.ndarray, ends: Sequence[int], sentences: np.ndarray) -> None:
-        self._of = {row: {*some} - {-1} for row, some in zip(order.tolist(), sentences[order].tolist(), strict=True)}
-        sizes = np.diff([0, *ends]).tolist()
-        self.batches: list[list[int]] = [[] for _ in sizes]
-        self._held: list[set[int]] = [set() for _ in sizes]
-        waiting: deque[int] = deque()
-        following = iter(order.tolist())
-        for number, (batch, size) in enumerate(zip(self.batches, sizes, strict=True)):
-            waited = (waiting.popleft() for _ in range(min(len(waiting), 2 * size)))
-            while len(batch) < size and (row := next(itertools.chain(waited, following), None)) is not None:
-                if not self._put(row, number):
-                    waiting.append(row)
-        held = Counter(itertools.chain.from_iterable(self._held))
-        room = [number for number, size in enumerate(sizes) if len(self.batches[number]) < size]
-        for row in waiting:
-            if room and all(held[sentence] < len(sizes) for sentence in self._of[row]) and self._exchange(row, room):
-                held.update(self._of[row])
-                room = [number for number in room if len(self.batches[number]) < sizes[number]]
-        for number, batch in enumerate(self.batches):
-            while len(batch) < 2:
-                self._fill(number)
+    def of(row: int) -> set[int]:
+        return set(sentences[row].tolist()) - {-1}
 
-    def _put(self, row: int, batch: int) -> bool:
-        if fits := self._held[batch].isdisjoint(self._of[row]):
-            self.batches[batch].append(row)
-            self._held[batch] |= self._of[row]
-        return fits
+    def put(row: int, batch: int) -> None:
+        batches[batch].append(row)
+        held[batch] |= of(row)
 
-    def _move(self, row: int, start: int, end: int) -> bool:
-        if moves := self._put(row, end):
-            self.batches[start].remove(row)
-            self._held[start] -= self._of[row]
-        return moves
-
-    def _exchange(self, row: int, room: Sequence[int]) -> bool:
-        """Put a row into the last batch that it fits; a row of it moves to one that has room."""
-        for number in reversed(range(len(self.batches))):
-            if self._held[number].isdisjoint(self._of[row]) and (
-                number in room
-                or any(self._move(other, number, free) for other in self.batches[number] for free in room)
-            ):
-                return self._put(row, number)
-        return False
-
-    def _fill(self, batch: int) -> None:
-        """Move a row from one of the largest batches into one that has too few."""
-        for number in sorted(range(len(self.batches)), key=lambda other: -len(self.batches[other])):
-            if len(self.batches[number]) > 2 and any(self._move(row, number, batch) for row in self.batches[number]):
-                return
-        raise DataError(
-            "data.distinct_in_batch: so many rows share their sentences that a batch has fewer than two; raise "
-            "data.batch_size, or set it to false"
-        )
+    for place in np.argsort(-counts[numbers].max(axis=1), kind="stable").tolist():
+        row, own = int(order[place]), own_batch[place]
+        if any(batches_of[sentence] == len(sizes) for sentence in of(row)):
+            continue
+        near, has = itertools.chain(range(own, len(sizes)), range(own)), of(row)
+        batch = next((k for k in near if len(batches[k]) < sizes[k] and held[k].isdisjoint(has)), None)
+        if batch is None:
+            room = [k for k, size in enumerate(sizes) if len(batches[k]) < size]
+            takes = ((k, some) for k, some in enumerate(batches) if held[k].isdisjoint(has))
+            moves = ((k, other, free) for k, some in takes for other in some for free in room)
+            move = next(((k, other, free) for k, other, free in moves if held[free].isdisjoint(of(other))), None)
+            if move is None:
+                continue
+            batch, other, free = move
+            batches[batch].remove(other)
+            held[batch] -= of(other)
+            put(other, free)
+        put(row, batch)
+        batches_of[list(has)] += 1
+    if min(map(len, batches)) < 2:
+        share = "so many rows share their sentences that a batch has fewer than two"
+        raise DataError(f"data.distinct_in_batch: {share}: raise data.batch_size, or set it to false")
+    apart = np.full_like(order, -1)
+    for end, size, batch_rows in zip(ends, sizes, batches, strict=True):
+        apart[end - size : end - size + len(batch_rows)] = batch_rows
+    return apart
 
 
 class BatchLoader:
@@ -194,8 +178,8 @@ class BatchLoader:
     and only what still waits after the last step is lost. Where a batch would keep fewer than two rows, those that wait
     join it at once. Source: NGCSE, authors' code, which caches LLM rows in this way.
 
-    With ``sentences``, the numbers of each row's, -1 for none, (rows, roles), no two rows of a batch share one; rows for
-    which no batch is left are missing in an epoch.
+    With ``sentences``, (rows, roles) numbers with -1 for none, no two rows of a batch share one; rows that no batch
+    takes are left out of an epoch.
 
     ``state_dict`` is epoch, position, permutation and what waits; the data module carries it through checkpoints. Too
     few rows for one batch, or a state that does not fit the rows, are a DataError.
@@ -243,7 +227,7 @@ class BatchLoader:
         while self.position < len(self):
             start = self.ends[self.position - 1] if self.position else 0
             chosen = self.permutation[start : self.ends[self.position]]
-            chosen = chosen[chosen >= 0]  # -1: no row, see `_apart`
+            chosen = chosen[chosen >= 0]  # -1 is no row
             self.position += 1
             yield self.collate(chosen if self._gathered is None else self._gather(chosen, self._gathered))
 
@@ -262,19 +246,13 @@ class BatchLoader:
                 order = self._draws.order(self.epoch, self.ends)
             else:
                 order = torch.randperm(self.rows, generator=_generator(self.seed, self.epoch))
-            self._permutation = order if self._sentences is None else self._apart(order, self._sentences)
+            if self._sentences is not None:
+                order = torch.from_numpy(_apart(order.numpy(), self.ends, self._sentences))
+                if left := int((order[: self.ends[-1]] < 0).sum()):
+                    what = f"{left} of {self.ends[-1]} rows, whose sentences all batches have, are left out"
+                    log.warning("data.distinct_in_batch: %s of epoch %d", what, self.epoch)
+            self._permutation = order
         return self._permutation
-
-    def _apart(self, order: Tensor, sentences: np.ndarray) -> Tensor:
-        """Return the rows of an epoch with no sentence twice in a batch; -1 where no row fits."""
-        apart = torch.full_like(order, -1)
-        batches = _Apart(order.numpy(), self.ends, sentences).batches
-        for start, batch in zip((0, *self.ends), batches, strict=False):
-            apart[start : start + len(batch)] = torch.tensor(batch)
-        if self.epoch == 0 and (left := self.ends[-1] - sum(map(len, batches))):
-            what = f"{left} of {self.ends[-1]} rows share a sentence with a row of every batch"
-            log.warning("data.distinct_in_batch: %s of the first epoch, and are left out of it", what)
-        return apart
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the loader."""

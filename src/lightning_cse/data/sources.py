@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lightning_cse.data.corpora import read_corpus
+from lightning_cse.data.corpora import CORPORA, read_corpus
 from lightning_cse.data.own import FORMS, is_own, read_table
 from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES
 from lightning_cse.data.rows import Rows
@@ -59,7 +59,8 @@ def read_sources(
         try:
             tables.append(read_corpus(*_parts(name), data_dir))
         except DataError as error:
-            raise DataError(f"{key}: {error}") from None
+            neither = "" if _parts(name)[0] in CORPORA else f"; and no file or folder is named {name}"
+            raise DataError(f"{key}: {error}{neither}") from None
     return tables
 
 

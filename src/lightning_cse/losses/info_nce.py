@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from lightning_cse.errors import ConfigError
 from lightning_cse.similarity import cosine_matrix
 
 
@@ -65,7 +66,8 @@ class InfoNCE(Loss):
         if self.hard_negative_weight:
             if negative is None or len(negative) != len(anchor):
                 there = "is no hard negative" if negative is None else f"are {len(negative)} for {len(anchor)} rows"
-                raise ValueError(f"hard_negative_weight is {self.hard_negative_weight}, but there {there}")
+                weight = f"hard_negative_weight: {self.hard_negative_weight} needs one hard negative a row"
+                raise ConfigError([f"method.loss.{weight}, but there {there}; set it to 0"])
             own = torch.eye(len(anchor), dtype=blocks[1].dtype, device=blocks[1].device)
             blocks[1] = blocks[1] + self.hard_negative_weight * self.temperature * own  # divided again below
         return in_batch_cross_entropy(*blocks, temperature=self.temperature)

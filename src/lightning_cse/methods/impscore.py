@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from lightning_cse.data import ContrastiveData
 from lightning_cse.data.parsers import PAIR_SENTENCES as ROLES
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.errors import DataError
 from lightning_cse.methods.base import MakeOptimizer, Method
 from lightning_cse.methods.schedules import Schedule
 from lightning_cse.models import ImpScoreModel
@@ -79,8 +78,6 @@ class ImpScore(Method):
         """Encode the training sentences once if the encoder is frozen; else start as every method does."""
         data = getattr(self.trainer, "datamodule", None)
         columns = [data.train.column(role) for role in self.roles] if isinstance(data, ContrastiveData) else []
-        if any(None in column for column in columns):
-            raise DataError("data: ImpScore trains on rows of four sentences, and some lack one; leave these rows out")
         if not self.model.frozen:
             super().on_fit_start()
             return
