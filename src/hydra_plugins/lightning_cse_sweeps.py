@@ -38,7 +38,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from lightning_cse.config import compose
-from lightning_cse.config.check import check
+from lightning_cse.config.check import check, unread
 from lightning_cse.config.compose import CompositionError
 from lightning_cse.config.launch import ordered
 from lightning_cse.errors import ConfigError, user_error
@@ -83,7 +83,7 @@ class PointsSweeper(Sweeper):
         from lightning_cse.runs.sweep import Sweep  # a single run needs no table
 
         jobs = self.jobs(arguments)
-        self._check(jobs)
+        self._check(jobs, {override.key_or_group for override in self._parse(arguments)})
         compose.current_sweep = Sweep(Path(str(self.cfg.hydra.sweep.dir)), jobs)
         return self.runs.launch(jobs, initial_job_idx=0)
 
@@ -116,20 +116,29 @@ class PointsSweeper(Sweeper):
     def _parse(self, lines: Sequence[str]) -> list[Override]:
         return OverridesParser.create(config_loader=self.loader).parse_overrides(list(lines))
 
-    def _check(self, jobs: Sequence[Sequence[str]]) -> None:
-        """Compose and check as many points as it takes for every override to be in one; seeds are alike."""
+    def _check(self, jobs: Sequence[Sequence[str]], typed: set[str]) -> None:
+        """Compose and check as many points as it takes for every override to be in one; seeds are alike.
+
+        What the command line sets for all points must be read by one of them at least.
+        """
         seen: set[str] = set()
+        never: dict[str, str] | None = None
         name = str(self.cfg.hydra.job.config_name)
         for job in jobs:
             if not (new := {one for one in job if not one.startswith("seed=")} - seen) and seen:
                 continue
             seen |= new
             try:
-                check(self.loader.load_sweep_config(self.cfg, list(job)), name, job)
+                cfg = self.loader.load_sweep_config(self.cfg, list(job))
+                check(cfg, name, job)
             except CompositionError as error:
                 from lightning_cse.config.suggestions import explain
 
                 raise (user_error(error) or explain(job, name, error)) from error
+            faults = unread(cfg, job)
+            never = {key: fault for key, fault in faults.items() if key in (typed if never is None else never)}
+        if never:
+            raise ConfigError(never.values())
 
 
 def _combinations(overrides: Sequence[Override]) -> list[list[str]]:

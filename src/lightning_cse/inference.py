@@ -15,6 +15,7 @@ from lightning_cse.embeddings import Embedding
 from lightning_cse.engine.load import LoadedModel, check_device, load_model
 from lightning_cse.errors import ConfigError, EncoderError, TaskError, did_you_mean
 from lightning_cse.runs.machine import device_of
+from lightning_cse.similarity import is_same
 
 Sentences = str | Iterable[str]
 Scores = float | np.ndarray
@@ -77,7 +78,7 @@ class SentenceModel:
     @cached_property
     def questions(self) -> list[str]:
         """The names of the methods that this model answers besides ``encode`` and ``similarity_matrix``."""
-        from lightning_cse.analysis.searching import is_same, swapped
+        from lightning_cse.analysis.searching import swapped
 
         known = [name for name, question in QUESTIONS.items() if hasattr(self.answers, question)]
         score = getattr(self.answers, "entailment_score", None)

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
 
-from lightning_cse.embeddings import GaussianEmbedding
+from lightning_cse.embeddings import Embedding, GaussianEmbedding
 
 Reduce = Literal["mean_of_sims", "sim_of_sum"]
 """How the dimensions of two Gaussians become one similarity: mapped to (0, 1] and averaged, or summed and mapped."""
+
+Ask = Callable[[Any, Any], Tensor]
+"""A score of two embeddings: row by row, (n,), or of every pair, (n, m)."""
 
 _ZERO_NORM = 1e-12  # a shorter vector counts as the zero vector: it is not divided by its norm
 
@@ -167,6 +170,24 @@ class Similarity(Protocol):
     def matrix(self, anchor: Any, candidate: Any) -> Tensor:
         """Return every candidate's similarity to every anchor: (n, m) for n anchors and m candidates."""
         ...
+
+
+def is_same(first: Ask, second: Ask, like: Embedding) -> bool:
+    """Return whether two scores, row by row, agree on random embeddings (always the same ones) of a kind and width."""
+    draws, kind = torch.Generator().manual_seed(0), type(like)
+    widths = [value.shape[1] for value in like.fields().values()]
+    a, b = (kind(*(torch.randn(16, d, generator=draws, dtype=torch.float64) for d in widths)) for _ in range(2))
+    with torch.no_grad():
+        return torch.allclose(first(a, b).double(), second(a, b).double(), rtol=1e-5, atol=1e-9)
+
+
+def every_pair(rows: Ask) -> Ask:
+    """Return a score that is given row by row as one of every pair: (n, m)."""
+
+    def scores(a: Embedding, b: Embedding) -> Tensor:
+        return torch.stack([rows(a[torch.full((len(b),), row)], b) for row in range(len(a))])
+
+    return scores
 
 
 def check_reduce(reduce: Reduce) -> Reduce:

@@ -51,6 +51,28 @@ REFUSED: list[tuple[str, str]] = [
     ("-m encoder=tiny,tny", "there is no encoder 'tny' - did you mean 'tiny'?"),
     ("-m method.optimizer.lr=interval(0,1)", "a grid takes values"),
     ("-m hydra.sweeper.file=nowhere.yaml", "hydra.sweeper.file=nowhere.yaml"),
+    # what nothing would read
+    (
+        "limits.dev_pairs=5",
+        "nothing reads limits.dev_pairs here; leave it out (read: limits.dev_rows, limits.test_rows)",
+    ),
+    ("corpora.snli_test=my.csv", "nothing reads corpora.snli_test here; leave it out (read: none)"),
+    ("suite=[stsb,own] own.sts=a.csv limits.test_rows=5", "nothing reads limits.test_rows here"),
+    ("-m limits.dev_pairs=5,6 seed=1,2", "nothing reads limits.dev_pairs here"),
+    (
+        "transfer.protocol=lbfgs",
+        "transfer.protocol=lbfgs: comes with a suite: add suite=transfer, or suite=[stsb,transfer]",
+    ),
+    # test sets of one's own
+    ("own.sts=my.csv", "own.sts=my.csv: comes with a suite: add suite=own, or suite=[stsb,own]"),
+    ("suite=own", "suite=own: has no test set; add own.sts=FILE, own.nli=FILE,"),
+    ("suite=own own.columns={score:grade}", "suite=own: has no test set"),
+    ("suite=own own.stss=my.csv", "unknown key 'own.stss' - did you mean 'own.sts'?"),
+    ("suite=own own.sts=a.csv own.columns={sentense1:q}", "reads a column 'sentense1' - did you mean 'sentence1'?"),
+    (
+        "suite=own own.sts=a.csv own.columns={label:q}",
+        "no test set reads a column 'label' (columns: sentence1, sentence2",
+    ),
 ]
 
 
@@ -85,6 +107,9 @@ ACCEPTED = [
     f"{X} method.optimizer._target_=torch.optim.SGD +method.optimizer.momentum=0.9 ~method.optimizer.betas",
     f"{X} +suite.more._target_=lightning_cse.evaluation.STSB",
     f"{X} ~baselines.length",
+    f"{X} corpora.snli_dev=snli/dev suite=[nli,own] own.nli={{dev:a,test:[b,c]}} limits.dev_pairs=9",
+    f"{X} -m limits.dev_pairs=5 suite=stsb,inli",
+    f"{X} -m corpora={{snli_dev:snli/dev}} suite=nli,inli",
 ]
 
 
@@ -100,6 +125,8 @@ def test_other_commands_are_checked_alike(give: Give) -> None:
         ("evaluate", "model=tiny +suite=sts pooing=cls", "did you mean 'pooling'?"),
         ("evaluate", "model=tiny", "suite: no suite was chosen - add +suite="),
         ("evaluate", "model=tiny +suite=sts precision=16-mixed", "precision: must be 32-true or bf16-mixed or auto"),
+        ("evaluate", "model=tiny +suite=sts limits.dev_rows=9", "nothing reads limits.dev_rows here"),
+        ("evaluate", "model=tiny +suite=sts +own.sts=x", "add +suite=own, or +suite=[stsb,own]"),
         ("evaluate", "model=tiny +suite=sts +llm.temperature=1", "did you mean 'llm.parameters.temperature'?"),
         ("describe", "encoder=tiny", "data: no data was chosen - add data="),
         ("describe", "data=inli rows=1", "rows: must be an integer >= 2, got 1"),

@@ -32,7 +32,7 @@ OTHERS = (
 )
 COUNTS = (
     {"": 5, "baselines": 3, "callbacks": 1, "corpora": 3, "data": 20, "debug": 2, "encoder": 9, "experiment": 33}
-    | {"limits": 1, "llm": 1, "logger": 3, "method": 9, "paths": 2, "pattern": 3, "profile": 3, "suite": 9}
+    | {"limits": 1, "llm": 1, "logger": 3, "method": 9, "paths": 2, "pattern": 3, "profile": 3, "suite": 10}
     | {"sweep": 10, "trainer": 1}
 )
 
@@ -67,6 +67,10 @@ def test_every_config_is_found_and_none_came_or_went_unseen() -> None:
     assert Counter(name.rpartition("/")[0] for name in FILES) == COUNTS
 
 
+GIVEN = {"suite/own.yaml": ["own.sts=my.csv"]}
+"""What an option does not do without."""
+
+
 @pytest.mark.parametrize("name", [name for name in FILES if name not in OTHERS and not name.startswith("pattern/")])
 def test_every_config_composes_and_validates(name: str, compose: Compose) -> None:
     group, _, option = name.removesuffix(".yaml").rpartition("/")
@@ -77,7 +81,7 @@ def test_every_config_composes_and_validates(name: str, compose: Compose) -> Non
     if group in ("", "experiment"):
         overrides = [f"+experiment={option}" if group else CROSS]
     else:
-        overrides = [CROSS, f"{'+' if group in APPENDED else ''}{group}={option}"]
+        overrides = [CROSS, f"{'+' if group in APPENDED else ''}{group}={option}", *GIVEN.get(name, ())]
     cfg = valid(compose(*overrides))
     if group == "experiment":
         assert cfg.name == option

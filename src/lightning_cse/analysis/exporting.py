@@ -21,11 +21,12 @@ from transformers.utils import logging
 
 from lightning_cse import models
 from lightning_cse.analysis.card import model_card
-from lightning_cse.analysis.searching import checked_view, finite, is_same
+from lightning_cse.analysis.searching import checked_view, finite
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.encoders import Template
 from lightning_cse.engine.load import LoadedModel
 from lightning_cse.errors import EncoderError, LightningCSEError
+from lightning_cse.similarity import is_same
 
 TOLERANCE: Final = 1e-5  # how far a vector may be from the model's own, relative to its length
 INSTEAD: Final = "lightning_cse.score, lightning_cse.search and lightning_cse.load take the model itself"

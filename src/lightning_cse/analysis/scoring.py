@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 
 from lightning_cse.analysis.inputs import layout_of, read_frames
-from lightning_cse.analysis.searching import is_same, swapped
+from lightning_cse.analysis.searching import swapped
 from lightning_cse.baselines import Length
 from lightning_cse.embeddings import Embedding
 from lightning_cse.engine.load import LENGTH, load_model
@@ -25,6 +25,7 @@ from lightning_cse.evaluation import Embedded
 from lightning_cse.progress import progress
 from lightning_cse.runs import atomic_file
 from lightning_cse.runs.machine import device_of
+from lightning_cse.similarity import is_same
 
 SIDES: Final = {1: ("sentence",), 2: ("premise", "hypothesis")}
 IMPLICITNESS: Final = {1: ("implicitness",), 2: ("implicitness_premise", "implicitness_hypothesis")}

@@ -25,7 +25,7 @@ from lightning_cse.errors import ConfigError, DataError, EncoderError, TaskError
 from lightning_cse.progress import progress
 from lightning_cse.runs import atomic_file, write_atomic
 from lightning_cse.runs.machine import device_of
-from lightning_cse.similarity import cosine_matrix
+from lightning_cse.similarity import Ask, cosine_matrix, every_pair, is_same
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,8 +37,6 @@ QUERIES: Final = 64  # queries that are answered together; their scores with all
 MARGIN: Final = 16  # more candidates than asked for: float32 may order scores that differ by 1e-7 wrongly
 CANDIDATES: Final = 200  # of an index, at least: a score that is not the cosine has another order
 TRAINED_ON: Final = 100_000  # vectors, of an index
-
-Ask = Callable[[Any, Any], Tensor]
 
 
 @dataclass(frozen=True)
@@ -75,12 +73,7 @@ def comparison(
     question = swapped(ask) if relation == "entailed_by" else ask
     if is_same(question, lambda a, b: cosines(a, b).diagonal(), like):
         return Comparison(cosines, views)
-
-    def scores(queries: Embedding, sentences: Embedding) -> Tensor:
-        repeated = (queries[torch.full((len(sentences),), row)] for row in range(len(queries)))
-        return torch.stack([question(query, sentences) for query in repeated])
-
-    return Comparison(scores)
+    return Comparison(every_pair(question))
 
 
 def checked_view(who: str, view: str | None, like: Embedding) -> str:
@@ -94,15 +87,6 @@ def checked_view(who: str, view: str | None, like: Embedding) -> str:
 def swapped(ask: Ask) -> Ask:
     """Return a question with its two sides in the other order."""
     return lambda a, b: ask(b, a)
-
-
-def is_same(first: Ask, second: Ask, like: Embedding) -> bool:
-    """Return whether two scores agree on random embeddings (always the same ones) of a kind and width."""
-    draws, kind = torch.Generator().manual_seed(0), type(like)
-    widths = [value.shape[1] for value in like.fields().values()]
-    a, b = (kind(*(torch.randn(16, d, generator=draws, dtype=torch.float64) for d in widths)) for _ in range(2))
-    with torch.no_grad():
-        return torch.allclose(first(a, b).double(), second(a, b).double(), rtol=1e-5, atol=1e-9)
 
 
 def finite(embedding: Embedding) -> Embedding:

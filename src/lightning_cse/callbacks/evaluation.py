@@ -16,7 +16,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 
 from lightning_cse.callbacks.checkpoints import Interrupts
 from lightning_cse.data import ContrastiveData, Rows, read_corpus
-from lightning_cse.errors import ConfigError, TrainingError, did_you_mean
+from lightning_cse.errors import ConfigError, DataError, TrainingError, did_you_mean
 from lightning_cse.evaluation import Embedded, Task, measure
 from lightning_cse.methods import Method
 
@@ -281,7 +281,10 @@ def build_diagnostics(method: Method, data: ContrastiveData, options: Mapping[st
 
 def stsb_dev(views: Sequence[str], options: Mapping[str, Any], data_dir: str) -> Side:
     """Return STS-B dev as NGCSE uses it: alignment over similar pairs, uniformity also over dissimilar ones."""
-    rows = read_corpus("stsb", "dev", data_dir)
+    try:
+        rows = read_corpus("stsb", "dev", data_dir)
+    except DataError as error:
+        raise DataError(f"{error}\n  diag.evaluation=none trains without it, and logs no RFD") from None
     scores = rows.column("score")
     close = [row for row, score in enumerate(scores) if score >= options["positive_score"]]
     if not close:

@@ -5,6 +5,7 @@ The schema is for checking and then discarded. Nodes with a ``_target_`` are che
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, make_dataclass
@@ -21,6 +22,17 @@ OPEN: Final = ("llm.parameters.", "method.optimizer.", "suite.", "baselines.", "
 
 PRECISIONS: Final = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
 """What a model can be trained in, by Lightning's short names; ``16-mixed`` needs a GPU."""
+
+THROUGH: Final = ("corpora", "limits", "own", "transfer")
+"""Nodes that decide nothing but through the keys that refer to them."""
+
+OWN: Final = {
+    "sts": ("sentence1", "sentence2", "score"),
+    "nli": ("premise", "hypothesis", "label"),
+    "direction": ("premise", "hypothesis", "label"),
+    "retrieval": (),
+}
+"""The tests of ``suite=own``, and the columns that each of them reads."""
 
 LEAST: Final = {
     0: "few_shot.shots data.llm_rows patience",
@@ -70,7 +82,7 @@ _TRAIN: Final = {
     int: "seed eval_every least_evaluations",
     bool: "force retry_failed keep_last figures",
     dict[str, int | None]: "limits",
-    Any: "data suite encoder corpora baselines logger recipe transfer",  # checked where it is built
+    Any: "data suite encoder corpora baselines logger recipe transfer own",  # checked where it is built
 }
 """The top of ``conf/train.yaml``."""
 
@@ -130,6 +142,34 @@ def _added(config_name: str, overrides: Sequence[str]) -> list[str]:
     return [unknown_key(one, base) for one in added if one.key_or_group not in known]
 
 
+def unread(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
+    """Return a fault for each override that nothing in a composed config reads, by its key."""
+    raw: Any = OmegaConf.to_container(OmegaConf.masked_copy(cfg, [str(k) for k in cfg if k != "hydra"]), resolve=False)
+    for name in [name for name, node in (cfg.get("suite") or {}).items() if is_unasked(node)]:
+        del raw["suite"][name]
+    read: set[str] = set()
+    waiting = [str(node) for key, node in raw.items() if key not in THROUGH]
+    while waiting:
+        for key in set(re.findall(r"\$\{([\w.]+)\}", waiting.pop())) - read:
+            read.add(key)
+            waiting.append(str(functools.reduce(lambda node, part: node[part], key.split("."), raw)))
+    faults = {}
+    for one in map(parse, overrides):
+        key, top = one.key_or_group, one.key_or_group.partition(".")[0]
+        near = [other for other in sorted(read) if f"{other}.".startswith(f"{top}.")]
+        is_read = any(f"{key}.".startswith(f"{other}.") or other.startswith(f"{key}.") for other in near)
+        if top in THROUGH and not (is_read or is_choice(one) or one.is_delete()):
+            faults[key] = (
+                f"{one.input_line}: nothing reads {key} here; leave it out (read: {', '.join(near) or 'none'})"
+            )
+    return faults
+
+
+def is_unasked(task: Any) -> bool:
+    """Whether a task is one of ``suite=own`` that was given no files."""
+    return isinstance(task, DictConfig) and task.get("files", "") is None
+
+
 def _typed(plain: DictConfig) -> set[str]:
     """Convert a copy to the schema, which raises what it refuses; return the keys that are missing."""
     for key in ("trainer", "method", "method.optimizer", "method.schedule", "limits", "diag"):
@@ -138,7 +178,7 @@ def _typed(plain: DictConfig) -> set[str]:
     schema = OmegaConf.structured(TRAIN)
     for node in (schema.method, schema.method.optimizer):
         OmegaConf.set_struct(node, False)
-    return set(OmegaConf.missing_keys(OmegaConf.merge(schema, plain))) - {"transfer"}  # comes with suite=transfer
+    return set(OmegaConf.missing_keys(OmegaConf.merge(schema, plain))) - {"transfer", "own"}  # come with a suite
 
 
 def _values(plain: DictConfig) -> Iterator[str]:
@@ -156,6 +196,7 @@ def _values(plain: DictConfig) -> Iterator[str]:
         if value is not None and str(value) not in known:
             shown = [one for one in known if one not in PRECISIONS]
             yield f"{key}: must be {' or '.join(shown)}, got {value!r}{did_you_mean(str(value), shown)}"
+    yield from _own(plain.get("own") or {})
     if "monitor" not in plain:
         return
     if not re.fullmatch(r"\w[\w.+-]{0,79}(/\w[\w.+-]{0,79})*", str(plain.name)):
@@ -168,3 +209,16 @@ def _values(plain: DictConfig) -> Iterator[str]:
         yield "trainer.max_epochs: training never ends unless trainer.max_epochs or trainer.max_steps is set"
     if not any(isinstance(task, Mapping) for task in (plain.suite or {}).values()):
         yield "suite: has no task to choose the best checkpoint by"
+
+
+def _own(own: Mapping[str, Any]) -> Iterator[str]:
+    """Yield that ``suite=own`` has no test set, or a column that none of them reads."""
+    given = [name for name in OWN if own.get(name) is not None]
+    if own and not given:
+        yield "suite=own: has no test set; add own.sts=FILE, own.nli=FILE, own.direction=FILE or own.retrieval=FOLDER"
+        return
+    known = dict.fromkeys(column for name in given for column in OWN[name])
+    for column in own.get("columns") or ():
+        if column not in known:
+            near = did_you_mean(str(column), known)
+            yield f"own.columns: no test set reads a column {column!r}{near} (columns: {', '.join(known) or 'none'})"

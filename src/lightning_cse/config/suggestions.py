@@ -73,6 +73,10 @@ def no_option(group: str, option: str) -> str:
 def unknown_key(override: Override, base: DictConfig) -> str:
     """Return that a key is unknown, with the keys that were probably meant: spelled alike, or ending in that word."""
     key = override.key_or_group
+    suite, plus = key.partition(".")[0], "" if "method" in base else "+"
+    file = conf_dir() / "suite" / f"{suite}.yaml"
+    if suite not in base and file.is_file() and suite in OmegaConf.load(file):
+        return f"{override.input_line}: comes with a suite: add {plus}suite={suite}, or {plus}suite=[stsb,{suite}]"
     groups = [] if "." in key else [folder.name for folder in conf_dir().iterdir() if folder.is_dir()]
     known = [*groups, *(name for name in keys(base) if not name.startswith(("hydra", "recipe")))]
     last = {name: name.rpartition(".")[2] for name in known}

@@ -16,6 +16,7 @@ LAYOUTS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "implicit pairs": (PAIR_SENTENCES, ()),
     "LLM rows": (LLM_SENTENCES, ()),
     "labelled pairs": (("premise", "hypothesis", "label"), ()),
+    "unlabelled pairs": (("premise", "hypothesis"), ()),
     "NLI triplets": (("premise", "entailment"), ("contradiction",)),
     "INLI": (("premise",), HYPOTHESES),  # at least one of them
     "triplets": (("anchor", "positive"), ("negative",)),  # or negative, negative_2, ...
@@ -91,9 +92,10 @@ def recognise(found: Sequence[str], mapping: Mapping[str, str] | None, key: str,
     near = "" if mapping and layout else _misspelt(found, kept)
     if layout is None or left:
         why = f"columns of several layouts ({', '.join(left)})" if left else "the columns fit no known layout"
+        wanted = [word for word in re.findall(r"\w+", takes) if word in ALIASES] or ["anchor", "positive"]
         raise DataError(
             f"{why}{near}; columns found: {listed(found)}\n  {takes or 'layouts: ' + _LISTED}\n  say which column is "
-            f"which, such as {override(key, dict(zip(('anchor', 'positive'), found, strict=False)))}"
+            f"which, such as {override(key, dict(zip(wanted[:2], found, strict=False)))}"
         )
     if near:
         raise DataError(f"unknown column{near}; rename it, or say what the columns are: {override(key, kept)}")

@@ -27,6 +27,7 @@ HUB: Final = "hub:"
 SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")  # each also followed by ``.gz``
 FORMS: Final = f"a file of your own ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, or one of them and .gz"
 LABELS: Final = (*NLI_LABELS, "not_entailment")
+Labels = Sequence[str] | Mapping[Any, str]
 AT_ONCE: Final = 50_000  # rows that are held as Python objects at a time
 
 log = logging.getLogger(__name__)
@@ -40,7 +41,12 @@ def is_own(name: str) -> bool:
 
 
 def read_table(
-    sources: str | Sequence[str], *, columns: Mapping[str, str] | None = None, key: str, takes: str = ""
+    sources: str | Sequence[str],
+    *,
+    columns: Mapping[str, str] | None = None,
+    key: str,
+    takes: str = "",
+    labels: Labels = LABELS,
 ) -> Rows:
     """Read people's own files into one table; its columns are those of one of `columns.LAYOUTS`.
 
@@ -48,7 +54,8 @@ def read_table(
     ``hub:user/name[/config][:split]`` (by default the split ``train``). ``columns`` maps our names to columns of the
     files, besides those that are recognised. Several hard negatives a row become ``negative``, ``negative_2``, ...,
     and are null where a row has fewer. Errors begin with ``key``, the config key of the sources; that of ``columns``
-    is its neighbour. ``takes`` says for the message what columns the method takes.
+    is its neighbour. ``takes`` says for the message what columns the method takes,
+    and ``labels`` what a label may be, or what it becomes.
     """
     names = [sources] if isinstance(sources, str) else [str(source) for source in sources]
     mapped_by = f"{key.rpartition('.')[0] or 'data'}.columns"
@@ -58,7 +65,7 @@ def read_table(
     tables: list[Rows] = []
     try:
         for path in itertools.chain.from_iterable(map(_paths, names)):
-            tables.append(_read(path, mapping, mapped_by, takes))
+            tables.append(_read(path, mapping, mapped_by, takes, labels))
             if len({_kinds(table.names) for table in tables}) > 1:
                 one, other = (f"{table.origin} has {listed(table.names)}" for table in (tables[0], tables[-1]))
                 raise DataError(f"files that are read together need the same columns: {one}; {other}")
@@ -88,7 +95,7 @@ def _paths(name: str) -> Iterator[str]:
         raise DataError(f"{path.absolute()}: there is no such file{near}; {start}")
 
 
-def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str) -> Rows:
+def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str, labels: Labels) -> Rows:
     """Read one file, some rows at a time."""
     import pyarrow as pa
 
@@ -109,7 +116,7 @@ def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str) ->
                 names = recognise(list(found), mapping, key, takes)
             except DataError as error:
                 raise DataError(f"{path}: {error}") from None
-        values, at, left_out = _checked(some, names, path)
+        values, at, left_out = _checked(some, names, path, labels)
         parts.append(pa.table({ours: pa.array(cells) for ours, cells in values.items()}))
         lines += at
         dropped.update(left_out)
@@ -196,7 +203,7 @@ def _dataset_rows(dataset: Dataset, mapped: Collection[str]) -> tuple[Iterator[R
     return rows(), dict.fromkeys(dataset.column_names)
 
 
-def _checked(some: Sequence[Row], names: Mapping[str, str], path: str) -> Parsed:
+def _checked(some: Sequence[Row], names: Mapping[str, str], path: str, labels: Labels) -> Parsed:
     """Return the checked columns of some rows, their lines, and what was left out; lists become columns or rows."""
     lists = [names[ours] for ours in ("positive", *negatives(names)) if ours in names]
     may_lack = _may_lack(names) if len(negatives(names)) > 1 else _may_lack(names) - {"negative"}
@@ -207,7 +214,7 @@ def _checked(some: Sequence[Row], names: Mapping[str, str], path: str) -> Parsed
     kinds = {ours: "optional" if ours in may_lack else "score" if ours == "score" else "sentence" for ours in names}
     plan: dict[str, dict[str, Any]] = {ours: {kind: names[ours]} for ours, kind in kinds.items()}
     if "label" in names:
-        plan["label"] = {"label": names["label"], "values": LABELS}
+        plan["label"] = {"label": names["label"], "values": labels}
     empty = dict.fromkeys(names[ours] for ours in may_lack)
     some = [(at, empty | row if isinstance(row, dict) and not row.keys() >= empty.keys() else row) for at, row in some]
     values, lines, dropped = columns_of(some, plan, path)

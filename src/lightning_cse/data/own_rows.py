@@ -30,7 +30,7 @@ EXPERIMENTS: Final = {
 """One or two experiments of each kind, and the roles that a file must have for them."""
 
 
-_PAIRED: Final = ("labelled pairs", "NLI triplets", "triplets", "sentence pairs", "LLM rows")
+_PAIRED: Final = ("labelled pairs", "unlabelled pairs", "NLI triplets", "triplets", "sentence pairs", "LLM rows")
 """Layouts whose files can be trained on together, as pairs or triplets."""
 
 
@@ -81,6 +81,11 @@ class OwnRows:
         alone = set(wanted) == set(self.roles) and "labelled pairs" not in kinds
         if alone or kinds == {"sentences"}:
             return Sentences()
+        if "unlabelled pairs" in kinds:
+            pairs = override("data.columns", {"anchor": "premise", "positive": "hypothesis"})
+            raise DataError(
+                f"{tables[0].origin}: pairs without a label; to train on all of them as positive pairs: {pairs}"
+            )
         if kinds == {"implicit pairs"}:
             return ImplicitPairs()
         if kinds != {"INLI"}:

@@ -142,8 +142,9 @@ def _label(cell: Any, values: Any = NLI_LABELS) -> str:
     try:
         found: str = values[cell] if isinstance(values, Mapping) else values[values.index(cell)]
     except (KeyError, TypeError, ValueError):
-        hint = did_you_mean(str(cell)[:_QUOTED], map(str, values))
-        raise ValueError(f"{quoted(cell)} is not one of {', '.join(map(str, values))}{hint}") from None
+        known = dict.fromkeys(map(str, values))
+        hint = did_you_mean(str(cell)[:_QUOTED], known)
+        raise ValueError(f"{quoted(cell)} is not one of {', '.join(known)}{hint}") from None
     return found
 
 

@@ -14,11 +14,11 @@ from typing import Any, Literal, Union, get_args, get_origin
 import torch
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from pytorch_lightning.utilities.exceptions import MisconfigurationException  # type: ignore[attr-defined]  # not theirs
 
 from lightning_cse.callbacks import Diagnostics, build_diagnostics
-from lightning_cse.config.check import PRECISIONS
+from lightning_cse.config.check import PRECISIONS, is_unasked
 from lightning_cse.data import ContrastiveData
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean
@@ -69,8 +69,12 @@ def build(cfg: DictConfig) -> Parts:
     watched = {name: task for name, task in tasks.items() if name not in left_out and "dev" in task.splits}
     scores = [f"val/{name}/{metric}" for name, task in watched.items() for metric in task.metrics]
     if cfg.monitor not in scores:
-        near = did_you_mean(cfg.monitor, scores)
-        raise ConfigError([f"monitor: {cfg.monitor!r} is no dev score{near} (there are: {', '.join(scores)})"])
+        reasons = {
+            name: f"it has no dev side; {task.without_dev}" for name, task in tasks.items() if "dev" not in task.splits
+        }
+        near, name = did_you_mean(cfg.monitor, scores), "/".join(str(cfg.monitor).split("/")[1:2])
+        why = f" of {name}: {reason}" if (reason := (reasons | left_out).get(name)) else near
+        raise ConfigError([f"monitor: {cfg.monitor!r} is no dev score{why} (there are: {', '.join(scores) or 'none'})"])
     diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
     return Parts(encoder, data, tasks, diagnostics, method, left_out)
 
@@ -100,6 +104,13 @@ def automatic_reading(cfg: DictConfig, encoder: SentenceEncoder) -> dict[str, An
     """Return the values of the ``auto`` choices of how an encoder reads, by dotted key: they decide the result."""
     became = {"encoder.pooling": encoder.pooling, "encoder.max_length": encoder.max_length}
     return {key: value for key, value in became.items() if OmegaConf.select(cfg, key) == "auto"}
+
+
+def drop_unasked(suite: DictConfig) -> None:
+    """Remove the tests of ``suite=own`` that were given no files."""
+    with open_dict(suite):
+        for name in [name for name, task in suite.items() if is_unasked(task)]:
+            del suite[name]
 
 
 def build_tasks(suite: DictConfig) -> tuple[dict[str, Task], dict[str, str]]:

@@ -13,8 +13,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from lightning_cse import runs
-from lightning_cse.config.compose import in_sweep, portable
-from lightning_cse.engine.build import build_tasks, check_nodes, plain, resolve_automatic
+from lightning_cse.config.compose import in_sweep, parse, portable
+from lightning_cse.engine.build import build_tasks, check_nodes, drop_unasked, plain, resolve_automatic
 from lightning_cse.engine.evaluated import Evaluated, open_model
 from lightning_cse.engine.load import LLM, WITHOUT_ENCODER
 from lightning_cse.engine.mteb_suite import MTEBTask
@@ -29,10 +29,10 @@ log = logging.getLogger(__name__)
 
 def run(cfg: DictConfig) -> runs.Outcome:
     """Evaluate, and print the table: what the command calls, once for each point of a sweep."""
-    hydra = HydraConfig.get()
-    choice = hydra.runtime.choices["suite"]
-    suite = choice if isinstance(choice, str) else "+".join(choice)
-    outcome = evaluate(cfg, suite, list(map(str, hydra.overrides.task)))
+    overrides = list(map(str, HydraConfig.get().overrides.task))
+    # Not of Hydra's choices, which do not have a list.
+    choice = next(one.value() for one in map(parse, reversed(overrides)) if one.key_or_group == "suite")
+    outcome = evaluate(cfg, "+".join(choice) if isinstance(choice, list) else str(choice), overrides)
     folder = runs.Run.at(Path(outcome.folder))
     print_run(folder.read(), folder.record_path)
     return outcome
@@ -49,6 +49,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
     if cfg.model in WITHOUT_ENCODER:
         cfg.accelerator, cfg.precision = "cpu", "32-true"
     resolved = resolve_automatic(cfg, under="")
+    drop_unasked(cfg.suite)
     check_nodes(cfg)
     model = open_model(cfg)
     tasks, averages, left_out = _tasks(cfg.suite, model)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from lightning_cse.data import Rows
 from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, measure, texts
@@ -26,7 +25,8 @@ class NLI(CorpusTask):
     """
 
     needs = ("entailment_score",)
-    metrics = ("accuracy", "auprc", "threshold")
+    metrics: tuple[str, ...] = ("accuracy", "auprc", "threshold")
+    grid: ClassVar[Sequence[float] | None] = [k / 1000 for k in range(1001)]
 
     def sentences(self, split: Split) -> list[str]:
         """Return the sentences of the split; for test also those of dev, which the threshold is tuned on."""
@@ -37,9 +37,9 @@ class NLI(CorpusTask):
         rows = self.rows(split)
         tuned = rows if split == "dev" else self.table("dev")
         tuned_scores = self.ask_pairs(answers, "entailment_score", embedded, tuned)
-        threshold, _ = best_threshold(_entailed(tuned), tuned_scores, grid=np.arange(1001) / 1000)
+        threshold, _ = best_threshold(entailed(tuned), tuned_scores, grid=self.grid)
         scores = tuned_scores if split == "dev" else self.ask_pairs(answers, "entailment_score", embedded, rows)
-        labels = _entailed(rows)
+        labels = entailed(rows)
         metrics = {
             "accuracy": measure("ThresholdAccuracy", labels, scores, threshold=threshold),
             "auprc": measure("AUPRC", labels, scores),
@@ -50,5 +50,6 @@ class NLI(CorpusTask):
         return TaskResult(metrics, predictions)
 
 
-def _entailed(rows: Rows) -> list[bool]:
-    return [label == "entailment" for label in rows.column("label")]
+def entailed(rows: Rows) -> list[bool]:
+    """Return whether each pair is labelled as entailed; files of one's own may have 1 for it."""
+    return [label in ("entailment", "1") for label in rows.column("label")]

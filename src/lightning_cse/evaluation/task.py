@@ -61,12 +61,14 @@ class Task(ABC):
 
     ``needs`` names the questions it asks; a model that does not answer them is skipped. ``splits`` are those that it
     evaluates: a test set without a dev split of its own has no part in training. ``suffix`` is what the keys of its
-    metrics say about the protocol behind the name of the corpus: ``mnli_matched``.
+    metrics say about the protocol behind the name of the corpus: ``mnli_matched``. ``without_dev`` says what to do
+    where a task without a dev split is to choose the checkpoint.
     """
 
     needs: ClassVar[tuple[str, ...]]
     splits: tuple[Split, ...] = ("dev", "test")
     suffix: str = ""
+    without_dev: str = "choose another task"
 
     @property
     @abstractmethod
@@ -130,8 +132,13 @@ class CorpusTask(Task):
     def table(self, split: Split) -> Rows:
         """Return all rows of a split."""
         if split not in self._tables:
-            (self._tables[split],) = read_sources([self.sources[split]], self.data_dir, key=f"suite: {split}")
+            self._tables[split] = self.read(split)
         return self._tables[split]
+
+    def read(self, split: Split) -> Rows:
+        """Read all rows of a split."""
+        (rows,) = read_sources([self.sources[split]], self.data_dir, key=f"suite: {split}")
+        return rows
 
     def rows(self, split: Split) -> Rows:
         """Return the rows that a split is evaluated on."""

@@ -7,11 +7,14 @@ from .classes import Spearman as Spearman
 from .classes import ThresholdAccuracy as ThresholdAccuracy
 from .classes import Uniformity as Uniformity
 from .edit import match_error_rate as match_error_rate
+from .ranking import ndcg as ndcg
+from .ranking import recall as recall
 from .representation import alignment as alignment
 from .representation import mean_of_best as mean_of_best
 from .representation import relative_fitting_difficulty as relative_fitting_difficulty
 from .representation import uniformity as uniformity
 from .scores import McNemar as McNemar
+from .scores import auc as auc
 from .scores import auprc as auprc
 from .scores import best_threshold as best_threshold
 from .scores import mcnemar as mcnemar

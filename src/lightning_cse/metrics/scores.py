@@ -109,6 +109,22 @@ def auprc(labels: Values, scores: Values) -> float:
     return float(np.trapezoid(precision, np.concatenate([[0], true_positives])) / true_positives[-1])
 
 
+def auc(labels: Values, scores: Values) -> float:
+    r"""Return the area under the ROC curve: how often a positive row has the larger score than a negative one.
+
+    .. math:: \frac{1}{|P| \, |N|} \sum_{i \in P} \sum_{j \in N} \left( [s_i > s_j] + \frac{[s_i = s_j]}{2} \right)
+
+    with the scores :math:`s`, ``(n,)``, of the rows with label 1, :math:`P`, and of those with 0, :math:`N`. Without
+    one of the two it is an error.
+    """
+    from sklearn.metrics import roc_auc_score  # type: ignore[import-untyped, unused-ignore]  # slow import
+
+    positive, values = labels_and_scores(labels, scores)
+    if positive.all() or not positive.any():
+        raise ValueError(f"labels must have a 0 and a 1, got {int(positive[0])} in all {len(positive)} rows")
+    return float(roc_auc_score(positive, values))
+
+
 def spearman(gold: Values, scores: Values, *, constant: float | None = None) -> float:
     r"""Return the rank correlation of scores with gold values.
 

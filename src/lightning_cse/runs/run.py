@@ -211,14 +211,14 @@ def _finite(value: Any) -> Any:
 
 # What decides a result, and its hash ------------------------------------------------------------------------------
 
-# Keys at the top of a config that decide nothing, or decide through what reads them (corpora and limits through data
-# and suite). The precision here is that of an evaluation; a training's stands below `trainer`.
+# Keys at the top of a config that decide nothing, or decide through what reads them (corpora, limits and own through
+# data and suite). The precision here is that of an evaluation; a training's stands below `trainer`.
 _SWITCHES: Final = frozenset(
     {"seed", "paths", "logger", "force", "retry_failed", "keep_last", "figures", "hydra", "recipe", "baselines"}
-    | {"corpora", "limits", "precision"}
+    | {"corpora", "limits", "own", "precision"}
 )
 # Keys that decide nothing, wherever they stand: places (files count by their digests) and ways to compute the same.
-_ANYWHERE: Final = frozenset({"data_dir", "cache_dir", "runs_dir", "chunk_size", "compile"})
+_ANYWHERE: Final = frozenset({"data_dir", "cache_dir", "runs_dir", "files", "chunk_size", "compile"})
 _TRAINER: Final = frozenset(
     {"devices", "num_nodes", "strategy", "profiler", "logger", "default_root_dir", "enable_progress_bar"}
     | {"enable_model_summary", "log_every_n_steps", "num_sanity_val_steps", "limit_val_batches"}

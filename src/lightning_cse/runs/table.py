@@ -16,6 +16,8 @@ _TRANSFER: Final = {key: key.upper() for key in ("mr", "cr", "subj", "mpqa", "ss
     "transfer_avg": "Avg"
 }
 _NLI: Final = {"snli": "SNLI", "mnli": "MNLI", "mnli_matched": "MNLI-m", "sick": "SICK"}
+_OWN_NLI: Final = {"accuracy": "accuracy", "accuracy_two_fold": "two-fold", "auprc": "AUPRC", "auc": "AUC"}
+_OWN_RETRIEVAL: Final = {"ndcg@10": "nDCG@10"} | {key: key for key in ("recall@10", "recall@100", "accuracy@1")}
 
 # One table each, with the headings of the papers' tables by metric; values are shown in percent.
 _TABLES: Final[tuple[dict[str, str], ...]] = (
@@ -33,6 +35,10 @@ _TABLES: Final[tuple[dict[str, str], ...]] = (
         {f"test/{key}/accuracy_{protocol}": f"{title}\n{protocol}" for key, title in _TRANSFER.items()}
         for protocol in ("lbfgs", "senteval")
     ),
+    {"test/own_sts/spearman": "own STS\nSpearman"}
+    | {f"test/own_nli/{key}": f"own NLI\n{title}" for key, title in _OWN_NLI.items()}
+    | {"test/own_direction/accuracy": "own\ndirection"},
+    {f"test/own_retrieval/{key}": f"own retrieval\n{title}" for key, title in _OWN_RETRIEVAL.items()},
 )
 _BASELINES: Final = {"untrained": "untrained encoder", "length": "LENGTH"}
 _NARROWEST: Final = 100

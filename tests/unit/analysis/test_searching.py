@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from lightning_cse.analysis import searching
-from lightning_cse.analysis.searching import Vectors, comparison, faiss_index, is_same, read_corpus, search, swapped
+from lightning_cse.analysis.searching import Vectors, comparison, faiss_index, read_corpus, search, swapped
 from lightning_cse.data import read_corpus as read_split
 from lightning_cse.data import sample_dir
 from lightning_cse.embeddings import GaussianEmbedding, PointEmbedding
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import DataError, EncoderError, TaskError
 from lightning_cse.models import DualGaussianModel, DualModel, GaussianModel, ImpScoreModel, PointModel
-from lightning_cse.similarity import cosine, gaussian_similarity, symmetric_gaussian_similarity
+from lightning_cse.similarity import cosine, gaussian_similarity, is_same, symmetric_gaussian_similarity
 
 COUNT = 400
 ROWS = read_split("inli", "train", sample_dir())

@@ -182,8 +182,27 @@ def test_long_sentences_are_counted(tiny: Path, run: Evaluate, caplog: pytest.Lo
 
 @pytest.mark.parametrize("suite", options("suite"))
 def test_every_suite_composes_for_an_evaluation(suite: str) -> None:
-    cfg = compose("evaluate", "model=tiny", f"+suite={suite}")
+    cfg = compose("evaluate", "model=tiny", f"+suite={suite}", *(["own.nli=my.csv"] if suite == "own" else []))
     check(OmegaConf.masked_copy(cfg, [key for key in cfg if key != "hydra"]), "evaluate")
+
+
+def test_test_sets_of_ones_own_are_known_by_their_content(run: Evaluate, tmp_path: Path) -> None:
+    def evaluated(folder: str, dev: str, test: str) -> Run:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        for name in ("small", "large"):
+            rows = [f"a man runs {k},{name} dogs run {k % 7},{k % 5}" for k in range(20)]
+            (tmp_path / folder / f"{name}.csv").write_text("\n".join(["sentence1,sentence2,score", *rows]) + "\n")
+        sides = f"own.sts={{dev:{tmp_path}/{folder}/{dev}.csv,test:{tmp_path}/{folder}/{test}.csv}}"
+        return run("model=tiny", "+suite=own", sides)
+
+    done = evaluated("here", "small", "large")
+    record = done.read()
+    assert list(record["metrics"]) == ["test/own_sts/spearman"]
+    assert list(record["task_data"]["own_sts"]) == ["own.sts/dev/1-small.csv", "own.sts/test/1-large.csv"]
+    assert str(tmp_path) not in json.dumps(record["decisive"])
+    assert pq.read_table(done.predictions / "own_sts.parquet").num_rows == 20
+    assert evaluated("there", "small", "large").path == done.path
+    assert evaluated("here", "large", "small").path != done.path
 
 
 # Resuming, and what decides a result

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import LITTLE
+from small_runs import LITTLE, curves
 
-from lightning_cse.data import sample_dir, side_file, write_provenance
+from lightning_cse.data import read_corpus, sample_dir, side_file, write_provenance
+from lightning_cse.errors import ConfigError
 from lightning_cse.runs import Run
 
 RunTiny = Callable[..., Run]
 
+NLI = ("premise", "hypothesis", "label")
 SMALL = ("+experiment=simcse_inli", *LITTLE, "trainer.max_epochs=1")
 
 
@@ -84,3 +86,26 @@ def test_a_record_says_where_llm_rows_come_from_and_the_hash_does_not(
     assert damaged["provenance"] == {str(path): {"damaged": "is damaged: format: Input should be 1"}}
     assert told.startswith(f"{side_file(path)}: is damaged: format")
     assert "\n" not in told
+
+
+def test_a_test_set_of_ones_own_chooses_the_checkpoint(run_tiny: RunTiny, tmp_path: Path) -> None:
+    for split in ("dev", "test"):
+        rows = read_corpus("snli", split, sample_dir())
+        lines = ["premise\thypothesis\tlabel"] + ["\t".join(row) for row in zip(*map(rows.column, NLI), strict=True)]
+        (tmp_path / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    mine = f"{{dev:{tmp_path}/dev.tsv,test:{tmp_path}/test.tsv}}"
+    line = (*SMALL, "suite=[stsb,own]", "monitor=val/own_nli/auc")
+    run = run_tiny(tmp_path, *line, f"own.nli={mine}")
+    record, key = run.read(), "val/own_nli/auc"
+    watched = {step: value for step, value in curves(run)[key].items() if step}
+    assert record["best"] == {
+        "step": max(watched, key=watched.__getitem__),
+        "score": max(watched.values()),
+        "monitor": key,
+    }
+    assert {"test/own_nli/accuracy", "test/own_nli/auc", "test/stsb/spearman"} <= set(record["metrics"])
+    assert "own.nli/dev/1-dev.tsv" in record["data"]
+    with pytest.raises(
+        ConfigError, match=r"it has no dev side; give it one: own.nli={dev: FILE, test: FILE} \(there are: "
+    ):
+        run_tiny(tmp_path, *line, f"own.nli={tmp_path}/test.tsv")

@@ -1,0 +1,161 @@
+"""Test sets of one's own: STS, NLI and direction of entailment on any files, with a dev side or without."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from lightning_cse.data import Rows, own
+from lightning_cse.data.own import read_table
+from lightning_cse.errors import ConfigError, DataError
+from lightning_cse.evaluation.direction import DirectionTask
+from lightning_cse.evaluation.nli import NLI, entailed
+from lightning_cse.evaluation.sts import STS
+from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult
+from lightning_cse.metrics import auc, auprc, best_threshold
+
+log = logging.getLogger(__name__)
+
+LABELS: Final = {label: label for label in own.LABELS} | {1: "1", "1": "1", 0: "0", "0": "0"}
+
+
+class OwnTask(CorpusTask):
+    """A task on people's own files, in any form that `read_table` reads.
+
+    Args:
+        files: those of the test: a path, a list of paths, whose rows are put together, or ``{dev: ..., test: ...}``.
+        columns: the columns of the files that have another name, by the names in ``reads``.
+        key: the config key of the files, for messages.
+        dev_rows, test_rows: use only the first so many rows.
+    """
+
+    reads: ClassVar[tuple[str, ...]]
+    """The columns that it reads."""
+    optional: ClassVar[tuple[str, ...]] = ()
+    """Those of them that a file may lack."""
+
+    def __init__(
+        self,
+        *,
+        files: Any,
+        columns: dict[str, str] | None = None,
+        key: str = "files",
+        dev_rows: int | None = None,
+        test_rows: int | None = None,
+    ) -> None:
+        given = dict(files) if isinstance(files, Mapping) else {"test": files}
+        is_right = all(isinstance(one, str | Sequence) and one for one in given.values())
+        if not (is_right and {"test"} <= given.keys() <= {"dev", "test"}):
+            raise ConfigError([f"{key}: must be FILE, [FILE, ...] or {{dev: FILE, test: FILE}}, got {given}"])
+        self.key, self.files, self.without_dev = key, given, f"give it one: {key}={{dev: FILE, test: FILE}}"
+        self.columns = {name: column for name, column in (columns or {}).items() if name in self.reads} or None
+        super().__init__(
+            data_dir="", test=key, dev=key if "dev" in given else None, dev_rows=dev_rows, test_rows=test_rows
+        )
+
+    def read(self, split: Split) -> Rows:
+        """Read the files of a split, or raise DataError where a column is missing."""
+        takes = f"{self.key} reads {', '.join(self.reads)}"
+        rows = read_table(self.files[split], columns=self.columns, key=self.key, takes=takes, labels=LABELS)
+        if missing := [name for name in self.reads if name not in (*rows.names, *self.optional)]:
+            columns = ", ".join(f"{name}: COLUMN" for name in missing)
+            found = f"{rows.files[0].path}: no {' and no '.join(missing)}; columns recognised: {', '.join(rows.names)}"
+            raise DataError(f'{self.key}: {found}; say which it is: "own.columns={{{columns}}}"')
+        if "label" in self.reads and "label" in rows.names and "1" in rows.column("label"):
+            log.info("%s: the label 1 is read as entailment, 0 as none", self.key)
+        return rows
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The sha256 of its files, by key, side and name."""
+        files = [
+            (split, number, file) for split in self.sources for number, file in enumerate(self.table(split).files, 1)
+        ]
+        return {f"{self.key}/{split}/{number}-{Path(file.path).name}": file.sha256 for split, number, file in files}
+
+
+class OwnSTS(OwnTask, STS):
+    """`STS` on files of your own; scores may have any range, since only their order counts."""
+
+    name = "own_sts"
+    reads = ("sentence1", "sentence2", "score")
+
+    def read(self, split: Split) -> Rows:
+        """Read the files of a split; the score of some is called label, which is that of NLI."""
+        try:
+            return super().read(split)
+        except DataError as error:
+            hint = "; if it is the score: own.columns={score: label}" if ": label " in str(error) else ""
+            raise DataError(f"{error}{hint}") from None
+
+
+class OwnNLI(OwnTask, NLI):
+    r"""Two-way NLI on files of your own: a pair is entailed iff its score reaches a threshold :math:`\gamma`.
+
+    With a dev side :math:`\gamma` is tuned there: ``accuracy``, ``threshold``. Without one it is two-fold: tuned on the
+    rows with an even number for those with an odd one, and the other way round: ``accuracy_two_fold``. The candidates
+    are those of `best_threshold`, between any two scores. Metrics besides: ``auprc`` and ``auc``, which need none.
+
+    Source: ours; `NLI` has the papers' protocol.
+    """
+
+    name = "own_nli"
+    reads = ("premise", "hypothesis", "label")
+
+    grid = None
+
+    @property
+    def metrics(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Their names say how the threshold is tuned."""
+        return (*NLI.metrics, "auc") if "dev" in self.sources else ("accuracy_two_fold", "auprc", "auc")
+
+    def read(self, split: Split) -> Rows:
+        """Read the files of a split; there must be pairs of both kinds."""
+        rows = super().read(split)
+        if len(set(entailed(rows))) < 2:
+            found = f"{rows.files[0].path}: all labels are {rows.column('label')[0]!r}"
+            raise DataError(f"{self.key}: {found}; entailed pairs and others are needed")
+        return rows
+
+    def sentences(self, split: Split) -> list[str]:
+        """Return the sentences of the split; for test also those of dev, if there is one."""
+        return super().sentences(split) if "dev" in self.sources else CorpusTask.sentences(self, split)
+
+    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+        """Tune the threshold, and apply it to the split."""
+        if "dev" in self.sources:
+            result = super().evaluate(answers, embedded, split)
+            area = auc(result.predictions["label"], result.predictions["score"])
+            return TaskResult(result.metrics | {"auc": area}, result.predictions)
+        rows = self.rows(split)
+        labels, scores = np.array(entailed(rows)), self.ask_pairs(answers, "entailment_score", embedded, rows).numpy()
+        predicted = np.empty(len(rows), dtype=bool)
+        for half in (0, 1):
+            threshold, _ = best_threshold(labels[1 - half :: 2], scores[1 - half :: 2])
+            predicted[half::2] = scores[half::2] >= threshold
+        metrics = {"accuracy_two_fold": float(np.mean(predicted == labels))}
+        metrics |= {"auprc": auprc(labels, scores), "auc": auc(labels, scores)}
+        columns = {"label": labels.tolist(), "score": scores.tolist(), "prediction": predicted.tolist()}
+        return TaskResult(metrics, {"row": list(range(len(rows))), **columns})
+
+
+class OwnDirection(OwnTask, DirectionTask):
+    """The direction of entailment on files of your own: of all pairs, or of those with the label entailment."""
+
+    name = "own_direction"
+    reads = ("premise", "hypothesis", "label")
+    optional = ("label",)
+
+    def select(self, rows: Rows, split: Split) -> Rows:
+        """Return the entailed pairs."""
+        rows = super().select(rows, split)
+        if "label" not in rows.names:
+            return rows
+        chosen = [row for row, is_entailed in enumerate(entailed(rows)) if is_entailed]
+        if not chosen:
+            raise DataError(f"{self.key}: {rows.files[0].path}: no pair has the label entailment")
+        return rows.select(chosen, reason="not entailed")

@@ -1,0 +1,45 @@
+"""Metrics of retrieval: how much of what is relevant to a query is found, and how early."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def ndcg(ranked: Sequence[float], judged: Sequence[float], k: int = 10) -> float:
+    r"""Return the normalised discounted cumulative gain of the first ``k`` documents of one query.
+
+    .. math:: \frac{\sum_{i=1}^{k} g_i / \log_2 (i + 1)}{\sum_{i=1}^{k} g^*_i / \log_2 (i + 1)}
+
+    with the relevance :math:`g` of the documents, the best first (``ranked``), and :math:`g^*` that of all judged ones
+    (``judged``), the most relevant first. A negative relevance counts as 0. Without a relevant document it is 0.
+
+    Source: Jarvelin and Kekalainen 2002, as trec_eval's ``ndcg_cut`` has it, which BEIR reports.  Differs: nothing.
+
+    Example:
+        >>> round(ndcg([0, 2, 1], judged=[1, 2, 0]), 4)
+        0.6697
+    """
+    ideal = _gain(sorted(judged, reverse=True)[:k])
+    return _gain(ranked[:k]) / ideal if ideal else 0.0
+
+
+def recall(ranked: Sequence[float], judged: Sequence[float], k: int = 10) -> float:
+    """Return the share of one query's relevant documents that are among the first ``k``; 0 if none is relevant.
+
+    ``ranked`` and ``judged`` are as in `ndcg`; a document is relevant if its relevance is positive.
+
+    Source: trec_eval, ``recall``, which BEIR reports.  Differs: nothing.
+
+    Example:
+        >>> recall([0, 2, 1], judged=[1, 2, 0], k=2)
+        0.5
+    """
+    relevant = sum(value > 0 for value in judged)
+    return sum(value > 0 for value in ranked[:k]) / relevant if relevant else 0.0
+
+
+def _gain(relevance: Sequence[float]) -> float:
+    gains = np.maximum(np.asarray(relevance, dtype=np.float64), 0)
+    return float(np.sum(gains / np.log2(np.arange(2, len(gains) + 2))))

@@ -1,0 +1,163 @@
+"""Retrieval on folders in BEIR's layout: against a loop in float64, blocks, ties, a query's own document, bad files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from oracles import Numbers
+from sklearn.metrics import ndcg_score
+from torch import Tensor
+
+from lightning_cse.embeddings import PointEmbedding
+from lightning_cse.errors import DataError
+from lightning_cse.evaluation import Retrieval, TaskResult, retrieval, run_tasks
+from lightning_cse.similarity import cosine
+
+Judged = Mapping[str, Mapping[str, float]]
+
+
+class Points(Numbers):
+    """A sentence is a fixed point, the same whenever it is embedded; similarity is the cosine."""
+
+    def embed(self, sentences: Sequence[str]) -> PointEmbedding:
+        self.embedded += sentences
+        seeds = (int.from_bytes(sentence.encode()[-6:]) for sentence in sentences)
+        return PointEmbedding(torch.stack([torch.randn(8, generator=torch.Generator().manual_seed(s)) for s in seeds]))
+
+    def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
+        return cosine(a.vector, b.vector)
+
+
+class Closeness(Numbers):
+    """Similarity is minus the distance of two numbers, which is no cosine."""
+
+    def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
+        return -(a.vector[:, 0] - b.vector[:, 0]).abs()
+
+
+def write(
+    folder: Path, corpus: Mapping[str, Any], queries: Mapping[str, Any], judged: Judged, split: str = "test"
+) -> Path:
+    """Write a folder in BEIR's layout."""
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    for name, texts in (("corpus", corpus), ("queries", queries)):
+        rows = ({"_id": one} | (text if isinstance(text, dict) else {"text": text}) for one, text in texts.items())
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    lines = [f"{query}\t{one}\t{score:g}\n" for query, documents in judged.items() for one, score in documents.items()]
+    (folder / f"qrels/{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines), encoding="utf-8")
+    return folder
+
+
+def evaluate(folder: Path, model: object, **options: Any) -> TaskResult:
+    return run_tasks({"r": Retrieval(files=str(folder), **options)}, model, "test")["r"]
+
+
+@pytest.mark.parametrize("blocks", [(7, 3), (2**14, 2**9)], ids=["many blocks", "one block"])
+@pytest.mark.parametrize("model", [Points, Closeness])
+def test_all_metrics_are_those_of_a_loop_in_float64(
+    model: type[Any], blocks: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, size in zip(("DOCUMENTS", "QUERIES"), blocks, strict=True):
+        monkeypatch.setattr(retrieval, name, size)
+    draws = np.random.default_rng(0)
+    corpus = {f"d{k}": f"document {draws.normal():.5f}" for k in range(150)}
+    queries = {f"q{k}": f"query {draws.normal():.5f}" for k in range(11)}
+    judged = {q: {f"d{d}": int(draws.integers(0, 3)) for d in draws.choice(150, 20, replace=False)} for q in queries}
+    result = evaluate(write(tmp_path, corpus, queries, judged), model())
+    texts = list(corpus.values())
+    documents, expected = model().embed(texts).to(torch.float64), []
+    for query, text in queries.items():
+        one = model().embed([text] * len(texts)).to(torch.float64)
+        scores = model().similarity(one, documents).numpy()
+        gains = np.array([judged[query].get(name, 0) for name in corpus])
+        order, relevant = np.argsort(-scores, kind="stable"), (gains > 0).sum()
+        found = [(gains[order[:k]] > 0).sum() / relevant for k in (10, 100)]
+        expected.append([ndcg_score([gains], [scores], k=10), *found, gains[order[0]] > 0])
+    np.testing.assert_allclose(list(result.metrics.values()), np.mean(expected, axis=0), rtol=1e-12)
+    for name, column in zip(("ndcg@10", "recall@10", "recall@100", "correct"), np.transpose(expected), strict=True):
+        np.testing.assert_allclose(result.predictions[name], column, rtol=1e-12)
+    assert tuple(result.metrics) == Retrieval.metrics
+
+
+def test_a_querys_own_document_is_left_out_and_of_equals_the_first_counts(tmp_path: Path) -> None:
+    corpus = {"b": "b 2", "a": "a 1", "c": "c 2", "d": {"title": "of", "text": "d 9"}}
+    queries = {"a": "a 1", "x": "x 2", "unjudged": "y 3"}
+    result = evaluate(write(tmp_path, corpus, queries, {"a": {"b": 1}, "x": {"c": 1}}), Closeness())
+    assert result.predictions["first"] == ["b", "b"], "b, not a itself; b stands before c in the file"
+    assert result.predictions["correct"] == [True, False]
+    assert result.predictions["query"] == ["a", "x"]
+    assert result.metrics["recall@10"] == 1
+    model = Closeness()
+    evaluate(tmp_path, model)
+    assert sorted(model.embedded) == ["a 1", "b 2", "c 2", "of d 9", "x 2"]
+
+
+def test_dev_is_there_if_its_file_is_and_the_limits_count_queries(tmp_path: Path) -> None:
+    corpus, queries = {"1": "a 1", "2": "b 2"}, {"q": "q 1", "r": "r 2"}
+    folder = write(tmp_path, corpus, queries, {"q": {"1": 1}, "r": {"1": 1}})
+    assert Retrieval(files=str(folder)).splits == ("test",)
+    assert evaluate(folder, Closeness()).metrics["accuracy@1"] == 0.5
+    assert evaluate(folder, Closeness(), test_rows=1).metrics["accuracy@1"] == 1
+    packed = folder / "corpus.jsonl.gz"
+    packed.write_bytes(gzip.compress((folder / "corpus.jsonl").read_bytes()))
+    before = Retrieval(files=str(folder), key="own.retrieval").digests
+    (folder / "corpus.jsonl").unlink()
+    write_dev = folder / "qrels/dev.tsv"
+    write_dev.write_text("query-id\tcorpus-id\tscore\nr\t2\t1\n")
+    task = Retrieval(files=str(folder), key="own.retrieval")
+    assert task.splits == ("dev", "test")
+    assert task.digests.items() > before.items(), "gzipped or not, it is the same corpus"
+    assert run_tasks({"r": task}, Closeness(), "dev")["r"].metrics["accuracy@1"] == 1
+
+
+CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (CORPUS, None, "corpus.jsonl is not there; beir needs corpus.jsonl, queries.jsonl, qrels/test.tsv"),
+        (QRELS, None, "qrels/test.tsv is not there"),
+        (
+            CORPUS,
+            '{"_id": "1", "text": "a 1"}\n{"id": "2", "text": "b"}\n',
+            "corpus.jsonl:2: needs the keys _id and text",
+        ),
+        (
+            CORPUS,
+            '{"_id": "1", "text": "a 1"}\n{"_id": 1, "text": "b 1"}\n',
+            "corpus.jsonl:2: the _id 1 is there twice",
+        ),
+        (CORPUS, "1,a 1\n", "corpus.jsonl:1: not valid JSON"),
+        (QUERIES, '{"_id": "q", "text": " "}\n', "queries.jsonl:1: text is empty"),
+        (QRELS, "q\t1\t2\n", "qrels/test.tsv:1: missing columns 'query-id', 'corpus-id', 'score'"),
+        (QRELS, "query-id\tcorpus-id\tscore\n", "qrels/test.tsv: a header but no rows"),
+        (QRELS, "query-id\tcorpus-id\tscore\nq\t1\thigh\n", "qrels/test.tsv:2: score 'high' is not a number"),
+        (QRELS, "query-id\tcorpus-id\tscore\nx\t1\t1\n", "qrels/test.tsv:2: the query-id 'x' is not in queries.jsonl"),
+    ],
+)
+def test_a_bad_file_is_one_error_with_its_line(name: str, text: str | None, message: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "beir", {"1": "a 1"}, {"q": "q 1"}, {"q": {"1": 1}})
+    (folder / name).unlink() if text is None else (folder / name).write_text(text)
+    with pytest.raises(DataError) as raised:
+        evaluate(folder, Closeness(), key="own.retrieval")
+    assert str(raised.value).startswith(f"own.retrieval: {folder}")
+    assert message in str(raised.value)
+
+
+def test_judged_documents_that_are_missing_are_counted_and_not_found(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write(tmp_path, {"1": "a 1"}, {"q": "q 1"}, {"q": {"1": 1, "gone": 1}})
+    with caplog.at_level(logging.WARNING):
+        assert evaluate(folder, Closeness()).metrics["recall@10"] == 0.5
+    assert f"1 of 2 judged documents are not in corpus.jsonl and count as not found (the first: {folder}" in caplog.text
+    assert "test.tsv:3: 'gone')" in caplog.text
