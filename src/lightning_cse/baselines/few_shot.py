@@ -157,7 +157,7 @@ def read_answer(reply: Reply) -> str:
     "This is not neutral", nor by "Neutral: no". A reply that names several labels, or was cut off before its end
     (unless it begins with its label), is unparsable.
 
-    Example:
+    Examples:
         >>> read_answer(Reply("**Answer:** Implied entailment.", "stop"))
         'implied'
         >>> read_answer(Reply("Neutral, or a contradiction", "stop"))

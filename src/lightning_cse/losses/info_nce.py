@@ -38,7 +38,7 @@ class InfoNCE(Loss):
         temperature: :math:`\tau`, positive and finite.
         hard_negative_weight: :math:`w`, finite.
 
-    Example:
+    Examples:
         >>> sentences = torch.eye(4)
         >>> round(InfoNCE(temperature=1.0)(sentences, sentences).item(), 4)  # log(1 + 3 / e)
         0.7437
