@@ -1,11 +1,11 @@
-"""What the documentation site needs beyond MkDocs and its plugins: formulas, committed results, and files outside docs/.
+"""What the documentation site needs beyond MkDocs and its plugins: formulas, results, and files outside docs/.
 
 - ``$...$`` and ``$$...$$`` (and in docstrings ``:math:`...``` and ``.. math::``) become SVG while the site is built, so
   that a page needs neither scripts nor fonts to show them.
 - A link to a file of the repository outside ``docs/`` is a link to a copy of it in the site.
-- A paragraph that is nothing but a link to such a file shows what is in it: of Markdown the text (``"rows: a, b"`` as the
-  link's title keeps these rows of its tables, ``"section: S"`` the part below this heading), of the curves of a run their
-  figures, and a figure itself. On GitHub it stays a link. No result is typed into a page.
+- A paragraph that is nothing but a link to a committed result shows what is in it: of Markdown the text, of the curves
+  of a run their figures, and a figure itself. The link's title ``"rows: a, b"`` keeps these rows of the tables; of any
+  file, ``"section: S"`` shows the part below this heading. Else it stays a link. No result is typed into a page.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ import posixpath
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import ziamath
 from markdown import Markdown
@@ -29,17 +27,21 @@ from markdown.preprocessors import Preprocessor
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from ziamath.tex import tex2mml
 
 ROOT = Path(__file__).resolve().parent.parent
-LINK = re.compile(r"(?<!`)\[(?P<text>(?:[^][]|\[[^][]*\])*)\]\((?P<target>[^()\s:]+?)(?P<anchor>#[^()\s]*)?(?P<title> \"[^\"]*\")?\)")
-ALONE = re.compile(rf"(?m)^{LINK.pattern}$")
+FRONT = "README.md"  # parts of it are shown, and the first page is in its place
+LINK = re.compile(
+    r"(?<!`)\[(?P<text>(?:[^][]|\[[^][]*\])*)\]"
+    r"\((?P<target>[^()\s:]+?)(?P<anchor>#[^()\s]*)?(?P<title> \"[^\"]*\")?\)"
+)
 FORMULA = re.compile(
-    r"(?P<code>(?P<ticks>`+)(?!\$).*?(?P=ticks))"
+    r"(?P<code>(?P<ticks>`+).*?(?P=ticks))"
     r"|(?m:^(?P<indent> *)\.\. math::(?P<directive>[^\n]*(?:\n(?P=indent) +\S[^\n]*)*))"
-    r"|\$\$(?P<display>.+?)\$\$|\$(?P<inline>[^\s$](?:[^$\n]*[^\s$\\])?)\$(?!\d)",
+    r"|\$\$(?P<display>.+?)\$\$|\$(?P<inline>[^\s$](?:[^$\n]*[^\s$\\])?)\$(?!\d)(?P<next>\S?)",
     re.DOTALL,
 )
-ROLE = re.compile(r":math:`([^`]+)`")
+SIZE = 20  # of a drawn formula, whose lengths become multiples of the text's size
 
 ziamath.config.svg2 = False  # symbols by id would clash on a page with several formulas
 ziamath.config.math.color = "currentColor"
@@ -55,32 +57,32 @@ class Formulas(Extension):
 
 class _Formulas(Preprocessor):
     def run(self, lines: list[str]) -> list[str]:
-        return FORMULA.sub(self._svg, ROLE.sub(r"$\1$", "\n".join(lines))).split("\n")
+        text = re.sub(r":math:`([^`]+)`", r"$\1$", "\n".join(lines))
+        return FORMULA.sub(self._drawn, text).split("\n")
 
-    def _svg(self, found: re.Match[str]) -> str:
+    def _drawn(self, found: re.Match[str]) -> str:
         if found["code"]:
             return found["code"]
-        if found["inline"]:
-            joined = "\N{WORD JOINER}" if found.string[found.end() :][:1].strip() else ""  # no line ends before a comma
-            return self.md.htmlStash.store(svg(found["inline"], "inline")) + joined
-        return f"\n{found['indent'] or ''}{self.md.htmlStash.store(svg(found['display'] or found['directive'], 'display'))}\n\n"
+        if found["inline"]:  # a joiner, so that no line ends between a formula and a comma
+            joiner = f"\N{WORD JOINER}{found['next']}" if found["next"] else ""
+            return self.md.htmlStash.store(svg(found["inline"], inline=True)) + joiner
+        formula = svg(found["display"] or found["directive"], inline=False)
+        return f"\n{found['indent'] or ''}{self.md.htmlStash.store(formula)}\n\n"
 
 
 @functools.cache
-def svg(latex: str, style: str) -> str:
+def svg(latex: str, *, inline: bool) -> str:
     """Return a formula as SVG that stands on the line of the text, in its colour and size."""
-    latex = " ".join(latex.split())
-    aligned = rf"\begin{{aligned}}{latex}\end{{aligned}}" if r"\\" in latex and r"\begin" not in latex else latex
-    drawn = ziamath.Math.fromlatex(aligned, size=20, mathstyle=style if style == "display" else "text")
-    image, below = drawn.svg(), drawn.getyofst()
-    image = re.sub(r' (width|height)="([\d.]+)"', lambda size: f' {size[1]}="{float(size[2]) / 20:.3f}em"', image)
+    latex = re.sub(r"\\Vert\b", r"\\parallel", " ".join(latex.split()))  # a fence grows with what stands beside it
+    lines = rf"\begin{{align*}}{latex}\end{{align*}}" if r"\\" in latex else latex
+    mathml = tex2mml(lines, inline=inline).replace('rowspacing="3pt"', 'rowspacing="10pt"')
+    drawn = ziamath.Math(mathml, size=SIZE)
+    # The first width and height are those of the image; the line of a fraction has its own.
+    sides = re.compile(r'(width|height)="([\d.]+)"')
+    image = sides.sub(lambda side: f'{side[1]}="{float(side[2]) / SIZE:.3f}em"', drawn.svg(), count=2)
     image = image.replace("<svg ", f'<svg role="img" aria-label="{html.escape(latex)}" ', 1)
-    if style == "inline":
-        return f'<span class="formula" style="vertical-align: {below / 20:.3f}em">{image}</span>'
-    return f'<div class="formula">{image}</div>'
-
-
-# Files of the repository ----------------------------------------------------------------------------------------------
+    below = f' style="vertical-align: {drawn.getyofst() / SIZE:.3f}em"'
+    return f'<span class="formula"{below}>{image}</span>' if inline else f'<div class="formula">{image}</div>'
 
 
 def on_config(config: MkDocsConfig) -> None:
@@ -89,29 +91,25 @@ def on_config(config: MkDocsConfig) -> None:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
-    """Add every file of the repository that a page links to, and those that they link to, and the figures of curves."""
-    waiting = [f"docs/{file.src_uri}" for file in files.documentation_pages()] + ["experiments/README.md", "CHANGELOG.md"]
-    seen = set()
-    while waiting:
-        name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        if not name.startswith("docs/"):
+    """Add every file of the repository that a page links to, those that they link to, and the figures of curves."""
+    waiting = [f"docs/{file.src_uri}" for file in files.documentation_pages()]
+    waiting += ["experiments/README.md", "CHANGELOG.md"]  # in the navigation
+    for name in waiting:
+        if not name.startswith("docs/") and name != FRONT:
             files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
         if name.endswith(".curves.csv"):
             for figure, content in run_figures(name).items():
                 files.append(File.generated(config, figure, content=content))
         if name.endswith(".md"):
-            text = (ROOT / name).read_text(encoding="utf-8")
-            waiting += [target for link in LINK.finditer(text) if (target := resolved(name, link["target"])) and (ROOT / target).is_file()]
+            links = LINK.finditer((ROOT / name).read_text(encoding="utf-8"))
+            targets = dict.fromkeys(resolved(name, link["target"]) for link in links)
+            waiting += [one for one in targets if one not in waiting and (ROOT / one).is_file()]
 
 
 def resolved(page: str, target: str) -> str:
     """Return the file of the repository that a link names: of a folder its README, or else the folder."""
     path = posixpath.normpath(posixpath.join(posixpath.dirname(page), target))
-    readme = f"{path}/README.md"
-    return readme if (ROOT / readme).is_file() else path
+    return f"{path}/README.md" if (ROOT / path / "README.md").is_file() else path
 
 
 def run_figures(curves: str) -> dict[str, bytes]:
@@ -125,67 +123,46 @@ def run_figures(curves: str) -> dict[str, bytes]:
     record = json.loads((ROOT / curves.replace(".curves.csv", ".json")).read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
         drawn = plots.run_figures(points, Path(folder), record["best"]["monitor"])
-        return {f"{curves.removesuffix('.csv')}.{path.name}": path.read_bytes() for path in drawn}
+        return {f"{curves.removesuffix('csv')}{path.name}": path.read_bytes() for path in drawn}
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Show what stands alone, and turn links to files of the repository into links of the site."""
     name = page.file.src_uri if page.file.generated_by else f"docs/{page.file.src_uri}"
-    return linked(ALONE.sub(lambda link: shown(name, link, files), markdown), name)
+    figures = [file.src_uri for file in files if file.src_uri.endswith(".png")]
+    alone = re.compile(rf"(?m)^{LINK.pattern}$")
+    return linked(alone.sub(lambda link: shown(link, name, figures), markdown), name, name)
 
 
-def linked(markdown: str, name: str, seen_from: str = "") -> str:
-    """Return the text of a file with the links as the site has them, seen from a page (else from the file itself)."""
-    folder = posixpath.dirname((seen_from or name).removeprefix("docs/"))
+def linked(markdown: str, name: str, page: str) -> str:
+    """Return text of a file with links as the site has them, seen from a page; what has no page is no link."""
+    folder = posixpath.dirname(page.removeprefix("docs/")) or "."
 
     def link(found: re.Match[str]) -> str:
         target = resolved(name, found["target"])
         if (ROOT / target).is_dir():
             return found["text"]
-        to = posixpath.relpath(target.removeprefix("docs/"), folder or ".")
-        return f"[{found['text']}]({to}{found['anchor'] or ''}{found['title'] or ''})"
+        to = posixpath.relpath("index.md" if target == FRONT else target.removeprefix("docs/"), folder)
+        return f"[{found['text']}]({to}{found['anchor'] or ''})"
 
     return LINK.sub(link, markdown)
 
 
-def shown(name: str, link: re.Match[str], files: Files) -> str:
-    """Return what the file of a link that stands alone holds, or the link."""
-    target = resolved(name, link["target"])
-    if target.startswith("docs/") or not (ROOT / target).is_file():
-        return link[0]
-    folder = posixpath.dirname(name.removeprefix("docs/"))
-    if target.endswith(".png"):
-        return f"!{link[0]}"
-    if target.endswith(".curves.csv"):
-        figures = [file.src_uri for file in files if file.src_uri.startswith(target.removesuffix(".csv")) and file.src_uri.endswith(".png")]
-        return "\n\n".join(f"![{posixpath.basename(one)}]({posixpath.relpath(one, folder)})" for one in figures)
-    if not target.endswith(".md"):
-        return link[0]
+def shown(link: re.Match[str], page: str, figures: list[str]) -> str:
+    """Return what the file of a link that stands alone on a page holds, or the link."""
+    target = resolved(page, link["target"])
     what, _, of = (link["title"] or "").strip(' "').partition(": ")
+    if not (what or "/results/" in target) or not (ROOT / target).is_file():
+        return link[0]
+    if not target.endswith(".md"):
+        images = [target] if target.endswith(".png") else [f for f in figures if f.startswith(target[:-3])]
+        folder = posixpath.dirname(page) or "."
+        return "\n\n".join(f"![{link['text']}]({posixpath.relpath(image, folder)})" for image in images)
     text = (ROOT / target).read_text(encoding="utf-8").replace("<details>", '<details markdown="1">')
     if what == "section":
-        text = section(text, of)
+        text = re.split(rf"(?m)^#+ {re.escape(of)}\n", text)[1]
+        text = re.split(r"(?m)^#+ ", text)[0]
     elif what == "rows":
-        text = "\n".join(kept_rows(text, of.split(", ")))
-    return linked(text, target, seen_from=name)
-
-
-def section(text: str, heading: str) -> str:
-    """Return the part of a Markdown text below a heading."""
-    found = re.search(rf"(?ms)^(#+) {re.escape(heading)}\n(.*?)(?=^#{{1,6}} |\Z)", text)
-    if found is None:
-        raise ValueError(f"no heading {heading!r}")
-    return found[2]
-
-
-def kept_rows(text: str, names: list[str]) -> Iterator[str]:
-    """Yield a Markdown text with these rows of its tables only."""
-    in_body = False
-    for line in text.splitlines():
-        if not line.startswith("|"):
-            in_body = False
-        elif not in_body:
-            in_body = line.startswith("|---")
-        elif line.split("|")[1].strip().replace("\\", "") not in names:
-            continue
-        yield line
+        row = re.compile(r"(?m)^\| (?!\|)(?P<name>.+?) \|.*\n")  # the first cell of a head is empty
+        text = row.sub(lambda one: one[0] if one["name"].replace("\\", "") in of.split(", ") else "", text)
+    return linked(text, target, page)

@@ -254,7 +254,9 @@ def check_command(words: list[str], give: Callable[..., tuple[int, str, str]], p
     if program == "make":
         assert set(make_targets(" ".join(words))) <= make_known()
     elif program == "pip":
-        extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+        extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+            "optional-dependencies"
+        ]
         assert set(re.findall(r"\[(\w+)\]", " ".join(args))) <= set(extras)
     elif program == "python":
         assert (ROOT / args[0]).is_file()
