@@ -9,8 +9,8 @@ How a block is read (write by these rules; the marker stands in the page, on the
 - ```` ```python ```` runs as a script of its own in the same folder.
 - ```` ```text ```` directly after such a block holds the last lines of its output, stdout and stderr together. Numbers,
   hashes, widths and colours may differ; words may not. After a block of which nothing was run it is not compared.
-- ``<!-- docs-check: skip (reason) -->`` on the line before a block, for what takes hours, costs money or needs a server:
-  nothing is run. Its commands are checked instead: those with overrides are composed and checked as before a run, each
+- ``<!-- docs-check: skip (reason) -->`` on the line before a block, for what takes hours, costs money or needs a
+  server: nothing is run. Its commands are checked instead: those with overrides are composed and checked as before a run, each
   point of a sweep; those with options are parsed; make must know the target and pip the extra. A command of a program
   that is not listed here in `UNCHECKED` fails. Indented commands, as in experiments/, are checked in the same way.
 - ``<!-- docs-check: file PATH -->`` on the line before a block writes it to this file, for the blocks below it.
@@ -39,7 +39,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from config.conftest import give  # noqa: F401 - a fixture
+from config import conftest as command_lines
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,6 +49,7 @@ LEFT_ALONE = frozenset({"text", "yaml", "bibtex"})
 HYDRA = frozenset({"train", "evaluate", "generate", "describe"})
 UNCHECKED = frozenset({"cd", "export", "printf", "seq", "source", "tail", "tensorboard", "wandb", "ray"})
 SECONDS = 1500  # for one block
+give = command_lines.give  # the fixture
 
 _SKIP = re.compile(r"<!--\s*docs-check:\s*skip\s*(?:\((?P<reason>.+)\))?\s*-->\s*$")
 _FILE = re.compile(r"<!--\s*docs-check:\s*file\s+(?P<path>[\w./-]+)\s*-->\s*$")
@@ -225,7 +226,7 @@ def test_block_runs(block: Block, checkout_of: Callable[[str], Path]) -> None:
 # What is checked instead
 
 
-class Parsed(Exception):
+class Parsed(Exception):  # noqa: N818 - nothing is wrong
     """Raised in place of what a command does once its options are read."""
 
 
@@ -254,10 +255,8 @@ def check_command(words: list[str], give: Callable[..., tuple[int, str, str]], p
     if program == "make":
         assert set(make_targets(" ".join(words))) <= make_known()
     elif program == "pip":
-        extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
-            "optional-dependencies"
-        ]
-        assert set(re.findall(r"\[(\w+)\]", " ".join(args))) <= set(extras)
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        assert set(re.findall(r"\[(\w+)\]", " ".join(args))) <= set(project["optional-dependencies"])
     elif program == "python":
         assert (ROOT / args[0]).is_file()
     elif program != "lightning-cse":
@@ -352,7 +351,7 @@ def test_only_a_make_run_whose_output_is_told_is_run_and_only_words_are_compared
 def test_a_command_that_could_not_start_is_found(
     line: str, give: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(BaseException):  # noqa: B017 - each fails in its own way
+    with pytest.raises((Exception, SystemExit)):
         for words in commands(line):
             check_command(words, give, monkeypatch)
 
