@@ -10,9 +10,9 @@ How a block is read (write by these rules; the marker stands in the page, on the
 - ```` ```text ```` directly after such a block holds the last lines of its output, stdout and stderr together. Numbers,
   hashes, widths and colours may differ; words may not. After a block of which nothing was run it is not compared.
 - ``<!-- docs-check: skip (reason) -->`` on the line before a block, for what takes hours, costs money or needs a
-  server: nothing is run. Its commands are checked instead: those with overrides are composed and checked as before a run,
-  each point of a sweep; those with options are parsed; make must know the target and pip the extra. A command that is
-  neither, of a program not listed in `UNCHECKED`, fails. Indented commands, as in experiments/, are checked likewise.
+  server: nothing is run. Its commands are checked instead: those with overrides are composed and checked as before a
+  run, each point of a sweep; those with options are parsed; make must know the target and pip the extra. A command that
+  is neither, of a program not in `UNCHECKED`, fails. Indented commands, as in experiments/, are checked likewise.
 - ``<!-- docs-check: file PATH -->`` on the line before a block writes it to this file, for the blocks below it.
 - ```` ```yaml ```` must parse. `LEFT_ALONE` are the other languages; any other is refused, so that no block escapes by
   its spelling.
