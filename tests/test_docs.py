@@ -176,7 +176,7 @@ def checkout_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
 
 def run(command: list[str], checkout: Path) -> str:
     """Run a command in the copy, and return what it printed."""
-    left_out = ("LIGHTNING_CSE_RUNS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    left_out = ("LIGHTNING_CSE_LOCAL", "LIGHTNING_CSE_RUNS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")
     environment = {name: value for name, value in os.environ.items() if name not in left_out} | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(checkout / "src"),
