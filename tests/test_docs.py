@@ -322,6 +322,14 @@ def test_readme_is_short_and_names_the_two_commands_first_and_make_targets_that_
     assert {*named, *re.findall(r"`make ([a-z-]+)[^`]*`", text)} <= make_known()
 
 
+@pytest.mark.parametrize("module", ["losses", "metrics", "models", "methods"])
+def test_every_public_name_is_in_the_reference(module: str) -> None:
+    stub = (ROOT / "src" / "lightning_cse" / module / "__init__.pyi").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / f"{module}.md").read_text(encoding="utf-8")
+    shown = re.findall(rf"(?m)^::: lightning_cse\.{module}\.(\w+)$", page)
+    assert sorted(shown) == sorted(re.findall(r" as (\w+)", stub))
+
+
 def test_only_a_make_run_whose_output_is_told_is_run_and_only_words_are_compared() -> None:
     told = Block("bash", "make run ARGS='seed=1'  # a minute\nmake test\nls", 1, expected="x")
     kept = runnable(told).splitlines()
