@@ -12,6 +12,7 @@ TORCH_ARGS ?=
 # What stands between a target and a ready environment. Empty (make run READY_RUN= BIN=...) uses BIN as it is.
 READY_RUN ?= $(VENV)/.ready-run
 READY_DEV ?= $(VENV)/.ready-dev
+READY_DOCS ?= $(VENV)/.ready-docs
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 # Nothing in the tests may ask a server, and W&B uploads nothing. The tests' models are too small for more than two threads.
@@ -22,9 +23,12 @@ WORKERS ?= 2
 PYTEST := HF_HUB_OFFLINE=1 WANDB_MODE=offline TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 \
   $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+# Without the notices of MkDocs' future, and of other packages' deprecated calls.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore::DeprecationWarning -m mkdocs
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-all lint type imports format bench bench-data bench-gaussian bench-generate bench-search docs-check wheel-check clean
+.PHONY: help run test test-all lint type imports format bench bench-data bench-gaussian bench-generate bench-search docs docs-serve docs-check wheel-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -67,8 +71,14 @@ bench-generate: $(READY_DEV) ## Generate 20,000 rows from a server that fails, w
 bench-gaussian: $(READY_DEV) ## Measure the Gaussian similarity, beside its formula as it is written
 	$(OFFLINE) $(BIN)/python benchmarks/gaussian.py $(ARGS)
 
-docs-check: $(READY_DEV) ## Run the README's code blocks and compare what they print
-	$(OFFLINE) $(BIN)/python -m pytest tests/test_docs.py --timeout=1800
+docs: $(READY_DOCS) ## Build the documentation site into site/; a dead link or anchor is an error
+	$(MKDOCS) build --quiet
+
+docs-serve: $(READY_DOCS) ## Show the site on http://127.0.0.1:8000 while you write
+	$(MKDOCS) serve --livereload $(ARGS)
+
+docs-check: $(READY_DEV) $(READY_DOCS) ## Build the site, run the code blocks of README and docs, and compare what they print
+	$(PYTEST) -m "docs or not docs" --timeout=1800 tests/test_docs.py
 
 wheel-check: $(READY_DEV) ## Build the wheel and compose a config from it, outside the repository
 	@set -e; there=$$(mktemp -d); trap 'rm -rf "$$there"' EXIT; \
@@ -84,7 +94,7 @@ wheel-check: $(READY_DEV) ## Build the wheel and compose a config from it, outsi
 	echo "the wheel composes and trains outside the repository"
 
 clean: ## Remove caches and builds; .venv and runs/ stay
-	rm -rf dist build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf dist build site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip comes last when an environment is made: one that stopped half-way is made again.
@@ -109,4 +119,9 @@ $(VENV)/.ready-run: pyproject.toml constraints.txt | $(VENV)/bin/pip
 $(VENV)/.ready-dev: $(VENV)/.ready-run
 	@echo "Installing the development tools ..."
 	@$(PIP) --editable '.[offline,dev]'
+	@touch $@
+
+$(VENV)/.ready-docs: $(VENV)/.ready-run
+	@echo "Installing the tools of the documentation ..."
+	@$(PIP) --editable '.[offline,docs]'
 	@touch $@

@@ -1,43 +1,58 @@
-"""The README and docs/metrics.md do what they say: their blocks run, in order, and end in the lines printed below them.
+"""The README and the pages of docs/ do what they say: their blocks run, page by page, and end in what is printed below.
 
-How a block is read (write both by these rules):
+How a block is read (write by these rules; the marker stands in the page, on the line before the block):
 
-- ```` ```bash ```` runs with ``bash -euo pipefail`` in a copy of the checkout, which all blocks share, top to bottom,
-  with this environment's ``python`` first on PATH. ``make run`` runs without installing, if a ``text`` block tells what
-  it prints; every other line that calls make is only checked to name a target: ``make test`` would run this file again.
+- ```` ```bash ```` runs with ``bash -euo pipefail`` in a copy of the checkout, which the blocks of a page share, top to
+  bottom, with this environment's ``python`` first on PATH. ``make run`` runs without installing, if a ``text`` block
+  shows what it prints; every other line that calls make is only checked to name a target: ``make test`` would run this
+  file again.
 - ```` ```python ```` runs as a script of its own in the same folder.
 - ```` ```text ```` directly after such a block holds the last lines of its output, stdout and stderr together. Numbers,
   hashes, widths and colours may differ; words may not. After a block of which nothing was run it is not compared.
-- ```` ```yaml ```` must parse. ``bibtex`` and ``mermaid`` are left alone; any other language is refused, so that no
-  block escapes by its spelling.
-- ``<!-- docs-check: skip (reason) -->`` on the line before a block leaves it out. Its ``python -m lightning_cse.*``
-  lines must still name a module, and groups and options that exist.
+- ``<!-- docs-check: skip (reason) -->`` on the line before a block, for what takes hours, costs money or needs a
+  server: nothing is run. Its commands are checked instead: those with overrides are composed and checked as before a
+  run, each point of a sweep; those with options are parsed; make must know the target and pip the extra. A command that
+  is neither, of a program not in `UNCHECKED`, fails. Indented commands, as in experiments/, are checked likewise.
+- ``<!-- docs-check: file PATH -->`` on the line before a block writes it to this file, for the blocks below it.
+- ```` ```yaml ```` must parse. `LEFT_ALONE` are the other languages; any other is refused, so that no block escapes by
+  its spelling.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import argparse
+import ast
+import functools
+import html
+import importlib
+import inspect
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
+from config import conftest as command_lines
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-METRICS = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 RUN = frozenset({"bash", "python"})
-LEFT_ALONE = frozenset({"text", "yaml", "bibtex", "mermaid"})
+LEFT_ALONE = frozenset({"text", "yaml", "bibtex"})
+HYDRA = frozenset({"train", "evaluate", "generate", "describe"})
+UNCHECKED = frozenset({"cd", "export", "printf", "seq", "source", "tail", "tensorboard", "wandb", "ray"})
 SECONDS = 1500  # for one block
+give = command_lines.give  # the fixture
 
 _SKIP = re.compile(r"<!--\s*docs-check:\s*skip\s*(?:\((?P<reason>.+)\))?\s*-->\s*$")
+_FILE = re.compile(r"<!--\s*docs-check:\s*file\s+(?P<path>[\w./-]+)\s*-->\s*$")
 _MAKE = re.compile(r"(?:^|[;&|])\s*(?:\w+=\S*\s+)*make\s+(?P<rest>[^#;&|]+)")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _MASKS = (
@@ -50,31 +65,45 @@ _MASKS = (
 
 @dataclass
 class Block:
-    """A fenced block of a Markdown file."""
+    """A fenced block of a page."""
 
     language: str
     body: str
     line: int
+    page: str = ""
     skipped: bool = False
     reason: str = ""
     expected: str | None = None  # the text block that follows
+    file: str = ""  # where it is written
+
+    def write(self, folder: Path) -> None:
+        """Write it to its file, if it has one."""
+        if self.file:
+            (folder / self.file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / self.file).write_text(self.body, encoding="utf-8")
 
     def __str__(self) -> str:
-        return f"line{self.line}-{self.language or 'unnamed'}"
+        return f"{self.page}:{self.line}-{self.language or 'unnamed'}"
 
 
-def read_blocks(markdown: str) -> list[Block]:
-    """Return the fenced blocks from top to bottom; a text block also becomes the ``expected`` of the one before it."""
+def read_blocks(markdown: str, page: str = "") -> list[Block]:
+    """Return the fenced blocks from top to bottom; a text block also becomes the ``expected`` of the one before it.
+
+    Indented commands are blocks that are skipped.
+    """
     blocks: list[Block] = []
     before = ""
     for token in MarkdownIt().parse(markdown):
+        if token.type == "code_block" and token.map and "python -m lightning_cse" in token.content:
+            blocks.append(Block("bash", token.content, token.map[0] + 1, page, skipped=True, reason="indented"))
         if token.type == "fence":
-            comment = _SKIP.search(before)
+            comment, file = _SKIP.search(before), _FILE.search(before)
             language, start = token.info.strip(), token.map[0] + 1 if token.map else 0
             reason = (comment["reason"] or "") if comment else ""
             if language == "text" and blocks and blocks[-1].language in RUN:
                 blocks[-1].expected = token.content
-            blocks.append(Block(language, token.content, start, comment is not None, reason))
+            blocks.append(Block(language, token.content, start, page, comment is not None, reason))
+            blocks[-1].file = file["path"] if file else ""
         before = token.content
     return blocks
 
@@ -111,30 +140,43 @@ def runnable(block: Block) -> str:
     return "\n".join(kept) if any(line.split("#")[0].strip() for line in kept) else ""
 
 
-BLOCKS = read_blocks(README)
-SHELL = [line for block in BLOCKS if block.language == "bash" for line in block.body.replace("\\\n", " ").splitlines()]
-TO_RUN = [block for block in BLOCKS + read_blocks(METRICS) if block.language in RUN and not block.skipped]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "experiments").rglob("README.md"))]
+BLOCKS = [
+    block for page in PAGES for block in read_blocks(page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)))
+]
+SHELL = [line for block in read_blocks(README) if block.language == "bash" for line in block.body.splitlines()]
 
 
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the checkout, without what git ignores, in which the README may do as it likes."""
-    folder = tmp_path_factory.mktemp("readme") / "lightning_cse"
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
-    if listed.returncode != 0:
-        shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*_cache", ".git", ".venv", "runs"))
+def params(skipped: bool) -> list[object]:
+    """Return the bash and Python blocks, those of a page for one worker: they build on each other."""
+    chosen = [block for block in BLOCKS if block.language in RUN and block.skipped == skipped]
+    return [pytest.param(block, id=str(block), marks=pytest.mark.xdist_group(block.page)) for block in chosen]
+
+
+@pytest.fixture(scope="session")
+def checkout_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A copy of the checkout for each page, without what git ignores, in which its blocks may do as they like."""
+
+    @functools.cache
+    def copied(page: str) -> Path:
+        folder = tmp_path_factory.mktemp(re.sub(r"\W", "_", page)) / "lightning_cse"
+        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+        if listed.returncode != 0:
+            shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*_cache", ".git", ".venv", "runs", "site"))
+            return folder
+        for name in set(os.fsdecode(listed.stdout).split("\0")) - {""}:
+            if (ROOT / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, folder / name)
         return folder
-    for name in set(os.fsdecode(listed.stdout).split("\0")) - {""}:
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
-    return folder
+
+    return copied
 
 
 def run(command: list[str], checkout: Path) -> str:
     """Run a command in the copy, and return what it printed."""
-    left_out = ("LIGHTNING_CSE_RUNS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    left_out = ("LIGHTNING_CSE_LOCAL", "LIGHTNING_CSE_RUNS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")
     environment = {name: value for name, value in os.environ.items() if name not in left_out} | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(checkout / "src"),
@@ -158,13 +200,17 @@ def run(command: list[str], checkout: Path) -> str:
     return done.stdout
 
 
-# The documents
+# What is run
 
 
 @pytest.mark.docs
 @pytest.mark.timeout(SECONDS + 60)
-@pytest.mark.parametrize("block", TO_RUN, ids=str)
-def test_readme_block_runs(block: Block, checkout: Path) -> None:
+@pytest.mark.parametrize("block", params(skipped=False))
+def test_block_runs(block: Block, checkout_of: Callable[[str], Path]) -> None:
+    checkout = checkout_of(block.page)
+    for other in BLOCKS:
+        if other.page == block.page and other.line <= block.line:
+            other.write(checkout)
     if block.language == "python":
         output = run([sys.executable, "-c", block.body], checkout)
     else:
@@ -177,38 +223,111 @@ def test_readme_block_runs(block: Block, checkout: Path) -> None:
         assert masked(output, checkout)[-len(want) :] == want, f"it ended otherwise; it printed\n{output}"
 
 
-def test_readme_blocks_are_of_a_known_language_and_skipped_for_a_reason() -> None:
-    assert TO_RUN
+# What is checked instead
+
+
+class Parsed(Exception):  # noqa: N818 - nothing is wrong
+    """Raised in place of what a command does once its options are read."""
+
+
+def commands(shell: str) -> Iterator[list[str]]:
+    """Yield the words of each command of some lines of shell; a placeholder such as <corpora> is a word."""
+    shell = re.sub(r"<(\w+)>", r"\1", shell.replace("\\\n", " "))
+    for line in shell.splitlines():
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        words: list[str] = []
+        for word in [*lexer, ";"]:
+            if word[0] in "|;&":
+                if words:
+                    yield words
+                words = []
+            elif words or not re.match(r"\w+=", word):
+                words.append(word)
+
+
+def check_command(words: list[str], give: Callable[..., tuple[int, str, str]], patch: pytest.MonkeyPatch) -> None:
+    """Fail if a command could not start."""
+    words = words[: next((place for place, word in enumerate(words) if word[0] in "<>"), len(words))]
+    if words[:2] == ["python", "-m"]:
+        words = ["lightning-cse", *words[2].split(".", 1)[1:], *words[3:]]
+    program, *args = words
+    if program == "make":
+        assert set(make_targets(" ".join(words))) <= make_known()
+    elif program == "pip":
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        assert set(re.findall(r"\[(\w+)\]", " ".join(args))) <= set(project["optional-dependencies"])
+    elif program == "python":
+        assert (ROOT / args[0]).is_file()
+    elif program != "lightning-cse":
+        assert program in UNCHECKED, f"{program}: is not run here, nor checked"
+    elif args[0] in HYDRA:
+        launcher = [arg for arg in args if re.match(r"\+?hydra[/.]launcher", arg)]
+        code, _, errors = give(*(arg for arg in args[1:] if arg not in launcher), command=args[0])
+        assert code == 0, errors
+        if launcher:
+            from hydra import compose, initialize_config_dir
+
+            with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+                compose(args[0], launcher, return_hydra_config=True)
+    else:
+        read = argparse.ArgumentParser.parse_args
+
+        def parsed(self: argparse.ArgumentParser, *given: object, **named: object) -> object:
+            read(self, *given, **named)  # type: ignore[call-overload]
+            raise Parsed
+
+        patch.setattr(argparse.ArgumentParser, "parse_args", parsed)
+        with pytest.raises(Parsed):
+            inspect.unwrap(importlib.import_module(f"lightning_cse.{args[0]}").main)(args[1:])
+
+
+def make_known() -> set[str]:
+    """Return the targets of the Makefile."""
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+@pytest.mark.docs
+@pytest.mark.parametrize("block", params(skipped=True))
+def test_skipped_block_could_start(
+    block: Block, give: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if block.language == "python":
+        ast.parse(block.body)
+        return
+    assert subprocess.run(["bash", "-n", "-c", re.sub(r"<\w+>", "x", block.body)]).returncode == 0
+    for other in BLOCKS:
+        if other.page == block.page and other.line <= block.line:
+            other.write(Path())
+    for words in commands(block.body):
+        check_command(words, give, monkeypatch)
+
+
+# The documents
+
+
+def test_blocks_are_of_a_known_language_and_skipped_for_a_reason() -> None:
+    assert {block.page for block in BLOCKS} >= {"README.md", "docs/using.md", "experiments/README.md"}
     assert [str(block) for block in BLOCKS if block.language not in RUN | LEFT_ALONE] == []
     assert [str(block) for block in BLOCKS if block.skipped and not block.reason.strip()] == []
     for block in BLOCKS:
         assert block.language != "yaml" or yaml.safe_load(block.body) is not None, block
 
 
-def test_readme_names_the_two_commands_first_and_make_targets_that_exist() -> None:
+def test_readme_is_short_and_names_the_two_commands_first_and_make_targets_that_exist() -> None:
+    assert len(README.splitlines()) <= 160
     named = [target for line in SHELL for target in make_targets(line)]
     assert named[:2] == ["run", "test"]
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    assert {*named, *re.findall(r"`make ([a-z-]+)[^`]*`", README)} <= targets
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert {*named, *re.findall(r"`make ([a-z-]+)[^`]*`", text)} <= make_known()
 
 
-def test_readme_names_existing_modules_and_options() -> None:
-    shown = [line for line in SHELL if "python -m lightning_cse." in line]
-    commands = [line for line in shown if not line.rstrip().endswith("|| true")]  # shown for its error message
-    assert commands
-    faults = []
-    for command in commands:
-        words = shlex.split(command, comments=True)
-        module = words[words.index("-m") + 1]
-        if importlib.util.find_spec(module) is None:
-            faults.append(f"{command}: no module {module}")
-        for word in words:
-            group, equals, options = word.lstrip("+").partition("=")
-            folder = ROOT / "conf" / group
-            if equals and group and folder.is_dir():
-                names = [name for name in options.split(",") if "/" not in name]  # encoder=<folder or hub id>
-                faults += [f"{command}: no {group}={n}" for n in names if not (folder / f"{n}.yaml").is_file()]
-    assert faults == []
+@pytest.mark.parametrize("module", ["losses", "metrics", "models", "methods"])
+def test_every_public_name_is_in_the_reference(module: str) -> None:
+    stub = (ROOT / "src" / "lightning_cse" / module / "__init__.pyi").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / f"{module}.md").read_text(encoding="utf-8")
+    shown = re.findall(rf"(?m)^::: lightning_cse\.{module}\.(\w+)$", page)
+    assert sorted(shown) == sorted(re.findall(r" as (\w+)", stub))
 
 
 def test_only_a_make_run_whose_output_is_told_is_run_and_only_words_are_compared() -> None:
@@ -220,3 +339,63 @@ def test_only_a_make_run_whose_output_is_told_is_run_and_only_words_are_compared
     here = masked("\x1b[1mRTE\x1b[0m   71.3 %   record runs/x/0a1b2c3d4e-s0/record.json\n\n━━━━━━\n")
     assert here == masked("RTE 8 % record /tmp/copy/runs/x/ffff0000ff-s0/record.json\n━━", Path("/tmp/copy"))
     assert masked("RTE 71.3") != masked("EIS 71.3")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python -m lightning_cse.train +experiment=dualcse_cros",
+        "python -m lightning_cse.train -m +experiment=dualcse_cross seed=0,1 data.batchsize=32",
+        "python -m lightning_cse.train +experiment=gausscse hydra/launcher=joblib hydra.launcher.jobs=2",
+        "tail -f x | python -m lightning_cse.search --modle minilm_l6 --corpus x --queries -",
+        "python -m lightning_cse.serch --model minilm_l6",
+        "lightning-cse score --model length",
+        "OMP_NUM_THREADS=1 make tests",
+        "pip install 'lightning_cse[rays]'",
+        "python examples/missing.py",
+        "rm -rf runs",
+    ],
+)
+def test_a_command_that_could_not_start_is_found(
+    line: str, give: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises((Exception, SystemExit)):
+        for words in commands(line):
+            check_command(words, give, monkeypatch)
+
+
+# The site
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as by ``make docs``: a warning is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.docs
+@pytest.mark.xdist_group("site")
+def test_site_builds_and_loads_nothing_from_elsewhere(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 30
+    loaded = re.compile(r"<(?:script|img|iframe|link)\b[^>]*(?:src|href)=[\"']?(?:https?:)?//[^>]*>|@import|url\(http")
+    found = [(page.name, tag) for page in pages for tag in loaded.findall(page.read_text(encoding="utf-8"))]
+    assert found == []
+
+
+@pytest.mark.docs
+@pytest.mark.xdist_group("site")
+def test_formulas_are_drawn_and_tables_come_from_the_committed_results(site: Path) -> None:
+    for name, formulas in (("methods/dualcse", 1), ("methods/gausscse", 3), ("reference/losses", 5)):
+        page = (site / f"{name}.html").read_text(encoding="utf-8")
+        assert page.count('<div class="formula"><svg') == formulas
+        assert not re.search(r"\$\$|\.\. math|:math:", re.sub(r"(?s)<(pre|code).*?</\1>", "", page))
+    page = html.unescape((site / "methods" / "simcse.html").read_text(encoding="utf-8"))
+    shown = re.findall(r"<td>((?:Wiki|NLI)\.\w+)</td>\s*<td[^>]*>([\d/]+)</td>\s*<td[^>]*>([^<]+)", page)
+    measured = (ROOT / "experiments/ngcse/results/figure1.small.md").read_text(encoding="utf-8")
+    assert {row[0] for row in shown} == {"Wiki.dropout", "NLI.dropout", "NLI.SUP"}
+    assert all(f"| {name} | {n} | {cell}" in measured for name, n, cell in shown)

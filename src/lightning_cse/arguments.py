@@ -57,7 +57,7 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
 def quote_free_text(args: Sequence[str], keys: Sequence[str]) -> list[str]:
     r"""Quote the values of some keys for Hydra, unless they are quoted already or this is a multirun.
 
-    Example:
+    Examples:
         >>> quote_free_text(["model=it's in a, b=c", "seed=1"], ["model"])
         ["model='it\\'s in a, b=c'", 'seed=1']
     """

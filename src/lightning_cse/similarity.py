@@ -39,7 +39,7 @@ def cosine_matrix(a: Tensor, b: Tensor) -> Tensor:
     with ``a`` of shape ``(n, d)``, ``b`` of shape ``(m, d)`` and the result of shape ``(n, m)``. A zero vector has
     cosine 0 with everything and a finite gradient.
 
-    Example:
+    Examples:
         >>> a = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
         >>> cosine_matrix(a, torch.tensor([[2.0, 0.0], [0.0, 1.0], [-3.0, 0.0]]))
         tensor([[ 1.,  0., -1.],
@@ -87,7 +87,7 @@ def gaussian_similarity_matrix(a: GaussianEmbedding, b: GaussianEmbedding, reduc
     Source: GaussCSE, the authors' code, which the published numbers come from (``mean_of_sims``), and the paper's eq. 2
     (``sim_of_sum``).  Differs: in rounding only.
 
-    Example:
+    Examples:
         >>> narrow = GaussianEmbedding(torch.zeros(1, 4), torch.zeros(1, 4))
         >>> wide = GaussianEmbedding(torch.zeros(1, 4), torch.full((1, 4), 2.0))
         >>> gaussian_similarity_matrix(GaussianEmbedding.cat([narrow, wide]), wide)

@@ -143,7 +143,7 @@ def read_answer(reply: Reply) -> str:
     "not neutral", is not named. A reply that names several labels, or was cut off before its end (unless it begins with
     its label), is unparsable.
 
-    Example:
+    Examples:
         >>> read_answer(Reply("**Answer:** Implied entailment.", "stop"))
         'implied'
         >>> read_answer(Reply("Neutral, or a contradiction", "stop"))

@@ -164,7 +164,7 @@ def as_custom(args: Iterable[str]) -> list[str]:
 def ordered(args: Sequence[str]) -> list[str]:
     """Put experiment, profile, sweep and debug first, in this order and with their plus, and flags last.
 
-    Example:
+    Examples:
         >>> ordered(["-m", "seed=0,1", "+debug=tiny", "experiment=simcse"])
         ['+experiment=simcse', '+debug=tiny', 'seed=0,1', '-m']
     """

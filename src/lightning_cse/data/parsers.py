@@ -335,7 +335,7 @@ def split_sentences(paragraph: str) -> Iterator[str]:
     Brackets and quotes that close there stay with the sentence, as do signs that no word follows; ``"`` closes if it is
     the second, fourth, ... of the paragraph. There is no cut before a comma, semicolon, colon or small letter.
 
-    Example:
+    Examples:
         >>> list(split_sentences('Dr. Ames said : " Go ! " to them . " Why ? " they asked .'))
         ['Dr. Ames said : " Go ! " to them .', '" Why ? " they asked .']
     """

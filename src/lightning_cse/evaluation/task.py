@@ -255,7 +255,7 @@ def sides(rows: Rows) -> tuple[str, ...]:
 def first_rows(rows: Rows, limit: int | None, *, each: str | None = None) -> Rows:
     """Return the first so many rows, of each value of a column where the rows have it.
 
-    Example:
+    Examples:
         >>> rows = Rows.of({"label": ["a", "a", "b", "a", "b"], "sentence": list("vwxyz")})
         >>> first_rows(rows, 1, each="label").column("sentence")
         ['v', 'x']

@@ -51,7 +51,7 @@ class DualContrastive(nn.Module):
         intra_sentence: whether the two vectors of one sentence meet in the loss.
         similarity: :math:`s`, which compares two views of embeddings.
 
-    Example:
+    Examples:
         >>> same = DualEmbedding(torch.ones(2, 8), torch.ones(2, 8))
         >>> loss = DualContrastive()(same, same, same, contradiction=same)
         >>> round(loss.item(), 4)  # every row of logits is flat: 2 log 6 + 3 log 2

@@ -36,7 +36,7 @@ class GaussianContrastive(nn.Module):
             ``con`` the contradiction is ignored.
         reduce: how the dimensions become one similarity, see `gaussian_similarity_matrix`.
 
-    Example:
+    Examples:
         >>> import torch
         >>> same = GaussianEmbedding(torch.ones(2, 8), torch.zeros(2, 8))
         >>> loss = GaussianContrastive()(same, same, contradiction=same)

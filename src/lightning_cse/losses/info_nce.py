@@ -30,7 +30,7 @@ class InfoNCE(nn.Module):
         temperature: :math:`\tau`, positive and finite.
         hard_negative_weight: :math:`w`.
 
-    Example:
+    Examples:
         >>> sentences = torch.eye(4)
         >>> round(InfoNCE(temperature=1.0)(sentences, sentences).item(), 4)  # log(1 + 3 / e)
         0.7437

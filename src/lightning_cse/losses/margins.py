@@ -25,7 +25,7 @@ class HierarchicalTriplet(nn.Module):
     Args:
         margin_positive: :math:`m_1`, and ``margin_negative`` :math:`m_2`, not negative and finite (else ValueError).
 
-    Example:
+    Examples:
         >>> same = torch.ones(1, 8)
         >>> loss = HierarchicalTriplet()(same, positive=same, intermediate=same, negative=same)
         >>> round(loss.item(), 4)  # (5e-3 + 1e-2) / 2
@@ -62,7 +62,7 @@ class ImplicitnessRanking(nn.Module):
     Args:
         margin: :math:`m`, ``pragmatic_margin`` :math:`m_p` and ``alpha``, not negative and finite (else ValueError).
 
-    Example:
+    Examples:
         >>> high, low, far = torch.tensor([0.75]), torch.tensor([0.5]), torch.tensor([2.0])
         >>> loss = ImplicitnessRanking()(high, low, high, low, pos_distance=low, neg_distance=far)
         >>> loss.item()  # 0.25 short of the margin twice, and the distances are 1.5 apart

@@ -19,7 +19,7 @@ class Schedule:
     Source: SimCSE and NGCSE train with ``linear`` and no warm-up (Hugging Face Trainer).  Differs: with warm-up, the
     first step has a learning rate above 0, so that no step is wasted.
 
-    Example:
+    Examples:
         >>> [Schedule()(step, total=4) for step in range(5)]
         [1.0, 0.75, 0.5, 0.25, 0.0]
     """

@@ -18,7 +18,7 @@ def match_error_rate(reference: str, hypothesis: str) -> float:
     Source: Morris, Maier and Green 2004, "From WER and RIL to MER and WIL"; NGCSE, figure 7.  Differs: a reference
     without words is allowed.
 
-    Example:
+    Examples:
         >>> match_error_rate("a dog is running outside", "a dog is sleeping")  # 3 hits, 1 substitution, 1 deletion
         0.4
     """

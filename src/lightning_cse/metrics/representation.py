@@ -23,7 +23,7 @@ def alignment(x: Tensor, y: Tensor, alpha: float = 2) -> float:
     Source: Wang and Isola 2020, :math:`\mathcal{L}_{align}`; Gao et al. 2021 (SimCSE), eq. 2.  Differs: normalised
     inside; float64.
 
-    Example:
+    Examples:
         >>> alignment(torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 1.0]]))
         2.0
     """
@@ -51,7 +51,7 @@ def uniformity(x: Tensor, t: float = 2) -> float:
     Source: Wang and Isola 2020, :math:`\mathcal{L}_{uniform}`; Gao et al. 2021 (SimCSE), eq. 3.  Differs: normalised
     inside; float64; summed in the log domain, so that no ``t`` underflows.
 
-    Example:
+    Examples:
         >>> uniformity(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
         -8.0
     """

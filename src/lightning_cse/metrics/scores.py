@@ -39,7 +39,7 @@ def best_threshold(
     threshold below all scores, the midpoints of neighbouring distinct scores, and one above all. With ``strict`` a
     score must exceed the threshold (:math:`>`), not only reach it.
 
-    Example:
+    Examples:
         >>> best_threshold([0, 1, 1], [0.25, 0.75, 1.0])
         (0.5, 1.0)
         >>> best_threshold([0, 1, 1], [0.25, 0.75, 1.0], grid=[0.0, 0.3, 0.6])
@@ -76,7 +76,7 @@ def threshold_accuracy(labels: Values, scores: Values, threshold: float, strict:
 
     Symbols, ``strict``, sources and errors are those of `best_threshold`.
 
-    Example:
+    Examples:
         >>> threshold_accuracy([0, 1, 1], [0.25, 0.5, 1.0], threshold=0.5)
         1.0
     """

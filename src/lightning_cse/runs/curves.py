@@ -20,7 +20,7 @@ Row = tuple[int, str, float]
 class Curves:
     """Every logged value of a run: a CSV with the columns ``step, key, value``, read back to the last bit.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     curves = Curves(Path(folder) / "curves.csv")

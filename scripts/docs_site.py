@@ -1,0 +1,168 @@
+"""What the documentation site needs beyond MkDocs and its plugins: formulas, results, and files outside docs/.
+
+- ``$...$`` and ``$$...$$`` (and in docstrings ``:math:`...``` and ``.. math::``) become SVG while the site is built, so
+  that a page needs neither scripts nor fonts to show them.
+- A link to a file of the repository outside ``docs/`` is a link to a copy of it in the site.
+- A paragraph that is nothing but a link to a committed result shows what is in it: of Markdown the text, of the curves
+  of a run their figures, and a figure itself. The link's title ``"rows: a, b"`` keeps these rows of the tables; of any
+  file, ``"section: S"`` shows the part below this heading. Else it stays a link. No result is typed into a page.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import html
+import json
+import posixpath
+import re
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+import ziamath
+from markdown import Markdown
+from markdown.extensions import Extension
+from markdown.preprocessors import Preprocessor
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from ziamath.tex import tex2mml
+
+ROOT = Path(__file__).resolve().parent.parent
+FRONT = "README.md"  # parts of it are shown, and the first page is in its place
+LINK = re.compile(
+    r"(?<!`)\[(?P<text>(?:[^][]|\[[^][]*\])*)\]"
+    r"\((?P<target>[^()\s:]+?)(?P<anchor>#[^()\s]*)?(?P<title> \"[^\"]*\")?\)"
+)
+FORMULA = re.compile(
+    r"(?P<code>(?P<ticks>`+).*?(?P=ticks))"
+    r"|(?m:^(?P<indent> *)\.\. math::(?P<directive>[^\n]*(?:\n(?P=indent) +\S[^\n]*)*))"
+    r"|\$\$(?P<display>.+?)\$\$|\$(?P<inline>[^\s$](?:[^$\n]*[^\s$\\])?)\$(?!\d)(?P<next>\S?)",
+    re.DOTALL,
+)
+SIZE = 20  # of a drawn formula, whose lengths become multiples of the text's size
+
+ziamath.config.svg2 = False  # symbols by id would clash on a page with several formulas
+ziamath.config.math.color = "currentColor"
+
+
+class Formulas(Extension):
+    """Formulas as SVG."""
+
+    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802 - Markdown's name
+        """Convert them after fenced code is put aside and before HTML is."""
+        md.preprocessors.register(_Formulas(md), "formulas", 22)
+
+
+class _Formulas(Preprocessor):
+    def run(self, lines: list[str]) -> list[str]:
+        text = re.sub(r":math:`([^`]+)`", r"$\1$", "\n".join(lines))
+        return FORMULA.sub(self._drawn, text).split("\n")
+
+    def _drawn(self, found: re.Match[str]) -> str:
+        if found["code"]:
+            return found["code"]
+        if found["inline"]:  # a joiner, so that no line ends between a formula and a comma
+            joiner = f"\N{WORD JOINER}{found['next']}" if found["next"] else ""
+            return self.md.htmlStash.store(svg(found["inline"], inline=True)) + joiner
+        formula = svg(found["display"] or found["directive"], inline=False)
+        return f"\n{found['indent'] or ''}{self.md.htmlStash.store(formula)}\n\n"
+
+
+@functools.cache
+def svg(latex: str, *, inline: bool) -> str:
+    """Return a formula as SVG that stands on the line of the text, in its colour and size."""
+    latex = re.sub(r"\\Vert\b", r"\\parallel", " ".join(latex.split()))  # a fence grows with what stands beside it
+    lines = rf"\begin{{align*}}{latex}\end{{align*}}" if r"\\" in latex else latex
+    mathml = tex2mml(lines, inline=inline).replace('rowspacing="3pt"', 'rowspacing="10pt"')
+    drawn = ziamath.Math(mathml, size=SIZE)
+    # The first width and height are those of the image; the line of a fraction has its own.
+    sides = re.compile(r'(width|height)="([\d.]+)"')
+    image = sides.sub(lambda side: f'{side[1]}="{float(side[2]) / SIZE:.3f}em"', drawn.svg(), count=2)
+    image = image.replace("<svg ", f'<svg role="img" aria-label="{html.escape(latex)}" ', 1)
+    below = f' style="vertical-align: {drawn.getyofst() / SIZE:.3f}em"'
+    return f'<span class="formula"{below}>{image}</span>' if inline else f'<div class="formula">{image}</div>'
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """Add the formulas, also for docstrings."""
+    config.markdown_extensions.append(Formulas())  # type: ignore[arg-type]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> None:
+    """Add every file of the repository that a page links to, those that they link to, and the figures of curves."""
+    waiting = [f"docs/{file.src_uri}" for file in files.documentation_pages()]
+    waiting += ["experiments/README.md", "CHANGELOG.md"]  # in the navigation
+    for name in waiting:
+        if not name.startswith("docs/") and name != FRONT:
+            files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
+        if name.endswith(".curves.csv"):
+            for figure, content in run_figures(name).items():
+                files.append(File.generated(config, figure, content=content))
+        if name.endswith(".md"):
+            links = LINK.finditer((ROOT / name).read_text(encoding="utf-8"))
+            targets = dict.fromkeys(resolved(name, link["target"]) for link in links)
+            waiting += [one for one in targets if one not in waiting and (ROOT / one).is_file()]
+
+
+def resolved(page: str, target: str) -> str:
+    """Return the file of the repository that a link names: of a folder its README, or else the folder."""
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(page), target))
+    return f"{path}/README.md" if (ROOT / path / "README.md").is_file() else path
+
+
+def run_figures(curves: str) -> dict[str, bytes]:
+    """Return the figures of a run, by their names in the site, from its committed curves."""
+    from lightning_cse.loggers import plots
+
+    points: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    with (ROOT / curves).open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            points[row["key"]].append((int(row["step"]), float(row["value"])))
+    record = json.loads((ROOT / curves.replace(".curves.csv", ".json")).read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as folder:
+        drawn = plots.run_figures(points, Path(folder), record["best"]["monitor"])
+        return {f"{curves.removesuffix('csv')}{path.name}": path.read_bytes() for path in drawn}
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Show what stands alone, and turn links to files of the repository into links of the site."""
+    name = page.file.src_uri if page.file.generated_by else f"docs/{page.file.src_uri}"
+    figures = [file.src_uri for file in files if file.src_uri.endswith(".png")]
+    alone = re.compile(rf"(?m)^{LINK.pattern}$")
+    return linked(alone.sub(lambda link: shown(link, name, figures), markdown), name, name)
+
+
+def linked(markdown: str, name: str, page: str) -> str:
+    """Return text of a file with links as the site has them, seen from a page; what has no page is no link."""
+    folder = posixpath.dirname(page.removeprefix("docs/")) or "."
+
+    def link(found: re.Match[str]) -> str:
+        target = resolved(name, found["target"])
+        if (ROOT / target).is_dir():
+            return found["text"]
+        to = posixpath.relpath("index.md" if target == FRONT else target.removeprefix("docs/"), folder)
+        return f"[{found['text']}]({to}{found['anchor'] or ''})"
+
+    return LINK.sub(link, markdown)
+
+
+def shown(link: re.Match[str], page: str, figures: list[str]) -> str:
+    """Return what the file of a link that stands alone on a page holds, or the link."""
+    target = resolved(page, link["target"])
+    what, _, of = (link["title"] or "").strip(' "').partition(": ")
+    if not (what or "/results/" in target) or not (ROOT / target).is_file():
+        return link[0]
+    if not target.endswith(".md"):
+        images = [target] if target.endswith(".png") else [f for f in figures if f.startswith(target[:-3])]
+        folder = posixpath.dirname(page) or "."
+        return "\n\n".join(f"![{link['text']}]({posixpath.relpath(image, folder)})" for image in images)
+    text = (ROOT / target).read_text(encoding="utf-8").replace("<details>", '<details markdown="1">')
+    if what == "section":
+        text = re.split(rf"(?m)^#+ {re.escape(of)}\n", text)[1]
+        text = re.split(r"(?m)^#+ ", text)[0]
+    elif what == "rows":
+        row = re.compile(r"(?m)^\| (?!\|)(?P<name>.+?) \|.*\n")  # the first cell of a head is empty
+        text = row.sub(lambda one: one[0] if one["name"].replace("\\", "") in of.split(", ") else "", text)
+    return linked(text, target, page)
