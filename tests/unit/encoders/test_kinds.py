@@ -117,11 +117,11 @@ def test_steps_of_training_are_those_of_padded_sentences(name: str, method: str,
 
 
 RUNS = {
-    "bert": ("gausscse", "cls", ()),
-    "roberta": ("ngcse_wiki_dropout", "prompt", ("encoder.denoise=true",)),
+    "bert": ("ngcse_wiki_dropout", "prompt", ("encoder.denoise=true",)),
+    "roberta": ("ngcse_wiki_dropout", "prompt", ()),
     "mpnet": ("dualcse_bi", "mean", ()),
     "distilbert": ("dualcse_cross", "cls", ()),
-    "electra": ("simcse_sup", "mean", ()),
+    "electra": ("gausscse", "mean", ()),
     "deberta-v3": ("ngcse_wiki_dropout", "prompt", ()),
     "modernbert": ("simcse_unsup", "cls", ("encoder.dropout=0.1",)),
     "xlm-roberta": ("dualcse_cross", "mean", ()),
