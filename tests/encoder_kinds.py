@@ -92,17 +92,25 @@ class Kind(NamedTuple):
     segments: bool = False
 
 
+def bert_tokenizer() -> Any:
+    return hf.BertTokenizer(vocab=word_pieces(BERT))
+
+
+def xlm_roberta_tokenizer() -> Any:
+    return hf.XLMRobertaTokenizer(vocab=unigram(ROBERTA))
+
+
 KINDS = {
-    "bert": Kind(hf.BertConfig, lambda: hf.BertTokenizer(vocab=word_pieces(BERT)), {}, True),
+    "bert": Kind(hf.BertConfig, bert_tokenizer, {}, True),
     "roberta": Kind(hf.RobertaConfig, roberta_tokenizer, {"type_vocab_size": 1}),
     "mpnet": Kind(hf.MPNetConfig, lambda: hf.MPNetTokenizer(vocab=word_pieces(MPNET)), {}),
-    "distilbert": Kind(hf.DistilBertConfig, lambda: hf.DistilBertTokenizer(vocab=word_pieces(BERT)), DISTILBERT),
-    "electra": Kind(hf.ElectraConfig, lambda: hf.BertTokenizer(vocab=word_pieces(BERT)), {"embedding_size": 8}, True),
+    "distilbert": Kind(hf.DistilBertConfig, bert_tokenizer, DISTILBERT),
+    "electra": Kind(hf.ElectraConfig, bert_tokenizer, {"embedding_size": 8}, True),
     "deberta-v3": Kind(hf.DebertaV2Config, lambda: hf.DebertaV2Tokenizer(vocab=unigram(BERT), unk_id=3), DEBERTA_V3),
     "modernbert": Kind(hf.ModernBertConfig, modernbert_tokenizer, MODERNBERT),
-    "xlm-roberta": Kind(
-        hf.XLMRobertaConfig, lambda: hf.XLMRobertaTokenizer(vocab=unigram(ROBERTA)), {"type_vocab_size": 1}
-    ),
+    "xlm-roberta": Kind(hf.XLMRobertaConfig, xlm_roberta_tokenizer, {"type_vocab_size": 1}),
+    "camembert": Kind(hf.CamembertConfig, xlm_roberta_tokenizer, {"type_vocab_size": 1}),
+    "albert": Kind(hf.AlbertConfig, bert_tokenizer, {"embedding_size": 8}, True),
 }
 
 
