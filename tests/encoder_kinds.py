@@ -18,13 +18,13 @@ ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 MPNET = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
 SIZES: dict[str, Any] = {
     "hidden_size": 16,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": 3,
     "num_attention_heads": 2,
     "intermediate_size": 32,
     "max_position_embeddings": 130,
     "initializer_range": 0.3,
 }
-DISTILBERT = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32}
+DISTILBERT = {"dim": 16, "n_layers": 3, "n_heads": 2, "hidden_dim": 32}
 DEBERTA_V3 = {  # as microsoft/deberta-v3-base has them, with fewer buckets
     "relative_attention": True,
     "position_buckets": 8,
@@ -34,7 +34,7 @@ DEBERTA_V3 = {  # as microsoft/deberta-v3-base has them, with fewer buckets
     "position_biased_input": False,
     "type_vocab_size": 0,
 }
-MODERNBERT = {"num_hidden_layers": 4, "local_attention": 8, "global_attn_every_n_layers": 3}
+MODERNBERT = {"local_attention": 8, "global_attn_every_n_layers": 3}
 
 
 def texts() -> list[str]:
@@ -60,18 +60,16 @@ def unigram(special: list[str]) -> list[tuple[str, float]]:
     return [(piece, score) for piece, score in json.loads(raw.to_str())["model"]["vocab"]]
 
 
-def byte_pairs(special: list[str]) -> Tokenizer:
+def byte_pairs(special: list[str], sentences: list[str] | None = None) -> Tokenizer:
     raw = Tokenizer(models.BPE())
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    raw.train_from_iterator(
-        texts(), trainers.BpeTrainer(vocab_size=400, special_tokens=special, initial_alphabet=alphabet)
-    )
+    options = {"special_tokens": special, "initial_alphabet": pre_tokenizers.ByteLevel.alphabet()}
+    raw.train_from_iterator(sentences or texts(), trainers.BpeTrainer(vocab_size=400, **options))
     return raw
 
 
-def roberta_tokenizer() -> Any:
-    raw = byte_pairs(ROBERTA)
+def roberta_tokenizer(sentences: list[str] | None = None) -> Any:
+    raw = byte_pairs(ROBERTA, sentences)
     merges = [tuple(pair) for pair in json.loads(raw.to_str())["model"]["merges"]]
     return hf.RobertaTokenizer(vocab=raw.get_vocab(), merges=merges)
 
@@ -94,27 +92,35 @@ class Kind(NamedTuple):
     segments: bool = False
 
 
+def bert_tokenizer() -> Any:
+    return hf.BertTokenizer(vocab=word_pieces(BERT))
+
+
+def xlm_roberta_tokenizer() -> Any:
+    return hf.XLMRobertaTokenizer(vocab=unigram(ROBERTA))
+
+
 KINDS = {
-    "bert": Kind(hf.BertConfig, lambda: hf.BertTokenizer(vocab=word_pieces(BERT)), {}, True),
+    "bert": Kind(hf.BertConfig, bert_tokenizer, {}, True),
     "roberta": Kind(hf.RobertaConfig, roberta_tokenizer, {"type_vocab_size": 1}),
     "mpnet": Kind(hf.MPNetConfig, lambda: hf.MPNetTokenizer(vocab=word_pieces(MPNET)), {}),
-    "distilbert": Kind(hf.DistilBertConfig, lambda: hf.DistilBertTokenizer(vocab=word_pieces(BERT)), DISTILBERT),
-    "electra": Kind(hf.ElectraConfig, lambda: hf.BertTokenizer(vocab=word_pieces(BERT)), {"embedding_size": 8}, True),
+    "distilbert": Kind(hf.DistilBertConfig, bert_tokenizer, DISTILBERT),
+    "electra": Kind(hf.ElectraConfig, bert_tokenizer, {"embedding_size": 8}, True),
     "deberta-v3": Kind(hf.DebertaV2Config, lambda: hf.DebertaV2Tokenizer(vocab=unigram(BERT), unk_id=3), DEBERTA_V3),
     "modernbert": Kind(hf.ModernBertConfig, modernbert_tokenizer, MODERNBERT),
-    "xlm-roberta": Kind(
-        hf.XLMRobertaConfig, lambda: hf.XLMRobertaTokenizer(vocab=unigram(ROBERTA)), {"type_vocab_size": 1}
-    ),
+    "xlm-roberta": Kind(hf.XLMRobertaConfig, xlm_roberta_tokenizer, {"type_vocab_size": 1}),
+    "camembert": Kind(hf.CamembertConfig, xlm_roberta_tokenizer, {"type_vocab_size": 1}),
+    "albert": Kind(hf.AlbertConfig, bert_tokenizer, {"embedding_size": 8}, True),
 }
 
 
-def save_kind(name: str, folder: Path) -> Path:
-    """Save a random model of a kind with its tokenizer, as save_pretrained leaves them."""
+def save_kind(name: str, folder: Path, **changes: Any) -> Path:
+    """Save a random model of a kind, with changes of its config, and its tokenizer, as save_pretrained leaves them."""
     kind = KINDS[name]
     tokenizer = kind.tokenizer()
     ids = {f"{which}_token_id": getattr(tokenizer, f"{which}_token_id") for which in ("pad", "cls", "sep")}
     ids |= {"bos_token_id": tokenizer.cls_token_id, "eos_token_id": tokenizer.sep_token_id}
-    config = kind.config(**SIZES | {"vocab_size": len(tokenizer)} | ids | kind.own)
+    config = kind.config(**SIZES | {"vocab_size": len(tokenizer)} | ids | kind.own | changes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         hf.AutoModel.from_config(config).save_pretrained(folder)

@@ -71,9 +71,7 @@ def test_metadata_and_results_of_a_run(run: Any, tmp_path: Path) -> None:
 
 
 def test_corpora_files_and_data_sets_of_the_hub() -> None:
-    made = card(
-        record(["snli/train", "/home/me/secret/pairs.csv", "hub:me/data/en:train"], rows={"llm": ["ngcse/wiki_sts"]})
-    )
+    made = card(record(["snli/train", "my/secret/pairs.csv", "hub:me/data/en:train"], rows={"llm": ["ngcse/wiki_sts"]}))
     assert made.data.datasets == ["me/data", "ngcse", "stanfordnlp/snli"]
     assert (made.data.license, made.data.base_model) == ("apache-2.0", "sentence-transformers/all-MiniLM-L12-v2")
     assert made.data.language is None, "that of a file is not known"

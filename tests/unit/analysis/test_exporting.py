@@ -14,9 +14,6 @@ from typing import Any
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from tokenizers import Tokenizer as RawTokenizer
-from tokenizers import models, pre_tokenizers, trainers
-from transformers import RobertaConfig, RobertaModel, RobertaTokenizer
 
 from lightning_cse.analysis import exporting
 from lightning_cse.analysis.exporting import export
@@ -35,7 +32,6 @@ SENTENCES = [
 ]
 
 tiny = partial(tiny_encoder, max_length=48)
-Encoder = Callable[..., SentenceEncoder]
 
 
 def make(kind: Callable[..., Any], encoder: SentenceEncoder, **options: Any) -> Any:
@@ -93,49 +89,6 @@ def test_vectors_and_similarity_are_the_models_own(
     want = answers.similarity(embedding[:-1], embedding[1:]).detach()
     assert torch.allclose(got, want, atol=1e-4, rtol=1e-4) == (similarity is not None)
     assert f"| similarity | {similarity or 'the cosine, which is not'}" in (tmp_path / "made/README.md").read_text()
-
-
-@pytest.mark.parametrize(
-    ("kind", "view", "reading"),
-    [(PointModel, "primary", {"pooling": "mean"}), (PointModel, "primary", PROMPT), (DualModel, "implicit", {})],
-)
-def test_the_template_of_a_roberta(kind: Any, view: str, reading: Any, roberta: Encoder, tmp_path: Path) -> None:
-    answers = make(kind, roberta(**reading))
-    export(loaded(answers), tmp_path / "made", view=view)
-    check(tmp_path / "made", answers, view)
-
-
-@pytest.fixture(scope="module")
-def roberta(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
-    """Loads a random RoBERTa of two layers, whose words know the space before them."""
-    folder = tmp_path_factory.mktemp("roberta")
-    raw = RawTokenizer(models.BPE())
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=320,
-        special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    raw.train_from_iterator([*SENTENCES, "sentence explicit implicit"], trainer)
-    merges = [tuple(pair) for pair in json.loads(raw.to_str())["model"]["merges"]]
-    tokenizer = RobertaTokenizer(vocab=raw.get_vocab(), merges=merges)
-    config = RobertaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=66,
-        type_vocab_size=1,
-        pad_token_id=tokenizer.pad_token_id,
-        initializer_range=0.3,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        RobertaModel(config, add_pooling_layer=False).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return partial(load_encoder, name="roberta_tiny", source=str(folder), max_length=60)
 
 
 def test_a_run_its_card_and_a_python_without_this_package(

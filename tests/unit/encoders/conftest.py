@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from tokenizers import Tokenizer as RawTokenizer
-from tokenizers import models, pre_tokenizers, trainers
-from transformers import (
-    AutoTokenizer,
-    BertConfig,
-    BertModel,
-    PreTrainedTokenizerBase,
-    RobertaConfig,
-    RobertaModel,
-    RobertaTokenizer,
-)
+from encoder_kinds import save_kind
+from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerBase
 
 from lightning_cse.encoders import SentenceEncoder, load_encoder, tiny_encoder
 
@@ -38,45 +27,9 @@ def minilm_folder() -> Path:
 
 
 @pytest.fixture(scope="session")
-def byte_level() -> Callable[[list[str]], RobertaTokenizer]:
-    """Train a byte-level tokenizer like RoBERTa's on some sentences."""
-
-    def trained(sentences: list[str]) -> RobertaTokenizer:
-        raw = RawTokenizer(models.BPE())
-        raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        trainer = trainers.BpeTrainer(
-            vocab_size=340,
-            special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            show_progress=False,
-        )
-        raw.train_from_iterator(sentences, trainer)
-        merges = [tuple(pair) for pair in json.loads(raw.to_str())["model"]["merges"]]
-        return RobertaTokenizer(vocab=raw.get_vocab(), merges=merges)
-
-    return trained
-
-
-@pytest.fixture(scope="session")
-def roberta_folder(
-    byte_level: Callable[[list[str]], RobertaTokenizer], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """A random RoBERTa of two layers with 66 positions (64 of use), saved as the hub would have it."""
-    folder = tmp_path_factory.mktemp("roberta")
-    tokenizer = byte_level(["The dog chased the cat across the yard while it rained.", "sentence explicit implicit"])
-    config = RobertaConfig(
-        **SIZES,
-        vocab_size=len(tokenizer),
-        num_hidden_layers=2,
-        max_position_embeddings=66,
-        type_vocab_size=1,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        RobertaModel(config, add_pooling_layer=False).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+def roberta_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random RoBERTa with 66 positions (64 of use), saved as the hub would have it."""
+    return save_kind("roberta", tmp_path_factory.mktemp("roberta"), max_position_embeddings=66)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers as hf
+from encoder_kinds import KINDS, save_kind
 from torch import nn
 
 from lightning_cse.encoders import SentenceEncoder, load_encoder, tiny_encoder
@@ -28,24 +29,7 @@ SIZES = {
     "bos_token_id": 2,
     "eos_token_id": 3,
 }
-RELATIVE = SIZES | {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
-DISTIL = {"vocab_size": WORDS, "dim": 16, "n_layers": 3, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 64}
-MODERN = SIZES | {"cls_token_id": 2, "sep_token_id": 3}
-ENCODERS: dict[str, hf.PreTrainedConfig] = {
-    "bert": hf.BertConfig(**SIZES),
-    "roberta": hf.RobertaConfig(**SIZES),
-    "xlm-roberta": hf.XLMRobertaConfig(**SIZES),
-    "mpnet": hf.MPNetConfig(**SIZES),
-    "distilbert": hf.DistilBertConfig(**DISTIL),
-    "electra": hf.ElectraConfig(**SIZES, embedding_size=8),
-    "albert": hf.AlbertConfig(**SIZES, embedding_size=8),
-    "deberta": hf.DebertaConfig(**RELATIVE),
-    "deberta-v2": hf.DebertaV2Config(**RELATIVE),
-    "modernbert": hf.ModernBertConfig(**MODERN),
-}
-PLACES = ("attention_dropout", "embedding_dropout", "mlp_dropout")
-OWN_DROPOUT = ENCODERS | {key: hf.ModernBertConfig(**MODERN | {key: 0.5}) for key in PLACES}
-WITHOUT = ("albert", "modernbert")  # their own dropout is 0
+PLACES = ("attention_dropout", "embedding_dropout", "mlp_dropout")  # of ModernBERT; 0 in its own config
 
 
 def load(folder: Path, **options: Any) -> SentenceEncoder:
@@ -64,7 +48,8 @@ def save(config: hf.PreTrainedConfig, folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A folder for each architecture."""
-    return {name: save(config, tmp_path_factory.mktemp(name)) for name, config in OWN_DROPOUT.items()}
+    made = {name: save_kind(name, tmp_path_factory.mktemp(name)) for name in KINDS}
+    return made | {key: save_kind("modernbert", tmp_path_factory.mktemp(key), **{key: 0.5}) for key in PLACES}
 
 
 def passes_differ(encoder: SentenceEncoder) -> bool:
@@ -73,13 +58,13 @@ def passes_differ(encoder: SentenceEncoder) -> bool:
     return not torch.equal(one, two)
 
 
-@pytest.mark.parametrize("name", OWN_DROPOUT)
+@pytest.mark.parametrize("name", [*KINDS, *PLACES])
 def test_an_architectures_own_dropout(name: str, folders: dict[str, Path]) -> None:
     encoder = load(folders[name])
-    assert encoder.has_dropout is passes_differ(encoder) is (name not in WITHOUT)
+    assert encoder.has_dropout is passes_differ(encoder) is (name not in ("albert", "modernbert"))
 
 
-@pytest.mark.parametrize("name", ["tiny", *ENCODERS])
+@pytest.mark.parametrize("name", ["tiny", *KINDS])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_dropout_reaches_every_place(name: str, dropout: float, folders: dict[str, Path]) -> None:
     encoder = tiny_encoder(dropout=dropout) if name == "tiny" else load(folders[name], dropout=dropout)
@@ -87,7 +72,7 @@ def test_dropout_reaches_every_place(name: str, dropout: float, folders: dict[st
     assert encoder.has_dropout is passes_differ(encoder) is (dropout > 0)
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("name", KINDS)
 @torch.no_grad()
 def test_the_first_layers(name: str, folders: dict[str, Path]) -> None:
     whole, cut = load(folders[name]).eval(), load(folders[name], layers=2).eval()
@@ -105,7 +90,7 @@ def test_layers_have_digests_of_their_own_and_a_folder_of_their_own(folders: dic
     assert two.digests == again.digests
     assert two.digests["tokenizer"] == whole.digests["tokenizer"]
     two.backbone.save_pretrained(tmp_path)
-    TOKENIZER.save_pretrained(tmp_path)
+    two.tokenizer.tokenizer.save_pretrained(tmp_path)
     assert load(tmp_path).backbone.config.num_hidden_layers == 2
 
 
@@ -117,7 +102,7 @@ def test_layers_that_the_model_does_not_have(layers: Any, folders: dict[str, Pat
 
 def test_missing_parameters_of_a_kept_layer_are_an_error(folders: dict[str, Path], tmp_path: Path) -> None:
     folder = save(hf.BertConfig(**SIZES | {"num_hidden_layers": 1}), tmp_path)
-    (folder / "config.json").write_text(json.dumps(ENCODERS["bert"].to_dict()))
+    (folder / "config.json").write_text(json.dumps(hf.BertConfig(**SIZES).to_dict()))
     assert load(folder, layers=1).backbone.config.num_hidden_layers == 1
     with pytest.raises(EncoderError, match="16 parameters of BertModel are missing from the weights or have another"):
         load(folder, layers=2)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from torch import Tensor, nn
 
 from lightning_cse.encoders.packing import (
     LANES,
-    MODEL_TYPES,
     NARROWEST,
     FastDropout,
     Windows,
@@ -124,41 +121,6 @@ def test_bfloat16_is_near_float32() -> None:
 def test_large_scores_stay_finite() -> None:
     q, k, v = states()
     assert torch.isfinite(attend([q * 1000, k, v], 0.3)).all()
-
-
-OWN: dict[str, dict[str, Any]] = {
-    "distilbert": {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32},
-    "modernbert": {"cls_token_id": 2, "sep_token_id": 3, "local_attention": 6, "num_hidden_layers": 4},
-}
-ONE_SEGMENT = ("distilbert", "modernbert")
-
-
-@pytest.mark.parametrize("kind", MODEL_TYPES)
-@pytest.mark.parametrize("lengths", [[3, 5, 5, 9], [6, 6, 6, 6], [2, 12, 34]])
-def test_equals_eager_attention_over_padded_sequences(kind: str, lengths: list[int]) -> None:
-    torch.manual_seed(0)
-    own = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "initializer_range": 0.3} | OWN.get(kind, {})
-    config = hf.AutoConfig.for_model(kind, **SIZES | own)
-    eager = hf.AutoModel.from_config(config, attn_implementation="eager").eval()
-    mine = copy.deepcopy(eager)
-    assert use_window_attention(mine)
-    ids = torch.randint(4, 50, (len(lengths), max(lengths)))
-    inside = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    ids[~inside] = eager.config.pad_token_id
-    first = 1 if "roberta" in kind or kind == "camembert" else 0
-    want = eager(input_ids=ids, attention_mask=inside.long()).last_hidden_state
-    stock = mine(input_ids=ids, attention_mask=inside.long()).last_hidden_state
-    windows = Windows.pack(np.array(lengths))
-    places = (torch.from_numpy(windows.starts)[:, None] + torch.arange(max(lengths)))[inside]
-    row, positions = (torch.full((windows.count * windows.width,), first) for _ in range(2))
-    row[places] = ids[inside]
-    positions[places] = torch.arange(max(lengths)).expand(len(lengths), -1)[inside] + first
-    inputs = {"inputs_embeds": mine.get_input_embeddings()(row)[None], "position_ids": positions[None]}
-    if kind not in ONE_SEGMENT:
-        inputs["token_type_ids"] = torch.zeros_like(positions)[None]
-    got = mine(**inputs, windows=windows).last_hidden_state
-    torch.testing.assert_close(got[0, places], want[inside], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(stock[inside], want[inside], atol=1e-5, rtol=1e-5)
 
 
 def test_other_architectures_keep_their_own_and_what_is_saved_does_not_ask_for_it(tmp_path: Path) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable
 
 import pytest
 import torch
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, RobertaTokenizer
+from encoder_kinds import roberta_tokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from lightning_cse.encoders.templates import PROMPTS, Template
 from lightning_cse.errors import EncoderError
@@ -74,11 +74,9 @@ def test_the_ids_that_the_authors_insert_into_roberta() -> None:
     assert first.suffix == second.suffix == (113, 839, 50264, 2)
 
 
-def test_pieces_of_a_byte_level_prompt_keep_their_leading_spaces(
-    byte_level: Callable[[list[str]], RobertaTokenizer],
-) -> None:
+def test_pieces_of_a_byte_level_prompt_keep_their_leading_spaces() -> None:
     # Each of the authors' ids for RoBERTa is one of these words in its vocabulary, with or without the space before.
-    tokenizer = byte_level(['This sentence : "', 'This sentence of "', '" means'])
+    tokenizer = roberta_tokenizer(['This sentence : "', 'This sentence of "', '" means'])
     first, second = (Template.from_prompt(tokenizer, prompt) for prompt in PROMPTS)
     assert tokenizer.convert_ids_to_tokens(first.prefix) == ["<s>", "This", "Ġsentence", "Ġ:", 'Ġ"']
     assert tokenizer.convert_ids_to_tokens(second.prefix) == ["<s>", "This", "Ġsentence", "Ġof", 'Ġ"']
