@@ -170,12 +170,12 @@ LOCAL = "# @package _global_\npaths: {data_dir: /corpora}\ntrainer: {precision: 
 
 
 def test_settings_of_this_machine(give: Give, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "mine" / "local" / "default.yaml"
+    file = tmp_path / "mine" / "local" / "of_a_test.yaml"  # default.yaml may be there, in conf/local
     file.parent.mkdir(parents=True)
     file.write_text(LOCAL)
     shown = ("--config-dir", str(tmp_path / "mine"), "--cfg", "job")
     assert "data_dir: /corpora" not in give(X, *shown)[1], "no test reads the file of a machine"
-    monkeypatch.delenv("LIGHTNING_CSE_LOCAL")
+    monkeypatch.setenv("LIGHTNING_CSE_LOCAL", "of_a_test")
     _, out, _ = give(X, "trainer.max_epochs=7", *shown)
     for text in ("data_dir: /corpora", "precision: bf16-mixed", "logger: null", "max_epochs: 7"):
         assert text in out

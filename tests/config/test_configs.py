@@ -20,7 +20,7 @@ from lightning_cse.engine.build import check_nodes
 Compose = Callable[..., DictConfig]
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
-FILES = sorted(str(path.relative_to(CONF)) for path in CONF.rglob("*.yaml"))
+FILES = sorted(str(path.relative_to(CONF)) for path in CONF.rglob("*.yaml") if path.parent.name != "local")
 # Of other commands, whose tests compose them; custom.yaml has no source of its own.
 OTHERS = (
     "describe.yaml",

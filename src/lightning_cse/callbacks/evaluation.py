@@ -41,7 +41,7 @@ class Evaluation(Callback):
         min_delta: values that are higher by at most this do not count for ``patience``.
         dropout: whether dropout is active for the diagnostics, as the NGCSE authors have it, so that a pair of one
             sentence with itself is a dropout pair; tasks never see it.
-        interrupts: after a signal, an evaluation that is due is left to the resumed run.
+        interrupts: after a signal, an evaluation that is due is left to the resumed run, unless training may end there.
     """
 
     _STATE = ("step", "due", "latest", "best_step", "best_score", "seconds", "waited", "to_beat")
@@ -90,7 +90,8 @@ class Evaluation(Callback):
         last = _is_last(trainer)
         if trainer.global_step == self.step or not (last or trainer.global_step % self.every == 0):
             return
-        self.due = self.interrupts.signum is not None and not last
+        may_end = last or self.waited + 1 == self.patience
+        self.due = self.interrupts.signum is not None and not may_end
         if not self.due:
             self._evaluate(trainer, pl_module)
             self._stop_early(trainer)

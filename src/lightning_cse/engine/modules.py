@@ -38,11 +38,12 @@ def with_modules(encoder: SentenceEncoder, folder: Path) -> tuple[PointModel, di
     digest = hashlib.sha256()
     for module in _read(folder / "modules.json"):
         kind, path = module["type"].rpartition(".")[2], folder / module["path"]
+        digest.update(kind.encode())
         if kind == "Normalize":
             layers.append(_Normalize())
         elif kind == "Dense":
             layers.append(_dense(path))
-            digest.update((path / "model.safetensors").read_bytes())
+            digest.update((path / "config.json").read_bytes() + (path / "model.safetensors").read_bytes())
         elif kind == "WordWeights":
             _pool_mask(encoder, _read(path / "config.json"), path)
     normalized = bool(layers) and isinstance(layers[-1], _Normalize)
