@@ -23,7 +23,8 @@ WORKERS ?= 2
 PYTEST := HF_HUB_OFFLINE=1 WANDB_MODE=offline TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 \
   $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-# Without the notices of MkDocs' future, and of other packages' deprecated calls.
+# Without the notices of MkDocs' future, and of other packages' deprecated calls. Never with --quiet, which keeps the
+# warnings from the count that makes a strict build fail.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore::DeprecationWarning -m mkdocs
 
 .DEFAULT_GOAL := help
@@ -72,7 +73,7 @@ bench-gaussian: $(READY_DEV) ## Measure the Gaussian similarity, beside its form
 	$(OFFLINE) $(BIN)/python benchmarks/gaussian.py $(ARGS)
 
 docs: $(READY_DOCS) ## Build the documentation site into site/; a dead link or anchor is an error
-	$(MKDOCS) build --quiet
+	$(MKDOCS) build
 
 docs-serve: $(READY_DOCS) ## Show the site on http://127.0.0.1:8000 while you write
 	$(MKDOCS) serve --livereload $(ARGS)

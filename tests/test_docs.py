@@ -371,7 +371,7 @@ def test_a_command_that_could_not_start_is_found(
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as by ``make docs``: a warning is an error."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder
