@@ -4,8 +4,9 @@
 
 The same from a shell:
 
-    python -m lightning_cse.train +experiment=simcse_sup encoder=minilm_l6 data=file data.train=examples/bicycles/triplets.csv \
-        suite=own "own.sts={dev: examples/bicycles/pairs_dev.csv, test: examples/bicycles/pairs_test.csv}" \
+    python -m lightning_cse.train +experiment=simcse_sup encoder=minilm_l6 \
+        data=file data.train=examples/bicycles/triplets.csv suite=own \
+        "own.sts={dev: examples/bicycles/pairs_dev.csv, test: examples/bicycles/pairs_test.csv}" \
         monitor=val/own_sts/spearman diag.evaluation=none eval_every=5 logger=csv
 """
 

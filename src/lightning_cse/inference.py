@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Literal, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Final, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ from lightning_cse.engine.load import LoadedModel, check_device, load_model
 from lightning_cse.errors import ConfigError, EncoderError, TaskError, did_you_mean
 from lightning_cse.runs.machine import device_of
 from lightning_cse.similarity import is_same
+
+if TYPE_CHECKING:
+    from lightning_cse.engine.mteb_suite import MTEBModel
 
 Sentences = str | Iterable[str]
 Scores = float | np.ndarray
@@ -174,6 +177,13 @@ class SentenceModel:
     def implicitness(self, sentences: Sentences) -> Scores:
         """Return how much more sentences imply than they say."""
         return self._ask(self._question("implicitness"), sentences)
+
+    def to_mteb(self) -> MTEBModel:
+        """Return this model as one of the mteb library, for ``mteb.evaluate(model.to_mteb(), tasks)``."""
+        from lightning_cse.engine.mteb_suite import MTEBModel
+
+        width, revision = self.encode("a").shape[0], self.loaded.digests["weights"][:12]
+        return MTEBModel(self.encode, name=self.name, revision=revision, embed_dim=width, max_tokens=self.max_length)
 
     def _question(self, name: str) -> Callable[..., Tensor]:
         ask: Callable[..., Tensor] | None = getattr(self.answers, QUESTIONS.get(name, name), None)
