@@ -31,7 +31,7 @@ OTHERS = (
     "suite/mteb.yaml",
 )
 COUNTS = (
-    {"": 5, "baselines": 3, "callbacks": 1, "corpora": 3, "data": 20, "debug": 2, "encoder": 9, "experiment": 33}
+    {"": 5, "baselines": 3, "callbacks": 1, "corpora": 3, "data": 21, "debug": 2, "encoder": 9, "experiment": 33}
     | {"limits": 1, "llm": 1, "logger": 3, "method": 9, "paths": 2, "pattern": 3, "profile": 3, "suite": 10}
     | {"sweep": 10, "trainer": 1}
 )
@@ -95,6 +95,14 @@ def test_every_experiment_is_valid_in_every_setting(experiment: str, compose: Co
         cfg = valid(compose(f"+experiment={experiment}", *overrides, f"encoder={encoder}"))
         assert (cfg.name, cfg.encoder.name) == (experiment, encoder)  # the command line has the last word
         assert 0 < cfg.method.optimizer.lr <= 1e-2
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_experiment_takes_a_file_of_ones_own(experiment: str, compose: Compose) -> None:
+    data = ("data=file", "data.train=my/x.csv", "data.columns={anchor: question}", "data.distinct_in_batch=true")
+    for setting in ((), ("+debug=tiny",), ("+profile=small", "+debug=overfit")):
+        cfg = valid(compose(f"+experiment={experiment}", *setting, *data))
+        assert (cfg.data.train, cfg.data.held_out, cfg.data.excluded) == ("my/x.csv", None, [])
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
