@@ -19,7 +19,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from lightning_cse.config import compose, conf_dir, encoder_configs
-from lightning_cse.config.check import check, unread
+from lightning_cse.config.check import check
 from lightning_cse.config.compose import APPENDED, CompositionError, name_encoder, plain_line, register
 from lightning_cse.errors import ConfigError, report, reported, user_error
 
@@ -70,9 +70,7 @@ class Runner:
         overrides = list(map(str, HydraConfig.get().overrides.task))
         try:
             name_encoder(cfg)
-            check(cfg, self.config_name, overrides)
-            if not compose.in_sweep() and (faults := unread(cfg, overrides)):
-                raise ConfigError(faults.values())
+            check(cfg, self.config_name, overrides, all_read=not compose.in_sweep())
             compose.take_gpu()
             module, _, function = self.task.partition(":")
             result = getattr(importlib.import_module(module), function)(cfg)
