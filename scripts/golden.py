@@ -38,7 +38,7 @@ from typing import Any, Final
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 FOLDER: Final = REPOSITORY / "tests" / "golden"
 EXPERIMENTS: Final = sorted(path.stem for path in (REPOSITORY / "conf" / "experiment").glob("*.yaml"))
-DATA: Final = sorted(path.stem for path in (REPOSITORY / "conf" / "data").glob("[!_]*.yaml"))
+DATA: Final = sorted({path.stem for path in (REPOSITORY / "conf" / "data").glob("[!_]*.yaml")} - {"file"})
 PARTS: Final = ("configs", "runs", "batches", "tables")
 
 RELATIVE: Final = {"configs": 0.0, "runs": 1e-4, "batches": 0.0, "tables": 1e-4}

@@ -20,7 +20,7 @@ REFUSED: list[tuple[str, str]] = [
     ("method={foo: 1}", "foo"),
     # options
     ("encoder=bert_bse", "there is no encoder 'bert_bse' - did you mean 'bert_base'? (there are: bert_base,"),
-    ("data=my/pairs.csv", "a file of your own is for data.train, as in data.train=[my/pairs.csv]"),
+    ("data=my/pairs.csv", "a file of your own: data=file data.train=my/pairs.csv"),
     ("hydra/launcher=jobli", "there is no hydra/launcher 'jobli' - did you mean 'joblib'?"),
     ("dualcse_cros", "dualcse_cros: not an override, which is key=value - did you mean '+experiment=dualcse_cross'?"),
     ("seed=[1", "seed=[1: Hydra cannot read this value; quote it"),

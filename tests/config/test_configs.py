@@ -31,7 +31,7 @@ OTHERS = (
     "suite/mteb.yaml",
 )
 COUNTS = (
-    {"": 5, "baselines": 3, "callbacks": 1, "corpora": 3, "data": 20, "debug": 2, "encoder": 9, "experiment": 33}
+    {"": 5, "baselines": 3, "callbacks": 1, "corpora": 3, "data": 21, "debug": 2, "encoder": 9, "experiment": 33}
     | {"limits": 1, "llm": 1, "logger": 3, "method": 9, "paths": 2, "pattern": 3, "profile": 3, "suite": 10}
     | {"sweep": 10, "trainer": 1}
 )

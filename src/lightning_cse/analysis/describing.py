@@ -33,12 +33,8 @@ from lightning_cse.runs.machine import device_of
 
 log = logging.getLogger(__name__)
 
-BATCHING: Final = (
-    "batch_size",
-    "drop_last",
-    "llm_rows_together",
-    "distinct_in_batch",
-)  # no number here depends on them
+# No number here depends on them.
+BATCHING: Final = ("batch_size", "drop_last", "llm_rows_together", "distinct_in_batch")
 
 Kind = Literal["positive", "negative"]
 

@@ -107,7 +107,8 @@ class ContrastiveData(pl.LightningDataModule):
         names = [train] if isinstance(train, str) else list(map(str, train))
         wanted = tuple(roles if augmentation is None else roles[:1])
         read = partial(read_sources, data_dir=Path(data_dir))
-        read_own = partial(read, columns=columns, takes=_takes(wanted, optional))
+        takes = ", ".join(f"[{role}]" if role in optional else role for role in wanted)
+        read_own = partial(read, columns=columns, takes=f"the method takes {takes}" if wanted else "")
         tables = read_own(names, key="data.train")
         weighted = weights is not None and list(weights) != [1] * len(tables)
         if weighted:
@@ -115,13 +116,15 @@ class ContrastiveData(pl.LightningDataModule):
         self._excluded = read(excluded, key="data.excluded", may_be_empty=True)
         self._watched = read(watched_in, key="data.watched_in", may_be_empty=True)
         pairs = all_pairs(self._excluded)
-        scheme = _scheme(rows, tables, wanted, optional, key="data.train")
+        scheme = rows.scheme(tables, wanted, optional) if isinstance(rows, OwnRows) else rows
         self.roles = self._roles = scheme.roles
         self._from_llm = "negative" in scheme.roles  # no other rows have contrastive learning's own negative
         built = scheme([without_pairs(table, pairs) for table in tables])
         if held_out is not None:
-            tables = read_own(held_out, key="data.held_out")
-            self.held_out = _scheme(rows, tables, wanted, optional, key="data.held_out")(tables)
+            key = "data.held_out"
+            tables = read_own(held_out, key=key)
+            of_held_out = rows.scheme(tables, wanted, optional, key) if isinstance(rows, OwnRows) else rows
+            self.held_out = of_held_out(tables)
         else:
             share = HELD_OUT_SHARE if held_out_share is None else held_out_share
             built, self.held_out = hold_out(built, share, of=scheme.roles[0])
@@ -227,13 +230,11 @@ class ContrastiveData(pl.LightningDataModule):
                 f"data: not one of {count} training rows ({self.train.origin}) has a sentence of "
                 f"{' or '.join(empty)}, which the method trains on: give data.train a source that has some"
             )
-        for role in () if self._from_llm or not count else set(roles).difference(optional):
-            if not there[role].all():
-                first, without = self.train.where(int(np.argmin(there[role]))), count - int(there[role].sum())
-                raise DataError(
-                    f"{first}: no {role}, which the method trains on; {without} of {count} training rows lack it: "
-                    "leave them out, or complete them"
-                )
+        for role in () if self._from_llm else set(roles).difference(optional):
+            if without := count - int(there[role].sum()):
+                first = self.train.where(int(np.argmin(there[role])))
+                what = f"no {role}, which the method trains on; {without} of {count} training rows lack it"
+                raise DataError(f"{first}: {what}: leave them out, or complete them")
         if "contradiction" in roles and (more := [name for name in self.train.names if name.startswith("negative_")]):
             log.warning("data: the method takes one contradiction a row; not used: %s", ", ".join(more))
         self._roles = tuple(roles)
@@ -331,24 +332,6 @@ def _padded(columns: Sequence[pa.ChunkedArray], most: int | None) -> Tokens:
     padded = np.zeros(mask.shape, dtype=np.int64)
     padded[mask] = ids.values.to_numpy()[(starts[rows][:, None] + places)[mask]]
     return Tokens(torch.from_numpy(padded), torch.from_numpy(mask), torch.from_numpy(rows % len(columns[0])))
-
-
-def _scheme(
-    rows: RoleRows | OwnRows, tables: Sequence[Rows], wanted: Sequence[str], optional: Sequence[str], *, key: str
-) -> RoleRows:
-    if not isinstance(rows, OwnRows):
-        return rows
-    try:
-        return rows.scheme(tables, wanted, optional)
-    except DataError as error:
-        raise DataError(f"{key}: {error}") from None
-
-
-def _takes(roles: Sequence[str], optional: Sequence[str]) -> str:
-    """Return what roles a method trains on, for messages."""
-    needed = [role for role in roles if role not in optional]
-    may = [role for role in roles if role in optional]
-    return f"the method takes {', '.join(needed)}{', and optionally ' * bool(may)}{', '.join(may)}" if roles else ""
 
 
 def token_counts(sentences: Sequence[str], tokenize: Tokenize, cache_dir: Path | None) -> np.ndarray:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lightning_cse.data.columns import HYPOTHESES, canonical, layout_of, negatives, recognise
 from lightning_cse.data.corpora import CORPORA, HubError, decoded, offline_mode, read_bytes
-from lightning_cse.data.parsers import NLI_LABELS, READERS, Parsed, Row, account, columns_of, listed, quoted
+from lightning_cse.data.parsers import NLI_LABELS, READERS, Row, account, columns_of, listed, quoted
 from lightning_cse.errors import ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 HUB: Final = "hub:"
 SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")  # each also followed by ``.gz``
 FORMS: Final = f"a file of your own ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, or one of them and .gz"
-LABELS: Final = (*NLI_LABELS, "not_entailment")
-Labels = Sequence[str] | Mapping[Any, str]
+LABELS: Final = {label: label for label in (*NLI_LABELS, "not_entailment")} | {1: "1", "1": "1", 0: "0", "0": "0"}
 AT_ONCE: Final = 50_000  # rows that are held as Python objects at a time
 
 log = logging.getLogger(__name__)
@@ -41,12 +40,7 @@ def is_own(name: str) -> bool:
 
 
 def read_table(
-    sources: str | Sequence[str],
-    *,
-    columns: Mapping[str, str] | None = None,
-    key: str,
-    takes: str = "",
-    labels: Labels = LABELS,
+    sources: str | Sequence[str], *, columns: Mapping[str, str] | None = None, key: str, takes: str = ""
 ) -> Rows:
     """Read people's own files into one table; its columns are those of one of `columns.LAYOUTS`.
 
@@ -54,8 +48,7 @@ def read_table(
     ``hub:user/name[/config][:split]`` (by default the split ``train``). ``columns`` maps our names to columns of the
     files, besides those that are recognised. Several hard negatives a row become ``negative``, ``negative_2``, ...,
     and are null where a row has fewer. Errors begin with ``key``, the config key of the sources; that of ``columns``
-    is its neighbour. ``takes`` says for the message what columns the method takes,
-    and ``labels`` what a label may be, or what it becomes.
+    is its neighbour. ``takes`` says for the message what columns the method takes.
     """
     names = [sources] if isinstance(sources, str) else [str(source) for source in sources]
     mapped_by = f"{key.rpartition('.')[0] or 'data'}.columns"
@@ -65,7 +58,7 @@ def read_table(
     tables: list[Rows] = []
     try:
         for path in itertools.chain.from_iterable(map(_paths, names)):
-            tables.append(_read(path, mapping, mapped_by, takes, labels))
+            tables.append(_read(path, mapping, mapped_by, takes))
             if len({_kinds(table.names) for table in tables}) > 1:
                 one, other = (f"{table.origin} has {listed(table.names)}" for table in (tables[0], tables[-1]))
                 raise DataError(f"files that are read together need the same columns: {one}; {other}")
@@ -83,10 +76,8 @@ def _kinds(names: Iterable[str]) -> frozenset[str]:
 def _paths(name: str) -> Iterator[str]:
     """Yield the files that a source names: itself, or those that a glob finds."""
     path = Path(name).expanduser()
-    if name.startswith(HUB):
+    if name.startswith(HUB) or path.exists():
         yield name
-    elif path.exists():
-        yield str(path)
     elif glob.has_magic(name) and (found := sorted(glob.glob(str(path), recursive=True))):  # noqa: PTH207 - of any path
         yield from found
     else:
@@ -95,13 +86,13 @@ def _paths(name: str) -> Iterator[str]:
         raise DataError(f"{path.absolute()}: there is no such file{near}; {start}")
 
 
-def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str, labels: Labels) -> Rows:
+def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str) -> Rows:
     """Read one file, some rows at a time."""
     import pyarrow as pa
 
     from lightning_cse.data.rows import Rows, SourceFile
 
-    path = name if name.startswith(HUB) else str(Path(name).absolute())
+    path = name if name.startswith(HUB) else str(Path(name).expanduser().absolute())
     rows, found, digest = _opened(path, set((mapping or {}).values()))
     names: dict[str, str] = {}
     parts: list[pa.Table] = []
@@ -109,26 +100,28 @@ def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str, la
     dropped: Counter[str] = Counter()
     content = hashlib.sha256()
     while some := list(itertools.islice(rows, AT_ONCE)):
-        new = dict.fromkeys(itertools.chain.from_iterable(row for _, row in some if isinstance(row, dict)))
+        dropped.update(row for _, row in some if isinstance(row, str))
+        if not (some := [(line, row) for line, row in some if isinstance(row, dict)]):
+            continue
+        new = dict.fromkeys(itertools.chain.from_iterable(row for _, row in some))
         if not names or not new.keys() <= found.keys():  # rows of JSON lines may bring further columns later
             found |= new
             try:
                 names = recognise(list(found), mapping, key, takes)
             except DataError as error:
                 raise DataError(f"{path}: {error}") from None
-        values, at, left_out = _checked(some, names, path, labels)
+        values, at = _checked(some, names, path)
         parts.append(pa.table({ours: pa.array(cells) for ours, cells in values.items()}))
         lines += at
-        dropped.update(left_out)
         if digest is None:
             content.update(json.dumps(values).encode())
     if not parts:
-        raise DataError(f"{path}: no rows")
+        raise DataError(f"{path}: no rows{''.join(f', only {count} {reason}s' for reason, count in dropped.items())}")
     if unused := [column for column in found if column not in names.values()]:
         log.info("%s: columns that are not used: %s", path, listed(unused))
     table = pa.concat_tables(parts, promote_options="default")
     for start, part in zip(itertools.accumulate(map(len, parts), initial=0), parts, strict=False):
-        if lacking := set(table.column_names) - {*part.column_names, *_may_lack(names)}:
+        if lacking := set(table.column_names) - {*part.column_names, *_may_lack(table.column_names)}:
             raise DataError(f"{path}:{lines[start]}: no {', '.join(lacking)}, which other rows have")
     source = SourceFile(name.removesuffix(".gz"), path, digest or content.hexdigest())
     columns = dict(zip(table.column_names, table.columns, strict=True))
@@ -203,26 +196,26 @@ def _dataset_rows(dataset: Dataset, mapped: Collection[str]) -> tuple[Iterator[R
     return rows(), dict.fromkeys(dataset.column_names)
 
 
-def _checked(some: Sequence[Row], names: Mapping[str, str], path: str, labels: Labels) -> Parsed:
-    """Return the checked columns of some rows, their lines, and what was left out; lists become columns or rows."""
+def _checked(some: Sequence[Row], names: Mapping[str, str], path: str) -> tuple[dict[str, list[Any]], list[int]]:
+    """Return the checked columns of some rows, and their lines; lists become columns or rows."""
     lists = [names[ours] for ours in ("positive", *negatives(names)) if ours in names]
     may_lack = _may_lack(names) if len(negatives(names)) > 1 else _may_lack(names) - {"negative"}
-    if any(isinstance(row, dict) and any(_is_list(row.get(column)) for column in lists) for _, row in some):
+    if any(_is_list(row.get(column)) for _, row in some for column in lists):
         some = list(_unrolled(some, names, path))
         names = {ours: ours for ours in dict.fromkeys([*names, *(ours for _, row in some for ours in row)])}
         may_lack = _may_lack(names)
     kinds = {ours: "optional" if ours in may_lack else "score" if ours == "score" else "sentence" for ours in names}
     plan: dict[str, dict[str, Any]] = {ours: {kind: names[ours]} for ours, kind in kinds.items()}
     if "label" in names:
-        plan["label"] = {"label": names["label"], "values": labels}
+        plan["label"] = {"label": names["label"], "values": LABELS}
     empty = dict.fromkeys(names[ours] for ours in may_lack)
-    some = [(at, empty | row if isinstance(row, dict) and not row.keys() >= empty.keys() else row) for at, row in some]
-    values, lines, dropped = columns_of(some, plan, path)
+    some = [(line, row if row.keys() >= empty.keys() else empty | row) for line, row in some]
+    values, lines, _ = columns_of(some, plan, path)
     if one_of := {names[ours]: values[ours] for ours in HYPOTHESES if ours in may_lack}:
         for line, *cells in zip(lines, *one_of.values(), strict=True):
             if not any(cells):
                 raise DataError(f"{path}:{line}: no hypothesis: {', '.join(one_of)} empty")
-    return values, lines, dropped
+    return values, lines
 
 
 def _may_lack(names: Collection[str]) -> set[str]:

@@ -14,21 +14,15 @@ from lightning_cse.data.rows import Rows
 from lightning_cse.errors import DataError
 
 EXPERIMENTS: Final = {
-    "simcse_unsup": TRAINED[:1],
-    "ngcse_wiki_dropout": TRAINED[:1],
-    "simcse_sup": TRAINED[:2],
-    "ngcse_nli_sup": TRAINED[:2],
-    "gausscse_ent": TRIPLET[:2],
-    "gausscse": TRIPLET,
-    "ngcse_nli_nli": TRAINED,
-    "ngcse_wiki_sts": LLM_SENTENCES,
-    "ngcse_wiki_sts_ht": LLM_SENTENCES,
-    "dualcse_cross": INLIQuadruples.roles,
-    "dualgauss": INLIQuadruples.roles,
-    "impscore": PAIR_SENTENCES,
+    TRAINED[:1]: ("simcse_unsup", "ngcse_wiki_dropout"),
+    TRAINED[:2]: ("simcse_sup", "ngcse_nli_sup"),
+    TRIPLET[:2]: ("gausscse_ent", "gausscse_ent_rev"),
+    TRIPLET: ("gausscse", "gausscse_ent_con"),
+    LLM_SENTENCES: ("ngcse_wiki_sts", "ngcse_wiki_sts_ht"),
+    INLIQuadruples.roles: ("dualcse_cross", "dualcse_bi", "dualgauss"),
+    PAIR_SENTENCES: ("impscore",),
 }
-"""One or two experiments of each kind, and the roles that a file must have for them."""
-
+"""Experiments by the roles that a file must have for them."""
 
 _PAIRED: Final = ("labelled pairs", "unlabelled pairs", "NLI triplets", "triplets", "sentence pairs", "LLM rows")
 """Layouts whose files can be trained on together, as pairs or triplets."""
@@ -54,32 +48,45 @@ class OwnRows:
         """Return the sentences alone: the first of each row, and of labelled pairs each premise once."""
         return self.scheme(tables, self.roles)(tables)
 
-    def scheme(self, tables: Sequence[Rows], wanted: Collection[str], optional: Collection[str] = ()) -> RoleRows:
+    def scheme(
+        self, tables: Sequence[Rows], wanted: Collection[str], optional: Collection[str] = (), key: str = "data.train"
+    ) -> RoleRows:
         """Return the scheme that makes rows with the wanted roles; without any, one that keeps what the files have.
 
-        A role that is neither there nor optional is a DataError with the experiments that the files do fit.
+        Files that do not give a role are a DataError, which names the experiments that they do fit. Of the optional
+        roles only the negative may be missing; INLI's may be null.
         """
+        at, names = f"{key}: {tables[0].origin}", ", ".join(tables[0].names)
         kinds = {layout_of(rows.names) or "sentences" for rows in tables}
         if len(kinds) > 1 and not kinds.issubset(_PAIRED):
-            found = "; ".join(f"{rows.origin}: {', '.join(rows.names)}" for rows in tables)
-            raise DataError(f"files of these layouts cannot be trained on together: {found}")
-        if scored := [rows for rows in tables if "score" in rows.names]:
+            found = "; ".join(f"{rows.origin} has {', '.join(rows.names)}" for rows in tables)
+            raise DataError(f"{key}: files of these layouts cannot be trained on together: {found}")
+        if scored := [rows.origin for rows in tables if "score" in rows.names]:
             pairs = override("data.columns", {"anchor": "sentence1", "positive": "sentence2"})
             raise DataError(
-                f"{scored[0].origin}: sentence pairs with a score are a test set: evaluate on them with +suite=own "
-                f"own.sts={scored[0].origin}; to train on all of them as positive pairs: {pairs}"
+                f"{key}: {scored[0]}: sentence pairs with a score are a test set: evaluate on them with +suite=own "
+                f"own.sts={scored[0]}; to train on all of them as positive pairs: {pairs}"
             )
-        triplets = any({"negative", "contradiction"} & {*rows.names, *_labels(rows)} for rows in tables)
-        there = _roles(kinds, triplets=triplets)
-        lacking = [role for role in wanted if role not in there and not (role == "negative" and role in optional)]
-        if lacking:
-            fits = [name for name, needed in EXPERIMENTS.items() if there.issuperset(needed)]
+        labels = {
+            label for rows in tables if "label" in rows.names for label in rows.table["label"].unique().to_pylist()
+        }
+        triplets = any({"negative", "contradiction"} & {*rows.names, *labels} for rows in tables)
+        pairs_of = {*TRIPLET[: 3 if triplets else 2], *TRAINED[: 3 if triplets else 2]}
+        there = {
+            "sentences": {*TRAINED[:1]},
+            "implicit pairs": {*PAIR_SENTENCES},
+            "INLI": {*INLIQuadruples.roles, *PAIR_SENTENCES, *TRIPLET, *TRAINED},
+            "LLM rows": {*LLM_SENTENCES, *TRIPLET},
+        }.get(next(iter(kinds)) if len(kinds) == 1 else "", pairs_of)
+        if lacking := [role for role in wanted if role not in there and not (role == "negative" and role in optional)]:
+            fits = (
+                name for needed, experiments in EXPERIMENTS.items() if there.issuperset(needed) for name in experiments
+            )
             raise DataError(
-                f"{tables[0].origin}: the method trains on {' and '.join(lacking)}, which these columns do not give: "
-                f"{', '.join(tables[0].names)}\n  experiments that they fit: {', '.join(fits)}"
+                f"{at}: the method trains on {' and '.join(lacking)}, which these columns do not give: {names}\n"
+                f"  experiments that they fit: {', '.join(fits)}"
             )
-        alone = set(wanted) == set(self.roles) and "labelled pairs" not in kinds
-        if alone or kinds == {"sentences"}:
+        if kinds == {"sentences"} or (set(wanted) == set(self.roles) and "labelled pairs" not in kinds):
             return Sentences()
         if "unlabelled pairs" in kinds:
             pairs = override("data.columns", {"anchor": "premise", "positive": "hypothesis"})
@@ -93,19 +100,3 @@ class OwnRows:
         if set(PAIR_SENTENCES) & set(wanted):
             return INLIImplicitPairs(explicit=self.positive, seed=self.seed)
         return INLITriplets(self.positive) if {"positive", "entailment"} & set(wanted) else INLIQuadruples()
-
-
-def _labels(rows: Rows) -> list[str]:
-    return list(rows.table.column("label").unique().to_pylist()) if "label" in rows.names else []
-
-
-def _roles(kinds: Collection[str], *, triplets: bool) -> set[str]:
-    """Return the roles that some scheme makes of files of these layouts."""
-    if "implicit pairs" in kinds:
-        return set(PAIR_SENTENCES)
-    if "sentences" in kinds:
-        return {"anchor"}
-    if "INLI" in kinds:
-        return {*INLIQuadruples.roles, *PAIR_SENTENCES, *TRIPLET, *TRAINED}
-    roles = {*TRIPLET[: 3 if triplets else 2], *TRAINED[: 3 if triplets else 2]}
-    return roles | {"intermediate"} if set(kinds) == {"LLM rows"} else roles

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 
-from lightning_cse.data import Rows, own
+from lightning_cse.data import Rows
 from lightning_cse.data.own import read_table
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.evaluation.direction import DirectionTask
@@ -19,9 +19,6 @@ from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, 
 from lightning_cse.metrics import auc, auprc, best_threshold
 
 log = logging.getLogger(__name__)
-
-# The words, and 1 for entailment and 0 for none; of three numbers, corpora differ in the order.
-LABELS: Final = {label: label for label in own.LABELS} | {1: "1", "1": "1", 0: "0", "0": "0"}
 
 
 class OwnTask(CorpusTask):
@@ -61,7 +58,7 @@ class OwnTask(CorpusTask):
     def read(self, split: Split) -> Rows:
         """Read the files of a split, or raise DataError where a column is missing."""
         takes = f"{self.key} reads {', '.join(self.reads)}"
-        rows = read_table(self.files[split], columns=self.columns, key=self.key, takes=takes, labels=LABELS)
+        rows = read_table(self.files[split], columns=self.columns, key=self.key, takes=takes)
         if missing := [name for name in self.reads if name not in (*rows.names, *self.optional)]:
             columns = ", ".join(f"{name}: COLUMN" for name in missing)
             found = f"no {' and no '.join(missing)}; columns recognised: {', '.join(rows.names)}"

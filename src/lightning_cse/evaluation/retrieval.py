@@ -78,14 +78,14 @@ class Retrieval(Task):
         return _objects(*self._read("queries.jsonl"), "sentence")
 
     @cached_property
-    def judged(self) -> dict[Split, Relevance]:  # type: ignore[override]
+    def qrels(self) -> dict[Split, Relevance]:
         """How relevant documents are, by split and query."""
         return {s: _judgements(*self._read(f"qrels/{s}.tsv"), self.documents, self.queries) for s in self.splits}
 
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of the files of the folder."""
-        return self._digests if self.judged else {}
+        return self._digests if self.qrels else {}
 
     def _path(self, name: str) -> Path:
         plain, packed = self.folder / name, self.folder / f"{name}.gz"
@@ -103,7 +103,7 @@ class Retrieval(Task):
 
     def relevance(self, split: Split) -> Relevance:
         """Return the relevance of the documents for the queries of the split that are evaluated."""
-        return dict(itertools.islice(self.judged[split].items(), self.limits[split]))
+        return dict(itertools.islice(self.qrels[split].items(), self.limits[split]))
 
     def sentences(self, split: Split) -> list[str]:
         """Return the queries of the split and all documents."""

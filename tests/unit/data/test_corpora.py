@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from lightning_cse.data import Rows, corpora
-from lightning_cse.data.corpora import CORPORA, default_data_dir, is_own, read_corpus, read_own, sample_dir
+from lightning_cse.data.corpora import CORPORA, default_data_dir, read_corpus, sample_dir
 from lightning_cse.errors import DataError
 
 INLI = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
@@ -297,27 +297,6 @@ def test_one_file_of_all_splits(put: Put, tmp_path: Path) -> None:
     assert [rows.where(i) for i in range(2)] == [f"{path}:2", f"{path}:4"]
     assert rows.counts == {"read": 2}
     assert fault("sick", "dev", tmp_path) == f"{path}: no row of the split 'trial': none has semeval_set = TRIAL"
-
-
-# A user's own files
-
-
-@pytest.mark.parametrize("name", ["mine.txt", "mine.txt.gz"])
-def test_own_sentences(put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    data = b"\xef\xbb\xbfOne.\n\nTwo.\r\n"
-    path = put(f"my/{name}", gzip.compress(data) if name.endswith(".gz") else data)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for given in (f"my/{name}", f"~/my/{name}", str(path)):
-        assert is_own(given)
-        rows = read_own(given)
-        assert rows.column("sentence") == ["One.", "Two."]
-        assert rows.counts == {"read": 3, "dropped: blank line": 1}
-        assert rows.where(1) == f"{path}:3"
-        (file,) = rows.files
-        assert (file.name, file.path) == (given.removesuffix(".gz"), str(path))
-        assert file.sha256 == hashlib.sha256(data).hexdigest()
-    assert not any(map(is_own, ("snli/train", "mine.tsv", "mine.gz", "txt", "mine.txt.zip")))
 
 
 # A split that was read before is not read again, as long as its files are as they were

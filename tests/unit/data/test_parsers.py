@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from lightning_cse.data.corpora import CORPORA, read_corpus
-from lightning_cse.data.own import LAYOUTS, layout_of
 from lightning_cse.data.parsers import READERS, drawn_splits, parse, split_sentences
 from lightning_cse.errors import DataError
 
@@ -28,7 +27,6 @@ MRPC = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
 COUNTERFACTUAL = "sentence1\tsentence2\tgold_label\n"
 SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c\r"  # which str.splitlines would cut at
 PAIRS = "pos_implicit,pos_explicit,neg_implicit,neg_explicit\n"
-QUADRUPLES = "premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
 OURS = {"anchor": "A.", "positive": "P.", "intermediate": "I.", "negative": "N."}
 OURS_NLI = {"anchor": "A.", "positive": "P.", "negative": "N."}
 THEIRS = {"split": "aigen", "sentence": "A.", "5": "P.", "4": "I.", "3": "N.", "2": "", "1": ""}
@@ -55,9 +53,7 @@ def question(premise: str, hypothesis: str, answer: str = "neutral") -> str:
 
 
 def read(name: str, text: str) -> tuple[dict[str, list[Any]], list[int], dict[str, int]]:
-    """Read a text in the layout of a file: corpus, or corpus and part of its path, or the name of an own file."""
-    if "." in name:
-        return parse(text, "x", **layout_of(name, text, "x"))
+    """Read a text in the layout of a file: corpus, or corpus and part of its path."""
     corpus, _, path = name.partition("/")
     return parse(text, "x", **next(file for file in CORPORA[corpus].files if path in file.path).layout)
 
@@ -163,17 +159,6 @@ def read(name: str, text: str) -> tuple[dict[str, list[Any]], list[int], dict[st
          lines(OURS_NLI, THEIRS | {"3": ""}, {"split": "aigen", "sentence": "A.", "9": "N.", "10": "P."}),
          {"anchor": ["A."] * 3, "positive": ["P."] * 3, "negative": ["N.", "I.", "N."]},
          [1, 2, 3], {}),
-        ("own.jsonl", lines(OURS_NLI), {name: [value] for name, value in OURS_NLI.items()}, [1], {}),
-        ("own.txt", "One.\n\u3164\nTwo.\n", {"sentence": ["One.", "Two."]}, [1, 3], {"blank line": 1}),
-        ("own.csv",
-         "note,contradiction,premise,explicit_entailment\nn, C ,P,\n,\u200b,None,NA\n",
-         {"premise": ["P", "None"], "implied_entailment": [None, None], "explicit_entailment": [None, "NA"],
-          "neutral": [None, None], "contradiction": ["C", None]},
-         [2, 3], {}),
-        ("own.csv",
-         "id,neg_explicit,neg_implicit,pos_explicit,pos_implicit\n1,d,c,b, a\n",
-         {"pos_implicit": ["a"], "pos_explicit": ["b"], "neg_implicit": ["c"], "neg_explicit": ["d"]},
-         [2], {}),
     ],
 )  # fmt: skip
 def test_columns(name: str, text: str, columns: dict[str, list[Any]], at: list[int], dropped: dict[str, int]) -> None:
@@ -184,7 +169,7 @@ def test_columns(name: str, text: str, columns: dict[str, list[Any]], at: list[i
 
 def test_every_reader_is_read_with() -> None:
     used = {file.layout["reader"] for corpus in CORPORA.values() for file in corpus.files}
-    assert used | {"quadruples"} == set(READERS)
+    assert used == set(READERS)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +217,7 @@ NO_FORM = "is not of the form sentence, tab, simple sentence <::::> simple sente
         ("inli", INLI, ": a header but no rows"),
         ("inli", "\n\n", ": no header and no rows"),
         ("inli", INLI.replace("premise", "premiss") + "0,c,P,I,E,N,C\n",
-         ":1: missing column 'premise'; found 'premiss' - did you mean 'premise'?; columns found: (unnamed), dataset, "
+         ":1: missing column 'premise' - did you mean 'premiss'?; columns found: (unnamed), dataset, "
          "premiss, implied_entailment, explicit_entailment, neutral, contradiction"),
         ("inli", "dataset,premise\n", ":1: missing columns 'implied_entailment', 'explicit_entailment', 'neutral', 'c"),
         ("inli", INLI.replace("neutral", "premise"), ":1: column 'premise' is there twice"),
@@ -298,29 +283,14 @@ NO_FORM = "is not of the form sentence, tab, simple sentence <::::> simple sente
              "missing key 'positive' - did you mean 'postive'?; keys found: anchor, postive, negative"),
             ({}, "missing key 'anchor'; keys found: none"),
             (OURS | {"intermediate": "\t"}, "intermediate is empty (white space only)"),
-            (OURS | {"intermediate": None}, "intermediate is not text but NoneType (None)"),
+            (OURS | {"intermediate": None}, "intermediate is empty (null)"),
             (OURS_NLI, "no intermediate sentence, and every row of this file needs one (STS pattern)"),
             ({"sentence": "A."}, "missing key 'anchor', or 'split' beside 'sentence'; keys found: sentence"),
             ({"split": "aigen", "sentence": "A.", "5": "P.", "4": ""}, "1 sentences under numbers (5); an LLM row"),
             (THEIRS | {"2": "M."}, "4 sentences under numbers (5, 4, 3, 2); an LLM row has 3 (STS pattern) or 2"),
-            (THEIRS | {"4": None}, "'4' is not text but NoneType (None)"),
+            (THEIRS | {"4": None}, "'4' is empty (null)"),
         ]),
         ("ngcse/nli_nli", lines(OURS), ":1: an intermediate sentence, and no row of this file may have one (NLI pattern)"),
-        ("own.jsonl", lines(OURS_NLI, OURS), ":2: an intermediate sentence, and no row of this file may have one"),
-        *faults_of("own.csv", str, 1, [
-            ("\npremise,neutral\nP,N\n", "blank line"),
-            ('"premise\n', "the row that starts here is not valid CSV"),
-            ("pos_implicit,pos_explicit\na,b\n", "missing columns 'neg_implicit', 'neg_explicit'; columns fo"),
-            ("premise,label\nP,N\n", f"these columns fit no layout; {LAYOUTS}; columns found: premise, label"),
-            ("sent0,\nP,\n", f"these columns fit no layout; {LAYOUTS}; columns found: sent0, ("),
-            ("premiss,neutral\nP,N\n", "these columns fit no layout; found 'premiss' - did"),
-            ("premise,neutral,contradicton\nP,N,C\n",
-             "these columns fit no layout; found 'contradicton' - did you mean 'contradiction'?"),
-            (f"premise,{PAIRS}e,a,b,c,d\n", "these columns fit no layout; a file of your own"),
-        ]),
-        ("own.csv", f"{QUADRUPLES}P,,,,\n", ":2: no hypothesis: implied_entailment, explicit_entailment, neutral, contra"),
-        ("own.csv", "premise,neutral\nP,N\nQ, \n", ":3: no hypothesis: neutral empty"),
-        ("own.csv", "\n\n", ": no header and no rows"),
     ],
     ids=lambda value: value[:40],
 )  # fmt: skip
@@ -337,7 +307,6 @@ def test_faults(name: str, text: str, fault: str) -> None:
         ("snli", snli(premise=["x" * 100_000])),
         ("snli", lines({"x" * 100_000: 1})),
         ("sts12/gs", "x" * 100_000),
-        ("own.csv", f"premise,{'x' * 100_000}\n"),
     ],
     ids=lambda value: value[:20],
 )

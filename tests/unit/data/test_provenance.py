@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lightning_cse.data import SourceFile, read_corpus, read_provenance, side_file, write_provenance
-from lightning_cse.data.corpora import read_own
+from lightning_cse.data.own import read_table
 from lightning_cse.data.provenance import MOST_BYTES
 from lightning_cse.errors import DataError
 
@@ -50,10 +50,10 @@ def packed(rows: Path) -> Path:
 def test_what_is_written_is_read(rows: Path, caplog: pytest.LogCaptureFixture) -> None:
     about = {"file": "rows.jsonl", "sha256": hashlib.sha256(ROWS.encode()).hexdigest(), "count": 3}
     want = {"format": 1, **WRITTEN, "rows": about, "unchanged": True}
-    assert read_provenance(rows) == read_provenance(read_own(str(rows)).files[0]) == want
+    assert read_provenance(rows) == read_provenance(read_table(str(rows), key="x").files[0]) == want
     assert sorted(path.name for path in rows.parent.iterdir()) == ["rows.jsonl", "rows.provenance.json"]
     path = packed(rows)
-    assert read_provenance(path) == read_provenance(read_own(str(path)).files[0]) == want
+    assert read_provenance(path) == read_provenance(read_table(str(path), key="x").files[0]) == want
     write_provenance(path, WRITTEN)
     assert read_provenance(path) == {**want, "rows": {**about, "file": "rows.jsonl.gz"}}
     assert caplog.messages == []

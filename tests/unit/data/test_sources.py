@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lightning_cse.data.corpora import absent, sample_dir
+from lightning_cse.data.own import FORMS
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sources import all_pairs, pair_keys, read_sources, without_pairs
 from lightning_cse.errors import ConfigError, DataError
@@ -61,23 +62,19 @@ def test_what_is_missing_is_reported(tmp_path: Path) -> None:
     assert absent("stsb/test", tmp_path) is None, "the hub may have it"
 
 
-@pytest.mark.parametrize("name", ["inli", "inli/", "/train", "a/b/c", "my/rows.tsv", "rows.gz"])
+@pytest.mark.parametrize("name", ["inli", "inli/", "/train", "a/b/c", "my/rows.json", "rows.gz"])
 def test_a_name_of_another_form_is_reported_with_its_key(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"data\.train: '{name}' is not of the form corpus/split") as caught:
         read_sources([name], sample_dir(), key="data.train")
-    assert str(caught.value).endswith("; a file of your own ends in .txt, .jsonl or .csv, or one of them and .gz")
-
-
-def test_one_name_in_place_of_a_list() -> None:
-    with pytest.raises(ConfigError, match=r"data\.train: 'inli/val' is one name, .* is needed: \[inli/val\]"):
-        read_sources("inli/val", sample_dir(), key="data.train")
+    assert str(caught.value).endswith(f"; {FORMS}")
 
 
 def test_own_files_beside_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.txt").write_text("One.\nTwo.\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     own, inli = read_sources(["mine.txt", "inli/val"], sample_dir(), key="data.train")
-    assert own.column("sentence") == ["One.", "Two."]
+    assert read_sources("inli/val", sample_dir(), key="data.train")[0].files == inli.files, "one name is a list of it"
+    assert own.column("anchor") == ["One.", "Two."]
     assert len(inli) == 120
 
 
@@ -85,7 +82,7 @@ def test_own_files_beside_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ("name", "message"),
     [
         ("my/no.jsonl", r"my/no\.jsonl: there is no such file; relative paths start at"),
-        ("inly/train", "unknown corpus 'inly' - did you mean 'inli'"),
+        ("inly/train", "unknown corpus 'inly' - did you mean 'inli'.*; and no file or folder is named inly/train"),
     ],
 )
 def test_errors_name_the_key(name: str, message: str) -> None:

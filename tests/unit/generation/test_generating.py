@@ -26,8 +26,8 @@ from lightning_cse.config import conf_dir
 from lightning_cse.config.compose import compose, register
 from lightning_cse.config.launch import ordered
 from lightning_cse.data import Sentences, sample_dir
-from lightning_cse.data.corpora import read_own
 from lightning_cse.data.drawing import hold_out
+from lightning_cse.data.own import read_table
 from lightning_cse.data.sources import read_sources
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation.generating import Generation, check
@@ -104,7 +104,7 @@ def test_rows_in_the_order_of_drawing(serve: Serve, generation: Generate, refere
     rows = lines(made.rows)
     assert [row["anchor"] for row in rows] == made.sentences[:6]
     assert [list(row) for row in rows] == [["anchor", *ROLES]] * 6
-    assert read_own(str(made.rows)).column("intermediate") == [row["intermediate"] for row in rows]
+    assert read_table(str(made.rows), key="x").column("intermediate") == [row["intermediate"] for row in rows]
     given = {row["anchor"]: row["anchor" if reference == "source" else "positive"] for row in rows}
     asked = {(role(call.body), prompt(call.body)) for call in server.calls}
     assert asked == {pair for a, b in given.items() for pair in (("positive", a), *((r, b) for r in ROLES[1:]))}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from oracles import cos, normal
 from torch import Tensor
 
+from lightning_cse.errors import ConfigError
 from lightning_cse.losses import InfoNCE
 
 
@@ -85,7 +86,7 @@ def test_wrong_shapes_are_refused(shapes, got):
 )
 def test_a_weight_needs_a_hard_negative_a_row(negatives, message):
     given = [torch.ones(negatives, 3)] if negatives else []
-    with pytest.raises(ValueError, match=rf"hard_negative_weight is 0\.5, but {message}"):
+    with pytest.raises(ConfigError, match=rf"hard_negative_weight: 0\.5 needs one .*, but {message}"):
         InfoNCE(hard_negative_weight=0.5)(torch.eye(3), torch.eye(3), *given)
     with pytest.raises(ValueError, match="must be finite, got nan"):
         InfoNCE(hard_negative_weight=math.nan)

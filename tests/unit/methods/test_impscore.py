@@ -181,7 +181,7 @@ def test_rows_that_lack_a_sentence_are_refused(frozen: bool) -> None:
     columns = {role: data.train.column(role) for role in ROLES}
     columns["neg_explicit"][3] = None
     data.train = data.train.with_columns(**columns)
-    with pytest.raises(DataError, match="rows of four sentences, and some lack one"):
+    with pytest.raises(DataError, match="no neg_explicit, which the method trains on; 1 of 24"):
         fit(make(frozen=frozen), data)
 
 
