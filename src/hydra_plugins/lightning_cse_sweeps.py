@@ -130,7 +130,7 @@ class PointsSweeper(Sweeper):
             seen |= new
             try:
                 cfg = self.loader.load_sweep_config(self.cfg, list(job))
-                check(cfg, name, job)
+                check(cfg, name, job, all_read=False)
             except CompositionError as error:
                 from lightning_cse.config.suggestions import explain
 

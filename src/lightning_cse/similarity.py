@@ -181,13 +181,20 @@ def is_same(first: Ask, second: Ask, like: Embedding) -> bool:
         return torch.allclose(first(a, b).double(), second(a, b).double(), rtol=1e-5, atol=1e-9)
 
 
-def every_pair(rows: Ask) -> Ask:
-    """Return a score that is given row by row as one of every pair: (n, m)."""
+def every_pair(rows: Ask, like: Embedding) -> Ask:
+    """Return a score that is given row by row as one of every pair, (n, m), of embeddings of a kind and width.
+
+    It is one matrix product where it is the cosine of the primary views.
+    """
+    view = next(iter(like.views()))
+
+    def cosines(a: Embedding, b: Embedding) -> Tensor:
+        return cosine_matrix(a.views()[view], b.views()[view])
 
     def scores(a: Embedding, b: Embedding) -> Tensor:
         return torch.stack([rows(a[torch.full((len(b),), row)], b) for row in range(len(a))])
 
-    return scores
+    return cosines if is_same(rows, lambda a, b: cosines(a, b).diagonal(), like) else scores
 
 
 def check_reduce(reduce: Reduce) -> Reduce:

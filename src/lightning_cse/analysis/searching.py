@@ -73,7 +73,7 @@ def comparison(
     question = swapped(ask) if relation == "entailed_by" else ask
     if is_same(question, lambda a, b: cosines(a, b).diagonal(), like):
         return Comparison(cosines, views)
-    return Comparison(every_pair(question))
+    return Comparison(every_pair(question, like))
 
 
 def checked_view(who: str, view: str | None, like: Embedding) -> str:

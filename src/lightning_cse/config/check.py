@@ -103,10 +103,10 @@ TRAIN: Final = _schema(
 )
 
 
-def check(cfg: DictConfig, config_name: str, overrides: Sequence[str] = ()) -> None:
+def check(cfg: DictConfig, config_name: str, overrides: Sequence[str] = (), *, all_read: bool = True) -> None:
     """Raise ConfigError for unknown keys, wrong types, and values that make no run; the config is not changed.
 
-    The overrides are the command line, for what was added with a plus.
+    The overrides are the command line, for what was added with a plus, and for what nothing reads (``all_read``).
     """
     cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
     if "local" in cfg:
@@ -124,7 +124,7 @@ def check(cfg: DictConfig, config_name: str, overrides: Sequence[str] = ()) -> N
         near = did_you_mean(str(error.key), error.parent_node) if isinstance(error, ConfigKeyError) else ""
         raise user_error(error) or ConfigError([f"{error.full_key}: {plain_line(error)}{near}"]) from error
     faults = [f"{key}: is missing, and cannot be left out" for key in missing]
-    if faults := faults or list(_values(plain)):
+    if faults := faults or list(_values(plain)) or list(unread(cfg, overrides).values() if all_read else ()):
         raise ConfigError(faults)
 
 
@@ -144,11 +144,11 @@ def _added(config_name: str, overrides: Sequence[str]) -> list[str]:
 
 def unread(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
     """Return a fault for each override that nothing in a composed config reads, by its key."""
-    raw: Any = OmegaConf.to_container(OmegaConf.masked_copy(cfg, [str(k) for k in cfg if k != "hydra"]), resolve=False)
+    raw: Any = OmegaConf.to_container(cfg, resolve=False)
     for name in [name for name, node in (cfg.get("suite") or {}).items() if is_unasked(node)]:
         del raw["suite"][name]
     read: set[str] = set()
-    waiting = [str(node) for key, node in raw.items() if key not in THROUGH]
+    waiting = [str(node) for key, node in raw.items() if key not in (*THROUGH, "hydra")]
     while waiting:
         for key in set(re.findall(r"\$\{([\w.]+)\}", waiting.pop())) - read:
             read.add(key)
@@ -159,9 +159,8 @@ def unread(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
         near = [other for other in sorted(read) if f"{other}.".startswith(f"{top}.")]
         is_read = any(f"{key}.".startswith(f"{other}.") or other.startswith(f"{key}.") for other in near)
         if top in THROUGH and not (is_read or is_choice(one) or one.is_delete()):
-            faults[key] = (
-                f"{one.input_line}: nothing reads {key} here; leave it out (read: {', '.join(near) or 'none'})"
-            )
+            there = ", ".join(near) or "none"
+            faults[key] = f"{one.input_line}: nothing reads {key} here; leave it out (read: {there})"
     return faults
 
 

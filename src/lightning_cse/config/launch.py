@@ -23,7 +23,7 @@ from hydra.core.singleton import Singleton
 from omegaconf import DictConfig, open_dict
 
 from lightning_cse.config import compose, conf_dir, encoder_configs
-from lightning_cse.config.check import check, unread
+from lightning_cse.config.check import check
 from lightning_cse.config.compose import APPENDED, CompositionError, name_encoder, parse, plain_line, register
 from lightning_cse.errors import ConfigError, report, reported, user_error
 
@@ -139,9 +139,7 @@ class Runner:
         register()
         name_encoder(cfg)
         overrides = list(map(str, HydraConfig.get().overrides.task))
-        check(cfg, self.config_name, overrides)
-        if not compose.in_sweep() and (faults := unread(cfg, overrides)):
-            raise ConfigError(faults.values())
+        check(cfg, self.config_name, overrides, all_read=not compose.in_sweep())
         compose.take_gpu()
         module, _, function = self.task.partition(":")
         return getattr(importlib.import_module(module), function)(cfg)

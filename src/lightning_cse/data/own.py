@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 HUB: Final = "hub:"
 SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")  # each also followed by ``.gz``
 FORMS: Final = f"a file of your own ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, or one of them and .gz"
-LABELS: Final = (*NLI_LABELS, "not_entailment")
-Labels = Sequence[str] | Mapping[Any, str]
+LABELS: Final = {label: label for label in (*NLI_LABELS, "not_entailment")} | {1: "1", "1": "1", 0: "0", "0": "0"}
 AT_ONCE: Final = 50_000  # rows that are held as Python objects at a time
 
 log = logging.getLogger(__name__)
@@ -41,12 +40,7 @@ def is_own(name: str) -> bool:
 
 
 def read_table(
-    sources: str | Sequence[str],
-    *,
-    columns: Mapping[str, str] | None = None,
-    key: str,
-    takes: str = "",
-    labels: Labels = LABELS,
+    sources: str | Sequence[str], *, columns: Mapping[str, str] | None = None, key: str, takes: str = ""
 ) -> Rows:
     """Read people's own files into one table; its columns are those of one of `columns.LAYOUTS`.
 
@@ -54,8 +48,7 @@ def read_table(
     ``hub:user/name[/config][:split]`` (by default the split ``train``). ``columns`` maps our names to columns of the
     files, besides those that are recognised. Several hard negatives a row become ``negative``, ``negative_2``, ...,
     and are null where a row has fewer. Errors begin with ``key``, the config key of the sources; that of ``columns``
-    is its neighbour. ``takes`` says for the message what columns the method takes,
-    and ``labels`` what a label may be, or what it becomes.
+    is its neighbour. ``takes`` says for the message what columns the method takes.
     """
     names = [sources] if isinstance(sources, str) else [str(source) for source in sources]
     mapped_by = f"{key.rpartition('.')[0] or 'data'}.columns"
@@ -65,7 +58,7 @@ def read_table(
     tables: list[Rows] = []
     try:
         for path in itertools.chain.from_iterable(map(_paths, names)):
-            tables.append(_read(path, mapping, mapped_by, takes, labels))
+            tables.append(_read(path, mapping, mapped_by, takes))
             if len({_kinds(table.names) for table in tables}) > 1:
                 one, other = (f"{table.origin} has {listed(table.names)}" for table in (tables[0], tables[-1]))
                 raise DataError(f"files that are read together need the same columns: {one}; {other}")
@@ -93,7 +86,7 @@ def _paths(name: str) -> Iterator[str]:
         raise DataError(f"{path.absolute()}: there is no such file{near}; {start}")
 
 
-def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str, labels: Labels) -> Rows:
+def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str) -> Rows:
     """Read one file, some rows at a time."""
     import pyarrow as pa
 
@@ -117,7 +110,7 @@ def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str, la
                 names = recognise(list(found), mapping, key, takes)
             except DataError as error:
                 raise DataError(f"{path}: {error}") from None
-        values, at = _checked(some, names, path, labels)
+        values, at = _checked(some, names, path)
         parts.append(pa.table({ours: pa.array(cells) for ours, cells in values.items()}))
         lines += at
         if digest is None:
@@ -203,9 +196,7 @@ def _dataset_rows(dataset: Dataset, mapped: Collection[str]) -> tuple[Iterator[R
     return rows(), dict.fromkeys(dataset.column_names)
 
 
-def _checked(
-    some: Sequence[Row], names: Mapping[str, str], path: str, labels: Labels
-) -> tuple[dict[str, list[Any]], list[int]]:
+def _checked(some: Sequence[Row], names: Mapping[str, str], path: str) -> tuple[dict[str, list[Any]], list[int]]:
     """Return the checked columns of some rows, and their lines; lists become columns or rows."""
     lists = [names[ours] for ours in ("positive", *negatives(names)) if ours in names]
     may_lack = _may_lack(names) if len(negatives(names)) > 1 else _may_lack(names) - {"negative"}
@@ -216,7 +207,7 @@ def _checked(
     kinds = {ours: "optional" if ours in may_lack else "score" if ours == "score" else "sentence" for ours in names}
     plan: dict[str, dict[str, Any]] = {ours: {kind: names[ours]} for ours, kind in kinds.items()}
     if "label" in names:
-        plan["label"] = {"label": names["label"], "values": labels}
+        plan["label"] = {"label": names["label"], "values": LABELS}
     empty = dict.fromkeys(names[ours] for ours in may_lack)
     some = [(line, row if row.keys() >= empty.keys() else empty | row) for line, row in some]
     values, lines, _ = columns_of(some, plan, path)

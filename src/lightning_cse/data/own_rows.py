@@ -70,6 +70,8 @@ class OwnRows:
         labels = {
             label for rows in tables if "label" in rows.names for label in rows.table["label"].unique().to_pylist()
         }
+        if "1" in labels or "0" in labels:
+            raise DataError(f"{at}: labels 1 and 0 are for tests alone; write entailment, not_entailment")
         triplets = any({"negative", "contradiction"} & {*rows.names, *labels} for rows in tables)
         pairs_of = {*TRIPLET[: 3 if triplets else 2], *TRAINED[: 3 if triplets else 2]}
         there = {
@@ -90,9 +92,7 @@ class OwnRows:
             return Sentences()
         if "unlabelled pairs" in kinds:
             pairs = override("data.columns", {"anchor": "premise", "positive": "hypothesis"})
-            raise DataError(
-                f"{tables[0].origin}: pairs without a label; to train on all of them as positive pairs: {pairs}"
-            )
+            raise DataError(f"{at}: pairs without a label; to train on all of them as positive pairs: {pairs}")
         if kinds == {"implicit pairs"}:
             return ImplicitPairs()
         if kinds != {"INLI"}:

@@ -106,13 +106,6 @@ def automatic_reading(cfg: DictConfig, encoder: SentenceEncoder) -> dict[str, An
     return {key: value for key, value in became.items() if OmegaConf.select(cfg, key) == "auto"}
 
 
-def drop_unasked(suite: DictConfig) -> None:
-    """Remove the tests of ``suite=own`` that were given no files."""
-    with open_dict(suite):
-        for name in [name for name, task in suite.items() if is_unasked(task)]:
-            del suite[name]
-
-
 def build_tasks(suite: DictConfig) -> tuple[dict[str, Task], dict[str, str]]:
     """Return the tasks of a suite, by the names that their metrics have, and why others cannot be done."""
     tasks: dict[str, Task] = {}
@@ -156,8 +149,12 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
 def check_nodes(cfg: DictConfig, given: Mapping[str, Collection[str]] = GIVEN) -> None:
     """Check the arguments of every node with a ``_target_`` against its signature, without building anything.
 
-    Types are checked where the annotation is made of builtins, ``Literal``, unions and sequences of them.
+    Types are checked where the annotation is made of builtins, ``Literal``, unions and sequences of them. The tests of
+    ``suite=own`` that were given no files are removed before.
     """
+    with open_dict(cfg):
+        for name in [name for name, task in (cfg.get("suite") or {}).items() if is_unasked(task)]:
+            del cfg.suite[name]
     values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     faults: dict[str, str] = {}
     for group in ("suite", "baselines"):

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from lightning_cse import runs
 from lightning_cse.config.compose import in_sweep, parse, portable
-from lightning_cse.engine.build import build_tasks, check_nodes, drop_unasked, plain, resolve_automatic
+from lightning_cse.engine.build import build_tasks, check_nodes, plain, resolve_automatic
 from lightning_cse.engine.evaluated import Evaluated, open_model
 from lightning_cse.engine.load import LLM, WITHOUT_ENCODER
 from lightning_cse.engine.mteb_suite import MTEBTask
@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 def run(cfg: DictConfig) -> runs.Outcome:
     """Evaluate, and print the table: what the command calls, once for each point of a sweep."""
     overrides = list(map(str, HydraConfig.get().overrides.task))
-    # Not of Hydra's choices, which do not have a list.
-    choice = next(one.value() for one in map(parse, reversed(overrides)) if one.key_or_group == "suite")
+    chosen = [one.value() for one in map(parse, overrides) if one.key_or_group == "suite"]  # Hydra's choices lack lists
+    choice = chosen[-1] if chosen else HydraConfig.get().runtime.choices["suite"]
     outcome = evaluate(cfg, "+".join(choice) if isinstance(choice, list) else str(choice), overrides)
     folder = runs.Run.at(Path(outcome.folder))
     print_run(folder.read(), folder.record_path)
@@ -49,7 +49,6 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
     if cfg.model in WITHOUT_ENCODER:
         cfg.accelerator, cfg.precision = "cpu", "32-true"
     resolved = resolve_automatic(cfg, under="")
-    drop_unasked(cfg.suite)
     check_nodes(cfg)
     model = open_model(cfg)
     tasks, averages, left_out = _tasks(cfg.suite, model)

@@ -23,16 +23,7 @@ from lightning_cse import runs
 from lightning_cse.callbacks import BestAndLast, Evaluation, Interrupts, RandomState, StepBar, StepLog
 from lightning_cse.config.compose import in_sweep, portable, recipe_name
 from lightning_cse.data.datamodule import token_counts
-from lightning_cse.engine.build import (
-    Parts,
-    automatic_reading,
-    build,
-    built,
-    check_nodes,
-    drop_unasked,
-    plain,
-    resolve_automatic,
-)
+from lightning_cse.engine.build import Parts, automatic_reading, build, built, check_nodes, plain, resolve_automatic
 from lightning_cse.errors import Interrupted, TrainingError
 from lightning_cse.evaluation import Split, run_tasks
 from lightning_cse.loggers import CurvesLogger
@@ -64,7 +55,6 @@ def train(cfg: DictConfig) -> runs.Outcome:
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # else tips, and what hardware is missing
     with Interrupts(force=cfg.force) as interrupts:
         resolved = resolve_automatic(cfg)
-        drop_unasked(cfg.suite)
         check_nodes(cfg)
         pl.seed_everything(cfg.seed, workers=True, verbose=False)
         if torch.cuda.is_available():

@@ -30,7 +30,9 @@ class NLI(CorpusTask):
 
     def sentences(self, split: Split) -> list[str]:
         """Return the sentences of the split; for test also those of dev, which the threshold is tuned on."""
-        return texts(self.rows("dev")) if split == "dev" else texts(self.table("dev")) + texts(self.rows("test"))
+        if split == "dev":
+            return super().sentences(split)
+        return (texts(self.table("dev")) if "dev" in self.sources else []) + texts(self.rows("test"))
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Tune the threshold on dev, and apply it to the split."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 
-from lightning_cse.data import Rows, own
+from lightning_cse.data import Rows
 from lightning_cse.data.own import read_table
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.evaluation.direction import DirectionTask
@@ -19,8 +19,6 @@ from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, 
 from lightning_cse.metrics import auc, auprc, best_threshold
 
 log = logging.getLogger(__name__)
-
-LABELS: Final = {label: label for label in own.LABELS} | {1: "1", "1": "1", 0: "0", "0": "0"}
 
 
 class OwnTask(CorpusTask):
@@ -60,11 +58,12 @@ class OwnTask(CorpusTask):
     def read(self, split: Split) -> Rows:
         """Read the files of a split, or raise DataError where a column is missing."""
         takes = f"{self.key} reads {', '.join(self.reads)}"
-        rows = read_table(self.files[split], columns=self.columns, key=self.key, takes=takes, labels=LABELS)
+        rows = read_table(self.files[split], columns=self.columns, key=self.key, takes=takes)
         if missing := [name for name in self.reads if name not in (*rows.names, *self.optional)]:
             columns = ", ".join(f"{name}: COLUMN" for name in missing)
-            found = f"{rows.files[0].path}: no {' and no '.join(missing)}; columns recognised: {', '.join(rows.names)}"
-            raise DataError(f'{self.key}: {found}; say which it is: "own.columns={{{columns}}}"')
+            found = f"no {' and no '.join(missing)}; columns recognised: {', '.join(rows.names)}"
+            say = f'say which it is: "own.columns={{{columns}}}"'
+            raise DataError(f"{self.key}: {rows.files[0].path}: {found}; {say}")
         if "label" in self.reads and "label" in rows.names and "1" in rows.column("label"):
             log.info("%s: the label 1 is read as entailment, 0 as none", self.key)
         return rows
@@ -72,10 +71,8 @@ class OwnTask(CorpusTask):
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of its files, by key, side and name."""
-        files = [
-            (split, number, file) for split in self.sources for number, file in enumerate(self.table(split).files, 1)
-        ]
-        return {f"{self.key}/{split}/{number}-{Path(file.path).name}": file.sha256 for split, number, file in files}
+        files = ((f"{self.key}/{split}", enumerate(self.table(split).files, 1)) for split in self.sources)
+        return {f"{side}/{n}-{Path(file.path).name}": file.sha256 for side, some in files for n, file in some}
 
 
 class OwnSTS(OwnTask, STS):
@@ -105,7 +102,6 @@ class OwnNLI(OwnTask, NLI):
 
     name = "own_nli"
     reads = ("premise", "hypothesis", "label")
-
     grid = None
 
     @property
@@ -113,17 +109,13 @@ class OwnNLI(OwnTask, NLI):
         """Their names say how the threshold is tuned."""
         return (*NLI.metrics, "auc") if "dev" in self.sources else ("accuracy_two_fold", "auprc", "auc")
 
-    def read(self, split: Split) -> Rows:
-        """Read the files of a split; there must be pairs of both kinds."""
-        rows = super().read(split)
+    def select(self, rows: Rows, split: Split) -> Rows:
+        """Return the rows of a split to evaluate; there must be pairs of both kinds."""
+        rows = super().select(rows, split)
         if len(set(entailed(rows))) < 2:
             found = f"{rows.files[0].path}: all labels are {rows.column('label')[0]!r}"
             raise DataError(f"{self.key}: {found}; entailed pairs and others are needed")
         return rows
-
-    def sentences(self, split: Split) -> list[str]:
-        """Return the sentences of the split; for test also those of dev, if there is one."""
-        return super().sentences(split) if "dev" in self.sources else CorpusTask.sentences(self, split)
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Tune the threshold, and apply it to the split."""

@@ -6,8 +6,7 @@ import hashlib
 import itertools
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -15,17 +14,19 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from lightning_cse.data import parsers
 from lightning_cse.data.corpora import decoded, read_bytes
+from lightning_cse.data.parsers import READERS, columns_of, parse
 from lightning_cse.embeddings import Embedding
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.evaluation.task import Answers, Embedded, Split, Task, TaskResult
 from lightning_cse.metrics import ndcg, recall
-from lightning_cse.similarity import Ask, cosine_matrix, every_pair, is_same
+from lightning_cse.similarity import every_pair
 
 log = logging.getLogger(__name__)
 
-NEEDED: Final = ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv")
+Relevance = dict[str, dict[str, float]]
+"""Of documents, by query."""
+
 DEPTH: Final = 100  # documents of a ranking: as many as a metric looks at
 MARGIN: Final = 16  # more candidates than that: float32 may order scores that differ by 1e-7 wrongly
 DOCUMENTS: Final = 2**14  # that are compared at once with ...
@@ -63,48 +64,68 @@ class Retrieval(Task):
         self.folder, self.key = Path(files).expanduser().absolute(), key
         self.limits: dict[Split, int | None] = {"dev": dev_rows, "test": test_rows}
         self.without_dev = f"add {self.folder}/qrels/dev.tsv"
-        self.splits = ("dev", "test") if _found(self.folder / "qrels/dev.tsv").exists() else ("test",)
+        self.splits = ("dev", "test") if self._path("qrels/dev.tsv").exists() else ("test",)
+        self._digests: dict[str, str] = {}
 
     @cached_property
-    def collection(self) -> Collection:
-        """Everything in the folder, read once."""
-        try:
-            return Collection.read(self.folder, self.splits)
-        except DataError as error:
-            raise DataError(f"{self.key}: {error}") from None
+    def documents(self) -> dict[str, str]:
+        """Title and text of the documents, by id."""
+        return _objects(*self._read("corpus.jsonl"), "text")
+
+    @cached_property
+    def queries(self) -> dict[str, str]:
+        """The queries by id."""
+        return _objects(*self._read("queries.jsonl"), "sentence")
+
+    @cached_property
+    def qrels(self) -> dict[Split, Relevance]:
+        """How relevant documents are, by split and query."""
+        return {s: _judgements(*self._read(f"qrels/{s}.tsv"), self.documents, self.queries) for s in self.splits}
 
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of the files of the folder."""
-        return {f"{self.key}/{name}": digest for name, digest in self.collection.digests.items()}
+        return self._digests if self.qrels else {}
 
-    def relevance(self, split: Split) -> dict[str, dict[str, float]]:
-        """Return the relevance of documents to each query of the split that is evaluated, by ids."""
-        return dict(itertools.islice(self.collection.judged[split].items(), self.limits[split]))
+    def _path(self, name: str) -> Path:
+        plain, packed = self.folder / name, self.folder / f"{name}.gz"
+        return packed if packed.exists() and not plain.exists() else plain
+
+    def _read(self, name: str) -> tuple[str, str]:
+        """Return the text of a file, and how messages call it."""
+        path = self._path(name)
+        shown = f"{self.key}: {path}"
+        if not path.exists():
+            raise DataError(f"{shown} is not there; a folder needs corpus.jsonl, queries.jsonl and qrels/test.tsv")
+        data = read_bytes(path)
+        self._digests[f"{self.key}/{name}"] = hashlib.sha256(data).hexdigest()
+        return decoded(data, shown), shown
+
+    def relevance(self, split: Split) -> Relevance:
+        """Return the relevance of the documents for the queries of the split that are evaluated."""
+        return dict(itertools.islice(self.qrels[split].items(), self.limits[split]))
 
     def sentences(self, split: Split) -> list[str]:
         """Return the queries of the split and all documents."""
         if split not in self.splits:
             return []
-        queries = self.collection.queries
-        return [*(queries[query] for query in self.relevance(split)), *self.collection.documents.values()]
+        return [*(self.queries[query] for query in self.relevance(split)), *self.documents.values()]
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Rank all documents for each query."""
-        judged, documents = self.relevance(split), self.collection.documents
-        ids, texts = list(documents), list(documents.values())
-        row_of = {document: row for row, document in enumerate(ids)}
-        queries = embedded[[self.collection.queries[query] for query in judged]]
+        relevance, ids = self.relevance(split), list(self.documents)
+        queries = embedded[[self.queries[query] for query in relevance]]
+        rankings = nearest(answers, embedded, queries, list(self.documents.values()))
         table: list[dict[str, Any]] = []
-        for query, found in zip(judged, nearest(answers, embedded, queries, texts), strict=True):
-            best = [document for document in found if document != row_of.get(query)][:DEPTH]
-            ranked, known = [judged[query].get(ids[row], 0.0) for row in best], list(judged[query].values())
-            line = {"row": len(table), "query": query, "first": ids[best[0]] if best else None}
+        for (query, judged), found in zip(relevance.items(), rankings, strict=True):
+            best = [ids[row] for row in found if ids[row] != query][:DEPTH]
+            ranked, known = [judged.get(document, 0.0) for document in best], list(judged.values())
+            line = {"row": len(table), "query": query, "first": best[0] if best else None}
             line |= {"correct": any(value > 0 for value in ranked[:1]), "ndcg@10": ndcg(ranked, known, 10)}
             table.append(line | {f"recall@{k}": recall(ranked, known, k) for k in (10, 100)})
         columns = {name: [line[name] for line in table] for name in table[0]}
-        means = {name: math.fsum(columns[name]) / len(table) for name in self.metrics[:3]}
-        return TaskResult(means | {"accuracy@1": math.fsum(columns["correct"]) / len(table)}, columns)
+        means = {name: math.fsum(columns[name]) / len(table) for name in (*self.metrics[:3], "correct")}
+        return TaskResult(dict(zip(self.metrics, means.values(), strict=True)), columns)
 
 
 def nearest(answers: Answers, embedded: Embedded, queries: Embedding, texts: Sequence[str]) -> Iterator[list[int]]:
@@ -112,7 +133,7 @@ def nearest(answers: Answers, embedded: Embedded, queries: Embedding, texts: Seq
 
     Candidates are found block by block in float32; their order is that of the model's own answers in float64.
     """
-    compare, count = _matrix(answers, queries), DEPTH + MARGIN
+    compare, count = every_pair(answers.similarity, queries), DEPTH + MARGIN
     scores, numbers = torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.long)
     for start in range(0, len(texts), DOCUMENTS):
         block = embedded[texts[start : start + DOCUMENTS]]
@@ -131,82 +152,31 @@ def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return tuple(scores.topk(min(count, scores.shape[1]), dim=1, sorted=False))  # type: ignore[return-value]
 
 
-def _matrix(answers: Answers, like: Embedding) -> Ask:
-    """Return the model's similarity of every pair: one matrix product where it is the cosine of the primary views."""
-    view = next(iter(like.views()))
-
-    def cosines(a: Embedding, b: Embedding) -> Tensor:
-        return cosine_matrix(a.views()[view], b.views()[view])
-
-    is_cosine = is_same(answers.similarity, lambda a, b: cosines(a, b).diagonal(), like)
-    return cosines if is_cosine else every_pair(answers.similarity)
-
-
-@dataclass(frozen=True)
-class Collection:
-    """Documents and queries by id, the relevance of documents by query for each split, and the sha256 by file."""
-
-    documents: dict[str, str]
-    queries: dict[str, str]
-    judged: dict[Split, dict[str, dict[str, float]]]
-    digests: dict[str, str]
-
-    @classmethod
-    def read(cls, folder: Path, splits: Sequence[Split]) -> Collection:
-        """Read a folder in BEIR's layout; raises DataError with file and line."""
-        digests: dict[str, str] = {}
-
-        def text_of(name: str) -> tuple[str, str]:
-            path = _found(folder / name)
-            if not path.exists():
-                raise DataError(f"{path} is not there; {folder.name} needs {', '.join(NEEDED)}, each plain or as .gz")
-            data = read_bytes(path)
-            digests[name] = hashlib.sha256(data).hexdigest()
-            return decoded(data, str(path)), str(path)
-
-        documents, queries = _objects(*text_of(NEEDED[0]), least=0), _objects(*text_of(NEEDED[1]), least=1)
-        judged = {split: _judgements(*text_of(f"qrels/{split}.tsv"), documents, queries) for split in splits}
-        return cls(documents, queries, judged, digests)
-
-
-def _objects(text: str, path: str, least: int) -> dict[str, str]:
-    """Return title and text, together of at least so many letters, of the objects of a JSON-lines file, by id."""
+def _objects(text: str, path: str, kind: str) -> dict[str, str]:
+    """Return title and text of the objects of a JSON-lines file, by id."""
+    rows = READERS["json"](text, path, [])
+    whole = ((line, {"title": None} | {k: str(v) if k == "_id" else v for k, v in row.items()}) for line, row in rows)
+    columns = {"id": {"text": "_id"}, "title": {"optional": "title"}, "text": {kind: "text"}}
+    values, lines, _ = columns_of(whole, columns, path)
     found: dict[str, str] = {}
-    for line, one in enumerate(text.rstrip("\r\n").split("\n"), start=1):
-        row = parsers.parse_object(one, where := f"{path}:{line}")
-        if not (isinstance(row.get("_id"), str | int) and isinstance(row.get("text"), str)):
-            raise DataError(f"{where}: needs the keys _id and text; found: {parsers.quoted(row)}")
-        if str(row["_id"]) in found:
-            raise DataError(f"{where}: the _id {row['_id']!r} is there twice")
-        sentence = f"{row.get('title') or ''} {row['text']}".strip()
-        if len(sentence) < least:
-            raise DataError(f"{where}: text is empty")
-        found[str(row["_id"])] = sentence
+    for line, one, title, body in zip(lines, *values.values(), strict=True):
+        if one in found:
+            raise DataError(f"{path}:{line}: the _id {one!r} is there twice")
+        found[one] = f"{title or ''} {body}".strip()
     return found
 
 
-def _judgements(
-    text: str, path: str, documents: Mapping[str, str], queries: Mapping[str, str]
-) -> dict[str, dict[str, float]]:
-    """Return the relevance of documents by query."""
-    columns = {"query": {"text": "query-id"}, "document": {"text": "corpus-id"}}
-    score = {"score": {"score": "score", "range": [-math.inf, math.inf]}}
-    values, lines, _ = parsers.parse(text, path, reader="tsv", columns=columns | score)
-    judged: dict[str, dict[str, float]] = {}
+def _judgements(text: str, path: str, documents: Collection[str], queries: Collection[str]) -> Relevance:
+    columns = {"query": {"text": "query-id"}, "document": {"text": "corpus-id"}, "relevance": {"score": "score"}}
+    values, lines, _ = parse(text, path, reader="tsv", columns=columns)
+    judged: Relevance = {}
     unknown = []
     for line, query, document, relevance in zip(lines, *values.values(), strict=True):
         if query not in queries:
-            raise DataError(f"{path}:{line}: the query-id {query!r} is not in {NEEDED[1]}")
-        if document not in documents:
-            unknown.append(f"{path}:{line}: {document!r}")
+            raise DataError(f"{path}:{line}: the query-id {query!r} is not in queries.jsonl")
         judged.setdefault(query, {})[document] = relevance
+        unknown += [] if document in documents else [f"{path}:{line}: {document!r}"]
     if unknown:
-        counted = f"{len(unknown)} of {len(lines)} judged documents are not in {NEEDED[0]} and count as not found"
-        log.warning("%s (the first: %s)", counted, unknown[0])
+        count = f"{len(unknown)} of {len(lines)} judged documents"
+        log.warning("%s are not in corpus.jsonl and count as not found (the first: %s)", count, unknown[0])
     return judged
-
-
-def _found(path: Path) -> Path:
-    """Return the path, or with .gz behind it if only that exists."""
-    packed = path.with_name(f"{path.name}.gz")
-    return packed if packed.exists() and not path.exists() else path

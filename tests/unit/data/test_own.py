@@ -359,7 +359,7 @@ def test_the_message_names_its_keys_and_what_the_method_takes(put: Put) -> None:
     _, takes, override = str(caught.value).splitlines()
     assert str(caught.value).startswith("own.sts: ")
     assert takes == "  the task takes sentence1, sentence2"
-    assert override.endswith("\"own.columns={anchor: a, positive: 'b c'}\"")
+    assert override.endswith("\"own.columns={sentence1: a, sentence2: 'b c'}\"")
     with pytest.raises(ConfigError, match=r"own\.columns: must map roles to columns, as \{anchor: question\}, got 3"):
         read_table("x.csv", columns=3, key="own.sts")  # type: ignore[arg-type]
 

@@ -124,17 +124,17 @@ CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        (CORPUS, None, "corpus.jsonl is not there; beir needs corpus.jsonl, queries.jsonl, qrels/test.tsv"),
+        (CORPUS, None, "corpus.jsonl is not there; a folder needs corpus.jsonl, queries.jsonl and"),
         (QRELS, None, "qrels/test.tsv is not there"),
         (
             CORPUS,
             '{"_id": "1", "text": "a 1"}\n{"id": "2", "text": "b"}\n',
-            "corpus.jsonl:2: needs the keys _id and text",
+            "corpus.jsonl:2: missing key '_id' - did you mean 'id'?",
         ),
         (
             CORPUS,
             '{"_id": "1", "text": "a 1"}\n{"_id": 1, "text": "b 1"}\n',
-            "corpus.jsonl:2: the _id 1 is there twice",
+            "corpus.jsonl:2: the _id '1' is there twice",
         ),
         (CORPUS, "1,a 1\n", "corpus.jsonl:1: not valid JSON"),
         (QUERIES, '{"_id": "q", "text": " "}\n', "queries.jsonl:1: text is empty"),
@@ -159,5 +159,8 @@ def test_judged_documents_that_are_missing_are_counted_and_not_found(
     folder = write(tmp_path, {"1": "a 1"}, {"q": "q 1"}, {"q": {"1": 1, "gone": 1}})
     with caplog.at_level(logging.WARNING):
         assert evaluate(folder, Closeness()).metrics["recall@10"] == 0.5
-    assert f"1 of 2 judged documents are not in corpus.jsonl and count as not found (the first: {folder}" in caplog.text
+    assert (
+        f"1 of 2 judged documents are not in corpus.jsonl and count as not found (the first: files: {folder}"
+        in caplog.text
+    )
     assert "test.tsv:3: 'gone')" in caplog.text
