@@ -78,7 +78,6 @@ class OwnTask(CorpusTask):
 class OwnSTS(OwnTask, STS):
     """`STS` on files of your own; scores may have any range, since only their order counts."""
 
-    name = "own_sts"
     reads = ("sentence1", "sentence2", "score")
 
     def read(self, split: Split) -> Rows:
@@ -100,7 +99,6 @@ class OwnNLI(OwnTask, NLI):
     Source: ours; `NLI` has the papers' protocol.
     """
 
-    name = "own_nli"
     reads = ("premise", "hypothesis", "label")
     grid = None
 
@@ -138,7 +136,6 @@ class OwnNLI(OwnTask, NLI):
 class OwnDirection(OwnTask, DirectionTask):
     """The direction of entailment on files of your own: of all pairs, or of those with the label entailment."""
 
-    name = "own_direction"
     reads = ("premise", "hypothesis", "label")
     optional = ("label",)
 

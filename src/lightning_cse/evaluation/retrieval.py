@@ -52,7 +52,6 @@ class Retrieval(Task):
         dev_rows, test_rows: use only the first so many queries.
     """
 
-    name = "retrieval"
     needs = ("similarity",)
     metrics = ("ndcg@10", "recall@10", "recall@100", "accuracy@1")
 
