@@ -47,7 +47,7 @@ class Whitening(PointModel):
         self,
         encoder: SentenceEncoder,
         *,
-        sources: Sequence[str] | None = None,
+        sources: str | Sequence[str] | None = None,
         data_dir: str | Path = ".",
         sentences: Sequence[str] | None = None,
         dimensions: int | None = None,
@@ -56,6 +56,7 @@ class Whitening(PointModel):
         self.eval()  # it is fitted and asked without dropout
         if (sources is None) == (sentences is None):
             raise ConfigError(["whitening: needs either sources or sentences to be fitted on"])
+        sources = [sources] if isinstance(sources, str) else sources
         if dimensions is not None and not 1 <= dimensions <= encoder.width:
             raise ConfigError([f"whitening.dimensions: must be between 1 and {encoder.width}, got {dimensions}"])
         self.dimensions = dimensions
@@ -101,7 +102,7 @@ class Whitening(PointModel):
 def _read(sources: Sequence[str], data_dir: Path) -> list[str]:
     sentences: list[str] = []
     for source, rows in zip(sources, read_sources(sources, data_dir, key="whitening.sources"), strict=True):
-        names = [name for name in ("sentence", "sentence1", "sentence2") if name in rows.names]
+        names = [name for name in ("sentence", "anchor", "sentence1", "sentence2") if name in rows.names]
         if not names:
             raise DataError(f"whitening.sources: {source} has no column sentence, sentence1 or sentence2")
         sentences += [sentence for name in names for sentence in rows.column(name)]
