@@ -46,12 +46,13 @@ class Whitening(PointModel):
         self,
         encoder: SentenceEncoder,
         *,
-        sources: Sequence[str],
+        sources: str | Sequence[str],
         data_dir: str | Path = ".",
         dimensions: int | None = None,
     ) -> None:
         super().__init__(encoder)
         self.eval()  # it is fitted and asked without dropout
+        sources = [sources] if isinstance(sources, str) else sources
         if dimensions is not None and not 1 <= dimensions <= encoder.width:
             raise ConfigError([f"whitening.dimensions: must be between 1 and {encoder.width}, got {dimensions}"])
         self.dimensions = dimensions
@@ -97,7 +98,7 @@ class Whitening(PointModel):
 def _read(sources: Sequence[str], data_dir: Path) -> list[str]:
     sentences: list[str] = []
     for source, rows in zip(sources, read_sources(sources, data_dir, key="whitening.sources"), strict=True):
-        names = [name for name in ("sentence", "sentence1", "sentence2") if name in rows.names]
+        names = [name for name in ("sentence", "anchor", "sentence1", "sentence2") if name in rows.names]
         if not names:
             raise DataError(f"whitening.sources: {source} has no column sentence, sentence1 or sentence2")
         sentences += [sentence for name in names for sentence in rows.column(name)]

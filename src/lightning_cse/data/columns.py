@@ -60,8 +60,8 @@ def layout_of(names: Collection[str]) -> str | None:
 def recognise(found: Sequence[str], mapping: Mapping[str, str] | None, key: str, takes: str = "") -> dict[str, str]:
     """Return the columns of a table by our names, those of its layout; DataError where they fit none.
 
-    ``mapping`` gives columns by our names, besides those that are recognised. ``key`` is the config key of such a
-    mapping, and ``takes`` says what the method takes, both for the message.
+    ``mapping`` gives columns by our names, besides those that are recognised. ``key`` is the config key of a mapping,
+    if there is one, and ``takes`` says what the method takes, both for the message.
     """
     names = dict(mapping or {})
     for name, column in names.items():
@@ -75,8 +75,7 @@ def recognise(found: Sequence[str], mapping: Mapping[str, str] | None, key: str,
         if not name or column in names.values() or name in (mapping or ()) or (_is_weak(column) and layout_of(names)):
             continue
         if name in names:
-            say = f"say which: {override(key, {name: column})}"
-            raise DataError(f"two columns for {name}, {names[name]!r} and {column!r}; {say}")
+            raise DataError(f"two columns for {name}: {names[name]!r} and {column!r}; {_map(key, {name: column})}")
         names[name] = column
     if "premise" not in names and {"sentence1", "sentence2", "label"} <= names.keys() and "score" not in names:
         names |= {"premise": names.pop("sentence1"), "hypothesis": names.pop("sentence2")}
@@ -94,11 +93,11 @@ def recognise(found: Sequence[str], mapping: Mapping[str, str] | None, key: str,
         why = f"columns of several layouts ({', '.join(left)})" if left else "the columns fit no known layout"
         wanted = [word for word in re.findall(r"\w+", takes) if word in ALIASES] or ["anchor", "positive"]
         raise DataError(
-            f"{why}; columns found: {listed(found)}\n  {takes or 'layouts: ' + _LISTED}\n  say which column is which, "
-            f"such as {override(key, meant or dict(zip(wanted[:2], found, strict=False)))}"
+            f"{why}; columns found: {listed(found)}\n  {takes or 'layouts: ' + _LISTED}\n  "
+            f"{_map(key, meant or dict(zip(wanted[:2], found, strict=False)))}"
         )
     for name, column in meant.items():
-        raise DataError(f"unknown column {column!r} - did you mean {name!r}? Rename it, or {override(key, meant)}")
+        raise DataError(f"unknown column {column!r} - did you mean {name!r}? {_map(key, meant)}")
     return kept
 
 
@@ -120,6 +119,10 @@ def override(key: str, columns: Mapping[str, str]) -> str:
     """Return the override that maps columns, quoted for the shell."""
     cells = (f"{name}: {column if column.isidentifier() else repr(column)}" for name, column in columns.items())
     return f'"{key}={{{", ".join(cells)}}}"'
+
+
+def _map(key: str, columns: Mapping[str, str]) -> str:
+    return f"say what the columns are, as in {override(key, columns)}" if key else "rename the columns"
 
 
 _LISTED: Final = " | ".join(", ".join((*one, *(f"[{name}]" for name in two))) for one, two in LAYOUTS.values())

@@ -48,10 +48,12 @@ def read_table(
     ``hub:user/name[/config][:split]`` (by default the split ``train``). ``columns`` maps our names to columns of the
     files, besides those that are recognised. Several hard negatives a row become ``negative``, ``negative_2``, ...,
     and are null where a row has fewer. Errors begin with ``key``, the config key of the sources; that of ``columns``
-    is its neighbour. ``takes`` says for the message what columns the method takes.
+    is ``data.columns`` or ``own.columns``. ``takes`` says for the message what columns the method takes.
     """
     names = [sources] if isinstance(sources, str) else [str(source) for source in sources]
-    mapped_by = f"{key.rpartition('.')[0] or 'data'}.columns"
+    mapped_by = (
+        f"{key.partition('.')[0]}.columns" if key in ("data.train", "data.held_out") or key[:4] == "own." else ""
+    )
     if not isinstance(columns, Mapping | None):
         raise ConfigError([f"{mapped_by}: must map roles to columns, as {{anchor: question}}, got {columns!r}"])
     mapping = None if columns is None else {str(ours): str(column) for ours, column in columns.items()}

@@ -75,6 +75,7 @@ def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
         return [()] * len(rows)
     if "premise" in rows.names:  # whose triplets have the names of contrastive learning too
         pairs = [pair for pair in pairs if pair[0] == "premise"]
+    pairs += [(pairs[0][0], name) for name in rows.names if name.startswith("negative_")]
     columns = [zip(rows.column(first), rows.column(second), strict=True) for first, second in pairs]
     return [tuple(_key(*sentences) for sentences in row) for row in zip(*columns, strict=True)]
 

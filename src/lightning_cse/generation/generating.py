@@ -178,13 +178,15 @@ class Generation:
         kind = next((kind for kind, columns in LLM_PATTERNS.items() if roles.issuperset(columns)), None)
         if kind is None:
             return
-        domain, corpus = ("wiki", "ngcse_wiki") if target.endswith(".Sentences") else ("nli", "nli_train")
+        plain = target.endswith((".Sentences", ".OwnRows"))
+        domain, corpus = ("wiki", "ngcse_wiki") if plain else ("nli", "nli_train")
         words = [f"+experiment=ngcse_{domain}_{'sts_ht' if kind == 'sts' else 'nli'}"]
-        shared = ("corpora=", "corpora.", "paths=", "paths.data_dir=")
+        shared = ("corpora=", "corpora.", "paths=", "paths.data_dir=", "data.columns=")
         words += [override for override in self.overrides if override.startswith(shared)]
         if self.cfg.data.train != self.cfg.corpora[corpus]:
-            words.append(f"corpora.{corpus}=[{','.join(self.cfg.data.train)}]")
-        if not target.endswith((".Sentences", ".NLITriplets")):
+            train = self.cfg.data.train
+            words.append(f"corpora.{corpus}=[{train if isinstance(train, str) else ','.join(train)}]")
+        if not plain and not target.endswith(".NLITriplets"):
             words.append(f"data.rows.corpus._target_={target}")
         words.append(f"corpora.llm_{domain}_{kind}=[{self.rows}]")
         yield f"\nto train on them:\n  python -m lightning_cse.train {shlex.join(words)}"

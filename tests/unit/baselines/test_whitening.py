@@ -134,7 +134,7 @@ def test_too_few_directions(
 def test_files_and_corpora_of_sentences_or_pairs(encoder: SentenceEncoder, whiten: Whiten) -> None:
     assert whiten(encoder, SENTENCES).sentences == SENTENCES
     rows = read_corpus("stsb", "dev", sample_dir())
-    whitening = Whitening(encoder, sources=["stsb/dev"], data_dir=sample_dir())
+    whitening = Whitening(encoder, sources="stsb/dev", data_dir=sample_dir())
     assert list(whitening.sentences) == [*rows.column("sentence1"), *rows.column("sentence2")]
     assert whitening.fitted_on == "stsb/dev"
     with pytest.raises(DataError, match=r"whitening\.sources: snli/train has no column sentence"):
@@ -144,8 +144,7 @@ def test_files_and_corpora_of_sentences_or_pairs(encoder: SentenceEncoder, white
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sources": "stsb/dev", "data_dir": "."}, "is one name, and a list of names is needed"),
-        ({"sources": ["stsb/dev"], "dimensions": 17}, r"dimensions: must be between 1 and 16, got 17"),
+        ({"sources": "stsb/dev", "dimensions": 17}, r"dimensions: must be between 1 and 16, got 17"),
         ({"sources": ["stsb/dev"], "dimensions": 0}, r"dimensions: must be between 1 and 16, got 0"),
     ],
 )

@@ -293,12 +293,12 @@ def test_each_of_several_positives_makes_a_row(put: Put) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.csv", "question,answer,my id\nQ,A,1\n", 'x.csv: the columns fit no known layout; columns found: question, answer, my id\n  layouts: pos_implicit, .* | anchor\n  say which column is which, such as "data.columns={anchor: question, positive: answer}"'),
+        ("x.csv", "question,answer,my id\nQ,A,1\n", 'x.csv: the columns fit no known layout; columns found: question, answer, my id\n  layouts: pos_implicit, .* | anchor\n  say what the columns are, as in "data.columns={anchor: question, positive: answer}"'),
         ("x.csv", "premise,label\nA,neutral\n", "x.csv: the columns fit no known layout; columns found: premise, label\n"),
-        ("x.csv", "anchor,postive\nA,P\n", "x.csv: unknown column 'postive' - did you mean 'positive'? Rename it, or \"data.columns={positive: postive}\""),
-        ("x.csv", "anchr,postive\nA,P\n", "x.csv: the columns fit no known layout; columns found: anchr, postive\n.* such as \"data.columns={anchor: anchr, positive: postive}\""),
+        ("x.csv", "anchor,postive\nA,P\n", "x.csv: unknown column 'postive' - did you mean 'positive'? say what the columns are, as in \"data.columns={positive: postive}\""),
+        ("x.csv", "anchr,postive\nA,P\n", "x.csv: the columns fit no known layout; columns found: anchr, postive\n.* as in \"data.columns={anchor: anchr, positive: postive}\""),
         ("x.csv", "premise,neutral,contradicton\nA,P,Q\n", "x.csv: unknown column 'contradicton' - did you mean 'contradiction'?"),
-        ("x.csv", "anchor,query,positive\nA,Q,P\n", "x.csv: two columns for anchor, 'anchor' and 'query'; say which: \"data.columns={anchor: query}\""),
+        ("x.csv", "anchor,query,positive\nA,Q,P\n", "x.csv: two columns for anchor: 'anchor' and 'query'; say what the columns are, as in \"data.columns={anchor: query}\""),
         ("x.csv", "anchor,positive,premise,entailment\nA,P,A,P\n", "x.csv: columns of several layouts (anchor, positive); columns found"),
         ("x.csv", "anchor,anchor\nA,P\n", "x.csv:1: column 'anchor' is there twice"),
         ("x.csv", "anchor,positive\n", "x.csv: a header but no rows"),
@@ -360,6 +360,8 @@ def test_the_message_names_its_keys_and_what_the_method_takes(put: Put) -> None:
     assert str(caught.value).startswith("own.sts: ")
     assert takes == "  the task takes sentence1, sentence2"
     assert override.endswith("\"own.columns={sentence1: a, sentence2: 'b c'}\"")
+    with pytest.raises(DataError, match=r"^pattern\.from: .*\n.*\n  rename the columns$"):
+        read_table("x.csv", key="pattern.from")
     with pytest.raises(ConfigError, match=r"own\.columns: must map roles to columns, as \{anchor: question\}, got 3"):
         read_table("x.csv", columns=3, key="own.sts")  # type: ignore[arg-type]
 

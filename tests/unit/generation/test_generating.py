@@ -324,6 +324,7 @@ def test_prompts_are_shown_as_they_are_sent_and_nothing_is_sent(serve: Serve, ge
         ("wiki", [f"paths.data_dir={sample_dir()}"], "wiki_sts_ht", f"paths.data_dir={sample_dir()}"),
         ("nli", ["+pattern=nli"], "nli_nli", ""),
         ("wiki", ["data.train=[wiki_split/dev]"], "wiki_sts_ht", "corpora.ngcse_wiki=[wiki_split/dev]"),
+        ("file", ["data.train=wiki_split/dev"], "wiki_sts_ht", "corpora.ngcse_wiki=[wiki_split/dev]"),
         ("inli", [], "nli_sts_ht", "corpora.nli_train=[inli/train] "
          "data.rows.corpus._target_=lightning_cse.data.INLIQuadruples"),
     ],
