@@ -98,6 +98,14 @@ def test_every_experiment_is_valid_in_every_setting(experiment: str, compose: Co
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_experiment_takes_a_file_of_ones_own(experiment: str, compose: Compose) -> None:
+    data = ("data=file", "data.train=my/x.csv", "data.columns={anchor: question}", "data.distinct_in_batch=true")
+    for setting in ((), ("+debug=tiny",), ("+profile=small", "+debug=overfit")):
+        cfg = valid(compose(f"+experiment={experiment}", *setting, *data))
+        assert (cfg.data.train, cfg.data.held_out, cfg.data.excluded) == ("my/x.csv", None, [])
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_encoder_brings_numbers_to_every_experiment(experiment: str, compose: Compose) -> None:
     cfg, found = compose(f"+experiment={experiment}"), {}
     for encoder in (*ENCODERS, "folder/of my own"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -91,3 +92,29 @@ def test_killed_in_either_epoch_it_ends_where_an_undisturbed_one_does(
         assert 0 < len(drawn) < steps, "not from the start"
         assert drawn == batches[-len(drawn) :]
         assert_same(again, whole)
+
+
+def test_a_file_of_several_hard_negatives_killed_in_either_epoch(run_tiny: RunTiny, tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    rows = [
+        {
+            "query": f"Who has key {n // 2}?",
+            "pos": f"Ann has key {n}.",
+            "neg": [f"No key {n}{k}." for k in range(n % 3)],
+        }
+        for n in range(24)
+    ]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    own = ("+experiment=simcse_sup", *small_runs.LITTLE, "keep_last=true", "data=file", f"data.train={path}")
+    overrides = (*own, "data.held_out_share=0.2", "data.distinct_in_batch=true")
+    whole = run_tiny(tmp_path / "whole", *overrides)
+    record = whole.read()
+    assert record["rows"]["read"] == 24
+    assert record["rows"]["training_rows"] == record["rows"]["used"] == 20
+    assert record["data"].keys() >= {str(path)}
+    for at in (2, record["steps"] - 1):
+        with dies_at(at):
+            run_tiny(tmp_path / str(at), *overrides)
+        assert_same(run_tiny(tmp_path / str(at), *overrides), whole)
+    shared = run_tiny(tmp_path / "shared", *own, "data.held_out_share=0.2")
+    assert shared.config_hash != whole.config_hash

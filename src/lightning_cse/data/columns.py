@@ -89,16 +89,16 @@ def recognise(found: Sequence[str], mapping: Mapping[str, str] | None, key: str,
     left = [
         column for name, column in names.items() if name not in (*kept, "label", "score") and layout and not mapping
     ]
-    near = "" if mapping and layout else _misspelt(found, kept)
+    meant = {} if mapping and layout else _misspelt(found, kept)
     if layout is None or left:
         why = f"columns of several layouts ({', '.join(left)})" if left else "the columns fit no known layout"
         wanted = [word for word in re.findall(r"\w+", takes) if word in ALIASES] or ["anchor", "positive"]
         raise DataError(
-            f"{why}{near}; columns found: {listed(found)}\n  {takes or 'layouts: ' + _LISTED}\n  say which column is "
-            f"which, such as {override(key, dict(zip(wanted[:2], found, strict=False)))}"
+            f"{why}; columns found: {listed(found)}\n  {takes or 'layouts: ' + _LISTED}\n  say which column is which, "
+            f"such as {override(key, meant or dict(zip(wanted[:2], found, strict=False)))}"
         )
-    if near:
-        raise DataError(f"unknown column{near}; rename it, or say what the columns are: {override(key, kept)}")
+    for name, column in meant.items():
+        raise DataError(f"unknown column {column!r} - did you mean {name!r}? Rename it, or {override(key, meant)}")
     return kept
 
 
@@ -106,13 +106,14 @@ def _is_weak(column: str) -> bool:
     return column.strip().casefold() in _WEAK
 
 
-def _misspelt(found: Iterable[str], names: Collection[str]) -> str:
-    """Return which column looks like a name that is not there, or an empty string."""
+def _misspelt(found: Iterable[str], names: Collection[str]) -> dict[str, str]:
+    """Return the columns that look like a name that is not there, by our names."""
     absent = [alias for alias, name in ALIASES.items() if name not in names]
-    for column in (column[:120] for column in found if not canonical(column)):
-        if near := difflib.get_close_matches(column.strip().casefold(), absent, n=1, cutoff=0.85):
-            return f" {column!r} - did you mean {near[0]!r}?"
-    return ""
+    unknown = [column for column in found if not canonical(column) and len(column) < 50]
+    near = {
+        column: difflib.get_close_matches(column.strip().casefold(), absent, n=1, cutoff=0.85) for column in unknown
+    }
+    return {ALIASES[alias]: column for column, aliases in near.items() for alias in aliases}
 
 
 def override(key: str, columns: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,7 @@ REFUSED: list[tuple[RoleRows, list[str], dict[str, Any], str]] = [
     (Sentences(), WIKI, {"held_out": WIKI, "excluded": ["mine"]}, "excluded: 'mine' is not of the form"),
     (Sentences(), [*WIKI, "wikitext2/valid"], {"held_out_share": 0.1, "weights": [1, 2]}, "weights: rows of this kind"),
     (NLITriplets(), NLI[:2], {"held_out_share": 0.1, "weights": [1, 2]}, "weights: rows of this kind"),
+    (Sentences(), WIKI, {"distinct_in_batch": True, "llm_rows_together": 4}, "distinct_in_batch: cannot be combined"),
     *(
         (INLIQuadruples(), BOTH, {"held_out": ["inli/val"], **options}, f"weights: {message}")
         for options, message in [
@@ -377,6 +379,20 @@ def test_a_role_that_no_row_has_is_an_error_unless_the_method_does_without(
     data.setup()
     batch = next(iter(data.train_dataloader()))
     assert [role for role, tokens in batch["roles"].items() if not len(tokens)] == ["contradiction"]
+
+
+def test_no_sentence_is_twice_in_a_batch_of_any_role_in_use() -> None:
+    plain, apart = (inli(INLITriplets("both"), distinct_in_batch=option) for option in (False, True))
+    roles = ("premise", "entailment", "contradiction")
+
+    def repeated(data: ContrastiveData) -> list[str]:
+        batches = [data.train.select(rows) for rows in index_of(data)]
+        counts = (Counter(s for row in zip(*map(rows.column, roles), strict=True) for s in {*row}) for rows in batches)
+        return [sentence for count in counts for sentence, times in count.items() if times > 1]
+
+    assert repeated(plain)
+    assert not repeated(apart)
+    assert sorted(row for batch in index_of(apart) for row in batch) == list(range(2 * 595))
 
 
 def test_weights_of_one_change_nothing(holes: str) -> None:

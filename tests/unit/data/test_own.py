@@ -204,7 +204,7 @@ def test_names_in_use(put: Put, header: str, names: str | None) -> None:
     row = ["entailment" if "label" in name else "1.5" if name == "score" else f"{name.strip()}." for name in columns]
     put("x.csv", f"{header}\n{','.join(row)}\n")
     if names is None:
-        assert "unknown column 'Hard_Negatives' - did you mean 'hard_negative'?" in fault("x.csv")
+        assert "unknown column 'Hard_Negatives' - did you mean 'negative'?" in fault("x.csv")
         return
     rows = rows_of("x.csv")
     assert set(rows.names) == set(names.split(","))
@@ -295,8 +295,8 @@ def test_each_of_several_positives_makes_a_row(put: Put) -> None:
     [
         ("x.csv", "question,answer,my id\nQ,A,1\n", 'x.csv: the columns fit no known layout; columns found: question, answer, my id\n  layouts: pos_implicit, .* | anchor\n  say which column is which, such as "data.columns={anchor: question, positive: answer}"'),
         ("x.csv", "premise,label\nA,neutral\n", "x.csv: the columns fit no known layout; columns found: premise, label\n"),
-        ("x.csv", "anchor,postive\nA,P\n", "x.csv: unknown column 'postive' - did you mean 'positive'?; rename it, or say what the columns are: \"data.columns={anchor: anchor}\""),
-        ("x.csv", "anchr,postive\nA,P\n", "x.csv: the columns fit no known layout 'anchr' - did you mean 'anchor'?; columns found: anchr, postive\n"),
+        ("x.csv", "anchor,postive\nA,P\n", "x.csv: unknown column 'postive' - did you mean 'positive'? Rename it, or \"data.columns={positive: postive}\""),
+        ("x.csv", "anchr,postive\nA,P\n", "x.csv: the columns fit no known layout; columns found: anchr, postive\n.* such as \"data.columns={anchor: anchr, positive: postive}\""),
         ("x.csv", "premise,neutral,contradicton\nA,P,Q\n", "x.csv: unknown column 'contradicton' - did you mean 'contradiction'?"),
         ("x.csv", "anchor,query,positive\nA,Q,P\n", "x.csv: two columns for anchor, 'anchor' and 'query'; say which: \"data.columns={anchor: query}\""),
         ("x.csv", "anchor,positive,premise,entailment\nA,P,A,P\n", "x.csv: columns of several layouts (anchor, positive); columns found"),

@@ -162,3 +162,76 @@ def test_no_batch_has_a_row_twice(sources: list[tuple[int, float]], size: int, s
 def test_weights_that_fit_no_epoch(sizes: list[int], weights: list[float], message: str) -> None:
     with pytest.raises(DataError, match=rf"data\.weights: .*{message}"):
         draws(sizes, weights)
+
+
+# No sentence twice in a batch
+
+
+def distinct(sentences: np.ndarray, *, batch_size: int = 8, drop_last: bool = False, seed: int = 0) -> BatchLoader:
+    options = {"batch_size": batch_size, "drop_last": drop_last, "seed": seed, "sentences": sentences}
+    return BatchLoader(len(sentences), lambda i: {"index": i}, **options)
+
+
+def shared(sentences: np.ndarray, batch: Sequence[int]) -> list[int]:
+    """The sentences that two rows of a batch have."""
+    counts = Counter(number for row in batch for number in {*sentences[row].tolist()} - {-1})
+    return [number for number, count in counts.items() if count > 1]
+
+
+@given(rows=st.integers(16, 90), groups=st.integers(8, 60), batch_size=st.integers(2, 9), drop_last=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_no_two_rows_of_a_batch_share_a_sentence(rows: int, groups: int, batch_size: int, drop_last: bool) -> None:
+    draw = np.random.default_rng(rows * groups)
+    sentences = np.stack([draw.integers(0, groups, rows), groups + draw.integers(0, 3 * groups, rows)], axis=1)
+    sentences[draw.random(sentences.shape) < 0.2] = -1
+    sentences[:, 0] = np.where((sentences == -1).all(axis=1), 1000 + np.arange(rows), sentences[:, 0])
+    batches = distinct(sentences, batch_size=batch_size, drop_last=drop_last)
+    try:
+        found = epoch(batches)
+    except DataError as error:
+        assert "a batch has fewer than two" in str(error)  # noqa: PT017 - not always
+        return
+    order = [row for batch in found for row in batch]
+    assert len(order) == len(set(order)) <= batches.ends[-1]
+    assert not [batch for batch in found if shared(sentences, batch)]
+    assert len(found) == len(batches)
+
+
+@pytest.mark.parametrize("copies", [2, 3, 9])
+@pytest.mark.parametrize(("rows", "batch_size", "drop_last"), [(300, 32, False), (300, 32, True), (90, 8, False)])
+def test_every_row_is_used_where_that_is_possible(copies: int, rows: int, batch_size: int, drop_last: bool) -> None:
+    sentences = np.stack([np.arange(rows) // copies, rows + np.arange(rows)], axis=1)
+    batches = distinct(sentences, batch_size=batch_size, drop_last=drop_last)
+    for _ in range(5):
+        found = epoch(batches)
+        assert sum(map(len, found)) == batches.ends[-1]
+        assert not [batch for batch in found if shared(sentences, batch)]
+
+
+def test_rows_that_share_nothing_keep_their_batches() -> None:
+    sentences = np.arange(60).reshape(30, 2)
+    plain, apart = epoch(loader(None, 30)), epoch(distinct(sentences))
+    assert apart == plain
+
+
+def test_rows_for_which_no_batch_is_left_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    sentences = np.stack([np.arange(40) % 4, 4 + np.arange(40)], axis=1)  # five batches, four rows each
+    assert [len(batch) for batch in epoch(distinct(sentences))] == [4] * 5
+    left_out = "20 of 40 rows, whose sentences all batches have, are left out of epoch 0"
+    assert caplog.messages == [f"data.distinct_in_batch: {left_out}"]
+    with pytest.raises(DataError, match=r"data\.distinct_in_batch: so many rows share .* raise data\.batch_size"):
+        epoch(distinct(np.zeros((40, 1), dtype=int)))
+
+
+@pytest.mark.parametrize("at", [3, 14, 25])
+def test_an_epoch_with_rows_apart_is_taken_up_in_its_middle(at: int) -> None:
+    sentences = np.stack([np.arange(80) // 4, 100 + np.arange(80)], axis=1)
+    want = [batch for _ in range(3) for batch in epoch(one)] if (one := distinct(sentences)) else []
+    first, second = distinct(sentences), distinct(sentences)
+    batches = (batch["index"].tolist() for _ in range(3) for batch in first)
+    found = [next(batches) for _ in range(at)]
+    second.load_state_dict(first.state_dict())
+    while len(found) < len(want):
+        found += epoch(second)
+    assert found == want
+    assert epoch(distinct(sentences, seed=1)) != want[:10]
