@@ -72,6 +72,9 @@ class OwnRows:
         }
         if "1" in labels or "0" in labels:
             raise DataError(f"{at}: labels 1 and 0 are for tests alone; write entailment, not_entailment")
+        if "unlabelled pairs" in kinds and not set(wanted) <= set(self.roles):
+            pairs = override("data.columns", {"anchor": "premise", "positive": "hypothesis"})
+            raise DataError(f"{at}: pairs without a label; to train on all of them as positive pairs: {pairs}")
         triplets = any({"negative", "contradiction"} & {*rows.names, *labels} for rows in tables)
         pairs_of = {*TRIPLET[: 3 if triplets else 2], *TRAINED[: 3 if triplets else 2]}
         there = {
@@ -88,11 +91,10 @@ class OwnRows:
                 f"{at}: the method trains on {' and '.join(lacking)}, which these columns do not give: {names}\n"
                 f"  experiments that they fit: {', '.join(fits)}"
             )
-        if kinds == {"sentences"} or (set(wanted) == set(self.roles) and "labelled pairs" not in kinds):
+        if kinds <= {"sentences", "unlabelled pairs"} or (
+            set(wanted) == set(self.roles) and "labelled pairs" not in kinds
+        ):
             return Sentences()
-        if "unlabelled pairs" in kinds:
-            pairs = override("data.columns", {"anchor": "premise", "positive": "hypothesis"})
-            raise DataError(f"{at}: pairs without a label; to train on all of them as positive pairs: {pairs}")
         if kinds == {"implicit pairs"}:
             return ImplicitPairs()
         if kinds != {"INLI"}:

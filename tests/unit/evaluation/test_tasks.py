@@ -150,9 +150,7 @@ def test_a_file_of_one_s_own_that_is_missing_or_broken_is_an_error_also_where_it
         with pytest.raises(DataError, match=rf"suite: {split}: .*pears\.csv: there is no such file"):
             _ = task.digests
     Path(pair_files["dev"]).write_text("pos_implicit\nx\n", encoding="utf-8")
-    with pytest.raises(
-        DataError, match=r"suite: dev: .*pairs\.csv: the columns fit no known layout; columns found: pos_impl"
-    ):
+    with pytest.raises(DataError, match=r"suite: dev: .*pairs\.csv: the columns fit no known layout"):
         PairEIS(**pair_files, optional=True).sentences("dev")
     with pytest.raises(DataError, match=r"INLI/val\.csv: no column 'pos_implicit'"):
         PairEIS(data_dir=str(sample_dir()), dev="inli/dev", test="inli/test").sentences("dev")
