@@ -72,13 +72,11 @@ class OwnRows:
         }
         if "1" in labels or "0" in labels:
             raise DataError(f"{at}: labels 1 and 0 are for tests alone; write entailment, not_entailment")
-        if "unlabelled pairs" in kinds and not set(wanted) <= set(self.roles):
-            pairs = override("data.columns", {"anchor": "premise", "positive": "hypothesis"})
-            raise DataError(f"{at}: pairs without a label; to train on all of them as positive pairs: {pairs}")
         triplets = any({"negative", "contradiction"} & {*rows.names, *labels} for rows in tables)
         pairs_of = {*TRIPLET[: 3 if triplets else 2], *TRAINED[: 3 if triplets else 2]}
         there = {
             "sentences": {*TRAINED[:1]},
+            "unlabelled pairs": {*TRAINED[:1]},
             "implicit pairs": {*PAIR_SENTENCES},
             "INLI": {*INLIQuadruples.roles, *PAIR_SENTENCES, *TRIPLET, *TRAINED},
             "LLM rows": {*LLM_SENTENCES, *TRIPLET},
@@ -87,8 +85,10 @@ class OwnRows:
             fits = (
                 name for needed, experiments in EXPERIMENTS.items() if there.issuperset(needed) for name in experiments
             )
+            positive = override("data.columns", {"anchor": "premise", "positive": "hypothesis"})
+            hint = f"\n  to train on all pairs as positive ones: {positive}" if kinds == {"unlabelled pairs"} else ""
             raise DataError(
-                f"{at}: the method trains on {' and '.join(lacking)}, which these columns do not give: {names}\n"
+                f"{at}: the method trains on {' and '.join(lacking)}, which these columns do not give: {names}{hint}\n"
                 f"  experiments that they fit: {', '.join(fits)}"
             )
         if kinds <= {"sentences", "unlabelled pairs"} or (
