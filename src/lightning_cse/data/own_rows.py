@@ -24,7 +24,7 @@ EXPERIMENTS: Final = {
 }
 """Experiments by the roles that a file must have for them."""
 
-_PAIRED: Final = ("labelled pairs", "unlabelled pairs", "NLI triplets", "triplets", "sentence pairs", "LLM rows")
+_PAIRED: Final = ("labelled pairs", "NLI triplets", "triplets", "sentence pairs", "LLM rows")
 """Layouts whose files can be trained on together, as pairs or triplets."""
 
 
@@ -58,6 +58,9 @@ class OwnRows:
         """
         at, names = f"{key}: {tables[0].origin}", ", ".join(tables[0].names)
         kinds = {layout_of(rows.names) or "sentences" for rows in tables}
+        if "unlabelled pairs" in kinds:
+            pairs = override("data.columns", {"anchor": "premise", "positive": "hypothesis"})
+            raise DataError(f"{at}: pairs without a label; to train on all of them as positive pairs: {pairs}")
         if len(kinds) > 1 and not kinds.issubset(_PAIRED):
             found = "; ".join(f"{rows.origin} has {', '.join(rows.names)}" for rows in tables)
             raise DataError(f"{key}: files of these layouts cannot be trained on together: {found}")
