@@ -20,9 +20,8 @@ LITTLE = (
     "data.held_out_rows=8",
     "diag.sentences=16",
     "eval_every=2",
-    *(f"limits.{split}_{what}=6" for split in ("dev", "test") for what in ("rows", "pairs")),
 )
-SMALL = ("+experiment=dualcse_cross", *LITTLE)
+SMALL = ("+experiment=dualcse_cross", "limits.dev_rows=6", "limits.test_rows=6", *LITTLE)
 STEPS = 6
 
 

@@ -17,7 +17,7 @@ from small_runs import LITTLE
 import lightning_cse
 from lightning_cse.errors import ConfigError, LightningCSEError
 
-TINY = ("+experiment=gausscse", "+debug=tiny", *LITTLE)
+TINY = ("+experiment=gausscse", "+debug=tiny", "limits.dev_pairs=6", "limits.test_pairs=6", *LITTLE)
 
 
 @pytest.fixture(autouse=True)

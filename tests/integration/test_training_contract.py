@@ -170,10 +170,10 @@ def test_what_cannot_be_trained_leaves_no_checkpoint(
         (["monitor=val/rte/acuracy_all"], r"monitor: 'val/rte/acuracy_all' .* did you mean 'val/rte/accuracy_all'"),
         (
             ["data=inli_triplets"],
-            r"data: the method trains on the roles \(.*'implied_entailment', 'contradiction'\), "
-            r"but this data has \('premise', 'entailment', 'contradiction'\)",
+            r"data: the method trains on premise, .*implied_entailment, contradiction, but this data has premise, "
+            r"entailment, contradiction: no explicit_entailment, implied_entailment",
         ),
-        ([*GAUSSCSE, "method.loss.sets=[ent,cont]"], r"method\.loss: sets has no 'cont' - did you mean 'con'\?"),
+        ([*GAUSSCSE, "method.loss.sets=[ent,cont]"], r"method\.loss: sets must be a list of ent, con, rev with 'ent'.*, got \['ent', 'cont'\]"),
         ([*GAUSSCSE, "suite=nli"], r"monitor: 'val/rte/accuracy_all' is no dev score .*val/snli/auprc"),
         ([*UNSUPERVISED], r"diag\.dropout: the pairs of UnsupervisedSimCSE are dropout passes"),
         (["diag.evaluation=corpus_dev"], r"corpus_dev is already the held-out side"),

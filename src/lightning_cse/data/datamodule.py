@@ -213,13 +213,13 @@ class ContrastiveData(pl.LightningDataModule):
         """Choose the roles that batches hold, those that a method trains on; by default all that the rows have.
 
         A role that the data lack, or no row has, is an error. All rows may lack some of the ``optional`` ones, whose
-        terms the loss drops, and those that LLM rows have.
+        terms the loss drops, and those that LLM rows have. Data may lack the negative where it is optional.
         """
-        if lacking := [role for role in roles if role not in {*self.train.names, *optional}]:
+        if "negative" in {*roles}.intersection(optional).difference(self.train.names):
+            self.train = self.train.with_column("negative", pa.nulls(len(self.train), pa.string()))
+        if lacking := [role for role in roles if role not in self.train.names]:
             have = f"this data has {', '.join(self.roles)}"
             raise ConfigError([f"data: the method trains on {', '.join(roles)}, but {have}: no {', '.join(lacking)}"])
-        for role in {*roles}.difference(self.train.names):
-            self.train = self.train.with_column(role, pa.nulls(len(self.train), pa.string()))
         count, there = len(self.train), {role: self.train.has(role) for role in roles}
         empty = [role for role in roles if not there[role].any()]
         if empty and set(empty) <= set(optional) and len(empty) < len(roles) - 1:
@@ -230,8 +230,8 @@ class ContrastiveData(pl.LightningDataModule):
                 f"data: not one of {count} training rows ({self.train.origin}) has a sentence of "
                 f"{' or '.join(empty)}, which the method trains on: give data.train a source that has some"
             )
-        for role in () if self._from_llm else set(roles).difference(optional):
-            if without := count - int(there[role].sum()):
+        for role in roles if not self._from_llm else ():
+            if role not in optional and (without := count - int(there[role].sum())):
                 first = self.train.where(int(np.argmin(there[role])))
                 what = f"no {role}, which the method trains on; {without} of {count} training rows lack it"
                 raise DataError(f"{first}: {what}: leave them out, or complete them")
@@ -242,8 +242,7 @@ class ContrastiveData(pl.LightningDataModule):
 
     def _columns(self, role: str) -> list[str]:
         """Return the columns of a role: one, and of hard negatives all that there are."""
-        more = (name for name in self.train.names if name.startswith(f"{role}_") and role == "negative")
-        return [role, *more]
+        return [role, *(name for name in self.train.names if role == "negative" and name.startswith("negative_"))]
 
     @property
     def digests(self) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import hashlib
-import importlib
 import itertools
 import json
 import logging
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from lightning_cse.data.columns import HYPOTHESES, canonical, layout_of, negatives, recognise
-from lightning_cse.data.corpora import CORPORA, HubError, decoded, offline_mode, read_bytes
+from lightning_cse.data.corpora import CORPORA, decoded, offline_mode, read_bytes
 from lightning_cse.data.parsers import NLI_LABELS, READERS, Row, account, columns_of, listed, quoted
 from lightning_cse.errors import ConfigError, DataError, did_you_mean
 
@@ -130,57 +129,48 @@ def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str) ->
     return Rows.of(columns, files=[source], lines=lines, counts=account(len(lines), dropped))
 
 
-def _opened(name: str, mapped: Collection[str]) -> tuple[Iterator[Row], dict[str, None], str | None]:
+def _opened(path: str, mapped: Collection[str]) -> tuple[Iterator[Row], dict[str, None], str | None]:
     """Return the rows of a file, the columns that are known beforehand, and the digest of its bytes."""
-    if name.startswith(HUB) or Path(name).is_dir():
-        return *_dataset_rows(_from_hub(name) if name.startswith(HUB) else _from_folder(name), mapped), None
-    data, suffix = read_bytes(Path(name)), Path(name.removesuffix(".gz")).suffix
+    if path.startswith(HUB) or Path(path).is_dir():
+        return *_dataset_rows(_dataset(path), mapped), None
+    data, suffix = read_bytes(Path(path)), Path(path.removesuffix(".gz")).suffix
     digest = hashlib.sha256(data).hexdigest()
     if suffix == ".parquet":
-        return *_dataset_rows(_from_parquet(data, name), mapped), digest
+        return *_dataset_rows(_dataset(path, data), mapped), digest
     if suffix not in SUFFIXES:
-        raise DataError(f"{name}: {FORMS}")
-    text = decoded(data, name)
+        raise DataError(f"{path}: {FORMS}")
+    text = decoded(data, path)
     if suffix == ".txt":
-        return READERS["lines"](text, name, ["text"], blank="blank line"), {}, digest
+        return READERS["lines"](text, path, ["text"], blank="blank line"), {}, digest
     reader = {".csv": "csv", ".tsv": "quoted_tsv", ".jsonl": "json"}[suffix]
     if reader == "json" and '"split"' in text[: text.find("\n")]:
         reader = "llm"  # LLM rows in the layout of NGCSE's authors
-    return READERS[reader](text, name, []), {}, digest
+    return READERS[reader](text, path, []), {}, digest
 
 
-def _from_hub(name: str) -> Dataset:
-    identity, _, split = name.removeprefix(HUB).partition(":")
-    parts = identity.split("/", 2)
-    try:
-        load = importlib.import_module("datasets").load_dataset
-        return load("/".join(parts[:2]), *parts[2:], split=split or "train")
-    except Exception as error:  # noqa: BLE001 - the hub's client raises whatever its many layers raise
-        why = "; ".join(filter(None, (f"{type(error).__name__}: {' '.join(str(error).split())}", offline_mode())))
-        raise HubError(f"{name}: the Hugging Face hub could not load it: {why}") from None
-
-
-def _from_folder(path: str) -> Dataset:
-    datasets = importlib.import_module("datasets")
-    try:
-        found = datasets.load_from_disk(path)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not written by datasets.save_to_disk: {' '.join(str(error).split())}") from None
-    if isinstance(found, datasets.DatasetDict):
-        raise DataError(f"{path}: has several splits, name one: {', '.join(f'{path}/{split}' for split in found)}")
-    return found
-
-
-def _from_parquet(data: bytes, path: str) -> Dataset:
+def _dataset(path: str, data: bytes | None = None) -> Dataset:
+    """Return a data set of the hub, of a folder, or of the bytes of a Parquet file."""
+    import datasets
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from lightning_cse.data.rows import Rows
 
+    identity, _, split = path.removeprefix(HUB).partition(":")
+    parts = identity.split("/", 2)
     try:
-        return Rows(pq.read_table(pa.BufferReader(data)))
-    except pa.ArrowException as error:
-        raise DataError(f"{path}: cannot be read as Parquet: {error}") from None
+        if data is not None:
+            return Rows(pq.read_table(pa.BufferReader(data)))
+        if path.startswith(HUB):
+            return datasets.load_dataset("/".join(parts[:2]), *parts[2:], split=split or "train")
+        found = datasets.load_from_disk(path)
+    except Exception as error:  # noqa: BLE001 - the hub's client raises whatever its many layers raise
+        offline = f"; {offline_mode()}" if path.startswith(HUB) and offline_mode() else ""
+        why = f"{type(error).__name__}: {' '.join(str(error).split())}{offline}"
+        raise DataError(f"{path}: cannot be loaded: {why}") from None
+    if isinstance(found, datasets.DatasetDict):
+        raise DataError(f"{path}: has several splits, name one: {', '.join(f'{path}/{split}' for split in found)}")
+    return found
 
 
 def _dataset_rows(dataset: Dataset, mapped: Collection[str]) -> tuple[Iterator[Row], dict[str, None]]:

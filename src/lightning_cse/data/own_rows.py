@@ -24,8 +24,13 @@ EXPERIMENTS: Final = {
 }
 """Experiments by the roles that a file must have for them."""
 
-_PAIRED: Final = ("labelled pairs", "NLI triplets", "triplets", "sentence pairs", "LLM rows")
-"""Layouts whose files can be trained on together, as pairs or triplets."""
+_GIVE: Final = {
+    "sentences": TRAINED[:1],
+    "unlabelled pairs": TRAINED[:1],
+    "implicit pairs": PAIR_SENTENCES,
+    "INLI": (*INLIQuadruples.roles, *PAIR_SENTENCES, *TRIPLET, *TRAINED),
+}
+"""The roles that some scheme makes of a layout; the others are pairs or triplets, and can be trained on together."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +41,13 @@ class OwnRows:
     - labelled pairs: triplets if some are contradictions, else the entailed pairs (`NLITriplets`);
     - plain sentences, pairs, triplets, LLM rows and implicit pairs: as they are.
 
-    ``pairing`` and ``seed`` are those of `NLITriplets`, ``positive`` that of `INLITriplets`.
+    ``pairing``, ``seed`` and ``contradiction`` are those of `NLITriplets`, ``positive`` that of `INLITriplets`.
     """
 
     roles: ClassVar[tuple[str, ...]] = TRAINED[:1]
     pairing: Literal["first", "random", "zip", "cycle", "product"] = "first"
     seed: int = 0
+    contradiction: bool = True
     positive: Literal["explicit", "implied", "both"] = "both"
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
@@ -56,52 +62,42 @@ class OwnRows:
         Files that do not give a role are a DataError, which names the experiments that they do fit. Of the optional
         roles only the negative may be missing; INLI's may be null.
         """
-        at, names = f"{key}: {tables[0].origin}", ", ".join(tables[0].names)
         kinds = {layout_of(rows.names) or "sentences" for rows in tables}
-        if "unlabelled pairs" in kinds:
-            pairs = override("data.columns", {"anchor": "premise", "positive": "hypothesis"})
-            raise DataError(f"{at}: pairs without a label; to train on all of them as positive pairs: {pairs}")
-        if len(kinds) > 1 and not kinds.issubset(_PAIRED):
+        path, names = tables[0].origin, ", ".join(tables[0].names)
+        if len(kinds) > 1 and kinds & _GIVE.keys():
             found = "; ".join(f"{rows.origin} has {', '.join(rows.names)}" for rows in tables)
             raise DataError(f"{key}: files of these layouts cannot be trained on together: {found}")
-        if scored := [rows.origin for rows in tables if "score" in rows.names]:
-            pairs = override("data.columns", {"anchor": "sentence1", "positive": "sentence2"})
-            raise DataError(
-                f"{key}: {scored[0]}: sentence pairs with a score are a test set: evaluate on them with +suite=own "
-                f"own.sts={scored[0]}; to train on all of them as positive pairs: {pairs}"
-            )
+        for rows in tables:
+            if "score" in rows.names and layout_of(rows.names) == "sentence pairs":
+                pairs = override("data.columns", {"anchor": "sentence1", "positive": "sentence2"})
+                raise DataError(
+                    f"{key}: {rows.origin}: sentence pairs with a score are a test set: evaluate on them with "
+                    f"+suite=own own.sts={rows.origin}; to train on all of them as positive pairs: {pairs}"
+                )
+        columns = {name for rows in tables for name in rows.names}
         labels = {
             label for rows in tables if "label" in rows.names for label in rows.table["label"].unique().to_pylist()
         }
         if "1" in labels or "0" in labels:
-            raise DataError(f"{at}: labels 1 and 0 are for tests alone; write entailment, not_entailment")
-        triplets = any({"negative", "contradiction"} & {*rows.names, *labels} for rows in tables)
-        pairs_of = {*TRIPLET[: 3 if triplets else 2], *TRAINED[: 3 if triplets else 2]}
-        there = {
-            "sentences": {*TRAINED[:1]},
-            "unlabelled pairs": {*TRAINED[:1]},
-            "implicit pairs": {*PAIR_SENTENCES},
-            "INLI": {*INLIQuadruples.roles, *PAIR_SENTENCES, *TRIPLET, *TRAINED},
-            "LLM rows": {*LLM_SENTENCES, *TRIPLET},
-        }.get(next(iter(kinds)) if len(kinds) == 1 else "", pairs_of)
+            raise DataError(f"{key}: {path}: labels 1 and 0 are for tests alone; write entailment, not_entailment")
+        contradicted = self.contradiction and bool({"negative", "contradiction"} & (columns | labels))
+        kind, most = next(iter(kinds)), 3 if contradicted else 2
+        paired = (*TRIPLET[:most], *TRAINED[:most], *(LLM_SENTENCES if kinds == {"LLM rows"} else ()))
+        there = set(_GIVE.get(kind, paired))
         if lacking := [role for role in wanted if role not in there and not (role == "negative" and role in optional)]:
-            fits = (
-                name for needed, experiments in EXPERIMENTS.items() if there.issuperset(needed) for name in experiments
-            )
+            fits = [", ".join(some) for needed, some in EXPERIMENTS.items() if there.issuperset(needed)]
             positive = override("data.columns", {"anchor": "premise", "positive": "hypothesis"})
-            hint = f"\n  to train on all pairs as positive ones: {positive}" if kinds == {"unlabelled pairs"} else ""
+            hint = f"\n  to train on all pairs as positive ones: {positive}" if kind == "unlabelled pairs" else ""
             raise DataError(
-                f"{at}: the method trains on {' and '.join(lacking)}, which these columns do not give: {names}{hint}\n"
-                f"  experiments that they fit: {', '.join(fits)}"
+                f"{key}: {path}: the method trains on {' and '.join(lacking)}, which these columns do not give: "
+                f"{names}{hint}\n  experiments that they fit: {', '.join(fits)}"
             )
-        if kinds <= {"sentences", "unlabelled pairs"} or (
-            set(wanted) == set(self.roles) and "labelled pairs" not in kinds
-        ):
+        if kind in ("sentences", "unlabelled pairs") or (set(wanted) == set(self.roles) and "labelled pairs" not in kinds):
             return Sentences()
-        if kinds == {"implicit pairs"}:
+        if kind == "implicit pairs":
             return ImplicitPairs()
-        if kinds != {"INLI"}:
-            return NLITriplets(pairing=self.pairing, seed=self.seed, contradiction=triplets)
+        if kind != "INLI":
+            return NLITriplets(pairing=self.pairing, seed=self.seed, contradiction=contradicted)
         if set(PAIR_SENTENCES) & set(wanted):
             return INLIImplicitPairs(explicit=self.positive, seed=self.seed)
         return INLITriplets(self.positive) if {"positive", "entailment"} & set(wanted) else INLIQuadruples()

@@ -131,7 +131,10 @@ class NLITriplets:
                 start += len(rows)
         built = Rows.cat([*parts, self._build(Rows.cat(pairs), start)] if pairs else parts, fill=True)
         if not len(built):
-            raise DataError(f"{built.origin}: no premise has both an entailment and a contradiction for a triplet")
+            do = "data.rows.contradiction=false takes every entailed pair"
+            raise DataError(
+                f"{built.origin}: no premise has both an entailment and a contradiction for a triplet; {do}"
+            )
         return built
 
     def _ready(self, rows: Rows, *, with_source: bool) -> Rows:
@@ -139,9 +142,10 @@ class NLITriplets:
         known = (TRAINED, ("sentence1", "sentence2"), TRIPLET)
         names = next((some for some in known if set(some[:2]) <= set(rows.names)), TRIPLET)[: len(self.roles)]
         names = tuple(name for name in names if name in rows.names or name not in ("negative", "contradiction"))
-        kept = ("intermediate", SOURCE) if with_source else ("intermediate",)
-        more = {name: rows.values(name) for name in rows.names if name in kept or name.startswith("negative_")}
-        return _triplets(rows, *map(rows.values, names), **more)
+        hard = [name for name in rows.names if name.startswith("negative_") and self.contradiction]
+        more = ("intermediate", *hard, SOURCE) if with_source else ("intermediate", *hard)
+        kept = {name: rows.values(name) for name in more if name in rows.names}
+        return _triplets(rows, *map(rows.values, names), **kept)
 
     def _build(self, rows: Rows, start: int) -> Rows:
         """Group pairs by premise and pair them; corpus rows are counted from ``start``."""

@@ -188,6 +188,13 @@ def test_labelled_pairs_without_contradictions_are_pairs(tmp_path: Path, methods
     assert pairs.roles == TRIPLET[:2]
     with pytest.raises(DataError, match="trains on contradiction, which these columns do not give"):
         data(path, methods["gausscse"])
+    path = labelled(tmp_path / "y.csv")
+    assert data(path, methods["gausscse_ent"]).roles == TRIPLET
+    for rows in (
+        data(path, rows=OwnRows(contradiction=False)),
+        data(path, methods["simcse_sup"], rows=OwnRows(contradiction=False)),
+    ):
+        assert rows.counts["dropped: label contradiction"] == ROWS
 
 
 def test_without_a_method_all_that_there_is(files: dict[str, str]) -> None:
@@ -255,6 +262,8 @@ def test_a_method_of_one_contradiction_says_what_it_leaves_out(
     one = data(files["several"], methods["gausscse"], held_out=files["several"], held_out_share=None)
     assert caplog.messages == ["data: the method takes one contradiction a row; not used: negative_2"]
     assert len(one.collate(torch.arange(ROWS))["roles"]["contradiction"]) == ROWS
+    none = data(files["several"], methods["simcse_sup"], rows=OwnRows(contradiction=False))
+    assert len(none.collate(torch.arange(6))["roles"]["negative"]) == 0
 
 
 def test_the_default_share_is_a_twentieth(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
