@@ -92,7 +92,9 @@ class OwnRows:
                 f"{key}: {path}: the method trains on {' and '.join(lacking)}, which these columns do not give: "
                 f"{names}{hint}\n  experiments that they fit: {', '.join(fits)}"
             )
-        if kind in ("sentences", "unlabelled pairs") or (set(wanted) == set(self.roles) and "labelled pairs" not in kinds):
+        if kind in ("sentences", "unlabelled pairs") or (
+            set(wanted) == set(self.roles) and "labelled pairs" not in kinds
+        ):
             return Sentences()
         if kind == "implicit pairs":
             return ImplicitPairs()

@@ -128,7 +128,7 @@ def test_direction_asks_the_pairs_with_the_label_entailment_or_all(labels: Any, 
 @pytest.mark.parametrize(
     ("kind", "key", "columns", "rows", "message"),
     [
-        (OwnSTS, "sts", ("q", "r", "score"), [("a 1", "b 2", 3)], 'such as "own.columns={sentence1: q, sentence2: r}"'),
+        (OwnSTS, "sts", ("q", "r", "score"), [("a 1", "b 2", 3)], 'as in "own.columns={sentence1: q, sentence2: r}"'),
         (OwnSTS, "sts", STS[:2], [("a 1", "b 2")], 'no score; .* say which it is: "own.columns={score: COLUMN}"'),
         (
             OwnSTS,
