@@ -46,6 +46,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+def shown(value: object) -> str:
+    """The start of a text, for the name of a test; of bytes nothing, which may differ between processes."""
+    return value[:40] if isinstance(value, str) else type(value).__name__
+
+
 def rows_of(source: str | list[str], **columns: str) -> Rows:
     return read_table(source, columns=columns or None, key="data.train")
 
@@ -77,6 +82,7 @@ def fault(source: str | list[str], **columns: str) -> str:
         ("t.jsonl", lines(*TRIPLETS), [1, 2]),
         ("t.parquet", pd.DataFrame(TRIPLETS).to_parquet(), [1, 2]),
     ],
+    ids=shown,
 )  # fmt: skip
 @pytest.mark.parametrize("packed", [False, True])
 def test_every_form_gives_the_same_rows(put: Put, name: str, content: str | bytes, at: list[int], packed: bool) -> None:
@@ -257,6 +263,7 @@ def test_each_alias_is_a_column_of_a_layout() -> None:
         ("x.jsonl", lines({"anchor": "A", "positive": "P", "negative_1": "N", "negative_2": "M"}, {"anchor": "B", "positive": "Q"}, {"anchor": "C", "positive": "R", "negative_2": "O"})),
         ("x.parquet", pd.DataFrame({"anchor": ["A", "B", "C"], "positive": ["P", "Q", "R"], "negative": [["N", "M"], [], [None, "O"]]}).to_parquet()),
     ],
+    ids=shown,
 )  # fmt: skip
 def test_rows_with_different_numbers_of_hard_negatives(put: Put, name: str, content: str | bytes) -> None:
     put(name, content)
@@ -325,7 +332,7 @@ def test_each_of_several_positives_makes_a_row(put: Put) -> None:
         ("x.txt", "\n \n", "x.txt: no rows, only 2 blank lines"),
         ("folder/x", "", "folder: cannot be loaded: FileNotFoundError: "),
     ],
-    ids=lambda value: str(value)[:40],
+    ids=shown,
 )  # fmt: skip
 def test_mistakes(put: Put, name: str, content: str | bytes, message: str) -> None:
     put(name, content)
