@@ -46,14 +46,7 @@ model = SentenceTransformer("{0}")
 vectors = model.encode(["The ferry leaves at noon.", "At noon, the boat departs."])
 ```
 
-The same vectors, by lightning_cse:
-
-```python
-import lightning_cse
-
-model = lightning_cse.load("{0}")
-vectors = model.encode(["The ferry leaves at noon.", "At noon, the boat departs."])
-```"""
+`lightning_cse.load("{0}").encode(...)` gives the same vectors."""
 
 
 class Source(NamedTuple):

@@ -158,8 +158,7 @@ def test_the_card_is_checked_before_anything_is_uploaded(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--push", "mine"], "--push: must be user/name, as in https://huggingface.co/user/name, got 'mine'"),
-        (["--push", "me/a b"], "--push: Repo id must use alphanumeric chars"),
+        (["--push", "mine"], "--push: must be USER/NAME, as in https://huggingface.co/user/name, got 'mine'"),
         (["--dry-run"], "--private and --dry-run need --push USER/NAME"),
     ],
 )
