@@ -68,7 +68,7 @@ class Source(NamedTuple):
         if given.startswith("hub:"):
             title, dataset = given, "/".join(re.split("[/:]", given)[1:3])
         for name, digest in files.items():
-            own = sample_dir() / name
+            own = sample_dir() / name.lstrip("/")  # a file of one's own has its path
             if own.is_file() and hashlib.sha256(own.read_bytes()).hexdigest() == digest:
                 return cls(f"{title}, sample", "", "CC0", corpus is not None, True)
         return cls(title, dataset, licence, corpus is not None, False)
