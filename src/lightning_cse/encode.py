@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from lightning_cse.arguments import add_model, count, path
-from lightning_cse.engine.load import check_device, check_model, load_model
+from lightning_cse.engine.load import check_device, check_model
 from lightning_cse.errors import DataError, reported
 
 ROWS: Final = 8192  # in memory at a time
@@ -39,13 +39,11 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _encode(options: argparse.Namespace) -> None:
     import numpy as np
-    import torch
 
     from lightning_cse.analysis.inputs import layout_of, read_frames
-    from lightning_cse.inference import SentenceModel
+    from lightning_cse.inference import load
     from lightning_cse.progress import progress
     from lightning_cse.runs import atomic_file
-    from lightning_cse.runs.machine import device_of
 
     columns, rows, cut = [options.column] if options.column else [], 0, 0
     read = partial(read_frames, options.file, layout_of(options.file, "text"), columns=columns, most=2, at_once=ROWS)
@@ -57,8 +55,7 @@ def _encode(options: argparse.Namespace) -> None:
         rows += len(frame)
     if not rows:
         raise DataError(f"{options.file}: has no sentence")
-    loaded = load_model(options.model, pooling=options.pooling)
-    model = SentenceModel(loaded, device_of(options.device), getattr(torch, DTYPES[options.precision]))
+    model = load(options.model, options.device, DTYPES[options.precision], pooling=options.pooling)
     width = model.encode([], options.view).shape[1]
     with atomic_file(options.to) as file, progress() as bar:
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (rows, width)})
@@ -67,7 +64,7 @@ def _encode(options: argparse.Namespace) -> None:
             texts = frame.iloc[:, 0].tolist()
             given = {"batch_size": options.batch_size, "normalize": options.normalize, "show_progress": False}
             file.write(model.encode(texts, options.view, **given).astype("<f4").tobytes())
-            cut += sum(len(ids) > model.max_length for ids in loaded.encoder.tokenizer(texts))
+            cut += sum(len(ids) > model.max_length for ids in model.loaded.encoder.tokenizer(texts))
             bar.update(task, advance=len(texts))
     view = options.view or model.views[0]
     said = f"{rows:,} vectors of {width} numbers, view {view} of {model.name}; {cut:,} sentences cut to the maximum"

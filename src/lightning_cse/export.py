@@ -25,20 +25,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     add("--private", action="store_true", help="with --push: a repository that only you can read")
     add("--dry-run", action="store_true", help="with --push: list what would be uploaded, without network")
     options = parser.parse_args(argv)
+    if options.push and options.push.count("/") != 1:
+        parser.error(f"--push: must be USER/NAME, as in https://huggingface.co/user/name, got {options.push!r}")
     if (options.private or options.dry_run) and not options.push:
         parser.error("--private and --dry-run need --push USER/NAME")
     check_model(options.model, pooling=options.pooling)
 
-    from lightning_cse.analysis import pushing
-    from lightning_cse.analysis.exporting import export
+    from lightning_cse.analysis.exporting import export, listing, push
 
-    if options.push:
-        pushing.check_repo(options.push)
     model = load_model(options.model, pooling=options.pooling)
     done = export(model, options.to, view=options.view, force=options.force, repo=options.push)
     sys.stderr.write(f"{done}\n")
     if options.push:
-        act = pushing.listing if options.dry_run else pushing.push
+        act = listing if options.dry_run else push
         sys.stdout.write(f"{act(options.to, options.push, private=options.private)}\n")
     sys.stdout.write(f"{options.to}\n")
 

@@ -11,9 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lightning_cse.analysis.searching import checked_view, comparison, finite, swapped
 from lightning_cse.embeddings import Embedding
 from lightning_cse.engine.load import LoadedModel, check_device, load_model
-from lightning_cse.errors import ConfigError, EncoderError, TaskError, did_you_mean
+from lightning_cse.errors import ConfigError, TaskError
+from lightning_cse.progress import progress
 from lightning_cse.runs.machine import device_of
 from lightning_cse.similarity import is_same
 
@@ -81,26 +83,24 @@ class SentenceModel:
     @cached_property
     def questions(self) -> list[str]:
         """The names of the methods that this model answers besides ``encode`` and ``similarity_matrix``."""
-        from lightning_cse.analysis.searching import swapped
-
         known = [name for name, question in QUESTIONS.items() if hasattr(self.answers, question)]
         score = getattr(self.answers, "entailment_score", None)
-        if hasattr(self.answers, "direction") or (score and not is_same(score, swapped(score), self._like)):
+        if score and not is_same(score, swapped(score), self._like):
             known.append("direction")
         return known
 
     @overload
     def encode(
-        self, sentences: Sentences, view: str | None = None, *, convert_to: Literal["torch"], **how: Unpack[Encoding]
+        self, sentences: Sentences, view: str | None = ..., *, convert_to: Literal["torch"], **how: Unpack[Encoding]
     ) -> Tensor: ...
 
     @overload
     def encode(
         self,
         sentences: Sentences,
-        view: str | None = None,
+        view: str | None = ...,
         *,
-        convert_to: Literal["numpy"] = "numpy",
+        convert_to: Literal["numpy"] = ...,
         **how: Unpack[Encoding],
     ) -> np.ndarray: ...
 
@@ -121,14 +121,9 @@ class SentenceModel:
         None shows on a terminal; it does not bound memory, which the encoder does by tokens. ``torch`` is a tensor in
         main memory.
         """
-        from lightning_cse.progress import progress
-
         if convert_to not in ("numpy", "torch"):
             raise ConfigError([f"convert_to: must be numpy or torch, got {convert_to!r}"])
-        view, texts = view or self.views[0], _listed(sentences)
-        if view not in self.views:
-            near = did_you_mean(view, self.views)
-            raise TaskError(f"{self._who} has no view {view!r}{near} (it has: {', '.join(self.views)})")
+        view, texts = checked_view(self._who, view, self.views), _listed(sentences)
         order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))  # so the longest, memory's test, come first
         vectors = torch.empty(len(texts), _vectors(self._like)[view].shape[1])
         with progress(shown=show_progress) as bar:
@@ -146,10 +141,7 @@ class SentenceModel:
         if not (texts := _listed(sentences)):
             return self._like[:0]
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.dtype != torch.float32):
-            embedding = self.answers.embed(texts)
-        if not all(bool(torch.isfinite(value).all()) for value in embedding.fields().values()):
-            raise EncoderError(f"{self._who}: some embeddings are not finite numbers in {self.dtype}")
-        return embedding
+            return finite(self.answers.embed(texts))
 
     def similarity(self, a: Sentences, b: Sentences) -> Scores:
         """Return how similar sentences are, symmetric: the model's own measure, mostly the cosine of a view."""
@@ -157,8 +149,6 @@ class SentenceModel:
 
     def similarity_matrix(self, a: Sentences, b: Sentences | None = None) -> np.ndarray:
         """Return the similarity of each of ``a`` (n) with each of ``b`` (m), by default with each of ``a``: (n, m)."""
-        from lightning_cse.analysis.searching import comparison
-
         first = self.embed(a)
         with torch.no_grad():
             scores = comparison(self.answers, self._like).scores
@@ -170,9 +160,8 @@ class SentenceModel:
 
     def direction(self, a: Sentences, b: Sentences) -> Scores:
         """Return a positive number where ``a`` entails ``b`` rather than ``b`` entails ``a``, else a negative one."""
-        own = getattr(self.answers, "direction", None)
-        score = own or self._question("entailment" if "direction" in self.questions else "direction")
-        return self._ask(own or (lambda x, y: score(x, y).double() - score(y, x).double()), a, b)
+        score = self._question("entailment" if "direction" in self.questions else "direction")
+        return self._ask(lambda x, y: score(x, y).double() - score(y, x).double(), a, b)
 
     def implicitness(self, sentences: Sentences) -> Scores:
         """Return how much more sentences imply than they say."""

@@ -142,7 +142,7 @@ def test_what_a_model_cannot_answer_is_said_with_what_it_can(monkeypatch: pytest
         model.similarity(PREMISES, HYPOTHESES[:2])
     nothing = torch.full((1, 2), torch.nan)
     monkeypatch.setattr(model.answers, "embed", lambda _: DualEmbedding(nothing, nothing))
-    with pytest.raises(EncoderError, match=r"made .*: some embeddings are not finite numbers"):
+    with pytest.raises(EncoderError, match="some embeddings are not finite numbers"):
         model.embed("a")
 
 

@@ -46,48 +46,32 @@ model = SentenceTransformer("{0}")
 vectors = model.encode(["The ferry leaves at noon.", "At noon, the boat departs."])
 ```
 
-The same vectors, by lightning_cse:
-
-```python
-import lightning_cse
-
-model = lightning_cse.load("{0}")
-vectors = model.encode(["The ferry leaves at noon.", "At noon, the boat departs."])
-```"""
+`lightning_cse.load("{0}").encode(...)` gives the same vectors."""
 
 
 class Source(NamedTuple):
-    """A training or test set: a corpus, a data set of the hub, or a file; ``given`` is how a config names it."""
+    """A training or test set: a corpus, a data set of the hub, or a file."""
 
-    given: str
-    corpus: Corpus | None
+    title: str
+    dataset: str  # the id on the hub, else our name of a corpus; empty for a file and for the sample
+    licence: str  # as `corpora.yaml` has it
+    is_corpus: bool
     is_sample: bool
 
     @classmethod
     def of(cls, given: str, corpus: Corpus | None, files: Mapping[str, str]) -> Source:
-        """Return it with whether some file, given by name and sha256, is the sample's."""
-        own = ((sample_dir() / name, digest) for name, digest in files.items())
-        is_sample = any(p.is_file() and hashlib.sha256(p.read_bytes()).hexdigest() == digest for p, digest in own)
-        return cls(given, corpus, is_sample)
-
-    @property
-    def title(self) -> str:
-        """The title of a corpus, else the name of the file, without its folder."""
-        is_hub = self.given.startswith("hub:")
-        title = self.corpus.title if self.corpus else self.given if is_hub else Path(self.given).name
-        return f"{title}, sample" if self.is_sample else title
-
-    @property
-    def dataset(self) -> str:
-        """The id on the hub, else our name of a corpus; nothing for a file and for the sample."""
-        if self.corpus is None or self.is_sample:
-            return "/".join(re.split("[/:]", self.given)[1:3]) if self.given.startswith("hub:") else ""
-        return str((self.corpus.hub or {}).get("id", self.corpus.name))
-
-    @property
-    def licence(self) -> str:
-        """The licence as `corpora.yaml` has it."""
-        return "CC0" if self.is_sample else self.corpus.licence if self.corpus else "not known here"
+        """Return what a config names ``given``; it is the sample if some file, given by name and sha256, is."""
+        if corpus:
+            title, dataset, licence = corpus.title, str((corpus.hub or {}).get("id", corpus.name)), corpus.licence
+        else:
+            title, dataset, licence = Path(given).name, "", "not known here"  # without its folder
+        if given.startswith("hub:"):
+            title, dataset = given, "/".join(re.split("[/:]", given)[1:3])
+        for name, digest in files.items():
+            own = sample_dir() / name.lstrip("/")  # a file of one's own has its path
+            if own.is_file() and hashlib.sha256(own.read_bytes()).hexdigest() == digest:
+                return cls(f"{title}, sample", "", "CC0", corpus is not None, True)
+        return cls(title, dataset, licence, corpus is not None, False)
 
 
 def model_card(model: LoadedModel, view: str, similarity: str | None, place: str) -> str:
@@ -100,7 +84,7 @@ def model_card(model: LoadedModel, view: str, similarity: str | None, place: str
         base_model=base,
         datasets=sorted({source.dataset for source in sources} - {""}) or None,
         eval_results=measured or None,
-        language="en" if sources and all(source.corpus for source in sources) else None,  # of every corpus
+        language="en" if sources and all(source.is_corpus for source in sources) else None,  # of every corpus
         library_name="sentence-transformers",
         license=licence or "other",
         license_name=None if licence else "that-of-the-encoder",

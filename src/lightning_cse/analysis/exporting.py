@@ -1,4 +1,4 @@
-"""Exports a model as a folder that sentence-transformers loads by itself, and that gives the model's own vectors."""
+"""Exports a model as a folder that sentence-transformers loads by itself, with the model's own vectors; uploads it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Final
 
+import httpx2  # of huggingface_hub
 import torch
+from huggingface_hub import HfApi, ModelCard
 from tokenizers.processors import TemplateProcessing
 from torch import nn
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -64,7 +66,7 @@ def export(
     sentences = [*itertools.islice(premises, 64 - len(ODD)), *ODD]
     embedding = finite(model.answers.embed(sentences))
     views = embedding.views()
-    view = checked_view(f"--view: {model.name} ({model.method})", view, embedding)
+    view = checked_view(f"--view: {model.name} ({model.method})", view, list(views))
     measures: dict[Any, Any] = {
         "euclidean": lambda a, b: -(a.views()[view] - b.views()[view]).norm(dim=1),
         "cosine": lambda a, b: torch.cosine_similarity(a.views()[view], b.views()[view]),
@@ -90,6 +92,37 @@ def export(
             to.rename(Path(place) / "replaced")
         made.rename(to)
     return f"{model.method}, view {view}: {len(sentences)} vectors within {apart:.0e} of the model's"
+
+
+def listing(folder: Path, repo: str, *, private: bool) -> str:
+    """Return what `push` would upload: the files with their sizes, and the head of the model card. Asks no network."""
+    files = {path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+    width = max(map(len, files))
+    lines = [f"  {name:{width}}  {size:>13,} bytes" for name, size in sorted(files.items())]
+    head = (folder / "README.md").read_text(encoding="utf-8").splitlines()[:30]
+    where = f"https://huggingface.co/{repo} ({'private' if private else 'public, or as the repository is'})"
+    total = f"{len(files)} files, {sum(files.values()):,} bytes, would be uploaded to {where}"
+    return "\n".join([total, *lines, "README.md begins with", *head])
+
+
+def push(folder: Path, repo: str, *, private: bool) -> str:
+    """Upload a folder with the token of ``hf auth login`` or ``HF_TOKEN``, and return the address of the commit.
+
+    The repository is made if there is none. With ``private`` one that others can read is refused. The hub checks the
+    card before anything is uploaded.
+    """
+    api = HfApi()
+    try:
+        ModelCard.load(folder / "README.md").validate()
+        api.create_repo(repo, private=private or None, exist_ok=True)
+        if private and not api.model_info(repo).private:
+            raise LightningCSEError(f"--private: {repo} is public already: nothing is uploaded. Give another name")
+        commit = api.upload_folder(repo_id=repo, folder_path=folder, commit_message="Upload by lightning_cse.export")
+    except (httpx2.HTTPError, OSError, ValueError) as error:  # no token, no network, no permission, a wrong card
+        why = " ".join(str(error).split())[:300]
+        helps = f"{folder} is kept: log in with `hf auth login` or set HF_TOKEN, then `hf upload {repo} {folder}`"
+        raise LightningCSEError(f"--push: {repo}: {type(error).__name__}: {why}. {helps}") from error
+    return str(commit.commit_url)
 
 
 def _modules(model: Any, view: str, folder: Path) -> list[nn.Module]:

@@ -56,7 +56,8 @@ def comparison(
     brings the implicit vector of a premise close to the explicit one of what it implies.
     """
     name = type(model).__name__
-    views = checked_view(f"--view: {name}", view, like), checked_view(f"--against: {name}", against, like)
+    known = list(like.views())
+    views = checked_view(f"--view: {name}", view, known), checked_view(f"--against: {name}", against, known)
 
     def cosines(queries: Embedding, sentences: Embedding) -> Tensor:
         return cosine_matrix(queries.views()[views[0]], sentences.views()[views[1]])
@@ -76,9 +77,8 @@ def comparison(
     return Comparison(every_pair(question, like))
 
 
-def checked_view(who: str, view: str | None, like: Embedding) -> str:
-    """Return a view of an embedding, by default the primary one."""
-    views = list(like.views())
+def checked_view(who: str, view: str | None, views: Sequence[str]) -> str:
+    """Return one of the views of a model, by default the primary one."""
     if view and view not in views:
         raise TaskError(f"{who} has no view {view!r}{did_you_mean(view, views)} (it has: {', '.join(views)})")
     return view or views[0]

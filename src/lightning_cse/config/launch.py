@@ -94,17 +94,15 @@ def _explained(words: Sequence[str], config_name: str) -> Iterator[None]:
 def _heard() -> Iterator[None]:
     """Print the progress where the program has not set up logging."""
     root, ours = logging.getLogger(), logging.getLogger("lightning_cse")
-    if root.handlers:
-        yield
-        return
-    handler, level = logging.StreamHandler(sys.stdout), ours.level
-    root.addHandler(handler)
-    ours.setLevel(logging.INFO)
+    handlers, level = list(root.handlers), ours.level
+    if not handlers:
+        logging.basicConfig(stream=sys.stdout, format="%(message)s")
+        ours.setLevel(logging.INFO)
     try:
         yield
     finally:
         ours.setLevel(level)
-        root.removeHandler(handler)
+        root.handlers[:] = handlers
 
 
 class Runner:

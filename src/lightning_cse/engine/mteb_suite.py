@@ -18,50 +18,37 @@ from lightning_cse.similarity import cosine, cosine_matrix
 class MTEBModel:
     """A model as mteb's ``EncoderProtocol``, for ``mteb.evaluate(model, tasks)``: one vector a sentence, by cosine.
 
-    ``encode`` takes a list of sentences and returns an array or a tensor (n, d). The others go into mteb's results.
+    ``encode`` takes a list of sentences and returns an array or a tensor (n, d). The name and ``known`` (``revision``,
+    ``embed_dim``, ``max_tokens`` and other fields of mteb's ModelMeta) go into mteb's results.
     """
 
-    def __init__(
-        self,
-        encode: Callable[[list[str]], Any],
-        *,
-        name: str,
-        revision: str | None = None,
-        embed_dim: int | None = None,
-        max_tokens: int | None = None,
-    ) -> None:
+    def __init__(self, encode: Callable[[list[str]], Any], *, name: str, **known: Any) -> None:
         self._encode = encode
-        self.name = name if name.count("/") == 1 else f"lightning_cse/{name.replace('/', '_')}"
-        self.revision = revision
-        self.embed_dim = embed_dim
-        self.max_tokens = max_tokens
+        self.known = {
+            "name": name if name.count("/") == 1 else f"lightning_cse/{name.replace('/', '_')}",
+            "similarity_fn_name": "cosine",
+            "framework": ["PyTorch"],
+            "use_instructions": False,
+            **known,
+        }
 
     @classmethod
     def of(cls, evaluated: Any, revision: str) -> MTEBModel:
         """Wrap a model under evaluation: the vectors of its primary view."""
-        model, loaded = evaluated.model, evaluated.loaded
+        model = evaluated.model
         return cls(
             lambda sentences: model.features(evaluated.embed(sentences)),
             name=evaluated.name,
             revision=revision,
-            embed_dim=model.features(model.embed(["one"])).shape[1] if loaded else None,
-            max_tokens=loaded.room if loaded else None,
+            embed_dim=model.features(model.embed(["one"])).shape[1],
+            max_tokens=evaluated.loaded.room,
         )
 
     @property
     def mteb_model_meta(self) -> Any:
         """What mteb writes into its results; unknown values are None."""
         meta = _mteb().models.ModelMeta
-        known = {
-            "name": self.name,
-            "revision": self.revision,
-            "embed_dim": self.embed_dim,
-            "max_tokens": self.max_tokens,
-            "similarity_fn_name": "cosine",
-            "framework": ["PyTorch"],
-            "use_instructions": False,
-        }
-        return meta(**{key: None for key, field in meta.model_fields.items() if field.is_required()} | known)
+        return meta(**{key: None for key, field in meta.model_fields.items() if field.is_required()} | self.known)
 
     def encode(self, inputs: Iterable[Mapping[str, Any]], **_: Any) -> Tensor:
         """Return the vectors of all sentences in mteb's batches: (n, d), float32. Its prompts are not used."""

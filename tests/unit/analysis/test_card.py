@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import inspect
 import json
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from huggingface_hub import HfApi, ModelCard
 from oracles import SENTENCES, save_tiny
 
 from lightning_cse import methods
-from lightning_cse.analysis.card import PAPERS, citations, model_card
+from lightning_cse.analysis.card import PAPERS, Source, citations, model_card
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.engine.load import LoadedModel, load_model
 from lightning_cse.export import main
@@ -82,6 +83,12 @@ def test_corpora_files_and_data_sets_of_the_hub() -> None:
     title = "STS-B, the STS Benchmark (Cer et al. 2017)"
     assert got == [("sentence-transformers/stsb", title, 0.75), ("own_sts", "own_sts", 0.5)]
     assert card(record("snli/train")).data.language == "en"
+
+
+def test_a_file_with_an_absolute_path_is_not_the_sample(tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("mine")
+    files = {str(tmp_path / "pairs.csv"): hashlib.sha256(b"mine").hexdigest()}
+    assert not Source.of("own_sts", None, files).is_sample
 
 
 def test_an_encoder_of_which_nothing_is_known() -> None:
@@ -158,8 +165,7 @@ def test_the_card_is_checked_before_anything_is_uploaded(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--push", "mine"], "--push: must be user/name, as in https://huggingface.co/user/name, got 'mine'"),
-        (["--push", "me/a b"], "--push: Repo id must use alphanumeric chars"),
+        (["--push", "mine"], "--push: must be USER/NAME, as in https://huggingface.co/user/name, got 'mine'"),
         (["--dry-run"], "--private and --dry-run need --push USER/NAME"),
     ],
 )

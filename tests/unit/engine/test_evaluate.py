@@ -319,7 +319,7 @@ def test_a_model_as_mteb_wants_it(which: str | None, request: pytest.FixtureRequ
     pairwise = wrapped.similarity_pairwise(encoded, encoded.flip(0)).tolist()
     assert pairwise == pytest.approx((unit * unit.flip(0)).sum(1).tolist(), abs=1e-6)
     assert wrapped.similarity(encoded[0], encoded[1]).shape == (1, 1)
-    assert (wrapped.embed_dim, wrapped.max_tokens) == (encoded.shape[1], model.loaded.room)
+    assert (wrapped.known["embed_dim"], wrapped.known["max_tokens"]) == (encoded.shape[1], model.loaded.room)
 
 
 def test_what_mteb_needs(run: Evaluate) -> None:
