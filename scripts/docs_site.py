@@ -163,6 +163,6 @@ def shown(link: re.Match[str], page: str, figures: list[str]) -> str:
         text = re.split(rf"(?m)^#+ {re.escape(of)}\n", text)[1]
         text = re.split(r"(?m)^#+ ", text)[0]
     elif what == "rows":
-        row = re.compile(r"(?m)^\| (?!\|)(?P<name>.+?) \|.*\n")  # the first cell of a head is empty
+        row = re.compile(r"(?m)^\| (?! *\|)(?P<name>.+?) \|.*\n")  # the first cell of a head is empty
         text = row.sub(lambda one: one[0] if one["name"].replace("\\", "") in of.split(", ") else "", text)
     return linked(text, target, page)
