@@ -215,9 +215,8 @@ class SentenceEncoder(nn.Module):
         # Looked up for all rows at once, since each look-up's gradient is as large as the whole table.
         table, ids = self.backbone.get_input_embeddings(), [columns.pop("input_ids") for columns, *_ in rows]
         embedded = table(torch.cat(ids)).split([*map(len, ids)]) if torch.is_grad_enabled() else map(table, ids)
-        kinds = getattr(
-            self.backbone.config, "layer_types", None
-        )  # else ModernBERT masks every pair of tokens of a row
+        kinds = getattr(self.backbone.config, "layer_types", None)
+        # Without it, ModernBERT masks every pair of tokens of a row.
         unmasked: Any = {"attention_mask": dict.fromkeys(kinds)} if kinds else {}
         for part, inputs_embeds, (columns, windows, places, mask) in zip(parts, embedded, rows, strict=True):
             inputs = {name: column[None] for name, column in columns.items()} | unmasked
