@@ -9,7 +9,7 @@ has only a slow path on a CPU, so attention and dropout are written out with the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,7 @@ class Windows:
     width: int
     starts: np.ndarray
     bias: Tensor
+    _near: dict[int, Windows] = field(default_factory=dict, repr=False)  # by distance, since layers ask alike
 
     @classmethod
     def pack(cls, lengths: np.ndarray) -> Windows:
@@ -80,9 +81,11 @@ class Windows:
         """Return them with attention to tokens nearer than a distance alone, as in ModernBERT's local layers."""
         if distance is None or distance >= self.width:
             return self
-        place = torch.arange(self.width)
-        far = (place[:, None] - place).abs() >= distance
-        return replace(self, bias=self.bias.masked_fill(far, -torch.inf))
+        if distance not in self._near:
+            place = torch.arange(self.width)
+            far = (place[:, None] - place).abs() >= distance
+            self._near[distance] = replace(self, bias=self.bias.masked_fill(far, -torch.inf), _near={})
+        return self._near[distance]
 
 
 def _first_fit(lengths: np.ndarray, width: int) -> tuple[np.ndarray, int]:
