@@ -18,7 +18,8 @@ from pytorch_lightning import Callback
 from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from lightning_cse.errors import Interrupted
+from lightning_cse.devices import from_all, largest, world
+from lightning_cse.errors import Interrupted, TrainingError
 from lightning_cse.runs import atomic_file
 
 if TYPE_CHECKING:
@@ -120,7 +121,11 @@ class RandomState(Callback):
         self._restored: dict[str, Any] | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states as tensors and plain values, so that ``weights_only=True`` can read them."""
+        """Return the states of every process, as tensors and plain values that ``weights_only=True`` can read."""
+        return {"ranks": from_all(self._state())}
+
+    @staticmethod
+    def _state() -> dict[str, Any]:
         numpy: Any = np.random.get_state()  # noqa: NPY002 - other people's code draws from the global generator
         return {
             "torch": torch.get_rng_state(),
@@ -132,7 +137,10 @@ class RandomState(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep the states until training starts."""
-        self._restored = state_dict
+        rank, count = world()
+        if (saved := len(state_dict["ranks"])) != count:
+            raise TrainingError(f"the run was started on {saved} devices: continue with trainer.devices={saved}")
+        self._restored = state_dict["ranks"][rank]
 
     def on_train_start(self, *args: Any) -> None:
         """Restore the states for an evaluation that is still due."""
@@ -162,7 +170,8 @@ class Interrupts(Callback):
     """
 
     def __init__(self, *, force: bool = False) -> None:
-        self.signum: int | None = None  # of the signal that was noted
+        self.signum: int | None = None  # of the signal that was noted, by all processes in the same step
+        self._noted: int | None = None  # by this one
         self.command = "the same command" + (" without force=true" if force else "")
         self.continues = "starts the run"  # what the same command does later
         self._training = False
@@ -187,22 +196,29 @@ class Interrupts(Callback):
         """Note signals from now on."""
         self._training = True
 
+    def on_train_batch_end(self, *args: Any) -> None:
+        """Agree with the other processes on a signal that one of them noted."""
+        self.signum = largest(self._noted or 0) or None
+
     def end_training(self) -> None:
         """Raise signals at once from now on, and the one that was noted."""
+        self.on_train_batch_end()
         self._training = False
         if self.signum is not None:
             self.stop(f"{self.command} {self.continues}")
 
     def stop(self, message: str) -> None:
         """Raise `Interrupted`."""
-        raise Interrupted(message, self.signum or signal.SIGINT)
+        raise Interrupted(message, self.signum or self._noted or signal.SIGINT)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if os.getpid() != self._pid:  # a worker of the data loader: Ctrl-C reaches it too, and the run still needs it
             if signum == signal.SIGTERM:
                 os._exit(128 + signum)
             return
-        first, self.signum = self.signum is None, signum
+        first, self._noted = self._noted is None, signum
+        if world()[1] == 1:
+            self.signum = signum
         if not (self._training and first):
             self.stop(f"stopped; {self.command} {self.continues}")
         log.warning("stopping after this step; once more stops at once")

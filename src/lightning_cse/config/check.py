@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, make_dataclass
 from typing import Any, Final
 
-from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf import MISSING, DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from lightning_cse.config.compose import CHOSEN, compose, is_choice, parse, plain_line
@@ -38,7 +38,8 @@ LEAST: Final = {
     0: "few_shot.shots data.llm_rows patience",
     1: "eval_every least_evaluations limits.dev_rows limits.test_rows limits.dev_pairs limits.test_pairs n samples "
     "callbacks.early_stopping.patience "
-    "data.max_tokens data.held_out_rows data.llm_rows_together trainer.accumulate_grad_batches most_words",
+    "data.max_tokens data.held_out_rows data.llm_rows_together trainer.accumulate_grad_batches trainer.num_nodes "
+    "method.chunk_size most_words",
     2: "data.batch_size data.train_rows diag.sentences rows looked_at",
 }
 """Keys whose value, if not null, is an integer of at least this."""
@@ -50,7 +51,6 @@ BELOW: Final = {"seed": 2**32, "encoder.dropout": 1} | dict.fromkeys(
 
 CHOICES: Final = {
     "trainer.precision": (*PRECISIONS.values(), "auto", *PRECISIONS),
-    "trainer.devices": ("1",),  # negatives come from one device and are not gathered over several
     "precision": ("32-true", "bf16-mixed", "auto"),
     **dict.fromkeys(("trainer.accelerator", "accelerator"), ("auto", "cpu", "gpu", "cuda", "mps")),
     "diag.evaluation": ("stsb_dev", "corpus_dev", "none"),
@@ -66,8 +66,8 @@ def _schema(name: str, keys: Mapping[Any, str], **nodes: type) -> type:
 
 
 _TRAINER: Final = {
-    str: "_target_ accelerator",
-    int: "max_steps accumulate_grad_batches num_sanity_val_steps log_every_n_steps",
+    str: "_target_ accelerator strategy",
+    int: "num_nodes max_steps accumulate_grad_batches num_sanity_val_steps log_every_n_steps",
     bool: "enable_model_summary",
     int | None: "max_epochs",
     float | None: "gradient_clip_val",
@@ -202,12 +202,21 @@ def _values(plain: DictConfig) -> Iterator[str]:
         yield f"name: {str(plain.name)[:80]!r} names no folder: up to 80 letters, digits and . _ + - a level"
     if plain.callbacks.early_stopping.patience is None and plain.callbacks.early_stopping.min_delta:
         yield "callbacks.early_stopping.min_delta: is read only with callbacks.early_stopping.patience; set that too"
+    if (count := devices(plain)) > (size := plain.data.get("batch_size", count)):
+        yield f"data.batch_size: {size} is the batch of all devices, and there are {count}; raise it"
     empty = (key for key in ("method", "data", "encoder") if "_target_" not in (plain[key] or {}))
     yield from (f"{key}: has no _target_, so no option of conf/{key} is chosen" for key in empty)
     if plain.trainer.max_epochs in (None, -1) and plain.trainer.max_steps == -1:
         yield "trainer.max_epochs: training never ends unless trainer.max_epochs or trainer.max_steps is set"
     if not any(isinstance(task, Mapping) for task in (plain.suite or {}).values()):
         yield "suite: has no task to choose the best checkpoint by"
+
+
+def devices(cfg: DictConfig) -> int:
+    """Return how many devices a training is asked for; 1 where only the machine can tell."""
+    here = cfg.trainer.devices
+    here = len(here) if isinstance(here, ListConfig) else here if isinstance(here, int) and here > 0 else 1
+    return int(here * cfg.trainer.num_nodes)
 
 
 def _own(own: Mapping[str, Any]) -> Iterator[str]:

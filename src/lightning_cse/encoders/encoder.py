@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from lightning_cse.devices import gather, share
 from lightning_cse.encoders.packing import MODEL_TYPES, Windows, cut_by_length, make_dropout_fast, use_window_attention
 from lightning_cse.encoders.templates import PROMPTS, Sequences, Template
 from lightning_cse.errors import EncoderError, did_you_mean
@@ -109,6 +111,8 @@ class SentenceEncoder(nn.Module):
         self.tokenizer = Tokenizer(tokenizer, digests["tokenizer"])
         self.name, self.pooling, self.max_length = name, pooling, max_length
         self.digests, self.denoise = digests, denoise
+        self.chunk_size: int | None = None
+        """Sentences whose activations are kept at once while gradients are computed; None for all."""
         make_dropout_fast(backbone)
         if freeze_embeddings:
             if not isinstance(getattr(backbone, "embeddings", None), nn.Module):
@@ -186,7 +190,16 @@ class SentenceEncoder(nn.Module):
         sequences = Sequences.cat(parts, self.tokenizer.pad_id)
         order = torch.argsort(sequences.lengths, stable=True)
         encode = self._packed if self._windows and order.device.type == "cpu" else self._padded
-        vectors = torch.cat(list(encode(sequences.take(order), most)))
+
+        def encoded(rows: Tensor) -> Tensor:
+            return torch.cat(list(encode(sequences.take(rows), most)))
+
+        own = share(order)
+        if self.chunk_size is None or not torch.is_grad_enabled():
+            vectors = encoded(own)
+        else:
+            vectors = torch.cat([checkpoint(encoded, rows, use_reentrant=False) for rows in own.split(self.chunk_size)])
+        vectors = gather(vectors)[: len(order)]
         return list(vectors[order.argsort()].split([len(part.ids) for part in parts]))
 
     def _padded(self, sequences: Sequences, most: int | None) -> Iterator[Tensor]:

@@ -18,9 +18,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.loggers import Logger
+from pytorch_lightning.utilities import rank_zero_only
 
 from lightning_cse import runs
 from lightning_cse.callbacks import BestAndLast, Evaluation, Interrupts, RandomState, StepBar, StepLog
+from lightning_cse.config.check import devices
 from lightning_cse.config.compose import in_sweep, portable, recipe_name
 from lightning_cse.data.datamodule import token_counts
 from lightning_cse.engine.build import Parts, automatic_reading, build, built, check_nodes, plain, resolve_automatic
@@ -39,6 +41,8 @@ log = logging.getLogger(__name__)
 def run(cfg: DictConfig) -> runs.Outcome:
     """Train, and print the table: what the command calls, once for each point of a sweep."""
     outcome = train(cfg)
+    if rank_of(cfg):
+        return outcome
     folder = runs.Run.at(Path(outcome.folder))
     print_run(folder.read(), folder.record_path)
     return outcome
@@ -53,6 +57,9 @@ def train(cfg: DictConfig) -> runs.Outcome:
     ``failed.json`` says the same.
     """
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # else tips, and what hardware is missing
+    rank = rank_of(cfg)
+    if rank:
+        logging.getLogger("lightning_cse").setLevel(logging.ERROR)  # the first process says it
     with Interrupts(force=cfg.force) as interrupts:
         resolved = resolve_automatic(cfg)
         check_nodes(cfg)
@@ -67,6 +74,11 @@ def train(cfg: DictConfig) -> runs.Outcome:
         }
         config_hash = runs.config_hash(plain(cfg), **decides)
         folder = runs.Run(Path(cfg.paths.runs_dir).expanduser(), str(cfg.name), config_hash, cfg.seed)
+        if rank:
+            last = folder.checkpoints / "last.ckpt"
+            with contextlib.suppress(Interrupted):  # the first process says that, too
+                _fit_and_test(cfg, parts, folder, [], interrupts, last if last.is_file() and not cfg.force else None)
+            return runs.Outcome("finished", str(folder.path))
         with folder.claim(force=cfg.force, leave_failed=in_sweep() and not cfg.retry_failed) as unfinished:
             if unfinished:
                 with _logging_to(folder.log_path):
@@ -134,6 +146,11 @@ def _run(
     return record
 
 
+def rank_of(cfg: DictConfig) -> int:
+    """Return which of the processes of a run this is: 0, which writes everything, unless it has several devices."""
+    return int(rank_zero_only.rank) if devices(cfg) > 1 else 0  # type: ignore[attr-defined]  # set by Lightning
+
+
 def _resume_point(last: Path) -> tuple[int, bool]:
     """Return the step of a checkpoint, and whether its evaluation is still due."""
     try:
@@ -177,16 +194,26 @@ def _fit_and_test(
         interrupts=interrupts,
     )
     steps, checkpoints = StepLog(), BestAndLast(folder.checkpoints, evaluation)
+    alone = devices(cfg) == 1
     on_cuda = cfg.trainer.accelerator in ("gpu", "cuda") and torch.cuda.is_available()
     trainer: pl.Trainer = built(
         cfg.trainer,
-        logger=loggers,
-        callbacks=[interrupts, RandomState(), steps, evaluation, StepBar(evaluation), checkpoints],
+        logger=loggers or False,
+        callbacks=[
+            interrupts,
+            RandomState(),
+            steps,
+            evaluation,
+            *([StepBar(evaluation)] if loggers else ()),
+            checkpoints,
+        ],
         # The GPU that "cuda" means in this process, which Lightning would not ask.
-        devices=[torch.cuda.current_device()] if on_cuda else cfg.trainer.devices,
+        devices=[torch.cuda.current_device()] if on_cuda and alone else cfg.trainer.devices,
         default_root_dir=str(folder.path),
         _convert_="all",
     )
+    if trainer.global_rank:
+        pl.seed_everything(cfg.seed + trainer.global_rank, workers=True, verbose=False)  # for other dropout masks
     _fit(trainer, parts, last)
     if trainer.global_step == 0:
         raise TrainingError("no training step was made: see trainer.limit_train_batches and trainer.max_time")
@@ -265,7 +292,7 @@ def _test(
     def metrics(model: Any, prefix: str = "") -> dict[str, float]:
         results = run_tasks(parts.tasks, model, "test")
         for task, result in results.items():
-            if result.predictions:  # a mean of other tasks has none
+            if result.predictions and trainer.is_global_zero:  # a mean of other tasks has none
                 runs.write_predictions(folder.predictions, f"{prefix}{task}", result.predictions)
         return {f"test/{task}/{name}": v for task, result in results.items() for name, v in result.metrics.items()}
 

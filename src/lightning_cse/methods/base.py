@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from lightning_cse.embeddings import Embedding
-from lightning_cse.encoders import Template
+from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.errors import ConfigError, EncoderError, TrainingError
 from lightning_cse.methods.schedules import Schedule
 from lightning_cse.models import Model
@@ -36,7 +36,10 @@ class Method(pl.LightningModule, ABC):
     - ``spread``: the roles whose uniformity is watched, where these are not all that the data have;
     - ``needs_dropout``: whether its positive *is* a dropout pair, so that training without dropout is refused.
 
-    ``optimizer`` is a partial of an optimizer class, completed with the parameters.
+    ``optimizer`` is a partial of an optimizer class, completed with the parameters. ``chunk_size`` makes batches possible
+    whose activations do not fit into memory: sentences go through the encoder so many at a time, their activations are
+    dropped, and each chunk is encoded again, under the same dropout masks, when its gradient is due. The numbers are
+    the same, and a step costs a third more. (Gradient caching, Gao et al. 2021b; with torch's own checkpoints.)
     """
 
     roles: tuple[str, ...]
@@ -44,12 +47,22 @@ class Method(pl.LightningModule, ABC):
     spread: tuple[str, ...] = ()
     needs_dropout: bool = False
 
-    def __init__(self, model: Model, loss: nn.Module, *, optimizer: MakeOptimizer, schedule: Schedule) -> None:
+    def __init__(
+        self,
+        model: Model,
+        loss: nn.Module,
+        *,
+        optimizer: MakeOptimizer,
+        schedule: Schedule,
+        chunk_size: int | None = None,
+    ) -> None:
         super().__init__()
         self.model = model
         self.loss = loss
         self.make_optimizer = optimizer
         self.schedule = schedule
+        for encoder in (part for part in model.modules() if isinstance(part, SentenceEncoder)):
+            encoder.chunk_size = chunk_size
         self._rows: list[Tensor] = []  # training rows of the batches since the last optimizer step
 
     @property

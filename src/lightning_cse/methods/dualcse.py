@@ -41,6 +41,7 @@ class DualCSE(Method):
         *,
         optimizer: MakeOptimizer,
         schedule: Schedule,
+        chunk_size: int | None = None,
         architecture: Architecture = "cross",
     ) -> None:
         if not isinstance(loss.similarity, self.compares):
@@ -49,7 +50,13 @@ class DualCSE(Method):
         if architecture == "cross" and not encoder.has_segments:
             what = "has no segment ids: the words explicit and implicit are set apart by a separator alone"
             log.info("%s %s", encoder.name, what)
-        super().__init__(self.build_model(encoder, loss, architecture), loss, optimizer=optimizer, schedule=schedule)
+        super().__init__(
+            self.build_model(encoder, loss, architecture),
+            loss,
+            optimizer=optimizer,
+            schedule=schedule,
+            chunk_size=chunk_size,
+        )
         if not loss.contradiction:
             self.roles = self.roles[:3]
 

@@ -36,11 +36,12 @@ class GaussCSE(Method):
         *,
         optimizer: MakeOptimizer,
         schedule: Schedule,
+        chunk_size: int | None = None,
         sts_similarity: StsSimilarity = "cosine_of_means",
         simcse: InfoNCE | None = None,
     ) -> None:
         model = GaussianModel(encoder, reduce=loss.reduce, sts_similarity=sts_similarity)
-        super().__init__(model, loss, optimizer=optimizer, schedule=schedule)
+        super().__init__(model, loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size)
         self.simcse = simcse
         self.roles = ("premise", "entailment", "contradiction")[: 3 if "con" in loss.sets or simcse is not None else 2]
 

@@ -55,6 +55,7 @@ class ImpScore(Method):
         *,
         optimizer: MakeOptimizer,
         schedule: Schedule,
+        chunk_size: int | None = None,
         dim: int = 64,
         direction: Direction = "p2s",
         implicitness_metric: Distance = "cosine",
@@ -71,7 +72,7 @@ class ImpScore(Method):
             frozen=frozen,
             normalize=normalize,
         )
-        super().__init__(model, loss, optimizer=optimizer, schedule=schedule)
+        super().__init__(model, loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size)
         self._kept: tuple[Tensor, Tensor] | None = None  # distinct vectors, and which each role and row has
 
     def on_fit_start(self) -> None:

@@ -67,6 +67,7 @@ class NGCSE(Method):
         llm_positive: Literal["intermediate", "positive"],
         optimizer: MakeOptimizer,
         schedule: Schedule,
+        chunk_size: int | None = None,
     ) -> None:
         written = "intermediate" in roles
         if tuple(roles) not in ROW_KINDS:
@@ -75,7 +76,7 @@ class NGCSE(Method):
             raise ConfigError([f"method.contrastive: {contrastive} needs an intermediate, and method.roles has none"])
         if not beta >= 0:
             raise ConfigError([f"method.beta: must be a number >= 0, got {beta}"])
-        super().__init__(PointModel(encoder), loss, optimizer=optimizer, schedule=schedule)
+        super().__init__(PointModel(encoder), loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size)
         self.hierarchical_triplet = hierarchical_triplet
         self.beta = beta
         self.has_triplet = contrastive == "hierarchical_triplet"

@@ -30,9 +30,17 @@ class SimCSE(Method):
     pairs: ClassVar = {"primary": ("anchor", "positive")}
 
     def __init__(
-        self, encoder: SentenceEncoder, loss: nn.Module, *, optimizer: MakeOptimizer, schedule: Schedule
+        self,
+        encoder: SentenceEncoder,
+        loss: nn.Module,
+        *,
+        optimizer: MakeOptimizer,
+        schedule: Schedule,
+        chunk_size: int | None = None,
     ) -> None:
-        super().__init__(PointModel(encoder, has_head=True), loss, optimizer=optimizer, schedule=schedule)
+        super().__init__(
+            PointModel(encoder, has_head=True), loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size
+        )
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the roles of a batch and compare them."""
@@ -58,9 +66,15 @@ class UnsupervisedSimCSE(Method):
     needs_dropout = True
 
     def __init__(
-        self, encoder: SentenceEncoder, loss: nn.Module, *, optimizer: MakeOptimizer, schedule: Schedule
+        self,
+        encoder: SentenceEncoder,
+        loss: nn.Module,
+        *,
+        optimizer: MakeOptimizer,
+        schedule: Schedule,
+        chunk_size: int | None = None,
     ) -> None:
-        super().__init__(PointModel(encoder), loss, optimizer=optimizer, schedule=schedule)
+        super().__init__(PointModel(encoder), loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size)
         self.head = nn.Sequential(nn.Linear(encoder.width, encoder.width), nn.Tanh())
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
