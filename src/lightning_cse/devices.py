@@ -24,8 +24,7 @@ def share(rows: Tensor) -> Tensor:
 
 
 def gather(own: Tensor) -> Tensor:
-    """Return the tensors (k, d) of all processes as one (k * processes, d): row i comes from process i modulo their
-    number, as `share` gave it.
+    """Return the tensors (k, d) of all processes as one (k * processes, d), in the order that `share` took them from.
 
     Every process computes the same loss from it. A gradient reaches the rows of this process alone, times the number of
     processes: averaged over them, as DDP does, a parameter has the gradient that one process has.

@@ -10,9 +10,14 @@ import importlib
 import itertools
 import logging
 import os
+import pickle
 import re
+import signal
+import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +28,12 @@ from hydra.core.singleton import Singleton
 from omegaconf import DictConfig, open_dict
 
 from lightning_cse.config import compose, conf_dir, encoder_configs
-from lightning_cse.config.check import check
+from lightning_cse.config.check import check, devices
 from lightning_cse.config.compose import APPENDED, CompositionError, name_encoder, parse, plain_line, register
 from lightning_cse.errors import ConfigError, report, reported, user_error
 
 _ONE_RUN = "one call from Python is one run; call it in a loop, or sweep with python -m lightning_cse.train"
+_RESULT = "LIGHTNING_CSE_RESULT"  # the file to which a process of its own writes what came of a run
 _CHOICE = re.compile(rf"(?s)^\+{{0,2}}((?P<group>{'|'.join(APPENDED)})=.*)$")
 
 
@@ -138,9 +144,56 @@ class Runner:
         name_encoder(cfg)
         overrides = list(map(str, HydraConfig.get().overrides.task))
         check(cfg, self.config_name, overrides, all_read=not compose.in_sweep())
+        if self.config_name == "train" and devices(cfg) > 1 and not _is_own_process():
+            return _in_own_process(overrides)
         compose.take_gpu()
         module, _, function = self.task.partition(":")
-        return getattr(importlib.import_module(module), function)(cfg)
+        return _told(getattr(importlib.import_module(module), function), cfg)
+
+
+def _is_own_process() -> bool:
+    """Whether this process was started for the run alone, so that Lightning may start its command line again."""
+    spec = sys.modules["__main__"].__spec__
+    return spec is not None and spec.name == "lightning_cse.train" and not compose.in_sweep()
+
+
+def _in_own_process(overrides: Sequence[str]) -> Any:
+    """Run a point in a process of its own: return what it returns, raise what it raises, pass signals on."""
+    sources = HydraConfig.get().runtime.config_sources
+    folders = [f"--config-dir={source.path}" for source in sources if source.provider == "command-line"]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "result")
+        command = [sys.executable, "-m", "lightning_cse.train", *overrides, *folders]
+        process = subprocess.Popen(command, env=os.environ | {_RESULT: str(file)}, start_new_session=True)
+        previous = {}
+        if threading.current_thread() is threading.main_thread():
+            forward = lambda signum, _: os.killpg(process.pid, signum)  # noqa: E731 - to all processes of the run
+            previous = {one: signal.signal(one, forward) for one in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            code = process.wait()
+        finally:
+            for signum, handler in previous.items():
+                signal.signal(signum, handler)
+        if not file.is_file():
+            raise RuntimeError(f"the process of the run ended with exit code {code}: {' '.join(command)}")
+        result = pickle.loads(file.read_bytes())  # noqa: S301 - of our own process
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+def _told(task: Callable[[DictConfig], Any], cfg: DictConfig) -> Any:
+    """Do a task; in a process that `_in_own_process` started, tell it what came of it."""
+    file = os.environ.pop(_RESULT, None)  # not for the processes that this one starts
+    if file is None:
+        return task(cfg)
+    try:
+        result = task(cfg)
+    except BaseException as error:  # noqa: BLE001 - raised again by the process that waits
+        Path(file).write_bytes(pickle.dumps(error))
+        sys.exit(1)
+    Path(file).write_bytes(pickle.dumps(result))
+    return result
 
 
 def as_custom(args: Iterable[str]) -> list[str]:

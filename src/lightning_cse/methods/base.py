@@ -36,10 +36,10 @@ class Method(pl.LightningModule, ABC):
     - ``spread``: the roles whose uniformity is watched, where these are not all that the data have;
     - ``needs_dropout``: whether its positive *is* a dropout pair, so that training without dropout is refused.
 
-    ``optimizer`` is a partial of an optimizer class, completed with the parameters. ``chunk_size`` makes batches possible
-    whose activations do not fit into memory: sentences go through the encoder so many at a time, their activations are
+    ``optimizer`` is a partial of an optimizer class, completed with the parameters. ``chunk_size`` is for batches whose
+    activations do not fit into memory: so many sentences at a time go through the encoder, their activations are
     dropped, and each chunk is encoded again, under the same dropout masks, when its gradient is due. The numbers are
-    the same, and a step costs a third more. (Gradient caching, Gao et al. 2021b; with torch's own checkpoints.)
+    those of a plain step, which takes a third less time. (Gradient caching, Gao et al. 2021, by torch's checkpoints.)
     """
 
     roles: tuple[str, ...]
