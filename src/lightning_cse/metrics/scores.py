@@ -117,12 +117,32 @@ def auc(labels: Values, scores: Values) -> float:
     with the scores :math:`s`, ``(n,)``, of the rows with label 1, :math:`P`, and of those with 0, :math:`N`. Without
     one of the two it is an error.
     """
-    from sklearn.metrics import roc_auc_score  # type: ignore[import-untyped, unused-ignore]  # slow import
+    return float(np.mean(_placements(labels, scores)[0]))
 
+
+def auc_error(labels: Values, scores: Values) -> float:
+    r"""Return the standard error of `auc` over the rows, which may be drawn anew on both sides.
+
+    .. math:: \sqrt{ \frac{S^2(V_P)}{|P|} + \frac{S^2(V_N)}{|N|} }
+
+    with :math:`V_P` the share of negative rows below each positive one (an equal one counts half), :math:`V_N` the share
+    of positive rows above each negative one, and :math:`S^2` the variance. Fewer than two of either is an error.
+
+    Source: DeLong, DeLong and Clarke-Pearson 1988.  Differs: nothing.
+    """
+    sides = _placements(labels, scores)
+    if min(map(len, sides)) < 2:
+        raise ValueError(f"labels must have two of each for a variance, got {len(sides[0])} of 1, {len(sides[1])} of 0")
+    return float(np.sqrt(sum(np.var(side, ddof=1) / len(side) for side in sides)))
+
+
+def _placements(labels: Values, scores: Values) -> tuple[Column, Column]:
     positive, values = labels_and_scores(labels, scores)
     if positive.all() or not positive.any():
         raise ValueError(f"labels must have a 0 and a 1, got {int(positive[0])} in all {len(positive)} rows")
-    return float(roc_auc_score(positive, values))
+    high, low = np.sort(values[positive]), np.sort(values[~positive])
+    below, above = (np.searchsorted(b, a) + np.searchsorted(b, a, "right") for a, b in ((high, low), (low, high)))
+    return below / (2 * len(low)), 1 - above / (2 * len(high))
 
 
 def spearman(gold: Values, scores: Values, *, constant: float | None = None) -> float:

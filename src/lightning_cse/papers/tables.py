@@ -17,13 +17,14 @@ from lightning_cse.errors import DataError
 from lightning_cse.papers.artefacts import Artefact, Baseline, Column, Line, Published, Request
 from lightning_cse.papers.nested import setting_text, value_at
 from lightning_cse.papers.significance import TEST_FIELDS, Side, compare_lines
+from lightning_cse.runs import mean_of_text, summarise
 
 if TYPE_CHECKING:
     from lightning_cse.papers.records import Found, Measured
 
 LEVELS: Final = {"**": 0.01, "*": 0.05}
 """The mark of a p-value below a level against the reference row, the strictest first."""
-NUMBERS: Final = ("n", "mean", "sd", "low", "high", "published", "published_deviation", "difference")
+NUMBERS: Final = ("n", "mean", "sd", "low", "high", "error", "published", "published_deviation", "difference")
 """What a cell holds of its values, and of the paper's."""
 _SYMBOLS: Final = ("†", "‡", "§", "¶", "‖", "††", "‡‡", "§§")
 _TESTS: Final = {
@@ -72,6 +73,7 @@ class _Reading(NamedTuple):
     metrics: tuple[str, ...] = ()
     found: tuple[Found, ...] = ()
     marks: tuple[str, ...] = ()
+    error: float | None = None  # the mean standard error over the examples, where runs have it
 
 
 @dataclass
@@ -152,7 +154,10 @@ class Assembly:
             "stale": any(self.used[run.source][1] == "stale" for run in found),
         }
         metrics = (metric,) if values and column.source == "metric" else ()
-        return _Reading(values, asked, metrics, found, tuple(mark for mark, true in marks.items() if true))
+        errors = [_number(run, line, column, f"{metric}_se") for run in found]
+        known = [column.scale * error for error in errors if error is not None]
+        error = statistics.fmean(known) if known and len(known) == len(found) else None
+        return _Reading(values, asked, metrics, found, tuple(mark for mark, true in marks.items() if true), error)
 
     @staticmethod
     def _mean(column: Column, parts: Sequence[_Reading]) -> _Reading:
@@ -185,7 +190,7 @@ class Assembly:
                 setting = self._setting(line, column) if config else {"text": ""}
                 own = stats.loc[place].to_dict() if reading.values else {"n": 0}
                 marks = (*self._asked(line), *reading.marks) if reading.values or setting["text"] else ()
-                about = {"asked": reading.asked, "values": reading.values, "marks": marks}
+                about = {"asked": reading.asked, "values": reading.values, "marks": marks, "error": reading.error}
                 printed = {"published": paper and paper.value, "published_deviation": paper and paper.deviation}
                 rows[place] = {**own, **about, **printed, **setting}
         cells = pd.DataFrame(list(rows.values()), pd.MultiIndex.from_tuples(list(rows)), dtype=object)
@@ -240,6 +245,10 @@ class Assembly:
                 f"Whether the loss has changed since is unknown for {unknown} of {len(self.used)} records: "
                 "their commit is missing, or not in the history at hand."
             )
+        if self.cells["error"].notna().any():
+            yield "[from, to]: 95 % interval over the test pairs (DeLong; the standard errors of the seeds averaged)."
+        yield from self._about_match()
+        yield from self._about_final_scores()
         if (self.cells["n"] < self.cells["asked"]).any():
             yield "n: seeds measured / seeds asked for."
         count = Counter(line.label for line in self.lines)
@@ -259,6 +268,21 @@ class Assembly:
         for note, lines in notes.items():
             of = [shown[at] + f" ({', '.join(some)})" * (len(some) < columns[at]) for at, some in lines.items()]
             yield f"Published value, {note}: {', '.join(of)}."
+
+    def _about_match(self) -> Iterator[str]:
+        """Yield which rows are matched, with which one, and for how many optimizer steps they train."""
+        trained = [line for line in self.lines if not isinstance(line.way, Baseline)]
+        for line, other in [(line, self.artefact.matched(line)) for line in trained]:
+            if other is not None:
+                steps = self.setting_of(line, Column("", "config", ("trainer.max_steps",))) or "not known yet how many"
+                yield f"Equal {', '.join(self.artefact.match)}: {line.label} as {other}, {steps} steps ({line.encoder})."
+
+    def _about_final_scores(self) -> Iterator[str]:
+        """Yield of how many evaluations the final scores of a column are the mean."""
+        for title in [column.title for column in self.artefact.columns if column.keys == ("summary.final_score",)]:
+            runs = [run for number in range(len(self.lines)) for run in self.readings[number, title].found]
+            known = [summarise(run.curves, run.record["best"]["monitor"]).evaluations for run in runs]
+            yield f"{title}: a run's final score, {mean_of_text(*known)}."
 
     # Comparisons
 

@@ -86,8 +86,8 @@ _BEST: Final = 5  # how many dev values make the final score
 class CurveSummary:
     """A summary of the evaluations of one run after step 0; None where the curves lack the values.
 
-    ``final_score`` is the mean of the five highest dev scores (of all, where there are fewer), ``best_step`` the first
-    step with the highest; relative fitting difficulty (RFD) is of the primary view.
+    ``final_score`` is the mean of the five highest of the dev scores (of all, where there are fewer), ``evaluations``
+    their number, ``best_step`` the first step with the highest; relative fitting difficulty (RFD) is of the primary view.
     """
 
     rfd_alignment: float | None = None
@@ -97,6 +97,7 @@ class CurveSummary:
     best_step: int | None = None
     eval_alignment_at_best: float | None = None
     eval_uniformity_at_best: float | None = None
+    evaluations: int | None = None
 
 
 def summarise(curves: Points, monitor: str = "val/stsb/spearman") -> CurveSummary:
@@ -118,8 +119,17 @@ def summarise(curves: Points, monitor: str = "val/stsb/spearman") -> CurveSummar
         final_score=metrics.mean_of_best(scores.values(), count=_BEST) if scores else None,
         best_score=scores.get(best),
         best_step=best or None,
+        evaluations=len(scores) or None,
         **{f"eval_{m}_at_best": v if math.isfinite(v) else None for m, v in at_best.items()},
     )
+
+
+def mean_of_text(*evaluations: int | None) -> str:
+    """Say of how many dev scores the final scores of runs with so many evaluations are the mean."""
+    known = sorted(filter(None, evaluations))  # an old record does not say
+    ends = [known[:1] + known[-1:], [min(_BEST, number) for number in known[:1] + known[-1:]]]
+    of, best = (" to ".join(map(str, dict.fromkeys(numbers))) for numbers in ends)
+    return f"mean of the {best} best of {of} dev scores" if known else "mean of the best dev scores, at most five"
 
 
 def _after_start(curves: Points, key: str) -> dict[int, float]:

@@ -12,6 +12,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from lightning_cse.runs.curves import mean_of_text
+
 _TRANSFER: Final = {key: key.upper() for key in ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")} | {
     "transfer_avg": "Avg"
 }
@@ -107,7 +109,7 @@ def _facts(record: Mapping[str, Any]) -> list[str]:
     if record.get("stopped_early"):
         lines.append(f"stopped early: {record['stopped_early']}")
     if summary.get("final_score") not in (None, summary.get("best_score")):  # of one evaluation it is the best score
-        lines.append(f"final score (mean of the five best dev scores): {summary['final_score']:.4f}")
+        lines.append(f"final score ({mean_of_text(summary.get('evaluations'))}): {summary['final_score']:.4f}")
     if seconds:
         where = ", ".join(str(record[key]) for key in ("device", "precision") if record.get(key))
         spent = ", ".join(f"{what} {value:.1f} s" for what, value in seconds.items())
