@@ -56,9 +56,8 @@ class RTE(INLITask):
     Explicit and implied entailments are positive, neutral hypotheses and contradictions negative. :math:`\gamma` is
     tuned on dev (best accuracy over all dev pairs, midpoints between distinct scores) and used on test. Metrics:
     ``accuracy_explicit``, ``accuracy_implied``, ``accuracy_neutral``, ``accuracy_contradiction``, their mean
-    ``accuracy_all``, and ``threshold``. Without a threshold: ``auc_explicit`` and ``auc_implied``, the `auc` of one
-    type against neutral hypotheses and contradictions, on test with their standard errors ``auc_<type>_se``
-    (`auc_error`).
+    ``accuracy_all``, and ``threshold``; without one ``auc_explicit`` and ``auc_implied``, the `auc` of a type against
+    neutral hypotheses and contradictions, on test with the standard errors ``auc_<type>_se`` (`auc_error`).
 
     A model that reads the pairs themselves names the type of each hypothesis, so it needs neither a threshold nor dev.
     A pair without a type counts as wrong. Metrics besides the accuracies: ``accuracy_four_way``, the share of pairs
@@ -116,11 +115,11 @@ def _areas(predictions: Mapping[str, Sequence[Any]], split: Split) -> dict[str, 
     """Return the AUC of each entailed type against all that is not entailed; on test with its standard error."""
     types, labels, scores = (np.asarray(predictions[column]) for column in ("type", "label", "score"))
     found = {}
-    for kind in (kind for kind, (_, entailed) in HYPOTHESES.items() if entailed):
-        some = (types == kind) | ~labels
-        found[f"auc_{kind}"] = auc(labels[some], scores[some])
-        if split == "test" and (types == kind).sum() > 1:
-            found[f"auc_{kind}_se"] = auc_error(labels[some], scores[some])
+    for kind in ("explicit", "implied"):
+        pairs = [column[(types == kind) | ~labels] for column in (labels, scores)]
+        found[f"auc_{kind}"] = auc(*pairs)
+        if split == "test" and pairs[0].sum() > 1:
+            found[f"auc_{kind}_se"] = auc_error(*pairs)
     return found
 
 

@@ -121,19 +121,16 @@ def auc(labels: Values, scores: Values) -> float:
 
 
 def auc_error(labels: Values, scores: Values) -> float:
-    r"""Return the standard error of `auc` over the rows, which may be drawn anew on both sides.
+    r"""Return the standard error of `auc` over the rows, of which there must be two of either label.
 
     .. math:: \sqrt{ \frac{S^2(V_P)}{|P|} + \frac{S^2(V_N)}{|N|} }
 
-    with :math:`V_P` the share of negative rows below each positive one (an equal one counts half), :math:`V_N` the share
-    of positive rows above each negative one, and :math:`S^2` the variance. Fewer than two of either is an error.
+    with :math:`V_P` the share of negative rows below each positive one (an equal one counts half), :math:`V_N` the
+    share of positive rows above each negative one, and :math:`S^2` the variance.
 
     Source: DeLong, DeLong and Clarke-Pearson 1988.  Differs: nothing.
     """
-    sides = _placements(labels, scores)
-    if min(map(len, sides)) < 2:
-        raise ValueError(f"labels must have two of each for a variance, got {len(sides[0])} of 1, {len(sides[1])} of 0")
-    return float(np.sqrt(sum(np.var(side, ddof=1) / len(side) for side in sides)))
+    return float(np.sqrt(sum(np.var(side, ddof=1) / len(side) for side in _placements(labels, scores))))
 
 
 def _placements(labels: Values, scores: Values) -> tuple[Column, Column]:

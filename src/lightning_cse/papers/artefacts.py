@@ -305,9 +305,8 @@ class Artefact:
         found = self.lines(dataclasses.replace(request, only=(label,)))
         return next((line for line in found if line.paper_encoder == like.paper_encoder), found[0])
 
-    def matched(self, line: Line) -> str | None:
-        """Return the label of the row whose steps or sentences a line's runs have; None if they have their own."""
-        label = line.way.of if isinstance(line.way, Baseline) else line.label
+    def matched(self, label: str) -> str | None:
+        """Return the row that a row has as many steps, or sentences, as; None if it has a number of its own."""
         trained = [row.label for row in self.rows if row.experiment]
         rows = [named or (self.reference or trained[0], *trained) for named in self.match.values()]
         return next((named[0] for named in rows if label in named[1:] and label != named[0]), None)

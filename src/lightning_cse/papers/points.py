@@ -156,21 +156,16 @@ def explained(command: Command, overrides: tuple[str, ...]) -> Iterator[None]:
 
 
 def limited(point: Point, by: str, record: Mapping[str, Any]) -> Point:
-    """Return a point that trains for as many steps as a finished run, or reads as many sentences, to the nearest step."""
+    """Return a point that makes as many steps as a finished run, or reads as many sentences (to the nearest step)."""
     if point.of is not None:
         return replace(point, of=limited(point.of, by, record))
-    steps = record["steps"]
+    steps, config = record["steps"], composed(point)
     if by == "sentences":
-        read = record["sentences_per_second"] * record["seconds"]["training"]
-        steps = max(1, round(read / _sentences_of_step(point)))
-    # Without max_epochs, an experiment's own would end the training before.
+        rows = config["data"]["rows"]
+        if "llm" in rows:
+            raise ConfigError([f"match.sentences: {config['name']} has rows of several sizes; match.steps suits it"])
+        a_row = max(2, len(instantiate(rows).roles))  # a sentence alone is its own positive
+        of_step = a_row * config["data"]["batch_size"] * config["trainer"]["accumulate_grad_batches"]
+        steps = max(1, round(record["sentences_per_second"] * record["seconds"]["training"] / of_step))
+    # Without max_epochs, since the experiment's own may end the training before.
     return replace(point, overrides=(*point.overrides, "trainer.max_epochs=-1", f"trainer.max_steps={steps}"))
-
-
-def _sentences_of_step(point: Point) -> int:
-    config = composed(point)
-    rows = config["data"]["rows"]
-    if "llm" in rows:
-        raise ConfigError([f"match: sentences: {config['name']} has rows of several sizes; match: steps can be had"])
-    a_row = max(2, len(instantiate(rows).roles))  # a sentence alone is its own positive
-    return int(config["data"]["batch_size"] * config["trainer"]["accumulate_grad_batches"] * a_row)

@@ -173,9 +173,9 @@ def _terminal(shown: Mapping[str, Any]) -> RenderableType:
 def _rows(cells: Sequence[Mapping[str, Any]], *, uneven: bool) -> Iterator[tuple[str, list[str]]]:
     """Yield the rows of a line that hold anything: measured, deviation, the paper's value and the difference."""
     yield "", [(cell["mean"] or "-") + cell["signs"] for cell in cells]
-    names = {"±": "sd", "from": "from", "to": "to", **({"n": "n"} if uneven else {}), "paper": "paper", "  ±": "paper_sd", "diff": "difference"}
+    names = {"±": "sd", "from": "from", "to": "to", "n": "n", "paper": "paper", "  ±": "paper_sd", "diff": "difference"}
     for what, key in names.items():
-        if any(cell[key] for cell in cells):
+        if any(cell[key] for cell in cells) and (uneven or key != "n"):
             yield what, [str(cell[key]) for cell in cells]
 
 
@@ -186,5 +186,5 @@ def _csv(table: Table) -> str:
     frame["seeds"] = frame["values"].map(lambda values: " ".join(map(str, values)))
     frame.insert(1, "row", [table.lines[number].label for number in frame["line"]])
     frame.insert(2, "encoder", [table.lines[number].encoder for number in frame["line"]])
-    unknown = ["error"] if frame["error"].isna().all() else []
+    unknown = [name for name in ("error",) if frame[name].isna().all()]
     return str(frame.drop(columns=["line", "asked", "values", "text", *unknown]).to_csv(index=False))

@@ -64,16 +64,16 @@ class Plan:
         return ".".join(filter(None, [self.artefact.name, request.profile, request.encoder, seeds, rest]))
 
     def points(self, line: Line, column: Column) -> tuple[Point, ...]:
-        """Return the points of a cell; of a matched row none until the run that has its number of steps is finished."""
+        """Return the points of a cell; of a matched row none until the run that it is matched with is finished."""
         points, job = points_of(self.artefact, self.request, line, column), self.matched(line, column)
-        run = self.index.find(job.point, job.seed) if job else None
-        if job is None or run is None:
+        if job is None or (run := self.index.find(job.point, job.seed)) is None:
             return points if job is None else ()
         return tuple(limited(point, *self.artefact.match, run.record) for point in points)
 
     def matched(self, line: Line, column: Column) -> Job | None:
-        """Return the run whose steps or sentences those of a line have in equal number; None for a line of its own."""
-        if (label := self.artefact.matched(line)) is None:
+        """Return the run that a line is matched with."""
+        label = self.artefact.matched(line.way.of if isinstance(line.way, Baseline) else line.label)
+        if label is None:
             return None
         other = self.artefact.line(label, self.request, like=line)
         point = points_of(self.artefact, self.request, other, column)[0]

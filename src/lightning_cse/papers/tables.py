@@ -73,7 +73,7 @@ class _Reading(NamedTuple):
     metrics: tuple[str, ...] = ()
     found: tuple[Found, ...] = ()
     marks: tuple[str, ...] = ()
-    error: float | None = None  # the mean standard error over the examples, where runs have it
+    error: float = math.nan  # the mean standard error over the examples, where all runs have one
 
 
 @dataclass
@@ -154,9 +154,8 @@ class Assembly:
             "stale": any(self.used[run.source][1] == "stale" for run in found),
         }
         metrics = (metric,) if values and column.source == "metric" else ()
-        errors = [_number(run, line, column, f"{metric}_se") for run in found]
-        known = [column.scale * error for error in errors if error is not None]
-        error = statistics.fmean(known) if known and len(known) == len(found) else None
+        errors = pd.Series([_number(run, line, column, f"{metric}_se") for run in found], dtype=float)
+        error = column.scale * errors.mean(skipna=False)
         return _Reading(values, asked, metrics, found, tuple(mark for mark, true in marks.items() if true), error)
 
     @staticmethod
@@ -247,8 +246,14 @@ class Assembly:
             )
         if self.cells["error"].notna().any():
             yield "[from, to]: 95 % interval over the test pairs (DeLong; the standard errors of the seeds averaged)."
-        yield from self._about_match()
-        yield from self._about_final_scores()
+        for line in self.lines:
+            if (other := self.artefact.matched(line.label)) is not None:
+                steps = self.setting_of(line, Column("", "config", ("trainer.max_steps",))) or "?"
+                yield f"Equal {''.join(self.artefact.match)}: {line.label} as {other} ({line.encoder}), {steps} steps."
+        for title in [column.title for column in self.artefact.columns if column.keys == ("summary.final_score",)]:
+            runs = [run for number in range(len(self.lines)) for run in self.readings[number, title].found]
+            known = [summarise(run.curves, str(value_at(run.record, "best.monitor"))).evaluations for run in runs]
+            yield f"{title}: a run's final score, {mean_of_text(*known)}."
         if (self.cells["n"] < self.cells["asked"]).any():
             yield "n: seeds measured / seeds asked for."
         count = Counter(line.label for line in self.lines)
@@ -268,21 +273,6 @@ class Assembly:
         for note, lines in notes.items():
             of = [shown[at] + f" ({', '.join(some)})" * (len(some) < columns[at]) for at, some in lines.items()]
             yield f"Published value, {note}: {', '.join(of)}."
-
-    def _about_match(self) -> Iterator[str]:
-        """Yield which rows are matched, with which one, and for how many optimizer steps they train."""
-        trained = [line for line in self.lines if not isinstance(line.way, Baseline)]
-        for line, other in [(line, self.artefact.matched(line)) for line in trained]:
-            if other is not None:
-                steps = self.setting_of(line, Column("", "config", ("trainer.max_steps",))) or "not known yet how many"
-                yield f"Equal {', '.join(self.artefact.match)}: {line.label} as {other}, {steps} steps ({line.encoder})."
-
-    def _about_final_scores(self) -> Iterator[str]:
-        """Yield of how many evaluations the final scores of a column are the mean."""
-        for title in [column.title for column in self.artefact.columns if column.keys == ("summary.final_score",)]:
-            runs = [run for number in range(len(self.lines)) for run in self.readings[number, title].found]
-            known = [summarise(run.curves, run.record["best"]["monitor"]).evaluations for run in runs]
-            yield f"{title}: a run's final score, {mean_of_text(*known)}."
 
     # Comparisons
 

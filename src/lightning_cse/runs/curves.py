@@ -86,8 +86,8 @@ _BEST: Final = 5  # how many dev values make the final score
 class CurveSummary:
     """A summary of the evaluations of one run after step 0; None where the curves lack the values.
 
-    ``final_score`` is the mean of the five highest of the dev scores (of all, where there are fewer), ``evaluations``
-    their number, ``best_step`` the first step with the highest; relative fitting difficulty (RFD) is of the primary view.
+    ``final_score`` is the mean of the five highest dev scores (of all, where there are fewer), ``evaluations`` is how
+    many dev scores there are, ``best_step`` the first step with the highest; RFD is of the primary view.
     """
 
     rfd_alignment: float | None = None
