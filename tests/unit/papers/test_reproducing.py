@@ -73,16 +73,8 @@ def finish(runs: Path, point: Point, seed: int, score: float = 0.5) -> Path:
     record = {"name": run.name, "config_hash": digest, "seed": seed, "steps": 10, "encoder": {"name": "tiny"}}
     record |= {"metrics": {"test/rte/accuracy_all": 0.5}, "best": {"score": score}, "overrides": point.overrides}
     record |= {"baselines": {"length": {"test/rte/accuracy_all": 0.25}}, "environment": records.environment()}
-    run.finish(
-        {
-            **record,
-            "seconds": {"training": 40.0},
-            "sentences_per_second": 20.0,
-            "device": "cpu",
-            "precision": "32",
-            "decisive": document,
-        }
-    )
+    record |= {"seconds": {"training": 40.0}, "sentences_per_second": 20.0}
+    run.finish({**record, "device": "cpu", "precision": "32", "decisive": document})
     run.curves_path.write_text("step,key,value\n4,val/rte/accuracy_all,0.5\n")
     return run.path
 
@@ -314,10 +306,8 @@ def test_matched_rows_train_for_as_many_steps_as_the_first(
 
 
 def test_a_match_is_of_trained_rows_and_of_rows_of_one_size(plan_of: MakePlan) -> None:
-    for match, told in (
-        ("stps", r"match\.stps"),
-        ("{steps: [dual, length]}", r"match\.steps .a trained row.*'length'"),
-    ):
+    wrong = {"stps": r"match\.stps", "{steps: [dual, length]}": r"match\.steps .a trained row.*'length'"}
+    for match, told in wrong.items():
         with pytest.raises(ConfigError, match=rf"table1\.yaml: {told}"):
             plan_of(MATCHED.replace("match: steps", f"match: {match}"))
     with pytest.raises(ConfigError, match=r"match\.sentences: ngcse_nli_sts has rows of several sizes; match\.steps"):
