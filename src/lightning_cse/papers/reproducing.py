@@ -68,7 +68,7 @@ class Plan:
         points, job = points_of(self.artefact, self.request, line, column), self.matched(line, column)
         if job is None or (run := self.index.find(job.point, job.seed)) is None:
             return points if job is None else ()
-        return tuple(limited(point, *self.artefact.match, run.record) for point in points)
+        return tuple(limited(point, next(iter(self.artefact.match)), run.record) for point in points)
 
     def matched(self, line: Line, column: Column) -> Job | None:
         """Return the run that a line is matched with."""

@@ -140,8 +140,7 @@ class Assembly:
             values = {seed: column.scale * value for seed, value in known.items() if value is not None}
             if values:
                 break
-        # A metric that no run has, although all are finished, is not missing.
-        asked = 0 if not values and set(runs.asked) <= set(runs.found) else len(runs.asked)
+        asked = 0 if runs.found and not values else len(runs.asked)  # a metric that no run has is not missing
         if isinstance(line.way, Baseline) and len(set(values.values())) == 1:
             values, asked = dict([min(values.items())]), 1  # it is not trained: one measurement
         found = tuple(runs.found[seed] for seed in values)
