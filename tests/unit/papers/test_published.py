@@ -180,8 +180,8 @@ def test_what_makes_a_figure_or_a_text_exists(artefacts: dict[str, Artefact]) ->
     assert all(artefact.make for artefact in artefacts.values() if "Figure" in artefact.source)
 
 
-ADDED = {"STS test"}
-"""Columns that no paper prints, of NGCSE's Figure 1."""
+ADDED = {"STS test", "AUC explicit", "AUC implied"}
+"""Columns that no paper prints, of NGCSE's Figure 1 and of RTE."""
 
 
 def test_every_row_and_column_has_a_number(artefacts: dict[str, Artefact]) -> None:
@@ -200,6 +200,17 @@ def test_every_row_and_column_has_a_number(artefacts: dict[str, Artefact]) -> No
         ("dualcse/table7", f"{checkpoint} RoBERTa checkpoint"),
         *(("ngcse/figure2", row) for row in unreleased),
     }
+
+
+def test_rte_tables_have_areas_and_simcse_on_inli_the_steps_of_dualcse(artefacts: dict[str, Artefact]) -> None:
+    by_key = {key: {column.keys[0] for column in artefact.columns} for key, artefact in artefacts.items()}
+    rte = {key for key, keys in by_key.items() if "test/rte/accuracy_all" in keys and key != "dualcse/table3"}
+    assert rte == {f"dualcse/{name}" for name in ("table2", "table5", "table7", "table9", "dualgauss")}
+    assert all(by_key[key] >= {"test/rte/auc_explicit", "test/rte/auc_implied"} for key in rte)
+    for key in ("dualcse/table2", "dualcse/table7"):
+        matched = {row.label: artefacts[key].matched(row.label) for row in artefacts[key].rows}
+        assert {label: other for label, other in matched.items() if other} == {"SimCSE (INLI)": "DualCSE-Cross"}
+        assert "steps" in artefacts[key].match
 
 
 def test_language_models_are_asked_only_where_it_is_allowed(artefacts: dict[str, Artefact]) -> None:

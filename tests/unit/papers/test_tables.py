@@ -116,7 +116,7 @@ def test_an_interval_is_of_the_mean_standard_error_and_missing_where_a_run_has_n
     markdown = write(found, tmp_path, "t")[0].read_text()
     assert "| a | 2/3 | 75.00 ± 7.07<br>[71.08, 78.92] |" in markdown
     assert "| b | 2/3 | 70.00 ± 0.00 |" in markdown
-    assert "| c | 0/3 | - |" in markdown
+    assert "| c |  | - |" in markdown
     assert any("95 % interval" in line for line in found.legend)
 
 
