@@ -17,7 +17,7 @@ import wandb
 import wandb_workspaces.workspaces as ws
 
 from lightning_cse import dashboard
-from lightning_cse.analysis.dashboards import DEV_SCORES, TEST_SCORES
+from lightning_cse.dashboard import DEV_SCORES, TEST_SCORES
 from lightning_cse.loggers import wandb_view
 
 GIVEN = ["--project", "cse", "--entity", "lab", "--dev", "val/stsb/spearman", "--test", "test/rte/accuracy_all"]

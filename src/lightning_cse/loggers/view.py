@@ -1,4 +1,4 @@
-"""The common part of all views on a run, which show its values elsewhere and can never fail it."""
+"""A run's own curves, and the common part of all views, which show its values elsewhere and can never fail it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,40 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from pytorch_lightning.loggers import Logger
+from pytorch_lightning.utilities import rank_zero_only
 
 from lightning_cse.errors import one_line
+from lightning_cse.runs import Curves
 
 log = logging.getLogger("lightning_cse.loggers")
+
+
+class CurvesLogger(Logger):
+    """Write every logged value, by step, to the run's ``curves.csv``."""
+
+    def __init__(self, curves: Curves) -> None:
+        super().__init__()
+        self.curves = curves
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.curves.path.stem
+
+    @property
+    def version(self) -> str:
+        """The name of the run's folder."""
+        return self.curves.path.parent.name
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Append the values of one step."""
+        if step is None:
+            raise ValueError(f"{sorted(metrics)} must be logged with a step")
+        self.curves.append(step, metrics)
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: the run folder holds the resolved config."""
 
 
 class RunView(Logger):
