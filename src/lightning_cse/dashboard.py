@@ -13,7 +13,7 @@ from lightning_cse.errors import LightningCSEError, one_line, reported
 if TYPE_CHECKING:
     import wandb_workspaces.workspaces.interface as ws
 
-_STEP: Final = "trainer/global_step"  # of loggers.wandb_view, which takes seconds to import
+_STEP: Final = "trainer/global_step"  # of loggers.views, which takes seconds to import
 _SIDES: Final = {"held_out": "held-out side", "eval": "evaluation side"}
 _MOST_RUNS: Final = 100  # in a chart
 
@@ -64,7 +64,7 @@ def workspace(layout: Layout) -> ws.Workspace:
 def build(layout: Layout, *, save: bool) -> Any:
     """Build the workspace, and return its address if it is saved, else what would be sent as JSON."""
     if save:
-        from lightning_cse.loggers.wandb_view import is_logged_in
+        from lightning_cse.loggers.views import is_logged_in
 
         if not is_logged_in():
             raise LightningCSEError("nobody is logged in at W&B: `wandb login`, or --dry-run, which asks no server")

@@ -33,7 +33,7 @@ class Retrieval(Task):
     The model's ``similarity`` ranks all documents for each query, exactly; of equal scores the first one in the file.
     A document with the id of the query is left out. Metrics, means over the queries that have judgements: ``ndcg@10``,
     ``recall@10``, ``recall@100`` (see `ndcg` and `recall`), and ``accuracy@1``, the share of queries whose first
-    document is relevant. The limits count queries.
+    document is relevant.
 
     Source: Thakur et al. 2021 (BEIR): its layout and, but for ``accuracy@1``, its metrics, which are trec_eval's.
     Differs: the order of equal scores, which trec_eval takes from the ids.
