@@ -229,10 +229,7 @@ def _truncated(parts: Parts) -> dict[str, int]:
     evaluated = {s for task in parts.tasks.values() for split in splits for s in task.sentences(split)}
     evaluated.update(parts.diagnostics.sentences())
     lengths = token_counts(sorted(evaluated), parts.encoder.tokenizer, parts.data.cache_dir)
-    cut = {
-        "sentences_cut": parts.data.longer_than(longest),
-        "evaluation_sentences_cut": int((lengths > longest).sum()),
-    }
+    cut = {"sentences_cut": parts.data.longer_than(longest), "evaluation_sentences_cut": int((lengths > longest).sum())}
     if any(cut.values()):
         log.warning(
             "%d of %d training sentences and %d of %d evaluation sentences are longer than encoder.max_length or "

@@ -21,7 +21,7 @@ from lightning_cse.config.check import check
 from lightning_cse.config.compose import compose, options
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder, load_encoder, tiny_encoder
-from lightning_cse.engine.evaluated import Evaluated
+from lightning_cse.engine.evaluate import Evaluated
 from lightning_cse.engine.load import load_model
 from lightning_cse.engine.mteb_suite import MTEBModel, MTEBTask
 from lightning_cse.errors import ConfigError, LightningCSEError, TaskError
