@@ -1,7 +1,5 @@
 """Describe a training set before training on it: ``python -m lightning_cse.describe data=ngcse_wiki_sts``."""
 
-from __future__ import annotations
-
 import sys
 
 from lightning_cse.config.launch import launch

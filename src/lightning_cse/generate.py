@@ -1,7 +1,5 @@
 """Have a language model write rows: ``python -m lightning_cse.generate +pattern=sts data=wiki llm.model=...``."""
 
-from __future__ import annotations
-
 import sys
 
 from lightning_cse.config.launch import launch

@@ -1,7 +1,5 @@
 """Fetches corpora and checks them: ``python -m lightning_cse.prepare inli``; without a name it lists what is known."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import shutil

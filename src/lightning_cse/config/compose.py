@@ -29,14 +29,12 @@ from lightning_cse.errors import ConfigError, did_you_mean
 if TYPE_CHECKING:
     from lightning_cse.runs.sweep import Sweep
 
+# The groups that no defaults list names: each is appended with a plus, and a later one wins over an earlier one.
 APPENDED: Final = ("experiment", "profile", "sweep", "debug")
-"""The groups that no defaults list names: each is appended with a plus, and a later one wins over an earlier one."""
-
+# Keys that are set by choosing an option of a group.
 CHOSEN: Final = {"name": "experiment", "suite": "suite", "pattern": "pattern", "data": "data"}
-"""Keys that are set by choosing an option of a group."""
-
+# What Hydra raises for overrides or configs that do not compose.
 CompositionError = (HydraException, OmegaConfBaseException, YAMLError, ValueError)
-"""What Hydra raises for overrides or configs that do not compose."""
 
 
 def _hydra() -> contextlib.AbstractContextManager[None]:

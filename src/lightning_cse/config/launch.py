@@ -3,8 +3,6 @@
 Nothing heavy is imported until the config is checked, so that ``--help`` and a typo are answered at once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import itertools

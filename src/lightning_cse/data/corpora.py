@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 DATA_DIR_VARIABLE: Final = "LIGHTNING_CSE_DATA"
 SAMPLE: Final = "SAMPLE"  # a data directory with a file of this name has samples: their rows are not counted
-BLOCK: Final = 1 << 20  # bytes of a file that are held at a time where it is streamed
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +138,13 @@ def _read_split(corpus: Corpus, split: str, folder: Path, counted: bool, states:
     for part, files in parts.items():
         rows = _side_by_side([_found_or_fetched(corpus, file, folder) for file in files])
         if counted and len(rows) != files[0].rows:
-            raise DataError(_miscounted(corpus, files[0], rows, folder))
+            again = f"python -m lightning_cse.prepare {corpus.name} --force --data-dir {shlex.quote(str(folder))}"
+            raise DataError(
+                f"{rows.files[0].path}: {len(rows):,} rows of split {files[0].split!r}, the official file has "
+                f"{files[0].rows:,}: is it cut off?\n  to fetch it again: {again}\n  if it differs on purpose: name "
+                f"it as a file of your own, or put an empty file named {SAMPLE} into {folder}: then no rows are "
+                "counted there"
+            )
         tables.append(rows if part is None else rows.with_column(corpus.part_column, [part] * len(rows)))
     return tables[0] if len(tables) == 1 else type(tables[0]).cat(tables)
 
@@ -242,24 +247,14 @@ def _side_by_side(tables: Sequence[Rows]) -> Rows:
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{path}: {length} rows" for path, length in lengths.items())
         raise DataError(f"files that belong together differ in length: {shown}")
-    kept = sorted(set.intersection(*(set(table.column("line")) for table in tables)))
+    kept = set.intersection(*(set(table.column("line")) for table in tables))
     columns: dict[str, Any] = {}
     for table in tables:
-        place = {line: row for row, line in enumerate(table.column("line"))}
-        rows = table.table.take([place[line] for line in kept])
-        columns |= {name: rows.column(name) for name in table.names}
+        rows = table.select([row for row, line in enumerate(table.column("line")) if line in kept])
+        columns |= {name: rows.values(name) for name in table.names}
     counts = {key: count for table in tables for key, count in table.counts.items()}
     files = [file for table in tables for file in table.files]
-    return type(tables[0]).of(columns, files=files, lines=kept, counts=counts)
-
-
-def _miscounted(corpus: Corpus, file: CorpusFile, rows: Rows, folder: Path) -> str:
-    again = f"python -m lightning_cse.prepare {corpus.name} --force --data-dir {shlex.quote(str(folder))}"
-    return (
-        f"{rows.files[0].path}: {len(rows):,} rows of split {file.split!r}, the official file has {file.rows:,}: "
-        f"is it cut off?\n  to fetch it again: {again}\n  if it differs on purpose: name it as a file of your own, "
-        f"or put an empty file named {SAMPLE} into {folder}: then no rows are counted there"
-    )
+    return type(tables[0]).of(columns, files=files, lines=sorted(kept), counts=counts)
 
 
 def read_bytes(path: Path) -> bytes:

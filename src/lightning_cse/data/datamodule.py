@@ -1,7 +1,5 @@
 """Corpora as training batches by role, and as held-out rows to watch the training."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools
@@ -90,18 +88,16 @@ class ContrastiveData(pl.LightningDataModule):
     ) -> None:
         super().__init__()
         if held_out is not None and held_out_share is not None:
-            raise ConfigError(
-                ["data.held_out: give splits or files, or data.held_out_share, and set the other to null"]
-            )
+            fault = "data.held_out: give splits or files, or data.held_out_share, and set the other to null"
+            raise ConfigError([fault])
+        if distinct_in_batch and llm_rows_together is not None:
+            fault = "data.distinct_in_batch: cannot be combined with data.llm_rows_together; set it to null"
+            raise ConfigError([fault])
         self.tokenize, self.max_tokens = tokenize, max_tokens
         self._batching: dict[str, Any] = {"batch_size": batch_size, "drop_last": drop_last, "seed": seed}
         self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
         self.held_out_rows, self.llm_rows_together = held_out_rows, llm_rows_together
         self._by_share, self._distinct = held_out is None, distinct_in_batch
-        if distinct_in_batch and llm_rows_together is not None:
-            raise ConfigError(
-                ["data.distinct_in_batch: cannot be combined with data.llm_rows_together; set it to null"]
-            )
         self._loader: BatchLoader | None = None
         self._position: dict[str, Any] | None = None
         names = [train] if isinstance(train, str) else list(map(str, train))

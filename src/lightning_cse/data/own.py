@@ -50,9 +50,8 @@ def read_table(
     is ``data.columns`` or ``own.columns``. ``takes`` says for the message what columns the method takes.
     """
     names = [sources] if isinstance(sources, str) else [str(source) for source in sources]
-    mapped_by = (
-        f"{key.partition('.')[0]}.columns" if key in ("data.train", "data.held_out") or key[:4] == "own." else ""
-    )
+    has_mapping = key in ("data.train", "data.held_out") or key.startswith("own.")
+    mapped_by = f"{key.partition('.')[0]}.columns" if has_mapping else ""
     if not isinstance(columns, Mapping | None):
         raise ConfigError([f"{mapped_by}: must map roles to columns, as {{anchor: question}}, got {columns!r}"])
     mapping = None if columns is None else {str(ours): str(column) for ours, column in columns.items()}
@@ -60,7 +59,7 @@ def read_table(
     try:
         for path in itertools.chain.from_iterable(map(_paths, names)):
             tables.append(_read(path, mapping, mapped_by, takes))
-            if len({_kinds(table.names) for table in tables}) > 1:
+            if len({frozenset(table.names) - set(negatives(table.names)[1:]) for table in tables}) > 1:
                 one, other = (f"{table.origin} has {listed(table.names)}" for table in (tables[0], tables[-1]))
                 raise DataError(f"files that are read together need the same columns: {one}; {other}")
     except DataError as error:
@@ -68,10 +67,6 @@ def read_table(
     if not tables:
         raise ConfigError([f"{key}: names no file; {FORMS}"])
     return tables[0] if len(tables) == 1 else type(tables[0]).cat(tables, fill=True)
-
-
-def _kinds(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(names) - set(negatives(names)[1:])
 
 
 def _paths(name: str) -> Iterator[str]:

@@ -1,7 +1,5 @@
 """What is shown of LLM rows: before, what would be sent; afterwards, how they compare with the pattern's examples."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Every logged value of a run, in one CSV, and the numbers that summarise them."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math
@@ -76,9 +74,7 @@ class Curves:
         return sink.getvalue()
 
 
-Points = Mapping[str, Sequence[tuple[int, float]]]
-"""Points ``(step, value)`` by key, as `Curves.read` returns them."""
-
+Points = Mapping[str, Sequence[tuple[int, float]]]  # by key, as `Curves.read` returns them
 _BEST: Final = 5  # how many dev values make the final score
 
 

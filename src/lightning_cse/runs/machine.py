@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import torch
 
-_DISTRIBUTIONS: Final = (
-    *("lightning_cse", "torch", "pytorch-lightning", "transformers", "tokenizers", "numpy", "scipy", "hydra-core"),
-)
+_DISTRIBUTIONS: Final = "lightning_cse torch pytorch-lightning transformers tokenizers numpy scipy hydra-core"
 
 
 def environment() -> dict[str, Any]:
@@ -25,7 +23,7 @@ def environment() -> dict[str, Any]:
 
     None stands for what cannot be found out.
     """
-    found = {name: next(iter(importlib.metadata.distributions(name=name)), None) for name in _DISTRIBUTIONS}
+    found = {name: next(iter(importlib.metadata.distributions(name=name)), None) for name in _DISTRIBUTIONS.split()}
     versions = {name: None if one is None else one.version for name, one in found.items()}
     info, loaded = Path("/proc/cpuinfo"), sys.modules.get("torch")  # torch is not imported for this alone
     cpu = re.search(r"(?i)^model name\s*:\s*(.+)$", info.read_text() if info.is_file() else "", re.MULTILINE)

@@ -29,7 +29,6 @@ RunStatus = Literal["new", "running", "interrupted", "failed", "finished"]
 _LOG: Final = logging.getLogger(__name__)
 _FOLDER: Final = re.compile(r"([0-9A-Za-z]+)-s(\d+)")
 _LOCK: Final = "run.lock"
-_REQUIRED: Final = ("name", "config_hash", "seed", "metrics")
 
 
 class FailedBefore(LightningCSEError):  # noqa: N818 - a status, not a fault
@@ -135,8 +134,8 @@ class Run:
 
     def finish(self, record: Mapping[str, Any]) -> None:
         """Write the record, which makes the run finished: call it last. Numbers that are not finite become null."""
-        text = json.dumps(_finite(record), indent=2, ensure_ascii=False, allow_nan=False)
-        write_atomic(self.record_path, text + "\n")
+        finite = json.loads(json.dumps(record), parse_constant=lambda name: None)
+        write_atomic(self.record_path, json.dumps(finite, indent=2, ensure_ascii=False) + "\n")
         self.failed_path.unlink(missing_ok=True)
 
     def fail(self, error: BaseException, stage: str) -> None:
@@ -158,7 +157,7 @@ class Run:
         except ValueError as error:
             raise LightningCSEError(f"{self.record_path} is damaged ({error}): force=true runs it again") from None
         record = record if isinstance(record, dict) else {}
-        if missing := [key for key in _REQUIRED if key not in record]:
+        if missing := [key for key in ("name", "config_hash", "seed", "metrics") if key not in record]:
             raise LightningCSEError(f"{self.record_path} has no {', '.join(missing)}: force=true runs it again")
         return record
 
@@ -201,14 +200,6 @@ def find_runs(root: Path) -> Iterator[Run]:
             yield Run(root, path.parent.relative_to(root).as_posix(), found[1], int(found[2]))
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 # What decides a result, and its hash ------------------------------------------------------------------------------
 
 # Keys at the top of a config that decide nothing, or decide through what reads them (corpora, limits and own through
@@ -223,7 +214,8 @@ _TRAINER: Final = frozenset(
     {"devices", "num_nodes", "strategy", "profiler", "logger", "default_root_dir", "enable_progress_bar"}
     | {"enable_model_summary", "log_every_n_steps", "num_sanity_val_steps", "limit_val_batches"}
 )
-_OURS: Final = ("lightning_cse.", "torch.", "pytorch_lightning.")  # of these, a class that moves stays the same
+# The modules of these classes, as the hash has them: a class that moves stays the same.
+_MODULES: Final = re.compile(r'(?<="_target_":")(?:lightning_cse|torch|pytorch_lightning)\.(?:[^".]*\.)*')
 _ENCODER_PLACES: Final = frozenset({"source", "package"})
 
 NEUTRAL: Final[Mapping[str, Any]] = {
@@ -245,9 +237,9 @@ def config_hash(
     ``config`` is the resolved config, ``data`` the sha256 by file name, ``encoder`` the encoder's name and digests, and
     ``resolved`` what automatic choices became, by dotted key: ``{"trainer.accelerator": "cpu"}``.
     """
-    document = _by_last_name(decisive(config, data=data, encoder=encoder, resolved=resolved))
+    document = decisive(config, data=data, encoder=encoder, resolved=resolved)
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()[:10]
+    return hashlib.sha256(_MODULES.sub("", text).encode("ascii")).hexdigest()[:10]
 
 
 def decisive(
@@ -296,11 +288,3 @@ def _canonical(value: Any, where: str) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [_canonical(item, f"{where}[{index}]") for index, item in enumerate(value)]
     raise TypeError(f"{where}: a config cannot hold {value!r} of type {type(value).__name__}")
-
-
-def _by_last_name(value: Any, key: str = "") -> Any:
-    if isinstance(value, dict):
-        return {name: _by_last_name(item, name) for name, item in value.items()}
-    if key == "_target_" and value.startswith(_OURS):
-        return value.rpartition(".")[2]
-    return [_by_last_name(item) for item in value] if isinstance(value, list) else value
