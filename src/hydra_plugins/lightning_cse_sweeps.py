@@ -41,6 +41,7 @@ from lightning_cse.config import compose
 from lightning_cse.config.check import check, unread
 from lightning_cse.config.compose import CompositionError
 from lightning_cse.config.launch import ordered
+from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, user_error
 
 log = logging.getLogger(__name__)
@@ -132,8 +133,6 @@ class PointsSweeper(Sweeper):
                 cfg = self.loader.load_sweep_config(self.cfg, list(job))
                 check(cfg, name, job, all_read=False)
             except CompositionError as error:
-                from lightning_cse.config.suggestions import explain
-
                 raise (user_error(error) or explain(job, name, error)) from error
             faults = unread(cfg, job)
             never = {key: fault for key, fault in faults.items() if key in (typed if never is None else never)}

@@ -14,15 +14,12 @@ class Tokenize(Protocol):
     @property
     def digest(self) -> str:
         """A digest of everything that decides the ids."""
-        ...
 
     def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the bare token ids of each sentence."""
-        ...
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each list of ids."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Hydra by its public interface: composed configs, the options of groups, the resolvers of the project, and sweeps."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import re
@@ -131,9 +129,7 @@ def portable(overrides: Iterable[Any]) -> list[str]:
     return [re.sub(r"^((?:model|encoder\.source)=['\"]?)[/~].*/(?=[^/])", r"\1", str(one)) for one in overrides]
 
 
-# Sweeps --------------------------------------------------------------------------------------------------------------
-
-current_sweep: Sweep | None = None
+current_sweep: "Sweep | None" = None
 """The sweep of this process, noted by the sweeper: Hydra gives its callers no other way to it."""
 _gpu: Any = None  # the lock of the GPU that this process uses, until it ends
 

@@ -1,7 +1,5 @@
 """The corpora that `corpora.yaml` declares, read from the data directory, else from the hub, else one clear error."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import hashlib
@@ -115,7 +113,7 @@ def default_data_dir() -> Path:
     return Path(os.environ.get(DATA_DIR_VARIABLE) or "data").expanduser()
 
 
-def read_corpus(name: str, split: str, data_dir: str | Path) -> Rows:
+def read_corpus(name: str, split: str, data_dir: str | Path) -> "Rows":
     """Read one split of a corpus.
 
     ``python -m lightning_cse.prepare`` lists names and splits, ``corpora.yaml`` the columns. The Hugging Face hub is
@@ -130,7 +128,7 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> Rows:
     return rows.recounted(rows.counts)
 
 
-def _read_split(corpus: Corpus, split: str, folder: Path, counted: bool, states: tuple[Any, ...]) -> Rows:
+def _read_split(corpus: Corpus, split: str, folder: Path, counted: bool, states: tuple[Any, ...]) -> "Rows":
     parts: dict[str | None, list[CorpusFile]] = {}
     for file in corpus.split_files(split):
         parts.setdefault(file.part, []).append(file)
@@ -177,7 +175,7 @@ def absent(source: str, data_dir: str | Path) -> str | None:
     return None if gone is None else f"{gone} is not there; prepare {name}: {corpus.prepare}"
 
 
-def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> Rows:
+def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> "Rows":
     """Read one file of a corpus, wherever it is, or raise DataError with file and line."""
     from lightning_cse.data.rows import Rows, SourceFile
 
@@ -194,7 +192,7 @@ def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> Rows:
     return rows.select(chosen).recounted()
 
 
-def fetch_hub(corpus: Corpus, file: CorpusFile) -> Rows:
+def fetch_hub(corpus: Corpus, file: CorpusFile) -> "Rows":
     """Read one split of the hub's data set; HubError if it has no copy, is switched off, or does not answer."""
     from lightning_cse.data.rows import Rows, SourceFile
 
@@ -221,7 +219,7 @@ def offline_mode() -> str:
     return ""
 
 
-def _found_or_fetched(corpus: Corpus, file: CorpusFile, folder: Path) -> Rows:
+def _found_or_fetched(corpus: Corpus, file: CorpusFile, folder: Path) -> "Rows":
     path = find_file(folder, file)
     try:
         return fetch_hub(corpus, file) if path is None else read_file(corpus, file, path)
@@ -239,7 +237,7 @@ def _found_or_fetched(corpus: Corpus, file: CorpusFile, folder: Path) -> Rows:
     )
 
 
-def _side_by_side(tables: Sequence[Rows]) -> Rows:
+def _side_by_side(tables: Sequence["Rows"]) -> "Rows":
     """Return the rows of files that hold one row a line each, as one: of the lines that none of them leaves out."""
     if len(tables) == 1:
         return tables[0]

@@ -1,7 +1,5 @@
 """People's own files as tables of one layout: CSV, TSV, JSON lines, Parquet, text, folders of `datasets`, the hub."""
 
-from __future__ import annotations
-
 import glob
 import hashlib
 import itertools
@@ -10,17 +8,18 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+from datasets import Dataset
 
 from lightning_cse.data.columns import HYPOTHESES, canonical, layout_of, negatives, recognise
 from lightning_cse.data.corpora import CORPORA, decoded, offline_mode, read_bytes
 from lightning_cse.data.parsers import NLI_LABELS, READERS, Row, account, columns_of, listed, quoted
+from lightning_cse.data.rows import Rows, SourceFile
 from lightning_cse.errors import ConfigError, DataError, did_you_mean
-
-if TYPE_CHECKING:
-    from datasets import Dataset
-
-    from lightning_cse.data.rows import Rows
 
 HUB: Final = "hub:"
 SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")  # each also followed by ``.gz``
@@ -66,7 +65,7 @@ def read_table(
         raise DataError(f"{key}: {error}") from None
     if not tables:
         raise ConfigError([f"{key}: names no file; {FORMS}"])
-    return tables[0] if len(tables) == 1 else type(tables[0]).cat(tables, fill=True)
+    return tables[0] if len(tables) == 1 else Rows.cat(tables, fill=True)
 
 
 def _paths(name: str) -> Iterator[str]:
@@ -84,10 +83,6 @@ def _paths(name: str) -> Iterator[str]:
 
 def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str) -> Rows:
     """Read one file, some rows at a time."""
-    import pyarrow as pa
-
-    from lightning_cse.data.rows import Rows, SourceFile
-
     path = name if name.startswith(HUB) else str(Path(name).expanduser().absolute())
     rows, found, digest = _opened(path, set((mapping or {}).values()))
     names: dict[str, str] = {}
@@ -145,12 +140,6 @@ def _opened(path: str, mapped: Collection[str]) -> tuple[Iterator[Row], dict[str
 
 def _dataset(path: str, data: bytes | None = None) -> Dataset:
     """Return a data set of the hub, of a folder, or of the bytes of a Parquet file."""
-    import datasets
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from lightning_cse.data.rows import Rows
-
     identity, _, split = path.removeprefix(HUB).partition(":")
     parts = identity.split("/", 2)
     try:

@@ -87,9 +87,8 @@ class OwnRows:
                 f"{key}: {path}: the method trains on {' and '.join(lacking)}, which these columns do not give: "
                 f"{names}{hint}\n  experiments that they fit: {', '.join(fits)}"
             )
-        if kind in ("sentences", "unlabelled pairs") or (
-            set(wanted) == set(self.roles) and "labelled pairs" not in kinds
-        ):
+        sentences_alone = set(wanted) == set(self.roles) and "labelled pairs" not in kinds
+        if sentences_alone or kind in ("sentences", "unlabelled pairs"):
             return Sentences()
         if kind == "implicit pairs":
             return ImplicitPairs()

@@ -154,11 +154,7 @@ def _score(cell: Any, range: Sequence[float] | None = None, scale: float = 1) ->
 
 
 _KINDS: Final[Mapping[str, Callable[..., Any]]] = {
-    "sentence": _sentence,
-    "text": _text,
-    "optional": _optional,
-    "label": _label,
-    "score": _score,
+    kind.__name__.lstrip("_"): kind for kind in (_sentence, _text, _optional, _label, _score)
 }
 
 

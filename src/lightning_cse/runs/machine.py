@@ -1,7 +1,5 @@
 """What a process runs on: code, versions, machine, and the device that computes."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform
@@ -65,7 +63,7 @@ def has(accelerator: str) -> bool:
     return {"gpu": cuda or mps, "cuda": cuda, "mps": mps}.get(accelerator, True)
 
 
-def device_of(accelerator: str = "auto") -> torch.device:
+def device_of(accelerator: str = "auto") -> "torch.device":
     """Return the device of an accelerator: ``gpu`` is CUDA or else Apple's MPS, ``auto`` CUDA or else the CPU."""
     import torch
 
@@ -74,7 +72,7 @@ def device_of(accelerator: str = "auto") -> torch.device:
     return torch.device(devices.get(accelerator, accelerator))
 
 
-def device_name(device: torch.device) -> str:
+def device_name(device: "torch.device") -> str:
     """Return what a run was computed on: the name of the GPU, or ``cpu``."""
     import torch
 

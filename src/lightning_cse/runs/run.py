@@ -1,7 +1,5 @@
 """The folder of one run: the hash that names it, its status, its lock, and the record that finishes it."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -15,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from lightning_cse.errors import LightningCSEError
 from lightning_cse.runs.curves import Curves
@@ -23,8 +21,6 @@ from lightning_cse.runs.files import is_locked, locked, write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
-
-RunStatus = Literal["new", "running", "interrupted", "failed", "finished"]
 
 _LOG: Final = logging.getLogger(__name__)
 _FOLDER: Final = re.compile(r"([0-9A-Za-z]+)-s(\d+)")
@@ -66,7 +62,7 @@ class Run:
         self._held = False
 
     @classmethod
-    def at(cls, path: Path) -> Run:
+    def at(cls, path: Path) -> Self:
         """Return the run of a folder, by the names of the folder and of the one it is in."""
         path = Path(path).absolute()
         found = _FOLDER.fullmatch(path.name)
@@ -75,7 +71,7 @@ class Run:
         return cls(path.parent.parent, path.parent.name, found[1], int(found[2]))
 
     @property
-    def status(self) -> RunStatus:
+    def status(self) -> Literal["new", "running", "interrupted", "failed", "finished"]:
         """How far the run is; whoever holds the lock through this object sees the status before it was locked."""
         if self.record_path.is_file():
             return "finished"
@@ -161,7 +157,7 @@ class Run:
             raise LightningCSEError(f"{self.record_path} has no {', '.join(missing)}: force=true runs it again")
         return record
 
-    def table(self) -> pd.DataFrame:
+    def table(self) -> "pd.DataFrame":
         """Return the test metrics of a finished run, a row a metric, a column for the run and one a baseline."""
         import pandas as pd
 
@@ -169,7 +165,7 @@ class Run:
         columns = {str(record["name"]): record["metrics"], **record.get("baselines", {})}
         return pd.DataFrame(columns).rename_axis("metric")
 
-    def curves(self) -> pd.DataFrame:
+    def curves(self) -> "pd.DataFrame":
         """Return every value logged so far, a row a step, a column a key; NaN where a step did not log a key."""
         import pandas as pd
 
@@ -216,7 +212,6 @@ _TRAINER: Final = frozenset(
 )
 # The modules of these classes, as the hash has them: a class that moves stays the same.
 _MODULES: Final = re.compile(r'(?<="_target_":")(?:lightning_cse|torch|pytorch_lightning)\.(?:[^".]*\.)*')
-_ENCODER_PLACES: Final = frozenset({"source", "package"})
 
 NEUTRAL: Final[Mapping[str, Any]] = {
     "callbacks": {"early_stopping": {"patience": None, "min_delta": 0.0}},
@@ -257,7 +252,7 @@ def decisive(
             node = node.setdefault(name, {})
         if dotted not in _SWITCHES:
             node[key] = _canonical(value, dotted)
-    for name, absent in (("trainer", _TRAINER), ("encoder", _ENCODER_PLACES if encoder else ())):
+    for name, absent in (("trainer", _TRAINER), ("encoder", {"source", "package"} if encoder else set())):
         if isinstance(kept.get(name), dict):
             kept[name] = {key: value for key, value in kept[name].items() if key not in absent}
     for dotted, neutral in NEUTRAL.items():

@@ -10,9 +10,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-_TRANSFER: Final = {key: key.upper() for key in ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")} | {
-    "transfer_avg": "Avg"
-}
+_TRANSFER_TASKS: Final = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
+_TRANSFER: Final = {key: key.upper() for key in _TRANSFER_TASKS} | {"transfer_avg": "Avg"}
 _NLI: Final = {"snli": "SNLI", "mnli": "MNLI", "mnli_matched": "MNLI-m", "sick": "SICK"}
 _OWN_NLI: Final = {"accuracy": "accuracy", "accuracy_two_fold": "two-fold", "auprc": "AUPRC", "auc": "AUC"}
 _OWN_RETRIEVAL: Final = {"ndcg@10": "nDCG@10"} | {key: key for key in ("recall@10", "recall@100", "accuracy@1")}
