@@ -91,7 +91,9 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
                 "model": {"given": given, "run": model.run, "prompt": cfg.prompt, **model.options},
                 "metrics": {f"test/{name}/{key}": v for name, found in metrics.items() for key, v in found.items()},
                 "baselines": {},
-                "left_out": left_out | {n: t.parts for n, t in averages.items() if n not in metrics},
+                "left_out": left_out
+                | {name: (result["reason"],) for name, result in results.items() if result.get("reason")}
+                | {n: t.parts for n, t in averages.items() if n not in metrics},
                 "sentences": {name: result["sentences"] for name, result in results.items()},
                 "sentences_cut": {name: result["cut"] for name, result in results.items()},
                 "data": decides["data"],
@@ -166,12 +168,12 @@ def _result(folder: runs.Run, name: str, task: Task | MTEBTask, model: Evaluated
         except Exception as error:
             folder.fail(error, stage=name)
             raise
-        done = {"metrics": result.metrics, **costs, "seconds": time.perf_counter() - start}
+        done = {"metrics": result.metrics, "reason": result.reason, **costs, "seconds": time.perf_counter() - start}
         runs.write_atomic(path, json.dumps(done, indent=2, allow_nan=False) + "\n")
         if done["cut"]:
             log.warning("%s: %d of %d sentences are too long and are cut", name, done["cut"], done["sentences"])
     metrics = ", ".join(f"{key} {value:.4f}" for key, value in done["metrics"].items())
-    log.info("%s %s: %s%s", place, name, "done before, " if finished else "", metrics)
+    log.info("%s %s: %s%s", place, name, "done before, " if finished else "", metrics or done["reason"])
     return done
 
 

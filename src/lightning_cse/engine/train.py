@@ -264,6 +264,9 @@ def _test(
         for task, result in results.items():
             if result.predictions:  # a mean of other tasks has none
                 runs.write_predictions(folder.predictions, f"{prefix}{task}", result.predictions)
+            if result.reason and not prefix:
+                parts.left_out[task] = result.reason
+                log.info("the task %s is left out: %s", task, result.reason)
         return {f"test/{task}/{name}": v for task, result in results.items() for name, v in result.metrics.items()}
 
     device = trainer.strategy.root_device

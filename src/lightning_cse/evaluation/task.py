@@ -34,10 +34,14 @@ Answers = Any
 
 @dataclass(frozen=True)
 class TaskResult:
-    """The outcome of a task: metrics by name, and the predictions for every example, by column."""
+    """The outcome of a task: metrics by name, and the predictions for every example, by column.
+
+    Where what is measured does not exist for a model there are none, and ``reason`` says why.
+    """
 
     metrics: dict[str, float]
     predictions: dict[str, list[Any]] = field(default_factory=dict)
+    reason: str = ""
 
 
 class Embedded:

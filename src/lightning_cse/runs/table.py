@@ -46,6 +46,8 @@ def run_table(record: Mapping[str, Any]) -> RenderableType:
     for name, metrics in (record.get("baselines") or {}).items():
         rows[_BASELINES.get(name, name)] = _numbers(metrics)
     rest = {key for metrics in rows.values() for key in metrics if key.startswith("test/")}
+    # Of a symmetric score: shown, so that nobody takes its absence for a task that was forgotten.
+    rest |= {f"test/{name}/accuracy" for name in record.get("left_out") or () if name.endswith("direction")}
     parts: list[RenderableType] = []
     for headings in _TABLES:
         if shown := {key: title for key, title in headings.items() if key in rest}:
