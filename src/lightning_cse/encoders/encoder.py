@@ -108,7 +108,8 @@ class SentenceEncoder(nn.Module):
         if limit is not None and max_length > limit:
             raise EncoderError(f"encoder.max_length: {max_length} is more than the {limit} positions of {name}")
         if pooling == "cls_pooler" and not hasattr(getattr(backbone, "pooler", None), "dense"):
-            raise EncoderError(f"encoder.pooling: {backbone.config.model_type} has no pooler; choose cls or mean")
+            what = f"{name} ({backbone.config.model_type}) has no pooler, a dense layer and tanh on [CLS]"
+            raise EncoderError(f"encoder.pooling: {what}; choose cls or mean")
         self.backbone = backbone
         self.tokenizer = Tokenizer(tokenizer, digests["tokenizer"])
         self.name, self.pooling, self.max_length = name, pooling, max_length

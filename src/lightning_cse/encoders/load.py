@@ -125,7 +125,8 @@ def _backbone(folder: Path, config: PreTrainedConfig, *, has_pooler: bool) -> Pr
     backbone, report = loaded
     names = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
     if has_pooler and any("pooler" in name for name in names):
-        raise EncoderError(f"encoder.pooling: the checkpoint in {folder} has no pooler; choose cls or mean")
+        what = f"the checkpoint in {folder} has no pooler, a dense layer and tanh on [CLS]"
+        raise EncoderError(f"encoder.pooling: {what}; choose cls or mean")
     if lacking := sorted(name for name in names if "pooler" not in name):
         count, few = f"{len(lacking)} parameters of {kind.__name__}", ", ".join(lacking[:3])
         raise ValueError(f"{count} are missing from the weights or have another shape: {few}")
