@@ -194,7 +194,7 @@ class SentenceEncoder(nn.Module):
         vectors = torch.cat(list(encode(sequences.take(order), most)))
         if self.pooling == "cls_pooler":
             with torch.autocast(vectors.device.type, enabled=False):  # a vector rounded to bfloat16 makes ties
-                vectors = self.backbone.pooler(vectors[:, None])
+                vectors = self.backbone.get_submodule("pooler")(vectors[:, None])
         return list(vectors[order.argsort()].split([len(part.ids) for part in parts]))
 
     def _padded(self, sequences: Sequences, most: int | None) -> Iterator[Tensor]:
