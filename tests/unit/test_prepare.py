@@ -365,15 +365,6 @@ DEV, TEST = "snli_1.0/snli_1.0_dev.jsonl", "snli_1.0/snli_1.0_test.jsonl"
 WHOLE = packed({"snli_1.0/README.txt": b"Read me.", **MEMBERS})
 
 
-def encrypted(archive: bytes) -> bytes:
-    """Set the flag of encryption in every header of a zip archive."""
-    for header, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        archive = re.sub(
-            re.escape(header) + rb".{%d}." % (flags - 4), lambda at: at[0][:-1] + b"\x01", archive, flags=re.DOTALL
-        )
-    return archive
-
-
 SHORTER = b"".join(MEMBERS[DEV].splitlines(keepends=True)[:59])
 
 
@@ -385,9 +376,7 @@ SHORTER = b"".join(MEMBERS[DEV].splitlines(keepends=True)[:59])
         (packed({DEV: MEMBERS[DEV]}), ": not the official zip archive: There is no item named", 0),
         (b"<html>moved</html>", ": not the official zip archive: ", 0),
         (WHOLE[: len(WHOLE) // 2], ": not the official zip archive: ", 0),
-        (WHOLE[:1000] + bytes(100) + WHOLE[1100:], ": not the official zip archive: ", 0),
         (packed(MEMBERS | {DEV: bytes(10**8)}), f": not the official zip archive: {DEV} expands to 100,000,000", 1),
-        (encrypted(WHOLE), ": not the official zip archive: File <ZipInfo", 0),
     ],
 )
 def test_a_wrong_archive(mirror: Mirror, run: Prepare, data: Path, body: bytes, message: str, kept: int) -> None:
@@ -445,13 +434,6 @@ def test_a_file_of_several_splits_is_fetched_and_reported_once(
     assert len(right) == 2
     (data / dev.path).unlink()
     assert "corpus 'shared': 1 of 2 files failed the check" in run("shared", "--check", code=2)
-
-    change(CORPORA["shared"], {"sha256": None})  # where the digest is not known, each split is counted
-    lines = MEMBERS[DEV].splitlines(keepends=True)
-    lines.remove(next(line for line in lines if b'"gold_label": "neutral"' in line))
-    mirror.files["/shared/all.jsonl"] = b"".join(lines)
-    message = run("shared", code=2)
-    assert f"{mirror.url}/shared/all.jsonl: 17 rows in split 'neutral', expected 18" in message
 
 
 @pytest.mark.skipif(not REAL_DATA, reason="LIGHTNING_CSE_DATA is not set: no real corpora")

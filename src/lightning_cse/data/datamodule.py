@@ -1,7 +1,5 @@
 """Corpora as training batches by role, and as held-out rows to watch the training."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools
@@ -24,6 +22,7 @@ from torch import Tensor
 
 from lightning_cse.data.drawing import fewer_llm_rows, hold_out, keep, subset, used, with_another_anchor
 from lightning_cse.data.own_rows import OwnRows
+from lightning_cse.data.provenance import read_provenance
 from lightning_cse.data.roles import FIRST, SOURCE, RoleRows
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sampler import Batch, BatchLoader, Draws
@@ -90,18 +89,16 @@ class ContrastiveData(pl.LightningDataModule):
     ) -> None:
         super().__init__()
         if held_out is not None and held_out_share is not None:
-            raise ConfigError(
-                ["data.held_out: give splits or files, or data.held_out_share, and set the other to null"]
-            )
+            fault = "data.held_out: give splits or files, or data.held_out_share, and set the other to null"
+            raise ConfigError([fault])
+        if distinct_in_batch and llm_rows_together is not None:
+            fault = "data.distinct_in_batch: cannot be combined with data.llm_rows_together; set it to null"
+            raise ConfigError([fault])
         self.tokenize, self.max_tokens = tokenize, max_tokens
         self._batching: dict[str, Any] = {"batch_size": batch_size, "drop_last": drop_last, "seed": seed}
         self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
         self.held_out_rows, self.llm_rows_together = held_out_rows, llm_rows_together
         self._by_share, self._distinct = held_out is None, distinct_in_batch
-        if distinct_in_batch and llm_rows_together is not None:
-            raise ConfigError(
-                ["data.distinct_in_batch: cannot be combined with data.llm_rows_together; set it to null"]
-            )
         self._loader: BatchLoader | None = None
         self._position: dict[str, Any] | None = None
         names = [train] if isinstance(train, str) else list(map(str, train))
@@ -153,11 +150,9 @@ class ContrastiveData(pl.LightningDataModule):
 
     def _weigh(self, rows: Rows, weights: Sequence[float], names: Sequence[str]) -> Draws:
         """Return how often the rows are drawn; add the rows an epoch to the account and the log."""
-        faults = [
-            f"data.weights: must be in (0, {LARGEST_WEIGHT}], got {weight!r}; leave out sources that are not wanted"
-            for weight in weights
-            if not 0 < weight <= LARGEST_WEIGHT
-        ]
+        hint = "leave out sources that are not wanted"
+        wrong = [weight for weight in weights if not 0 < weight <= LARGEST_WEIGHT]
+        faults = [f"data.weights: must be in (0, {LARGEST_WEIGHT}], got {weight!r}; {hint}" for weight in wrong]
         if len(weights) != len(names):
             sources = f"the {len(names)} sources of data.train ({', '.join(names)})"
             faults.insert(0, f"data.weights: {len(weights)} numbers for {sources}")
@@ -253,8 +248,6 @@ class ContrastiveData(pl.LightningDataModule):
     @cached_property
     def provenance(self) -> Mapping[str, dict[str, Any]]:
         """The origin of the LLM rows that are trained on or held out, by the name of their file, where it is known."""
-        from lightning_cse.data.provenance import read_provenance
-
         files = dict.fromkeys((*self.train.files, *self.held_out.files))
         found = {file.name: read_provenance(file) for file in files}
         return {name: document for name, document in found.items() if document is not None}

@@ -10,6 +10,7 @@ from oracles import Numbers
 from torch import Tensor
 
 from lightning_cse.baselines import Length
+from lightning_cse.data import sample_dir
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.errors import DataError
 from lightning_cse.evaluation import EIS, NLI, Direction, INLIDirection, TaskResult, run_tasks
@@ -50,6 +51,15 @@ class Symmetric(Numbers):
 
     def entailment_score(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
         return hypothesis.vector[:, 0] * premise.vector[:, 0]
+
+
+class Sum:
+    """Also symmetric, about any sentences."""
+
+    embed = staticmethod(Length().embed)
+
+    def entailment_score(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
+        return hypothesis.vector[:, 0] + premise.vector[:, 0]
 
 
 def write(folder: Path, test: list[Pair], dev: list[Pair] = DEV) -> None:
@@ -139,10 +149,18 @@ def test_direction_asks_entailed_pairs_alone_and_ties_are_wrong(tmp_path: Path) 
     assert result.metrics == pytest.approx({"accuracy": 1 / 3, "accuracy_determinant": 1 / 3})
     assert result.predictions["correct"] == [True, False, False]
     assert result.predictions["correct_determinant"] == [False, True, False]
-    assert direction(tmp_path, Symmetric(), rows[:1]).metrics == {"accuracy": 0}
+    assert direction(tmp_path, Difference(), rows[2:3]).metrics == {"accuracy": 0}
     task = Direction(data_dir=str(tmp_path), dev="snli/dev", test="snli/test", dev_rows=3)
     found = run_tasks({"d": task}, Wide(), "dev")["d"].predictions["row"]
     assert len(found) == 1, "of the first three pairs; of two in all of dev"
+
+
+def test_a_score_that_is_the_same_both_ways_has_no_direction(tmp_path: Path) -> None:
+    found = direction(tmp_path, Symmetric(), [("p 0.2", "a 0.9", "entailment")])
+    assert (found.metrics, found.predictions) == ({}, {})
+    assert "no direction" in found.reason
+    inli = INLIDirection(data_dir=str(sample_dir()), test_rows=2)
+    assert run_tasks({"d": inli}, Sum(), "test")["d"] == found
 
 
 def test_length_counts_characters_strictly(tmp_path: Path) -> None:

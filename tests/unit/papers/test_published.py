@@ -208,7 +208,7 @@ def test_published_checkpoints_are_read_as_their_authors_test_them(artefacts: di
     for artefact, row, way in evaluated:
         kind = str(way.model).removeprefix("princeton-nlp/").partition("-simcse")[0]
         if kind in tables:
-            assert way.overrides == (f"pooling=cls{'_pooler' if kind == 'sup' else ''}",), (artefact.key, row.label)
+            assert way.overrides[0] == f"pooling=cls{'_pooler' if kind == 'sup' else ''}", (artefact.key, row.label)
             assert {value.column for value in artefact.published if value.row == row.name}, "the paper's numbers"
             tables[kind].add(artefact.key)
     quoted = {f"gausscse/table{n}" for n in (1, 3)} | {f"dualcse/table{n}" for n in (2, 7)}
@@ -246,6 +246,21 @@ def test_every_point_composes(artefacts: dict[str, Artefact], key: str, profile:
                 assert point.of is None or composed(point.of)
                 trained.add(line.label)
     assert trained >= {row.label for row in artefact.rows if isinstance(row.way, Train | Chosen)}
+
+
+@pytest.mark.parametrize(("settings", "protocol"), [((), "senteval"), (("transfer.protocol=lbfgs",), "lbfgs")])
+def test_transfer_is_measured_by_senteval_s_protocol(
+    artefacts: dict[str, Artefact], settings: tuple[str, ...], protocol: str
+) -> None:
+    table, found = artefacts["ngcse/table4"], set()
+    for request in (Request(settings=settings), Request("small", settings=settings)):
+        for line in table.lines(request):
+            for point in points_of(table, request, line, table.columns[0]):
+                found.add((line.label, composed(point)["transfer"]["protocol"]))
+    assert (len(found), {used for _, used in found}) == (6, {protocol})
+    why = "a logistic regression at its optimum, not SentEval's"
+    marks = [column.instead for column in table.columns if column.source == "metric"]
+    assert marks == [{f"test/{task.lower()}/accuracy_lbfgs": why} for task in TRANSFER]
 
 
 def test_the_settings_of_ngcse_are_those_of_its_experiments(artefacts: dict[str, Artefact]) -> None:
