@@ -257,7 +257,7 @@ def test_transfer_is_measured_by_senteval_s_protocol(
         for line in table.lines(request):
             for point in points_of(table, request, line, table.columns[0]):
                 found.add((line.label, composed(point)["transfer"]["protocol"]))
-    assert (len(found), {used for _, used in found}) == (6, {protocol})
+    assert (len(found), {used for _, used in found}) == (7, {protocol})
     why = "a logistic regression at its optimum, not SentEval's"
     marks = [column.instead for column in table.columns if column.source == "metric"]
     assert marks == [{f"test/{task.lower()}/accuracy_lbfgs": why} for task in TRANSFER]
