@@ -159,6 +159,7 @@ def test_gausscse_is_the_paper_s(experiment: str, sets: list[str], compose: Comp
     }
     has(cfg, {"method.optimizer.weight_decay": 0.01, "method.schedule.warmup": 0.1, "data.drop_last": True})
     has(cfg, {"trainer.max_epochs": 3, "eval_every": 100, "monitor": "val/snli/auprc", "method.simcse": None})
+    has(cfg, {"trainer.gradient_clip_val": None, "method.schedule.name": "linear"})  # authors' code
     has(cfg, {"encoder.max_length": 64, "trainer.precision": "bf16-mixed", "data.train": ["simcse_nli/train"]})
     tests = {"snli": "snli/test", "mnli": "mnli/dev_mismatched", "sick": "sick/test"}
     assert {"stsb", *tests, *(f"{task}_direction" for task in tests)} == set(cfg.suite)

@@ -253,16 +253,18 @@ def open_model(cfg: DictConfig) -> Evaluated:
         folder = root / "llm" / re.sub(r"[^\w-]+", "_", name)
         return Evaluated(model, name, folder, options, {"name": name}, model.digests, device="endpoint")
     loaded = load_model(cfg.model, pooling=cfg.pooling, prompt=cfg.prompt, max_length=cfg.max_length)
+    name = loaded.name
     if cfg.whitening:
         loaded = loaded.whitened(cfg.whitening, cfg.paths.data_dir)
         options["whitening"] = loaded.answers.fitted_on
+        name += f", whitened on {options['whitening']}"
     device, encoder = device_of(cfg.accelerator), loaded.encoder
     loaded.answers.to(device)
     options |= {"method": loaded.method, "pooling": encoder.pooling, "max_length": encoder.max_length}
     options["templates"] = [[template.prefix, template.suffix] for template in loaded.templates]
     return Evaluated(
         loaded.answers,
-        loaded.name,
+        name,
         (loaded.run / "evaluate") if loaded.run else root / loaded.name,
         options,
         {"name": encoder.name, **loaded.digests},

@@ -84,17 +84,18 @@ def threshold_accuracy(labels: Values, scores: Values, threshold: float, strict:
     return float(np.mean((values > threshold if strict else values >= threshold) == positive))
 
 
-def auprc(labels: Values, scores: Values) -> float:
+def auprc(labels: Values, scores: Values, grid: Values | None = None) -> float:
     r"""Return the area under the precision-recall curve of a score, a fraction between 0 and 1; larger is better.
 
     .. math:: \sum_{k=1}^{K} (R_k - R_{k-1}) \, \frac{P_k + P_{k-1}}{2}, \qquad R_0 = 0, \; P_0 = 1
 
     with labels :math:`l` in {0, 1} and scores :math:`s`, both of shape ``(n,)``; :math:`P_k` and :math:`R_k` are
     precision and recall of "yes" for :math:`s_i \ge \gamma_k`, and :math:`\gamma_1 > \dots > \gamma_K` are the distinct
-    scores. Straight lines join these points, so this is not average precision, which is a sum of rectangles.
+    scores, or the thresholds of ``grid`` (precision is 1 above all scores, and the area ends where the grid does).
+    Straight lines join these points, so this is not average precision, which is a sum of rectangles.
 
     Source: GaussCSE, the authors' evaluation (`sklearn.metrics.precision_recall_curve` and `auc`); the paper itself
-    names a grid of thresholds, 0 to 1 in steps of 0.001.  Differs: no positive label is an error here, where
+    names a grid, ``[k / 1000 for k in range(1001)]``.  Differs: no positive label is an error here, where
     scikit-learn warns and takes recall for 1.
     """
     positive, values = labels_and_scores(labels, scores)
@@ -102,11 +103,13 @@ def auprc(labels: Values, scores: Values) -> float:
         raise ValueError(f"labels must have a 1 for recall to be defined, got 0 in all {len(positive)} rows")
     order = np.argsort(-values, kind="stable")
     positive, values = positive[order], values[order]
-    last = np.append(np.flatnonzero(values[1:] != values[:-1]), len(values) - 1)  # the last row of each distinct score
-    true_positives = np.cumsum(positive)[last]
-    precision = np.concatenate([[1.0], true_positives / (last + 1)])
+    thresholds = np.unique(values if grid is None else as_column(grid, "grid"))[::-1]
+    accepted = np.searchsorted(-values, -thresholds, side="right")
+    true_positives = np.concatenate([[0], np.cumsum(positive)])[accepted]
+    precision = np.where(accepted > 0, true_positives / np.maximum(accepted, 1), 1.0)
     # Over counts, divided once: recall's roundings would make a perfect score 0.9999999999999999.
-    return float(np.trapezoid(precision, np.concatenate([[0], true_positives])) / true_positives[-1])
+    curve = np.concatenate([[1.0], precision]), np.concatenate([[0], true_positives])
+    return float(np.trapezoid(*curve) / positive.sum())
 
 
 def auc(labels: Values, scores: Values) -> float:

@@ -136,6 +136,7 @@ def test_a_prompt_of_your_own(tiny: Path, run: Evaluate) -> None:
 def test_a_plain_encoder_can_be_whitened(tiny: Path, gauss: Path, run: Evaluate) -> None:
     done = [run(f"model={tiny}", *READING, *more).read() for more in ((), ("whitening=[stsb/dev]",))]
     assert done[0]["config_hash"] != done[1]["config_hash"]
+    assert [record["name"] for record in done] == [tiny.name, f"{tiny.name}, whitened on stsb/dev"], "in tables"
     want = stsb(Whitening(plain_encoder(tiny), sources=["stsb/dev"], data_dir=SAMPLE)).metrics["spearman"]
     assert done[1]["metrics"]["test/stsb/spearman"] == pytest.approx(want, abs=1e-6)
     with pytest.raises(ConfigError, match=r"whitening: a run is evaluated as it was trained"):

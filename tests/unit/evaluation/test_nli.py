@@ -99,6 +99,16 @@ def test_the_threshold_is_the_first_best_of_the_grid_on_dev_and_used_on_test(dat
     assert metrics["auprc"] == pytest.approx(0.5 * (0 + 1 / 2) / 2 + 0.5 * (1 / 3 + 1 / 2) / 2)
 
 
+def test_auprc_over_thresholds_is_an_option(data_dir: Path) -> None:
+    task = nli(data_dir, auprc_thresholds=3)
+    metrics = run_tasks({"snli": task}, Difference(), "test")["snli"].metrics
+    assert (set(metrics), "auprc_3" in nli(data_dir).metrics) == (set(task.metrics), False)
+    # At 1 nothing is said to be entailed, at 0.5 half of it is right and found, at 0 everything is.
+    assert metrics["auprc_3"] == pytest.approx(0.5 * (1 + 1 / 2) / 2 + 0.5 * 1 / 2)
+    with pytest.raises(ValueError, match="auprc_thresholds: must be null or an integer >= 2, got 1"):
+        nli(data_dir, auprc_thresholds=1)
+
+
 def test_a_score_equal_to_the_threshold_is_entailed(tmp_path: Path) -> None:
     dev = [("p 0", "a 0.75", "entailment"), ("p 0", "b 0.499", "neutral")]
     write(tmp_path, [("p 0", "c 0.5", "entailment"), ("p 0", "d 0.25", "neutral")], dev)

@@ -185,19 +185,17 @@ ADDED = {"STS test", "AUC explicit", "AUC implied"}
 
 
 def test_every_row_and_column_has_a_number(artefacts: dict[str, Artefact]) -> None:
-    """Those without: rows of ours, a checkpoint beside its paper's row; and settings that no curve is released of."""
+    """Those without: rows of ours, fits of ours; and settings that no curve is released of."""
     without = set()
     for key, artefact in artefacts.items():
         if key not in WITHOUT_NUMBERS:
             numbers = {(value.row, value.column) for value in artefact.published}
             without |= {(key, row.label) for row in artefact.rows if row.name not in {row for row, _ in numbers}}
             assert {column.title for column in artefact.columns} - ADDED == {column for _, column in numbers}, key
-    checkpoint = "SimCSE (SNLI+MNLI), published"
     unreleased = ("Wiki.token_cutoff", "Wiki.NLI", "NLI.token_shuffle", "NLI.STS_HT")
     assert without == {
-        ("dualcse/table2", f"{checkpoint} checkpoint"),
-        ("dualcse/table7", f"{checkpoint} BERT checkpoint"),
-        ("dualcse/table7", f"{checkpoint} RoBERTa checkpoint"),
+        ("ngcse/table1", "BERT-whitening (unsup), fitted on STS-B train"),
+        ("ngcse/table2", "RoBERTa-whitening (unsup), fitted on STS-B train"),
         *(("ngcse/figure2", row) for row in unreleased),
     }
 
@@ -211,6 +209,24 @@ def test_rte_tables_have_areas_and_simcse_on_inli_the_steps_of_dualcse(artefacts
         matched = {row.label: artefacts[key].matched(row.label) for row in artefacts[key].rows}
         assert {label: other for label, other in matched.items() if other} == {"SimCSE (INLI)": "DualCSE-Cross"}
         assert "steps" in artefacts[key].match
+
+
+def test_published_checkpoints_are_read_as_their_authors_test_them(artefacts: dict[str, Artefact]) -> None:
+    """The supervised ones through their pooler, the unsupervised ones without; whitening on NLI, or named."""
+    rows = [(artefact, row) for artefact in artefacts.values() for row in artefact.rows]
+    evaluated = [(artefact, row, row.evaluate) for artefact, row in rows if row.evaluate is not None]
+    tables = {"sup": set(), "unsup": set()}
+    for artefact, row, way in evaluated:
+        kind = str(way.model).removeprefix("princeton-nlp/").partition("-simcse")[0]
+        if kind in tables:
+            assert way.overrides[0] == f"pooling=cls{'_pooler' if kind == 'sup' else ''}", (artefact.key, row.label)
+            assert {value.column for value in artefact.published if value.row == row.name}, "the paper's numbers"
+            tables[kind].add(artefact.key)
+    quoted = {f"gausscse/table{n}" for n in (1, 3)} | {f"dualcse/table{n}" for n in (2, 7)}
+    assert tables["sup"] == quoted | {f"ngcse/table{n}" for n in (1, 2, 4)}
+    fits = {row.label: one for _, row, way in evaluated for one in way.overrides if one.startswith("whitening")}
+    assert Counter(fits.values()) == {"whitening=[snli/train,mnli/train]": 2, "whitening=[stsb/train]": 2}
+    assert all(("STS-B train" in label) == ("stsb" in fit) for label, fit in fits.items())
 
 
 def test_language_models_are_asked_only_where_it_is_allowed(artefacts: dict[str, Artefact]) -> None:
@@ -252,7 +268,7 @@ def test_transfer_is_measured_by_senteval_s_protocol(
         for line in table.lines(request):
             for point in points_of(table, request, line, table.columns[0]):
                 found.add((line.label, composed(point)["transfer"]["protocol"]))
-    assert (len(found), {used for _, used in found}) == (6, {protocol})
+    assert (len(found), {used for _, used in found}) == (7, {protocol})
     why = "a logistic regression at its optimum, not SentEval's"
     marks = [column.instead for column in table.columns if column.source == "metric"]
     assert marks == [{f"test/{task.lower()}/accuracy_lbfgs": why} for task in TRANSFER]
