@@ -32,7 +32,7 @@ OTHERS = (
 )
 COUNTS = (
     {"": 5, "baselines": 3, "callbacks": 1, "corpora": 3, "data": 21, "debug": 2, "encoder": 9, "experiment": 33}
-    | {"limits": 1, "llm": 1, "logger": 3, "method": 9, "paths": 2, "pattern": 3, "profile": 3, "suite": 10}
+    | {"limits": 1, "llm": 1, "logger": 3, "method": 9, "paths": 2, "pattern": 6, "profile": 3, "suite": 10}
     | {"sweep": 10, "trainer": 1}
 )
 
