@@ -230,11 +230,12 @@ def test_ngcse_is_the_paper_s(
     has(cfg, {"eval_every": 125, "monitor": "val/stsb/spearman"})
     has(cfg, {"encoder.pooling": "prompt" if final else "cls", "encoder.freeze_embeddings": True})
     has(cfg, {"method.roles": ROLES[:roles] if roles != 3 else ["anchor", "positive", "negative"]})
-    has(cfg, {"method.contrastive": contrastive, "method.llm_positive": "intermediate", "method.beta": 1.0})
+    has(cfg, {"method.contrastive": contrastive, "method.llm_positive": None, "method.beta": 1.0})
     far = {"wiki": 5e-2, "nli": 1e-1}[domain] if final else 1e-2
     has(cfg.method.hierarchical_triplet, {"margin_positive": 5e-3, "margin_negative": far})
     has(cfg, {"method.loss.temperature": 0.05, "data.llm_rows_together": together})
-    has(cfg, {"data.held_out_share": 0.01 if final else 0.1, "data.held_out_rows": 1000})
+    has(cfg, {"data.held_out_share": 0 if final else 0.1, "data.held_out_rows": 1000})
+    has(cfg, {"data.watched_in": [] if final else [f"ngcse/{domain}_nli", f"ngcse/{domain}_sts"]})
     has(cfg, {"data.train": {"wiki": ["wiki1m/train"], "nli": ["simcse_nli/train"]}[domain]})
     has(cfg, {"diag.dropout": True, "diag.positive_score": 4.0, "diag.sentences": 1000})
     if together is not None:

@@ -114,10 +114,8 @@ class ContrastiveData(pl.LightningDataModule):
         if weighted:
             tables = [table.with_column(SOURCE, [source] * len(table)) for source, table in enumerate(tables)]
         self._excluded = read(excluded, key="data.excluded", may_be_empty=True)
-        try:
+        with _or_none_to_compare():
             self._watched = read(watched_in, key="data.watched_in", may_be_empty=True)
-        except DataError as error:
-            raise DataError(f"{error}\n  data.watched_in=[] watches the first held-out rows instead") from None
         pairs = all_pairs(self._excluded)
         scheme = rows.scheme(tables, wanted, optional) if isinstance(rows, OwnRows) else rows
         self.roles = self._roles = scheme.roles
@@ -330,6 +328,15 @@ class ContrastiveData(pl.LightningDataModule):
         table = self._tokens[index.tolist()]
         columns = {role: [table[name] for name in self._columns(role)] for role in self._roles}
         return {"roles": {role: _padded(some, self.max_tokens) for role, some in columns.items()}, "index": index}
+
+
+@contextlib.contextmanager
+def _or_none_to_compare() -> Iterator[None]:
+    """Add to an error about sources that only say what is watched that a run can do without them."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{error}\n  data.watched_in=[] watches the first held-out rows instead") from None
 
 
 def _padded(columns: Sequence[pa.ChunkedArray], most: int | None) -> Tokens:
