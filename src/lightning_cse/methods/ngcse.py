@@ -42,9 +42,9 @@ class NGCSE(Method):
     The vector of a sentence is the pooled one; a linear map without activation, whose weight and bias start at
     :math:`N(0, 0.006^2)`, is put on it in training only.
 
-    Source: NGCSE, eq. 1 and 6 and Table 3, and the authors' code.  Differs: the code's last state has the intermediate as
-    contrastive positive without the triplet loss too; the paper, and what the code measures, have the positive there.
-    No script is known for ``multiple_positive``; it is the branch of the code that fits the name.
+    Source: NGCSE, eq. 1 and 6 and Table 3, and the authors' code.  Differs: that code's last state has the intermediate
+    as contrastive positive without the triplet loss too, where the paper, and the code's own alignment, have the
+    positive. No script is known for ``multiple_positive``; it is the branch of the code that fits the name.
 
     Args:
         encoder: sentences to vectors; its word embeddings are frozen in the authors' code (``freeze_embeddings``).
