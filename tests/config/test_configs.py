@@ -230,7 +230,8 @@ def test_ngcse_is_the_paper_s(
     has(cfg, {"eval_every": 125, "monitor": "val/stsb/spearman"})
     has(cfg, {"encoder.pooling": "prompt" if final else "cls", "encoder.freeze_embeddings": True})
     has(cfg, {"method.roles": ROLES[:roles] if roles != 3 else ["anchor", "positive", "negative"]})
-    has(cfg, {"method.contrastive": contrastive, "method.llm_positive": None, "method.beta": 1.0})
+    positive = "positive" if setting.endswith("_sts") else "intermediate"
+    has(cfg, {"method.contrastive": contrastive, "method.llm_positive": positive, "method.beta": 1.0})
     far = {"wiki": 5e-2, "nli": 1e-1}[domain] if final else 1e-2
     has(cfg.method.hierarchical_triplet, {"margin_positive": 5e-3, "margin_negative": far})
     has(cfg, {"method.loss.temperature": 0.05, "data.llm_rows_together": together})

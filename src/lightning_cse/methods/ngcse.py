@@ -53,7 +53,7 @@ class NGCSE(Method):
         beta: its weight; 0 leaves it out.
         roles: the roles a row may have, of `ROLES`, the anchor first.
         contrastive: see above; without LLM rows nothing but ``single_positive`` makes sense, and all are the same.
-        llm_positive: ``intermediate`` or ``positive``; None: the former with the triplet loss, the latter without.
+        llm_positive: ``positive`` or, with the triplet loss, ``intermediate``.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class NGCSE(Method):
         beta: float,
         roles: Sequence[str],
         contrastive: Literal["hierarchical_triplet", "single_positive", "multiple_positive"],
-        llm_positive: Literal["intermediate", "positive"] | None,
+        llm_positive: Literal["intermediate", "positive"],
         optimizer: MakeOptimizer,
         schedule: Schedule,
     ) -> None:
@@ -81,7 +81,6 @@ class NGCSE(Method):
         self.beta = beta
         self.has_triplet = contrastive == "hierarchical_triplet"
         self.has_negative = "negative" in roles and not self.has_triplet
-        llm_positive = llm_positive or ("intermediate" if self.has_triplet else "positive")
         self.positives: tuple[str, ...] = (llm_positive,) if written else tuple(roles[1:2])
         if contrastive == "multiple_positive":
             self.positives = ("positive", "intermediate")

@@ -194,15 +194,15 @@ def test_every_part_learns_but_the_head_is_gone_at_test() -> None:
         (ALONE, {}, "anchor", ("anchor",)),
         (AUGMENTED, {}, "positive", ("anchor",)),
         (LABELLED, {}, "positive", LABELLED),
-        (STS, {"llm_positive": None}, "positive", ("anchor", "positive", "negative")),
+        (STS, {"llm_positive": "positive"}, "positive", ("anchor", "positive", "negative")),
         (STS, {"llm_positive": "intermediate"}, "intermediate", ("anchor", "positive", "negative")),
         (
             STS,
-            {"llm_positive": None, "contrastive": "multiple_positive"},
+            {"contrastive": "multiple_positive"},
             "positive",
             ("anchor", "positive", "negative"),
         ),
-        (STS, {"llm_positive": None, "contrastive": "hierarchical_triplet"}, "intermediate", STS),
+        (STS, {"contrastive": "hierarchical_triplet"}, "intermediate", STS),
         (STS, {"contrastive": "hierarchical_triplet", "llm_positive": "positive"}, "positive", STS),
     ],
 )
