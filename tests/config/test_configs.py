@@ -334,3 +334,10 @@ def test_the_margins_are_swept_one_at_a_time(compose: Compose) -> None:
     assert swept["negative"] == [5e-2] * 8 + [4e-2, 3e-2, 2e-2, 1e-2, 5e-3, 2e-3, 1e-3]
     final = compose("+experiment=ngcse_wiki_sts_ht_final").method.hierarchical_triplet
     assert (final.margin_positive, final.margin_negative) == (5e-3, 5e-2), "the first point is the final setting"
+
+
+def test_contrastive_learning_alone_has_the_llm_s_positive_in_table_3(compose: Compose) -> None:
+    rows: Any = OmegaConf.load(CONF.parent / "experiments" / "ngcse" / "table3.yaml").rows
+    single = rows["CL.single_positive"]
+    cfg = compose(f"+experiment={single.experiment}", *single.overrides)
+    has(cfg.method, {"contrastive": "single_positive", "llm_positive": "positive"})
