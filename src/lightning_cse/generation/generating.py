@@ -187,7 +187,7 @@ class Generation:
             words.append(f"corpora.{corpus}=[{train if isinstance(train, str) else ','.join(train)}]")
         if not plain and not target.endswith(".NLITriplets"):
             words.append(f"data.rows.corpus._target_={target}")
-        words.append(f"corpora.llm_{domain}_{kind}=[{self.rows}]")
+        words += [f"{key}=[{self.rows}]" for key in ("data.watched_in", f"corpora.llm_{domain}_{kind}")]
         yield f"\nto train on them:\n  python -m lightning_cse.train {shlex.join(words)}"
 
 

@@ -335,7 +335,8 @@ def test_the_command_that_trains(
     made = generation(None, "llm.model=m", *overrides, data=data)
     words = shlex.split(list(made.conclusion())[-1].splitlines()[-1])
     assert words[:3] == ["python", "-m", "lightning_cse.train"]
-    *rest, rows = words[3:]
+    *rest, watched, rows = words[3:]
+    assert watched == f"data.watched_in=[{made.rows}]"
     assert " ".join(rest) == f"+experiment=ngcse_{experiment} corpora=sample paths=sample {expected}".strip()
     assert rows.endswith(f"=[{made.rows}]")
     config_check.check(compose("train", *ordered(words[3:])), "train", words[3:])
