@@ -1,7 +1,5 @@
 """What formulas and models are checked with: random numbers of a seed, cosines spelled out, a few sentences."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Writes the vectors of sentences to a NumPy file: ``python -m lightning_cse.encode MODEL FILE --to vectors.npy``."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

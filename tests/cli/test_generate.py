@@ -1,7 +1,5 @@
 """``python -m lightning_cse.generate`` against a local server, as a user starts it, stops it and kills it."""
 
-from __future__ import annotations
-
 import json
 import random
 import signal

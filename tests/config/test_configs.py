@@ -1,7 +1,5 @@
 """Every config under ``conf/``: found, composed, validated; the papers' numbers, and their sources."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """``python -m lightning_cse.compare`` on folders as runs leave them: what it prints, and its exit codes."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

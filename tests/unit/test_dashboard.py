@@ -1,7 +1,5 @@
 """Dashboards are built with W&B's own package and without a network; what fails is one sentence."""
 
-from __future__ import annotations
-
 import json
 import socket
 import sys

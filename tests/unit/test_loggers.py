@@ -1,7 +1,5 @@
 """Curves and W&B as loggers of a run; W&B runs for real, offline."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

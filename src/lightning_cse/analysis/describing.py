@@ -1,7 +1,5 @@
 """The pairs of a training set: drawn, measured in words and by an encoder, summarised and shown."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """An encoder whose vectors are shifted and turned until their directions are uncorrelated and equally wide."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from functools import cached_property

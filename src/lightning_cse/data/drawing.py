@@ -4,8 +4,6 @@ Rows that `Hybrid` added to a corpus are drawn apart from its own, so that all s
 sentences, and train on the same ones.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """A sentence encoder: transformer backbone and pooling, one pass for all sentences of a step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Loading an encoder: from a folder, a Python package that carries one, or the hub; or a small random one for tests."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import inspect

@@ -1,7 +1,5 @@
 """The direction of entailment: which of two sentences entails the other?"""
 
-from __future__ import annotations
-
 import torch
 
 from lightning_cse.data import Rows

@@ -1,7 +1,5 @@
 """INLI, and implicit/explicit pairs: does the hypothesis follow from the premise, and which sentence implies more?"""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence

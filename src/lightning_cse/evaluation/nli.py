@@ -1,7 +1,5 @@
 """Two-way natural language inference: is the hypothesis entailed by the premise or not?"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Retrieval: does the similarity of embeddings find the documents that are relevant to a query?"""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import logging

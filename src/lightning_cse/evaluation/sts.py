@@ -1,7 +1,5 @@
 """Semantic textual similarity: do similar sentences get similar embeddings?"""
 
-from __future__ import annotations
-
 from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, measure
 
 

@@ -1,7 +1,5 @@
 """Evaluation tasks: the sentences to embed, and metrics and predictions from a model's answers; suites of tasks."""
 
-from __future__ import annotations
-
 import functools
 import math
 from abc import ABC, abstractmethod

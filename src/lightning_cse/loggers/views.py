@@ -1,7 +1,5 @@
 """Where the values of a run go: its own curves, and views in TensorBoard and W&B, which can never fail the run."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math

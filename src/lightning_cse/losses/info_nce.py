@@ -1,7 +1,5 @@
 """The contrastive loss of SimCSE, and the softmax over in-batch candidates that its relatives share."""
 
-from __future__ import annotations
-
 import math
 
 import torch

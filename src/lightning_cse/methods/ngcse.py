@@ -1,7 +1,5 @@
 """NGCSE: contrastive learning on a corpus, for some sentences of which an LLM has written others, near to far."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 

@@ -1,7 +1,5 @@
 """Learning-rate schedules: the factor on the learning rate at each optimizer step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

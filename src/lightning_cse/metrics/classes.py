@@ -1,7 +1,5 @@
 """The metrics as `torchmetrics.Metric`: updated batch by batch, computed once, over all processes."""
 
-from __future__ import annotations
-
 import math
 import zlib
 from abc import abstractmethod

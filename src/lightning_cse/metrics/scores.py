@@ -4,8 +4,6 @@ All accept lists, arrays, series and tensors of any precision and device, and co
 if an input is empty, not 1-d or not finite, or if the lengths differ.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

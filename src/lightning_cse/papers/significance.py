@@ -1,7 +1,5 @@
 """Whether runs differ: McNemar's test and the paired bootstrap, from the predictions that finished runs left."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Model cards as the hub reads them, and uploading: what would be sent, and in which order."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import inspect

@@ -1,7 +1,5 @@
 """Whitening makes the fitted vectors uncorrelated, and answers by cosine."""
 
-from __future__ import annotations
-
 import logging
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The diagnostics give the values of the metrics, under the keys of tables and figures, on the sides of NGCSE."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

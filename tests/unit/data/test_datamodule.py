@@ -1,7 +1,5 @@
 """The data module: an account that adds up, rows drawn once for all, and no evaluated pair among those trained on."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

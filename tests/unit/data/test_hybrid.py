@@ -1,7 +1,5 @@
 """Hybrids: LLM rows in place of the sentences they were made from, one hold-out for all, and how they are gathered."""
 
-from __future__ import annotations
-
 import json
 import logging
 import zlib

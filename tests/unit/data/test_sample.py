@@ -1,7 +1,5 @@
 """The sample corpus of the package: the official layout, sizes, and no pair trained on that is evaluated on."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Where encoders come from, what their folders say, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """Evaluation from a config to its record: models of every kind, tasks one at a time, resuming, mistakes."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import math

@@ -1,7 +1,5 @@
 """Both solvers against independent ones: scikit-learn's optimum, and SentEval's loop written out with torch's Adam."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

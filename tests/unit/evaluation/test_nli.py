@@ -1,7 +1,5 @@
 """Two-way NLI and the direction of entailment on hand-made files, and LENGTH's published numbers on the real ones."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Retrieval on folders in BEIR's layout: against a loop in float64, blocks, ties, a query's own document, bad files."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import logging

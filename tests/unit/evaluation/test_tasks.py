@@ -1,7 +1,5 @@
 """RTE and EIS on a hand-made corpus whose answers can be counted on the fingers, and LENGTH on the real one."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Transfer: the protocols by a loop over scikit-learn, what is looked at when, limits, order and errors."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """From a config to rows that a language model wrote: in their order, continued, counted, and trained on."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

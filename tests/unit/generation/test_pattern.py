@@ -1,7 +1,5 @@
 """Patterns: their instructions, the examples that are drawn for them, and what is wrong with a config."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Every method: finite scalar loss, gradients, named outputs, and which roles it embeds."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """NGCSE: which sentences are compared with which, row by row, against a loop over the rows of a batch."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial
@@ -196,12 +194,7 @@ def test_every_part_learns_but_the_head_is_gone_at_test() -> None:
         (LABELLED, {}, "positive", LABELLED),
         (STS, {"llm_positive": "positive"}, "positive", ("anchor", "positive", "negative")),
         (STS, {"llm_positive": "intermediate"}, "intermediate", ("anchor", "positive", "negative")),
-        (
-            STS,
-            {"contrastive": "multiple_positive"},
-            "positive",
-            ("anchor", "positive", "negative"),
-        ),
+        (STS, {"contrastive": "multiple_positive"}, "positive", ("anchor", "positive", "negative")),
         (STS, {"contrastive": "hierarchical_triplet"}, "intermediate", STS),
         (STS, {"contrastive": "hierarchical_triplet", "llm_positive": "positive"}, "positive", STS),
     ],

@@ -1,7 +1,5 @@
 """AUPRC against a loop over thresholds, closed forms, invariances, scikit-learn, errors."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

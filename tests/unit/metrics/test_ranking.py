@@ -1,7 +1,5 @@
 """nDCG, recall and AUC against scikit-learn, against loops over the definitions, and by hand."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

@@ -1,7 +1,5 @@
 """Every model: embeddings, questions against formulas of their own, building it again from its settings."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """The figures and texts of the papers: what each maker makes of all runs, of some and of none."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

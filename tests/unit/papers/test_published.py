@@ -1,7 +1,5 @@
 """The papers' numbers agree with each other and with the artefacts that ask for them, and these with what they run."""
 
-from __future__ import annotations
-
 import csv
 import re
 import statistics

@@ -1,7 +1,5 @@
 """What is finished, what is missing, and what is run of an artefact; the commands themselves are faked here."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable

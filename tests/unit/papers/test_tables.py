@@ -1,7 +1,5 @@
 """Cells of tables and their tests of significance, from records and predictions as runs leave them."""
 
-from __future__ import annotations
-
 import copy
 import random
 import statistics

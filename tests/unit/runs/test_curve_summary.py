@@ -1,7 +1,5 @@
 """The summary of curves: hand-made cases, and a run's own diagnostics."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The final table of a run."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any
