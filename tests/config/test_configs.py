@@ -254,7 +254,7 @@ def test_every_number_of_an_experiment_names_its_source() -> None:
             if re.search(r":\s*[\[{]?.*(?<![\w.])[-+]?\d", value):
                 numbers += 1
                 assert SOURCE.search(comment), f"{path.name}, line {place}: whose number is it? {line}"
-    assert numbers == 59
+    assert numbers == 58
 
 
 # Order and settings

@@ -17,7 +17,7 @@ EXPERIMENTS: Final = {
     TRAINED[:2]: ("simcse_sup", "ngcse_nli_sup"),
     TRIPLET[:2]: ("gausscse_ent", "gausscse_ent_rev"),
     TRIPLET: ("gausscse", "gausscse_ent_con"),
-    LLM_SENTENCES: ("ngcse_wiki_sts", "ngcse_wiki_sts_ht"),
+    LLM_SENTENCES: ("ngcse_wiki_sts_ht", "ngcse_nli_sts_ht"),
     INLIQuadruples.roles: ("dualcse_cross", "dualcse_bi", "dualgauss"),
     PAIR_SENTENCES: ("impscore",),
 }

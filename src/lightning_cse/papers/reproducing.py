@@ -177,7 +177,7 @@ def run_missing(plans: Sequence[Plan], folder: Path, options: Sequence[str] = ()
         command = "train" if any(job.point.command == "train" for job in ready) else "evaluate"
         jobs = [job for job in ready if job.point.command == command]
         tried.update(jobs)
-        points = folder / f"{command}.points.yaml"
+        points = folder / f"{command}-{os.getpid()}.points.yaml"  # another process may reproduce something else
         write_atomic(points, yaml.safe_dump([overrides_of(job, index) for job in jobs], width=1000))
         file = str(points).replace("\\", "\\\\").replace("'", "\\'")
         line = [sys.executable, "-m", f"lightning_cse.{command}", "--multirun", f"hydra.sweeper.file='{file}'"]

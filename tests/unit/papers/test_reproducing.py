@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -160,7 +161,7 @@ def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(
     assert run_missing([plan], tmp_path / "it's, here", options) == 0
     assert command.points == [[[*high.overrides, "seed=0"]], [[*high.overrides, "seed=1"]]]
     assert command.calls[0][1:4] == ["-m", "lightning_cse.train", "--multirun"]
-    assert command.calls[0][4].endswith(r"it\'s, here/train.points.yaml'")
+    assert command.calls[0][4].endswith(rf"it\'s, here/train-{os.getpid()}.points.yaml'")
     assert command.calls[0][5:] == options
     assert list(plan.measured(line, plan.columns[1]).found) == [0, 1]
     table = reproduce(plan).table
