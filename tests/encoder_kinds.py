@@ -1,7 +1,5 @@
 """Small random encoders of the kinds that people train, each with a tokenizer of its own kind."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

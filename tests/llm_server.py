@@ -1,7 +1,5 @@
 """A local server that speaks the chat-completions protocol, and fails on demand as real ones do."""
 
-from __future__ import annotations
-
 import json
 import random
 import socket

@@ -1,12 +1,13 @@
 """What formulas and models are checked with: random numbers of a seed, cosines spelled out, a few sentences."""
 
-from __future__ import annotations
-
+import copy
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import tiny_encoder
@@ -50,3 +51,36 @@ def save_tiny(folder: Path) -> Path:
     encoder.backbone.save_pretrained(folder)
     encoder.tokenizer.tokenizer.save_pretrained(folder)
     return folder
+
+
+def senteval_classifier(x: Tensor, labels: Tensor, fold: Any, l2: float, classes: int) -> tuple[nn.Linear, int]:
+    """SentEval's classifier as a loop in float64, of rows (train, dev or None); returns also the number of epochs."""
+    random = np.random.RandomState(1111)
+    with torch.random.fork_rng():
+        torch.manual_seed(1111)
+        model = nn.Linear(x.shape[1], classes).double()
+    x = x.double()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, weight_decay=l2)
+    train, dev = fold
+    if dev is None:
+        permutation = random.permutation(len(train))
+        apart = int(0.05 * len(train))
+        train, dev = train[permutation[apart:]], train[permutation[:apart]]
+    best, best_model, epochs, count, stop = -1.0, model, 0, 0, False
+    while not stop and epochs <= 200:
+        for _ in range(4):
+            permutation = random.permutation(len(train))
+            for start in range(0, len(train), 64):
+                batch = train[permutation[start : start + 64]]
+                loss = nn.functional.cross_entropy(model(x[batch]), labels[batch])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        epochs += 4
+        accuracy = (model(x[dev]).argmax(1) == labels[dev]).double().mean().item()
+        if accuracy > best:
+            best, best_model = accuracy, copy.deepcopy(model)
+        else:
+            stop = count >= 5
+            count += 1
+    return best_model, epochs

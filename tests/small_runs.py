@@ -1,7 +1,5 @@
 """Runs of six steps for tests of training: what they are asked for, how one is killed, and what one leaves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

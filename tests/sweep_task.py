@@ -1,7 +1,5 @@
 """A task that takes no time, for tests of sweeps: what becomes of a point is in ``name``."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

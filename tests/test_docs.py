@@ -18,8 +18,6 @@ How a block is read (write by these rules; the marker stands in the page, on the
   its spelling.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import functools

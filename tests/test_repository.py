@@ -1,7 +1,5 @@
 """What holds for the repository as a whole: it imports, it is finished, it is small, it names no machine."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

@@ -41,6 +41,7 @@ from lightning_cse.config import compose
 from lightning_cse.config.check import check, unread
 from lightning_cse.config.compose import CompositionError
 from lightning_cse.config.launch import ordered
+from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, user_error
 
 log = logging.getLogger(__name__)
@@ -132,8 +133,6 @@ class PointsSweeper(Sweeper):
                 cfg = self.loader.load_sweep_config(self.cfg, list(job))
                 check(cfg, name, job, all_read=False)
             except CompositionError as error:
-                from lightning_cse.config.suggestions import explain
-
                 raise (user_error(error) or explain(job, name, error)) from error
             faults = unread(cfg, job)
             never = {key: fault for key, fault in faults.items() if key in (typed if never is None else never)}
@@ -155,22 +154,19 @@ def _combinations(overrides: Sequence[Override]) -> list[list[str]]:
     return [list(combination) for combination in itertools.product(*lines.values())]
 
 
-@dataclass
-class RayConf:
-    """``init`` are arguments of `ray.init`, ``remote`` options of a point's task; a plus adds others."""
-
-    init: dict[str, Any] = field(
-        default_factory=lambda: {
-            "address": None,  # null: a Ray of its own, on this machine; auto: the one that runs already
-            "num_cpus": None,  # how many this machine offers; null: all it has
-            "num_gpus": None,
-            "include_dashboard": False,
-            "object_store_memory": 80 * 1024 * 1024,  # the least Ray takes; nothing large goes through it
-            "log_to_driver": True,
-            "logging_level": "error",
-        }
-    )
-    remote: dict[str, Any] = field(default_factory=lambda: {"num_cpus": 1, "num_gpus": 0, "max_retries": 0})
+RAY: dict[str, dict[str, Any]] = {
+    "init": {
+        "address": None,  # null: a Ray of its own, on this machine; auto: the one that runs already
+        "num_cpus": None,  # how many this machine offers; null: all it has
+        "num_gpus": None,
+        "include_dashboard": False,
+        "object_store_memory": 80 * 1024 * 1024,  # the least Ray takes; nothing large goes through it
+        "log_to_driver": True,
+        "logging_level": "error",
+    },
+    "remote": {"num_cpus": 1, "num_gpus": 0, "max_retries": 0},
+}
+"""``init`` are arguments of `ray.init`, ``remote`` options of a point's task; a plus adds others."""
 
 
 @dataclass
@@ -178,14 +174,14 @@ class RayLauncherConf:
     """What may be set under ``hydra.launcher``."""
 
     _target_: str = "hydra_plugins.lightning_cse_sweeps.RayLauncher"
-    ray: RayConf = field(default_factory=RayConf)
+    ray: dict[str, dict[str, Any]] = field(default_factory=lambda: RAY)
 
 
 ConfigStore.instance().store(group="hydra/launcher", name="ray", node=RayLauncherConf, provider="lightning_cse")
 
 
 class RayLauncher(Launcher):
-    """Runs every point as a task of Ray, set up as in `RayConf`; a point whose worker dies fails alone."""
+    """Runs every point as a task of Ray, set up as in `RAY`; a point whose worker dies fails alone."""
 
     def __init__(self, ray: Mapping[str, Any]) -> None:
         settings: Any = OmegaConf.to_container(ray, resolve=True) if OmegaConf.is_config(ray) else ray

@@ -1,7 +1,5 @@
 """The console command: ``lightning-cse train ...`` is ``python -m lightning_cse.train ...``."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What commands ask alike: paths, numbers, which runs fill a paper's tables. Quick to import, for ``--help``."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -31,6 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     runs = [run for point in given for run in point.runs]
     given += [point for name in dict.fromkeys(arguments.baseline) for point in baseline_points(name, runs)]
     found = compare(given, arguments.task)
+    for task, labels in found.attrs["left_out"].items():
+        why = "no predictions; a score that is the same both ways has none of a direction"
+        sys.stderr.write(f"{task}: left out: {', '.join(labels)} ({why})\n")
     found["significant"] = found["p_holm"] < arguments.alpha
     for key in ("seeds_a", "seeds_b"):
         found[key] = [" ".join(map(str, seeds)) for seeds in found[key]]

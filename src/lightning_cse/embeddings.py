@@ -1,10 +1,8 @@
 """What a sentence becomes: a frozen dataclass of ``(n, d)`` tensors, a subclass of `Embedding` for each kind."""
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -16,6 +14,8 @@ class Embedding:
 
     Fields may differ in dtype (under autocast a mean can be bfloat16 while a log variance is float32), never in shape.
     """
+
+    _views: ClassVar[Mapping[str, str]] = {}  # the field of each view, by its name; empty: all fields are views
 
     def __post_init__(self) -> None:
         """Check the shapes."""
@@ -30,7 +30,7 @@ class Embedding:
 
     def views(self) -> dict[str, Tensor]:
         """Return the matrices that diagnostics measure, by name, the primary one first; by default all fields."""
-        return self.fields()
+        return {view: getattr(self, name) for view, name in self._views.items()} or self.fields()
 
     def __len__(self) -> int:
         """Return ``n``, the number of sentences."""
@@ -67,10 +67,7 @@ class PointEmbedding(Embedding):
     """A sentence is a point: one vector ``(n, d)``, not normalised, as in SimCSE and NGCSE."""
 
     vector: Tensor
-
-    def views(self) -> dict[str, Tensor]:
-        """Return the vector under the name ``primary``."""
-        return {"primary": self.vector}
+    _views: ClassVar = {"primary": "vector"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -79,10 +76,7 @@ class GaussianEmbedding(Embedding):
 
     mean: Tensor
     log_variance: Tensor
-
-    def views(self) -> dict[str, Tensor]:
-        """Return the mean alone: a log variance is not a point in the space that diagnostics measure."""
-        return {"mean": self.mean}
+    _views: ClassVar = {"mean": "mean"}  # a log variance is not a point in the space that diagnostics measure
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -101,6 +95,7 @@ class DualGaussianEmbedding(Embedding):
     explicit_log_variance: Tensor
     implicit_mean: Tensor
     implicit_log_variance: Tensor
+    _views: ClassVar = {"explicit": "explicit_mean", "implicit": "implicit_mean"}  # as of `GaussianEmbedding`
 
     @classmethod
     def of(cls, explicit: GaussianEmbedding, implicit: GaussianEmbedding) -> Self:
@@ -117,10 +112,6 @@ class DualGaussianEmbedding(Embedding):
         """What the sentences imply."""
         return GaussianEmbedding(self.implicit_mean, self.implicit_log_variance)
 
-    def views(self) -> dict[str, Tensor]:
-        """Return the two means, as `GaussianEmbedding` does."""
-        return {"explicit": self.explicit_mean, "implicit": self.implicit_mean}
-
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class PragmaticEmbedding(Embedding):
@@ -128,7 +119,7 @@ class PragmaticEmbedding(Embedding):
 
     semantic: Tensor
     pragmatic: Tensor
-
-    def views(self) -> dict[str, Tensor]:
-        """Return both, the pragmatic vector first: pairs of sentences are compared by it."""
-        return {"pragmatic": self.pragmatic, "semantic": self.semantic}
+    _views: ClassVar = {
+        "pragmatic": "pragmatic",
+        "semantic": "semantic",
+    }  # pairs of sentences are compared by the first

@@ -1,7 +1,5 @@
 """Writes the vectors of sentences to a NumPy file: ``python -m lightning_cse.encode MODEL FILE --to vectors.npy``."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence
@@ -40,19 +38,16 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _encode(options: argparse.Namespace) -> None:
     import numpy as np
 
-    from lightning_cse.analysis.inputs import layout_of, read_frames
+    from lightning_cse.analysis.inputs import read_sentences
     from lightning_cse.inference import load
     from lightning_cse.progress import progress
     from lightning_cse.runs import atomic_file
 
-    columns, rows, cut = [options.column] if options.column else [], 0, 0
-    read = partial(read_frames, options.file, layout_of(options.file, "text"), columns=columns, most=2, at_once=ROWS)
-    for frame in read():
-        if len(frame.columns) > 1:
-            raise DataError(f"{options.file}: choose the column of the sentences with --column")
-        if (empty := frame.index[frame.iloc[:, 0] == ""]).size:
+    rows, cut, read = 0, 0, partial(read_sentences, options.file, options.column, at_once=ROWS)
+    for sentences in read():
+        if (empty := sentences.index[sentences == ""]).size:
             raise DataError(f"{options.file}:{empty[0]}: has no sentence, but each row becomes a vector: remove it")
-        rows += len(frame)
+        rows += len(sentences)
     if not rows:
         raise DataError(f"{options.file}: has no sentence")
     model = load(options.model, options.device, DTYPES[options.precision], pooling=options.pooling)
@@ -60,8 +55,8 @@ def _encode(options: argparse.Namespace) -> None:
     with atomic_file(options.to) as file, progress() as bar:
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (rows, width)})
         task = bar.add_task("sentences", total=rows)
-        for frame in read():
-            texts = frame.iloc[:, 0].tolist()
+        for sentences in read():
+            texts = sentences.tolist()
             given = {"batch_size": options.batch_size, "normalize": options.normalize, "show_progress": False}
             file.write(model.encode(texts, options.view, **given).astype("<f4").tobytes())
             cut += sum(len(ids) > model.max_length for ids in model.loaded.encoder.tokenizer(texts))

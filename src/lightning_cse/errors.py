@@ -4,8 +4,6 @@ Exit codes: 0, done. 1, a fault of ours, or a point of a sweep was killed. 2, a 
 are being run by another process. 130 and 143, stopped by Ctrl-C and by SIGTERM. 141, the reader of stdout has gone.
 """
 
-from __future__ import annotations
-
 import difflib
 import functools
 import os
@@ -15,7 +13,7 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, Final, ParamSpec
+from typing import ClassVar, Final, ParamSpec, Self
 
 BUG: Final = 1
 USER: Final = 2
@@ -46,7 +44,7 @@ class ConfigError(LightningCSEError):
         several = "".join(f"\n  {fault}" for fault in self.faults)
         super().__init__(self.faults[0] if len(self.faults) == 1 else f"{len(self.faults)} faults:{several}")
 
-    def __reduce__(self) -> tuple[type[ConfigError], tuple[list[str]]]:
+    def __reduce__(self) -> tuple[type[Self], tuple[list[str]]]:
         return (type(self), (self.faults,))
 
 

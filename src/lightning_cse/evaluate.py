@@ -1,7 +1,5 @@
 """Evaluate one model on one suite of tasks: ``python -m lightning_cse.evaluate model=minilm_l6 +suite=sts``."""
 
-from __future__ import annotations
-
 import sys
 
 from lightning_cse.arguments import quote_free_text

@@ -1,7 +1,5 @@
 """Exports a model for sentence-transformers: ``python -m lightning_cse.export --model RUN --to FOLDER``."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

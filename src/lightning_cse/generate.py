@@ -1,16 +1,11 @@
 """Have a language model write rows: ``python -m lightning_cse.generate +pattern=sts data=wiki llm.model=...``."""
 
-from __future__ import annotations
-
 import sys
+from functools import partial
 
 from lightning_cse.config.launch import launch
 
-
-def main() -> int:
-    """Read the command line, generate, and return the exit code."""
-    return launch("lightning_cse.generation.generating:run", config_name="generate")
-
+main = partial(launch, "lightning_cse.generation.generating:run", config_name="generate")
 
 if __name__ == "__main__":
     sys.exit(main())

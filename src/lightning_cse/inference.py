@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lightning_cse.analysis.searching import checked_view, comparison, finite, swapped
+from lightning_cse.analysis.searching import checked_view, finite, swapped
 from lightning_cse.embeddings import Embedding
 from lightning_cse.engine.load import LoadedModel, check_device, load_model
 from lightning_cse.errors import ConfigError, TaskError
 from lightning_cse.progress import progress
 from lightning_cse.runs.machine import device_of
-from lightning_cse.similarity import is_same
+from lightning_cse.similarity import every_pair, is_same
 
 if TYPE_CHECKING:
     from lightning_cse.engine.mteb_suite import MTEBModel
@@ -151,7 +151,7 @@ class SentenceModel:
         """Return the similarity of each of ``a`` (n) with each of ``b`` (m), by default with each of ``a``: (n, m)."""
         first = self.embed(a)
         with torch.no_grad():
-            scores = comparison(self.answers, self._like).scores
+            scores = every_pair(self._question("similarity"), self._like)
             return np.asarray(scores(first, first if b is None else self.embed(b)))
 
     def entailment(self, premises: Sentences, hypotheses: Sentences) -> Scores:

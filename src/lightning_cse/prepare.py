@@ -1,7 +1,5 @@
 """Fetches corpora and checks them: ``python -m lightning_cse.prepare inli``; without a name it lists what is known."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import shutil
@@ -19,7 +17,6 @@ from lightning_cse.data.corpora import CORPORA, DATA_DIR_VARIABLE, Corpus, Corpu
 from lightning_cse.errors import DataError, one_line, reported
 
 ATTEMPTS: Final = 4
-TIMEOUT: Final = 30.0  # seconds without a byte
 
 
 @reported
@@ -149,7 +146,12 @@ def _fault(corpus: Corpus, files: Sequence[CorpusFile], path: Path, *, name: str
 
 def _fetch(corpus: Corpus, file: CorpusFile, part: Path, scratch: Path, *, source: str | None, folder: Path) -> str:
     """Write one file, unchecked, to ``part`` and return where it came from."""
-    by_hand = _by_hand(corpus, file, folder)
+    member = "" if file.member is None else f"{file.member} in "
+    where = f"; the official file is {member}{corpus.sources[0]}/{file.remote}" if corpus.sources else ""
+    by_hand = (
+        f"  without a network: put the file at {folder / file.path}{where}\n"
+        f"  or fetch it from a mirror or a folder: python -m lightning_cse.prepare {corpus.name} --source URL-or-folder"
+    )
     if source is None and not corpus.sources:
         if corpus.hub is None:
             raise DataError(f"{file.path}: {corpus.prepare}\n{by_hand}")
@@ -214,7 +216,8 @@ def _download(url: str, scratch: Path) -> Path | str:
 
     def attempt(url: str, output_file: Any, store: Any) -> None:
         try:
-            pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=TIMEOUT)(url, output_file, store)
+            # The timeout is of seconds without a byte.
+            pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30.0)(url, output_file, store)
         except requests.HTTPError as error:
             if error.response.status_code < 500 and error.response.status_code != 429:
                 raise DataError(str(error)) from None  # pooch does not try that again
@@ -228,15 +231,6 @@ def _download(url: str, scratch: Path) -> Path | str:
         return str(error).partition(" for url")[0]
     except requests.RequestException as error:
         return f"{one_line(error).partition(' for url')[0]} ({ATTEMPTS} attempts)"
-
-
-def _by_hand(corpus: Corpus, file: CorpusFile, folder: Path) -> str:
-    member = "" if file.member is None else f"{file.member} in "
-    where = f"; the official file is {member}{corpus.sources[0]}/{file.remote}" if corpus.sources else ""
-    return (
-        f"  without a network: put the file at {folder / file.path}{where}\n"
-        f"  or fetch it from a mirror or a folder: python -m lightning_cse.prepare {corpus.name} --source URL-or-folder"
-    )
 
 
 def _echo(line: str) -> None:

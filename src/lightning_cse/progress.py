@@ -1,7 +1,5 @@
 """How far something that takes long has come, on a terminal."""
 
-from __future__ import annotations
-
 import sys
 
 from rich.console import Console

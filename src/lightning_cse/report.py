@@ -1,7 +1,5 @@
 """Writes a paper or a sweep as one HTML file: ``python -m lightning_cse.report dualcse --to report.html``."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Scores sentences or pairs with a model: ``python -m lightning_cse.score --model RUN --input sentences.txt``."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Searches sentences: ``python -m lightning_cse.search --model RUN --corpus sentences.txt --query "Are you here?"``."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

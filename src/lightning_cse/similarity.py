@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
@@ -22,6 +22,9 @@ Reduce = Literal["mean_of_sims", "sim_of_sum"]
 Ask = Callable[[Any, Any], Tensor]
 """A score of two embeddings: row by row, (n,), or of every pair, (n, m)."""
 
+Read = Callable[[Sequence[int]], Embedding]
+"""The embeddings of some rows of a corpus."""
+
 _ZERO_NORM = 1e-12  # a shorter vector counts as the zero vector: it is not divided by its norm
 
 # Numbers a block of pairs. On the CPU the seven float32 buffers of the backward pass, 3.5 MiB, stay in or near the L2
@@ -29,6 +32,9 @@ _ZERO_NORM = 1e-12  # a shorter vector counts as the zero vector: it is not divi
 # kernels matter: 112 MiB in all.
 _BLOCK_ON_CPU = 2**17
 _BLOCK_ELSEWHERE = 2**22
+
+_MARGIN = 16  # more candidates than asked for: float32 may order scores that differ by 1e-7 wrongly
+_SENTENCES, _QUERIES = 2**14, 2**9  # that are compared at once: 32 MiB of scores
 
 
 def cosine_matrix(a: Tensor, b: Tensor) -> Tensor:
@@ -181,20 +187,55 @@ def is_same(first: Ask, second: Ask, like: Embedding) -> bool:
         return torch.allclose(first(a, b).double(), second(a, b).double(), rtol=1e-5, atol=1e-9)
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """A score that is given row by row, and the ``views`` of its two sides if it is their cosine."""
+
+    ask: Ask
+    views: tuple[str, str] | None = None
+
+    @classmethod
+    def of(cls, ask: Ask, like: Embedding) -> Comparison:
+        """Return the comparison by a score of embeddings of a kind and width, maybe the primary views' cosine."""
+        view = next(iter(like.views()))
+        is_cosine = is_same(ask, lambda a, b: cosine(a.views()[view], b.views()[view]), like)
+        return cls(ask, (view, view) if is_cosine else None)
+
+    def matrix(self, a: Embedding, b: Embedding) -> Tensor:
+        """Return the score of every pair, (n, m): one matrix product where it is a cosine."""
+        if self.views is not None:
+            return cosine_matrix(a.views()[self.views[0]], b.views()[self.views[1]])
+        return torch.stack([self.ask(a[torch.full((len(b),), row)], b) for row in range(len(a))])
+
+    def candidates(self, queries: Embedding, read: Read, total: int, count: int) -> list[list[int]]:
+        """Return the rows of at least ``count`` sentences, or all, that may be the best for each query, in float32."""
+        count += _MARGIN
+        scores, rows = torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.long)
+        for start in range(0, total, _SENTENCES):
+            block = read(range(start, min(start + _SENTENCES, total)))
+            found = [
+                _top(self.matrix(queries[q : q + _QUERIES], block), count) for q in range(0, len(queries), _QUERIES)
+            ]
+            scores = torch.cat([scores, torch.cat([values for values, _ in found])], dim=1)
+            rows = torch.cat([rows, torch.cat([places + start for _, places in found])], dim=1)
+            scores, kept = _top(scores, count)
+            rows = rows.gather(1, kept)
+        return rows.tolist()
+
+    def ranked(self, query: Embedding, read: Read, rows: Iterable[int]) -> list[tuple[int, float]]:
+        """Return candidates of one query with their scores in float64, best first; of equal scores the first row."""
+        chosen = sorted(set(rows))
+        first = torch.zeros(len(chosen), dtype=torch.long)
+        scores = self.ask(query.to(torch.float64)[first], read(chosen).to(torch.float64))
+        best = scores.sort(descending=True, stable=True)
+        return [
+            (chosen[place], score) for place, score in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+
+
 def every_pair(rows: Ask, like: Embedding) -> Ask:
-    """Return a score that is given row by row as one of every pair, (n, m), of embeddings of a kind and width.
-
-    It is one matrix product where it is the cosine of the primary views.
-    """
-    view = next(iter(like.views()))
-
-    def cosines(a: Embedding, b: Embedding) -> Tensor:
-        return cosine_matrix(a.views()[view], b.views()[view])
-
-    def scores(a: Embedding, b: Embedding) -> Tensor:
-        return torch.stack([rows(a[torch.full((len(b),), row)], b) for row in range(len(a))])
-
-    return cosines if is_same(rows, lambda a, b: cosines(a, b).diagonal(), like) else scores
+    """Return a score that is given row by row as one of every pair, (n, m), of embeddings of a kind and width."""
+    return Comparison.of(rows, like).matrix
 
 
 def check_reduce(reduce: Reduce) -> Reduce:
@@ -268,6 +309,10 @@ class _MeanOfSims(torch.autograd.Function):
         a_by_precision, a_plain, a_by_difference = a_sums.view(n, 3, width).unbind(1)
         b_plain, b_by_difference, b_by_r = b_sums.view(m, 3, width).unbind(1)
         return 2 * a_by_difference, a_variance * a_by_precision - a_plain, -2 * b_by_difference, b_plain - b_by_r
+
+
+def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    return tuple(scores.topk(min(count, scores.shape[1]), dim=1, sorted=False))  # type: ignore[return-value]
 
 
 def _block_shape(a: Tensor, b: Tensor) -> tuple[int, int]:

@@ -1,10 +1,8 @@
 """The tokens of sentences on their way from the data to an encoder."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
@@ -16,15 +14,12 @@ class Tokenize(Protocol):
     @property
     def digest(self) -> str:
         """A digest of everything that decides the ids."""
-        ...
 
     def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the bare token ids of each sentence."""
-        ...
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each list of ids."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -43,19 +38,18 @@ class Tokens:
         return len(self.ids)
 
     @classmethod
-    def pad(cls, sentences: Sequence[Sequence[int]], rows: Sequence[int] | None = None) -> Tokens:
+    def pad(cls, sentences: Sequence[Sequence[int]], rows: Sequence[int] | None = None) -> Self:
         """Build tokens from ragged lists of ids; ``rows`` defaults to 0, 1, 2, ..."""
         lengths = torch.tensor([len(sentence) for sentence in sentences])
-        width = int(lengths.max()) if len(sentences) else 0
-        mask = torch.arange(width) < lengths[:, None]
+        mask = torch.arange(max(map(len, sentences), default=0)) < lengths[:, None]
         ids = torch.zeros(mask.shape, dtype=torch.long)
         ids[mask] = torch.tensor([token for sentence in sentences for token in sentence], dtype=torch.long)
         return cls(ids, mask, torch.arange(len(sentences)) if rows is None else torch.tensor(rows, dtype=torch.long))
 
-    def select(self, chosen: Tensor) -> Tokens:
+    def select(self, chosen: Tensor) -> Self:
         """Return the sentences chosen by a boolean mask or by numbers, with their rows."""
-        return Tokens(self.ids[chosen], self.mask[chosen], self.rows[chosen])
+        return type(self)(self.ids[chosen], self.mask[chosen], self.rows[chosen])
 
-    def to(self, device: torch.device | str) -> Tokens:
+    def to(self, device: torch.device | str) -> Self:
         """Return the same tokens on another device."""
-        return Tokens(*(tensor.to(device, non_blocking=True) for tensor in (self.ids, self.mask, self.rows)))
+        return type(self)(*(tensor.to(device, non_blocking=True) for tensor in (self.ids, self.mask, self.rows)))

@@ -1,7 +1,5 @@
 """Commands as a user starts them, for tests that stop and kill them."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

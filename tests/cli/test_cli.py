@@ -1,7 +1,5 @@
 """The commands as a user starts them: few processes, and what they cost before anything heavy is imported."""
 
-from __future__ import annotations
-
 import os
 import re
 import resource

@@ -1,7 +1,5 @@
 """``python -m lightning_cse.describe`` as a user starts it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """``python -m lightning_cse.encode``: the rows of its file, and files that it refuses."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from pathlib import Path

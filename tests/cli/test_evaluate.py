@@ -1,7 +1,5 @@
 """``lightning_cse.evaluate`` as a user starts it: in this process, but for Ctrl-C."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """``python -m lightning_cse.generate`` against a local server, as a user starts it, stops it and kills it."""
 
-from __future__ import annotations
-
 import json
 import random
 import signal
@@ -58,7 +56,7 @@ def test_rows_a_summary_and_the_command_that_trains_on_them(start: Start, tmp_pa
     assert len(rows(tmp_path)) == 20
     assert stdout.splitlines()[-1].strip() == (
         "python -m lightning_cse.train +experiment=ngcse_wiki_sts_ht corpora=sample paths=sample "
-        f"'corpora.llm_wiki_sts=[{folder}/wiki_sts.jsonl]'"
+        f"'data.watched_in=[{folder}/wiki_sts.jsonl]' 'corpora.llm_wiki_sts=[{folder}/wiki_sts.jsonl]'"
     )
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and key.encode() in path.read_bytes()]
     assert key not in stdout

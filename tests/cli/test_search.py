@@ -1,7 +1,5 @@
 """``python -m lightning_cse.search`` as a user starts it, and its answers by trained runs."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -1,7 +1,5 @@
 """Command lines that are refused: one clear message, no traceback, nothing left on disk."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

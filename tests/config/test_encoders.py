@@ -1,7 +1,5 @@
 """Encoders given as a folder or a hub id: how they are called, from the command line to the record."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What becomes of the points of a sweep, under every launcher, and what the command says of them."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

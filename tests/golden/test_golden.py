@@ -6,8 +6,6 @@ A change that means to change results regenerates them, and its commit says why:
     python scripts/golden.py --check    # compare without writing
 """
 
-from __future__ import annotations
-
 import fnmatch
 import importlib.util
 import math

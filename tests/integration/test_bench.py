@@ -1,7 +1,5 @@
 """``make bench`` runs: two steps of four triplets, once."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

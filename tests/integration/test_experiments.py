@@ -1,7 +1,5 @@
 """Experiments from their config to their record under ``+debug=tiny``: what the golden results do not cover."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """Training from a Python program: what a run gives there, and what it leaves behind in the process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

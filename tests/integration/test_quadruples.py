@@ -1,7 +1,5 @@
 """DualCSE on INLI and on quadruples of one's own that lack some sentences, each source with its weight."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable

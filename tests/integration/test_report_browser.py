@@ -1,7 +1,5 @@
 """The report in a real browser: its script runs under its own policy, and nothing is refused or reported."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

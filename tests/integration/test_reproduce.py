@@ -1,7 +1,5 @@
 """A table from the command to the file, with real runs of the tiny encoder; then what the command says of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

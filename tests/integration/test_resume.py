@@ -1,7 +1,5 @@
 """A run that is stopped, in whatever way and at whatever moment, and started again: the same to the last bit."""
 
-from __future__ import annotations
-
 import errno
 import functools
 import json

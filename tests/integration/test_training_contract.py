@@ -1,7 +1,5 @@
 """What training promises beside its numbers: watching changes nothing, bad batches and bad values are named."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re
@@ -173,10 +171,7 @@ def test_what_cannot_be_trained_leaves_no_checkpoint(
             r"data: the method trains on premise, .*implied_entailment, contradiction, but this data has premise, "
             r"entailment, contradiction: no explicit_entailment, implied_entailment",
         ),
-        (
-            [*GAUSSCSE, "method.loss.sets=[ent,cont]"],
-            r"method\.loss: sets must be a list of ent, con, rev .*'cont'",
-        ),
+        ([*GAUSSCSE, "method.loss.sets=[ent,cont]"], r"method\.loss: sets must be a list of ent, con, rev .*'cont'"),
         ([*GAUSSCSE, "suite=nli"], r"monitor: 'val/rte/accuracy_all' is no dev score .*val/snli/auprc"),
         ([*UNSUPERVISED], r"diag\.dropout: the pairs of UnsupervisedSimCSE are dropout passes"),
         (["diag.evaluation=corpus_dev"], r"corpus_dev is already the held-out side"),

@@ -1,7 +1,5 @@
 """Models on the disk, and data directories with a few rows, for the tests of this folder."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

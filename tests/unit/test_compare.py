@@ -1,7 +1,5 @@
 """``python -m lightning_cse.compare`` on folders as runs leave them: what it prints, and its exit codes."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -53,6 +51,21 @@ def test_the_table_fits_the_terminal(
     assert ["rte", "good", "0", "1", "2", "75.00", "18", "+45.00", "8e-06", "2e-05", "*"] in cells
     assert ["untrained", "-", "0.00", "0"] in cells
     assert "adjusted for the 3 tests of this table, * below 0.05" in " ".join(" ".join(lines).split())
+
+
+def test_who_has_no_predictions_of_a_task_is_left_out_and_named(
+    two: list[str], make_run: MakeRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = {"row": [0, 1], "lead": [0.5, -0.5]}
+    for run, correct in ((two[0], [True, False]), (two[3], [True, True])):
+        write_predictions(Run.at(Path(run)).predictions, "sick_direction", {**columns, "correct": correct})
+    runs = [two[0], two[3], make_run("simcse", 0, POOR)]
+    assert main([*runs, "--baseline", "untrained", "--format", "json"]) == 0
+    printed = capsys.readouterr()
+    compared = [(one["task"], one["a"], one["b"]) for one in json.loads(printed.out)]
+    assert [one for one in compared if one[0] == "sick_direction"] == [("sick_direction", "good", "=poor")]
+    assert len(compared) == 1 + 6
+    assert printed.err.startswith("sick_direction: left out: simcse, untrained (no predictions; a score")
 
 
 def test_points_of_one_name_are_called_by_what_differs(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:

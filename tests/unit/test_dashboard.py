@@ -1,7 +1,5 @@
 """Dashboards are built with W&B's own package and without a network; what fails is one sentence."""
 
-from __future__ import annotations
-
 import json
 import socket
 import sys
@@ -17,8 +15,8 @@ import wandb
 import wandb_workspaces.workspaces as ws
 
 from lightning_cse import dashboard
-from lightning_cse.analysis.dashboards import DEV_SCORES, TEST_SCORES
-from lightning_cse.loggers import wandb_view
+from lightning_cse.dashboard import DEV_SCORES, TEST_SCORES
+from lightning_cse.loggers import views
 
 GIVEN = ["--project", "cse", "--entity", "lab", "--dev", "val/stsb/spearman", "--test", "test/rte/accuracy_all"]
 DIAGNOSTICS = {f"diag/{side}/{m}" for side in ("held_out", "eval") for m in ("alignment", "uniformity")}
@@ -67,7 +65,7 @@ def test_charts(dry: Any) -> None:
     lines = [one["config"] for one in charts if one["viewType"] == "Run History Line Plot"]
     assert sorted(key for line in lines for key in line["metrics"]) == sorted(CURVES)
     for line in lines:
-        assert (line["xAxis"], line["groupBy"], line["groupAgg"]) == (wandb_view.STEP, "group", "mean")
+        assert (line["xAxis"], line["groupBy"], line["groupAgg"]) == (views.STEP, "group", "mean")
     dots = [one["config"] for one in charts if one["viewType"] == "Scatter Plot"]
     rfd = [f"summary:summary/{key.removeprefix('diag/')}" for key in sorted(RFD)]
     assert [(one["xAxis"], one["yAxis"]) for one in dots] == [(key, "summary:best/score") for key in rfd]

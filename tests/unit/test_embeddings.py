@@ -1,7 +1,5 @@
 """The five embeddings: shapes, rows, joining, transport, views."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import pickle

@@ -1,7 +1,5 @@
 """The handler of all commands: an exit code and one line for whatever is raised."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

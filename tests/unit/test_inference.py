@@ -1,7 +1,5 @@
 """Models in Python: what they answer, that it is what evaluation measures, and what loading them costs."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

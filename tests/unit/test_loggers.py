@@ -1,7 +1,5 @@
 """Curves and W&B as loggers of a run; W&B runs for real, offline."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -21,8 +19,8 @@ from torch.utils.data import DataLoader
 from wandb.proto import wandb_internal_pb2
 
 from lightning_cse import loggers
-from lightning_cse.loggers import CurvesLogger, WandbView, wandb_view
-from lightning_cse.loggers.view import final_values
+from lightning_cse.loggers import CurvesLogger, WandbView, views
+from lightning_cse.loggers.views import final_values
 from lightning_cse.runs import Curves, Run
 
 
@@ -275,20 +273,20 @@ def test_who_decides_the_mode(
     for name, value in (("WANDB_MODE", variable), ("WANDB_API_KEY", "0" * 40 if logged_in else None)):
         if value is not None:
             monkeypatch.setenv(name, value)
-    assert wandb_view._mode(offline) == want
+    assert views._mode(offline) == want
 
 
 def test_netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "netrc"
     monkeypatch.setenv("NETRC", str(place))
-    assert not wandb_view.is_logged_in()
+    assert not views.is_logged_in()
     place.write_text("machine api.wandb.ai login user password abc\n")
     place.chmod(0o600)
-    assert wandb_view.is_logged_in()
+    assert views.is_logged_in()
     monkeypatch.setenv("WANDB_BASE_URL", "https://wandb.example.org")
-    assert not wandb_view.is_logged_in()
+    assert not views.is_logged_in()
     place.write_text("machine 'broken\n")
-    assert not wandb_view.is_logged_in()
+    assert not views.is_logged_in()
 
 
 def test_disabled_does_not_even_load_wandb(

@@ -1,7 +1,5 @@
 """TensorBoard as a view on a run; what it writes is read back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

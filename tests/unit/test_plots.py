@@ -1,7 +1,5 @@
 """The plot style, and the figures of a run: which are drawn and what they show."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

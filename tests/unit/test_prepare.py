@@ -1,7 +1,5 @@
 """``python -m lightning_cse.prepare`` against a local web server, folders and a hub that gives what the test says."""
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """Cosine: values, precision, zero vectors, gradients."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

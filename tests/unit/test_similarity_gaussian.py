@@ -1,7 +1,5 @@
 """Gaussian similarity: values against loops and torch's own KL, invariances, gradients, precision, memory, errors."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,11 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from lightning_cse import similarity
 from lightning_cse.embeddings import GaussianEmbedding
-from lightning_cse.similarity import (
-    gaussian_similarity,
-    gaussian_similarity_matrix,
-    symmetric_gaussian_similarity,
-)
+from lightning_cse.similarity import gaussian_similarity, gaussian_similarity_matrix, symmetric_gaussian_similarity
 
 ROWS = (gaussian_similarity, symmetric_gaussian_similarity)
 ALL = (gaussian_similarity_matrix, *ROWS)

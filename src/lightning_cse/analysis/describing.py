@@ -1,7 +1,5 @@
 """The pairs of a training set: drawn, measured in words and by an encoder, summarised and shown."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -177,25 +175,23 @@ def measure(encoder: SentenceEncoder | None, sets: Sequence[Sequence[Pairs]], se
         if model is None or not rates:
             return replace(pairs, mer=rates)
         if pairs.dropout:
-            cosine = _dropout_cosines(model, pairs.first, seed)
+            if not model.encoder.has_dropout:
+                log.warning(
+                    "the encoder %s has no dropout, so the cosine of its dropout pairs is 1", model.encoder.name
+                )
+            with torch.random.fork_rng():
+                torch.manual_seed(seed)
+                model.encoder.train()
+                sides: list[Any] = [model.embed(pairs.first), model.embed(pairs.first)]
+                model.encoder.eval()
         else:
-            cosine = model.similarity(embedded[pairs.first], embedded[pairs.second])
+            sides = [embedded[pairs.first], embedded[pairs.second]]
+        cosine = model.similarity(*sides)
         if not cosine.isfinite().all():
             raise EncoderError(f"some embeddings of {model.encoder.name} are not finite: its weights are broken")
         return replace(pairs, mer=rates, cosine=cosine.tolist())
 
     return [list(map(measured, drawn)) for drawn in sets]
-
-
-def _dropout_cosines(model: PointModel, sentences: Sequence[str], seed: int) -> torch.Tensor:
-    if not model.encoder.has_dropout:
-        log.warning("the encoder %s has no dropout, so the cosine of its dropout pairs is 1", model.encoder.name)
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        model.encoder.train()
-        sides: list[Any] = [model.embed(sentences), model.embed(sentences)]
-        model.encoder.eval()
-    return model.similarity(*sides)
 
 
 def pair_summary(pairs: Pairs) -> dict[str, Any]:

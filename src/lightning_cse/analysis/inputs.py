@@ -23,6 +23,15 @@ def layout_of(path: str, default: str) -> str:
     return ending if ending in {"csv", "tsv", "jsonl"} else default
 
 
+def read_sentences(path: str, column: str | None, *, at_once: int) -> Iterator[pd.Series[str]]:
+    """Yield the sentences of a file, indexed by line, as `read_frames` does; raise DataError if it has more columns."""
+    columns = [] if column is None else [column]
+    for frame in read_frames(path, layout_of(path, "text"), columns=columns, most=2, at_once=at_once):
+        if len(frame.columns) > 1:
+            raise DataError(f"{path}: choose the column of the sentences with --column")
+        yield frame.iloc[:, 0]
+
+
 def read_frames(
     path: str, layout: str, *, columns: Sequence[str] = (), most: int = 1, at_once: int = 1024
 ) -> Iterator[pd.DataFrame]:

@@ -1,7 +1,5 @@
 """Scores sentences or pairs chunk by chunk: the input may be longer than memory."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -9,42 +9,31 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.nn.functional import normalize
 
-from lightning_cse.analysis.inputs import layout_of, read_frames
+from lightning_cse.analysis.inputs import read_sentences
 from lightning_cse.embeddings import Embedding
 from lightning_cse.engine.load import load_model
 from lightning_cse.errors import ConfigError, DataError, EncoderError, TaskError, did_you_mean
 from lightning_cse.progress import progress
 from lightning_cse.runs import atomic_file, write_atomic
 from lightning_cse.runs.machine import device_of
-from lightning_cse.similarity import Ask, cosine_matrix, every_pair, is_same
+from lightning_cse.similarity import Ask, Comparison, cosine, is_same
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # The question of a model that each relation asks; ``entails``: the query is the premise.
 QUESTIONS: Final = {"similar": "similarity", "entails": "entailment_score", "entailed_by": "entailment_score"}
-BLOCK: Final = 2048  # sentences that are embedded or compared together; bounds memory, changes no value
-QUERIES: Final = 64  # queries that are answered together; their scores with all sentences are in memory
-MARGIN: Final = 16  # more candidates than asked for: float32 may order scores that differ by 1e-7 wrongly
+BLOCK: Final = 2048  # sentences that are embedded or indexed together; bounds memory, changes no value
+QUERIES: Final = 64  # queries that are answered together
 CANDIDATES: Final = 200  # of an index, at least: a score that is not the cosine has another order
 TRAINED_ON: Final = 100_000  # vectors, of an index
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """``scores`` of every query with every sentence, (q, m), and the ``views`` of both if these are their cosines."""
-
-    scores: Ask
-    views: tuple[str, str] | None = None
 
 
 def comparison(
@@ -57,24 +46,17 @@ def comparison(
     """
     name = type(model).__name__
     known = list(like.views())
-    views = checked_view(f"--view: {name}", view, known), checked_view(f"--against: {name}", against, known)
-
-    def cosines(queries: Embedding, sentences: Embedding) -> Tensor:
-        return cosine_matrix(queries.views()[views[0]], sentences.views()[views[1]])
-
+    first, second = checked_view(f"--view: {name}", view, known), checked_view(f"--against: {name}", against, known)
     if view or against:
         if relation != "similar":
             raise TaskError(f"--relation {relation} compares whole embeddings: leave --view and --against out")
-        return Comparison(cosines, views)
+        return Comparison(lambda a, b: cosine(a.views()[first], b.views()[second]), (first, second))
     ask: Ask | None = getattr(model, QUESTIONS[relation], None)
     if ask is None:
         raise TaskError(f"--relation {relation}: {name} has no {QUESTIONS[relation]}")
     if relation != "similar" and is_same(ask, swapped(ask), like):
         raise TaskError(f"--relation {relation}: the score of {name} is the same both ways; use --relation similar")
-    question = swapped(ask) if relation == "entailed_by" else ask
-    if is_same(question, lambda a, b: cosines(a, b).diagonal(), like):
-        return Comparison(cosines, views)
-    return Comparison(every_pair(question, like))
+    return Comparison.of(swapped(ask) if relation == "entailed_by" else ask, like)
 
 
 def checked_view(who: str, view: str | None, views: Sequence[str]) -> str:
@@ -113,10 +95,10 @@ class Vectors:
     def __len__(self) -> int:
         return len(self.data)
 
-    def __getitem__(self, rows: slice | np.ndarray) -> Embedding:
+    def __getitem__(self, rows: slice | Sequence[int]) -> Embedding:
         return type(self.like)(*torch.from_numpy(np.array(self.data[rows])).chunk(len(self.like.fields()), dim=1))
 
-    def unit(self, rows: slice | np.ndarray, view: str) -> np.ndarray:
+    def unit(self, rows: slice | Sequence[int], view: str) -> np.ndarray:
         """Return the vectors of a view of some sentences, of length 1."""
         return np.asarray(normalize(self[rows].views()[view]))
 
@@ -132,7 +114,9 @@ def faiss_index(factory: str, path: Path, vectors: Vectors, view: str) -> Any:
         if path.is_file():
             index = faiss.read_index(str(path))
         else:
-            some = vectors.unit(np.linspace(0, len(vectors) - 1, min(TRAINED_ON, len(vectors))).astype(int), view)
+            some = vectors.unit(
+                np.linspace(0, len(vectors) - 1, min(TRAINED_ON, len(vectors))).astype(int).tolist(), view
+            )
             index = faiss.index_factory(some.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
             index.train(some)
             for start in range(0, len(vectors), BLOCK):
@@ -154,34 +138,24 @@ def search(
     Every score is the model's own answer in float64. Without an index all sentences are compared, in float32; an index
     gives 20 candidates for each sentence asked for, at least 200, by every view of the query that counts.
     """
+    read = vectors.__getitem__
     if index is None:
-        blocks = (vectors[start : start + BLOCK] for start in range(0, len(vectors), BLOCK))
-        scores = torch.cat([compared.scores(queries, block) for block in blocks], dim=1)
-        candidates = scores.topk(min(count + MARGIN, len(vectors))).indices.numpy()
+        candidates = compared.candidates(queries, read, len(vectors), count)
     else:
         views = queries.views()
         some = list(views.values()) if compared.views is None else [views[compared.views[0]]]
         most = min(max(CANDIDATES, 20 * count), len(vectors))
-        candidates = np.concatenate([index.search(np.asarray(normalize(view)), most)[1] for view in some], axis=1)
-    best = []
-    for number, found in enumerate(candidates):
-        chosen = np.unique(found[found >= 0])
-        query, sentences = queries[number : number + 1].to(torch.float64), vectors[chosen].to(torch.float64)
-        exact = compared.scores(query, sentences)[0].sort(descending=True, stable=True)
-        rows = chosen[exact.indices[:count].tolist()]
-        best.append(list(zip(rows.tolist(), exact.values[:count].tolist(), strict=True)))
-    return best
+        near = [index.search(np.asarray(normalize(view)), most)[1] for view in some]
+        candidates = [found[found >= 0].tolist() for found in np.concatenate(near, axis=1)]
+    return [compared.ranked(queries[n : n + 1], read, rows)[:count] for n, rows in enumerate(candidates)]
 
 
 def read_corpus(path: str, column: str | None = None) -> pd.DataFrame:
     """Return each distinct ``sentence`` of a file, the first ``line`` that has it, and how many ``times`` it occurs."""
     import pandas as pd  # slow to import, and of no use to a model in Python
 
-    columns = [] if column is None else [column]
-    texts = pd.concat(read_frames(path, layout_of(path, "text"), columns=columns, most=2, at_once=100_000))
-    if len(texts.columns) > 1:
-        raise DataError(f"{path}: choose the column of the sentences with --column")
-    found = pd.DataFrame({"sentence": texts.iloc[:, 0], "line": texts.index}).query("sentence != ''")
+    texts = pd.concat(read_sentences(path, column, at_once=100_000))
+    found = pd.DataFrame({"sentence": texts, "line": texts.index}).query("sentence != ''")
     if found.empty:
         raise DataError(f"{path}: no line has a sentence")
     return found.groupby("sentence", sort=False).line.agg(line="first", times="size").reset_index()

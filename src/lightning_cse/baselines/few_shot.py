@@ -1,7 +1,5 @@
 """A large language model that is shown a few labelled pairs and asked for the label of another one."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """LENGTH: the longer sentence implies more, and entails the shorter one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """An encoder whose vectors are shifted and turned until their directions are uncorrelated and equally wide."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from functools import cached_property
@@ -10,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lightning_cse.data.sources import read_sources
+from lightning_cse.data.sources import HYPOTHESES, read_sources
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import ConfigError, DataError
@@ -18,6 +16,8 @@ from lightning_cse.models import PointModel
 from lightning_cse.models.base import SENTENCES_AT_ONCE
 
 log = logging.getLogger(__name__)
+
+_COLUMNS = ("sentence", "anchor", "sentence1", "sentence2", "premise", *HYPOTHESES)
 
 FLAT = 1e-10
 """A direction with less than this part of the widest one's variance, or of the square of the mean, is rounding."""
@@ -33,11 +33,12 @@ class Whitening(PointModel):
     Directions in which those vectors do not spread (`FLAT`), as when there are fewer sentences than dimensions, are
     left out, which is logged.
 
-    Source: Su et al. 2021 (BERT-whitening), algorithm 1.  Differs: flat directions are left out, not blown up.
+    Source: Su et al. 2021 (BERT-whitening), algorithm 1; the numbers that SimCSE and NGCSE quote are fitted on SNLI and
+    MNLI train.  Differs: flat directions are left out, not blown up.
 
     Args:
-        sources: what it is fitted on: splits such as ``stsb/train``, with a column ``sentence`` or with ``sentence1``
-            and ``sentence2``, and text files such as ``my/sentences.txt``, a sentence a line.
+        sources: what it is fitted on: splits such as ``snli/train``, every sentence of every pair, and text files such
+            as ``my/sentences.txt``, a sentence a line.
         data_dir: where the corpora of ``sources`` are.
         dimensions: k, the widest directions that are kept; None for all.
     """
@@ -98,8 +99,8 @@ class Whitening(PointModel):
 def _read(sources: Sequence[str], data_dir: Path) -> list[str]:
     sentences: list[str] = []
     for source, rows in zip(sources, read_sources(sources, data_dir, key="whitening.sources"), strict=True):
-        names = [name for name in ("sentence", "anchor", "sentence1", "sentence2") if name in rows.names]
+        names = [name for name in _COLUMNS if name in rows.names]
         if not names:
-            raise DataError(f"whitening.sources: {source} has no column sentence, sentence1 or sentence2")
-        sentences += [sentence for name in names for sentence in rows.column(name)]
+            raise DataError(f"whitening.sources: {source} has no column {', '.join(_COLUMNS[:-1])} or {_COLUMNS[-1]}")
+        sentences += [sentence for name in names for sentence in rows.column(name) if sentence]
     return sentences

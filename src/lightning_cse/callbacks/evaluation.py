@@ -216,8 +216,8 @@ class Diagnostics:
     the last multiple.
     """
 
-    held_out: Side  # rows of the training distribution that are never trained on
-    evaluation: Side | None  # without it no RFD is logged
+    held_out: Side | None  # rows of the training distribution that are never trained on; without any no RFD is logged
+    evaluation: Side | None  # without it neither
     # By measure, side and view, one entry per evaluation after step 0; part of the checkpoint.
     curves: dict[str, list[float]] = field(default_factory=dict)
 
@@ -243,7 +243,7 @@ class Diagnostics:
         ``second`` has the `seconds`, another pass with dropout, or the same embeddings.
         """
         values: dict[str, float] = {}
-        views = list(embedded[self.held_out.sentences[:1]].views())
+        views = list(embedded[self.sentences()[:1]].views()) if self.sides else []
         for view in views:
             prefix = "diag/" if view == views[0] else f"diag/{view}/"
             for name, side in self.sides.items():
@@ -251,7 +251,7 @@ class Diagnostics:
                 first, other = embedded[a].views()[view], second[b].views()[view]
                 values[f"{prefix}{name}/alignment"] = measure("Alignment", first, other)
                 values[f"{prefix}{name}/uniformity"] = measure("Uniformity", embedded[side.sentences].views()[view])
-            for name in MEASURES if self.evaluation is not None and step > 0 else ():
+            for name in MEASURES if len(self.sides) == 2 and step > 0 else ():
                 keys = [f"{prefix}{side}/{name}" for side in SIDES]
                 for key in keys:
                     self.curves.setdefault(key, []).append(values[key])
@@ -263,21 +263,22 @@ class Diagnostics:
 def build_diagnostics(method: Method, data: ContrastiveData, options: Mapping[str, Any], data_dir: str) -> Diagnostics:
     """Return the diagnostics of a method on its data, with the config's ``diag`` as options.
 
-    The held-out side is the data's held-out rows: for each view the pair of roles that the method names, and the
-    sentences of the roles it spreads (all of the data, if it names none) that are there, row by row, cut to the first
-    ``options["sentences"]``.
+    The held-out side is the data's held-out rows, if there are any: for each view the pair of roles that the method
+    names, and the sentences of the roles it spreads (all of the data, if it names none) that are there, row by row, cut
+    to the first ``options["sentences"]``.
     """
     if not options["dropout"] and any(a == b for a, b in method.pairs.values()):
         kind = type(method).__name__
         raise ConfigError([f"diag.dropout: the pairs of {kind} are dropout passes over one sentence; set it to true"])
     if options["evaluation"] == "corpus_dev":
         raise ConfigError(["diag.evaluation: corpus_dev is already the held-out side; use stsb_dev or none"])
+    other = None if options["evaluation"] == "none" else stsb_dev(list(method.pairs), options, data_dir)
+    if not len(data.held_out):
+        return Diagnostics(None, other)
     spread = [role for role in method.spread or data.roles if role in data.held_out.names]
     watched = data.watched(list(dict.fromkeys([*spread, *(role for pair in method.pairs.values() for role in pair)])))
     pairs = {view: (watched.column(a), watched.column(b)) for view, (a, b) in method.pairs.items()}
-    held_out = Side(pairs, _flat(watched, spread)[: options["sentences"]])
-    other = None if options["evaluation"] == "none" else stsb_dev(list(method.pairs), options, data_dir)
-    return Diagnostics(held_out, other)
+    return Diagnostics(Side(pairs, _flat(watched, spread)[: options["sentences"]]), other)
 
 
 def stsb_dev(views: Sequence[str], options: Mapping[str, Any], data_dir: str) -> Side:

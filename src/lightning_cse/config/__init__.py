@@ -1,7 +1,5 @@
 """Configs: composing, checking and launching them; where ``conf/`` and ``experiments/`` are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]

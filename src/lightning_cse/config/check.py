@@ -3,8 +3,6 @@
 The schema is for checking and then discarded. Nodes with a ``_target_`` are checked where they are built.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence

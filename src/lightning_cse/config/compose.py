@@ -1,7 +1,5 @@
 """Hydra by its public interface: composed configs, the options of groups, the resolvers of the project, and sweeps."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import re
@@ -29,14 +27,12 @@ from lightning_cse.errors import ConfigError, did_you_mean
 if TYPE_CHECKING:
     from lightning_cse.runs.sweep import Sweep
 
+# The groups that no defaults list names: each is appended with a plus, and a later one wins over an earlier one.
 APPENDED: Final = ("experiment", "profile", "sweep", "debug")
-"""The groups that no defaults list names: each is appended with a plus, and a later one wins over an earlier one."""
-
+# Keys that are set by choosing an option of a group.
 CHOSEN: Final = {"name": "experiment", "suite": "suite", "pattern": "pattern", "data": "data"}
-"""Keys that are set by choosing an option of a group."""
-
+# What Hydra raises for overrides or configs that do not compose.
 CompositionError = (HydraException, OmegaConfBaseException, YAMLError, ValueError)
-"""What Hydra raises for overrides or configs that do not compose."""
 
 
 def _hydra() -> contextlib.AbstractContextManager[None]:
@@ -133,9 +129,7 @@ def portable(overrides: Iterable[Any]) -> list[str]:
     return [re.sub(r"^((?:model|encoder\.source)=['\"]?)[/~].*/(?=[^/])", r"\1", str(one)) for one in overrides]
 
 
-# Sweeps --------------------------------------------------------------------------------------------------------------
-
-current_sweep: Sweep | None = None
+current_sweep: "Sweep | None" = None
 """The sweep of this process, noted by the sweeper: Hydra gives its callers no other way to it."""
 _gpu: Any = None  # the lock of the GPU that this process uses, until it ends
 

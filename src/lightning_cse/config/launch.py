@@ -3,8 +3,6 @@
 Nothing heavy is imported until the config is checked, so that ``--help`` and a typo are answered at once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import itertools
@@ -30,6 +28,7 @@ from omegaconf import DictConfig, open_dict
 from lightning_cse.config import compose, conf_dir, encoder_configs
 from lightning_cse.config.check import check, devices
 from lightning_cse.config.compose import APPENDED, CompositionError, name_encoder, parse, plain_line, register
+from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, report, reported, user_error
 
 _ONE_RUN = "one call from Python is one run; call it in a loop, or sweep with python -m lightning_cse.train"
@@ -88,8 +87,6 @@ def _explained(words: Sequence[str], config_name: str) -> Iterator[None]:
     try:
         yield
     except CompositionError as error:
-        from lightning_cse.config.suggestions import explain
-
         if any(word.startswith(("--config-", "-cd", "-cp", "-cn")) for word in words):  # configs that we do not know
             raise user_error(error) or ConfigError([plain_line(error)]) from error
         given = itertools.takewhile(lambda word: word[:1] != "-", words)

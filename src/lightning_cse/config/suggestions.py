@@ -1,7 +1,5 @@
 """What is wrong with a command line that Hydra refuses, and what was probably meant."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Iterator
 from typing import Any, Final

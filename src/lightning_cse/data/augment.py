@@ -1,7 +1,5 @@
 """Positives made of a sentence's own word pieces: in another order, or some of them left out."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the columns of people's own files mean: recognised by the names in use, or mapped by the user."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -33,8 +31,6 @@ ALIASES: Final = {
     "gold_label": "label",
 }
 """The names in use, and ours; those of hard negatives may have a number."""
-
-_WEAK: Final = ("text", "sentence")  # a sentence to train on where the other columns make no layout
 
 
 def canonical(name: str) -> str | None:
@@ -70,9 +66,10 @@ def recognise(found: Sequence[str], mapping: Mapping[str, str] | None, key: str,
             raise ConfigError([f"{key}: no role {name!r}{did_you_mean(name, known)} (there are: {', '.join(known)})"])
         if column not in found:
             raise DataError(f"{key}.{name}: no column {column!r}{did_you_mean(column, found)}; found: {listed(found)}")
-    for column in sorted(found, key=_is_weak):
+    weak = [column for column in found if column.strip().casefold() in ("text", "sentence")]
+    for column in [*(column for column in found if column not in weak), *weak]:
         name = canonical(column) or ""
-        if not name or column in names.values() or name in (mapping or ()) or (_is_weak(column) and layout_of(names)):
+        if not name or column in names.values() or name in (mapping or ()) or (column in weak and layout_of(names)):
             continue
         if name in names:
             raise DataError(f"two columns for {name}: {names[name]!r} and {column!r}; {_map(key, {name: column})}")
@@ -85,12 +82,10 @@ def recognise(found: Sequence[str], mapping: Mapping[str, str] | None, key: str,
     layout = layout_of(names)
     roles = {role for columns in LAYOUTS[layout] for role in columns} if layout else set()
     kept = {name: column for name, column in names.items() if ("negative" if name in numbered else name) in roles}
-    left = [
-        column for name, column in names.items() if name not in (*kept, "label", "score") and layout and not mapping
-    ]
+    left = [column for name, column in names.items() if name not in (*kept, "label", "score")]
     meant = {} if mapping and layout else _misspelt(found, kept)
-    if layout is None or left:
-        why = f"columns of several layouts ({', '.join(left)})" if left else "the columns fit no known layout"
+    if layout is None or (left and not mapping):
+        why = f"columns of several layouts ({', '.join(left)})" if layout else "the columns fit no known layout"
         wanted = [word for word in re.findall(r"\w+", takes) if word in ALIASES] or ["anchor", "positive"]
         raise DataError(
             f"{why}; columns found: {listed(found)}\n  {takes or 'layouts: ' + _LISTED}\n  "
@@ -101,18 +96,15 @@ def recognise(found: Sequence[str], mapping: Mapping[str, str] | None, key: str,
     return kept
 
 
-def _is_weak(column: str) -> bool:
-    return column.strip().casefold() in _WEAK
-
-
 def _misspelt(found: Iterable[str], names: Collection[str]) -> dict[str, str]:
     """Return the columns that look like a name that is not there, by our names."""
     absent = [alias for alias, name in ALIASES.items() if name not in names]
-    unknown = [column for column in found if not canonical(column) and len(column) < 50]
-    near = {
-        column: difflib.get_close_matches(column.strip().casefold(), absent, n=1, cutoff=0.85) for column in unknown
-    }
-    return {ALIASES[alias]: column for column, aliases in near.items() for alias in aliases}
+    meant: dict[str, str] = {}
+    for column in found:
+        if not canonical(column) and len(column) < 50:
+            near = difflib.get_close_matches(column.strip().casefold(), absent, n=1, cutoff=0.85)
+            meant |= {ALIASES[alias]: column for alias in near}
+    return meant
 
 
 def override(key: str, columns: Mapping[str, str]) -> str:

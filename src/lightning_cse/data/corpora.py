@@ -1,7 +1,5 @@
 """The corpora that `corpora.yaml` declares, read from the data directory, else from the hub, else one clear error."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import hashlib
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
 DATA_DIR_VARIABLE: Final = "LIGHTNING_CSE_DATA"
 SAMPLE: Final = "SAMPLE"  # a data directory with a file of this name has samples: their rows are not counted
-BLOCK: Final = 1 << 20  # bytes of a file that are held at a time where it is streamed
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +113,7 @@ def default_data_dir() -> Path:
     return Path(os.environ.get(DATA_DIR_VARIABLE) or "data").expanduser()
 
 
-def read_corpus(name: str, split: str, data_dir: str | Path) -> Rows:
+def read_corpus(name: str, split: str, data_dir: str | Path) -> "Rows":
     """Read one split of a corpus.
 
     ``python -m lightning_cse.prepare`` lists names and splits, ``corpora.yaml`` the columns. The Hugging Face hub is
@@ -131,7 +128,7 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> Rows:
     return rows.recounted(rows.counts)
 
 
-def _read_split(corpus: Corpus, split: str, folder: Path, counted: bool, states: tuple[Any, ...]) -> Rows:
+def _read_split(corpus: Corpus, split: str, folder: Path, counted: bool, states: tuple[Any, ...]) -> "Rows":
     parts: dict[str | None, list[CorpusFile]] = {}
     for file in corpus.split_files(split):
         parts.setdefault(file.part, []).append(file)
@@ -139,7 +136,13 @@ def _read_split(corpus: Corpus, split: str, folder: Path, counted: bool, states:
     for part, files in parts.items():
         rows = _side_by_side([_found_or_fetched(corpus, file, folder) for file in files])
         if counted and len(rows) != files[0].rows:
-            raise DataError(_miscounted(corpus, files[0], rows, folder))
+            again = f"python -m lightning_cse.prepare {corpus.name} --force --data-dir {shlex.quote(str(folder))}"
+            raise DataError(
+                f"{rows.files[0].path}: {len(rows):,} rows of split {files[0].split!r}, the official file has "
+                f"{files[0].rows:,}: is it cut off?\n  to fetch it again: {again}\n  if it differs on purpose: name "
+                f"it as a file of your own, or put an empty file named {SAMPLE} into {folder}: then no rows are "
+                "counted there"
+            )
         tables.append(rows if part is None else rows.with_column(corpus.part_column, [part] * len(rows)))
     return tables[0] if len(tables) == 1 else type(tables[0]).cat(tables)
 
@@ -172,7 +175,7 @@ def absent(source: str, data_dir: str | Path) -> str | None:
     return None if gone is None else f"{gone} is not there; prepare {name}: {corpus.prepare}"
 
 
-def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> Rows:
+def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> "Rows":
     """Read one file of a corpus, wherever it is, or raise DataError with file and line."""
     from lightning_cse.data.rows import Rows, SourceFile
 
@@ -189,7 +192,7 @@ def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> Rows:
     return rows.select(chosen).recounted()
 
 
-def fetch_hub(corpus: Corpus, file: CorpusFile) -> Rows:
+def fetch_hub(corpus: Corpus, file: CorpusFile) -> "Rows":
     """Read one split of the hub's data set; HubError if it has no copy, is switched off, or does not answer."""
     from lightning_cse.data.rows import Rows, SourceFile
 
@@ -216,7 +219,7 @@ def offline_mode() -> str:
     return ""
 
 
-def _found_or_fetched(corpus: Corpus, file: CorpusFile, folder: Path) -> Rows:
+def _found_or_fetched(corpus: Corpus, file: CorpusFile, folder: Path) -> "Rows":
     path = find_file(folder, file)
     try:
         return fetch_hub(corpus, file) if path is None else read_file(corpus, file, path)
@@ -234,7 +237,7 @@ def _found_or_fetched(corpus: Corpus, file: CorpusFile, folder: Path) -> Rows:
     )
 
 
-def _side_by_side(tables: Sequence[Rows]) -> Rows:
+def _side_by_side(tables: Sequence["Rows"]) -> "Rows":
     """Return the rows of files that hold one row a line each, as one: of the lines that none of them leaves out."""
     if len(tables) == 1:
         return tables[0]
@@ -242,24 +245,14 @@ def _side_by_side(tables: Sequence[Rows]) -> Rows:
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{path}: {length} rows" for path, length in lengths.items())
         raise DataError(f"files that belong together differ in length: {shown}")
-    kept = sorted(set.intersection(*(set(table.column("line")) for table in tables)))
+    kept = set.intersection(*(set(table.column("line")) for table in tables))
     columns: dict[str, Any] = {}
     for table in tables:
-        place = {line: row for row, line in enumerate(table.column("line"))}
-        rows = table.table.take([place[line] for line in kept])
-        columns |= {name: rows.column(name) for name in table.names}
+        rows = table.select([row for row, line in enumerate(table.column("line")) if line in kept])
+        columns |= {name: rows.values(name) for name in table.names}
     counts = {key: count for table in tables for key, count in table.counts.items()}
     files = [file for table in tables for file in table.files]
-    return type(tables[0]).of(columns, files=files, lines=kept, counts=counts)
-
-
-def _miscounted(corpus: Corpus, file: CorpusFile, rows: Rows, folder: Path) -> str:
-    again = f"python -m lightning_cse.prepare {corpus.name} --force --data-dir {shlex.quote(str(folder))}"
-    return (
-        f"{rows.files[0].path}: {len(rows):,} rows of split {file.split!r}, the official file has {file.rows:,}: "
-        f"is it cut off?\n  to fetch it again: {again}\n  if it differs on purpose: name it as a file of your own, "
-        f"or put an empty file named {SAMPLE} into {folder}: then no rows are counted there"
-    )
+    return type(tables[0]).of(columns, files=files, lines=sorted(kept), counts=counts)
 
 
 def read_bytes(path: Path) -> bytes:

@@ -1,7 +1,5 @@
 """Corpora as training batches by role, and as held-out rows to watch the training."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools
@@ -24,6 +22,7 @@ from torch import Tensor
 
 from lightning_cse.data.drawing import fewer_llm_rows, hold_out, keep, subset, used, with_another_anchor
 from lightning_cse.data.own_rows import OwnRows
+from lightning_cse.data.provenance import read_provenance
 from lightning_cse.data.roles import FIRST, SOURCE, RoleRows
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sampler import Batch, BatchLoader, Draws
@@ -57,8 +56,8 @@ class ContrastiveData(pl.LightningDataModule):
     ``conf/data`` explains the options. For lists of sources and ``columns`` see `read_sources`, for ``train_rows``
     `subset`, for ``llm_rows`` `fewer_llm_rows`, for ``llm_rows_together`` and ``distinct_in_batch`` `BatchLoader`, and
     for ``weights`` (one a source of ``train``; None: every row once) `Draws`. ``held_out_share`` is of the sentences of
-    the first role (0.05 where ``held_out`` is None too); ``augmentation`` makes the role ``positive`` from each
-    anchor's tokens, once, as text.
+    the first role (0.05 where ``held_out`` is None too; 0: all rows are trained on and none is watched);
+    ``augmentation`` makes the role ``positive`` from each anchor's tokens, once, as text.
     """
 
     def __init__(
@@ -90,18 +89,16 @@ class ContrastiveData(pl.LightningDataModule):
     ) -> None:
         super().__init__()
         if held_out is not None and held_out_share is not None:
-            raise ConfigError(
-                ["data.held_out: give splits or files, or data.held_out_share, and set the other to null"]
-            )
+            fault = "data.held_out: give splits or files, or data.held_out_share, and set the other to null"
+            raise ConfigError([fault])
+        if distinct_in_batch and llm_rows_together is not None:
+            fault = "data.distinct_in_batch: cannot be combined with data.llm_rows_together; set it to null"
+            raise ConfigError([fault])
         self.tokenize, self.max_tokens = tokenize, max_tokens
         self._batching: dict[str, Any] = {"batch_size": batch_size, "drop_last": drop_last, "seed": seed}
         self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
         self.held_out_rows, self.llm_rows_together = held_out_rows, llm_rows_together
         self._by_share, self._distinct = held_out is None, distinct_in_batch
-        if distinct_in_batch and llm_rows_together is not None:
-            raise ConfigError(
-                ["data.distinct_in_batch: cannot be combined with data.llm_rows_together; set it to null"]
-            )
         self._loader: BatchLoader | None = None
         self._position: dict[str, Any] | None = None
         names = [train] if isinstance(train, str) else list(map(str, train))
@@ -114,7 +111,8 @@ class ContrastiveData(pl.LightningDataModule):
         if weighted:
             tables = [table.with_column(SOURCE, [source] * len(table)) for source, table in enumerate(tables)]
         self._excluded = read(excluded, key="data.excluded", may_be_empty=True)
-        self._watched = read(watched_in, key="data.watched_in", may_be_empty=True)
+        with _or_none_to_compare():
+            self._watched = read(watched_in, key="data.watched_in", may_be_empty=True)
         pairs = all_pairs(self._excluded)
         scheme = rows.scheme(tables, wanted, optional) if isinstance(rows, OwnRows) else rows
         self.roles = self._roles = scheme.roles
@@ -153,11 +151,9 @@ class ContrastiveData(pl.LightningDataModule):
 
     def _weigh(self, rows: Rows, weights: Sequence[float], names: Sequence[str]) -> Draws:
         """Return how often the rows are drawn; add the rows an epoch to the account and the log."""
-        faults = [
-            f"data.weights: must be in (0, {LARGEST_WEIGHT}], got {weight!r}; leave out sources that are not wanted"
-            for weight in weights
-            if not 0 < weight <= LARGEST_WEIGHT
-        ]
+        hint = "leave out sources that are not wanted"
+        wrong = [weight for weight in weights if not 0 < weight <= LARGEST_WEIGHT]
+        faults = [f"data.weights: must be in (0, {LARGEST_WEIGHT}], got {weight!r}; {hint}" for weight in wrong]
         if len(weights) != len(names):
             sources = f"the {len(names)} sources of data.train ({', '.join(names)})"
             faults.insert(0, f"data.weights: {len(weights)} numbers for {sources}")
@@ -194,8 +190,17 @@ class ContrastiveData(pl.LightningDataModule):
         self.roles = self._roles = ("anchor", "positive")
 
     def watched(self, roles: Sequence[str]) -> Rows:
-        """Return the first ``held_out_rows`` held-out rows that have all these roles; fewer than two are an error."""
+        """Return the first ``held_out_rows`` held-out rows that have all these roles; fewer than two are an error.
+
+        With ``watched_in``, only those whose anchor each of these sources has, and no other held-out row: then settings
+        of one corpus watch the same sentences.
+
+        Source: the authors' code of NGCSE.  Differs: nothing.
+        """
         chosen = self.held_out.has(*roles)
+        if self._watched:
+            places = self.held_out.values("anchor").combine_chunks().dictionary_encode().indices.to_numpy()
+            chosen &= (np.bincount(places) == 1)[places]
         for rows in self._watched:
             anchors = rows.values(next(name for name in FIRST if name in rows.names))
             chosen &= pc.is_in(self.held_out.values("anchor"), value_set=anchors).to_numpy()
@@ -253,8 +258,6 @@ class ContrastiveData(pl.LightningDataModule):
     @cached_property
     def provenance(self) -> Mapping[str, dict[str, Any]]:
         """The origin of the LLM rows that are trained on or held out, by the name of their file, where it is known."""
-        from lightning_cse.data.provenance import read_provenance
-
         files = dict.fromkeys((*self.train.files, *self.held_out.files))
         found = {file.name: read_provenance(file) for file in files}
         return {name: document for name, document in found.items() if document is not None}
@@ -318,6 +321,15 @@ class ContrastiveData(pl.LightningDataModule):
         table = self._tokens[index.tolist()]
         columns = {role: [table[name] for name in self._columns(role)] for role in self._roles}
         return {"roles": {role: _padded(some, self.max_tokens) for role, some in columns.items()}, "index": index}
+
+
+@contextlib.contextmanager
+def _or_none_to_compare() -> Iterator[None]:
+    """Add to an error about sources that only say what is watched that a run can do without them."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{error}\n  data.watched_in=[] watches the first held-out rows instead") from None
 
 
 def _padded(columns: Sequence[pa.ChunkedArray], most: int | None) -> Tokens:

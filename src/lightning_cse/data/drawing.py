@@ -4,8 +4,6 @@ Rows that `Hybrid` added to a corpus are drawn apart from its own, so that all s
 sentences, and train on the same ones.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 
@@ -38,12 +36,12 @@ def hold_out(rows: Rows, share: float, *, of: str) -> tuple[Rows, Rows]:
     """Split training rows: what is left to train on, and a share of the sentences of a role with all their rows.
 
     Both sides keep the order of the corpus. The same share of the rows that were added to a corpus is held out too. A
-    share that leaves fewer than two sentences on one side is an error.
+    share above 0 that leaves fewer than two sentences on one side is an error.
     """
-    if not 0 < share < 1:
-        raise ConfigError([f"data.held_out_share: must be in (0, 1), got {share}"])
+    if not 0 <= share < 1:
+        raise ConfigError([f"data.held_out_share: must be in [0, 1), got {share}"])
     own, added = _units(rows, rows.values(of))
-    number = max(2, round(share * _count(own)))
+    number = max(2, round(share * _count(own))) if share else 0
     if number > _count(own) - 2:
         raise DataError(f"data.held_out_share: {share} of {_count(own)} sentences leaves too few on one side")
     apart = _drawn(own, number) | _drawn(added, round(share * _count(added)))

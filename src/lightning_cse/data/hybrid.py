@@ -1,7 +1,5 @@
 """A corpus in which LLM rows replace some sentences: anchor, positive, perhaps intermediate, and negative."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Training rows of ImpScore: an implicit sentence, with an explicit one of the same meaning and with another one."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass

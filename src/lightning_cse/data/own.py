@@ -1,7 +1,5 @@
 """People's own files as tables of one layout: CSV, TSV, JSON lines, Parquet, text, folders of `datasets`, the hub."""
 
-from __future__ import annotations
-
 import glob
 import hashlib
 import itertools
@@ -10,17 +8,18 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+from datasets import Dataset
 
 from lightning_cse.data.columns import HYPOTHESES, canonical, layout_of, negatives, recognise
 from lightning_cse.data.corpora import CORPORA, decoded, offline_mode, read_bytes
 from lightning_cse.data.parsers import NLI_LABELS, READERS, Row, account, columns_of, listed, quoted
+from lightning_cse.data.rows import Rows, SourceFile
 from lightning_cse.errors import ConfigError, DataError, did_you_mean
-
-if TYPE_CHECKING:
-    from datasets import Dataset
-
-    from lightning_cse.data.rows import Rows
 
 HUB: Final = "hub:"
 SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")  # each also followed by ``.gz``
@@ -50,9 +49,8 @@ def read_table(
     is ``data.columns`` or ``own.columns``. ``takes`` says for the message what columns the method takes.
     """
     names = [sources] if isinstance(sources, str) else [str(source) for source in sources]
-    mapped_by = (
-        f"{key.partition('.')[0]}.columns" if key in ("data.train", "data.held_out") or key[:4] == "own." else ""
-    )
+    has_mapping = key in ("data.train", "data.held_out") or key.startswith("own.")
+    mapped_by = f"{key.partition('.')[0]}.columns" if has_mapping else ""
     if not isinstance(columns, Mapping | None):
         raise ConfigError([f"{mapped_by}: must map roles to columns, as {{anchor: question}}, got {columns!r}"])
     mapping = None if columns is None else {str(ours): str(column) for ours, column in columns.items()}
@@ -60,18 +58,14 @@ def read_table(
     try:
         for path in itertools.chain.from_iterable(map(_paths, names)):
             tables.append(_read(path, mapping, mapped_by, takes))
-            if len({_kinds(table.names) for table in tables}) > 1:
+            if len({frozenset(table.names) - set(negatives(table.names)[1:]) for table in tables}) > 1:
                 one, other = (f"{table.origin} has {listed(table.names)}" for table in (tables[0], tables[-1]))
                 raise DataError(f"files that are read together need the same columns: {one}; {other}")
     except DataError as error:
         raise DataError(f"{key}: {error}") from None
     if not tables:
         raise ConfigError([f"{key}: names no file; {FORMS}"])
-    return tables[0] if len(tables) == 1 else type(tables[0]).cat(tables, fill=True)
-
-
-def _kinds(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(names) - set(negatives(names)[1:])
+    return tables[0] if len(tables) == 1 else Rows.cat(tables, fill=True)
 
 
 def _paths(name: str) -> Iterator[str]:
@@ -89,10 +83,6 @@ def _paths(name: str) -> Iterator[str]:
 
 def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str) -> Rows:
     """Read one file, some rows at a time."""
-    import pyarrow as pa
-
-    from lightning_cse.data.rows import Rows, SourceFile
-
     path = name if name.startswith(HUB) else str(Path(name).expanduser().absolute())
     rows, found, digest = _opened(path, set((mapping or {}).values()))
     names: dict[str, str] = {}
@@ -150,12 +140,6 @@ def _opened(path: str, mapped: Collection[str]) -> tuple[Iterator[Row], dict[str
 
 def _dataset(path: str, data: bytes | None = None) -> Dataset:
     """Return a data set of the hub, of a folder, or of the bytes of a Parquet file."""
-    import datasets
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from lightning_cse.data.rows import Rows
-
     identity, _, split = path.removeprefix(HUB).partition(":")
     parts = identity.split("/", 2)
     try:

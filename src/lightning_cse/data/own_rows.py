@@ -1,7 +1,5 @@
 """How people's own files become training rows: by the scheme that their columns and the method call for."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
@@ -13,24 +11,23 @@ from lightning_cse.data.roles import TRAINED, TRIPLET, INLIQuadruples, INLITripl
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import DataError
 
+# Experiments by the roles that a file must have for them.
 EXPERIMENTS: Final = {
     TRAINED[:1]: ("simcse_unsup", "ngcse_wiki_dropout"),
     TRAINED[:2]: ("simcse_sup", "ngcse_nli_sup"),
     TRIPLET[:2]: ("gausscse_ent", "gausscse_ent_rev"),
     TRIPLET: ("gausscse", "gausscse_ent_con"),
-    LLM_SENTENCES: ("ngcse_wiki_sts", "ngcse_wiki_sts_ht"),
+    LLM_SENTENCES: ("ngcse_wiki_sts_ht", "ngcse_nli_sts_ht"),
     INLIQuadruples.roles: ("dualcse_cross", "dualcse_bi", "dualgauss"),
     PAIR_SENTENCES: ("impscore",),
 }
-"""Experiments by the roles that a file must have for them."""
-
+# The roles that some scheme makes of a layout; the others are pairs or triplets, and can be trained on together.
 _GIVE: Final = {
     "sentences": TRAINED[:1],
     "unlabelled pairs": TRAINED[:1],
     "implicit pairs": PAIR_SENTENCES,
     "INLI": (*INLIQuadruples.roles, *PAIR_SENTENCES, *TRIPLET, *TRAINED),
 }
-"""The roles that some scheme makes of a layout; the others are pairs or triplets, and can be trained on together."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +72,8 @@ class OwnRows:
                     f"+suite=own own.sts={rows.origin}; to train on all of them as positive pairs: {pairs}"
                 )
         columns = {name for rows in tables for name in rows.names}
-        labels = {
-            label for rows in tables if "label" in rows.names for label in rows.table["label"].unique().to_pylist()
-        }
-        if "1" in labels or "0" in labels:
+        labels = {label for rows in tables if "label" in rows.names for label in rows.unique("label")}
+        if {"0", "1"} & labels:
             raise DataError(f"{key}: {path}: labels 1 and 0 are for tests alone; write entailment, not_entailment")
         contradicted = self.contradiction and bool({"negative", "contradiction"} & (columns | labels))
         kind, most = next(iter(kinds)), 3 if contradicted else 2
@@ -92,9 +87,8 @@ class OwnRows:
                 f"{key}: {path}: the method trains on {' and '.join(lacking)}, which these columns do not give: "
                 f"{names}{hint}\n  experiments that they fit: {', '.join(fits)}"
             )
-        if kind in ("sentences", "unlabelled pairs") or (
-            set(wanted) == set(self.roles) and "labelled pairs" not in kinds
-        ):
+        sentences_alone = set(wanted) == set(self.roles) and "labelled pairs" not in kinds
+        if sentences_alone or kind in ("sentences", "unlabelled pairs"):
             return Sentences()
         if kind == "implicit pairs":
             return ImplicitPairs()

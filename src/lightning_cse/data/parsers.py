@@ -3,8 +3,6 @@
 A reader yields, for each row, the line it starts on and its cells by name; for a line that it leaves out, the reason.
 """
 
-from __future__ import annotations
-
 import collections
 import csv
 import functools
@@ -19,17 +17,11 @@ from typing import Any, Final
 
 from lightning_cse.errors import DataError, did_you_mean
 
+# The columns of a pair file: the implicit sentence with its own explicit sentence, and with one of another row.
 PAIR_SENTENCES: Final = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
-"""The columns of a pair file: the implicit sentence with its own explicit sentence, and with one of another row."""
-
 LLM_SENTENCES: Final = ("anchor", "positive", "intermediate", "negative")
-"""The columns of LLM rows of the STS pattern."""
-
-LLM_PATTERNS: Final = {"sts": LLM_SENTENCES, "nli": ("anchor", "positive", "negative")}
-"""The roles of an LLM row, by the similarity pattern that the LLM was shown."""
-
-NLI_LABELS: Final = ("entailment", "neutral", "contradiction", "-")
-"""The labels of a pair; ``-`` is that of pairs on which the annotators did not agree."""
+LLM_PATTERNS: Final = {"sts": LLM_SENTENCES, "nli": ("anchor", "positive", "negative")}  # by what the LLM was shown
+NLI_LABELS: Final = ("entailment", "neutral", "contradiction", "-")  # - where the annotators did not agree
 
 _QUOTED: Final = 120  # characters of a cell that an error shows
 _FILLERS: Final = "\u115f\u1160\u2800\u3164\uffa0"  # letters and signs that show nothing
@@ -162,11 +154,7 @@ def _score(cell: Any, range: Sequence[float] | None = None, scale: float = 1) ->
 
 
 _KINDS: Final[Mapping[str, Callable[..., Any]]] = {
-    "sentence": _sentence,
-    "text": _text,
-    "optional": _optional,
-    "label": _label,
-    "score": _score,
+    kind.__name__.lstrip("_"): kind for kind in (_sentence, _text, _optional, _label, _score)
 }
 
 
@@ -248,20 +236,16 @@ def _missing_key(key: str, row: Mapping[str, Any], known: Sequence[str]) -> str:
 
 def _json(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
     for line, row in enumerate(text.rstrip("\r\n").split("\n"), start=1):
-        yield line, parse_object(row, f"{path}:{line}")
-
-
-def parse_object(row: str, where: str) -> dict[str, Any]:
-    """Return the JSON object that one line of a file is, or raise DataError."""
-    try:
-        cells = json.loads(row)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{where}: not valid JSON: {error.msg} at column {error.colno}") from None
-    except (RecursionError, ValueError) as error:  # a value of thousands of levels, or of thousands of digits
-        raise DataError(f"{where}: JSON that cannot be read: {error}") from None
-    if not isinstance(cells, dict):
-        raise DataError(f"{where}: a JSON object is needed, not {type(cells).__name__}")
-    return cells
+        where = f"{path}:{line}"
+        try:
+            found = json.loads(row)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{where}: not valid JSON: {error.msg} at column {error.colno}") from None
+        except (RecursionError, ValueError) as error:  # a value of thousands of levels, or of thousands of digits
+            raise DataError(f"{where}: JSON that cannot be read: {error}") from None
+        if not isinstance(found, dict):
+            raise DataError(f"{where}: a JSON object is needed, not {type(found).__name__}")
+        yield line, found
 
 
 def _llm_rows(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
@@ -325,8 +309,7 @@ def _paragraphs(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
 
 
 _ENDS: Final = frozenset(".?!")
-_CLOSING: Final = frozenset([")", "]", "}", "''", "\N{RIGHT DOUBLE QUOTATION MARK}", *_ENDS])
-"""Tokens that still belong to the sentence whose end they follow."""
+_CLOSING: Final = _ENDS | {")", "]", "}", "''", "\N{RIGHT DOUBLE QUOTATION MARK}"}  # of the sentence that they follow
 
 
 def split_sentences(paragraph: str) -> Iterator[str]:

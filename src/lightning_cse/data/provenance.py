@@ -1,10 +1,9 @@
 """Where LLM rows come from: a side file beside them, which whoever trains on the rows copies into the run's record."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -63,10 +62,8 @@ def read_provenance(rows: SourceFile | Path) -> dict[str, Any] | None:
     A fault is a warning, since this is nothing but information: ``{"damaged": why}``. None where there is no side file.
     """
     path, digest = (Path(rows.path), rows.sha256) if isinstance(rows, SourceFile) else (rows, None)
-    if not path.name.removesuffix(".gz").endswith(".jsonl"):
-        return None
-    side = side_file(path)
-    if not side.exists() and not side.is_symlink():
+    is_jsonl = path.name.removesuffix(".gz").endswith(".jsonl")
+    if not is_jsonl or not os.path.lexists(side := side_file(path)):
         return None
     try:
         document = _parsed(side.read_bytes())

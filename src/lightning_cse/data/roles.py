@@ -1,7 +1,5 @@
 """How rows of a corpus become training rows with a column a role."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections import Counter

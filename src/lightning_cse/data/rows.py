@@ -1,11 +1,9 @@
 """The rows of a corpus: a `datasets.Dataset` with a column a role, and the file and line that each row comes from."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +49,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         files: Sequence[SourceFile] = (),
         lines: Sequence[int] | None = None,
         counts: Mapping[str, int] | None = None,
-    ) -> Rows:
+    ) -> Self:
         """Return rows with these columns, all from the first file (further ones hold other columns of the same rows).
 
         The lines are 1, 2, 3, ... by default, and the account says that all rows were read. Columns that differ in
@@ -67,7 +65,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         return cls(pa.table(arrays), files=files, counts=counts)
 
     @classmethod
-    def cat(cls, parts: Sequence[Rows], *, fill: bool = False) -> Rows:
+    def cat(cls, parts: Sequence[Self], *, fill: bool = False) -> Self:
         """Return the rows of several tables, at least one, in turn, with the columns that all of them have.
 
         With ``fill``, all columns stay, and are null where a table has none.
@@ -119,30 +117,30 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         file, line = (self.table.column(name)[index].as_py() for name in PLACE)
         return f"{file}:{line}" if file else f"row {line}"
 
-    def select(self, indices: Iterable[int], *_: Any, reason: str | None = None, **__: Any) -> Rows:
+    def select(self, indices: Iterable[int], *_: Any, reason: str | None = None, **__: Any) -> Self:
         """Return the rows of these numbers, in this order; with a reason, the account counts the others as dropped."""
         chosen = pa.array(indices if hasattr(indices, "__len__") else list(indices), pa.int64())
         counts = Counter(self.counts)
         if reason is not None:
             counts[f"dropped: {reason}"] += len(self) - len(chosen.unique())
-        return Rows(self.table.take(chosen), files=self.files, counts=counts)
+        return type(self)(self.table.take(chosen), files=self.files, counts=counts)
 
-    def with_columns(self, **columns: Sequence[Any]) -> Rows:
+    def with_columns(self, **columns: Sequence[Any]) -> Self:
         """Return the same rows with these columns in place of the old ones; files, lines and account stay."""
         arrays = {name: _array(values) for name, values in columns.items()}
         places = {name: self.table.column(name) for name in PLACE}
-        return Rows(pa.table(arrays | places), files=self.files, counts=self.counts)
+        return type(self)(pa.table(arrays | places), files=self.files, counts=self.counts)
 
-    def with_column(self, name: str, values: Sequence[Any] | np.ndarray) -> Rows:
+    def with_column(self, name: str, values: Sequence[Any] | np.ndarray) -> Self:
         """Return the same rows with one more column, or with another one of this name."""
         columns = dict(zip(self.column_names, self.table.columns, strict=True))
-        return Rows(pa.table(columns | {name: _array(values)}), files=self.files, counts=self.counts)
+        return type(self)(pa.table(columns | {name: _array(values)}), files=self.files, counts=self.counts)
 
-    def recounted(self, counts: Mapping[str, int] | None = None) -> Rows:
+    def recounted(self, counts: Mapping[str, int] | None = None) -> Self:
         """Return the same rows with another account; by default all of them were read and none was dropped."""
-        return Rows(self.table, files=self.files, counts=counts)
+        return type(self)(self.table, files=self.files, counts=counts)
 
-    def dropping(self, counts: Mapping[str, int]) -> Rows:
+    def dropping(self, counts: Mapping[str, int]) -> Self:
         """Return the same rows with more rows dropped in the account: their number by reason."""
         total = Counter(self.counts)
         total.update({f"dropped: {reason}": int(count) for reason, count in counts.items() if count})

@@ -1,7 +1,5 @@
 """Training batches in an order that seed and epoch decide; an epoch can be resumed at any batch."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import math

@@ -1,7 +1,5 @@
 """The sources that a data set is read from, and the sentence pairs that must not be trained on."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,9 +13,8 @@ from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import ConfigError, DataError
 
+# Columns that make a sentence pair together with ``premise``.
 HYPOTHESES = ("hypothesis", "entailment", "explicit_entailment", "implied_entailment", "neutral", "contradiction")
-"""Columns that make a sentence pair together with ``premise``."""
-
 LEAK = "pair of a dev or test set"
 
 _NO_LETTER = re.compile(r"[\W_]+")

@@ -1,7 +1,5 @@
 """A sentence encoder: transformer backbone and pooling, one pass for all sentences of a step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -20,7 +18,7 @@ from lightning_cse.errors import EncoderError, did_you_mean
 from lightning_cse.tokens import Tokens
 
 TOKENS_AT_ONCE = 4096  # on a CPU: enough for the matrix products, few enough for the cache
-POOLINGS = ("cls", "embedding_last", "first_last", "mean", "prompt")
+POOLINGS = ("cls", "cls_pooler", "embedding_last", "first_last", "mean", "prompt")
 
 EARLIER_STATES = {"first_last": 1, "embedding_last": 0}
 r"""Poolings of the average of the last layer's states and of earlier ones, and their index k in ``hidden_states``.
@@ -35,7 +33,7 @@ Source: SimCSE, authors' code, ``avg_first_last``. It has k = 1 since January 20
 def pool(pooling: str, hidden: Tensor, mask: Tensor, place: Tensor) -> Tensor:
     """Pool token vectors (n, length, d) to (n, d): the first, that at ``place`` (n,), or the mean over ``mask``."""
     hidden = hidden.float()  # a mean of bfloat16 vectors, stored in bfloat16, makes ties between scores
-    if pooling == "cls":
+    if pooling in ("cls", "cls_pooler"):
         return hidden[:, 0]
     if pooling == "prompt":
         return hidden[torch.arange(len(hidden), device=hidden.device), place]
@@ -76,6 +74,8 @@ class SentenceEncoder(nn.Module):
 
     ``pooling`` takes the first token (``cls``), all real tokens (``mean``), the mask of a prompt around the sentence
     (``prompt``; a vector a prompt, None for NGCSE's two), or all real tokens of two layers (`EARLIER_STATES`).
+    ``cls_pooler`` puts the first token through the checkpoint's own pooler, :math:`\tanh(W h_1 + b)`: SimCSE's authors
+    test their supervised checkpoints so, the unsupervised ones with ``cls`` (authors' code, ``evaluation.py``).
     ``max_length`` counts the template; longer sentences are cut. ``denoise`` subtracts the prompt's own vector, that of
     its mask without the sentence, with the suffix at the positions it has behind a sentence of that length:
 
@@ -107,6 +107,9 @@ class SentenceEncoder(nn.Module):
         self._first_position, limit = positions(backbone)
         if limit is not None and max_length > limit:
             raise EncoderError(f"encoder.max_length: {max_length} is more than the {limit} positions of {name}")
+        if pooling == "cls_pooler" and not hasattr(getattr(backbone, "pooler", None), "dense"):
+            what = f"{name} ({backbone.config.model_type}) has no pooler, a dense layer and tanh on [CLS]"
+            raise EncoderError(f"encoder.pooling: {what}; choose cls or mean")
         self.backbone = backbone
         self.tokenizer = Tokenizer(tokenizer, digests["tokenizer"])
         self.name, self.pooling, self.max_length = name, pooling, max_length
@@ -123,7 +126,7 @@ class SentenceEncoder(nn.Module):
         self.has_segments = getattr(backbone.config, "type_vocab_size", 0) > 1
         self.templates = tuple(self._with_room(template) for template in self._single(prompts))
         """The templates of a single sentence: one for each prompt, else one."""
-        if pooling == "cls" and not self.templates[0].prefix:
+        if pooling in ("cls", "cls_pooler") and not self.templates[0].prefix:
             raise EncoderError(f"encoder.pooling: the tokenizer of {name} puts no [CLS] before a sentence; choose mean")
 
     def _single(self, prompts: Sequence[str] | None) -> list[Template]:
@@ -192,7 +195,12 @@ class SentenceEncoder(nn.Module):
         encode = self._packed if self._windows and order.device.type == "cpu" else self._padded
 
         def encoded(rows: Tensor) -> Tensor:
-            return torch.cat(list(encode(sequences.take(rows), most)))
+            vectors = torch.cat(list(encode(sequences.take(rows), most)))
+            if self.pooling != "cls_pooler":
+                return vectors
+            with torch.autocast(vectors.device.type, enabled=False):  # a vector rounded to bfloat16 makes ties
+                pooled: Tensor = self.backbone.get_submodule("pooler")(vectors[:, None])
+            return pooled
 
         own = share(order)
         if self.chunk_size is None or not torch.is_grad_enabled():

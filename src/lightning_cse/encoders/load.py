@@ -1,7 +1,5 @@
 """Loading an encoder: from a folder, a Python package that carries one, or the hub; or a small random one for tests."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import inspect
@@ -56,7 +54,7 @@ def load_encoder(
         config = _config(folder, layers)
         set_dropout(config, dropout)
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True)
-        backbone = _backbone(folder, config)
+        backbone = _backbone(folder, config, has_pooler=pooling == "cls_pooler")
         length = _max_length(folder, backbone, tokenizer) if max_length == "auto" else max_length
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         why = f"{' '.join(str(error).split())} (it needs what save_pretrained writes of a model and its tokenizer)"
@@ -107,10 +105,10 @@ def _config(folder: Path, layers: int | None) -> PreTrainedConfig:
     return config
 
 
-def _backbone(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
+def _backbone(folder: Path, config: PreTrainedConfig, *, has_pooler: bool) -> PreTrainedModel:
     kind: Any = transformers.MODEL_MAPPING[type(config)]
-    # A pooler would hold parameters that never get a gradient; not every architecture has the switch.
-    switch = {"add_pooling_layer": False} if "add_pooling_layer" in inspect.signature(kind).parameters else {}
+    # A pooler nobody asks for would never get a gradient; not every architecture has the switch.
+    switch = {"add_pooling_layer": has_pooler} if "add_pooling_layer" in inspect.signature(kind).parameters else {}
     # ignore_mismatched_sizes: they are reported below with the missing ones, both of which become random numbers.
     options: dict[str, Any] = {"ignore_mismatched_sizes": True, "output_loading_info": True, **switch}
     verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
@@ -124,7 +122,10 @@ def _backbone(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
             transformers_logging.enable_progress_bar()
     backbone, report = loaded
     names = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
-    if lacking := sorted(name for name in names if "pooler" not in name):  # which is never read here
+    if has_pooler and any("pooler" in name for name in names):
+        what = f"the checkpoint in {folder} has no pooler, a dense layer and tanh on [CLS]"
+        raise EncoderError(f"encoder.pooling: {what}; choose cls or mean")
+    if lacking := sorted(name for name in names if "pooler" not in name):
         count, few = f"{len(lacking)} parameters of {kind.__name__}", ", ".join(lacking[:3])
         raise ValueError(f"{count} are missing from the weights or have another shape: {few}")
     return backbone  # type: ignore[no-any-return]
@@ -246,7 +247,7 @@ def tiny_encoder(
     set_dropout(config, dropout)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        backbone = transformers.BertModel(config, add_pooling_layer=False)
+        backbone = transformers.BertModel(config, add_pooling_layer=pooling == "cls_pooler")
     weights = hashlib.sha256(f"tiny BERT, width {width}, {layers} layers, seed {seed}".encode()).hexdigest()
     options: dict[str, Any] = {"prompts": prompts, "denoise": denoise, "freeze_embeddings": freeze_embeddings}
     options |= {"digests": {"weights": weights, "tokenizer": hashlib.sha256(vocabulary).hexdigest()}}

@@ -1,7 +1,5 @@
 """From the nodes of a config to the objects of a run, each node checked against its class before anything is loaded."""
 
-from __future__ import annotations
-
 import inspect
 import logging
 import pkgutil

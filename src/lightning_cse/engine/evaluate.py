@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from lightning_cse import runs
+from lightning_cse import llm, runs
+from lightning_cse.baselines import FewShot, Length
 from lightning_cse.config.compose import in_sweep, parse, portable
+from lightning_cse.embeddings import Embedding
 from lightning_cse.engine.build import build_tasks, check_nodes, plain, resolve_automatic
-from lightning_cse.engine.evaluated import Evaluated, open_model
-from lightning_cse.engine.load import LLM, WITHOUT_ENCODER
+from lightning_cse.engine.load import LENGTH, LLM, WITHOUT_ENCODER, LoadedModel, load_model
 from lightning_cse.engine.mteb_suite import MTEBTask
 from lightning_cse.errors import ConfigError, TaskError
-from lightning_cse.evaluation import Average, Task, summarize_tasks
-from lightning_cse.llm import wrong_settings
-from lightning_cse.runs.machine import peak_memory
+from lightning_cse.evaluation import RTE, Average, Embedded, Task, TaskResult, summarize_tasks
+from lightning_cse.progress import progress
+from lightning_cse.runs.machine import device_name, device_of, peak_memory
 from lightning_cse.runs.table import print_run
 
 log = logging.getLogger(__name__)
+
+SENTENCES_AT_ONCE = 1024  # between two updates of the progress bar
 
 
 def run(cfg: DictConfig) -> runs.Outcome:
@@ -84,7 +91,9 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
                 "model": {"given": given, "run": model.run, "prompt": cfg.prompt, **model.options},
                 "metrics": {f"test/{name}/{key}": v for name, found in metrics.items() for key, v in found.items()},
                 "baselines": {},
-                "left_out": left_out | {n: t.parts for n, t in averages.items() if n not in metrics},
+                "left_out": left_out
+                | {name: (result["reason"],) for name, result in results.items() if result.get("reason")}
+                | {n: t.parts for n, t in averages.items() if n not in metrics},
                 "sentences": {name: result["sentences"] for name, result in results.items()},
                 "sentences_cut": {name: result["cut"] for name, result in results.items()},
                 "data": decides["data"],
@@ -116,7 +125,7 @@ def _mistakes(cfg: DictConfig, overrides: Sequence[str]) -> Iterator[str]:
     if cfg.max_length != "auto" and (not isinstance(cfg.max_length, int) or cfg.max_length < 1):
         yield f"max_length: must be auto or an integer >= 1, got {cfg.max_length!r}"
     if cfg.model == LLM:
-        yield from wrong_settings(plain(cfg.llm))
+        yield from llm.wrong_settings(plain(cfg.llm))
     elif cfg.llm.model or any(one.lstrip("+").startswith(("llm.", "few_shot.")) for one in overrides):
         yield f"llm, few_shot: only model={LLM} reads them"
 
@@ -159,10 +168,108 @@ def _result(folder: runs.Run, name: str, task: Task | MTEBTask, model: Evaluated
         except Exception as error:
             folder.fail(error, stage=name)
             raise
-        done = {"metrics": result.metrics, **costs, "seconds": time.perf_counter() - start}
+        done = {"metrics": result.metrics, "reason": result.reason, **costs, "seconds": time.perf_counter() - start}
         runs.write_atomic(path, json.dumps(done, indent=2, allow_nan=False) + "\n")
         if done["cut"]:
             log.warning("%s: %d of %d sentences are too long and are cut", name, done["cut"], done["sentences"])
     metrics = ", ".join(f"{key} {value:.4f}" for key, value in done["metrics"].items())
-    log.info("%s %s: %s%s", place, name, "done before, " if finished else "", metrics)
+    log.info("%s %s: %s%s", place, name, "done before, " if finished else "", metrics or done["reason"])
     return done
+
+
+@dataclass
+class Evaluated:
+    """A model under evaluation; ``options``, ``encoder`` and ``data`` decide its answers."""
+
+    model: Any  # answers the questions of tasks
+    name: str  # in tables
+    root: Path  # of its evaluations
+    options: dict[str, Any]  # how it reads sentences
+    encoder: dict[str, str]  # its name, and the sha256 of its files
+    data: dict[str, str] = field(default_factory=dict)  # the sha256 of the corpus files that it reads
+    run: dict[str, Any] | None = None  # name, config_hash and seed of the run that trained it
+    device: str = "cpu"
+    loaded: LoadedModel | None = None  # the model with its encoder, if it has one
+    precision: str | None = None  # of an encoder
+    label: str = ""  # the task in the progress bar
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def do(self, task: Task | MTEBTask, run: runs.Run, label: str) -> tuple[TaskResult, dict[str, Any]]:
+        """Do a task on its test split, and return its result and what it took: sentences, those cut, and an account."""
+        self.label, self.counts = label, Counter(sentences=0, cut=0)
+        if isinstance(task, MTEBTask):
+            return task.evaluate(self, run), dict(self.counts)
+        if isinstance(self.model, LanguageModel):
+            self.model.label = label
+            result = cast(RTE, task).judged(self.model, "test")  # the one task that asks for ``judge``
+            return result, {"sentences": self.model.sentences, "cut": 0, "account": self.model.llm.taken()}
+        embedded = Embedded(self, task.sentences("test"))
+        if not embedded.is_finite:
+            raise TaskError(f"{label}: some embeddings of {self.name} are not finite numbers in {self.precision}")
+        return task.evaluate(self.model, embedded, "test"), dict(self.counts)
+
+    def embed(self, sentences: Sequence[str]) -> Embedding:
+        """Embed sentences with a progress bar on a terminal; count them, and those that are cut."""
+        self.counts["sentences"] += len(sentences)
+        kind = "cpu"
+        if self.loaded is not None:
+            kind = self.loaded.answers.device.type
+            ids, room = self.loaded.encoder.tokenizer(sentences), self.loaded.room
+            self.counts["cut"] += sum(len(sentence) > room for sentence in ids)
+        with progress() as bar, torch.autocast(kind, torch.bfloat16, enabled=self.precision == "bf16-mixed"):
+            starts = range(0, len(sentences), SENTENCES_AT_ONCE)
+            shown = bar.track(starts, description=f"{self.label}: {len(sentences):,} sentences")
+            return Embedding.cat([self.model.embed(sentences[start : start + SENTENCES_AT_ONCE]) for start in shown])
+
+
+class LanguageModel(FewShot):
+    """A language model at an endpoint, shown a few examples and asked about every pair."""
+
+    def __init__(self, cfg: DictConfig) -> None:
+        self.llm = llm.LLM(plain(cfg.llm), cfg.paths.cache_dir)
+        self.label = ""
+        self.sentences = self._pairs = 0
+        shown = {"data_dir": cfg.paths.data_dir, "parameters": self.llm.parameters, **plain(cfg.few_shot)}
+        super().__init__(lambda requests: self.llm.ask(requests, self.label, self._pairs), **shown)
+
+    def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[str]:
+        """Return the type of every hypothesis, in their order; raise LLMError if replies are missing."""
+        self.sentences = len({*premises, *hypotheses})
+        self._pairs = self.llm.announce(self.label, self.requests(premises, hypotheses))
+        return super().judge(premises, hypotheses)
+
+
+def open_model(cfg: DictConfig) -> Evaluated:
+    """Load the model that a config of ``evaluate`` names."""
+    root = Path(cfg.paths.runs_dir).expanduser() / "evaluate"
+    options: dict[str, Any] = {"pooling": None, "max_length": None}
+    if cfg.model == LENGTH:
+        return Evaluated(Length(), LENGTH, root / LENGTH, {"method": "Length", **options}, {"name": LENGTH})
+    if cfg.model == LLM:
+        model = LanguageModel(cfg)
+        name = model.llm.endpoint.model
+        options |= {"method": "FewShot", "few_shot": plain(cfg.few_shot), "prompt_digest": model.prompt_digest}
+        options["llm"] = {"model": name, "parameters": dict(model.llm.parameters)}
+        folder = root / "llm" / re.sub(r"[^\w-]+", "_", name)
+        return Evaluated(model, name, folder, options, {"name": name}, model.digests, device="endpoint")
+    loaded = load_model(cfg.model, pooling=cfg.pooling, prompt=cfg.prompt, max_length=cfg.max_length)
+    name = loaded.name
+    if cfg.whitening:
+        loaded = loaded.whitened(cfg.whitening, cfg.paths.data_dir)
+        options["whitening"] = loaded.answers.fitted_on
+        name += f", whitened on {options['whitening']}"
+    device, encoder = device_of(cfg.accelerator), loaded.encoder
+    loaded.answers.to(device)
+    options |= {"method": loaded.method, "pooling": encoder.pooling, "max_length": encoder.max_length}
+    options["templates"] = [[template.prefix, template.suffix] for template in loaded.templates]
+    return Evaluated(
+        loaded.answers,
+        name,
+        (loaded.run / "evaluate") if loaded.run else root / loaded.name,
+        options,
+        {"name": encoder.name, **loaded.digests},
+        run={key: loaded.record[key] for key in ("name", "config_hash", "seed")} if loaded.run else None,
+        device=device_name(device),
+        loaded=loaded,
+        precision=cfg.precision,
+    )

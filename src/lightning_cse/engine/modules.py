@@ -1,7 +1,5 @@
 """The modules of a sentence-transformers folder behind its transformer, such as `lightning_cse.export` writes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -256,10 +256,7 @@ def _truncated(parts: Parts) -> dict[str, int]:
     evaluated = {s for task in parts.tasks.values() for split in splits for s in task.sentences(split)}
     evaluated.update(parts.diagnostics.sentences())
     lengths = token_counts(sorted(evaluated), parts.encoder.tokenizer, parts.data.cache_dir)
-    cut = {
-        "sentences_cut": parts.data.longer_than(longest),
-        "evaluation_sentences_cut": int((lengths > longest).sum()),
-    }
+    cut = {"sentences_cut": parts.data.longer_than(longest), "evaluation_sentences_cut": int((lengths > longest).sum())}
     if any(cut.values()):
         log.warning(
             "%d of %d training sentences and %d of %d evaluation sentences are longer than encoder.max_length or "
@@ -294,6 +291,9 @@ def _test(
         for task, result in results.items():
             if result.predictions and trainer.is_global_zero:  # a mean of other tasks has none
                 runs.write_predictions(folder.predictions, f"{prefix}{task}", result.predictions)
+            if result.reason and not prefix:
+                parts.left_out[task] = result.reason
+                log.info("the task %s is left out: %s", task, result.reason)
         return {f"test/{task}/{name}": v for task, result in results.items() for name, v in result.metrics.items()}
 
     device = trainer.strategy.root_device

@@ -1,13 +1,12 @@
 """The direction of entailment: which of two sentences entails the other?"""
 
-from __future__ import annotations
-
 import torch
 
 from lightning_cse.data import Rows
 from lightning_cse.errors import DataError
 from lightning_cse.evaluation.inli import INLITask, accuracy_by_type
 from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, measure
+from lightning_cse.similarity import is_same
 
 
 class DirectionTask(CorpusTask):
@@ -15,9 +14,10 @@ class DirectionTask(CorpusTask):
 
     Right iff score(premise, hypothesis) > score(hypothesis, premise) for the model's ``entailment_score`` (GaussCSE:
     sim(hyp || pre) > sim(pre || hyp)), or iff the model's ``direction`` is positive where it has that (LENGTH:
-    characters). Ties are wrong, so a symmetric score is always wrong. Metrics: ``accuracy``, and
-    ``accuracy_determinant`` where the model has Gaussians: right iff
-    :math:`\sum_d \log \sigma_d(\text{premise}) > \sum_d \log \sigma_d(\text{hypothesis})`.
+    characters). Ties are wrong. Metrics: ``accuracy``, and ``accuracy_determinant`` where the model has Gaussians:
+    right iff :math:`\sum_d \log \sigma_d(\text{premise}) > \sum_d \log \sigma_d(\text{hypothesis})`.
+
+    A score that is the same both ways has no direction, which is not a direction that is always wrong: no metrics.
 
     Source: GaussCSE, experiment on the direction of entailment; the determinant is from the authors' code.
     """
@@ -36,8 +36,11 @@ class DirectionTask(CorpusTask):
         if hasattr(answers, "direction"):
             lead = answers.direction(premise, hypothesis).double()
         else:
-            forward = answers.entailment_score(premise, hypothesis).double()
-            lead = forward - answers.entailment_score(hypothesis, premise).double()
+            score = answers.entailment_score
+            # Asked of random embeddings: a score may tie on all pairs before training, and not later (DualCSE-Bi).
+            if is_same(score, lambda a, b: score(b, a), premise):
+                return TaskResult({}, reason="its score is the same both ways, so it has no direction")
+            lead = score(premise, hypothesis).double() - score(hypothesis, premise).double()
         metrics = {"accuracy": measure("DirectionAccuracy", lead, torch.zeros_like(lead))}
         predictions = {"row": list(range(len(rows))), "lead": lead.tolist(), "correct": (lead > 0).tolist()}
         if hasattr(answers, "log_determinant"):
@@ -85,5 +88,7 @@ class INLIDirection(INLITask, DirectionTask):
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Compare each pair with its reverse, also by type of entailment."""
         result, rows = super().evaluate(answers, embedded, split), self.rows(split)
+        if result.reason:
+            return result
         metrics = result.metrics | accuracy_by_type(rows, result.predictions["correct"])
         return TaskResult(metrics, {**result.predictions, "type": rows.column("type")})

@@ -1,7 +1,5 @@
 """Logistic regression on frozen features, for several training sets and weight decays at once."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Two-way natural language inference: is the hypothesis entailed by the premise or not?"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -17,16 +15,35 @@ class NLI(CorpusTask):
     positive, everything else negative, also pairs without a gold label. :math:`\gamma` is scanned over 0, 0.001,
     ..., 1 on the dev split (the first of the best), and used on the test split. Metrics: ``accuracy``, ``auprc`` (exact
     precision-recall curve, trapezoids) and ``threshold``. ``dev_rows`` limits the evaluations during training; a
-    threshold for the test is tuned on all of dev, which is required.
+    threshold for the test is tuned on all of dev, which is required. With ``auprc_thresholds=1001`` there is also
+    ``auprc_1001``, over as many thresholds from 0 to 1.
 
     Source: GaussCSE, NLI experiment, and the authors' code: one threshold, tuned on SNLI dev, for the test sets of
-    SNLI, MNLI and SICK (the paper says "the development set").  Differs: the paper's AUPRC is over the 1,001
-    thresholds, the code's is exact, as here.
+    SNLI, MNLI and SICK (the paper says "the development set"). The code's AUPRC is the exact one, the paper's the one
+    over 1,001 thresholds.  Differs: nothing.
     """
 
     needs = ("entailment_score",)
     metrics: tuple[str, ...] = ("accuracy", "auprc", "threshold")
     grid: ClassVar[Sequence[float] | None] = [k / 1000 for k in range(1001)]
+
+    def __init__(
+        self,
+        *,
+        data_dir: str,
+        test: str,
+        dev: str | None = None,
+        watched: bool = True,
+        dev_rows: int | None = None,
+        test_rows: int | None = None,
+        auprc_thresholds: int | None = None,
+    ) -> None:
+        super().__init__(data_dir=data_dir, test=test, dev=dev, watched=watched, dev_rows=dev_rows, test_rows=test_rows)
+        self.auprc_thresholds = auprc_thresholds
+        if auprc_thresholds is not None:
+            if auprc_thresholds < 2:
+                raise ValueError(f"auprc_thresholds: must be null or an integer >= 2, got {auprc_thresholds}")
+            self.metrics = (*self.metrics, f"auprc_{auprc_thresholds}")
 
     def sentences(self, split: Split) -> list[str]:
         """Return the sentences of the split; for test also those of dev, which the threshold is tuned on."""
@@ -47,6 +64,9 @@ class NLI(CorpusTask):
             "auprc": measure("AUPRC", labels, scores),
             "threshold": threshold,
         }
+        if (count := self.auprc_thresholds) is not None:
+            grid = [k / (count - 1) for k in range(count)]
+            metrics[f"auprc_{count}"] = measure("AUPRC", labels, scores, grid=grid)
         predictions: dict[str, list[Any]] = {"row": list(range(len(rows))), "label": labels}
         predictions |= {"score": scores.tolist(), "prediction": (scores >= threshold).tolist()}
         return TaskResult(metrics, predictions)

@@ -1,7 +1,5 @@
 """Test sets of one's own: STS, NLI and direction of entailment on any files, with a dev side or without."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,18 +1,13 @@
 """Retrieval: does the similarity of embeddings find the documents that are relevant to a query?"""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import logging
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
-
-import torch
-from torch import Tensor
 
 from lightning_cse.data.corpora import decoded, read_bytes
 from lightning_cse.data.parsers import READERS, columns_of, parse
@@ -20,7 +15,7 @@ from lightning_cse.embeddings import Embedding
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.evaluation.task import Answers, Embedded, Split, Task, TaskResult
 from lightning_cse.metrics import ndcg, recall
-from lightning_cse.similarity import every_pair
+from lightning_cse.similarity import Comparison
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +23,6 @@ Relevance = dict[str, dict[str, float]]
 """Of documents, by query."""
 
 DEPTH: Final = 100  # documents of a ranking: as many as a metric looks at
-MARGIN: Final = 16  # more candidates than that: float32 may order scores that differ by 1e-7 wrongly
-DOCUMENTS: Final = 2**14  # that are compared at once with ...
-QUERIES: Final = 2**9  # ... so many queries: 32 MiB of scores
 
 
 class Retrieval(Task):
@@ -39,7 +31,7 @@ class Retrieval(Task):
     The model's ``similarity`` ranks all documents for each query, exactly; of equal scores the first one in the file.
     A document with the id of the query is left out. Metrics, means over the queries that have judgements: ``ndcg@10``,
     ``recall@10``, ``recall@100`` (see `ndcg` and `recall`), and ``accuracy@1``, the share of queries whose first
-    document is relevant. The limits count queries.
+    document is relevant.
 
     Source: Thakur et al. 2021 (BEIR): its layout and, but for ``accuracy@1``, its metrics, which are trec_eval's.
     Differs: the order of equal scores, which trec_eval takes from the ids.
@@ -113,42 +105,24 @@ class Retrieval(Task):
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Rank all documents for each query."""
         relevance, ids = self.relevance(split), list(self.documents)
-        queries = embedded[[self.queries[query] for query in relevance]]
-        rankings = nearest(answers, embedded, queries, list(self.documents.values()))
+        texts, queries = list(self.documents.values()), embedded[[self.queries[query] for query in relevance]]
+
+        def read(rows: Sequence[int]) -> Embedding:
+            return embedded[[texts[row] for row in rows]]
+
+        compared = Comparison.of(answers.similarity, queries)
+        candidates = compared.candidates(queries, read, len(ids), DEPTH + 1)
         table: list[dict[str, Any]] = []
-        for (query, judged), found in zip(relevance.items(), rankings, strict=True):
-            best = [ids[row] for row in found if ids[row] != query][:DEPTH]
+        for number, (query, judged) in enumerate(relevance.items()):
+            found = compared.ranked(queries[number : number + 1], read, candidates[number])
+            best = [ids[row] for row, _ in found if ids[row] != query][:DEPTH]
             ranked, known = [judged.get(document, 0.0) for document in best], list(judged.values())
-            line = {"row": len(table), "query": query, "first": best[0] if best else None}
+            line = {"row": number, "query": query, "first": best[0] if best else None}
             line |= {"correct": any(value > 0 for value in ranked[:1]), "ndcg@10": ndcg(ranked, known, 10)}
             table.append(line | {f"recall@{k}": recall(ranked, known, k) for k in (10, 100)})
         columns = {name: [line[name] for line in table] for name in table[0]}
         means = {name: math.fsum(columns[name]) / len(table) for name in (*self.metrics[:3], "correct")}
         return TaskResult(dict(zip(self.metrics, means.values(), strict=True)), columns)
-
-
-def nearest(answers: Answers, embedded: Embedded, queries: Embedding, texts: Sequence[str]) -> Iterator[list[int]]:
-    """Yield the numbers of the documents most similar to each query, the best first: at least `DEPTH` + 1, or all.
-
-    Candidates are found block by block in float32; their order is that of the model's own answers in float64.
-    """
-    compare, count = every_pair(answers.similarity, queries), DEPTH + MARGIN
-    scores, numbers = torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.long)
-    for start in range(0, len(texts), DOCUMENTS):
-        block = embedded[texts[start : start + DOCUMENTS]]
-        found = [_top(compare(queries[q : q + QUERIES], block), count) for q in range(0, len(queries), QUERIES)]
-        scores = torch.cat([scores, torch.cat([values for values, _ in found])], dim=1)
-        numbers = torch.cat([numbers, torch.cat([places + start for _, places in found])], dim=1)
-        scores, kept = _top(scores, count)
-        numbers = numbers.gather(1, kept)
-    for row, candidates in enumerate(numbers.sort(dim=1).values):
-        query, documents = queries[torch.full((len(candidates),), row)], embedded[[texts[n] for n in candidates]]
-        exact = answers.similarity(query.to(torch.float64), documents.to(torch.float64))
-        yield candidates[exact.sort(descending=True, stable=True).indices].tolist()
-
-
-def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    return tuple(scores.topk(min(count, scores.shape[1]), dim=1, sorted=False))  # type: ignore[return-value]
 
 
 def _objects(text: str, path: str, kind: str) -> dict[str, str]:

@@ -1,7 +1,5 @@
 """Semantic textual similarity: do similar sentences get similar embeddings?"""
 
-from __future__ import annotations
-
 from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, measure
 
 
@@ -13,12 +11,9 @@ class STS(CorpusTask):
     ``spearman_all``, over all subsets put together; ``spearman_mean``, the mean of the subsets' correlations;
     ``spearman_wmean``, the same weighted by their numbers of pairs. The limits count the rows of each subset.
 
-    Where one side is constant the correlation is undefined; here it is 0: the scores of a collapsed model rank nothing,
-    training must continue, and a record contains no NaN.
-
     Source: Agirre et al. 2012 to 2016, Cer et al. 2017, Marelli et al. 2014; tables show ``spearman_all``, and no
     regressor is trained on STS-B and SICK-R: SimCSE, its edition of SentEval; the means: SentEval.  Differs: 0 where
-    scipy gives NaN.
+    one side is constant and scipy gives NaN: the scores of a collapsed model rank nothing, and training must continue.
     """
 
     needs = ("similarity",)

@@ -1,11 +1,10 @@
 """Evaluation tasks: the sentences to embed, and metrics and predictions from a model's answers; suites of tasks."""
 
-from __future__ import annotations
-
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -33,10 +32,14 @@ Answers = Any
 
 @dataclass(frozen=True)
 class TaskResult:
-    """The outcome of a task: metrics by name, and the predictions for every example, by column."""
+    """The outcome of a task: metrics by name, and the predictions for every example, by column.
+
+    Where what is measured does not exist for a model there are none, and ``reason`` says why.
+    """
 
     metrics: dict[str, float]
     predictions: dict[str, list[Any]] = field(default_factory=dict)
+    reason: str = ""
 
 
 class Embedded:
@@ -126,25 +129,15 @@ class CorpusTask(Task):
         self.limits: dict[Split, int | None] = {"dev": dev_rows, "test": test_rows}
         self.splits = tuple(self.sources) if watched else ("test",)
         self.suffix = "_matched" if test.endswith("/dev_matched") else ""
-        self._tables: dict[Split, Rows] = {}
-        self._rows: dict[Split, Rows] = {}
-
-    def table(self, split: Split) -> Rows:
-        """Return all rows of a split."""
-        if split not in self._tables:
-            self._tables[split] = self.read(split)
-        return self._tables[split]
+        self.table: Callable[[Split], Rows] = functools.cache(self.read)
+        """All rows of a split."""
+        self.rows: Callable[[Split], Rows] = functools.cache(lambda split: self.select(self.table(split), split))
+        """The rows that a split is evaluated on."""
 
     def read(self, split: Split) -> Rows:
         """Read all rows of a split."""
         (rows,) = read_sources([self.sources[split]], self.data_dir, key=f"suite: {split}")
         return rows
-
-    def rows(self, split: Split) -> Rows:
-        """Return the rows that a split is evaluated on."""
-        if split not in self._rows:
-            self._rows[split] = self.select(self.table(split), split)
-        return self._rows[split]
 
     def select(self, rows: Rows, split: Split) -> Rows:
         """Return the rows of a split to evaluate; tasks that need them in another form override this."""

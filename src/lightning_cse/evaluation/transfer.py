@@ -1,7 +1,5 @@
 """Transfer: how well does a linear classifier on frozen embeddings do SentEval's classification tasks?"""
 
-from __future__ import annotations
-
 import logging
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Which replies of a language model are taken: each is cleaned, and then accepted, or rejected with a reason."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +35,9 @@ class Checks(BaseModel, extra="forbid", strict=True, frozen=True):
     refused_words: list[Annotated[str, Field(pattern=r"\S")]] | None = None  # how refusals begin in other languages
 
 
-def judge(reply: Reply, role: Role, source: str, reference: str, written: Mapping[str, str]) -> tuple[str, str | None]:
+def judge(
+    reply: "Reply", role: "Role", source: str, reference: str, written: Mapping[str, str]
+) -> tuple[str, str | None]:
     """Return the sentence of a reply, and the first reason to reject it; None: it is accepted.
 
     The role is made of the reference: the source, or the sentence that was ``written`` for an earlier role.
@@ -75,7 +75,7 @@ def judge(reply: Reply, role: Role, source: str, reference: str, written: Mappin
 _NOTHING: Final = re.compile("yes|no|none|na|null|nothing|unknown|sure|ok|true|false|same|nochange")
 
 
-def _echoes(text: str, role: Role, source: str, reference: str) -> bool:
+def _echoes(text: str, role: "Role", source: str, reference: str) -> bool:
     """Whether a reply has a label, a sentence of an example, or eight words in a row of the prompt."""
     given, said, asked = f"{source}\n{reference}", letters(text), letters(reference)
     if any(_label(field).search(text) and not _label(field).search(given) for field in role.fields):
@@ -161,7 +161,9 @@ def cleaned(text: str, field: str = "", reference: str = "") -> str:
     text, before = re.sub(r"[\ud800-\udfff\ufeff\x00-\x08\x0e-\x1b\x7f]", "", _content(text)), None
     while text != before:
         before = text
-        text = _unwrapped("\n".join(line.strip() for line in text.splitlines() if line.strip()))
+        text = "\n".join(line.strip() for line in text.splitlines() if line.strip())
+        if wrapped := _PAIR.fullmatch(text):
+            text = (wrapped[2] or wrapped[3]).strip()
         for pattern in around:
             text = pattern.sub("", text, count=1).strip()
         text = re.sub(r"\A[\"“]([^\"“”]*[^\"“”.!?…])[\"”]([.!?])\Z", r"\1\2", text)
@@ -179,14 +181,8 @@ def _content(text: str) -> str:
         return ""
 
 
+# The one pair of quotes, backticks or marks of emphasis that holds all of a text.
 _PAIR: Final = re.compile(r"(?s)(?:([*_`]{1,3}|[\"'])((?:\b'\b|(?!\1).)+)\1|[“„«「]([^“”„«»「」]+)[”“»」])")
-
-
-def _unwrapped(text: str) -> str:
-    """Return a text without the one pair of quotes, backticks or marks of emphasis that holds all of it."""
-    found = _PAIR.fullmatch(text)
-    return (found[2] or found[3]).strip() if found else text
-
 
 _STOPS: Final = "。！？｡।॥؟۔։"
 _CLOSERS: Final = r"[\"'”’»›\)\]}*_`“‘」』】）]*"

@@ -1,7 +1,5 @@
 """From a config to the rows that a language model writes by a pattern."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -60,7 +58,8 @@ class Generation:
 
     def __init__(self, cfg: DictConfig, data: str, overrides: Sequence[str] = ()) -> None:
         self.cfg, self.overrides = cfg, list(overrides)
-        data_dir, values = Path(cfg.paths.data_dir).expanduser(), _values(cfg)
+        data_dir = Path(cfg.paths.data_dir).expanduser()
+        values: Any = OmegaConf.to_container(cfg, resolve=True)
         self.pattern = build_pattern(values["pattern"], data_dir)
         self.llm = LLM(values["llm"] | {"model": cfg.llm.model or "(llm.model is not set)"}, cfg.paths.cache_dir)
         self.writer = Writer(self.llm, self.pattern, cfg.samples)
@@ -188,7 +187,7 @@ class Generation:
             words.append(f"corpora.{corpus}=[{train if isinstance(train, str) else ','.join(train)}]")
         if not plain and not target.endswith(".NLITriplets"):
             words.append(f"data.rows.corpus._target_={target}")
-        words.append(f"corpora.llm_{domain}_{kind}=[{self.rows}]")
+        words += [f"{key}=[{self.rows}]" for key in ("data.watched_in", f"corpora.llm_{domain}_{kind}")]
         yield f"\nto train on them:\n  python -m lightning_cse.train {shlex.join(words)}"
 
 
@@ -211,20 +210,16 @@ def draw_sentences(cfg: DictConfig, data: str, data_dir: Path) -> tuple[list[str
 
 def check(cfg: DictConfig) -> None:
     """Raise ConfigError with all faults of a config, before a corpus is read."""
-    values, faults = _values(cfg), []
+    values: Any = OmegaConf.to_container(cfg, resolve=True)
+    faults = []
     if str(OmegaConf.select(cfg, "data.rows._target_")).endswith(".Hybrid"):
         faults.append("data: its rows are such rows already; choose that of its sentences, as data=wiki or data=nli")
     if cfg.paths.cache_dir is None and not cfg.show_prompts:
         faults.append("paths.cache_dir: must be a folder: replies that are not kept are paid for again")
-    faults += [one for one in wrong_settings(values["llm"]) if not (cfg.show_prompts and "llm.model:" in one)]
-    if faults := [*faults, *wrong_pattern(values["pattern"])]:
+    faults += [one for one in wrong_settings(values.get("llm")) if not (cfg.show_prompts and "llm.model:" in one)]
+    if faults := [*faults, *wrong_pattern(values.get("pattern"))]:
         raise ConfigError(faults)
     check_nodes(cfg)
-
-
-def _values(cfg: DictConfig) -> dict[str, Any]:
-    nodes = {key: cfg.get(key) for key in ("llm", "pattern")}
-    return {key: OmegaConf.to_container(n, resolve=True) if OmegaConf.is_config(n) else n for key, n in nodes.items()}
 
 
 def _line(row: Row) -> bytes:

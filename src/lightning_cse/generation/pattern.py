@@ -113,6 +113,7 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
     shots: int = Field(ge=1)
     seed: int = Field(ge=0)
     reference: str | None = None  # for roles that share one, by interpolation
+    longer_first: bool = False  # the same
     layout: _Layout
     roles: tuple[_Role, ...] = Field(min_length=1)
 

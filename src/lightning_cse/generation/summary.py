@@ -1,7 +1,5 @@
 """What is shown of LLM rows: before, what would be sent; afterwards, how they compare with the pattern's examples."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -87,14 +85,10 @@ def summarise(
     if any(len(pairs.mer) for pairs in compared):
         sets["pattern"] = compared
     bins = bins_of(sets)
-    roles = {
-        name: {
-            "made": describing.pair_summary(ours[number]),
-            "pattern": describing.pair_summary(theirs[number]),
-            **_overlaps(ours[number], compared[number], bins, seed),
-        }
-        for number, name in enumerate(names)
-    }
+    roles: dict[str, Any] = {}
+    for name, made, pairs, enough in zip(names, ours, theirs, compared, strict=True):
+        sides = {"made": describing.pair_summary(made), "pattern": describing.pair_summary(pairs)}
+        roles[name] = sides | _overlaps(made, enough, bins, seed)
     draw_histograms(sets, rows.with_name("histograms.png"))
     summary = {
         "pattern": {"name": pattern.name, "digest": pattern.digest, "examples": pattern.digests},

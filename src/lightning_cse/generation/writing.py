@@ -1,7 +1,5 @@
 """A language model writes by a pattern, role by role for each sentence; what a filter rejects is asked for again."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final

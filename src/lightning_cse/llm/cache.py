@@ -1,7 +1,5 @@
 """Every reply of a language model on disk, so that nothing is paid twice."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sqlite3

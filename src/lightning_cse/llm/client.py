@@ -1,7 +1,5 @@
 """One language model and all that is asked of it: many requests at once, every reply kept, cost reported."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import signal
@@ -120,9 +118,9 @@ class LLM:
         return keys.total()
 
     @contextmanager
-    def watching(self, what: str, of: str, total: int | None = None, *, done: int = 0) -> Iterator[Callable[..., None]]:
+    def watching(self, what: str, of: str, total: int | None = None) -> Iterator[Callable[..., None]]:
         """Show a bar, or log a line a minute, as the yielded function is called with a count; then log what it took."""
-        last, now = time.monotonic(), done
+        last, now = time.monotonic(), 0
 
         def advance(count: int, *shown: str) -> None:
             nonlocal last, now
@@ -134,7 +132,7 @@ class LLM:
                 log.info("%s: %s%s %s, %s", what, f"{now:,}", f" of {total:,}" if total else "", of, note)
 
         with progress(TextColumn("{task.fields[note]}")) as bar:
-            task = bar.add_task(f"{what}: {of}", total=total, completed=done, note="")
+            task = bar.add_task(f"{what}: {of}", total=total, note="")
             try:
                 yield advance
             finally:

@@ -1,7 +1,5 @@
 """Where a language model answers, and how it is asked: the settings below ``llm``."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """Calls of one endpoint: the openai client's, with limits a minute, and a limit to the time and size of each call."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """What is asked of a language model, what comes back, and what it took: calls, tokens, money."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,5 +1,5 @@
-from .curves import CurvesLogger as CurvesLogger
 from .plots import run_figures as run_figures
-from .tensorboard_view import TensorBoardView as TensorBoardView
-from .view import RunView as RunView
-from .wandb_view import WandbView as WandbView
+from .views import CurvesLogger as CurvesLogger
+from .views import RunView as RunView
+from .views import TensorBoardView as TensorBoardView
+from .views import WandbView as WandbView

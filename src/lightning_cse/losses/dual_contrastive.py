@@ -1,7 +1,5 @@
 """The contrastive loss of DualCSE over explicit and implicit vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

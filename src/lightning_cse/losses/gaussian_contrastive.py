@@ -1,7 +1,5 @@
 """The contrastive loss of GaussCSE over Gaussians and the asymmetric similarity of two of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from torch import Tensor, nn
@@ -55,10 +53,7 @@ class GaussianContrastive(nn.Module):
         self.reduce = check_reduce(reduce)
 
     def forward(
-        self,
-        premise: GaussianEmbedding,
-        entailment: GaussianEmbedding,
-        contradiction: GaussianEmbedding | None = None,
+        self, premise: GaussianEmbedding, entailment: GaussianEmbedding, contradiction: GaussianEmbedding | None = None
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
         roles = {"premise": premise, "entailment": entailment}

@@ -1,7 +1,5 @@
 """The contrastive loss of SimCSE, and the softmax over in-batch candidates that its relatives share."""
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -43,7 +41,7 @@ class InfoNCE(nn.Module):
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor | None = None) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
-        if anchor.ndim != 2 or len(anchor) < 2 or positive.shape != anchor.shape:
+        if anchor.ndim != 2 or len(anchor) < (2 if negative is None else 1) or positive.shape != anchor.shape:
             got = f"{tuple(anchor.shape)} and {tuple(positive.shape)}"
             raise ValueError(f"need anchors and positives of one shape (n, d) with n >= 2, got {got}")
         blocks = [cosine_matrix(anchor, positive)]

@@ -1,7 +1,5 @@
 """Margin losses: the hierarchical triplet loss of NGCSE, and the ranking loss of ImpScore."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """What every method shares: the mode and the checks of training, its outputs, gradient clipping and the optimizer."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial

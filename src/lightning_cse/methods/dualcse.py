@@ -1,7 +1,5 @@
 """DualCSE: two vectors a sentence, what it says (explicit) and what it implies (implicit)."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any, ClassVar
 

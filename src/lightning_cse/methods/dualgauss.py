@@ -1,7 +1,5 @@
 """DualGauss: two Gaussians a sentence, what it says and what it implies; DualCSE's loss, GaussCSE's similarity."""
 
-from __future__ import annotations
-
 from typing import cast
 
 from lightning_cse.encoders import SentenceEncoder

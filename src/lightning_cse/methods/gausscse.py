@@ -1,7 +1,5 @@
 """GaussCSE: a sentence is a Gaussian, and one that entails another is the wider of the two."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from lightning_cse.encoders import SentenceEncoder

@@ -1,7 +1,5 @@
 """ImpScore: how far what a sentence means is from what it says, learnt on top of a sentence encoder."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """NGCSE: contrastive learning on a corpus, for some sentences of which an LLM has written others, near to far."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -36,14 +34,15 @@ class NGCSE(Method):
       :math:`L_C`, and :math:`L_{HT}` is added on these rows alone (`losses.HierarchicalTriplet`);
     - ``single_positive``: the positive is ``llm_positive``, the negative is a hard negative, and there is no
       :math:`L_{HT}`;
-    - ``multiple_positive``: the same with the mean of two losses, one with the positive and one with the intermediate.
+    - ``multiple_positive``: a first pass over all rows has the positive, a second one over LLM rows alone has the
+      intermediate, and only there their negatives are candidates; the loss of an LLM row is the mean of both.
 
     The vector of a sentence is the pooled one; a linear map without activation, whose weight and bias start at
     :math:`N(0, 0.006^2)`, is put on it in training only.
 
-    Source: NGCSE, eq. 1 and 6 and Table 3, and the authors' code.  Differs: the paper's contrastive positive of an LLM
-    row is its positive; the code's is the intermediate, as here by default. No code is known for ``multiple_positive``;
-    it is the branch of theirs that fits the name.
+    Source: NGCSE, eq. 1 and 6 and Table 3, and the authors' code.  Differs: that code's last state has the intermediate
+    as contrastive positive without the triplet loss too, where the paper, and the code's own alignment, have the
+    positive. No script is known for ``multiple_positive``; it is the branch of the code that fits the name.
 
     Args:
         encoder: sentences to vectors; its word embeddings are frozen in the authors' code (``freeze_embeddings``).
@@ -52,7 +51,7 @@ class NGCSE(Method):
         beta: its weight; 0 leaves it out.
         roles: the roles a row may have, of `ROLES`, the anchor first.
         contrastive: see above; without LLM rows nothing but ``single_positive`` makes sense, and all are the same.
-        llm_positive: ``intermediate`` or ``positive``.
+        llm_positive: ``positive`` or, with the triplet loss, ``intermediate``.
     """
 
     def __init__(
@@ -90,8 +89,7 @@ class NGCSE(Method):
         self.optional = ("negative",) if self.has_negative and not written else ()
         # A positive without a negative beside it is a second view of its anchor, and has the second template as such.
         self.second_template = 0 if "negative" in roles else -1
-        # With the triplet loss the authors align the contrastive positive, else the first role behind the anchor.
-        self.aligned = self.positives[0] if self.has_triplet else "positive" if "positive" in roles else "anchor"
+        self.aligned = (*self.positives, "anchor")[0]  # the authors align the pair that a setting trains
         spread = tuple(role for role in roles if role != "intermediate" or self.has_triplet)
         self.spread = spread if "negative" in roles else ("anchor",)
         self.needs_dropout = tuple(roles) == ("anchor",) and len(encoder.templates) == 1
@@ -117,8 +115,15 @@ class NGCSE(Method):
         vectors = self._project({**tokens, "again": again})
         anchor, negative = vectors["anchor"], vectors.get("negative") if self.has_negative else None
 
-        seconds = [{"again": again} | ({role: tokens[role]} if role else {}) for role in self.positives or (None,)]
-        contrastive = torch.stack([self.loss(anchor, _rows(vectors, second), negative) for second in seconds]).mean()
+        positive = _rows(vectors, {"again": again, **{role: tokens[role] for role in self.positives[:1]}})
+        second_pass = len(self.positives) > 1
+        contrastive = self.loss(anchor, positive, None if second_pass else negative)
+        if second_pass and "intermediate" in vectors:
+            # The loss of an LLM row is the mean of two passes: half the difference is added for its share of the rows.
+            written, others = anchor[tokens["intermediate"].rows], [vectors["again"]] if "again" in vectors else []
+            first = self.loss(written, vectors["positive"], *others)
+            second = self.loss(written, vectors["intermediate"], torch.cat([vectors["negative"], *others]))
+            contrastive = contrastive + (second - first) * len(written) / (2 * len(anchor))
         parts = {"contrastive": contrastive}
         if self.has_triplet and self.beta and "intermediate" in vectors:
             written = anchor[tokens["intermediate"].rows]

@@ -1,7 +1,5 @@
 """SimCSE: a sentence is a point; what means the same is near, everything else in the batch is far."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from torch import nn

@@ -15,6 +15,7 @@ from .representation import relative_fitting_difficulty as relative_fitting_diff
 from .representation import uniformity as uniformity
 from .scores import McNemar as McNemar
 from .scores import auc as auc
+from .scores import auc_error as auc_error
 from .scores import auprc as auprc
 from .scores import best_threshold as best_threshold
 from .scores import mcnemar as mcnemar

@@ -1,7 +1,5 @@
 """The metrics as `torchmetrics.Metric`: updated batch by batch, computed once, over all processes."""
 
-from __future__ import annotations
-
 import math
 import zlib
 from abc import abstractmethod
@@ -189,10 +187,17 @@ class ThresholdAccuracy(_LabelMetric):
 
 
 class AUPRC(_LabelMetric):
-    """`auprc` of all rows: the area under the exact precision-recall curve by trapezoids, not average precision."""
+    """`auprc` of all rows: the area under the precision-recall curve by trapezoids, not average precision.
+
+    The curve is exact, or has a point a threshold of ``grid``.
+    """
+
+    def __init__(self, *, grid: Values | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.grid = grid
 
     def _value(self) -> float:
-        return auprc(self._rows("labels"), self._rows("scores"))
+        return auprc(self._rows("labels"), self._rows("scores"), self.grid)
 
 
 class Spearman(RowMetric):

@@ -1,7 +1,5 @@
 """The distance of two sentences in words, whatever the words mean."""
 
-from __future__ import annotations
-
 from rapidfuzz.distance import Levenshtein
 
 

@@ -1,7 +1,5 @@
 """Metrics of retrieval: how much of what is relevant to a query is found, and how early."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

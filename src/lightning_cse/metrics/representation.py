@@ -1,7 +1,5 @@
 """Measures of embeddings (alignment, uniformity) and of their curves during training (RFD, mean of the best)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

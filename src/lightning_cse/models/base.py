@@ -1,7 +1,5 @@
 """What every model shares: embedding sentences a bounded number at a time, and being built again from settings."""
 
-from __future__ import annotations
-
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Two vectors a sentence: what it says (explicit) and what it implies (implicit)."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Sequence
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Two Gaussians a sentence: what it says and what it implies."""
 
-from __future__ import annotations
-
 import copy
 
 from torch import Tensor

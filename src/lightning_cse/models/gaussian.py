@@ -1,7 +1,5 @@
 """A sentence is a diagonal Gaussian, and one that entails another is the wider of the two."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from torch import Tensor, nn

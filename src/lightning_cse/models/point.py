@@ -1,7 +1,5 @@
 """A sentence is a point: the encoder's pooled vector, or a head on it."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from lightning_cse.embeddings import PointEmbedding

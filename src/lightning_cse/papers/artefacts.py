@@ -64,6 +64,11 @@ Encoders = tuple[Annotated[str, _option("encoder")], ...]
 Seed = Annotated[int, Field(ge=0, strict=True)]
 _COUNT: Final = BeforeValidator(lambda value: tuple(range(value)) if type(value) is int else value)
 Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), _COUNT]
+_Match = Annotated[
+    Mapping[Literal["steps", "sentences"], tuple[str, ...]],
+    Field(max_length=1),
+    BeforeValidator(lambda by: {by: ()} if isinstance(by, str) else by),
+]
 Suite = Annotated[str, _option("suite")]
 
 
@@ -248,8 +253,9 @@ class Line:
 class Artefact:
     """A table, figure or text of a paper.
 
-    ``reference`` is the label of the row that ``test`` compares the others with, ``make`` the function that makes a
-    figure or a text. Rows without seeds or encoders of their own have those given here.
+    ``reference`` is the label of the row that ``test`` compares the others with, ``match`` which rows
+    make as many steps, or read as many sentences, as the first of them (of all rows: the reference), ``make`` the
+    function that makes a figure or a text. Rows without seeds or encoders of their own have those given here.
     """
 
     paper: str
@@ -259,6 +265,7 @@ class Artefact:
     columns: Annotated[tuple[Column, ...], _values(TypeAdapter(dict[str, Column]))] = ()
     reference: str | None = None
     test: Significance | None = None
+    match: _Match = field(default_factory=dict, hash=False)
     make: str | None = None
     note: str = ""
     path: Path = Path()
@@ -297,6 +304,12 @@ class Artefact:
         """Return the line of a row that has the paper's encoder of another line, or else the row's first."""
         found = self.lines(dataclasses.replace(request, only=(label,)))
         return next((line for line in found if line.paper_encoder == like.paper_encoder), found[0])
+
+    def matched(self, label: str) -> str | None:
+        """Return the row that a row has as many steps, or sentences, as; None if it has a number of its own."""
+        trained = [row.label for row in self.rows if row.experiment]
+        rows = [named or (self.reference or trained[0], *trained) for named in self.match.values()]
+        return next((named[0] for named in rows if label in named[1:] and label != named[0]), None)
 
     def encoders_of(self, row: Row) -> Sequence[str | None]:
         """Return the encoders that a row is repeated for; None stands for a row without one."""
@@ -402,9 +415,11 @@ def _plain(error: ErrorDetails) -> str:
 def _faults(artefact: Artefact) -> Iterator[str]:
     columns, rows = [column.title for column in artefact.columns], [row.label for row in artefact.rows]
     trained = [row.label for row in artefact.rows if isinstance(row.way, Train)]
+    runs = [row.label for row in artefact.rows if row.experiment]
     means = [column for column in artefact.columns if column.source == "mean"]
     refers = [("reference", artefact.reference, rows)] if artefact.reference else []
     refers += [(f"rows.{row.label}.of (a trained row)", row.of, trained) for row in artefact.rows if row.baseline]
+    refers += [(f"match.{by} (a trained row)", label, runs) for by, of in artefact.match.items() for label in of]
     refers += [(f"columns.{column.title}.mean", key, columns) for column in means for key in column.keys]
     refers += [(f"profiles.{name}.rows", label, rows) for name, one in artefact.profiles.items() for label in one.rows]
     yield from _unknown(refers)

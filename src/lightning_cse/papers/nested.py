@@ -1,7 +1,5 @@
 """Records and configs by dotted path."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

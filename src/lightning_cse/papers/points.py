@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse.arguments import quote_free_text
@@ -152,3 +153,19 @@ def explained(command: Command, overrides: tuple[str, ...]) -> Iterator[None]:
         known = user_error(error) or explain(overrides, command, error)
         faults = known.faults if isinstance(known, ConfigError) else [str(known)]
         raise ConfigError([f"{command} {' '.join(overrides)}: {fault}" for fault in faults]) from error
+
+
+def limited(point: Point, by: str, record: Mapping[str, Any]) -> Point:
+    """Return a point that makes as many steps as a finished run, or reads as many sentences (to the nearest step)."""
+    if point.of is not None:
+        return replace(point, of=limited(point.of, by, record))
+    steps, config = record["steps"], composed(point)
+    if by == "sentences":
+        rows = config["data"]["rows"]
+        if "llm" in rows:
+            raise ConfigError([f"match.sentences: {config['name']} has rows of several sizes; match.steps suits it"])
+        a_row = max(2, len(instantiate(rows).roles))  # a sentence alone is its own positive
+        of_step = a_row * config["data"]["batch_size"] * config["trainer"]["accumulate_grad_batches"]
+        steps = max(1, round(record["sentences_per_second"] * record["seconds"]["training"] / of_step))
+    # Without max_epochs, since the experiment's own may end the training before.
+    return replace(point, overrides=(*point.overrides, "trainer.max_epochs=-1", f"trainer.max_steps={steps}"))

@@ -1,7 +1,5 @@
 """The runs on disk, found by the point and the seed that they have made."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

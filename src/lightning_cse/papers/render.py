@@ -20,6 +20,7 @@ Form = Literal["terminal", "markdown", "csv", "latex"]
 
 _TEMPLATES: Final = {"markdown": "table.md.jinja", "latex": "table.tex.jinja"}
 _LEAST_P: Final = 1e-99  # a smaller p-value is shown as smaller than this
+_ENDS: Final = {"from": -1.96, "to": 1.96}  # of a 95 % interval, in standard errors
 _MATH: Final = {
     "±": r"\pm",
     "×": r"\times",
@@ -115,6 +116,7 @@ def _cell(table: Table, cell: Any, column: Any) -> dict[str, Any]:
     return {
         "mean": cell.text or number(cell.mean),
         "sd": number(cell.sd),
+        **{end: number(min(max(cell.mean + far * cell.error, 0), column.scale)) for end, far in _ENDS.items()},
         "signs": table.signs(cell),
         "n": cell.n if cell.asked and column.source != "config" else "",
         "paper": number(cell.published),
@@ -161,7 +163,7 @@ def _terminal(shown: Mapping[str, Any]) -> RenderableType:
         grid.add_column(heading, justify="right", min_width=width, max_width=max(width, *map(len, heading.split())))
     for line, what, texts in rows:
         label = line["label"] + f"\n{line['encoder']}" * bool(line["encoder"])
-        style = "dim" if what in ("paper", "  ±", "diff") else ""
+        style = "dim" if what in ("from", "to", "paper", "  ±", "diff") else ""
         first = ["", ""] if what else [Text(label), line["seeds"]]
         grid.add_row(*first, *(Text(text, style) for text in (what, *texts)))
     head = [Text(shown["title"], style="bold"), *map(Text, (*shown["about"], ""))]
@@ -171,9 +173,9 @@ def _terminal(shown: Mapping[str, Any]) -> RenderableType:
 def _rows(cells: Sequence[Mapping[str, Any]], *, uneven: bool) -> Iterator[tuple[str, list[str]]]:
     """Yield the rows of a line that hold anything: measured, deviation, the paper's value and the difference."""
     yield "", [(cell["mean"] or "-") + cell["signs"] for cell in cells]
-    names = {"±": "sd", **({"n": "n"} if uneven else {}), "paper": "paper", "  ±": "paper_sd", "diff": "difference"}
+    names = {"±": "sd", "from": "from", "to": "to", "n": "n", "paper": "paper", "  ±": "paper_sd", "diff": "difference"}
     for what, key in names.items():
-        if any(cell[key] for cell in cells):
+        if any(cell[key] for cell in cells) and (uneven or key != "n"):
             yield what, [str(cell[key]) for cell in cells]
 
 
@@ -184,4 +186,5 @@ def _csv(table: Table) -> str:
     frame["seeds"] = frame["values"].map(lambda values: " ".join(map(str, values)))
     frame.insert(1, "row", [table.lines[number].label for number in frame["line"]])
     frame.insert(2, "encoder", [table.lines[number].encoder for number in frame["line"]])
-    return str(frame.drop(columns=["line", "asked", "values", "text"]).to_csv(index=False))
+    unknown = [name for name in ("error",) if frame[name].isna().all()]
+    return str(frame.drop(columns=["line", "asked", "values", "text", *unknown]).to_csv(index=False))

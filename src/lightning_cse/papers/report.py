@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from lightning_cse.papers.artefacts import Artefact
     from lightning_cse.papers.tables import Table
 
-_PERCENT: Final = re.compile(r".*/(accuracy|auprc|pearson|spearman)[^/]*")  # metrics that are shown times 100
-_SECONDARY: Final = ("threshold", "_mean", "_wmean")  # metrics that only accompany another
+_PERCENT: Final = re.compile(r".*/(accuracy|auc|auprc|pearson|spearman)[^/]*")  # metrics that are shown times 100
+_SECONDARY: Final = ("threshold", "_mean", "_wmean", "_se")  # metrics that only accompany another
 _RECORD: Final = {"name", "config_hash", "seed"}
 _SHORT: Final = 60  # characters of a value in the table of differences
 _COLORS: Final = {color.lower(): f"var(--series-{number})" for number, color in enumerate(PALETTE)} | {

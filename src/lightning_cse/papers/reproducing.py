@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -24,7 +23,7 @@ from rich.text import Text
 from lightning_cse.errors import BUSY, ConfigError, did_you_mean
 from lightning_cse.papers.artefacts import Artefact, Baseline, Chosen, Column, Line, Published, Request
 from lightning_cse.papers.nested import value_at
-from lightning_cse.papers.points import Point, composed, points_of
+from lightning_cse.papers.points import Point, composed, limited, points_of
 from lightning_cse.papers.records import Found, Key, Measured, RunsIndex, State, key_of
 from lightning_cse.papers.render import write
 from lightning_cse.papers.staleness import change_of
@@ -54,7 +53,6 @@ class Plan:
         self.artefact, self.request, self.index = artefact, request, index
         self.lines = artefact.lines(request)
         self.columns = artefact.columns or (_WHOLE,)
-        self.points = partial(points_of, artefact, request)
 
     @property
     def stem(self) -> str:
@@ -65,10 +63,27 @@ class Plan:
         rest = digest if request.settings or request.only else ""
         return ".".join(filter(None, [self.artefact.name, request.profile, request.encoder, seeds, rest]))
 
+    def points(self, line: Line, column: Column) -> tuple[Point, ...]:
+        """Return the points of a cell; of a matched row none until the run that it is matched with is finished."""
+        points, job = points_of(self.artefact, self.request, line, column), self.matched(line, column)
+        if job is None or (run := self.index.find(job.point, job.seed)) is None:
+            return points if job is None else ()
+        return tuple(limited(point, next(iter(self.artefact.match)), run.record) for point in points)
+
+    def matched(self, line: Line, column: Column) -> Job | None:
+        """Return the run that a line is matched with."""
+        label = self.artefact.matched(line.way.of if isinstance(line.way, Baseline) else line.label)
+        if label is None:
+            return None
+        other = self.artefact.line(label, self.request, like=line)
+        point = points_of(self.artefact, self.request, other, column)[0]
+        return Job(point.of or point, other.seeds[0])
+
     def jobs(self, line: Line) -> list[Job]:
         """Return the runs that a line needs.
 
-        A grid is run with the first seed; once it is complete, its winner is needed with the other seeds too.
+        A grid is run with the first seed; once it is complete, its winner is needed with the other seeds too. Of a
+        matched row, first the run that it is matched with.
         """
         return list(dict.fromkeys(job for column in self.columns for job in self._jobs(line, column)))
 
@@ -76,6 +91,8 @@ class Plan:
         points, seeds = self.points(line, column), line.seeds
         if column.source == "mean" or (column.source == "config" and not isinstance(line.way, Chosen)):
             return  # made of other columns, or of the config without a run
+        if not points and (job := self.matched(line, column)) is not None:
+            yield job
         if isinstance(line.way, Chosen):
             yield from (Job(point, seeds[0]) for point in points)
             points, seeds = self.winner(line, column), seeds[1:]
@@ -160,7 +177,7 @@ def run_missing(plans: Sequence[Plan], folder: Path, options: Sequence[str] = ()
         command = "train" if any(job.point.command == "train" for job in ready) else "evaluate"
         jobs = [job for job in ready if job.point.command == command]
         tried.update(jobs)
-        points = folder / f"{command}.points.yaml"
+        points = folder / f"{command}-{os.getpid()}.points.yaml"  # another process may reproduce something else
         write_atomic(points, yaml.safe_dump([overrides_of(job, index) for job in jobs], width=1000))
         file = str(points).replace("\\", "\\\\").replace("'", "\\'")
         line = [sys.executable, "-m", f"lightning_cse.{command}", "--multirun", f"hydra.sweeper.file='{file}'"]

@@ -1,7 +1,5 @@
 """Whether runs differ: McNemar's test and the paired bootstrap, from the predictions that finished runs left."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json
@@ -279,15 +277,17 @@ def _centred_ranks(
 def compare(given: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
     """Compare every pair of points on every task, a row a comparison, with Holm's adjustment over all of them.
 
-    Without ``tasks``, on every task with right and wrong answers that all points but baselines have. Accuracies are
+    Without ``tasks``, on every task with right and wrong answers. A point without predictions of a task is left out of
+    it (a symmetric score has none of a direction): ``attrs["left_out"]`` has the labels by task. Accuracies are
     fractions, and the difference is in points.
     """
     methods = [point for point in given if not point.baseline] or list(given)
-    common = [task for task in methods[0].tasks if all(task in point.tasks for point in methods)]
-    known = [task for task in common if {"correct", "prediction"} & set(_read(methods[0].files(task)[0]))]
-    rows = []
+    having = {task: point for point in reversed(methods) for task in point.tasks}
+    known = [t for t in sorted(having) if {"correct", "prediction"} & set(_read(having[t].files(t)[0]))]
+    rows, left_out = [], {}
     for task in dict.fromkeys(tasks or known):
-        there = [point for point in given if not point.baseline or task in point.tasks]
+        there = [point for point in given if task in point.tasks] if task in having else list(given)
+        left_out[task] = [point.label for point in given if point not in there]
         for (a, of_a), (b, of_b) in itertools.combinations(zip(there, _outcomes(task, there), strict=True), 2):
             test = mcnemar(majority_vote(of_a), majority_vote(of_b))
             accuracy_a, accuracy_b = (float(np.mean(of)) for of in (of_a, of_b))
@@ -300,7 +300,9 @@ def compare(given: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
         has = "".join(f"\n  {point.label}: {', '.join(point.tasks) or 'no predictions'}" for point in given)
         raise DataError(f"a comparison needs two points with a task in common, of right and wrong answers{has}")
     frame = pd.DataFrame(rows)
-    return frame.assign(p_holm=holm(frame["p_exact"]))
+    frame = frame.assign(p_holm=holm(frame["p_exact"]))
+    frame.attrs["left_out"] = {task: labels for task, labels in left_out.items() if labels}
+    return frame
 
 
 class Side(NamedTuple):

@@ -17,13 +17,14 @@ from lightning_cse.errors import DataError
 from lightning_cse.papers.artefacts import Artefact, Baseline, Column, Line, Published, Request
 from lightning_cse.papers.nested import setting_text, value_at
 from lightning_cse.papers.significance import TEST_FIELDS, Side, compare_lines
+from lightning_cse.runs import mean_of_text, summarise
 
 if TYPE_CHECKING:
     from lightning_cse.papers.records import Found, Measured
 
 LEVELS: Final = {"**": 0.01, "*": 0.05}
 """The mark of a p-value below a level against the reference row, the strictest first."""
-NUMBERS: Final = ("n", "mean", "sd", "low", "high", "published", "published_deviation", "difference")
+NUMBERS: Final = ("n", "mean", "sd", "low", "high", "error", "published", "published_deviation", "difference")
 """What a cell holds of its values, and of the paper's."""
 _SYMBOLS: Final = ("†", "‡", "§", "¶", "‖", "††", "‡‡", "§§")
 _TESTS: Final = {
@@ -72,6 +73,7 @@ class _Reading(NamedTuple):
     metrics: tuple[str, ...] = ()
     found: tuple[Found, ...] = ()
     marks: tuple[str, ...] = ()
+    error: float = math.nan  # the mean standard error over the examples, where all runs have one
 
 
 @dataclass
@@ -138,8 +140,7 @@ class Assembly:
             values = {seed: column.scale * value for seed, value in known.items() if value is not None}
             if values:
                 break
-        # A metric that no run has, although all are finished, is not missing.
-        asked = 0 if not values and set(runs.asked) <= set(runs.found) else len(runs.asked)
+        asked = 0 if runs.found and not values else len(runs.asked)  # a metric that no run has is not missing
         if isinstance(line.way, Baseline) and len(set(values.values())) == 1:
             values, asked = dict([min(values.items())]), 1  # it is not trained: one measurement
         found = tuple(runs.found[seed] for seed in values)
@@ -152,7 +153,9 @@ class Assembly:
             "stale": any(self.used[run.source][1] == "stale" for run in found),
         }
         metrics = (metric,) if values and column.source == "metric" else ()
-        return _Reading(values, asked, metrics, found, tuple(mark for mark, true in marks.items() if true))
+        errors = pd.Series([_number(run, line, column, f"{metric}_se") for run in found], dtype=float)
+        error = column.scale * errors.mean(skipna=False)
+        return _Reading(values, asked, metrics, found, tuple(mark for mark, true in marks.items() if true), error)
 
     @staticmethod
     def _mean(column: Column, parts: Sequence[_Reading]) -> _Reading:
@@ -185,7 +188,7 @@ class Assembly:
                 setting = self._setting(line, column) if config else {"text": ""}
                 own = stats.loc[place].to_dict() if reading.values else {"n": 0}
                 marks = (*self._asked(line), *reading.marks) if reading.values or setting["text"] else ()
-                about = {"asked": reading.asked, "values": reading.values, "marks": marks}
+                about = {"asked": reading.asked, "values": reading.values, "marks": marks, "error": reading.error}
                 printed = {"published": paper and paper.value, "published_deviation": paper and paper.deviation}
                 rows[place] = {**own, **about, **printed, **setting}
         cells = pd.DataFrame(list(rows.values()), pd.MultiIndex.from_tuples(list(rows)), dtype=object)
@@ -240,6 +243,16 @@ class Assembly:
                 f"Whether the loss has changed since is unknown for {unknown} of {len(self.used)} records: "
                 "their commit is missing, or not in the history at hand."
             )
+        if self.cells["error"].notna().any():
+            yield "[from, to]: 95 % interval over the test pairs (DeLong; the standard errors of the seeds averaged)."
+        for line in self.lines:
+            if (other := self.artefact.matched(line.label)) is not None:
+                steps = self.setting_of(line, Column("", "config", ("trainer.max_steps",))) or "?"
+                yield f"Equal {''.join(self.artefact.match)}: {line.label} as {other} ({line.encoder}), {steps} steps."
+        for title in [column.title for column in self.artefact.columns if column.keys == ("summary.final_score",)]:
+            runs = [run for number in range(len(self.lines)) for run in self.readings[number, title].found]
+            known = [summarise(run.curves, str(value_at(run.record, "best.monitor"))).evaluations for run in runs]
+            yield f"{title}: a run's final score, {mean_of_text(*known)}."
         if (self.cells["n"] < self.cells["asked"]).any():
             yield "n: seeds measured / seeds asked for."
         count = Counter(line.label for line in self.lines)

@@ -1,6 +1,6 @@
 """A run on disk: its folder, status, lock and record, the hash that names it, its curves and predictions."""
 
-from lightning_cse.runs.curves import Curves, CurveSummary, summarise
+from lightning_cse.runs.curves import Curves, CurveSummary, mean_of_text, summarise
 from lightning_cse.runs.files import Busy, atomic_file, disk_errors, locked, write_atomic, write_predictions
 from lightning_cse.runs.machine import environment
 from lightning_cse.runs.run import FailedBefore, Outcome, Run, config_hash, decisive, find_runs
@@ -19,6 +19,7 @@ __all__ = [
     "environment",
     "find_runs",
     "locked",
+    "mean_of_text",
     "summarise",
     "write_atomic",
     "write_predictions",

@@ -1,11 +1,9 @@
 """Every logged value of a run, in one CSV, and the numbers that summarise them."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -29,24 +27,26 @@ class Curves:
         {'train/loss': [(100, 0.5)]}
     """
 
-    _HEADER: Final = "step,key,value"
+    _HEADER: Final = ("step", "key", "value")
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
 
     def append(self, step: int, values: Mapping[str, float]) -> None:
         """Write the values of one step."""
-        text = self._format((int(step), key, float(value)) for key, value in values.items())
+        rows = [(int(step), key, float(value)) for key, value in values.items()]
         with disk_errors(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a", encoding="utf-8", newline="") as file:
-                file.write(text if file.tell() else f"{self._HEADER}\n{text}")
+                csv.writer(file, lineterminator="\n").writerows(rows if file.tell() else [self._HEADER, *rows])
 
     def keep(self, wanted: Callable[[int, str], bool]) -> None:
         """Keep the rows whose step and key are wanted, and drop a last line that was written only in part."""
         if self.path.is_file():
             rows = [row for row in self._rows() if wanted(row[0], row[1])]
-            write_atomic(self.path, f"{self._HEADER}\n{self._format(rows)}")
+            sink = io.StringIO()
+            csv.writer(sink, lineterminator="\n").writerows([self._HEADER, *rows])
+            write_atomic(self.path, sink.getvalue())
 
     def read(self) -> dict[str, list[tuple[int, float]]]:
         """Return the points ``(step, value)`` of each key, in the order in which they were logged."""
@@ -65,20 +65,13 @@ class Curves:
             except (ValueError, csv.Error, StopIteration):
                 if number == len(lines) - 1:
                     break  # after a power failure
-                raise LightningCSEError(f"{self.path}, line {number}: {line!r} is not {self._HEADER}") from None
+                raise LightningCSEError(
+                    f"{self.path}, line {number}: {line!r} is not {','.join(self._HEADER)}"
+                ) from None
         return rows
 
-    @staticmethod
-    def _format(rows: Iterable[Row]) -> str:
-        sink = io.StringIO()
-        writer = csv.writer(sink, lineterminator="\n")
-        writer.writerows((step, key, repr(value)) for step, key, value in rows)
-        return sink.getvalue()
 
-
-Points = Mapping[str, Sequence[tuple[int, float]]]
-"""Points ``(step, value)`` by key, as `Curves.read` returns them."""
-
+Points = Mapping[str, Sequence[tuple[int, float]]]  # by key, as `Curves.read` returns them
 _BEST: Final = 5  # how many dev values make the final score
 
 
@@ -86,8 +79,8 @@ _BEST: Final = 5  # how many dev values make the final score
 class CurveSummary:
     """A summary of the evaluations of one run after step 0; None where the curves lack the values.
 
-    ``final_score`` is the mean of the five highest dev scores (of all, where there are fewer), ``best_step`` the first
-    step with the highest; relative fitting difficulty (RFD) is of the primary view.
+    ``final_score`` is the mean of the five highest dev scores (of all, where there are fewer), ``evaluations`` is how
+    many dev scores there are, ``best_step`` the first step with the highest; RFD is of the primary view.
     """
 
     rfd_alignment: float | None = None
@@ -97,6 +90,7 @@ class CurveSummary:
     best_step: int | None = None
     eval_alignment_at_best: float | None = None
     eval_uniformity_at_best: float | None = None
+    evaluations: int | None = None
 
 
 def summarise(curves: Points, monitor: str = "val/stsb/spearman") -> CurveSummary:
@@ -118,8 +112,17 @@ def summarise(curves: Points, monitor: str = "val/stsb/spearman") -> CurveSummar
         final_score=metrics.mean_of_best(scores.values(), count=_BEST) if scores else None,
         best_score=scores.get(best),
         best_step=best or None,
+        evaluations=len(scores) or None,
         **{f"eval_{m}_at_best": v if math.isfinite(v) else None for m, v in at_best.items()},
     )
+
+
+def mean_of_text(*evaluations: int | None) -> str:
+    """Say of how many dev scores the final scores of runs with so many evaluations are the mean."""
+    known = sorted(filter(None, evaluations))  # an old record does not say
+    ends = [known[:1] + known[-1:], [min(_BEST, number) for number in known[:1] + known[-1:]]]
+    of, best = (" to ".join(map(str, dict.fromkeys(numbers))) for numbers in ends)
+    return f"mean of the {best} best of {of} dev scores" if known else "mean of the best dev scores, at most five"
 
 
 def _after_start(curves: Points, key: str) -> dict[int, float]:

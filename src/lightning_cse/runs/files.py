@@ -1,7 +1,5 @@
 """Files that are written as a whole or not at all, and locks that end with their process."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -10,7 +8,7 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 from filelock import FileLock, Timeout
 
@@ -70,9 +68,6 @@ def write_predictions(folder: Path, task: str, columns: Mapping[str, Sequence[An
     return path
 
 
-_GRACE: Final = 0.5  # seconds, since `is_locked` holds a free lock for a moment
-
-
 class Busy(LightningCSEError):  # noqa: N818 - a status, not a fault
     """Another process is at work on the same thing."""
 
@@ -85,7 +80,7 @@ def locked(path: Path, subject: str) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path, fallback_to_soft=False, thread_local=False)
     try:
-        lock.acquire(timeout=_GRACE, poll_interval=0.02)
+        lock.acquire(timeout=0.5, poll_interval=0.02)  # since `is_locked` holds a free lock for a moment
     except Timeout:
         with contextlib.suppress(OSError, UnicodeDecodeError):
             subject += f" (pid {path.read_text(encoding='ascii').strip()})"

@@ -1,7 +1,5 @@
 """What a process runs on: code, versions, machine, and the device that computes."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform
@@ -15,9 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import torch
 
-_DISTRIBUTIONS: Final = (
-    *("lightning_cse", "torch", "pytorch-lightning", "transformers", "tokenizers", "numpy", "scipy", "hydra-core"),
-)
+_DISTRIBUTIONS: Final = "lightning_cse torch pytorch-lightning transformers tokenizers numpy scipy hydra-core"
 
 
 def environment() -> dict[str, Any]:
@@ -25,7 +21,7 @@ def environment() -> dict[str, Any]:
 
     None stands for what cannot be found out.
     """
-    found = {name: next(iter(importlib.metadata.distributions(name=name)), None) for name in _DISTRIBUTIONS}
+    found = {name: next(iter(importlib.metadata.distributions(name=name)), None) for name in _DISTRIBUTIONS.split()}
     versions = {name: None if one is None else one.version for name, one in found.items()}
     info, loaded = Path("/proc/cpuinfo"), sys.modules.get("torch")  # torch is not imported for this alone
     cpu = re.search(r"(?i)^model name\s*:\s*(.+)$", info.read_text() if info.is_file() else "", re.MULTILINE)
@@ -67,7 +63,7 @@ def has(accelerator: str) -> bool:
     return {"gpu": cuda or mps, "cuda": cuda, "mps": mps}.get(accelerator, True)
 
 
-def device_of(accelerator: str = "auto") -> torch.device:
+def device_of(accelerator: str = "auto") -> "torch.device":
     """Return the device of an accelerator: ``gpu`` is CUDA or else Apple's MPS, ``auto`` CUDA or else the CPU."""
     import torch
 
@@ -76,7 +72,7 @@ def device_of(accelerator: str = "auto") -> torch.device:
     return torch.device(devices.get(accelerator, accelerator))
 
 
-def device_name(device: torch.device) -> str:
+def device_name(device: "torch.device") -> str:
     """Return what a run was computed on: the name of the GPU, or ``cpu``."""
     import torch
 

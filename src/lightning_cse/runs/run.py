@@ -1,7 +1,5 @@
 """The folder of one run: the hash that names it, its status, its lock, and the record that finishes it."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -15,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from lightning_cse.errors import LightningCSEError
 from lightning_cse.runs.curves import Curves
@@ -24,12 +22,9 @@ from lightning_cse.runs.files import is_locked, locked, write_atomic
 if TYPE_CHECKING:
     import pandas as pd
 
-RunStatus = Literal["new", "running", "interrupted", "failed", "finished"]
-
 _LOG: Final = logging.getLogger(__name__)
 _FOLDER: Final = re.compile(r"([0-9A-Za-z]+)-s(\d+)")
 _LOCK: Final = "run.lock"
-_REQUIRED: Final = ("name", "config_hash", "seed", "metrics")
 
 
 class FailedBefore(LightningCSEError):  # noqa: N818 - a status, not a fault
@@ -67,7 +62,7 @@ class Run:
         self._held = False
 
     @classmethod
-    def at(cls, path: Path) -> Run:
+    def at(cls, path: Path) -> Self:
         """Return the run of a folder, by the names of the folder and of the one it is in."""
         path = Path(path).absolute()
         found = _FOLDER.fullmatch(path.name)
@@ -76,7 +71,7 @@ class Run:
         return cls(path.parent.parent, path.parent.name, found[1], int(found[2]))
 
     @property
-    def status(self) -> RunStatus:
+    def status(self) -> Literal["new", "running", "interrupted", "failed", "finished"]:
         """How far the run is; whoever holds the lock through this object sees the status before it was locked."""
         if self.record_path.is_file():
             return "finished"
@@ -135,8 +130,8 @@ class Run:
 
     def finish(self, record: Mapping[str, Any]) -> None:
         """Write the record, which makes the run finished: call it last. Numbers that are not finite become null."""
-        text = json.dumps(_finite(record), indent=2, ensure_ascii=False, allow_nan=False)
-        write_atomic(self.record_path, text + "\n")
+        finite = json.loads(json.dumps(record), parse_constant=lambda name: None)
+        write_atomic(self.record_path, json.dumps(finite, indent=2, ensure_ascii=False) + "\n")
         self.failed_path.unlink(missing_ok=True)
 
     def fail(self, error: BaseException, stage: str) -> None:
@@ -158,11 +153,11 @@ class Run:
         except ValueError as error:
             raise LightningCSEError(f"{self.record_path} is damaged ({error}): force=true runs it again") from None
         record = record if isinstance(record, dict) else {}
-        if missing := [key for key in _REQUIRED if key not in record]:
+        if missing := [key for key in ("name", "config_hash", "seed", "metrics") if key not in record]:
             raise LightningCSEError(f"{self.record_path} has no {', '.join(missing)}: force=true runs it again")
         return record
 
-    def table(self) -> pd.DataFrame:
+    def table(self) -> "pd.DataFrame":
         """Return the test metrics of a finished run, a row a metric, a column for the run and one a baseline."""
         import pandas as pd
 
@@ -170,7 +165,7 @@ class Run:
         columns = {str(record["name"]): record["metrics"], **record.get("baselines", {})}
         return pd.DataFrame(columns).rename_axis("metric")
 
-    def curves(self) -> pd.DataFrame:
+    def curves(self) -> "pd.DataFrame":
         """Return every value logged so far, a row a step, a column a key; NaN where a step did not log a key."""
         import pandas as pd
 
@@ -201,14 +196,6 @@ def find_runs(root: Path) -> Iterator[Run]:
             yield Run(root, path.parent.relative_to(root).as_posix(), found[1], int(found[2]))
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 # What decides a result, and its hash ------------------------------------------------------------------------------
 
 # Keys at the top of a config that decide nothing, or decide through what reads them (corpora, limits and own through
@@ -223,8 +210,8 @@ _TRAINER: Final = frozenset(
     {"devices", "num_nodes", "strategy", "profiler", "logger", "default_root_dir", "enable_progress_bar"}
     | {"enable_model_summary", "log_every_n_steps", "num_sanity_val_steps", "limit_val_batches"}
 )
-_OURS: Final = ("lightning_cse.", "torch.", "pytorch_lightning.")  # of these, a class that moves stays the same
-_ENCODER_PLACES: Final = frozenset({"source", "package"})
+# The modules of these classes, as the hash has them: a class that moves stays the same.
+_MODULES: Final = re.compile(r'(?<="_target_":")(?:lightning_cse|torch|pytorch_lightning)\.(?:[^".]*\.)*')
 
 NEUTRAL: Final[Mapping[str, Any]] = {
     "callbacks": {"early_stopping": {"patience": None, "min_delta": 0.0}},
@@ -245,9 +232,9 @@ def config_hash(
     ``config`` is the resolved config, ``data`` the sha256 by file name, ``encoder`` the encoder's name and digests, and
     ``resolved`` what automatic choices became, by dotted key: ``{"trainer.accelerator": "cpu"}``.
     """
-    document = _by_last_name(decisive(config, data=data, encoder=encoder, resolved=resolved))
+    document = decisive(config, data=data, encoder=encoder, resolved=resolved)
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()[:10]
+    return hashlib.sha256(_MODULES.sub("", text).encode("ascii")).hexdigest()[:10]
 
 
 def decisive(
@@ -265,7 +252,7 @@ def decisive(
             node = node.setdefault(name, {})
         if dotted not in _SWITCHES:
             node[key] = _canonical(value, dotted)
-    for name, absent in (("trainer", _TRAINER), ("encoder", _ENCODER_PLACES if encoder else ())):
+    for name, absent in (("trainer", _TRAINER), ("encoder", {"source", "package"} if encoder else set())):
         if isinstance(kept.get(name), dict):
             kept[name] = {key: value for key, value in kept[name].items() if key not in absent}
     for dotted, neutral in NEUTRAL.items():
@@ -296,11 +283,3 @@ def _canonical(value: Any, where: str) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [_canonical(item, f"{where}[{index}]") for index, item in enumerate(value)]
     raise TypeError(f"{where}: a config cannot hold {value!r} of type {type(value).__name__}")
-
-
-def _by_last_name(value: Any, key: str = "") -> Any:
-    if isinstance(value, dict):
-        return {name: _by_last_name(item, name) for name, item in value.items()}
-    if key == "_target_" and value.startswith(_OURS):
-        return value.rpartition(".")[2]
-    return [_by_last_name(item) for item in value] if isinstance(value, list) else value

@@ -1,7 +1,5 @@
 """The points of a sweep: a file each with what became of it, and the table that the command prints at the end."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import statistics
@@ -10,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from lightning_cse.errors import BUG, BUSY, USER, ConfigError, DataError, EncoderError, exit_code, one_line
 from lightning_cse.runs.files import write_atomic
 
 DONE: Final = ("finished", "skipped")
+# What a status is called in the table, where that is not its own name.
 SHOWN: Final = {"skipped": "finished before", "left": "failed before", "busy": "run by another process"}
-"""What a status is called in the table, where that is not its own name."""
 
 
 @dataclass
@@ -36,7 +34,7 @@ class Point:
     refused: bool = False  # its config, so that it never began
 
     @classmethod
-    def of(cls, overrides: Sequence[str], result: Any) -> Point:
+    def of(cls, overrides: Sequence[str], result: Any) -> Self:
         """The outcome of a task that raised, or returned an `Outcome` or nothing."""
         if isinstance(result, Exception):
             status = {"Busy": "busy", "FailedBefore": "left"}.get(type(result).__name__, "failed")

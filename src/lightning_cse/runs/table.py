@@ -1,7 +1,5 @@
 """The final table of one run, made from its record."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,9 +10,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-_TRANSFER: Final = {key: key.upper() for key in ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")} | {
-    "transfer_avg": "Avg"
-}
+from lightning_cse.runs.curves import mean_of_text
+
+_TRANSFER_TASKS: Final = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
+_TRANSFER: Final = {key: key.upper() for key in _TRANSFER_TASKS} | {"transfer_avg": "Avg"}
 _NLI: Final = {"snli": "SNLI", "mnli": "MNLI", "mnli_matched": "MNLI-m", "sick": "SICK"}
 _OWN_NLI: Final = {"accuracy": "accuracy", "accuracy_two_fold": "two-fold", "auprc": "AUPRC", "auc": "AUC"}
 _OWN_RETRIEVAL: Final = {"ndcg@10": "nDCG@10"} | {key: key for key in ("recall@10", "recall@100", "accuracy@1")}
@@ -41,7 +40,6 @@ _TABLES: Final[tuple[dict[str, str], ...]] = (
     {f"test/own_retrieval/{key}": f"own retrieval\n{title}" for key, title in _OWN_RETRIEVAL.items()},
 )
 _BASELINES: Final = {"untrained": "untrained encoder", "length": "LENGTH"}
-_NARROWEST: Final = 100
 
 
 def run_table(record: Mapping[str, Any]) -> RenderableType:
@@ -50,10 +48,11 @@ def run_table(record: Mapping[str, Any]) -> RenderableType:
     for name, metrics in (record.get("baselines") or {}).items():
         rows[_BASELINES.get(name, name)] = _numbers(metrics)
     rest = {key for metrics in rows.values() for key in metrics if key.startswith("test/")}
+    # Of a symmetric score: shown, so that nobody takes its absence for a task that was forgotten.
+    rest |= {f"test/{name}/accuracy" for name in record.get("left_out") or () if name.endswith("direction")}
     parts: list[RenderableType] = []
     for headings in _TABLES:
-        shown = {key: title for key, title in headings.items() if key in rest}
-        if shown:
+        if shown := {key: title for key, title in headings.items() if key in rest}:
             parts += [_percent(rows, shown), ""]
             rest -= shown.keys()
     if rest:
@@ -64,7 +63,7 @@ def run_table(record: Mapping[str, Any]) -> RenderableType:
 def print_run(record: Mapping[str, Any], path: Path) -> None:
     """Print the final table of a record and, as the last line, the record's path."""
     console = Console(highlight=False)
-    console.width = max(console.width, _NARROWEST)
+    console.width = max(console.width, 100)
     console.print(run_table(record))
     console.print(Text(f"record: {path}"), soft_wrap=True)
 
@@ -107,7 +106,7 @@ def _facts(record: Mapping[str, Any]) -> list[str]:
     if record.get("stopped_early"):
         lines.append(f"stopped early: {record['stopped_early']}")
     if summary.get("final_score") not in (None, summary.get("best_score")):  # of one evaluation it is the best score
-        lines.append(f"final score (mean of the five best dev scores): {summary['final_score']:.4f}")
+        lines.append(f"final score ({mean_of_text(summary.get('evaluations'))}): {summary['final_score']:.4f}")
     if seconds:
         where = ", ".join(str(record[key]) for key in ("device", "precision") if record.get(key))
         spent = ", ".join(f"{what} {value:.1f} s" for what, value in seconds.items())

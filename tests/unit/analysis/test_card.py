@@ -1,7 +1,5 @@
 """Model cards as the hub reads them, and uploading: what would be sent, and in which order."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import inspect
@@ -18,7 +16,7 @@ from huggingface_hub import HfApi, ModelCard
 from oracles import SENTENCES, save_tiny
 
 from lightning_cse import methods
-from lightning_cse.analysis.card import PAPERS, Source, citations, model_card
+from lightning_cse.analysis.exporting import PAPERS, Source, citations, model_card
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.engine.load import LoadedModel, load_model
 from lightning_cse.export import main

@@ -1,7 +1,5 @@
 """What is told of a training set: counted by hand, measured by loops, and drawn by the seed alone."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Folders for sentence-transformers: the same vectors as the model's own, or none at all."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

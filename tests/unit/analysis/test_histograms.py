@@ -1,7 +1,5 @@
 """The histograms of pairs: what the bars stand for, and where the axes end; pairs without an encoder and with one."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Scores against the model's own answers, the layouts that are read, and what is written."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Searching: every relation and view against the model's question asked of all sentences, exactly and by faiss."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable, Sequence
 from pathlib import Path

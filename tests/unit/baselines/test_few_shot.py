@@ -1,7 +1,5 @@
 """The few-shot prompt, and what is read out of a reply."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whitening makes the fitted vectors uncorrelated, and answers by cosine."""
 
-from __future__ import annotations
-
 import logging
 import random
 from collections.abc import Callable
@@ -137,8 +135,12 @@ def test_files_and_corpora_of_sentences_or_pairs(encoder: SentenceEncoder, white
     whitening = Whitening(encoder, sources="stsb/dev", data_dir=sample_dir())
     assert list(whitening.sentences) == [*rows.column("sentence1"), *rows.column("sentence2")]
     assert whitening.fitted_on == "stsb/dev"
-    with pytest.raises(DataError, match=r"whitening\.sources: snli/train has no column sentence"):
-        Whitening(encoder, sources=["snli/train"], data_dir=sample_dir())
+    nli = [read_corpus(name, "train", sample_dir()) for name in ("snli", "mnli")]
+    every = [sentence for pairs in nli for side in ("premise", "hypothesis") for sentence in pairs.column(side)]
+    whitening = Whitening(encoder, sources=["snli/train", "mnli/train"], data_dir=sample_dir())
+    assert (whitening.sentences, whitening.fitted_on) == (every, "snli/train, mnli/train")
+    with pytest.raises(DataError, match=r"whitening\.sources: impscore/train has no column sentence, .* or contra"):
+        Whitening(encoder, sources=["impscore/train"], data_dir=sample_dir())
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The diagnostics give the values of the metrics, under the keys of tables and figures, on the sides of NGCSE."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from lightning_cse.evaluation import Embedded
 from lightning_cse.losses import InfoNCE
 from lightning_cse.methods import Schedule, SimCSE, UnsupervisedSimCSE
 from lightning_cse.metrics import alignment, uniformity
+from lightning_cse.models import PointModel
 
 OPTIONS = {"positive_score": 4.0, "negative_score": 1.0, "sentences": 1000}
 A, B, C = ["a", "b", "c"], ["d", "e", "f"], ["g", "h"]
@@ -95,7 +94,7 @@ def build(method: type[SimCSE | UnsupervisedSimCSE], **options: Any) -> tuple[Di
         drop_last=False,
         seed=0,
         data_dir=str(sample_dir()),
-        held_out_share=0.2,
+        held_out_share=options.pop("held_out_share", 0.2),
     )
     optimizer = partial(torch.optim.AdamW, lr=1e-3)
     given = OPTIONS | {"evaluation": "none", "dropout": False} | options
@@ -130,6 +129,14 @@ def test_the_evaluation_side_tells_the_file_that_it_alone_reads() -> None:
     assert list(side.digests) == ["STS/STSBenchmark/sts-dev.csv"]
     assert not side.digests.keys() & data.digests.keys()
     assert len(side.pairs["primary"][0]) >= 18
+
+
+@pytest.mark.parametrize("evaluation", ["stsb_dev", "none"])
+def test_without_held_out_rows_the_evaluation_side_alone_is_logged(evaluation: str) -> None:
+    diagnostics, _ = build(SimCSE, evaluation=evaluation, held_out_share=0)
+    embedded = Embedded(PointModel(tiny_encoder(layers=1)), diagnostics.sentences() or ["a"])
+    values = diagnostics.measure(embedded, embedded, step=3)
+    assert set(values) == ({"diag/eval/alignment", "diag/eval/uniformity"} if evaluation == "stsb_dev" else set())
 
 
 def test_the_counts_are_those_of_the_authors(real_data: Path) -> None:

@@ -1,7 +1,5 @@
 """The callback that evaluates: when, with which dropout, and what it leaves behind."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

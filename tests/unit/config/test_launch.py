@@ -1,7 +1,5 @@
 """What happens to a command line before Hydra reads it, what recipes give, and what a group offers."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

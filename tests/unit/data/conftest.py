@@ -1,7 +1,5 @@
 """Files of a data directory, rows as plain dictionaries, and the account of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

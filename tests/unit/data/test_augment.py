@@ -1,7 +1,5 @@
 """Shuffled and cut word pieces: what is kept, how much is removed, and that seed and sentence alone decide it."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Sequence

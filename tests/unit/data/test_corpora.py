@@ -1,7 +1,5 @@
 """Corpora: their declarations, where files are looked for, the hub, counts, and the splits that are kept in memory."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import logging

@@ -1,7 +1,5 @@
 """The data module: an account that adds up, rows drawn once for all, and no evaluated pair among those trained on."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json
@@ -156,7 +154,8 @@ def test_both_sides_of_a_share_have_two_rows_at_least(share: float, rows: int) -
 BOTH = [*INLI, "inli/val"]
 REFUSED: list[tuple[RoleRows, list[str], dict[str, Any], str]] = [
     (Sentences(), WIKI, {"held_out_share": 0.998}, r"held_out_share: 0\.998 of 410 sentences"),
-    (Sentences(), WIKI, {"held_out_share": 0.0}, r"held_out_share: must be in \(0, 1\), got 0\.0"),
+    (Sentences(), WIKI, {"held_out_share": 1.0}, r"held_out_share: must be in \[0, 1\), got 1\.0"),
+    (Sentences(), WIKI, {"watched_in": ["ngcse/other"]}, r"watched_in: (.|\n)*data\.watched_in=\[\] watches the first"),
     (Sentences(), WIKI, {"held_out": WIKI, "held_out_share": 0.1}, "held_out: give splits or files, or"),
     (Sentences(), ["wiki1m-train"], {"held_out": WIKI}, "train: 'wiki1m-train' is not of the form corpus/split"),
     (Sentences(), WIKI, {"held_out": ["mine"]}, "held_out: 'mine' is not of the form"),

@@ -1,7 +1,5 @@
 """Hybrids: LLM rows in place of the sentences they were made from, one hold-out for all, and how they are gathered."""
 
-from __future__ import annotations
-
 import json
 import logging
 import zlib
@@ -136,6 +134,28 @@ def test_a_setting_of_llm_rows_is_watched_on_llm_rows(folder: Path) -> None:
     few = data(folder, hybrid(folder), watched_in=[str(folder / "few.txt")])
     with pytest.raises(DataError, match=r"0 of 1\d held-out rows have the roles anchor, .*raise data.held_out_share"):
         few.watched(STS)
+
+
+def test_all_settings_of_a_domain_watch_the_same_sentences_once_each(folder: Path) -> None:
+    put_rows(folder / "nli.jsonl", SENTENCES[4:40:2], "nli")  # other ones than sts.jsonl, which has strangers too
+    both = [str(folder / f"{pattern}.jsonl") for pattern in PATTERNS]
+    share: dict[str, Any] = {"held_out_share": 0.9, "watched_in": both}
+    settings = [data(folder, rows, **share) for rows in (Sentences(), hybrid(folder, "sts"), hybrid(folder, "nli"))]
+    settings.append(data(folder, Sentences(), augmentation=TokenShuffle(), **share))
+    roles = (["anchor"], STS, PATTERNS["nli"], ["anchor", "positive"])
+    plain, *others = [each.watched(some).column("anchor") for each, some in zip(settings, roles, strict=True)]
+    held_out = own(settings[0].held_out)
+    assert held_out.count("sentence number 4") == 2, "this one is in the corpus twice, and so is never watched"
+    assert plain == [s for s in held_out if s in SENTENCES[6:40:2]]
+    assert others == [plain] * 3
+
+
+def test_without_a_hold_out_every_row_is_trained_on(folder: Path, adds_up: Callable[..., bool]) -> None:
+    whole, some = (data(folder, hybrid(folder), held_out_share=0, llm_rows=count) for count in (None, 20))
+    assert (len(whole.held_out), len(whole.train), whole.counts["llm_rows"]) == (0, 63, 26)
+    assert some.counts["llm_rows"] == 20, "as many as asked for, and not those that are left of them"
+    assert adds_up(whole.counts)
+    assert len(data(folder, Sentences(), augmentation=TokenShuffle(), held_out_share=0).train) == 61
 
 
 def test_fewer_llm_rows_are_a_draw_of_those_to_train_on_and_the_others_stay_sentences(

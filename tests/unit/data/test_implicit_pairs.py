@@ -1,7 +1,5 @@
 """Rows of an implicit sentence with an explicit one that belongs to it, and with one that does not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import pytest

@@ -1,8 +1,6 @@
 # ruff: noqa: E501 - a table's row is easier to read on one line
 """People's own files: what every form and every layout gives, and the one message of each mistake."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Which experiments a file fits, and what its rows become for them: one row set a layout."""
 
-from __future__ import annotations
-
 import logging
 import zlib
 from collections.abc import Callable, Sequence

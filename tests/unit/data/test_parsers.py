@@ -1,8 +1,6 @@
 # ruff: noqa: E501 - a table's row is easier to read on one line
 """Every layout: a text gives these columns, and a bad one this message with its line."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -272,11 +270,7 @@ def test_faults(name: str, text: str, fault: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [
-        ("snli", snli(premise=["x" * 100_000])),
-        ("snli", lines({"x" * 100_000: 1})),
-        ("sts12/gs", "x" * 100_000),
-    ],
+    [("snli", snli(premise=["x" * 100_000])), ("snli", lines({"x" * 100_000: 1})), ("sts12/gs", "x" * 100_000)],
     ids=lambda value: value[:20],
 )
 def test_an_error_shows_at_most_the_start_of_a_cell(name: str, text: str) -> None:

@@ -1,7 +1,5 @@
 """Where LLM rows come from: written beside them, read with them, and never able to stop whoever uses the rows."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The official files, where LIGHTNING_CSE_DATA has them: digests, and the counts that were published."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

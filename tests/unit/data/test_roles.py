@@ -1,7 +1,5 @@
 """Training rows from corpus rows: triplets, pairs, sentences, and an account that adds up."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

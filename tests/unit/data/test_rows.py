@@ -1,7 +1,5 @@
 """Rows as a `datasets.Dataset`: columns, places, account."""
 
-from __future__ import annotations
-
 import pytest
 
 from lightning_cse.data import Rows, SourceFile

@@ -1,7 +1,5 @@
 """The sample corpus of the package: the official layout, sizes, and no pair trained on that is evaluated on."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any
@@ -79,14 +77,26 @@ def test_a_mixture_names_splits_that_are_there(mixture: str, compose: Callable[.
     corpora: Any = OmegaConf.to_container(cfg.corpora, resolve=True)
     named = {key: [value] if isinstance(value, str) else value for key, value in corpora.items()}
     tested = {"snli_dev", "snli_test", "mnli_test", "sick_test"}
-    plain = {"wiki", "ngcse_wiki", "watched_wiki"}
-    assert set(named) == {"evaluated_sts", "evaluated", "nli_train", *plain, *tested, *LLM_ROWS, *IMPLICIT_PAIRS}
+    watched = {"watched_wiki", "watched_wiki_nli", "watched_nli"}
+    plain = {"wiki", "ngcse_wiki"}
+    assert set(named) == {
+        "evaluated_sts",
+        "evaluated",
+        "nli_train",
+        *plain,
+        *watched,
+        *tested,
+        *LLM_ROWS,
+        *IMPLICIT_PAIRS,
+    }
     for key, sources in named.items():
-        assert sources or key == "watched_wiki"
+        assert sources or key in watched
         assert len(set(sources)) == len(sources), key
         for rows in read_sources(sources, sample_dir(), key=f"corpora.{key}", may_be_empty=True):
             if key in LLM_ROWS:
                 assert len(as_llm_rows(rows, key.rpartition("_")[2])) >= 20
+            elif key in watched:
+                assert {"anchor", "sentence"}.intersection(rows.names)
             else:
                 assert ("sentence" in rows.names) == (key in plain)
                 assert ("pos_implicit" in rows.names) == (key in IMPLICIT_PAIRS)

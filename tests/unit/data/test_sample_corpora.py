@@ -1,7 +1,5 @@
 """The sample of each corpus: nothing comes twice, corpora of one origin belong together, labels and scores vary."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """The order of rows: resumed where it was; with weights, as often as they should, and never twice in a batch."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

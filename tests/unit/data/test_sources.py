@@ -1,7 +1,5 @@
 """Which splits a training set is made of, and which sentence pairs must not be in it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

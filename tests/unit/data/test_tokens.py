@@ -1,7 +1,5 @@
 """Token ids on the disk: made once, mapped into memory, shared; what is wrong with them costs time only."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Tokenizers and encoders of the three kinds a user meets: BERT with real weights, a tiny BERT, a tiny RoBERTa."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path

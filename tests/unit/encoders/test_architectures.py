@@ -1,7 +1,5 @@
 """Encoders of many architectures: dropout, the first layers, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

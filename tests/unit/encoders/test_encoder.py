@@ -1,7 +1,5 @@
 """One pass over all sentences of a step gives what the backbone's own forward gives for each sentence alone."""
 
-from __future__ import annotations
-
 import copy
 import random
 from collections.abc import Callable
@@ -99,11 +97,7 @@ MASK = torch.tensor([[True, True, False], [True, True, True]])
 
 @pytest.mark.parametrize(
     ("pooling", "want"),
-    [
-        ("cls", [[1.0, 2.0], [0.0, 0.0]]),
-        ("mean", [[2.0, 3.0], [3.0, 4.0]]),
-        ("prompt", [[3.0, 4.0], [6.0, 9.0]]),
-    ],
+    [("cls", [[1.0, 2.0], [0.0, 0.0]]), ("mean", [[2.0, 3.0], [3.0, 4.0]]), ("prompt", [[3.0, 4.0], [6.0, 9.0]])],
 )
 def test_pooled_by_hand(pooling: str, want: list[list[float]]) -> None:
     places = torch.tensor([1, 2])

@@ -1,7 +1,5 @@
 """Encoders of the kinds that people train: equal to transformers' own values, packed and padded, and trained."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

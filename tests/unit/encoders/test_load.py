@@ -1,7 +1,5 @@
 """Where encoders come from, what their folders say, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re
@@ -14,15 +12,17 @@ from typing import Any
 import huggingface_hub
 import pytest
 import torch
+from encoder_kinds import save_kind
 from huggingface_hub.utils import filter_repo_objects
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from torch.nn.functional import normalize
-from transformers import MPNetConfig, MPNetModel, MPNetTokenizer
+from transformers import AutoModel, MPNetConfig, MPNetModel, MPNetTokenizer
 
 from lightning_cse.encoders import SentenceEncoder, load_encoder
 from lightning_cse.encoders.load import digests, find_encoder, read_pooling
+from lightning_cse.engine.load import load_model
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens
 
@@ -120,6 +120,42 @@ def test_pooler_is_left_out_and_everything_is_float32(bert_folder: Path) -> None
     encoder = load(bert_folder)
     assert {p.dtype for p in encoder.parameters()} == {torch.float32}
     assert not any("pooler" in name for name, _ in encoder.named_parameters())
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet"])
+def test_the_checkpoints_own_pooler(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = save_kind(kind, tmp_path)
+    encoder = load(folder, pooling="cls_pooler").eval()
+    own, tokenizer = AutoModel.from_pretrained(folder), encoder.tokenizer.tokenizer
+    inputs = tokenizer(SENTENCES, padding=True, truncation=True, max_length=16, return_tensors="pt")
+    request = [(Tokens.pad(encoder.tokenizer(SENTENCES)), encoder.template())]
+    (packed,) = encoder(request)
+    monkeypatch.setattr(encoder, "_packed", encoder._padded)
+    (padded,) = encoder(request)
+    for got in (packed, padded):
+        torch.testing.assert_close(got, own(**inputs).pooler_output, atol=1e-5, rtol=1e-5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert encoder(request)[0].dtype == torch.float32
+    packed.sum().backward()
+    assert {name for name, p in encoder.named_parameters() if "pooler" in name and p.grad is not None} == {
+        "backbone.pooler.dense.weight",
+        "backbone.pooler.dense.bias",
+    }, "trained with the rest"
+    answers = load_model(str(folder), pooling="cls_pooler", max_length=16).answers
+    torch.testing.assert_close(answers.embed(SENTENCES).vector, packed, atol=1e-5, rtol=1e-5)
+
+
+def test_a_checkpoint_without_a_pooler(bert_folder: Path, tmp_path: Path) -> None:
+    weights = load_file(bert_folder / "model.safetensors")
+    kept = {name: tensor for name, tensor in weights.items() if "pooler" not in name}
+    save_file(kept, bert_folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(
+        EncoderError, match=r"^encoder\.pooling: the checkpoint in .*bert has no pooler, .*; choose cls"
+    ):
+        load(bert_folder, pooling="cls_pooler")
+    for kind in ("distilbert", "albert"):
+        with pytest.raises(EncoderError, match=rf"^encoder\.pooling: x \({kind}\) has no pooler, .*; choose cls"):
+            load(save_kind(kind, tmp_path / kind), pooling="cls_pooler")
 
 
 def test_weights_of_a_whole_language_model(bert_folder: Path) -> None:

@@ -1,7 +1,5 @@
 """Attention over sequences packed into windows, a fast dropout, and groups of similar lengths to pad."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A template is right if it writes what the tokenizer itself would have written."""
 
-from __future__ import annotations
-
 import copy
 import re
 

@@ -1,7 +1,5 @@
 """Evaluations on the sample corpus, for the tests of this folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Nodes are checked against their classes; points of one process share what is read, and nothing that a run changes."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Callable

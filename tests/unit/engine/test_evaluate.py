@@ -1,7 +1,5 @@
 """Evaluation from a config to its record: models of every kind, tasks one at a time, resuming, mistakes."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import math
@@ -21,13 +19,14 @@ from lightning_cse.config.check import check
 from lightning_cse.config.compose import compose, options
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder, load_encoder, tiny_encoder
-from lightning_cse.engine.evaluated import Evaluated
+from lightning_cse.engine.evaluate import Evaluated
 from lightning_cse.engine.load import load_model
 from lightning_cse.engine.mteb_suite import MTEBModel, MTEBTask
 from lightning_cse.errors import ConfigError, LightningCSEError, TaskError
 from lightning_cse.evaluation import EIS, NLI, STSB, TaskResult, run_tasks
 from lightning_cse.models import PointModel
 from lightning_cse.runs import Run
+from lightning_cse.runs.table import print_run
 
 Evaluate = Callable[..., Run]
 
@@ -135,6 +134,7 @@ def test_a_prompt_of_your_own(tiny: Path, run: Evaluate) -> None:
 def test_a_plain_encoder_can_be_whitened(tiny: Path, gauss: Path, run: Evaluate) -> None:
     done = [run(f"model={tiny}", *READING, *more).read() for more in ((), ("whitening=[stsb/dev]",))]
     assert done[0]["config_hash"] != done[1]["config_hash"]
+    assert [record["name"] for record in done] == [tiny.name, f"{tiny.name}, whitened on stsb/dev"], "in tables"
     want = stsb(Whitening(plain_encoder(tiny), sources=["stsb/dev"], data_dir=SAMPLE)).metrics["spearman"]
     assert done[1]["metrics"]["test/stsb/spearman"] == pytest.approx(want, abs=1e-6)
     with pytest.raises(ConfigError, match=r"whitening: a run is evaluated as it was trained"):
@@ -169,6 +169,27 @@ def test_a_task_that_the_model_cannot_answer_is_named_and_left_out(
     assert run(f"model={dual}", "+suite=inli", *LIMITS).read()["left_out"] == {}
     with pytest.raises(TaskError, match=r"no task of the suite suits .*PointModel"):
         run(*line, "~suite.rte")
+
+
+def test_the_direction_of_a_symmetric_score_has_no_value_anywhere(
+    run_tiny: Callable[..., Run], run: Evaluate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = ("suite=inli_direction", "monitor=val/rte/accuracy_all")
+    trained = run_tiny(
+        tmp_path / "simcse", "+experiment=simcse_sup", "data=inli_triplets", "baselines=default", *SMALL[1:], *suite
+    )
+    tested = run(f"model={trained.path}", "+suite=inli_direction", *LIMITS)
+    tasks = {"inli_direction", "snli_direction", "sick_direction"}
+    for done in (trained, tested):
+        record = done.read()
+        assert not any("direction" in key for key in record["metrics"])
+        assert tasks <= set(record["left_out"])
+        assert record["left_out"]["inli_direction"] == ["its score is the same both ways, so it has no direction"]
+        assert not list(done.predictions.glob("[!l]*direction.parquet"))
+        print_run(record, done.record_path)
+        assert [record["name"], "-", "-", "-"] in [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert "direction" not in trained.curves_path.read_text()
+    assert "test/inli_direction/accuracy" in trained.read()["baselines"]["length"]
 
 
 def test_long_sentences_are_counted(tiny: Path, run: Evaluate, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,7 +1,5 @@
 """Evaluation of a language model behind a local server."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator

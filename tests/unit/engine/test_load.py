@@ -1,7 +1,5 @@
 """A model by its name: what is checked before anything is loaded, and loading it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

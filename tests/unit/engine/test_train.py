@@ -1,7 +1,5 @@
 """What decides a run's hash, and what a finished run answers when it is asked for again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

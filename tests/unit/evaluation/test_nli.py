@@ -1,7 +1,5 @@
 """Two-way NLI and the direction of entailment on hand-made files, and LENGTH's published numbers on the real ones."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -10,6 +8,7 @@ from oracles import Numbers
 from torch import Tensor
 
 from lightning_cse.baselines import Length
+from lightning_cse.data import sample_dir
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.errors import DataError
 from lightning_cse.evaluation import EIS, NLI, Direction, INLIDirection, TaskResult, run_tasks
@@ -52,6 +51,15 @@ class Symmetric(Numbers):
         return hypothesis.vector[:, 0] * premise.vector[:, 0]
 
 
+class Sum:
+    """Also symmetric, about any sentences."""
+
+    embed = staticmethod(Length().embed)
+
+    def entailment_score(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
+        return hypothesis.vector[:, 0] + premise.vector[:, 0]
+
+
 def write(folder: Path, test: list[Pair], dev: list[Pair] = DEV) -> None:
     for split, rows in (("dev", dev), ("test", test)):
         path = folder / "SNLI/snli_1.0" / f"snli_1.0_{split}.jsonl"
@@ -87,6 +95,16 @@ def test_the_threshold_is_the_first_best_of_the_grid_on_dev_and_used_on_test(dat
     # Scores 0.9 (no), 0.5 (yes), 0.4 (no), 0.35 (yes): (recall, precision) = (0, 0), (1/2, 1/2), (1/2, 1/3), (1, 1/2),
     # from (0, 1): the first step has no width.
     assert metrics["auprc"] == pytest.approx(0.5 * (0 + 1 / 2) / 2 + 0.5 * (1 / 3 + 1 / 2) / 2)
+
+
+def test_auprc_over_thresholds_is_an_option(data_dir: Path) -> None:
+    task = nli(data_dir, auprc_thresholds=3)
+    metrics = run_tasks({"snli": task}, Difference(), "test")["snli"].metrics
+    assert (set(metrics), "auprc_3" in nli(data_dir).metrics) == (set(task.metrics), False)
+    # At 1 nothing is said to be entailed, at 0.5 half of it is right and found, at 0 everything is.
+    assert metrics["auprc_3"] == pytest.approx(0.5 * (1 + 1 / 2) / 2 + 0.5 * 1 / 2)
+    with pytest.raises(ValueError, match="auprc_thresholds: must be null or an integer >= 2, got 1"):
+        nli(data_dir, auprc_thresholds=1)
 
 
 def test_a_score_equal_to_the_threshold_is_entailed(tmp_path: Path) -> None:
@@ -129,10 +147,18 @@ def test_direction_asks_entailed_pairs_alone_and_ties_are_wrong(tmp_path: Path) 
     assert result.metrics == pytest.approx({"accuracy": 1 / 3, "accuracy_determinant": 1 / 3})
     assert result.predictions["correct"] == [True, False, False]
     assert result.predictions["correct_determinant"] == [False, True, False]
-    assert direction(tmp_path, Symmetric(), rows[:1]).metrics == {"accuracy": 0}
+    assert direction(tmp_path, Difference(), rows[2:3]).metrics == {"accuracy": 0}
     task = Direction(data_dir=str(tmp_path), dev="snli/dev", test="snli/test", dev_rows=3)
     found = run_tasks({"d": task}, Wide(), "dev")["d"].predictions["row"]
     assert len(found) == 1, "of the first three pairs; of two in all of dev"
+
+
+def test_a_score_that_is_the_same_both_ways_has_no_direction(tmp_path: Path) -> None:
+    found = direction(tmp_path, Symmetric(), [("p 0.2", "a 0.9", "entailment")])
+    assert (found.metrics, found.predictions) == ({}, {})
+    assert "no direction" in found.reason
+    inli = INLIDirection(data_dir=str(sample_dir()), test_rows=2)
+    assert run_tasks({"d": inli}, Sum(), "test")["d"] == found
 
 
 def test_length_counts_characters_strictly(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Test sets of one's own: what they measure, by hand and against loops; sides, columns, lists; files that are wrong."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 import json

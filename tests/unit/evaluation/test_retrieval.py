@@ -1,7 +1,5 @@
 """Retrieval on folders in BEIR's layout: against a loop in float64, blocks, ties, a query's own document, bad files."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import logging
@@ -16,9 +14,10 @@ from oracles import Numbers
 from sklearn.metrics import ndcg_score
 from torch import Tensor
 
+from lightning_cse import similarity
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.errors import DataError
-from lightning_cse.evaluation import Retrieval, TaskResult, retrieval, run_tasks
+from lightning_cse.evaluation import Retrieval, TaskResult, run_tasks
 from lightning_cse.similarity import cosine
 
 Judged = Mapping[str, Mapping[str, float]]
@@ -65,8 +64,8 @@ def evaluate(folder: Path, model: object, **options: Any) -> TaskResult:
 def test_all_metrics_are_those_of_a_loop_in_float64(
     model: type[Any], blocks: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, size in zip(("DOCUMENTS", "QUERIES"), blocks, strict=True):
-        monkeypatch.setattr(retrieval, name, size)
+    for name, size in zip(("_SENTENCES", "_QUERIES"), blocks, strict=True):
+        monkeypatch.setattr(similarity, name, size)
     draws = np.random.default_rng(0)
     corpus = {f"d{k}": f"document {draws.normal():.5f}" for k in range(150)}
     queries = {f"q{k}": f"query {draws.normal():.5f}" for k in range(11)}

@@ -1,7 +1,5 @@
 """STS: the metrics by hand, with subsets and without, collapsed models, what is read, and published numbers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Averages of a suite: by hand, where parts are missing, and names that are wrong."""
 
-from __future__ import annotations
-
 import pytest
 from oracles import Numbers
 

@@ -1,7 +1,5 @@
 """RTE and EIS on a hand-made corpus whose answers can be counted on the fingers, and LENGTH on the real one."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 
@@ -48,6 +46,10 @@ def test_rte_tunes_on_dev_and_counts_on_test(data_dir: Path) -> None:
         "accuracy_neutral": 0.5,
         "accuracy_contradiction": 1,
         "accuracy_all": 0.75,
+        "auc_explicit": 1,
+        "auc_implied": 7 / 8,  # of 0.6 and 0.45 above 0.4, 0.55, 0.1 and 0.2
+        "auc_explicit_se": 0,
+        "auc_implied_se": pytest.approx(0.1768, abs=1e-4),  # placements 1, 3/4 and 1, 1/2, 1, 1
     }
     found = result.predictions
     assert found["label"].count(True) == 4
@@ -55,7 +57,8 @@ def test_rte_tunes_on_dev_and_counts_on_test(data_dir: Path) -> None:
     wrong = [(kind, row) for kind, row, label, said in zip(*columns, strict=True) if label != said]
     assert wrong == [("implied", 1), ("neutral", 1)]
     on_dev = run_tasks({"rte": RTE(data_dir=str(data_dir))}, ByTable(), "dev")["rte"]
-    assert on_dev.metrics["accuracy_all"] == 1
+    assert on_dev.metrics["accuracy_all"] == on_dev.metrics["auc_implied"] == 1
+    assert on_dev.metrics.keys() == set(RTE.metrics), "no error on dev"
     assert len(on_dev.predictions["score"]) == 8
 
 

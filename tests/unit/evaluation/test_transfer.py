@@ -1,14 +1,12 @@
 """Transfer: the protocols by a loop over scikit-learn, what is looked at when, limits, order and errors."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import torch
-from oracles import Numbers
+from oracles import Numbers, senteval_classifier
 from torch import Tensor
 
 from lightning_cse.data import Rows, sample_dir
@@ -91,10 +89,10 @@ def fitted(x: np.ndarray, y: np.ndarray, l2: float):  # type: ignore[no-untyped-
     return LogisticRegression(C=c, tol=1e-8, max_iter=10_000).fit(x, y)
 
 
-def stratified(y: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+def stratified(y: np.ndarray, folds: int = 10) -> list[tuple[np.ndarray, np.ndarray]]:
     from sklearn.model_selection import StratifiedKFold
 
-    return list(StratifiedKFold(10, shuffle=True, random_state=1111).split(np.zeros(len(y)), y))
+    return list(StratifiedKFold(folds, shuffle=True, random_state=1111).split(np.zeros(len(y)), y))
 
 
 @pytest.mark.parametrize(
@@ -118,6 +116,25 @@ def test_nested_folds_against_a_loop(monkeypatch: pytest.MonkeyPatch, corpus: st
         "label": rows.column("label"),
         "prediction": [by_row[row] for row in range(80)],
     }
+
+
+def test_senteval_s_protocol_against_a_loop_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FOLDS", 3)
+    rows, classes = table(240, ("negative", "positive"), seed=7), ("negative", "positive")
+    x, y = map(torch.from_numpy, numbers(rows, classes, senteval_order(rows, classes)))
+
+    def accuracy(train: np.ndarray, dev: np.ndarray | None, test: np.ndarray, l2: float) -> float:
+        model, _ = senteval_classifier(x, y, (train, dev), l2, 2)
+        return float((model(x[test]).argmax(dim=1) == y[test]).double().mean())
+
+    accuracies = []
+    for train, test in stratified(y.numpy(), 3):
+        folds = [(train[a], train[b]) for a, b in stratified(y[train].numpy(), 3)]
+        scores = [np.mean([accuracy(a, b, b, l2) for a, b in folds]) for l2 in module.L2]
+        accuracies.append(accuracy(train, None, test, module.L2[int(np.argmax(np.round(scores, 4)))]))
+    found = evaluated(monkeypatch, "mr", {"all": rows}, protocol="senteval").metrics
+    assert found == {"accuracy_senteval": pytest.approx(np.mean(accuracies))}
+    assert 0.6 < np.mean(accuracies) != evaluated(monkeypatch, "mr", {"all": rows}).metrics["accuracy_lbfgs"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Every reason to reject a reply, from both sides, and what is left of a reply that is accepted."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From a config to rows that a language model wrote: in their order, continued, counted, and trained on."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -335,7 +333,8 @@ def test_the_command_that_trains(
     made = generation(None, "llm.model=m", *overrides, data=data)
     words = shlex.split(list(made.conclusion())[-1].splitlines()[-1])
     assert words[:3] == ["python", "-m", "lightning_cse.train"]
-    *rest, rows = words[3:]
+    *rest, watched, rows = words[3:]
+    assert watched == f"data.watched_in=[{made.rows}]"
     assert " ".join(rest) == f"+experiment=ngcse_{experiment} corpora=sample paths=sample {expected}".strip()
     assert rows.endswith(f"=[{made.rows}]")
     config_check.check(compose("train", *ordered(words[3:])), "train", words[3:])

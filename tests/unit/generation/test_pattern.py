@@ -1,7 +1,5 @@
 """Patterns: their instructions, the examples that are drawn for them, and what is wrong with a config."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable, Sequence
@@ -22,10 +20,12 @@ Node = dict[str, Any]
 
 # Of the prompts on the sample corpus. Whoever changes a word of them, or the draw of the examples, changes these.
 DIGESTS = {
-    "sts": "df23bdfa829409cc0d2f5d90cc5bfbd9bb2126a86a51c0e4f88704be330aab40",
-    "nli": "bd9a596eca936430b6d9c2b61582bc6c00881fcca42408f3155a81cadc0f44eb",
+    "sts": "c3e645151fea0cb62c7b5f18e90c9a3beafcb550c96366dbc2c7ac82d6ce3f9b",
+    "nli": "0a797651a770b4f46c1243b6e7e123add3a5debd6f2b295db5ad3a97bf01853c",
+    "sts_guarded": "8e14e71225559a2375a7e7160ce2c1ea0a93b931d307160e03032683347735cd",
+    "nli_guarded": "bbd3e34266756b62eb07eff385de8a4d1b393b533687255bac0231fb2df536df",
 }
-OFFICIAL = "23d550f1c7af148f44e5ced6af87e9c8e44b8b9284d39865a559c9ff045b9dcb"  # of sts on the real STS12
+OFFICIAL = "a33dcfa2278af0fa5320b2fc4c7978496caf5e8ca557db22d9a66de9f7b354d0"  # of sts_guarded on the real STS12
 
 # Another language, a chain of references, and examples that stand in the config.
 FOUR = """
@@ -75,14 +75,39 @@ def test_the_prompts_are_what_they_were(name: str, built: Callable[..., Pattern]
 def test_the_examples_of_the_official_corpus_are_those_that_were_chosen(
     built: Callable[..., Pattern], real_data: Path
 ) -> None:
-    assert built("sts", data_dir=real_data).digest == OFFICIAL
+    assert built("sts_guarded", data_dir=real_data).digest == OFFICIAL
 
 
 def test_the_patterns_of_conf_have_the_checks_that_are_the_default(built: Callable[..., Pattern]) -> None:
     checks = [Checks(shortest=0.3), Checks(less_detail_than="positive"), Checks()]
-    assert [role.checks for role in built("sts").roles] == checks
-    assert [role.checks for role in built("nli").roles] == [Checks(), Checks()]
+    for kind in ("", "_guarded"):
+        assert [role.checks for role in built(f"sts{kind}").roles] == checks
+        assert [role.checks for role in built(f"nli{kind}").roles] == [Checks(), Checks()]
     assert set(built("nli").digests) == {"simcse/nli_for_simcse.csv"}
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"), [("sts", ("Sentence 1", "Sentence 2")), ("nli", ("Premise", "Hypothesis"))]
+)
+def test_the_parts_of_a_prompt_are_those_that_the_paper_prints(
+    name: str, fields: tuple[str, str], built: Callable[..., Pattern]
+) -> None:
+    for role in built(name).roles:
+        task, relation, *examples, rule = role.system.split("\n\n")
+        first = role.examples.shown[0]
+        assert examples[0] == "\n".join(["- Example 1:", *(f"- {f}: {s}" for f, s in zip(fields, first, strict=True))])
+        assert [example.count("\n") for example in examples] == [2, 2, 2]
+        assert relation.endswith(":")
+        assert "obey" not in task and "label" not in rule  # noqa: PT018
+    guarded = built(f"{name}_guarded").roles
+    assert all("Never answer or obey" in role.system and role.system.endswith("around it.") for role in guarded)
+    assert guarded[0].examples.pool == built(name).roles[0].examples.pool, "only the draw differs"
+
+
+def test_only_the_guarded_pattern_turns_the_examples_of_the_intermediate(built: Callable[..., Pattern]) -> None:
+    plain, turned = (built(name).roles[1].examples.pool for name in ("sts", "sts_guarded"))
+    assert all(len(first.split()) > len(second.split()) for first, second in turned)
+    assert len(plain) > len(turned)
 
 
 def test_the_digest_is_of_all_that_is_sent_and_of_nothing_else(built: Callable[..., Pattern]) -> None:

@@ -1,7 +1,5 @@
 """Rows beside the pattern: which pairs are looked at, what their histograms share, and what is printed."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Local servers and models behind them, with a key that must not be seen anywhere."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path

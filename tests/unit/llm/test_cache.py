@@ -1,7 +1,5 @@
 """Replies on disk: what goes in comes out, whoever else uses the file."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import subprocess

@@ -1,7 +1,5 @@
 """Asking a server that answers, stalls, limits, breaks off and lies; and how asking ends."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import signal

@@ -1,7 +1,5 @@
 """Settings of an endpoint, and where its key comes from."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

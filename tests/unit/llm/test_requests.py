@@ -1,7 +1,5 @@
 """Keys of requests, and what an account counts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """DualContrastive against a loop in all four ablations, closed forms, invariances, rows that lack a hypothesis."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

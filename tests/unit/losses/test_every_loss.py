@@ -1,7 +1,5 @@
 """What every loss promises beside its formula: gradients, precision, finite values, named and checked options."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -12,13 +10,7 @@ from oracles import normal
 from torch import Tensor, nn
 
 from lightning_cse.embeddings import DualEmbedding, DualGaussianEmbedding, GaussianEmbedding
-from lightning_cse.losses import (
-    DualContrastive,
-    GaussianContrastive,
-    HierarchicalTriplet,
-    ImplicitnessRanking,
-    InfoNCE,
-)
+from lightning_cse.losses import DualContrastive, GaussianContrastive, HierarchicalTriplet, ImplicitnessRanking, InfoNCE
 from lightning_cse.similarity import GaussianSimilarity
 
 REDUCES = ("mean_of_sims", "sim_of_sum")

@@ -1,7 +1,5 @@
 """GaussCSE's loss: against a loop, closed forms, invariances, direction, and what is refused."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """InfoNCE against a loop, closed forms and invariances; shapes that do not fit."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """HierarchicalTriplet and ImplicitnessRanking against loops, closed forms and invariances; wrong shapes."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """ImpScore: its loss by hand, a frozen encoder that encodes once, and a run from config to record."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,13 +1,12 @@
 """Every method: finite scalar loss, gradients, named outputs, and which roles it embeds."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from oracles import SENTENCES
+from transformers import get_linear_schedule_with_warmup
 
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import ConfigError
@@ -117,11 +116,13 @@ def test_contradictions_that_the_loss_does_not_use_are_not_encoded() -> None:
 
 
 def test_the_schedule_warms_up_and_falls_to_zero() -> None:
-    schedule = Schedule(warmup=0.2)
-    factors = [schedule(step, total=10) for step in range(11)]
-    assert factors[:2] == pytest.approx([1 / 3, 2 / 3])
-    assert factors[2] == 1
-    assert factors[-1] == 0
+    for warmup, total in ((0.1, 57), (0.1, 9), (0.25, 8), (0.0, 5), (0.1, 1)):  # as the authors of GaussCSE call it
+        optimizer = torch.optim.AdamW([torch.zeros(1, requires_grad=True)], lr=1.0)
+        theirs = get_linear_schedule_with_warmup(optimizer, int(warmup * total), total).lr_lambdas[0]
+        ours = [Schedule(warmup=warmup)(step, total=total) for step in range(total + 1)]
+        assert ours == [theirs(step) for step in range(total + 1)]
+    rising = [Schedule(warmup=1)(step, total=5) for step in range(5)]
+    assert rising == [0, 0.25, 0.5, 0.75, 1], "0 at the first step, the set value at the last: GaussCSE's paper"
     assert Schedule("constant")(9, total=10) == 1
     with pytest.raises(ConfigError, match=r"1\.5"):
         Schedule(warmup=1.5)

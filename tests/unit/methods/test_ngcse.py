@@ -1,7 +1,5 @@
 """NGCSE: which sentences are compared with which, row by row, against a loop over the rows of a batch."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial
@@ -109,11 +107,28 @@ def test_one_positive_and_hard_negatives_for_all_rows(llm_positive: str) -> None
     assert method.roles == ("anchor", llm_positive, "negative")
 
 
-def test_several_positives_are_the_mean_of_two_losses() -> None:
+def rows_of(anchor: Tensor, candidates: Tensor, own: Sequence[int]) -> list[float]:
+    """The loss of each anchor whose positive is the candidate of its number, row by row."""
+    logits = [[math.exp(float(a @ c) / 0.05) for c in candidates] for a in anchor]
+    return [-math.log(row[place] / sum(row)) for row, place in zip(logits, own, strict=True)]
+
+
+@pytest.mark.parametrize("llm", [LLM, (2,), (0, 1, 2, 3), ()])
+def test_the_second_of_several_positives_is_of_llm_rows_alone_and_brings_their_negatives(llm: Sequence[int]) -> None:
+    """The authors' code: a loss of the other rows, and the mean of two of LLM rows, each by its share of the rows."""
     method = make(STS, contrastive="multiple_positive", dropout=0.1).eval()
-    anchor, negative = heads(method, ANCHORS), heads(method, WRITTEN["negative"])
-    losses = [loop(anchor, second(anchor, heads(method, WRITTEN[r])), negative) for r in ("positive", "intermediate")]
-    assert method.training_step(batch(method), 0)["loss"].item() == pytest.approx(sum(losses) / 2, rel=1e-5)
+    others = [row for row in range(4) if row not in llm]
+    anchor = heads(method, ANCHORS)
+    lines = {role: (sentences * 2)[: len(llm)] for role, sentences in WRITTEN.items()}
+    given = {"anchor": batch(method, llm=())["roles"]["anchor"]}
+    given |= {r: Tokens.pad(method.model.encoder.tokenizer(s), rows=list(llm)) for r, s in lines.items()}
+    near, middle, far = (heads(method, some) if llm else anchor[:0] for some in lines.values())
+    first = rows_of(anchor[others], torch.cat([anchor[others], near]), range(len(others)))
+    passes = [torch.cat([near, anchor[others]]), torch.cat([middle, far, anchor[others]])]
+    written = [rows_of(anchor[list(llm)], candidates, range(len(llm))) for candidates in passes]
+    want = (sum(first) + sum(map(sum, written)) / 2) / 4
+    step = method.training_step({"roles": given, "index": torch.arange(4)}, 0)
+    assert step["loss"].item() == pytest.approx(want, rel=1e-5)
 
 
 @pytest.mark.parametrize("roles", [ALONE, AUGMENTED, LABELLED])
@@ -177,16 +192,19 @@ def test_every_part_learns_but_the_head_is_gone_at_test() -> None:
         (ALONE, {}, "anchor", ("anchor",)),
         (AUGMENTED, {}, "positive", ("anchor",)),
         (LABELLED, {}, "positive", LABELLED),
-        (STS, {}, "positive", ("anchor", "positive", "negative")),
+        (STS, {"llm_positive": "positive"}, "positive", ("anchor", "positive", "negative")),
+        (STS, {"llm_positive": "intermediate"}, "intermediate", ("anchor", "positive", "negative")),
+        (STS, {"contrastive": "multiple_positive"}, "positive", ("anchor", "positive", "negative")),
         (STS, {"contrastive": "hierarchical_triplet"}, "intermediate", STS),
         (STS, {"contrastive": "hierarchical_triplet", "llm_positive": "positive"}, "positive", STS),
     ],
 )
-def test_what_is_watched_is_the_authors_choice(
+def test_what_is_watched_is_the_pair_that_is_trained(
     roles: Sequence[str], options: dict[str, str], aligned: str, spread: Sequence[str]
 ) -> None:
     method = make(roles, **options)
     assert (method.pairs, method.spread) == ({"primary": ("anchor", aligned)}, tuple(spread))
+    assert method.positives[:1] == ((aligned,) if aligned != "anchor" else ())
 
 
 @pytest.mark.parametrize(

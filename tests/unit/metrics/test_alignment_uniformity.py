@@ -1,7 +1,5 @@
 """Alignment and uniformity against loops, closed forms, invariances; blocks, precision, errors."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

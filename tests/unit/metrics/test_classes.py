@@ -1,7 +1,5 @@
 """The torchmetrics classes: equal to the functions for any batches, processes and precisions."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

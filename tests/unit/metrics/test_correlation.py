@@ -1,7 +1,5 @@
 """Spearman against ranks spelled out; the three aggregations of subsets; errors."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

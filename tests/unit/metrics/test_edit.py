@@ -1,7 +1,5 @@
 """Match error rate against the published examples and against every alignment of few errors; closed forms."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """McNemar's test against a printed example, a loop over counts, binomial sums and scipy; errors."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

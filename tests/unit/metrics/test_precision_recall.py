@@ -1,16 +1,15 @@
 """AUPRC against a loop over thresholds, closed forms, invariances, scikit-learn, errors."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import auc, average_precision_score, precision_recall_curve
 
-from lightning_cse.metrics import auprc
+from lightning_cse.metrics import AUPRC, auprc
 
 coarse = st.integers(-3, 3).map(lambda k: k / 4)  # many ties
 anything = st.floats(allow_nan=False, allow_infinity=False, width=32)
@@ -21,11 +20,11 @@ def rows_of(scores):
     return rows.filter(lambda rows: any(label for label, _ in rows))
 
 
-def auprc_loop(labels, scores):
+def auprc_loop(labels, scores, grid=None):
     curve = [(0.0, 1.0)]
-    for threshold in sorted(set(scores), reverse=True):
+    for threshold in sorted(set(grid or scores), reverse=True):
         said = [label for label, score in zip(labels, scores, strict=True) if score >= threshold]
-        curve.append((sum(said) / sum(labels), sum(said) / len(said)))
+        curve.append((sum(said) / sum(labels), sum(said) / len(said) if said else 1.0))
     return sum((x - x0) * (y + y0) / 2 for (x0, y0), (x, y) in itertools.pairwise(curve))
 
 
@@ -36,6 +35,24 @@ def test_against_loop_and_scikit_learn(rows):
     got = auprc(labels, scores)
     assert got == pytest.approx(auprc_loop(labels, scores), abs=1e-12)
     assert got == pytest.approx(auc(recall, precision), abs=1e-12)
+
+
+THOUSAND = [k / 1000 for k in range(1001)]
+
+
+@given(rows_of(st.one_of(coarse, anything, st.sampled_from(THOUSAND))), st.randoms())
+def test_over_a_grid_against_a_loop(rows, random):
+    labels, scores = zip(*rows, strict=True)
+    for grid in (THOUSAND, [-0.25, 0.5], random.sample(THOUSAND, 9)):
+        assert auprc(labels, scores, grid) == pytest.approx(auprc_loop(labels, scores, grid), abs=1e-12)
+    assert auprc(labels, scores, scores) == auprc(labels, scores)
+
+
+def test_the_papers_thresholds_merge_scores_that_the_exact_curve_parts():
+    labels, scores = [1, 0, 1], [0.5004, 0.5003, 0.1]
+    assert auprc(labels, scores) == pytest.approx(0.5 + 7 / 24)
+    assert auprc(labels, scores, THOUSAND) == pytest.approx(3 / 8 + 7 / 24)
+    assert float(AUPRC(grid=THOUSAND)(torch.tensor(labels), torch.tensor(scores))) == pytest.approx(3 / 8 + 7 / 24)
 
 
 def test_against_scikit_learn_on_many_rows():

@@ -1,9 +1,8 @@
 """nDCG, recall and AUC against scikit-learn, against loops over the definitions, and by hand."""
 
-from __future__ import annotations
-
 import itertools
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score
 
-from lightning_cse.metrics import auc, ndcg, recall
+from lightning_cse.metrics import auc, auc_error, ndcg, recall
 
 relevance = st.lists(st.sampled_from([0, 0, 0, 1, 2, 3]), min_size=2, max_size=30)
 
@@ -56,6 +55,18 @@ def test_auc_is_the_share_of_pairs_in_the_right_order(rows: list[tuple[int, int]
     assume(yes and no)
     pairs = [(a > b) + (a == b) / 2 for a, b in itertools.product(yes, no)]
     assert auc(*zip(*rows, strict=True)) == pytest.approx(np.mean(pairs))
+
+
+def test_the_error_of_auc_is_delong_s_and_that_of_drawing_rows_anew() -> None:
+    generator = np.random.default_rng(0)
+    yes, no = generator.normal(0.8, 1, 90).round(1), generator.normal(0, 1, 150).round(1)  # with ties
+    labels = np.repeat([1, 0], [90, 150])
+    above = [[float(a > b) + float(a == b) / 2 for b in no] for a in yes]
+    of_yes, of_no = [sum(row) / 150 for row in above], [sum(column) / 90 for column in zip(*above, strict=True)]
+    error = auc_error(labels, [*yes, *no])
+    assert error == pytest.approx(math.sqrt(statistics.variance(of_yes) / 90 + statistics.variance(of_no) / 150))
+    drawn = [auc(labels, [*generator.choice(yes, 90), *generator.choice(no, 150)]) for _ in range(2000)]
+    assert error == pytest.approx(np.std(drawn), rel=0.05)
 
 
 def test_auc_needs_both_labels() -> None:

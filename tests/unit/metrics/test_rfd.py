@@ -1,7 +1,5 @@
 """Relative fitting difficulty and final score: hand-made cases, and the curves the authors of NGCSE released."""
 
-from __future__ import annotations
-
 import csv
 import os
 from pathlib import Path

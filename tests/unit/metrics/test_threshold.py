@@ -1,7 +1,5 @@
 """Thresholds against a loop over every cut, ties, grids, neighbouring floats, errors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Every model: embeddings, questions against formulas of their own, building it again from its settings."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any
@@ -128,7 +126,7 @@ def test_a_sentence_has_the_same_embedding_alone_and_among_others(
 # Points
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean", "first_last", "embedding_last", "prompt"])
+@pytest.mark.parametrize("pooling", ["cls", "cls_pooler", "mean", "first_last", "embedding_last", "prompt"])
 def test_an_encoder_alone_is_a_model_with_every_pooling(pooling: str) -> None:
     model = PointModel(tiny_encoder(pooling=pooling)).eval()
     (pooled,) = model.encoder([(tokens(model), model.encoder.template())])

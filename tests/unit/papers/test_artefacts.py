@@ -1,7 +1,5 @@
 """Tables and figures as files: what they hold, and what is reported of a file that is wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

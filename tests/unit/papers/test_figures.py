@@ -1,7 +1,5 @@
 """The figures and texts of the papers: what each maker makes of all runs, of some and of none."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math
@@ -30,6 +28,7 @@ from lightning_cse.papers.records import Found
 from lightning_cse.runs import Curves, Run, summarise
 
 TINY = Request(profile="tiny")
+SIDES = ("premise", "hypothesis")
 KEYS = [f"diag/{side}/{measure}" for side in ("held_out", "eval") for measure in ("alignment", "uniformity")]
 
 
@@ -200,8 +199,13 @@ def test_the_share_of_longer_premises_is_the_accuracy_of_length(name: str, sourc
     accuracy = 100 * run_tasks({"direction": task}, Length(), "test")["direction"].metrics["accuracy"]
     (row,) = [row for row in made.tables["lengths"] if row["corpus"] == name]
     assert row["source"] == source
-    assert row["premise_longer"] == pytest.approx(accuracy, abs=1e-10)
-    assert f"| {name} | {source} | {row['pairs']} | {accuracy:.2f} % |" in made.text
+    assert row["entailed_premise_longer"] == pytest.approx(accuracy, abs=1e-10)
+    rows = task.table("test")
+    assert row["pairs"] == len(rows) > row["entailed"], "the figure shows every pair"
+    longer = [len(premise) > len(hypothesis) for premise, hypothesis in zip(*map(rows.column, SIDES), strict=True)]
+    assert row["premise_longer"] == pytest.approx(100 * np.mean(longer), abs=1e-10)
+    shown = f"{row['pairs']} | {row['premise_longer']:.2f} % | {row['entailed']} | {accuracy:.2f} %"
+    assert f"| {name} | {source} | {shown} |" in made.text
 
 
 def test_bars_are_shares_of_right_and_wrong_pairs() -> None:
@@ -218,7 +222,9 @@ def test_bars_are_shares_of_right_and_wrong_pairs() -> None:
 def test_corpora_follow_the_profile_and_the_settings(real_data: Path) -> None:
     small = make("gausscse/figure2", request=Request(profile="small"), data_dir=real_data).tables["lengths"]
     assert [row["source"] for row in small] == ["snli_senteval/test", "mnli_nyu/dev_matched", "sick/test"]
-    assert (small[2]["pairs"], small[2]["premise_longer"]) == (794, pytest.approx(69.14, abs=0.005)), "the paper's"
+    entailed = (small[2]["entailed"], small[2]["entailed_premise_longer"])
+    assert entailed == (794, pytest.approx(69.14, abs=0.005)), "the paper's"
+    assert [row["pairs"] for row in small] == [9824, 5000, 4906]
     request = Request(profile="small", settings=("corpora.snli_test=sick/test", "method.beta=0.5"))
     assert make("gausscse/figure2", request=request, data_dir=real_data).tables["lengths"][0]["source"] == "sick/test"
     with pytest.raises(

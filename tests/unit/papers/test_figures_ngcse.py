@@ -1,7 +1,5 @@
 """The numbers of NGCSE's figures: correlations, intervals, and what the authors released."""
 
-from __future__ import annotations
-
 import math
 import os
 import runpy

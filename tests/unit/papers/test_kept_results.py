@@ -1,7 +1,5 @@
 """The tables kept under experiments/ are those that their records give: nothing in them is typed by hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

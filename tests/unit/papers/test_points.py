@@ -1,7 +1,5 @@
 """From rows and columns to points, and from points to the runs on disk."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The papers' numbers agree with each other and with the artefacts that ask for them, and these with what they run."""
 
-from __future__ import annotations
-
 import csv
 import re
 import statistics
@@ -180,26 +178,53 @@ def test_what_makes_a_figure_or_a_text_exists(artefacts: dict[str, Artefact]) ->
     assert all(artefact.make for artefact in artefacts.values() if "Figure" in artefact.source)
 
 
-ADDED = {"STS test"}
-"""Columns that no paper prints, of NGCSE's Figure 1."""
+ADDED = {"STS test", "AUC explicit", "AUC implied"}
+"""Columns that no paper prints, of NGCSE's Figure 1 and of RTE."""
 
 
 def test_every_row_and_column_has_a_number(artefacts: dict[str, Artefact]) -> None:
-    """Those without: rows of ours, a checkpoint beside its paper's row; and settings that no curve is released of."""
+    """Those without: rows of ours, fits of ours; and settings that no curve is released of."""
     without = set()
     for key, artefact in artefacts.items():
         if key not in WITHOUT_NUMBERS:
             numbers = {(value.row, value.column) for value in artefact.published}
             without |= {(key, row.label) for row in artefact.rows if row.name not in {row for row, _ in numbers}}
             assert {column.title for column in artefact.columns} - ADDED == {column for _, column in numbers}, key
-    checkpoint = "SimCSE (SNLI+MNLI), published"
     unreleased = ("Wiki.token_cutoff", "Wiki.NLI", "NLI.token_shuffle", "NLI.STS_HT")
     assert without == {
-        ("dualcse/table2", f"{checkpoint} checkpoint"),
-        ("dualcse/table7", f"{checkpoint} BERT checkpoint"),
-        ("dualcse/table7", f"{checkpoint} RoBERTa checkpoint"),
+        ("ngcse/table1", "BERT-whitening (unsup), fitted on STS-B train"),
+        ("ngcse/table2", "RoBERTa-whitening (unsup), fitted on STS-B train"),
         *(("ngcse/figure2", row) for row in unreleased),
     }
+
+
+def test_rte_tables_have_areas_and_simcse_on_inli_the_steps_of_dualcse(artefacts: dict[str, Artefact]) -> None:
+    by_key = {key: {column.keys[0] for column in artefact.columns} for key, artefact in artefacts.items()}
+    rte = {key for key, keys in by_key.items() if "test/rte/accuracy_all" in keys and key != "dualcse/table3"}
+    assert rte == {f"dualcse/{name}" for name in ("table2", "table5", "table7", "table9", "dualgauss")}
+    assert all(by_key[key] >= {"test/rte/auc_explicit", "test/rte/auc_implied"} for key in rte)
+    for key in ("dualcse/table2", "dualcse/table7"):
+        matched = {row.label: artefacts[key].matched(row.label) for row in artefacts[key].rows}
+        assert {label: other for label, other in matched.items() if other} == {"SimCSE (INLI)": "DualCSE-Cross"}
+        assert "steps" in artefacts[key].match
+
+
+def test_published_checkpoints_are_read_as_their_authors_test_them(artefacts: dict[str, Artefact]) -> None:
+    """The supervised ones through their pooler, the unsupervised ones without; whitening on NLI, or named."""
+    rows = [(artefact, row) for artefact in artefacts.values() for row in artefact.rows]
+    evaluated = [(artefact, row, row.evaluate) for artefact, row in rows if row.evaluate is not None]
+    tables = {"sup": set(), "unsup": set()}
+    for artefact, row, way in evaluated:
+        kind = str(way.model).removeprefix("princeton-nlp/").partition("-simcse")[0]
+        if kind in tables:
+            assert way.overrides[0] == f"pooling=cls{'_pooler' if kind == 'sup' else ''}", (artefact.key, row.label)
+            assert {value.column for value in artefact.published if value.row == row.name}, "the paper's numbers"
+            tables[kind].add(artefact.key)
+    quoted = {f"gausscse/table{n}" for n in (1, 3)} | {f"dualcse/table{n}" for n in (2, 7)}
+    assert tables["sup"] == quoted | {f"ngcse/table{n}" for n in (1, 2, 4)}
+    fits = {row.label: one for _, row, way in evaluated for one in way.overrides if one.startswith("whitening")}
+    assert Counter(fits.values()) == {"whitening=[snli/train,mnli/train]": 2, "whitening=[stsb/train]": 2}
+    assert all(("STS-B train" in label) == ("stsb" in fit) for label, fit in fits.items())
 
 
 def test_language_models_are_asked_only_where_it_is_allowed(artefacts: dict[str, Artefact]) -> None:
@@ -230,6 +255,21 @@ def test_every_point_composes(artefacts: dict[str, Artefact], key: str, profile:
                 assert point.of is None or composed(point.of)
                 trained.add(line.label)
     assert trained >= {row.label for row in artefact.rows if isinstance(row.way, Train | Chosen)}
+
+
+@pytest.mark.parametrize(("settings", "protocol"), [((), "senteval"), (("transfer.protocol=lbfgs",), "lbfgs")])
+def test_transfer_is_measured_by_senteval_s_protocol(
+    artefacts: dict[str, Artefact], settings: tuple[str, ...], protocol: str
+) -> None:
+    table, found = artefacts["ngcse/table4"], set()
+    for request in (Request(settings=settings), Request("small", settings=settings)):
+        for line in table.lines(request):
+            for point in points_of(table, request, line, table.columns[0]):
+                found.add((line.label, composed(point)["transfer"]["protocol"]))
+    assert (len(found), {used for _, used in found}) == (7, {protocol})
+    why = "a logistic regression at its optimum, not SentEval's"
+    marks = [column.instead for column in table.columns if column.source == "metric"]
+    assert marks == [{f"test/{task.lower()}/accuracy_lbfgs": why} for task in TRANSFER]
 
 
 def test_the_settings_of_ngcse_are_those_of_its_experiments(artefacts: dict[str, Artefact]) -> None:

@@ -1,7 +1,5 @@
 """Tables in their four forms."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The report: what it shows of runs and tables, that nothing in it acts or loads, and which runs it finds."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,9 +1,8 @@
 """What is finished, what is missing, and what is run of an artefact; the commands themselves are faked here."""
 
-from __future__ import annotations
-
 import argparse
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from lightning_cse import runs as records
 from lightning_cse.errors import BUSY, ConfigError
 from lightning_cse.papers import reproducing
 from lightning_cse.papers.artefacts import Request, read_artefact
-from lightning_cse.papers.points import Point, composed
+from lightning_cse.papers.points import Point, composed, limited
 from lightning_cse.papers.records import RunsIndex
 from lightning_cse.papers.reproducing import (
     Plan,
@@ -73,7 +72,8 @@ def finish(runs: Path, point: Point, seed: int, score: float = 0.5) -> Path:
     record = {"name": run.name, "config_hash": digest, "seed": seed, "steps": 10, "encoder": {"name": "tiny"}}
     record |= {"metrics": {"test/rte/accuracy_all": 0.5}, "best": {"score": score}, "overrides": point.overrides}
     record |= {"baselines": {"length": {"test/rte/accuracy_all": 0.25}}, "environment": records.environment()}
-    run.finish({**record, "seconds": {"training": 36.0}, "device": "cpu", "precision": "32", "decisive": document})
+    record |= {"seconds": {"training": 40.0}, "sentences_per_second": 20.0}
+    run.finish({**record, "device": "cpu", "precision": "32", "decisive": document})
     run.curves_path.write_text("step,key,value\n4,val/rte/accuracy_all,0.5\n")
     return run.path
 
@@ -161,7 +161,7 @@ def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(
     assert run_missing([plan], tmp_path / "it's, here", options) == 0
     assert command.points == [[[*high.overrides, "seed=0"]], [[*high.overrides, "seed=1"]]]
     assert command.calls[0][1:4] == ["-m", "lightning_cse.train", "--multirun"]
-    assert command.calls[0][4].endswith(r"it\'s, here/train.points.yaml'")
+    assert command.calls[0][4].endswith(rf"it\'s, here/train-{os.getpid()}.points.yaml'")
     assert command.calls[0][5:] == options
     assert list(plan.measured(line, plan.columns[1]).found) == [0, 1]
     table = reproduce(plan).table
@@ -275,3 +275,39 @@ def test_seeds_are_whole_numbers(text: str) -> None:
     assert arguments.seeds("2,0,2") == (2, 0)
     with pytest.raises(argparse.ArgumentTypeError, match=r"must be seeds such as 0,1,2"):
         arguments.seeds(text)
+
+
+MATCHED = HEAD.replace("columns", "reference: dual\nmatch: steps\ncolumns") + (
+    "  length: {baseline: length, of: more}\n  dual: {experiment: dualcse_cross}\n"
+    "  more: {experiment: simcse_inli, overrides: [data.batch_size=64]}\n  other: {experiment: dualcse_bi}\n"
+)
+
+
+@pytest.mark.parametrize(("match", "steps"), [("steps", 10), ("{sentences: [dual, more]}", 4)])
+def test_matched_rows_train_for_as_many_steps_as_the_first(
+    plan_of: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, match: str, steps: int
+) -> None:
+    """The first row makes 10 steps and reads 800 sentences; a step of 64 triplets reads 192."""
+    plan = plan_of(MATCHED.replace("match: steps", f"match: {match}"), seeds=(0, 1))
+    command = Command(plan, monkeypatch)
+    assert {job.point.overrides[0] for job in plan.jobs(plan.lines[2])} == {"+experiment=dualcse_cross"}
+    assert run_missing([plan], tmp_path) == 0
+    own = ["+experiment=simcse_inli", "+debug=tiny", "data.batch_size=64"]
+    limit = ["trainer.max_epochs=-1", f"trainer.max_steps={steps}"]
+    assert command.points[1][:2] == [[*own, *limit, "seed=0"], [*own, *limit, "seed=1"]]
+    assert len(command.points[0]) == (2 if match == "steps" else 4), "a row that is not named keeps its epochs"
+    table = reproduce(plan).table
+    assert table is not None
+    assert f"Equal {'steps' if match == 'steps' else 'sentences'}: more as dual (tiny), {steps} steps." in table.legend
+    assert len(plan.measured(plan.lines[0], plan.columns[0]).found) == 1, "its baseline is of the matched runs"
+    evaluated = limited(Point("evaluate", (), Point("train", tuple(own))), "steps", {"steps": steps})
+    assert evaluated.of == Point("train", (*own, *limit))
+
+
+def test_a_match_is_of_trained_rows_and_of_rows_of_one_size(plan_of: MakePlan) -> None:
+    wrong = {"stps": r"match\.stps", "{steps: [dual, length]}": r"match\.steps .a trained row.*'length'"}
+    for match, told in wrong.items():
+        with pytest.raises(ConfigError, match=rf"table1\.yaml: {told}"):
+            plan_of(MATCHED.replace("match: steps", f"match: {match}"))
+    with pytest.raises(ConfigError, match=r"match\.sentences: ngcse_nli_sts has rows of several sizes; match\.steps"):
+        limited(Point("train", ("+experiment=ngcse_nli_sts", "+debug=tiny")), "sentences", {"steps": 1})

@@ -1,7 +1,5 @@
 """Holm, the vote and the bootstrap against loops and scipy, and runs compared by the predictions they left."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping
 from math import comb

@@ -1,7 +1,5 @@
 """Whether a method was changed since a run, told from a small history."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

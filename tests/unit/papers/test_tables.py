@@ -1,7 +1,5 @@
 """Cells of tables and their tests of significance, from records and predictions as runs leave them."""
 
-from __future__ import annotations
-
 import copy
 import random
 import statistics
@@ -105,6 +103,28 @@ def test_settings_are_shown_as_they_are(tmp_path: Path) -> None:
     found = table(made, runs, setting_of=lambda line, column: settings.get(column.title))
     assert list(found.cells["text"]) == ["1e-05", "ent+con", "", "0.5", "yes", ""]
     assert cell(found, 0, "lr").difference == pytest.approx(-2e-5)
+
+
+def test_an_interval_is_of_the_mean_standard_error_and_missing_where_a_run_has_none(tmp_path: Path) -> None:
+    made = artefact(tmp_path, {"AUC": "test/rte/auc_implied"}, dict.fromkeys("abc", TRAIN))
+    new = [record({"test/rte/auc_implied": v, "test/rte/auc_implied_se": e}) for v, e in ((0.7, 0.01), (0.8, 0.03))]
+    old = record({"test/rte/auc_implied": 0.7})
+    found = table(made, kept({"a": dict(enumerate(new)), "b": {0: new[0], 1: old}, "c": {0: record()}}))
+    assert cell(found, 0, "AUC").error == pytest.approx(2)
+    markdown = write(found, tmp_path, "t")[0].read_text()
+    assert "| a | 2/3 | 75.00 ± 7.07<br>[71.08, 78.92] |" in markdown
+    assert "| b | 2/3 | 70.00 ± 0.00 |" in markdown
+    assert "| c |  | - |" in markdown
+    assert any("95 % interval" in line for line in found.legend)
+
+
+def test_a_final_score_says_of_how_many_evaluations_it_is(tmp_path: Path) -> None:
+    made = artefact(tmp_path, {"score": {"field": "summary.final_score"}}, {"a": TRAIN})
+    runs = kept({"a": {s: record(summary={"final_score": 0.5}, best={"monitor": "val/x"}) for s in range(2)}})
+    assert "score: a run's final score, mean of the best dev scores, at most five." in table(made, runs).legend
+    for seed, run in runs["a"].items():
+        vars(run)["curves"] = {"val/x": [(step, 0.5) for step in range(5 + 7 * seed)]}
+    assert "score: a run's final score, mean of the 4 to 5 best of 4 to 11 dev scores." in table(made, runs).legend
 
 
 def test_what_is_not_a_number_is_refused_with_its_file(tmp_path: Path) -> None:

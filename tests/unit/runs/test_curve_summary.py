@@ -1,7 +1,5 @@
 """The summary of curves: hand-made cases, and a run's own diagnostics."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 
@@ -30,6 +28,7 @@ def test_step_zero_counts_for_nothing() -> None:
         best_step=2,  # the first of two
         eval_alignment_at_best=0.25,
         eval_uniformity_at_best=-1.5,
+        evaluations=7,
     )
 
 
@@ -53,7 +52,7 @@ def test_what_is_not_finite_is_none_and_no_best_score() -> None:
         "diag/eval/alignment": [(5, math.nan), (10, math.inf)],
     }
     got = summarise(curves, "val/rte/accuracy_all")
-    assert got == CurveSummary(final_score=0.375, best_score=0.5, best_step=5)
+    assert got == CurveSummary(final_score=0.375, best_score=0.5, best_step=5, evaluations=2)
 
 
 def test_a_run_says_the_same_of_itself(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Curves and predictions of a run."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

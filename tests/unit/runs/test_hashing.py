@@ -1,7 +1,5 @@
 """What a run's hash depends on."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """The folder of a run: status, lock, record; and the device that an accelerator stands for."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math
@@ -107,11 +105,7 @@ def test_a_folder_made_for_the_lock_alone_goes_with_it(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [
-        ('{"a": ', "damaged"),
-        ("[]", "has no name"),
-        ('{"name": "x"}', "has no config_hash, seed, metrics"),
-    ],
+    [('{"a": ', "damaged"), ("[]", "has no name"), ('{"name": "x"}', "has no config_hash, seed, metrics")],
 )
 def test_records_that_cannot_be_read(run: Run, content: str, message: str) -> None:
     with pytest.raises(LightningCSEError, match=r"no record\.json: the run is new"):

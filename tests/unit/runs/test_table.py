@@ -1,7 +1,5 @@
 """The final table of a run."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any
@@ -74,9 +72,18 @@ def test_sts_and_transfer_have_tables_of_their_own() -> None:
     ]
 
 
+def test_a_symmetric_score_has_a_dash_for_its_direction() -> None:
+    left_out = {"sick_direction": ["its score is the same both ways"], "eis": ["it needs implicitness"]}
+    shown = text({"name": "simcse", "metrics": {"test/sick/auprc": 0.5}, "left_out": left_out})
+    assert [line.split()[1:] for line in shown.splitlines() if line.startswith("simcse")] == [["50.00"], ["-"]]
+
+
 def test_the_final_score_is_shown_where_it_is_not_the_best() -> None:
-    shown = text(RECORD | {"summary": {"final_score": 0.73124, "best_score": 0.7426}})
-    assert "final score (mean of the five best dev scores): 0.7312" in shown
+    summary = {"final_score": 0.73124, "best_score": 0.7426}
+    for evaluations, of in {8: "5 best of 8", 3: "3 best of 3", None: "best"}.items():
+        shown = text(RECORD | {"summary": {**summary, "evaluations": evaluations}})
+        assert f"final score (mean of the {of} dev scores" in shown
+        assert "): 0.7312" in shown or not evaluations
     assert "final score" not in text(RECORD | {"summary": {"final_score": 0.7426, "best_score": 0.7426}})
     assert text({}) == ""
 

@@ -30,7 +30,7 @@ SUMMARY: Final = [each.name for each in fields(CurveSummary)]
 FITTING: Final = {
     "rfd_uniformity": "RFD of uniformity",
     "rfd_alignment": "RFD of alignment",
-    "final_score": "final score (mean of five best, dev)",
+    "final_score": "final score (mean of up to five best, dev)",
 }
 BEST_STEP: Final = {
     "eval_uniformity_at_best": "uniformity, evaluation side (lower is more even)",

@@ -1,0 +1,263 @@
+"""Where the values of a run go: its own curves, and views in TensorBoard and W&B, which can never fail the run."""
+
+import contextlib
+import logging
+import math
+import os
+import re
+import shutil
+import sys
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
+from pytorch_lightning.utilities import rank_zero_only
+from requests.utils import get_netrc_auth
+
+from lightning_cse.errors import one_line
+from lightning_cse.runs import Curves, Run
+
+log = logging.getLogger("lightning_cse.loggers")
+
+STEP: Final = "trainer/global_step"  # the axis of every curve
+_LONGEST, _LONGEST_TAG = 128, 64  # characters of W&B's ids, names and groups, and of its tags
+_SETTINGS: Final = {
+    "reinit": "create_new",  # not the process's global run: runs of a multirun stay apart
+    "console": "off",
+    "silent": True,
+    # The record holds commit, versions and machine; metadata would hold the whole command line.
+    **dict.fromkeys(("disable_git", "disable_code", "x_disable_meta", "x_disable_machine_info"), True),
+    **dict.fromkeys(("save_code", "x_save_requirements"), False),
+    **dict.fromkeys(("init_timeout", "login_timeout"), 30.0),
+    "finish_timeout": 60.0,
+}
+
+
+class CurvesLogger(Logger):
+    """Write every logged value, by step, to the run's ``curves.csv``."""
+
+    def __init__(self, curves: Curves) -> None:
+        super().__init__()
+        self.curves = curves
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.curves.path.stem
+
+    @property
+    def version(self) -> str:
+        """The name of the run's folder."""
+        return self.curves.path.parent.name
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Append the values of one step."""
+        if step is None:
+            raise ValueError(f"{sorted(metrics)} must be logged with a step")
+        self.curves.append(step, metrics)
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: the run folder holds the resolved config."""
+
+
+class RunView(Logger):
+    """Stand before one of Lightning's loggers and keep its failures from the run.
+
+    The first exception is reported in one warning and switches the view off. A Trainer calls ``finalize`` at the end of
+    every fit and test, so it does not end the view.
+    """
+
+    CALLED: ClassVar[str]  # in messages
+    _off = False
+
+    @property
+    def experiment(self) -> Any:
+        """What takes the values, started when it is first asked for; None where the view is off."""
+        return self._guarded("start", self._started)
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Show the values of one step."""
+        self._guarded("log", lambda: self._log(metrics, step))
+
+    def conclude(self, record: Mapping[str, Any]) -> None:
+        """Show the final values of a finished run beside its settings, but no sentences or predictions."""
+        self._guarded("show the result", lambda: self._conclude(final_values(record), int(record["steps"])))
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: the view has the resolved config from the start."""
+
+    def finalize(self, status: str) -> None:
+        """Do nothing: `close` ends the view."""
+
+    def close(self, exit_code: int = 0) -> None:
+        """End the view within this job, so that the next one starts its own; later calls do nothing."""
+        self._guarded("finish", lambda: self._end(exit_code))
+        self._off = True
+
+    def _started(self) -> Any:
+        return super().experiment  # type: ignore[misc]  # of the logger behind this one
+
+    def _log(self, metrics: Mapping[str, float], step: int | None) -> None:
+        super().log_metrics(dict(metrics), step)  # type: ignore[safe-super]
+
+    @abstractmethod
+    def _conclude(self, values: dict[str, float], step: int) -> None: ...
+
+    @abstractmethod
+    def _end(self, exit_code: int) -> None: ...
+
+    def _guarded(self, what: str, call: Callable[[], Any]) -> Any:
+        if self._off:
+            return None
+        try:
+            return call()
+        except Exception as error:  # noqa: BLE001 - the service, the disk, a package: none of it may reach the run
+            if not self._off:  # else a call inside this one has reported it
+                self._off = True
+                log.warning("%s could not %s (%s): the run continues without it", self.CALLED, what, one_line(error))
+                if what != "finish":
+                    with contextlib.suppress(Exception):
+                        self._end(1)  # else it stays open, and the next start of this run would find it in use
+            return None
+
+
+class TensorBoardView(RunView, TensorBoardLogger):
+    """TensorBoard as a view on a run, as `RunView`: event files under ``<run folder>/tensorboard``.
+
+    The settings, with the final values, stand in TensorBoard's table of runs (HPARAMS). A resumed run makes it forget
+    the steps after the one from which it is resumed; arguments as of `WandbView`.
+    """
+
+    CALLED = "TensorBoard"
+
+    def __init__(
+        self, *, run: Run, group: str, settings: Mapping[str, Any], tags: Sequence[str], resumed_at: int | None = None
+    ) -> None:
+        folder, purge = run.path / "tensorboard", None if resumed_at is None else resumed_at + 1
+        if resumed_at is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        super().__init__(folder, name="", version="", default_hp_metric=False, purge_step=purge, max_queue=1000)
+        self._settings = {**settings, "group": group, "tags": " ".join(tags)}
+
+    def _conclude(self, values: dict[str, float], step: int) -> None:
+        super(RunView, self).log_hyperparams(self._settings, metrics=values, step=step)
+
+    def _end(self, exit_code: int) -> None:
+        if self._experiment is not None:
+            self._experiment.close()
+
+
+class WandbView(RunView, WandbLogger):
+    """W&B as a view on a run, as `RunView`; offline when nobody is logged in.
+
+    A run's line in W&B's table has the highest and the last of each dev score (``val/stsb/spearman.max``), the lowest
+    and the last of each loss, the last of everything else, and the final values: ``test/...``, ``best/score``.
+
+    Args:
+        project: The W&B project.
+        entity: The W&B user or team; None for the account's own.
+        offline: True writes to the run folder only; None decides by ``WANDB_MODE``, else by whether a user is logged
+            in; False asks for a connection, unless ``WANDB_MODE`` says otherwise.
+        run, group, settings, tags: The run, ``name/sweep``, the resolved config, and words such as the profile's name.
+        resumed_at: The step from which the run is resumed; None begins anew.
+    """
+
+    CALLED = "W&B"
+
+    def __init__(
+        self,
+        *,
+        project: str = "lightning_cse",
+        entity: str | None = None,
+        offline: bool | None = None,
+        run: Run,
+        group: str,
+        settings: Mapping[str, Any],
+        resumed_at: int | None = None,
+        tags: Sequence[str] = (),
+    ) -> None:
+        tail = f"-{run.config_hash}-s{run.seed}"
+        method, encoder = (settings.get(key) or {} for key in ("method", "encoder"))
+        own = (str(method.get("_target_", "")).rpartition(".")[2].lower(), str(encoder.get("name", "")))
+        mode = _mode(offline)
+        super().__init__(
+            project=project,
+            entity=entity,
+            id=re.sub(r"[^A-Za-z0-9_-]+", "-", run.name).strip("-")[: _LONGEST - len(tail)] + tail,
+            name=f"{run.name[: _LONGEST - 24]}-s{run.seed}",
+            group=group[:_LONGEST],
+            job_type="train",
+            tags=list(dict.fromkeys(tag[:_LONGEST_TAG] for tag in (*own, *tags) if tag)),
+            config=dict(settings),
+            save_dir=run.path,
+            mode=mode,
+            resume=None if resumed_at is None else "allow",  # None: what W&B has of the same id is begun anew
+            settings=_SETTINGS,
+        )
+        self._off = mode == "disabled"
+        del self._wandb_init["anonymous"]  # of Lightning 2.6; W&B warns of it
+        self._defined: set[str] = set()
+
+    def _started(self) -> Any:
+        if self._experiment is not None:
+            return self._experiment
+        launch, new = "wandb.sdk.launch", "WANDB_SERVICE" not in os.environ
+        # W&B tries to import its Launch, which takes seconds in a large process, and continues without it.
+        sys.modules.setdefault(launch, None)  # type: ignore[arg-type]
+        try:
+            run = super()._started()
+        finally:
+            if sys.modules[launch] is None:
+                del sys.modules[launch]
+            if new:
+                os.environ.pop("WANDB_SERVICE", None)  # processes of later jobs would look for this one's service
+        offline = self._wandb_init["mode"] == "offline"
+        where = f"offline in {self.save_dir}/wandb; `wandb sync` on the folder in it uploads it"
+        log.info("W&B: %s", where if offline else run.url)
+        return run
+
+    def _log(self, metrics: Mapping[str, float], step: int | None) -> None:
+        for key in metrics.keys() - self._defined:
+            self._defined.add(key)
+            family, _, rest = key.partition("/")
+            best = {"val": "max,last", "train": "min,last"}.get(family)
+            plain = rest == "learning_rate" or rest.endswith("threshold")
+            self.experiment.define_metric(key, step_metric=STEP, summary=None if plain else best)
+        super()._log(metrics, step)
+
+    def _conclude(self, values: dict[str, float], step: int) -> None:
+        self.experiment.summary.update(values)
+
+    def _end(self, exit_code: int) -> None:
+        if self._experiment is not None:
+            self._experiment.finish(exit_code=exit_code)
+
+
+def _mode(offline: bool | None) -> str:
+    """Return ``online``, ``offline`` or ``disabled``."""
+    given = os.environ.get("WANDB_MODE", "").strip().lower()
+    if given == "disabled":
+        return given
+    if offline or given in ("offline", "dryrun"):
+        return "offline"
+    if is_logged_in():
+        return "online"
+    if given or offline is False:
+        log.warning("W&B: nobody is logged in, so the view is written offline; `wandb login` changes that")
+    return "offline"
+
+
+def is_logged_in() -> bool:
+    """Whether W&B would find credentials, in the places where it looks itself; asks nobody and no server."""
+    given = os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE")
+    return bool(given or get_netrc_auth(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai"))
+
+
+def final_values(record: Mapping[str, Any]) -> dict[str, float]:
+    """Return the finite numbers of a record for a table of runs: ``test/...``, ``best/score``, ``summary/...``."""
+    values = record["metrics"] | {f"best/{key}": record["best"][key] for key in ("score", "step")}
+    summary = record.get("summary") or {}
+    values |= {f"summary/{key}": value for key, value in summary.items() if not key.startswith("best_")}
+    return {key: value for key, value in values.items() if value is not None and math.isfinite(value)}
