@@ -32,7 +32,7 @@ REFUSED: list[tuple[str, str]] = [
     ("trainer.precision=64", "trainer.precision: must be 32-true or bf16-mixed or 16-mixed or auto, got 64"),
     ("trainer.precision=bf16-true", "got 'bf16-true' - did you mean 'bf16-mixed'?"),
     ("trainer.accelerator=cdua", "did you mean 'cuda'?"),
-    ("trainer.devices=2", "trainer.devices: must be 1, got 2"),
+    ("trainer.devices=65", "data.batch_size: 64 is the batch of all devices, and there are 65; raise it"),
     ("trainer.max_epochs=-1", "training never ends"),
     ("seed=-1", "seed: must be a number >= 0"),
     ("eval_every=0", "eval_every: must be an integer >= 1, got 0"),

@@ -179,7 +179,7 @@ def _typed(plain: DictConfig) -> set[str]:
 
 
 def _values(plain: DictConfig) -> Iterator[str]:
-    """Yield a fault for each value that is out of its range, or none of its choices, or makes no training."""
+    """Yield a fault for each value that is out of its range, or none of its choices."""
     for key, least in {key: least for least, names in LEAST.items() for key in names.split()}.items():
         value = OmegaConf.select(plain, key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
@@ -194,8 +194,12 @@ def _values(plain: DictConfig) -> Iterator[str]:
             shown = [one for one in known if one not in PRECISIONS]
             yield f"{key}: must be {' or '.join(shown)}, got {value!r}{did_you_mean(str(value), shown)}"
     yield from _own(plain.get("own") or {})
-    if "monitor" not in plain:
-        return
+    if "monitor" in plain:
+        yield from _training(plain)
+
+
+def _training(plain: DictConfig) -> Iterator[str]:
+    """Yield a fault for each value that makes no training."""
     if not re.fullmatch(r"\w[\w.+-]{0,79}(/\w[\w.+-]{0,79})*", str(plain.name)):
         yield f"name: {str(plain.name)[:80]!r} names no folder: up to 80 letters, digits and . _ + - a level"
     if plain.callbacks.early_stopping.patience is None and plain.callbacks.early_stopping.min_delta:
