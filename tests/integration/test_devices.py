@@ -14,7 +14,14 @@ from small_runs import assert_same, curves
 from lightning_cse.runs import Run
 
 pytestmark = pytest.mark.timeout(900)  # each command loads torch, twice where there are two devices
-POINT = ("+debug=tiny", "trainer.accelerator=cpu", "trainer.max_epochs=-1", "trainer.max_steps=20", "eval_every=4")
+POINT = (
+    "+debug=tiny",
+    "trainer.accelerator=cpu",
+    "trainer.max_epochs=-1",
+    "trainer.max_steps=20",
+    "eval_every=4",
+    "least_evaluations=1",
+)
 SEVERAL = ("trainer.devices=2", "trainer.strategy=ddp")
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -72,7 +79,7 @@ def test_two_devices_have_the_curves_of_one(experiment: str, start: Start, tmp_p
     for key, points in whole.items():
         assert shared[key] == pytest.approx(points, rel=1e-4, abs=1e-4), key
     assert len(whole["train/loss"]) == 20
-    assert two.read()["metrics"] == pytest.approx(one.read()["metrics"], abs=1e-4)
+    assert two.read()["metrics"] == pytest.approx(one.read()["metrics"], abs=1e-3)  # ranks of scores that nearly tie
 
 
 def test_killed_stopped_and_resumed(start: Start, tmp_path: Path) -> None:
