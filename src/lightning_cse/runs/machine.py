@@ -50,7 +50,9 @@ def _commit() -> str | None:
 
     try:
         git("ls-files", "--error-unmatch", "--", file.name)  # else some other repository that this lies in
-        return git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else "")
+        # Results that `reproduce --keep` writes into experiments/ change no run.
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)experiments")
+        return git("rev-parse", "HEAD") + ("-dirty" if changed else "")
     except (OSError, subprocess.SubprocessError):
         return None
 

@@ -312,4 +312,4 @@ def test_the_committed_runs_of_figure_1_are_its_points(artefacts: dict[str, Arte
     for path in kept.glob("*.json"):
         wanted.setdefault(path.name.partition("-")[0], set()).add(path.name)
     assert found == wanted
-    assert sum(map(len, found.values())) == 24
+    assert sum(map(len, found.values())) == 25
