@@ -1,7 +1,12 @@
 """The order of rows: resumed where it was; with weights, as often as they should, and never twice in a batch."""
 
+import contextlib
+import itertools
+import threading
 from collections import Counter
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,8 +14,9 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lightning_cse.data.sampler import BatchLoader, Draws
+from lightning_cse.data.sampler import BatchLoader, Draws, on_gpu
 from lightning_cse.errors import DataError
+from lightning_cse.tokens import Tokens
 
 
 def draws(sizes: Sequence[int], weights: Sequence[float], *, batch_size: int = 8, seed: int = 0) -> Draws:
@@ -233,3 +239,64 @@ def test_an_epoch_with_rows_apart_is_taken_up_in_its_middle(at: int) -> None:
         found += epoch(second)
     assert found == want
     assert epoch(distinct(sentences, seed=1)) != want[:10]
+
+
+# Ahead
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 50])
+def test_batches_made_ahead_are_the_same_and_can_be_resumed(ahead: int) -> None:
+    def made(ahead: int) -> BatchLoader:
+        options: dict[str, Any] = {"gathered": torch.arange(55) % 3 == 0, "together": 6, "ahead": ahead}
+        return BatchLoader(55, lambda i: {"index": i}, batch_size=8, drop_last=False, seed=0, **options)
+
+    def some(of: BatchLoader, count: int) -> list[tuple[list[int], dict[str, Any]]]:
+        found = []
+        for batch in itertools.chain(of, of, of):
+            state = {key: value if isinstance(value, int) else value.tolist() for key, value in of.state_dict().items()}
+            found.append((batch["index"].tolist(), state))
+            if len(found) == count:
+                break
+        return found
+
+    plain = some(made(0), 20)
+    assert some(made(ahead), 20) == plain
+    for count in (1, 6, 7, 8, 13):
+        first, second = made(ahead), made(ahead)
+        assert some(first, count) == plain[:count]
+        second.load_state_dict(first.state_dict())
+        assert some(second, 20 - count) == plain[count:]
+
+
+def test_a_side_thread_makes_the_next_batches_and_fails_in_their_turn() -> None:
+    threads = []
+
+    def collate(index: torch.Tensor) -> dict[str, Any]:
+        threads.append(threading.current_thread())
+        if len(threads) == 3:
+            raise DataError("the third")
+        return {"index": index}
+
+    batches = iter(BatchLoader(24, collate, batch_size=4, drop_last=True, seed=0, ahead=2))
+    for _ in range(2):
+        next(batches)
+    with pytest.raises(DataError, match="the third"):
+        next(batches)
+    assert len(set(threads)) == 1
+    assert threads[0] is not threading.current_thread()
+    assert not threads[0].is_alive()
+
+
+def test_a_batch_is_copied_to_a_gpu_from_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[str] = []
+    stream = SimpleNamespace(synchronize=lambda: happened.append("complete"))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "steps")
+    monkeypatch.setattr(torch.cuda, "stream", contextlib.nullcontext)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: happened.append("pinned") or self)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: happened.append(stream))
+    batch = {"roles": {"anchor": Tokens.pad([[1, 2], [3]])}, "index": torch.arange(2)}
+    found = on_gpu(lambda index: batch, torch.device("cpu"))(torch.arange(2))
+    assert happened == ["pinned", "steps"] * 4 + ["complete"]
+    assert found["roles"]["anchor"].ids.tolist() == [[1, 2], [3, 0]]
+    assert found["index"].tolist() == [0, 1]
