@@ -70,8 +70,7 @@ class SentenceEncoder(nn.Module):
     r"""Sentences to vectors: template, transformer, pooling.
 
     All sentences of a step go through in one call: on a CPU packed into windows (BERT and its kin; `MODEL_TYPES`), on a
-    GPU one behind the other (`lightning_cse.encoders.gpu`), elsewhere padded in groups of similar lengths
-    (`cut_by_length`). ``compiled``: the rows of training on a GPU go through a backbone that torch has compiled.
+    GPU one behind the other (if ``compiled``, by torch), elsewhere padded in groups of similar lengths.
 
     .. math:: x_i = \text{pool}(\text{backbone}(\text{template}(s_i)))
 

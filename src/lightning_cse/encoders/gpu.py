@@ -1,8 +1,4 @@
-"""Sequences on a GPU: one row of tokens without padding, and attention that knows where each sequence ends.
-
-Which kernel of attention there is depends on GPU, data type and torch. Each is tried on a small example, and the first
-that gives plain attention's values and gradients is taken.
-"""
+"""Sequences on a GPU: one row of tokens without padding, and attention that knows where each sequence ends."""
 
 from __future__ import annotations
 
@@ -25,7 +21,6 @@ from lightning_cse.encoders.templates import Sequences
 log = logging.getLogger(__name__)
 
 BLOCK = 128  # tokens a kernel reads at once: a bound on the length is rounded up to it at no cost
-SHAPES = 64  # that are compiled; further ones are computed as they are
 
 
 @dataclass(frozen=True)
@@ -51,8 +46,7 @@ def rows(sequences: Sequences, most: int | None, kernel: Kernel, rounded: bool) 
 
     ``rounded`` fills a row up with sequences of padding to one of a few shapes, each of which is compiled once.
     """
-    lengths = sequences.lengths.cpu().numpy()  # the last time that anything waits for the GPU
-    ends = np.cumsum(lengths)
+    ends = np.cumsum(lengths := sequences.lengths.cpu().numpy())  # the last time that anything waits for the GPU
     pieces = -(-int(ends[-1]) // most) if most else 1
     _, sizes = np.unique((ends - 1) * pieces // ends[-1], return_counts=True)
     for start, end in pairwise([0, *np.cumsum(sizes).tolist()]):
@@ -63,8 +57,7 @@ def rows(sequences: Sequences, most: int | None, kernel: Kernel, rounded: bool) 
         if rounded:
             step, longest = max(64, 1 << (total.bit_length() - 4)), -(-longest // BLOCK) * BLOCK
             more = -total % step
-            filling = (numbers[1 : -(-step // longest) + 1] * longest).clamp(max=more)
-            starts = torch.cat([starts, total + filling])
+            starts = torch.cat([starts, total + (numbers[1 : -(-step // longest) + 1] * longest).clamp(max=more)])
         columns = {"input_ids": part.ids, "token_type_ids": part.type_ids, "position_ids": part.positions}
         inputs = {name: pad(column[places], (0, more))[None] for name, column in columns.items()}
         yield part, total, inputs | {"windows": Row(starts.int(), longest, kernel)}
@@ -74,8 +67,7 @@ def pool_row(pooling: str, hidden: Tensor, part: Sequences) -> Tensor:
     """Pool the vectors of all sequences' tokens (tokens, d) to (n, d), as `encoder.pool` does."""
     if pooling in ("cls", "cls_pooler", "prompt"):
         return hidden[part.lengths.cumsum(0) - part.lengths + part.pooled].float()  # the first where no prompt is
-    # unsafe: to check the lengths would wait for the GPU
-    return torch.segment_reduce(hidden.float(), "mean", lengths=part.lengths, unsafe=True)
+    return torch.segment_reduce(hidden.float(), "mean", lengths=part.lengths, unsafe=True)  # a check would wait
 
 
 def kernel_for(backbone: PreTrainedModel, device: torch.device) -> Kernel | None:
@@ -86,7 +78,7 @@ def kernel_for(backbone: PreTrainedModel, device: torch.device) -> Kernel | None
     return _found(device, dtype, backbone.config.hidden_size // backbone.config.num_attention_heads)
 
 
-@cache
+@cache  # the first that does on a small example what plain attention does
 def _found(device: torch.device, dtype: torch.dtype, width: int) -> Kernel | None:
     for kernel in (flash, efficient):
         try:
@@ -131,8 +123,7 @@ def plain(q: Tensor, k: Tensor, v: Tensor, row: Row, dropout: float, scale: floa
     """Attend by a mask over all pairs of tokens: what the others are measured by."""
     owner = torch.bucketize(torch.arange(len(q), device=q.device), row.starts[1:], right=True)
     q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
-    mixed = scaled_dot_product_attention(q, k, v, owner[:, None] == owner, dropout, scale=scale)
-    return mixed[0].transpose(0, 1)
+    return scaled_dot_product_attention(q, k, v, owner[:, None] == owner, dropout, scale=scale)[0].transpose(0, 1)
 
 
 @cache
@@ -141,5 +132,5 @@ def compiled(kernel: Kernel | None) -> Callable[[PreTrainedModel, dict[str, Any]
     if kernel in (None, efficient) or find_spec("triton") is None:
         log.warning("encoder.compile: only BERT and its kin are compiled, on a GPU, in 16 bits, if there is triton")
         return None
-    torch.compiler.config.recompile_limit = SHAPES
+    torch.compiler.config.recompile_limit = 64  # further shapes are computed as they are
     return torch.compile(lambda backbone, inputs: backbone(**inputs), dynamic=False)

@@ -1,7 +1,6 @@
 """The order of rows: resumed where it was; with weights, as often as they should, and never twice in a batch."""
 
 import contextlib
-import itertools
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -72,12 +71,16 @@ def test_a_batch_without_negatives(rows: int, batch_size: int, message: str) -> 
         loader(None, rows, batch_size=batch_size)
 
 
-@pytest.mark.parametrize("weighted", [True, False])
-def test_a_loader_goes_on_where_it_was(weighted: bool) -> None:
-    def made() -> BatchLoader:
-        return loader(draws([40, 15], [1, 2.5]) if weighted else None, 55)
+@pytest.mark.parametrize("ahead", [0, 1, 2, 50])
+@pytest.mark.parametrize("kind", ["plain", "weighted", "gathered"])
+def test_a_loader_goes_on_where_it_was(kind: str, ahead: int) -> None:
+    options: dict[str, Any] = {"draws": draws([40, 15], [1, 2.5])} if kind == "weighted" else {}
+    options |= {"gathered": torch.arange(55) % 3 == 0, "together": 6} if kind == "gathered" else {}
 
-    whole = made()
+    def made(ahead: int = ahead) -> BatchLoader:
+        return BatchLoader(55, lambda i: {"index": i}, batch_size=8, drop_last=False, seed=0, ahead=ahead, **options)
+
+    whole = made(0)
     want = [batch for _ in range(4) for batch in epoch(whole)]
     first, found = made(), []
     for _ in range(2):
@@ -242,30 +245,6 @@ def test_an_epoch_with_rows_apart_is_taken_up_in_its_middle(at: int) -> None:
 
 
 # Ahead
-
-
-@pytest.mark.parametrize("ahead", [1, 2, 50])
-def test_batches_made_ahead_are_the_same_and_can_be_resumed(ahead: int) -> None:
-    def made(ahead: int) -> BatchLoader:
-        options: dict[str, Any] = {"gathered": torch.arange(55) % 3 == 0, "together": 6, "ahead": ahead}
-        return BatchLoader(55, lambda i: {"index": i}, batch_size=8, drop_last=False, seed=0, **options)
-
-    def some(of: BatchLoader, count: int) -> list[tuple[list[int], dict[str, Any]]]:
-        found = []
-        for batch in itertools.chain(of, of, of):
-            state = {key: value if isinstance(value, int) else value.tolist() for key, value in of.state_dict().items()}
-            found.append((batch["index"].tolist(), state))
-            if len(found) == count:
-                break
-        return found
-
-    plain = some(made(0), 20)
-    assert some(made(ahead), 20) == plain
-    for count in (1, 6, 7, 8, 13):
-        first, second = made(ahead), made(ahead)
-        assert some(first, count) == plain[:count]
-        second.load_state_dict(first.state_dict())
-        assert some(second, 20 - count) == plain[count:]
 
 
 def test_a_side_thread_makes_the_next_batches_and_fails_in_their_turn() -> None:
