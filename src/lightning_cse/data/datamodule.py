@@ -25,7 +25,7 @@ from lightning_cse.data.own_rows import OwnRows
 from lightning_cse.data.provenance import read_provenance
 from lightning_cse.data.roles import FIRST, SOURCE, RoleRows
 from lightning_cse.data.rows import Rows
-from lightning_cse.data.sampler import Batch, BatchLoader, Draws
+from lightning_cse.data.sampler import Batch, BatchLoader, Draws, on_gpu
 from lightning_cse.data.sources import LEAK, all_pairs, free_of, read_sources, without_pairs
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.tokens import Tokenize, Tokens
@@ -302,7 +302,10 @@ class ContrastiveData(pl.LightningDataModule):
             sentences = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string())
             numbers = sentences.combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
             options["sentences"] = numbers.reshape(len(columns), -1).T
-        self._loader = BatchLoader(len(self.train), self.collate, **options)
+        collate: Callable[[Tensor], Batch] = self.collate
+        if self.trainer is not None and (device := self.trainer.strategy.root_device).type == "cuda":
+            collate, options["ahead"] = on_gpu(collate, device), 2  # a CPU has no core to spare for a side thread
+        self._loader = BatchLoader(len(self.train), collate, **options)
         if self._position is not None:
             self._loader.load_state_dict(self._position)
         return self._loader

@@ -3,7 +3,10 @@
 import itertools
 import logging
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,7 @@ import torch
 from torch import Tensor
 
 from lightning_cse.errors import DataError
+from lightning_cse.tokens import Tokens
 
 Batch = dict[str, Any]
 
@@ -179,8 +183,9 @@ class BatchLoader:
     With ``sentences``, (rows, roles) numbers with -1 for none, no two rows of a batch share one; rows that no batch
     takes are left out of an epoch.
 
-    ``state_dict`` is epoch, position, permutation and what waits; the data module carries it through checkpoints. Too
-    few rows for one batch, or a state that does not fit the rows, are a DataError.
+    A side thread collates ``ahead`` batches before their turn. ``state_dict`` is epoch, position, permutation and what
+    waits, all of the batch that came last; the data module carries it through checkpoints. Too few rows for one batch,
+    or a state that does not fit the rows, are a DataError.
     """
 
     def __init__(
@@ -195,13 +200,14 @@ class BatchLoader:
         together: int = 1,
         draws: Draws | None = None,
         sentences: np.ndarray | None = None,
+        ahead: int = 0,
     ) -> None:
         if batch_size < 2:
             raise DataError(f"data.batch_size: {batch_size} leaves no negatives in a batch; at least 2 is needed")
         self.rows = rows if draws is None else len(draws)
         if self.rows < 2:
             raise DataError(f"{self.rows} training rows do not make a batch: a row alone has no negatives")
-        self.collate, self.seed, self._draws = collate, seed, draws
+        self.collate, self.seed, self._draws, self._ahead = collate, seed, draws, ahead
         self.ends = list(range(batch_size, self.rows + 1, batch_size)) or [self.rows]
         if not drop_last and self.ends[-1] < self.rows:
             if self.rows % batch_size == 1:
@@ -222,19 +228,28 @@ class BatchLoader:
         """Continue at the position; a finished epoch is followed by the next one."""
         if self.position >= len(self):
             self.epoch, self.position, self._permutation = self.epoch + 1, 0, None
-        while self.position < len(self):
-            start = self.ends[self.position - 1] if self.position else 0
-            chosen = self.permutation[start : self.ends[self.position]]
-            chosen = chosen[chosen >= 0]  # -1 is no row
-            self.position += 1
-            yield self.collate(chosen if self._gathered is None else self._gather(chosen, self._gathered))
+        upcoming: deque[tuple[Callable[[], Batch], int, Tensor]] = deque()
+        with ThreadPoolExecutor(1) as side:  # a thread is started where it gets work
+            for step in itertools.chain(self._steps(), itertools.repeat(None, self._ahead)):
+                if step is not None:
+                    made = side.submit(self.collate, step[0]).result if self._ahead else partial(self.collate, step[0])
+                    upcoming.append((made, *step[1:]))
+                if upcoming and (step is None or len(upcoming) > self._ahead):
+                    batch, self.position, self._waiting = upcoming.popleft()
+                    yield batch()
 
-    def _gather(self, chosen: Tensor, gathered: Tensor) -> Tensor:
-        """Return the rows of a step: those drawn that do not wait, and all that waited if they are enough."""
-        others, waiting = chosen[~gathered[chosen]], torch.cat([self._waiting, chosen[gathered[chosen]]])
-        joins = len(waiting) >= self._together or len(others) < 2
-        self._waiting = waiting[:0] if joins else waiting
-        return torch.cat([others, waiting]) if joins else others
+    def _steps(self) -> Iterator[tuple[Tensor, int, Tensor]]:
+        """Yield the rows of each batch from the position on; the position and what waits, once the batch has come."""
+        waiting = self._waiting
+        for position in range(self.position, len(self)):
+            chosen = self.permutation[self.ends[position - 1] if position else 0 : self.ends[position]]
+            chosen = chosen[chosen >= 0]  # -1 is no row
+            if self._gathered is not None:
+                waits = self._gathered[chosen]
+                chosen, waiting = chosen[~waits], torch.cat([waiting, chosen[waits]])
+                if len(waiting) >= self._together or len(chosen) < 2:
+                    chosen, waiting = torch.cat([chosen, waiting]), waiting[:0]
+            yield chosen, position + 1, waiting
 
     @property
     def permutation(self) -> Tensor:
@@ -266,3 +281,24 @@ class BatchLoader:
             )
         self.epoch, self.position, self._permutation = state["epoch"], state["position"], state["permutation"]
         self._waiting = state["waiting"]
+
+
+def on_gpu(collate: Callable[[Tensor], Batch], device: torch.device) -> Callable[[Tensor], Batch]:
+    """Return what makes a batch and copies it to a GPU from pinned memory, on a stream of its own, beside the step."""
+    own, steps = torch.cuda.Stream(device), torch.cuda.current_stream(device)
+
+    def copied(tensor: Tensor) -> Tensor:
+        copy = tensor.pin_memory().to(device, non_blocking=True)
+        copy.record_stream(steps)  # else another batch may get its memory while a step still reads it
+        return copy
+
+    def made(rows: Tensor) -> Batch:
+        batch = collate(rows)
+        with torch.cuda.stream(own):
+            for role, tokens in batch["roles"].items():
+                batch["roles"][role] = Tokens(*map(copied, vars(tokens).values()))
+            batch["index"] = copied(batch["index"])
+            own.synchronize()
+        return batch
+
+    return made

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lightning_cse.devices import gather, share
+from lightning_cse.encoders import gpu
 from lightning_cse.encoders.packing import MODEL_TYPES, Windows, cut_by_length, make_dropout_fast, use_window_attention
 from lightning_cse.encoders.templates import PROMPTS, Sequences, Template
 from lightning_cse.errors import EncoderError, did_you_mean
@@ -67,8 +69,8 @@ class Tokenizer:
 class SentenceEncoder(nn.Module):
     r"""Sentences to vectors: template, transformer, pooling.
 
-    All sentences of a step go through in one call: on a CPU packed into windows (BERT and its kin; `MODEL_TYPES`),
-    elsewhere padded in groups of similar lengths (`cut_by_length`).
+    All sentences of a step go through in one call: on a CPU packed into windows (BERT and its kin; `MODEL_TYPES`), on a
+    GPU one behind the other (if ``compiled``, by torch), elsewhere padded in groups of similar lengths.
 
     .. math:: x_i = \text{pool}(\text{backbone}(\text{template}(s_i)))
 
@@ -97,6 +99,7 @@ class SentenceEncoder(nn.Module):
         prompts: Sequence[str] | None = None,
         denoise: bool = False,
         freeze_embeddings: bool = False,
+        compiled: bool = False,
     ) -> None:
         super().__init__()
         if pooling not in POOLINGS:
@@ -113,7 +116,7 @@ class SentenceEncoder(nn.Module):
         self.backbone = backbone
         self.tokenizer = Tokenizer(tokenizer, digests["tokenizer"])
         self.name, self.pooling, self.max_length = name, pooling, max_length
-        self.digests, self.denoise = digests, denoise
+        self.digests, self.denoise, self.compiled = digests, denoise, compiled
         self.chunk_size: int | None = None
         """Sentences whose activations are kept at once while gradients are computed; None for all."""
         make_dropout_fast(backbone)
@@ -193,6 +196,10 @@ class SentenceEncoder(nn.Module):
         sequences = Sequences.cat(parts, self.tokenizer.pad_id)
         order = torch.argsort(sequences.lengths, stable=True)
         encode = self._packed if self._windows and order.device.type == "cpu" else self._padded
+        kernel = gpu.kernel_for(self.backbone, order.device) if self._windows else None
+        run = gpu.compiled(kernel) if self.compiled and torch.is_grad_enabled() else None  # evaluation: too many shapes
+        if kernel is not None:
+            encode = partial(self._in_rows, kernel, run)
 
         def encoded(rows: Tensor) -> Tensor:
             vectors = torch.cat(list(encode(sequences.take(rows), most)))
@@ -209,6 +216,14 @@ class SentenceEncoder(nn.Module):
             vectors = torch.cat([checkpoint(encoded, rows, use_reentrant=False) for rows in own.split(self.chunk_size)])
         vectors = gather(vectors)[: len(order)]
         return list(vectors[order.argsort()].split([len(part.ids) for part in parts]))
+
+    def _in_rows(self, kernel: gpu.Kernel, run: Any, sequences: Sequences, most: int | None) -> Iterator[Tensor]:
+        """Encode sequences sorted by length one behind the other, without padding (`lightning_cse.encoders.gpu`)."""
+        for part, total, inputs in gpu.rows(sequences, most, kernel, rounded=run is not None):
+            inputs["position_ids"] += self._first_position
+            if not self.has_segments:
+                del inputs["token_type_ids"]
+            yield gpu.pool_row(self.pooling, self._states(run=run, **inputs)[0, :total], part)
 
     def _padded(self, sequences: Sequences, most: int | None) -> Iterator[Tensor]:
         """Encode sequences sorted by length in groups of similar lengths, each padded to its longest."""
@@ -265,13 +280,15 @@ class SentenceEncoder(nn.Module):
             columns["token_type_ids"] = laid_out(part.type_ids, 0)
         return columns, windows, places.where(mask, 0), mask
 
-    def _states(self, **inputs: Any) -> Tensor:
+    def _states(self, *, run: Any = None, **inputs: Any) -> Tensor:
         """Return the states that are pooled, of every token: the last layer's, or their average with earlier ones."""
         earlier = EARLIER_STATES.get(self.pooling)
+        inputs["output_hidden_states"] = earlier is not None
+        found = run(self.backbone, inputs) if run else self.backbone(**inputs)
         if earlier is None:
-            last: Tensor = self.backbone(**inputs).last_hidden_state
+            last: Tensor = found.last_hidden_state
             return last
-        states: tuple[Tensor, ...] = self.backbone(**inputs, output_hidden_states=True).hidden_states
+        states: tuple[Tensor, ...] = found.hidden_states
         return (states[earlier].float() + states[-1].float()) / 2
 
 

@@ -40,6 +40,7 @@ def load_encoder(
     prompts: Sequence[str] | None = None,
     denoise: bool = False,
     freeze_embeddings: bool = False,
+    compile: bool = False,  # noqa: A002 - the option's name
 ) -> SentenceEncoder:
     """Load an encoder in float32, from safetensors alone, and without running code of a model's repository.
 
@@ -68,6 +69,7 @@ def load_encoder(
             "save both from one model, after resize_token_embeddings"
         )
     options: dict[str, Any] = {"prompts": prompts, "denoise": denoise, "freeze_embeddings": freeze_embeddings}
+    options["compiled"] = compile
     options |= {"name": name, "pooling": pooling, "max_length": length, "digests": digests(folder, layers)}
     return SentenceEncoder(backbone, tokenizer, **options)
 
@@ -234,6 +236,7 @@ def tiny_encoder(
     prompts: Sequence[str] | None = None,
     denoise: bool = False,
     freeze_embeddings: bool = False,
+    compile: bool = False,  # noqa: A002 - the option's name
     seed: int = 0,
 ) -> SentenceEncoder:
     """Return a random BERT over the sample corpus's word pieces; ``seed`` alone decides its weights."""
@@ -250,5 +253,6 @@ def tiny_encoder(
         backbone = transformers.BertModel(config, add_pooling_layer=pooling == "cls_pooler")
     weights = hashlib.sha256(f"tiny BERT, width {width}, {layers} layers, seed {seed}".encode()).hexdigest()
     options: dict[str, Any] = {"prompts": prompts, "denoise": denoise, "freeze_embeddings": freeze_embeddings}
+    options["compiled"] = compile
     options |= {"digests": {"weights": weights, "tokenizer": hashlib.sha256(vocabulary).hexdigest()}}
     return SentenceEncoder(backbone, tokenizer, name=name, pooling=pooling, max_length=max_length, **options)

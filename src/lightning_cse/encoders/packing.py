@@ -20,6 +20,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedC
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from lightning_cse.encoders.gpu import Row
 from lightning_cse.errors import EncoderError
 
 MODEL_TYPES = ("albert", "bert", "camembert", "distilbert", "electra", "modernbert", "roberta", "xlm-roberta")
@@ -99,11 +100,13 @@ def _first_fit(lengths: np.ndarray, width: int) -> tuple[np.ndarray, int]:
 
 
 def window_attention(
-    module: nn.Module, *states: Any, windows: Windows | None = None, dropout: float = 0.0, **options: Any
+    module: nn.Module, *states: Any, windows: Windows | Row | None = None, dropout: float = 0.0, **options: Any
 ) -> tuple[Tensor, Tensor | None]:
     """Attend in windows, (1, heads, tokens, width) thrice -> (1, tokens, heads, width); else as transformers does."""
     if windows is None:
         return sdpa_attention_forward(module, *states, dropout=dropout, **options)  # type: ignore[misc]
+    if isinstance(windows, Row):
+        return windows.attend(*states[:3], dropout=dropout, **options)
     windows = windows.within(options.get("sliding_window"))
     q, k, v = (tensor[0].transpose(0, 1) for tensor in states[:3])  # (tokens, heads, width)
     scale = options.get("scaling") or q.shape[-1] ** -0.5

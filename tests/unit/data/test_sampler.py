@@ -1,7 +1,11 @@
 """The order of rows: resumed where it was; with weights, as often as they should, and never twice in a batch."""
 
+import contextlib
+import threading
 from collections import Counter
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,8 +13,9 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lightning_cse.data.sampler import BatchLoader, Draws
+from lightning_cse.data.sampler import BatchLoader, Draws, on_gpu
 from lightning_cse.errors import DataError
+from lightning_cse.tokens import Tokens
 
 
 def draws(sizes: Sequence[int], weights: Sequence[float], *, batch_size: int = 8, seed: int = 0) -> Draws:
@@ -66,12 +71,16 @@ def test_a_batch_without_negatives(rows: int, batch_size: int, message: str) -> 
         loader(None, rows, batch_size=batch_size)
 
 
-@pytest.mark.parametrize("weighted", [True, False])
-def test_a_loader_goes_on_where_it_was(weighted: bool) -> None:
-    def made() -> BatchLoader:
-        return loader(draws([40, 15], [1, 2.5]) if weighted else None, 55)
+@pytest.mark.parametrize("ahead", [0, 1, 2, 50])
+@pytest.mark.parametrize("kind", ["plain", "weighted", "gathered"])
+def test_a_loader_goes_on_where_it_was(kind: str, ahead: int) -> None:
+    options: dict[str, Any] = {"draws": draws([40, 15], [1, 2.5])} if kind == "weighted" else {}
+    options |= {"gathered": torch.arange(55) % 3 == 0, "together": 6} if kind == "gathered" else {}
 
-    whole = made()
+    def made(ahead: int = ahead) -> BatchLoader:
+        return BatchLoader(55, lambda i: {"index": i}, batch_size=8, drop_last=False, seed=0, ahead=ahead, **options)
+
+    whole = made(0)
     want = [batch for _ in range(4) for batch in epoch(whole)]
     first, found = made(), []
     for _ in range(2):
@@ -233,3 +242,40 @@ def test_an_epoch_with_rows_apart_is_taken_up_in_its_middle(at: int) -> None:
         found += epoch(second)
     assert found == want
     assert epoch(distinct(sentences, seed=1)) != want[:10]
+
+
+# Ahead
+
+
+def test_a_side_thread_makes_the_next_batches_and_fails_in_their_turn() -> None:
+    threads = []
+
+    def collate(index: torch.Tensor) -> dict[str, Any]:
+        threads.append(threading.current_thread())
+        if len(threads) == 3:
+            raise DataError("the third")
+        return {"index": index}
+
+    batches = iter(BatchLoader(24, collate, batch_size=4, drop_last=True, seed=0, ahead=2))
+    for _ in range(2):
+        next(batches)
+    with pytest.raises(DataError, match="the third"):
+        next(batches)
+    assert len(set(threads)) == 1
+    assert threads[0] is not threading.current_thread()
+    assert not threads[0].is_alive()
+
+
+def test_a_batch_is_copied_to_a_gpu_from_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[str] = []
+    stream = SimpleNamespace(synchronize=lambda: happened.append("complete"))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "steps")
+    monkeypatch.setattr(torch.cuda, "stream", contextlib.nullcontext)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: happened.append("pinned") or self)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: happened.append(stream))
+    batch = {"roles": {"anchor": Tokens.pad([[1, 2], [3]])}, "index": torch.arange(2)}
+    found = on_gpu(lambda index: batch, torch.device("cpu"))(torch.arange(2))
+    assert happened == ["pinned", "steps"] * 4 + ["complete"]
+    assert found["roles"]["anchor"].ids.tolist() == [[1, 2], [3, 0]]
+    assert found["index"].tolist() == [0, 1]
