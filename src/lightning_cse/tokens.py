@@ -1,9 +1,11 @@
 """The tokens of sentences on their way from the data to an encoder."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -53,3 +55,38 @@ class Tokens:
     def to(self, device: torch.device | str) -> Self:
         """Return the same tokens on another device."""
         return type(self)(*(tensor.to(device, non_blocking=True) for tensor in (self.ids, self.mask, self.rows)))
+
+
+class TokenTable:
+    """The bare token ids of many sentences, of which some are asked for again and again; ``lengths`` (sentences,).
+
+    Args:
+        sentences: the sentences; of repeated ones the last counts.
+        lengths: the number of tokens of each.
+        ids: those of all sentences, end to end.
+    """
+
+    def __init__(self, sentences: Sequence[str], lengths: np.ndarray, ids: np.ndarray) -> None:
+        self._row = {sentence: row for row, sentence in enumerate(sentences)}
+        self.lengths, self._starts, self._ids = lengths, np.cumsum(lengths) - lengths, ids
+
+    @classmethod
+    def of(cls, sentences: Sequence[str], tokenize: Callable[[Sequence[str]], Sequence[Sequence[int]]]) -> Self:
+        """Tokenise sentences."""
+        ids = tokenize(sentences)
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        return cls(sentences, lengths, np.fromiter(itertools.chain.from_iterable(ids), np.int32, lengths.sum()))
+
+    def has(self, sentences: Iterable[str]) -> bool:
+        """Whether all these sentences are here."""
+        return self._row.keys() >= set(sentences)
+
+    def tokens(self, sentences: Iterable[str], most: int) -> Tokens:
+        """Return the tokens of sentences that are here, each cut to ``most``."""
+        rows = np.array([self._row[sentence] for sentence in sentences], dtype=np.int64)
+        lengths = np.minimum(self.lengths[rows], most)
+        places = np.arange(lengths.max(initial=0))
+        mask = places < lengths[:, None]
+        ids = np.zeros(mask.shape, dtype=np.int64)
+        ids[mask] = self._ids[(self._starts[rows][:, None] + places)[mask]]
+        return Tokens(torch.from_numpy(ids), torch.from_numpy(mask), torch.arange(len(rows)))

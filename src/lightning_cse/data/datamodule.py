@@ -22,13 +22,12 @@ from torch import Tensor
 
 from lightning_cse.data.drawing import fewer_llm_rows, hold_out, keep, subset, used, with_another_anchor
 from lightning_cse.data.own_rows import OwnRows
-from lightning_cse.data.provenance import read_provenance
 from lightning_cse.data.roles import FIRST, SOURCE, RoleRows
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sampler import Batch, BatchLoader, Draws, on_gpu
 from lightning_cse.data.sources import LEAK, all_pairs, free_of, read_sources, without_pairs
 from lightning_cse.errors import ConfigError, DataError
-from lightning_cse.tokens import Tokenize, Tokens
+from lightning_cse.tokens import Tokenize, Tokens, TokenTable
 
 log = logging.getLogger(__name__)
 
@@ -258,6 +257,8 @@ class ContrastiveData(pl.LightningDataModule):
     @cached_property
     def provenance(self) -> Mapping[str, dict[str, Any]]:
         """The origin of the LLM rows that are trained on or held out, by the name of their file, where it is known."""
+        from lightning_cse.data.provenance import read_provenance  # pydantic, not before it is needed
+
         files = dict.fromkeys((*self.train.files, *self.held_out.files))
         found = {file.name: read_provenance(file) for file in files}
         return {name: document for name, document in found.items() if document is not None}
@@ -348,9 +349,11 @@ def _padded(columns: Sequence[pa.ChunkedArray], most: int | None) -> Tokens:
     return Tokens(torch.from_numpy(padded), torch.from_numpy(mask), torch.from_numpy(rows % len(columns[0])))
 
 
-def token_counts(sentences: Sequence[str], tokenize: Tokenize, cache_dir: Path | None) -> np.ndarray:
-    """Return the number of tokens of each sentence: (sentences,)."""
-    return _lengths(tokenise(pa.chunked_array([pa.array(sentences, pa.string())]), tokenize, cache_dir), "ids")
+def token_table(sentences: Sequence[str], tokenize: Tokenize, cache_dir: Path | None) -> TokenTable:
+    """Return the tokens of sentences, from the cache where it has them."""
+    texts = pa.chunked_array([pa.array(sentences, pa.string())])
+    ids = tokenise(texts, tokenize, cache_dir).data.column("ids").combine_chunks()
+    return TokenTable(sentences, ids.value_lengths().to_numpy().astype(np.int64), ids.flatten().to_numpy())
 
 
 def tokenise(sentences: pa.ChunkedArray, tokenize: Tokenize, cache_dir: Path | None) -> Dataset:

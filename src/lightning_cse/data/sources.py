@@ -18,6 +18,8 @@ HYPOTHESES = ("hypothesis", "entailment", "explicit_entailment", "implied_entail
 LEAK = "pair of a dev or test set"
 
 _NO_LETTER = re.compile(r"[\W_]+")
+_LOWER = bytes(range(256)).lower()
+_NO_ASCII_LETTER = bytes(code for code in range(128) if not chr(code).isalnum())  # the same of ASCII, as a table
 _PAIRS = (
     *(("premise", name) for name in HYPOTHESES),
     ("sentence1", "sentence2"),
@@ -107,4 +109,6 @@ def _key(first: str, second: str | None) -> str:
 
 @functools.lru_cache(maxsize=1 << 18)  # premises stand in several pairs, and points of a sweep read the same corpora
 def _letters(sentence: str) -> str:
+    if sentence.isascii():  # most: twenty times as fast
+        return sentence.encode().translate(_LOWER, _NO_ASCII_LETTER).decode()
     return _NO_LETTER.sub("", sentence).casefold()

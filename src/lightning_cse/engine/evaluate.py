@@ -28,6 +28,7 @@ from lightning_cse.evaluation import RTE, Average, Embedded, Task, TaskResult, s
 from lightning_cse.progress import progress
 from lightning_cse.runs.machine import device_name, device_of, peak_memory
 from lightning_cse.runs.table import print_run
+from lightning_cse.tokens import TokenTable
 
 log = logging.getLogger(__name__)
 
@@ -214,8 +215,9 @@ class Evaluated:
         kind = "cpu"
         if self.loaded is not None:
             kind = self.loaded.answers.device.type
-            ids, room = self.loaded.encoder.tokenizer(sentences), self.loaded.room
-            self.counts["cut"] += sum(len(sentence) > room for sentence in ids)
+            table = TokenTable.of(sentences, self.loaded.encoder.tokenizer)
+            self.counts["cut"] += int((table.lengths > self.loaded.room).sum())
+            self.model.table = table  # which would tokenise them again
         with progress() as bar, torch.autocast(kind, torch.bfloat16, enabled=self.precision == "bf16-mixed"):
             starts = range(0, len(sentences), SENTENCES_AT_ONCE)
             shown = bar.track(starts, description=f"{self.label}: {len(sentences):,} sentences")

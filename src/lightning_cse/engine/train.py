@@ -24,7 +24,7 @@ from lightning_cse import runs
 from lightning_cse.callbacks import BestAndLast, Evaluation, Interrupts, RandomState, StepBar, StepLog
 from lightning_cse.config.check import devices
 from lightning_cse.config.compose import in_sweep, portable, recipe_name
-from lightning_cse.data.datamodule import token_counts
+from lightning_cse.data.datamodule import token_table
 from lightning_cse.engine.build import Parts, automatic_reading, build, built, check_nodes, plain, resolve_automatic
 from lightning_cse.errors import Interrupted, TrainingError
 from lightning_cse.evaluation import Split, run_tasks
@@ -250,12 +250,16 @@ def _fit_and_test(
 
 
 def _truncated(parts: Parts) -> dict[str, int]:
-    """Count the sentences that are cut, in training and in evaluation, and warn once of them."""
+    """Count the sentences that are cut, in training and in evaluation, and warn once of them.
+
+    The model keeps the tokens of the latter, which it embeds at every evaluation.
+    """
     longest = parts.encoder.max_length - max(len(template) for template in parts.method.templates)
     splits: tuple[Split, ...] = ("dev", "test")
     evaluated = {s for task in parts.tasks.values() for split in splits for s in task.sentences(split)}
     evaluated.update(parts.diagnostics.sentences())
-    lengths = token_counts(sorted(evaluated), parts.encoder.tokenizer, parts.data.cache_dir)
+    table = token_table(sorted(evaluated), parts.encoder.tokenizer, parts.data.cache_dir)
+    parts.method.model.table, lengths = table, table.lengths
     cut = {"sentences_cut": parts.data.longer_than(longest), "evaluation_sentences_cut": int((lengths > longest).sum())}
     if any(cut.values()):
         log.warning(

@@ -12,7 +12,7 @@ from lightning_cse import models
 from lightning_cse.embeddings import Embedding
 from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.errors import EncoderError
-from lightning_cse.tokens import Tokens
+from lightning_cse.tokens import Tokens, TokenTable
 
 EVALUATION_TOKENS = 16_384
 """Padded tokens through the encoder at once when nothing is learned; bounds memory, changes no value."""
@@ -29,6 +29,8 @@ class Model(nn.Module, ABC):
     """
 
     encoder: SentenceEncoder
+    table: TokenTable | None = None
+    """Tokens of sentences that will be embedded, perhaps many times; others are tokenised when they are."""
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         super().__init__()
@@ -54,11 +56,14 @@ class Model(nn.Module, ABC):
     @torch.no_grad()
     def embed(self, sentences: Sequence[str]) -> Embedding:
         """Embed sentences, in float32 and in main memory, in the present mode (with dropout unless ``eval()``)."""
-        # Cut to what the encoder reads: one broken row of 14,000 tokens would pad all others to its length.
-        ids = [sentence[: self.encoder.max_length] for sentence in self.encoder.tokenizer(sentences)]
+        table = self.table
+        if table is None or not table.has(sentences):
+            table = TokenTable.of(sentences, self.encoder.tokenizer)
         parts = []
-        for start in range(0, len(ids), SENTENCES_AT_ONCE):
-            (embedding,) = self.encode(Tokens.pad(ids[start : start + SENTENCES_AT_ONCE]).to(self.device))
+        for start in range(0, len(sentences), SENTENCES_AT_ONCE):
+            # Cut to what the encoder reads: one broken row of 14,000 tokens would pad all others to its length.
+            tokens = table.tokens(sentences[start : start + SENTENCES_AT_ONCE], self.encoder.max_length)
+            (embedding,) = self.encode(tokens.to(self.device))
             parts.append(embedding.to("cpu", torch.float32))
         return Embedding.cat(parts)
 

@@ -44,6 +44,15 @@ def test_pairs_do_not_run_into_each_other() -> None:
     assert keys_of(("ab", "c")) != keys_of(("a", "bc"))
 
 
+def test_ascii_is_read_as_other_text_is() -> None:
+    text = "".join(map(chr, range(128)))
+    (((ascii_key,),), ((other,),)) = (
+        pair_keys(Rows.of({"sentence1": [some], "sentence2": ["x"]})) for some in (text, text + "\u00c9\u2014")
+    )
+    assert ascii_key == "0123456789" + "abcdefghijklmnopqrstuvwxyz" * 2 + "\0x"
+    assert other == ascii_key.replace("\0", "\u00e9\0")
+
+
 def test_a_pair_that_a_row_lacks_is_no_leak() -> None:
     known = all_pairs([Rows.of({"premise": ["P"], "entailment": ["Q"], "contradiction": [None]})])
     assert len(known) == 1

@@ -12,8 +12,9 @@ import torch
 from datasets import Dataset
 
 from lightning_cse.data import ContrastiveData, INLIQuadruples, Sentences, sample_dir
-from lightning_cse.data.datamodule import token_counts, tokenise
+from lightning_cse.data.datamodule import token_table, tokenise
 from lightning_cse.errors import DataError
+from lightning_cse.tokens import Tokens, TokenTable
 
 SENTENCES = ["She left early.", None, "Nobody knew why she had", "No"]
 IDS = [[3, 4, 6], [], [6, 4, 3, 3, 3], [2]]
@@ -104,9 +105,24 @@ def test_two_writers_at_once(tmp_path: Path) -> None:
     assert len(files(tmp_path)) == 1
 
 
-def test_counts(tmp_path: Path) -> None:
-    assert token_counts(["a bc", " ", "d"], Counting(), tmp_path).tolist() == [2, 0, 1]
-    assert token_counts([], Counting(), None).tolist() == []
+@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize("most", [1, 2, 9])
+def test_a_table_gives_what_the_tokenizer_gives(cached: bool, most: int, tmp_path: Path) -> None:
+    sentences, tokenize = ["a bc", " ", "d", "ee f ggg"], Counting()
+    table = token_table(sentences, tokenize, tmp_path) if cached else TokenTable.of(sentences, tokenize)
+    assert table.lengths.tolist() == [2, 0, 1, 3]
+    for asked in (["d", "a bc", "d"], [" "], sentences[::-1]):  # a sentence without a token stays in its place
+        found, want = table.tokens(asked, most), Tokens.pad([ids[:most] for ids in Counting()(asked)])
+        assert all(torch.equal(getattr(found, name), getattr(want, name)) for name in ("ids", "mask", "rows"))
+        assert table.has(asked)
+    assert not table.has(["d", "new"])
+    assert tokenize.calls == 1
+
+
+def test_a_table_of_nothing() -> None:
+    for table in (token_table([], Counting(), None), TokenTable.of([], Counting())):
+        assert table.lengths.tolist() == []
+        assert len(table.tokens([], 5)) == 0
 
 
 def data(tokenize: Counting, **options: object) -> ContrastiveData:

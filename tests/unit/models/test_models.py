@@ -30,7 +30,7 @@ from lightning_cse.models import (
     build,
 )
 from lightning_cse.similarity import GaussianSimilarity, cosine, gaussian_similarity
-from lightning_cse.tokens import Tokens
+from lightning_cse.tokens import Tokens, TokenTable
 
 METRICS = ("cosine", "euclidean")
 MAPS = {
@@ -242,3 +242,14 @@ def test_implicitness_and_pragmatic_distance_are_the_papers(direction: str, metr
     apart = [by_hand(a, b, metric) for a, b in zip(got.pragmatic, other.pragmatic, strict=True)]
     for score in (model.entailment_score(got, other), model.similarity(other, got)):
         assert score.tolist() == pytest.approx([-distance for distance in apart], abs=1e-4)
+
+
+def test_sentences_of_the_table_are_not_tokenised_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = PointModel(tiny_encoder(seed=0)).eval()
+    want = model.embed(SENTENCES).vector
+    model.table = TokenTable.of([*SENTENCES[::-1], "another one"], model.encoder.tokenizer)
+    assert not any("table" in name for name in (*model.state_dict(), *model.settings()))
+    other = model.embed(["a new one"]).vector
+    assert other.shape == (1, model.encoder.width)
+    monkeypatch.delattr(type(model.encoder.tokenizer), "__call__")
+    torch.testing.assert_close(model.embed(SENTENCES).vector, want, atol=0, rtol=0)
