@@ -39,7 +39,18 @@ def use_window_attention(backbone: PreTrainedModel) -> bool:
     for module in backbone.modules():
         if type(module).__name__.endswith("SelfAttention"):
             module.register_forward_pre_hook(_cast_once)
+        if {"dense", "dropout", "LayerNorm"} == {name for name, _ in module.named_children()}:
+            module.__class__ = type(type(module).__name__, (_Output, type(module)), {})
     return True
+
+
+class _Output:
+    """The end of a block of BERT's kin: ``norm(dropout(dense(x)) + residual)``."""
+
+    def forward(self: Any, hidden: Tensor, residual: Tensor) -> Tensor:
+        """Add in place, and in one type: a sum of two types is several times as slow."""
+        hidden = self.dropout(self.dense(hidden)).to(residual.dtype)
+        return self.LayerNorm(hidden.add_(residual))
 
 
 def _cast_once(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -63,6 +74,7 @@ class Windows:
     starts: np.ndarray
     bias: Tensor
     _near: dict[int, Windows] = field(default_factory=dict, repr=False)  # by distance, since layers ask alike
+    _biases: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False)
 
     @classmethod
     def pack(cls, lengths: np.ndarray) -> Windows:
@@ -85,8 +97,14 @@ class Windows:
         if distance not in self._near:
             place = torch.arange(self.width)
             far = (place[:, None] - place).abs() >= distance
-            self._near[distance] = replace(self, bias=self.bias.masked_fill(far, -torch.inf), _near={})
+            self._near[distance] = replace(self, bias=self.bias.masked_fill(far, -torch.inf), _near={}, _biases={})
         return self._near[distance]
+
+    def bias_a_head(self, dtype: torch.dtype, heads: int) -> Tensor:
+        """Return the bias of every head, (count * heads, width, width): one for all layers."""
+        if dtype not in self._biases:
+            self._biases[dtype] = self.bias.to(dtype).expand(-1, heads, -1, -1).flatten(0, 1)
+        return self._biases[dtype]
 
 
 def _first_fit(lengths: np.ndarray, width: int) -> tuple[np.ndarray, int]:
@@ -111,7 +129,7 @@ def window_attention(
     q, k, v = (tensor[0].transpose(0, 1) for tensor in states[:3])  # (tokens, heads, width)
     scale = options.get("scaling") or q.shape[-1] ** -0.5
     if dropout > 0 and is_fast(q, dropout):
-        mixed: Tensor = _WindowAttention.apply(q * scale, k, v, windows, dropout)  # type: ignore[no-untyped-call]
+        mixed: Tensor = _WindowAttention.apply(q, k, v, windows, dropout, scale)  # type: ignore[no-untyped-call]
         return mixed[None], None
     q, k, v = (tensor.unflatten(0, (windows.count, windows.width)).transpose(1, 2) for tensor in (q, k, v))
     bias = windows.bias.to(q.dtype)
@@ -129,71 +147,68 @@ def _swapped(x: Tensor, windows: Windows) -> Tensor:
     return rows.transpose(1, 2).flatten(0, 1)
 
 
-def _softmax(scores: Tensor, bias: Tensor) -> Tensor:
-    """Softmax of scores + bias in float32, overwriting float32 scores: on short rows, faster than torch's own."""
-    raised = scores.float()
-    raised.unflatten(0, (len(bias), -1)).add_(bias)
-    raised = raised.sub_(raised.amax(-1, keepdim=True)).exp_()
-    return raised.mul_(raised.sum(-1, keepdim=True).reciprocal_()).to(scores.dtype)
-
-
 class _WindowAttention(torch.autograd.Function):
-    r"""``dropout(softmax(q k^T + bias)) v`` in each window, for ``q`` already scaled; tensors (tokens, heads, width).
+    r"""``dropout(softmax(scale q k^T + bias)) v`` in each window; tensors (tokens, heads, width).
 
-    With weights :math:`P`, mask :math:`M`, :math:`D = P \circ M` and result :math:`O = D V`:
+    With weights :math:`P`, mask :math:`M` of 0 and 1, :math:`c = 1 / (1 - p)` and result :math:`O = (P \circ M) (c V)`:
 
-    .. math:: \frac{\partial}{\partial (qk^T)_{ij}} = P_{ij} (M_{ij} (\partial O_i \cdot V_j) - \partial O_i \cdot O_i)
+    .. math:: \frac{\partial}{\partial P} = M \circ (\partial O\, (c V)^T)
+
+    A pass over the weights costs as much as a product, so the product adds the bias, the scale of dropout goes to
+    ``v``, and softmax and its gradient are torch's, which round to bfloat16 once.
     """
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, windows: Windows, dropout: float) -> Tensor:
-        q, k, v = (_swapped(x, windows) for x in (q, k, v))
-        weights = _softmax(torch.bmm(q, k.transpose(1, 2)), windows.bias)
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, windows: Windows, dropout: float, scale: float) -> Tensor:
+        q, k, v = (_swapped(x, windows) for x in (q, k, v * _scale(dropout)))
+        bias = windows.bias_a_head(q.dtype, len(q) // windows.count)
+        weights = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale).softmax(-1)
         mask = keep_mask(tuple(weights.shape), dropout)
-        out = torch.bmm(apply_mask(weights, mask, dropout), v)
-        ctx.save_for_backward(out, q, k, v, weights, mask)
-        ctx.windows, ctx.dropout = windows, dropout
-        return _swapped(out, windows)
+        ctx.save_for_backward(q, k, v, weights, mask)
+        ctx.windows, ctx.dropout, ctx.scale = windows, dropout, scale
+        return _swapped(torch.bmm(mask.to(q.dtype).mul_(weights), v), windows)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        windows, dropout = ctx.windows, ctx.dropout
-        out, q, k, v, weights, mask = ctx.saved_tensors
-        g = _swapped(grad, windows)
-        inner = (g.float() * out).sum(-1, keepdim=True)
-        dropped_grad = apply_mask(torch.bmm(g, v.transpose(1, 2)), mask, dropout)
-        scores_grad = dropped_grad.float().sub_(inner).mul_(weights).to(grad.dtype)
-        q_grad, k_grad = torch.bmm(scores_grad, k), torch.bmm(scores_grad.transpose(1, 2), q)
-        v_grad = torch.bmm(apply_mask(weights, mask, dropout).transpose(1, 2), g)
-        return *(_swapped(x, windows) for x in (q_grad, k_grad, v_grad)), None, None  # type: ignore[return-value]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, weights, mask = ctx.saved_tensors
+        g, kept = _swapped(grad, ctx.windows), mask.to(grad.dtype)
+        weights_grad = torch.bmm(g, v.transpose(1, 2)).mul_(kept)
+        scores_grad = torch._softmax_backward_data(weights_grad, weights, -1, weights.dtype)
+        q_grad = torch.bmm(scores_grad, k).mul_(ctx.scale)
+        k_grad = torch.bmm(scores_grad.transpose(1, 2), q).mul_(ctx.scale)
+        v_grad = torch.bmm(kept.mul_(weights).transpose(1, 2), g).mul_(_scale(ctx.dropout))
+        return *(_swapped(x, ctx.windows) for x in (q_grad, k_grad, v_grad)), None, None, None
 
 
 LANES = 65_536
 """Dropout draws 16 bits an element and rounds p, since torch's own bits are a fifth of a training step on a CPU."""
 
-_BITS = {torch.bfloat16: torch.int16, torch.float32: torch.int32}
+_FAST = (torch.bfloat16, torch.float32)
 
 
 def is_fast(x: Tensor, p: float) -> bool:
     """Whether `keep_mask` and `apply_mask` can stand in for torch's dropout."""
-    return x.device.type == "cpu" and x.dtype in _BITS and 0 < round(p * LANES) < LANES
+    return x.device.type == "cpu" and x.dtype in _FAST and 0 < round(p * LANES) < LANES
 
 
 def keep_mask(shape: tuple[int, ...], p: float) -> Tensor:
-    """Draw an int8 mask, 0 with probability ``p``, else -1 (all bits set); torch's random state decides it."""
+    """Draw an int8 mask, 0 with probability ``p``, else 1; torch's random state decides it."""
     count = math.prod(shape)
     seed = int(torch.randint(2**63 - 1, ()))
     lanes = np.random.SFC64(seed).random_raw(-(-count // 4)).view(np.uint16)[:count]
-    keep = np.greater_equal(lanes, round(p * LANES)).view(np.int8)
-    return torch.from_numpy(np.negative(keep, out=keep)).view(shape)
+    return torch.from_numpy(np.greater_equal(lanes, round(p * LANES)).view(np.int8)).view(shape)
+
+
+def _scale(p: float) -> float:
+    """Return 1 / (1 - p), for p as it is drawn."""
+    return LANES / (LANES - round(p * LANES))
 
 
 def apply_mask(x: Tensor, mask: Tensor, p: float) -> Tensor:
     """Return ``x / (1 - p)`` where the mask keeps and 0 elsewhere, for the rounded ``p`` that it was drawn with."""
-    # A bitwise and with 0 or -1 is several times as fast as a product with a bool or torch.where.
-    bits = _BITS[x.dtype]
-    return (x.contiguous().view(bits) & mask.to(bits)).view(x.dtype).mul_(LANES / (LANES - round(p * LANES)))
+    # A product of two of one type is several times as fast as one with a bool, torch.where or an and of the bits.
+    return mask.to(x.dtype).mul_(x).mul_(_scale(p))
 
 
 class _Dropout(torch.autograd.Function):

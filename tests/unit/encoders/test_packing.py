@@ -170,7 +170,7 @@ def test_torchs_random_state_decides_and_calls_differ(dtype: torch.dtype) -> Non
 
 def test_neighbours_and_calls_are_independent() -> None:
     torch.manual_seed(0)
-    one, two = (keep_mask((200_000,), 0.5).double() + 0.5 for _ in range(2))
+    one, two = (keep_mask((200_000,), 0.5).double() - 0.5 for _ in range(2))
     for other in (two, one.roll(1), one.roll(4)):
         assert abs((one * other).mean().item()) < 5 * 0.25 / 200_000**0.5
 
