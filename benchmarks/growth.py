@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 from functools import partial
-from itertools import product
+from itertools import cycle, islice, product
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
@@ -94,11 +94,9 @@ def training(axis: str, x: int, given: argparse.Namespace, there: str) -> dict[s
     batch = x if axis == "batch" else TRIPLETS[axis]
     size = Size(given.precision, given.steps or max(3, 2 + 256 // batch), batch, given.chunk)
     columns = made_up(x, size.steps * batch) if axis == "length" else sentences_of(simcse(size))
-    rows = [dict(zip(ROLES, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    if len(rows) < size.steps * batch:
-        sys.exit(f"--{axis} {x}: {size.steps} steps take {size.steps * batch} rows, and the corpus has {len(rows)}")
+    rows = islice(cycle(zip(*columns.values(), strict=True)), size.steps * batch)  # the sample corpus is small
     file = Path(there, "rows.jsonl")
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    file.write_text("".join(json.dumps(dict(zip(ROLES, row, strict=True))) + "\n" for row in rows), encoding="utf-8")
     overrides = ["encoder.max_length=128", "data=file", f"data.train=['{file}']", "data.held_out_share=0"]
     several = [f"trainer.devices={x}", "trainer.strategy=ddp"] if axis == "devices" and x > 1 else []
     what = {
@@ -135,7 +133,7 @@ def reading(x: int, given: argparse.Namespace, there: str) -> dict[str, dict[str
     return found
 
 
-def draw(curves: dict[str, Any], path: Path) -> None:
+def draw(curves: dict[str, Any], title: str, path: Path) -> None:
     """Draw every curve: sentences a second above, memory below."""
     from lightning_cse.plots import blank_figure, save_figures, series_look
 
@@ -148,11 +146,13 @@ def draw(curves: dict[str, Any], path: Path) -> None:
             colour, line = series_look(every.index(series))
             points = sorted((int(x), values[key]) for x, values in found.items())
             panel.plot(*zip(*points, strict=True), marker="o", color=colour, linestyle=line, label=series)
-        panel.set(xscale="log", xlabel=AXES[axis][0], ylabel=label if column == 0 else "", ylim=(0, None))
+        panel.set(xscale="log", xlabel=AXES[axis][0], ylabel=label if column == 0 else "")
+        panel.set_ylim(0, 1.1 * max(values[key] for found in curves[axis].values() for values in found.values()))
         ticks = sorted({int(x) for found in curves[axis].values() for x in found})
         panel.set_xticks(ticks, [f"{x:,}" for x in ticks])
         panel.minorticks_off()
         panel.legend()
+    figure.suptitle(title)
     save_figures({path.name: figure}, path.parent)
 
 
@@ -191,7 +191,9 @@ def main() -> None:
             sys.stdout.write(f"{axis} {x:,}, {series}: {speed}; {memory}; load {at['load']}\n")
             sys.stdout.flush()
         save(given.json, {"growth": {"machine": about, "curves": curves}})
-    draw(curves, given.figure)
+    loads = {values["load"] for found in curves.values() for series in found.values() for values in series.values()}
+    where = about.get("gpu") or f"{about['machine']['cpu']}, {about['threads']} threads"
+    draw(curves, f"MiniLM; {where}; load {min(loads)} to {max(loads)}", given.figure)
 
 
 if __name__ == "__main__":

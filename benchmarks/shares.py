@@ -14,6 +14,7 @@ from ours import folder_of
 from torch.profiler import ProfilerActivity, profile, record_function
 
 INSIDE = {
+    "optimizer": ("aten::_foreach", "aten::_fused_adam", "aten::linalg_vector_norm"),
     "attention": ("Attention", "aten::scaled_dot_product", "aten::_scaled_dot_product", "aten::_softmax"),
     "dropout": ("Dropout", "aten::native_dropout", "aten::dropout"),
 }
@@ -22,11 +23,11 @@ INSIDE = {
 MATRICES = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 OWN = {
     "casts and copies": ("aten::copy_", "aten::_to_copy", "aten::to", "aten::clone", "aten::contiguous"),
-    "optimizer": ("aten::_fused_adamw_", "aten::_foreach_norm", "aten::_foreach_mul_", "aten::linalg_vector_norm"),
     "gelu": ("aten::gelu", "aten::gelu_backward"),
     "layer norm": ("aten::native_layer_norm", "aten::native_layer_norm_backward"),
     "embedding": ("aten::embedding", "aten::embedding_dense_backward", "aten::index_select"),
-    "additions": ("aten::add", "aten::add_"),
+    "sums and products": ("aten::add", "aten::add_", "aten::mul", "aten::mul_", "aten::sum"),
+    "zeros": ("aten::fill_", "aten::zero_"),
 }
 LAST = ("rest", "Python")
 
