@@ -29,7 +29,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore::DeprecationWarning -m m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-all lint type imports format bench bench-data bench-gaussian bench-generate bench-search docs docs-serve docs-check wheel-check clean
+.PHONY: help run test test-all lint type imports format bench bench-growth bench-data bench-gaussian bench-generate bench-search docs docs-serve docs-check wheel-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -59,6 +59,9 @@ format: $(READY_DEV) ## Format the code, and fix what ruff can fix
 
 bench: $(READY_DEV) ## Measure sentences a second, beside sentence-transformers' trainer
 	$(OFFLINE) $(BIN)/python benchmarks/bench.py $(ARGS)
+
+bench-growth: $(READY_DEV) ## Measure and draw how speed and memory grow with batch, length, corpus and devices (15 minutes)
+	$(OFFLINE) $(BIN)/python benchmarks/growth.py $(ARGS)
 
 bench-data: $(READY_DEV) ## Measure the memory and the seconds that a million training sentences take
 	$(OFFLINE) $(BIN)/python benchmarks/data.py $(ARGS)

@@ -1,4 +1,4 @@
-"""``make bench`` runs: two steps of four triplets, once."""
+"""The benchmarks of speed run: two steps of four triplets, once."""
 
 import json
 import math
@@ -6,33 +6,83 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-SMALLEST = ("--steps=2", "--repetitions=1", "--batch=4", "--precision=float32")
+SMALLEST = ("--steps=2", "--batch=4", "--precision=float32")
+KINDS = {"tokens", "matrix products", "attention", "dropout", "loss", "optimizer", "Python"}
 
 
-@pytest.mark.slow
-def test_the_bench_measures_both_sides(tmp_path: Path, repository: Path) -> None:
-    numbers = tmp_path / "bench.json"
+def bench(repository: Path, folder: Path, script: str, *options: str) -> tuple[str, dict[str, Any]]:
+    """Run a benchmark on the sample corpus; return what it prints, and the numbers that it saves."""
+    numbers = folder / "bench.json"
     done = subprocess.run(
-        [sys.executable, str(repository / "benchmarks" / "bench.py"), *SMALLEST, f"--json={numbers}"],
-        cwd=tmp_path,
+        [sys.executable, str(repository / "benchmarks" / script), *SMALLEST, *options, f"--json={numbers}"],
+        cwd=folder,
         env={key: value for key, value in os.environ.items() if key != "LIGHTNING_CSE_DATA"}
         | {"PYTHONPATH": str(repository / "src")},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=540,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "times as fast as sentence-transformers' trainer" in done.stdout
-    found = json.loads(numbers.read_text(encoding="utf-8"))
-    assert found["corpus"] == "the sample corpus"
-    results = found["results"]["float32"]
+    return done.stdout, json.loads(numbers.read_text(encoding="utf-8"))
+
+
+def check_shares(results: dict[str, Any]) -> None:
+    assert results["shares"].keys() >= KINDS
+    assert math.isclose(sum(results["shares"].values()), 1, rel_tol=1e-3)
+    assert all(share > 0 for kind, share in results["shares"].items() if kind != "Python")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("options", "name"), [((), "batch 4"), (("--chunk=3",), "batch 4, chunk 3")])
+def test_the_bench_measures_both_sides(options: tuple[str, ...], name: str, tmp_path: Path, repository: Path) -> None:
+    shown, found = bench(repository, tmp_path, "bench.py", "--repetitions=1", *options)
+    assert "times as fast as sentence-transformers' trainer" in shown
+    assert found.keys() == {name}
+    assert found[name]["corpus"] == "the sample corpus"
+    results = found[name]["results"]["float32"]
     speeds = [f"{what} {who}" for what in ("training", "encoding") for who in ("ours", "theirs", "ratio")]
     for name in [*speeds, "dualcse cross", "dualcse bi"]:
         (value,) = results[name]
         assert 0 < value < math.inf, name
-    assert {"attention", "dropout", "matrix products"} <= results["shares"].keys()
-    assert math.isclose(sum(results["shares"].values()), 1, rel_tol=1e-6)
-    assert list(tmp_path.iterdir()) == [numbers], "the bench leaves nothing behind"
+    check_shares(results)
+    assert list(tmp_path.iterdir()) == [tmp_path / "bench.json"], "the bench leaves nothing behind"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_profile_alone(tmp_path: Path, repository: Path) -> None:
+    _, found = bench(repository, tmp_path, "bench.py", "--profile")
+    check_shares(found["batch 4, profile"]["results"]["float32"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("points", "expected"),
+    [
+        (
+            ("--length", "--rows=200", "--devices"),
+            {"batch": ["ours", "theirs"], "rows": ["ours", "ours, tokens cached", "theirs"]},
+        ),
+        (
+            ("--batch", "--length=8", "--rows", "--devices=2", "--sides=ours", "--chunk=2"),
+            {"length": ["ours, chunk 2"], "devices": ["ours, chunk 2"]},
+        ),
+    ],
+)
+def test_growth_is_measured_and_drawn(
+    points: tuple[str, ...], expected: dict[str, list[str]], tmp_path: Path, repository: Path
+) -> None:
+    figure = tmp_path / "growth.png"
+    _, found = bench(repository, tmp_path, "growth.py", *points, f"--figure={figure}")
+    curves = found["growth"]["curves"]
+    assert {axis: sorted(series) for axis, series in curves.items()} == expected
+    for values in [value for series in curves.values() for points in series.values() for value in points.values()]:
+        assert 0 < values["sentences_per_second"] < math.inf
+        assert 100 < values["peak_mib"] < 20_000
+    assert figure.read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,200 @@
+"""How cost grows: sentences a second and memory, beside sentence-transformers, each point in a fresh process.
+
+    make bench-growth                             # or: python benchmarks/growth.py; some 15 minutes on two cores
+    make bench-growth ARGS="--batch 4096 --chunk 64 --length --rows --devices --sides ours"    # one point
+
+Four curves: training against triplets a batch (INLI's, or the sample corpus'), against tokens a sentence (made up, all
+of one length, 32 triplets), against devices (64 triplets; processes with an equal share of the threads, by torchrun),
+and the data path against rows of a file of sentences: read, tokenise, and one epoch of batches of 64 without training
+(theirs from 500 batches). Training points leave out the first step. Memory is the peak of the resident set of
+all processes of a point, imports included; on a GPU, of the GPU. Points are added to results/<machine>.json, in the
+place of earlier ones, with the machine's load; the figure shows all that are there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from itertools import cycle, islice, product
+from pathlib import Path
+from string import ascii_lowercase
+from typing import Any
+
+import torch
+from data import sentences
+from gaussian import MIB, highest_resident
+from measuring import ON_GPU, ROLES, Size, machine, results_file, rounded, save, saved, silence
+
+AXES = {
+    "batch": ("triplets a batch", [8, 32, 128, 512]),
+    "length": ("tokens a sentence", [8, 32, 128]),
+    "rows": ("rows of the corpus (data path)", [1_000, 30_000, 1_000_000]),
+    "devices": ("devices", [1, 2]),
+}
+MEASURED = {"sentences_per_second": "sentences a second", "peak_mib": "MiB of memory at most"}
+TRIPLETS = {"length": 32, "devices": 64}
+
+
+# In the process of a point --------------------------------------------------------------------------------------------
+
+
+def point(side: str, what: dict[str, Any]) -> None:
+    """Measure one point and print it; for a process that does nothing else."""
+    silence()
+    if "read" in what:
+        from theirs import read_theirs
+
+        speed = what["count"] / read_theirs(what["read"], what["folder"], 64)
+    elif side == "ours":
+        from ours import simcse, train_ours
+
+        speed = what["sentences"] / train_ours(simcse(Size(**what["size"]), *what["overrides"]))[0]
+    else:
+        from theirs import train_theirs
+
+        rows = [json.loads(line) for line in Path(what["file"]).read_text(encoding="utf-8").splitlines()]
+        columns = {role: [row[role] for row in rows] for role in ROLES}
+        speed = what["sentences"] / train_theirs(columns, **what["theirs"])[0]
+    peak = torch.cuda.max_memory_allocated() if ON_GPU and "size" in what else highest_resident()
+    sys.stdout.write(json.dumps({"sentences_per_second": speed, "peak_mib": peak / MIB}) + "\n")
+
+
+# In the process of the command ----------------------------------------------------------------------------------------
+
+
+def run(command: list[str], **variables: str) -> dict[str, Any]:
+    """Run a command of Python; return what its processes print, taken together."""
+    env = os.environ | variables
+    done = subprocess.run([sys.executable, *command], check=False, capture_output=True, text=True, env=env)
+    found = [json.loads(text) for text in re.findall(r"\{[^{}]*_mib[^{}]*\}", done.stdout)]
+    if done.returncode or not found:
+        sys.exit(f"{' '.join(command)}: {done.stdout}{done.stderr}")
+    return found[0] | {"peak_mib": sum(each["peak_mib"] for each in found)}
+
+
+def measured(side: str, what: dict[str, Any], devices: int = 1) -> dict[str, Any]:
+    """Measure a point in processes of its own; return sentences a second and the memory of all of them."""
+    several = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(devices)] if devices > 1 else []
+    threads = max(1, torch.get_num_threads() // devices)
+    return run([*several, __file__, "--point", side, json.dumps(what)], OMP_NUM_THREADS=str(threads))
+
+
+def training(axis: str, x: int, given: argparse.Namespace, there: str) -> dict[str, dict[str, Any]]:
+    """Return the sides at a point of training, both on the rows of one file."""
+    from ours import for_theirs, sentences_of, simcse
+
+    batch = x if axis == "batch" else TRIPLETS[axis]
+    size = Size(given.precision, given.steps or max(3, 2 + 256 // batch), batch, given.chunk)
+    columns = made_up(x, size.steps * batch) if axis == "length" else sentences_of(simcse(size))
+    rows = islice(cycle(zip(*columns.values(), strict=True)), size.steps * batch)  # the sample corpus is small
+    file = Path(there, "rows.jsonl")
+    file.write_text("".join(json.dumps(dict(zip(ROLES, row, strict=True))) + "\n" for row in rows), encoding="utf-8")
+    overrides = ["encoder.max_length=128", "data=file", f"data.train=['{file}']", "data.held_out_share=0"]
+    several = [f"trainer.devices={x}", "trainer.strategy=ddp"] if axis == "devices" and x > 1 else []
+    what = {
+        "size": vars(size),
+        "overrides": [*overrides, *several],
+        "file": str(file),
+        "theirs": for_theirs(simcse(size, *overrides)),
+        "sentences": batch * len(ROLES),
+    }
+    return {side: measured(side, what, x if axis == "devices" else 1) for side in given.sides}
+
+
+def made_up(tokens: int, count: int) -> dict[str, list[str]]:
+    """Return triplets of sentences of so many tokens, [CLS] and [SEP] among them: letters, each a token."""
+    draw = random.Random(0)  # noqa: S311 - no secret
+    return {role: [" ".join(draw.choices(ascii_lowercase, k=tokens - 2)) for _ in range(count)] for role in ROLES}
+
+
+def reading(x: int, given: argparse.Namespace, there: str) -> dict[str, dict[str, Any]]:
+    """Return the sides at a point of the data path; ours also with the tokens of an earlier run."""
+    from ours import config_of, for_theirs
+
+    file, found = Path(there) / f"{x}.txt", {}
+    with file.open("w", encoding="utf-8") as out:
+        out.writelines(f"{sentence}\n" for sentence in sentences(x))
+    for series in ("ours", "ours, tokens cached") if "ours" in given.sides else ():
+        data = Path(__file__).with_name("data.py")
+        case = run([str(data), "--measure", "minilm_l6", str(file), f"{there}/cache", "64"])
+        seconds = case["read_seconds"] + case["token_seconds"] + case["rows"] / 64 * case["batch_ms"] / 1000
+        found[series] = {"sentences_per_second": case["rows"] / seconds, "peak_mib": case["peak_mib"]}
+    if "theirs" in given.sides:
+        folder = for_theirs(config_of("simcse_inli", Size("float32", 2, 2)))["folder"]
+        found["theirs"] = measured("theirs", {"read": str(file), "folder": folder, "count": x})
+    return found
+
+
+def draw(curves: dict[str, Any], title: str, path: Path) -> None:
+    """Draw every curve: sentences a second above, memory below."""
+    from lightning_cse.plots import blank_figure, save_figures, series_look
+
+    shown = [axis for axis in AXES if axis in curves]
+    panels = (figure := blank_figure(3.2 * len(shown), 5.2)).subplots(2, len(shown), squeeze=False)
+    every = sorted({series for axis in shown for series in curves[axis]}, key=lambda name: (name == "theirs", name))
+    for (column, axis), (row, (key, label)) in product(enumerate(shown), enumerate(MEASURED.items())):
+        panel = panels[row][column]
+        for series, found in curves[axis].items():
+            colour, line = series_look(every.index(series))
+            points = sorted((int(x), values[key]) for x, values in found.items())
+            panel.plot(*zip(*points, strict=True), marker="o", color=colour, linestyle=line, label=series)
+        panel.set(xscale="log", xlabel=AXES[axis][0], ylabel=label if column == 0 else "")
+        panel.set_ylim(0, 1.1 * max(values[key] for found in curves[axis].values() for values in found.values()))
+        ticks = sorted({int(x) for found in curves[axis].values() for x in found})
+        panel.set_xticks(ticks, [f"{x:,}" for x in ticks])
+        panel.minorticks_off()
+        panel.legend()
+    figure.suptitle(title)
+    save_figures({path.name: figure}, path.parent)
+
+
+def main() -> None:
+    """Read the command line, measure, print, save and draw; see the top of this file."""
+    if sys.argv[1:2] == ["--point"]:
+        point(sys.argv[2], json.loads(sys.argv[3]))
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for axis, (label, default) in AXES.items():
+        parser.add_argument(f"--{axis}", nargs="*", type=int, default=default, help=f"{label} (none: no such curve)")
+    parser.add_argument("--sides", nargs="+", choices=("ours", "theirs"), default=["ours", "theirs"])
+    parser.add_argument("--chunk", type=int, metavar="K", help="sentences whose activations are in memory at once")
+    parser.add_argument("--precision", choices=("bf16", "float32"), default="bf16")
+    parser.add_argument("--steps", type=int, help="of a training point (default: at least 3, more for small batches)")
+    parser.add_argument("--repetitions", type=int, default=1, help="medians of so many, in both orders")
+    parser.add_argument("--json", type=Path, metavar="FILE", default=results_file())
+    parser.add_argument("--figure", type=Path, metavar="FILE", default=Path(__file__).with_suffix(".png"))
+    given = parser.parse_args()
+    about = machine()
+    curves: dict[str, Any] = saved(given.json).get("growth", {}).get("curves", {})
+    for axis, x in [point for name in AXES for point in product([name], getattr(given, name))]:
+        cases: dict[str, list[dict[str, Any]]] = {}
+        for _ in range(given.repetitions):
+            with tempfile.TemporaryDirectory() as there:
+                found = (reading if axis == "rows" else partial(training, axis))(x, given, there)
+            for series, case in found.items():
+                chunked = f", chunk {given.chunk}" if given.chunk and axis != "rows" else ""
+                cases.setdefault(series + chunked, []).append(case)
+            given.sides.reverse()
+        for series, each in sorted(cases.items()):
+            middle = {key: statistics.median(case[key] for case in each) for key in MEASURED}
+            at = {"load": round(os.getloadavg()[0], 2), "precision": given.precision}
+            curves.setdefault(axis, {}).setdefault(series, {})[str(x)] = rounded(middle, 4) | at
+            speed, memory = (f"{value:,.0f} {MEASURED[key]}" for key, value in middle.items())
+            sys.stdout.write(f"{axis} {x:,}, {series}: {speed}; {memory}; load {at['load']}\n")
+            sys.stdout.flush()
+        save(given.json, {"growth": {"machine": about, "curves": curves}})
+    loads = {values["load"] for found in curves.values() for series in found.values() for values in series.values()}
+    where = about.get("gpu") or f"{about['machine']['cpu']}, {about['threads']} threads"
+    draw(curves, f"MiniLM; {where}; load {min(loads)} to {max(loads)}", given.figure)
+
+
+if __name__ == "__main__":
+    main()

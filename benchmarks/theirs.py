@@ -1,0 +1,87 @@
+"""The other side of the benchmarks: sentence-transformers' trainer and losses; it knows nothing of lightning_cse."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from typing import Any
+
+import datasets
+import transformers
+from measuring import ON_GPU, Clock
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer import losses
+from torch.utils.data import DataLoader
+
+transformers.utils.logging.set_verbosity_error()
+transformers.utils.logging.disable_progress_bar()
+datasets.disable_progress_bars()
+
+
+class HuggingFaceClock(Clock, transformers.TrainerCallback):
+    """A clock for Hugging Face's Trainer."""
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        """A step has ended."""
+        self.tick()
+
+
+def train_theirs(
+    rows: dict[str, list[str]], *, folder: str, max_length: int, batch: int, chunk: int | None, **options: Any
+) -> tuple[float, SentenceTransformer]:
+    """Train one epoch of the same rows through sentence-transformers; return seconds a step, and the model.
+
+    With ``chunk`` its loss caches gradients (Gao et al. 2021). Started by torchrun, several processes share the batch.
+    """
+    model = SentenceTransformer(folder, device="cuda" if ON_GPU else "cpu")
+    model.model_card_data.widget = [{"text": ""}]  # else it makes examples, with a progress bar
+    model.max_seq_length = max_length
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    shared: dict[str, Any] = {"scale": 1 / options["temperature"], "gather_across_devices": processes > 1}
+    if chunk is None:
+        loss = losses.MultipleNegativesRankingLoss(model, **shared)
+    else:
+        loss = losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=chunk, **shared)
+    clock = HuggingFaceClock()
+    with tempfile.TemporaryDirectory() as output:
+        arguments = SentenceTransformerTrainingArguments(
+            output_dir=output,
+            per_device_train_batch_size=batch // processes,
+            num_train_epochs=1,
+            learning_rate=options["lr"],
+            max_grad_norm=options["clip"],
+            bf16=options["bf16"],
+            use_cpu=not ON_GPU,
+            ddp_backend="gloo" if processes > 1 and not ON_GPU else None,
+            seed=0,
+            dataloader_pin_memory=ON_GPU,
+            dataloader_drop_last=True,
+            save_strategy="no",
+            logging_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+        )
+        data = datasets.Dataset.from_dict(rows)
+        trainer = SentenceTransformerTrainer(
+            model=model, args=arguments, train_dataset=data, loss=loss, callbacks=[clock]
+        )
+        trainer.remove_callback(transformers.PrinterCallback)
+        trainer.train()
+    return clock.seconds, model
+
+
+def read_theirs(file: str, folder: str, batch: int, most: int = 500) -> float:
+    """Read a file of sentences and tokenise shuffled batches; return seconds an epoch, from so many batches at most."""
+    model = SentenceTransformer(folder, device="cpu")
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as cache:
+        rows = datasets.load_dataset("text", data_files=file, split="train", cache_dir=cache)
+        read = time.perf_counter() - start
+        loader = DataLoader(
+            rows, batch, shuffle=True, collate_fn=lambda part: model.preprocess([r["text"] for r in part])
+        )
+        start = time.perf_counter()
+        for number, _ in zip(range(1, most + 1), loader, strict=False):
+            seconds = (time.perf_counter() - start) / number
+    return read + seconds * len(loader)
