@@ -8,7 +8,10 @@ has only a slow path on a CPU, so attention and dropout are written out with the
 
 from __future__ import annotations
 
+import ctypes
 import math
+import os
+import platform
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,12 +32,14 @@ MODEL_TYPES = ("albert", "bert", "camembert", "distilbert", "electra", "modernbe
 NARROWEST = 32  # the narrowest window in tokens, and the step between widths: few widths, few shapes
 TOKEN_COST = 96  # what a token costs outside attention, in entries of its row of attention weights
 _NAME = "lightning_cse"
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 
 def use_window_attention(backbone: PreTrainedModel) -> bool:
     """Let the backbone's attention understand ``windows=``; return whether it can."""
     if backbone.config.model_type not in MODEL_TYPES:
         return False
+    keep_freed_memory()
     backbone.set_attn_implementation(_NAME)
     for module in backbone.modules():
         if type(module).__name__.endswith("SelfAttention"):
@@ -52,6 +57,17 @@ class _Output:
         hidden = self.dropout(self.dense(hidden)).to(residual.dtype)
         normed: Tensor = self.LayerNorm(hidden.add_(residual))
         return normed
+
+
+def keep_freed_memory() -> None:
+    """Let the process keep memory that tensors on a CPU free, for the next ones, where its C library is glibc's.
+
+    Else it goes back to the system, which hands it out again page by page, a tenth of a training step. Whoever sets
+    glibc's own ``MALLOC_*_`` variables keeps them.
+    """
+    if platform.libc_ver()[0] == "glibc" and not any(name.startswith("MALLOC_") for name in os.environ):
+        for option in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
+            ctypes.CDLL(None).mallopt(option, 2**30)
 
 
 def _cast_once(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -1,6 +1,12 @@
 """Attention over sequences packed into windows, a fast dropout, and groups of similar lengths to pad."""
 
+import copy
+import os
+import platform
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +22,7 @@ from lightning_cse.encoders.packing import (
     FastDropout,
     Windows,
     cut_by_length,
+    keep_freed_memory,
     keep_mask,
     make_dropout_fast,
     use_window_attention,
@@ -130,6 +137,46 @@ def test_other_architectures_keep_their_own_and_what_is_saved_does_not_ask_for_i
     use_window_attention(bert)
     bert.save_pretrained(tmp_path)
     assert "lightning_cse" not in (tmp_path / "config.json").read_text()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", [(hf.BertConfig, hf.BertModel), (hf.RobertaConfig, hf.RobertaModel)])
+def test_blocks_that_add_in_place_equal_those_of_transformers(kind: tuple[Any, Any], dtype: torch.dtype) -> None:
+    config = kind[0](**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    plain = kind[1](config, add_pooling_layer=False)
+    ours = copy.deepcopy(plain)
+    use_window_attention(ours)
+    assert [type(module).__name__ for module in ours.modules()] == [type(module).__name__ for module in plain.modules()]
+    assert ours.state_dict().keys() == plain.state_dict().keys()
+    results = []
+    for model in (plain, copy.deepcopy(ours)):
+        with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+            hidden = model(torch.arange(2, 26).view(2, 12)).last_hidden_state
+        hidden.square().sum().backward()
+        results.append([hidden.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
+    torch.testing.assert_close(results[1], results[0], atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the setting is glibc's")
+def test_freed_memory_is_kept_for_the_next_tensor() -> None:
+    code = """if True:
+        import resource, torch
+        from lightning_cse.encoders.packing import keep_freed_memory
+        keep_freed_memory()
+        torch.ones(2**22)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        torch.ones(2**22)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    """
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
+    faults = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert int(faults.stdout) < 1000  # of 4,096 pages
+
+
+def test_settings_of_malloc_in_the_environment_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "131072")
+    monkeypatch.setattr("ctypes.CDLL", lambda _: pytest.fail("glibc was asked"))
+    keep_freed_memory()
 
 
 # Dropout
