@@ -51,6 +51,10 @@ def use_window_attention(backbone: PreTrainedModel) -> bool:
 class FastOutput(nn.Module):
     """The end of a block of BERT's kin: ``norm(dropout(dense(x)) + residual)``."""
 
+    dense: nn.Module
+    dropout: nn.Module
+    LayerNorm: nn.Module
+
     def forward(self, hidden: Tensor, residual: Tensor) -> Tensor:
         """Add in place, and in one type: a sum of two types is several times as slow."""
         hidden = self.dropout(self.dense(hidden)).to(residual.dtype)

@@ -165,7 +165,7 @@ def test_freed_memory_is_kept_for_the_next_tensor() -> None:
         import resource, torch
         from lightning_cse.encoders.packing import keep_freed_memory
         keep_freed_memory()
-        for _ in range(6):
+        for _ in range(30):
             before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
             torch.ones(2**22)
             print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
