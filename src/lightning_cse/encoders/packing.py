@@ -56,7 +56,7 @@ class FastOutput(nn.Module):
     LayerNorm: nn.Module
 
     def forward(self, hidden: Tensor, residual: Tensor) -> Tensor:
-        """Add in place, and in one type: a sum of two types is several times as slow."""
+        """Add in place, and in one type: a sum of two types takes longer than a cast and a sum."""
         hidden = self.dropout(self.dense(hidden)).to(residual.dtype)
         normed: Tensor = self.LayerNorm(hidden.add_(residual))
         return normed
