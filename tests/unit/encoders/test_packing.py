@@ -2,6 +2,7 @@
 
 import copy
 import os
+import pickle
 import platform
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from lightning_cse.encoders.packing import (
     LANES,
     NARROWEST,
     FastDropout,
+    FastOutput,
     Windows,
     cut_by_length,
     keep_freed_memory,
@@ -146,10 +148,10 @@ def test_blocks_that_add_in_place_equal_those_of_transformers(kind: tuple[Any, A
     plain = kind[1](config, add_pooling_layer=False)
     ours = copy.deepcopy(plain)
     use_window_attention(ours)
-    assert [type(module).__name__ for module in ours.modules()] == [type(module).__name__ for module in plain.modules()]
+    assert sum(type(module) is FastOutput for module in ours.modules()) == 2 * config.num_hidden_layers
     assert ours.state_dict().keys() == plain.state_dict().keys()
     results = []
-    for model in (plain, copy.deepcopy(ours)):
+    for model in (plain, pickle.loads(pickle.dumps(ours))):
         with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
             hidden = model(torch.arange(2, 26).view(2, 12)).last_hidden_state
         hidden.square().sum().backward()
@@ -163,14 +165,14 @@ def test_freed_memory_is_kept_for_the_next_tensor() -> None:
         import resource, torch
         from lightning_cse.encoders.packing import keep_freed_memory
         keep_freed_memory()
-        torch.ones(2**22)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        torch.ones(2**22)
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+        for _ in range(30):
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            torch.ones(2**22)
+            print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
     """
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
     faults = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert int(faults.stdout) < 1000  # of 4,096 pages
+    assert min(map(int, faults.stdout.split())) < 100  # of 4,096 pages; the first ones grow the heap
 
 
 def test_settings_of_malloc_in_the_environment_stay(monkeypatch: pytest.MonkeyPatch) -> None:
