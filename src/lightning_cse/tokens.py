@@ -48,6 +48,15 @@ class Tokens:
         ids[mask] = torch.tensor([token for sentence in sentences for token in sentence], dtype=torch.long)
         return cls(ids, mask, torch.arange(len(sentences)) if rows is None else torch.tensor(rows, dtype=torch.long))
 
+    @classmethod
+    def cut(cls, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, rows: np.ndarray) -> Self:
+        """Cut sentences out of ids end to end, each by its start and length: (n,)."""
+        places = np.arange(lengths.max(initial=0))
+        mask = places < lengths[:, None]
+        padded = np.zeros(mask.shape, dtype=np.int64)
+        padded[mask] = ids[(starts[:, None] + places)[mask]]
+        return cls(*map(torch.from_numpy, (padded, mask, rows)))
+
     def select(self, chosen: Tensor) -> Self:
         """Return the sentences chosen by a boolean mask or by numbers, with their rows."""
         return type(self)(self.ids[chosen], self.mask[chosen], self.rows[chosen])
@@ -84,9 +93,4 @@ class TokenTable:
     def tokens(self, sentences: Iterable[str], most: int) -> Tokens:
         """Return the tokens of sentences that are here, each cut to ``most``."""
         rows = np.array([self._row[sentence] for sentence in sentences], dtype=np.int64)
-        lengths = np.minimum(self.lengths[rows], most)
-        places = np.arange(lengths.max(initial=0))
-        mask = places < lengths[:, None]
-        ids = np.zeros(mask.shape, dtype=np.int64)
-        ids[mask] = self._ids[(self._starts[rows][:, None] + places)[mask]]
-        return Tokens(torch.from_numpy(ids), torch.from_numpy(mask), torch.arange(len(rows)))
+        return Tokens.cut(self._ids, self._starts[rows], np.minimum(self.lengths[rows], most), np.arange(len(rows)))

@@ -28,7 +28,6 @@ from omegaconf import DictConfig, open_dict
 from lightning_cse.config import compose, conf_dir, encoder_configs
 from lightning_cse.config.check import check, devices
 from lightning_cse.config.compose import APPENDED, CompositionError, name_encoder, parse, plain_line, register
-from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, report, reported, user_error
 
 _ONE_RUN = "one call from Python is one run; call it in a loop, or sweep with python -m lightning_cse.train"
@@ -87,6 +86,8 @@ def _explained(words: Sequence[str], config_name: str) -> Iterator[None]:
     try:
         yield
     except CompositionError as error:
+        from lightning_cse.config.suggestions import explain
+
         if any(word.startswith(("--config-", "-cd", "-cp", "-cn")) for word in words):  # configs that we do not know
             raise user_error(error) or ConfigError([plain_line(error)]) from error
         given = itertools.takewhile(lambda word: word[:1] != "-", words)

@@ -342,11 +342,7 @@ def _padded(columns: Sequence[pa.ChunkedArray], most: int | None) -> Tokens:
     starts, lengths = ids.offsets.to_numpy()[:-1], ids.value_lengths().to_numpy()
     rows = np.flatnonzero(lengths)
     lengths = lengths[rows] if most is None else np.minimum(lengths[rows], most)
-    places = np.arange(lengths.max(initial=0))
-    mask = places < lengths[:, None]
-    padded = np.zeros(mask.shape, dtype=np.int64)
-    padded[mask] = ids.values.to_numpy()[(starts[rows][:, None] + places)[mask]]
-    return Tokens(torch.from_numpy(padded), torch.from_numpy(mask), torch.from_numpy(rows % len(columns[0])))
+    return Tokens.cut(ids.values.to_numpy(), starts[rows], lengths, rows % len(columns[0]))
 
 
 def token_table(sentences: Sequence[str], tokenize: Tokenize, cache_dir: Path | None) -> TokenTable:
