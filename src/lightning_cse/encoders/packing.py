@@ -162,9 +162,9 @@ AttentionInterface.register(_NAME, window_attention)
 AttentionMaskInterface.register(_NAME, sdpa_mask)
 
 
-def _swapped(x: Tensor, windows: Windows) -> Tensor:
+def _swapped(x: Tensor, count: int) -> Tensor:
     """(tokens, heads, width) -> (windows * heads, tokens of a window, width), contiguous, and back again."""
-    rows: Tensor = x.unflatten(0, (windows.count, -1))
+    rows: Tensor = x.unflatten(0, (count, -1))
     return rows.transpose(1, 2).flatten(0, 1)
 
 
@@ -181,25 +181,25 @@ class _WindowAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, windows: Windows, dropout: float, scale: float) -> Tensor:
-        q, k, v = (_swapped(x, windows) for x in (q, k, v * _scale(dropout)))
+        q, k, v = (_swapped(x, windows.count) for x in (q, k, v * _scale(dropout)))
         bias = windows.bias_a_head(q.dtype, len(q) // windows.count)
         weights = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale).softmax(-1)
         mask = keep_mask(tuple(weights.shape), dropout)
         ctx.save_for_backward(q, k, v, weights, mask)
-        ctx.windows, ctx.dropout, ctx.scale = windows, dropout, scale
-        return _swapped(torch.bmm(mask.to(q.dtype).mul_(weights), v), windows)
+        ctx.count, ctx.dropout, ctx.scale = windows.count, dropout, scale  # not the bias, which is large
+        return _swapped(torch.bmm(mask.to(q.dtype).mul_(weights), v), windows.count)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, weights, mask = ctx.saved_tensors
-        g, kept = _swapped(grad, ctx.windows), mask.to(grad.dtype)
+        g, kept = _swapped(grad, ctx.count), mask.to(grad.dtype)
         weights_grad = torch.bmm(g, v.transpose(1, 2)).mul_(kept)
         scores_grad = torch._softmax_backward_data(weights_grad, weights, -1, weights.dtype)
         q_grad = torch.bmm(scores_grad, k).mul_(ctx.scale)
         k_grad = torch.bmm(scores_grad.transpose(1, 2), q).mul_(ctx.scale)
         v_grad = torch.bmm(kept.mul_(weights).transpose(1, 2), g).mul_(_scale(ctx.dropout))
-        return *(_swapped(x, ctx.windows) for x in (q_grad, k_grad, v_grad)), None, None, None
+        return *(_swapped(x, ctx.count) for x in (q_grad, k_grad, v_grad)), None, None, None
 
 
 LANES = 65_536
