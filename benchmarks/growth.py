@@ -135,25 +135,30 @@ def reading(x: int, given: argparse.Namespace, there: str) -> dict[str, dict[str
 
 def draw(curves: dict[str, Any], title: str, path: Path) -> None:
     """Draw every curve: sentences a second above, memory below."""
-    from lightning_cse.plots import blank_figure, save_figures, series_look
+    from lightning_cse.plots import blank_figure, plot_style, save_figures, series_look
 
     shown = [axis for axis in AXES if axis in curves]
-    panels = (figure := blank_figure(3.2 * len(shown), 5.2)).subplots(2, len(shown), squeeze=False)
     every = sorted({series for axis in shown for series in curves[axis]}, key=lambda name: (name == "theirs", name))
-    for (column, axis), (row, (key, label)) in product(enumerate(shown), enumerate(MEASURED.items())):
-        panel = panels[row][column]
-        for series, found in curves[axis].items():
-            colour, line = series_look(every.index(series))
-            points = sorted((int(x), values[key]) for x, values in found.items())
-            panel.plot(*zip(*points, strict=True), marker="o", color=colour, linestyle=line, label=series)
-        panel.set(xscale="log", xlabel=AXES[axis][0], ylabel=label if column == 0 else "")
-        panel.set_ylim(0, 1.1 * max(values[key] for found in curves[axis].values() for values in found.values()))
-        ticks = sorted({int(x) for found in curves[axis].values() for x in found})
-        panel.set_xticks(ticks, [f"{x:,}" for x in ticks])
-        panel.minorticks_off()
-        panel.legend()
-    figure.suptitle(title)
-    save_figures({path.name: figure}, path.parent)
+    with plot_style():
+        panels = (figure := blank_figure(3.2 * len(shown), 5.4)).subplots(2, len(shown), squeeze=False)
+        lines = {}
+        for (column, axis), (row, (key, label)) in product(enumerate(shown), enumerate(MEASURED.items())):
+            panel = panels[row][column]
+            for series, found in curves[axis].items():
+                colour = "0.45" if series == "theirs" else series_look(every.index(series))[0]
+                points = sorted((int(x), values[key]) for x, values in found.items())
+                look = "--" if series == "theirs" else "-"
+                (lines[series],) = panel.plot(*zip(*points, strict=True), marker="o", color=colour, linestyle=look)
+            panel.set(xscale="log", xlabel=AXES[axis][0], ylabel=label if column == 0 else "")
+            highest = max(values[key] for found in curves[axis].values() for values in found.values())
+            panel.set_ylim(0, 1.1 * highest)
+            ticks = sorted({int(x) for found in curves[axis].values() for x in found})
+            panel.set_xticks(ticks, [f"{x:,}" for x in ticks])
+            panel.minorticks_off()
+        named = [name.replace("theirs", "sentence-transformers") for name in every]
+        figure.legend([lines[name] for name in every], named, loc="outside lower center", ncols=len(every))
+        figure.suptitle(title)
+        save_figures({path.name: figure}, path.parent)
 
 
 def main() -> None:

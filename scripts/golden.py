@@ -298,10 +298,6 @@ def batches(corpora: str | None) -> dict[str, Any]:
 
 REQUESTS: Final = (
     ("--all", "--profile=small"),
-    (
-        *("dualcse/dualgauss", "--encoder=minilm_l6", "--seeds=0", "--only=DualGauss"),
-        *("--set=trainer.max_epochs=2", "--set=trainer.precision=bf16-mixed", "--set=corpora=partial"),
-    ),
     ("dualcse/table7", "--encoder=minilm_l6", "--seeds=0,1,2", "--only=ImpScore (INLI)"),
 )
 """What ``reproduce`` is asked for; together all tables under ``experiments/*/results/``, and those without results."""

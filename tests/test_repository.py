@@ -3,8 +3,10 @@
 import importlib
 import os
 import re
+import runpy
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -83,6 +85,16 @@ def test_commands_are_executable_and_call_make_targets_that_exist(repository: Pa
     targets = set(re.findall(r"^([a-z-]+):", (repository / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert called
     assert set(called) <= targets
+
+
+def test_the_readme_has_the_claims_of_every_paper(repository: Path, tmp_path: Path) -> None:
+    claims = SimpleNamespace(**runpy.run_path(str(repository / "scripts" / "claims.py")))
+    found = claims.BLOCK.findall((repository / "README.md").read_text(encoding="utf-8"))
+    assert found == [claims.summary(repository)], "run python scripts/claims.py"
+    assert all(f"experiments/{paper}/README.md" in found[0] for paper in ("dualcse", "gausscse", "ngcse"))
+    (page := tmp_path / "README.md").write_text("# A\n\n## Claims\n\n| a | b | c |\n|---|---|---|\n| x | 1 | maybe |\n")
+    with pytest.raises(ValueError, match="'maybe' is none of shows, shows in part"):
+        list(claims.claims(page))
 
 
 def test_tables_in_the_readme_are_those_of_their_files(repository: Path) -> None:

@@ -132,12 +132,12 @@ def test_a_row_is_a_line_for_each_encoder(read: Read) -> None:
 @pytest.mark.parametrize(
     ("label", "request_", "encoder", "paper", "way", "seeds"),
     [
-        ("DualCSE", Request("small"), "minilm_l6", "roberta_base", DUALCSE, THREE),
-        ("BERT avg", Request("small"), "minilm_l6", "roberta_base", of("minilm_l6"), (0,)),
+        ("DualCSE", Request("small"), "minilm_l4", "roberta_base", DUALCSE, THREE),
+        ("BERT avg", Request("small"), "minilm_l4", "roberta_base", of("minilm_l4"), (0,)),
         ("words", Request("small"), None, None, LENGTH, (0,)),
-        ("transfer", Request("small"), "minilm_l6", "roberta_base", SENTEVAL, THREE),
+        ("transfer", Request("small"), "minilm_l4", "roberta_base", SENTEVAL, THREE),
         ("LENGTH", Request("small"), None, None, Baseline("length", "paid"), THREE),
-        ("untrained", Request("small"), "minilm_l6", "bert_base", Baseline("untrained", "DualCSE"), THREE),
+        ("untrained", Request("small"), "minilm_l4", "bert_base", Baseline("untrained", "DualCSE"), THREE),
         ("LLM", Request("small"), "bert_base", "bert_base", Published("it is retired"), THREE),
         ("DualCSE", Request("small", "bert_base", (5, 6)), "bert_base", "bert_base", DUALCSE, (5, 6)),
         ("hub", Request("small", "bert_base", (5, 6)), "bert_base", "bert_base", HUB, (0,)),

@@ -12,9 +12,7 @@ from lightning_cse.papers.reproducing import Plan, kept_records, reproduce
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 TABLES = sorted(file for file in EXPERIMENTS.glob("*/results/*.md") if not file.name.endswith(".text.md"))
-SETTINGS = ("trainer.max_epochs=2", "trainer.precision=bf16-mixed", "corpora=partial")
 ASKED = {
-    "dualgauss.minilm_l6.seeds0.a97800": Request(None, "minilm_l6", (0,), SETTINGS, ("DualGauss",)),
     "table7.minilm_l6.seeds0-1-2.9868ed": Request(None, "minilm_l6", (0, 1, 2), (), ("ImpScore (INLI)",)),
 }
 """What was asked for where it was more than a profile."""

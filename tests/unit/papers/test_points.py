@@ -75,7 +75,7 @@ LIKE = "+suite=transfer transfer.protocol=senteval"
         ("chosen", 0, None, "", [train(f"{HT} method.beta={beta}") for beta in ("0.1", "1.0")]),
         ("GPT-4", 0, None, "", []),
         ("Cross", 1, "small", "a=b", [train(f"{SMALL} data.train_rows=500 method.optimizer.lr=1e-5 a=b")]),
-        ("avg", 0, "small", "", [evaluate(AVG.format("minilm_l6", ON_SMALL))]),
+        ("avg", 0, "small", "", [evaluate(AVG.format("minilm_l4", ON_SMALL))]),
         ("avg", 0, "tiny", "", [evaluate(AVG.format("tiny", f" corpora=sample paths=sample {LIMITS}"))]),
         ("Cross", 0, None, SET, [train(f"{CROSS} {SET}".replace(" precision=bf16-mixed", ""))]),
         ("avg", 0, None, SET, [evaluate(f"{AVG.format('roberta_base', '')} {' '.join(SET.split()[1:4])}")]),

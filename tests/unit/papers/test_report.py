@@ -166,10 +166,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         "--runs-dir",
         str(tmp_path / "runs"),
     ]
-    assert main(["dualcse/table5", str(tmp_path / "runs"), *common]) == 0
+    assert main(["gausscse/table4", str(tmp_path / "runs"), *common]) == 0
     page = target.read_text()
-    assert "<h1>DualCSE</h1>" in page
-    assert any(row.startswith("DualCSE-Cross w/o both|2|62.21 ± 0.72 64.68 (-2.47)|") for row in rows_of(page))
-    assert re.findall(r'<section id="([^"]+)"', page)[:2] == ["dualcse-table5", "dualcse-sweep-runs"]
+    assert "<h1>GaussCSE</h1>" in page
+    assert any(row.startswith("ent+rev|2|95.99 ± 0.13 97.60 (-1.61)|") for row in rows_of(page))
+    assert re.findall(r'<section id="([^"]+)"', page)[:2] == ["gausscse-table4", "gausscse-sweep-runs"]
     assert main(["dualcse/tabel5", *common]) == 2
     assert "dualcse/tabel5: neither an artefact nor a path - did you mean 'dualcse/table5'?" in capsys.readouterr().err

@@ -1,0 +1,39 @@
+"""Write the README's summary of the papers' claims from the pages of experiments/: ``python scripts/claims.py``.
+
+A page's table "Claims" has a row a claim: the claim, what was measured, and the verdict (`VERDICTS`).
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+VERDICTS = ("shows", "shows in part", "does not show here", "not measured yet")
+BLOCK = re.compile(r"(?<=<!-- claims -->\n).*?(?=<!-- end of claims -->)", re.DOTALL)
+
+
+def claims(page: Path) -> Iterator[tuple[str, str]]:
+    """Yield each claim of a page with its verdict; raise ValueError for a page without claims or another verdict."""
+    section = page.read_text(encoding="utf-8").partition("\n## Claims\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+    if len(rows) < 3:
+        raise ValueError(f"{page}: has no table under '## Claims'")
+    for claim, _, verdict in rows[2:]:
+        if verdict not in VERDICTS:
+            raise ValueError(f"{page}: {verdict!r} is none of {', '.join(VERDICTS)}")
+        yield claim, verdict
+
+
+def summary(repository: Path) -> str:
+    """Return the table of the README: paper, claim, verdict."""
+    lines = ["| paper | claim | here |", "|---|---|---|"]
+    for page in sorted((repository / "experiments").glob("*/README.md")):
+        paper = page.read_text(encoding="utf-8").partition(":")[0].removeprefix("# ").partition(",")[0]
+        link = f"[{paper}]({page.relative_to(repository).as_posix()})"
+        lines += [f"| {link} | {claim} | {verdict} |" for claim, verdict in claims(page)]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    root = Path(__file__).parents[1]
+    readme = root / "README.md"
+    readme.write_text(BLOCK.sub(lambda _: summary(root), readme.read_text(encoding="utf-8")), encoding="utf-8")
