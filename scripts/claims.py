@@ -24,12 +24,13 @@ def claims(page: Path) -> Iterator[tuple[str, str]]:
 
 
 def summary(repository: Path) -> str:
-    """Return the table of the README: paper, claim, verdict."""
-    lines = ["| paper | claim | here |", "|---|---|---|"]
+    """Return the table of the README: a row a paper, a column a verdict, its claims in the cells."""
+    lines = [f"| | {' | '.join(VERDICTS)} |", f"|---|{'---|' * len(VERDICTS)}"]
     for page in sorted((repository / "experiments").glob("*/README.md")):
-        paper = page.read_text(encoding="utf-8").partition(":")[0].removeprefix("# ").partition(",")[0]
-        link = f"[{paper}]({page.relative_to(repository).as_posix()})"
-        lines += [f"| {link} | {claim} | {verdict} |" for claim, verdict in claims(page)]
+        paper = page.read_text(encoding="utf-8").partition(",")[0].removeprefix("# ")
+        found = list(claims(page))
+        cells = ["<br>".join(claim for claim, verdict in found if verdict == each) for each in VERDICTS]
+        lines.append(f"| [{paper}]({page.relative_to(repository).as_posix()}) | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

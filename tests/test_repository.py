@@ -17,7 +17,6 @@ UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
 # A path that exists on one machine only. /tmp is everywhere.
 SOMEBODYS_PATH = re.compile(r"(?<![\w.:/~}-])/(home|Users|root|work|workspace|mnt)/\w|\b[A-Z]:\\Users\\")
 OUTSIDE = re.compile(r"\.\./shared\b")
-TABLE = re.compile(r"<!-- table: (?P<file>\S+) -->\n(?P<shown>.*?)<!-- end of table -->", re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -95,13 +94,3 @@ def test_the_readme_has_the_claims_of_every_paper(repository: Path, tmp_path: Pa
     (page := tmp_path / "README.md").write_text("# A\n\n## Claims\n\n| a | b | c |\n|---|---|---|\n| x | 1 | maybe |\n")
     with pytest.raises(ValueError, match="'maybe' is none of shows, shows in part"):
         list(claims.claims(page))
-
-
-def test_tables_in_the_readme_are_those_of_their_files(repository: Path) -> None:
-    shown = list(TABLE.finditer((repository / "README.md").read_text(encoding="utf-8")))
-    assert shown
-    for match in shown:
-        rows = [line for line in match["shown"].splitlines() if line.startswith("|")]
-        assert len(rows) > 2
-        text = (repository / match["file"]).read_text(encoding="utf-8")
-        assert "\n".join(rows) in text, f"the README's table is not that of {match['file']}"
