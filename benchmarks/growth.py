@@ -196,9 +196,10 @@ def main() -> None:
             sys.stdout.write(f"{axis} {x:,}, {series}: {speed}; {memory}; load {at['load']}\n")
             sys.stdout.flush()
         save(given.json, {"growth": {"machine": about, "curves": curves}})
-    loads = {values["load"] for found in curves.values() for series in found.values() for values in series.values()}
+    points = [values for found in curves.values() for series in found.values() for values in series.values()]
+    loads, kinds = ({values[key] for values in points} for key in ("load", "precision"))
     where = about.get("gpu") or f"{about['machine']['cpu']}, {about['threads']} threads"
-    draw(curves, f"MiniLM; {where}; load {min(loads)} to {max(loads)}", given.figure)
+    draw(curves, f"MiniLM, {' and '.join(sorted(kinds))}; {where}; load {min(loads)} to {max(loads)}", given.figure)
 
 
 if __name__ == "__main__":
