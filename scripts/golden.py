@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
-import hashlib
 import importlib
 import io
 import json
@@ -35,10 +34,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from golden_batches import batches
+
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 FOLDER: Final = REPOSITORY / "tests" / "golden"
 EXPERIMENTS: Final = sorted(path.stem for path in (REPOSITORY / "conf" / "experiment").glob("*.yaml"))
-DATA: Final = sorted({path.stem for path in (REPOSITORY / "conf" / "data").glob("[!_]*.yaml")} - {"file"})
 PARTS: Final = ("configs", "runs", "batches", "tables")
 
 RELATIVE: Final = {"configs": 0.0, "runs": 1e-4, "batches": 0.0, "tables": 1e-4}
@@ -199,101 +199,6 @@ def run_of(experiment: str) -> dict[str, Any]:
         "steps": record["steps"],
         "rows": record["rows"],
     }
-
-
-VARIANTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "all": (),
-    "part": ("data.llm_rows=8", "data.train_rows=40", "data.max_tokens=6", "data.drop_last=true"),
-    "weighted": ("data.train=[inli/train,inli/val]", "data.excluded=[inli/test]", "data.weights=[1.5,0.25]"),
-}
-"""Overrides of a data config; llm_rows are for data with LLM rows, weights for quadruples."""
-
-
-def batches_of(name: str, corpora: str | None = None) -> dict[str, Any]:
-    """Return digests of a data config by variant: of its rows, of its account, and of the first three batches.
-
-    Args:
-        name: the data config.
-        corpora: the folder of the corpora; None for the samples in the package.
-    """
-    import hydra
-    from hydra.core.global_hydra import GlobalHydra
-
-    from lightning_cse.config.compose import register
-
-    found: dict[str, Any] = {}
-    register()
-    for variant, overrides in VARIANTS.items():
-        if variant == "weighted" and name != "quadruples":
-            continue
-        llm = name.endswith(("nli_nli", "nli_sts", "wiki_nli", "wiki_sts"))
-        chosen = [one for one in overrides if llm or "llm_rows" not in one]
-        where = ["corpora=partial", f"paths.data_dir={corpora}"] if corpora else ["paths.data_dir=${sample_dir:}"]
-        GlobalHydra.instance().clear()
-        with hydra.initialize_config_dir(str(REPOSITORY / "conf"), version_base="1.3"):
-            fixed = ("method=simcse_unsup", "suite=stsb", "encoder=tiny", f"data={name}", "data.batch_size=12")
-            cfg = hydra.compose("train", [*fixed, "paths.cache_dir=null", *where, *chosen])
-        with tempfile.TemporaryDirectory() as cache:
-            found[variant] = _digests(cfg.data, corpora, cache)
-    return found
-
-
-def _digests(node: Any, corpora: str | None, cache: str) -> dict[str, Any]:
-    from hydra.utils import instantiate
-
-    from lightning_cse.encoders import tiny_encoder
-
-    data = instantiate(node, tokenize=tiny_encoder().tokenizer, seed=3, cache_dir=cache)
-    data.setup()
-    loader = data.train_dataloader()
-    drawn = [batch for _, batch in zip(range(3), _forever(loader), strict=False)]
-    sides = {"train": data.train, "held_out": data.held_out}
-    sizes = {name: len(rows) for name, rows in sides.items()}
-    texts = {name: _digest([rows.column(role) for role in data.roles]) for name, rows in sides.items()}
-    places = {
-        name: _digest([_place(rows.where(row)) for row in range(0, len(rows), 7)]) for name, rows in sides.items()
-    }
-    tokens = [
-        [
-            batch["index"].tolist(),
-            {
-                role: [own.rows.tolist(), [i[m].tolist() for i, m in zip(own.ids, own.mask, strict=True)]]
-                for role, own in sorted(batch["roles"].items())
-            },
-        ]
-        for batch in drawn
-    ]
-    return {
-        "rows": sizes,
-        "counts": dict(sorted(data.counts.items())),
-        "texts": texts,
-        "places": places,
-        "batches": [_digest(batch) for batch in tokens],
-        "files": _digest(sorted(data.digests.items())),
-        "cut": data.longer_than(20),
-        "an epoch": len(loader),
-    }
-
-
-def _forever(loader: Any) -> Iterator[Any]:
-    while True:
-        yield from loader
-
-
-def _place(where: str) -> str:
-    """Return file and line without the folder of the corpora."""
-    path, _, line = where.rpartition(":")
-    return f"{Path(path).name}:{line}"
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()[:16]
-
-
-def batches(corpora: str | None) -> dict[str, Any]:
-    """Return `batches_of` of every data config, of real corpora under names of their own."""
-    there = [name for name in DATA if corpora is None or name != "implicit_pairs"]  # which has no free corpus
-    return {f"{name} (corpora)" if corpora else name: batches_of(name, corpora) for name in there}
 
 
 REQUESTS: Final = (

@@ -47,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = tuple(one for one in given.set if one not in hydra)
     request = Request(given.profile, given.encoder, given.seeds, settings, tuple(given.only))
     index = RunsIndex(given.runs_dir, [*given.records, *(kept if given.kept else [])])
-    plans = [reproducing.Plan(artefact, request, index) for artefact in reproducing.check_keys(keys, artefacts)]
+    chosen = reproducing.check_keys(keys, artefacts)
+    plans = [reproducing.Plan(one, asked, index) for one in chosen if (asked := request.within(one, chosen))]
     if given.status:
         with Live(reproducing.status_table(plans), console=console, refresh_per_second=1) as live:
             while console.is_terminal and reproducing.status(plans)["running"]:
@@ -127,7 +128,13 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--no-run", action="store_true", help="make the tables of what is there, run nothing")
     shared.add_runs(parser)
     add("--seeds", type=shared.seeds, metavar="0,1,2", help="instead of the artefact's")
-    add("--only", nargs="+", default=[], metavar="ROW", help="these rows, by their labels")
+    add(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="ROW",
+        help="these rows, by their labels, of all artefacts that have them",
+    )
     of_sweep = "a further override for every run; with hydra. or hydra/ in front, for the sweep as a whole"
     add("--set", action="append", default=[], metavar="KEY=VALUE", help=of_sweep)
     add("--launcher", metavar="NAME", help="joblib, ray, submitit_slurm, ...; default: one run after another")

@@ -7,33 +7,17 @@ A change that means to change results regenerates them, and its commit says why:
 """
 
 import fnmatch
-import importlib.util
 import math
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import golden
+import golden_batches
 import pytest
-
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "golden.py"
 
 CHANGED: dict[str, str] = {}
 """Keys of configs that changed or went on purpose, as patterns ("method.loss.*"), each with the reason."""
-
-
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("golden_results", SCRIPT)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-golden = load()
 
 
 def beyond(part: str, expected: Mapping[str, Any], found: Mapping[str, Any], path: str = "") -> list[Any]:
@@ -66,16 +50,16 @@ def test_a_run(experiment: str) -> None:
     assert_golden("runs", golden.read("runs")[experiment], golden.run_of(experiment), experiment)
 
 
-@pytest.mark.parametrize("name", golden.DATA)
+@pytest.mark.parametrize("name", golden_batches.DATA)
 def test_the_rows_and_batches_of_a_data_config(name: str) -> None:
-    assert_golden("batches", golden.read("batches")[name], golden.batches_of(name), name)
+    assert_golden("batches", golden.read("batches")[name], golden_batches.batches_of(name), name)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in golden.DATA if name != "implicit_pairs"])
+@pytest.mark.parametrize("name", [name for name in golden_batches.DATA if name != "implicit_pairs"])
 def test_the_rows_and_batches_of_real_corpora(name: str, real_data: Path) -> None:
     expected = golden.read("batches")[f"{name} (corpora)"]
-    assert_golden("batches", expected, golden.batches_of(name, str(real_data)), name)
+    assert_golden("batches", expected, golden_batches.batches_of(name, str(real_data)), name)
 
 
 def test_the_tables() -> None:

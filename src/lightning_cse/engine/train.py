@@ -8,6 +8,7 @@ import hashlib
 import logging
 import time
 import warnings
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from lightning_cse.config.compose import in_sweep, portable, recipe_name
 from lightning_cse.data.datamodule import token_table
 from lightning_cse.engine.build import Parts, automatic_reading, build, built, check_nodes, plain, resolve_automatic
 from lightning_cse.errors import Interrupted, TrainingError
-from lightning_cse.evaluation import Split, run_tasks
+from lightning_cse.evaluation import Split, TaskResult, run_tasks
 from lightning_cse.loggers import CurvesLogger
 from lightning_cse.runs.machine import device_name, peak_memory
 from lightning_cse.runs.table import print_run
@@ -290,8 +291,7 @@ def _test(
 ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """Return the metrics of every task on the test split, of the best checkpoint and of the baselines."""
 
-    def metrics(model: Any, prefix: str = "") -> dict[str, float]:
-        results = run_tasks(parts.tasks, model, "test")
+    def metrics(results: dict[str, TaskResult], prefix: str = "") -> dict[str, float]:
         for task, result in results.items():
             if result.predictions and trainer.is_global_zero:  # a mean of other tasks has none
                 runs.write_predictions(folder.predictions, f"{prefix}{task}", result.predictions)
@@ -304,8 +304,25 @@ def _test(
     parts.method.load_state_dict(torch.load(best, map_location="cpu", weights_only=True)["state_dict"])
     parts.method.to(device).eval()
     with trainer.precision_plugin.forward_context():
-        tested = metrics(parts.method.model)
-        return tested, {name: metrics(built(n).to(device).eval(), f"{name}-") for name, n in cfg.baselines.items()}
+        tested = metrics(run_tasks(parts.tasks, parts.method.model, "test"))
+        baselines = {}
+        for name, node in cfg.baselines.items():
+            model = built(node).to(device).eval()
+            decides = [plain(cfg.suite), *(task.digests for task in parts.tasks.values()), str(device), _weights(model)]
+            key = f"{OmegaConf.to_container(node, resolve=True)} {decides} {trainer.precision}"
+            if _baselines.get(name, ("",))[0] != key:
+                _baselines[name] = key, run_tasks(parts.tasks, model, "test")
+            baselines[name] = metrics(_baselines[name][1], f"{name}-")
+    return tested, baselines
+
+
+_baselines: dict[str, tuple[str, dict[str, TaskResult]]] = {}
+"""The latest results of each baseline and all that decides them: in the points of a sweep they are the same."""
+
+
+def _weights(model: torch.nn.Module) -> list[int]:
+    """Return a checksum of each tensor of a model."""
+    return [zlib.crc32(tensor.cpu().flatten().view(torch.uint8).numpy()) for tensor in model.state_dict().values()]
 
 
 @contextlib.contextmanager

@@ -13,15 +13,13 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
-from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 
-from lightning_cse.config.compose import APPENDED, compose, options, plain_line
+from lightning_cse.config.compose import APPENDED, options
 from lightning_cse.config.suggestions import no_option
 from lightning_cse.errors import ConfigError, did_you_mean
+from lightning_cse.papers.profiles import SHARED, load_yaml, profile_encoder, shared_profiles
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -235,6 +233,12 @@ class Request:
     settings: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
 
+    def within(self, artefact: Artefact, others: Iterable[Artefact]) -> Request | None:
+        """Return what is asked of one of several artefacts; None if others have the rows that are asked for."""
+        elsewhere = {row.label for other in others for row in other.rows} - {row.label for row in artefact.rows}
+        only = tuple(label for label in self.only if label not in elsewhere)
+        return dataclasses.replace(self, only=only) if only or not self.only else None
+
 
 @dataclasses.dataclass(frozen=True)
 class Line:
@@ -345,39 +349,24 @@ class Artefact:
         return row.needs, request.seeds or self.profile(request).seeds or quick or row.seeds or self.seeds
 
 
-def profile_override(profile: str) -> str:
-    """Return the override that chooses a profile: ``+profile=small``, or ``+debug=tiny``."""
-    groups = [group for group in ("profile", "debug") if profile in options(group)]
-    if not groups:
-        raise ConfigError([no_option("profile", profile)])
-    return f"+{groups[0]}={profile}"
-
-
-@functools.cache
-def profile_encoder(profile: str) -> str | None:
-    """Return the encoder that a profile sets; None if it leaves the experiment's."""
-    configs = compose("train", profile_override(profile)), compose("train")
-    own, default = (str(cfg.hydra.runtime.choices.encoder) for cfg in configs)
-    return own if own != default else None
-
-
 def find_artefacts(folder: Path) -> dict[str, Artefact]:
     """Read all artefacts below a folder by key."""
-    return {artefact.key: artefact for artefact in map(read_artefact, sorted(folder.glob("*/*.yaml")))}
+    files = (path for path in sorted(folder.glob("*/*.yaml")) if path.name != SHARED)
+    return {artefact.key: artefact for artefact in map(read_artefact, files)}
 
 
 def read_artefact(path: Path) -> Artefact:
     """Read ``experiments/<paper>/<name>.yaml`` and, from ``published.csv`` beside it, the paper's numbers.
 
+    Profiles that the file does not name are those of ``profiles.yaml`` beside it, without rows that are not here; a
+    list of seeds in the file stays.
     Faults of the file are raised as one ConfigError, each with file and key.
     """
-    try:
-        raw: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
-    except (OmegaConfBaseException, YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError([f"{path}: {plain_line(error)}"]) from error
+    raw = load_yaml(path)
     numbers = dict(_numbers(path.with_name("published.csv"), str(raw.get("published", path.stem))))
     named = {"test": "mcnemar" if "reference" in raw else None, **raw, "published": numbers}
     named |= {"paper": path.absolute().parent.name, "name": path.stem, "path": path}
+    named["profiles"] = shared_profiles(path, raw) | raw.get("profiles", {})
     for key, name in (("columns", "title"), ("rows", "label")):
         nodes = ((at, one if isinstance(one, dict) else {"metric": one}) for at, one in raw.get(key, {}).items())
         named[key] = {at: {**node, name: at} for at, node in nodes}

@@ -19,7 +19,8 @@ from lightning_cse.config.suggestions import explain
 from lightning_cse.data import sample_dir
 from lightning_cse.errors import ConfigError, user_error
 from lightning_cse.papers import artefacts
-from lightning_cse.papers.artefacts import Artefact, Column, Line, Request, profile_override
+from lightning_cse.papers.artefacts import Artefact, Column, Line, Request
+from lightning_cse.papers.profiles import profile_encoder, profile_override
 
 Command = Literal["train", "evaluate", "describe"]
 
@@ -59,7 +60,7 @@ def points_of(artefact: Artefact, request: Request, line: Line, column: Column) 
         head = [f"+experiment={train.experiment}"]
         if request.profile is not None:
             head.append(profile_override(request.profile))
-        if request.encoder or request.profile is None or artefacts.profile_encoder(request.profile) is None:
+        if request.encoder or request.profile is None or profile_encoder(request.profile) is None:
             head.append(f"encoder={line.encoder}")
         return point("train", tuple(head), train.overrides + added)
 

@@ -9,7 +9,9 @@ import pytest
 from small_runs import LITTLE, curves
 
 from lightning_cse.data import read_corpus, sample_dir, side_file, write_provenance
+from lightning_cse.engine import train
 from lightning_cse.errors import ConfigError
+from lightning_cse.models import PointModel
 from lightning_cse.runs import Run
 
 RunTiny = Callable[..., Run]
@@ -52,6 +54,31 @@ def test_a_finished_run_says_which_baselines_it_lacks(
         assert told == "" if not lacking else f"no values of the baselines {lacking}: force=true" in told
     assert run("baselines=default", "force=true")[1] == ""
     assert run("baselines=default")[1] == ""
+
+
+def test_the_points_of_a_sweep_measure_their_baselines_once(
+    run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded: list[int] = []
+    embed = PointModel.embed
+    monkeypatch.setattr(train, "_baselines", {})
+    monkeypatch.setattr(PointModel, "embed", lambda model, some: (embedded.append(len(some)), embed(model, some))[1])
+
+    def passes(*overrides: str) -> tuple[int, dict[str, Any]]:
+        embedded.clear()
+        run = run_tiny(tmp_path, *SMALL, "baselines=default", "figures=false", *overrides)
+        names = sorted(path.name for path in run.predictions.iterdir())
+        assert any(name.startswith("untrained-") for name in names), names
+        return len(embedded), run.read()["baselines"]
+
+    first, second = passes(), passes("seed=1")
+    assert first[1] == second[1]
+    assert second[0] == first[0] - 1
+    other = passes("encoder.seed=1")
+    assert other[0] == first[0], "another encoder"
+    assert other[1]["untrained"] != first[1]["untrained"]
+    fewer = passes("encoder.seed=1", "limits.test_rows=5")
+    assert fewer[0] == first[0], "other rows"
 
 
 def test_a_record_says_where_llm_rows_come_from_and_the_hash_does_not(

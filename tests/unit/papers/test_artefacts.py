@@ -13,6 +13,7 @@ from lightning_cse.papers.artefacts import (
     Chosen,
     Evaluate,
     Needs,
+    Profile,
     Published,
     PublishedValue,
     Request,
@@ -225,9 +226,37 @@ def test_a_part_of_another_table(read: Read) -> None:
     assert [value.value for value in artefact.published] == [70.0]
 
 
+def test_what_the_files_of_a_folder_share(read: Read, tmp_path: Path) -> None:
+    small = "small: {overrides: [diag.sentences=9], seeds: 2, rows: {DualCSE: [data.train_rows=7], other: [x=1]}}"
+    (tmp_path / "dualcse" / "profiles.yaml").write_text(small)
+    shared, own = TABLE.replace("small: {", "laptop: {"), read()
+    assert read(shared).profiles["small"] == Profile(("diag.sentences=9",), (0, 1), {"DualCSE": ("data.train_rows=7",)})
+    assert read(shared).profiles["laptop"] == own.profiles["small"], "what the file names itself is its own"
+    assert read(shared + "seeds: [5]\n").profiles["small"].seeds is None, "a list of seeds stays"
+    assert find_artefacts(tmp_path).keys() == {"dualcse/table5"}
+    (tmp_path / "dualcse" / "profiles.yaml").write_text("smal: {}")
+    with pytest.raises(ConfigError, match="did you mean 'small'"):
+        read(shared)
+
+
+def test_rows_are_asked_of_the_artefacts_that_have_them() -> None:
+    table2, table5 = (find_artefacts(experiments_dir())[f"dualcse/{name}"] for name in ("table2", "table5"))
+
+    def asked(*labels: str) -> list[tuple[str, ...] | None]:
+        requests = (Request(only=labels).within(one, (table2, table5)) for one in (table2, table5))
+        return [None if request is None else request.only for request in requests]
+
+    assert asked() == [(), ()]
+    assert asked("DualCSE-Cross", "DualCSE-Bi") == [("DualCSE-Cross", "DualCSE-Bi"), ("DualCSE-Cross",)]
+    assert asked("DualCSE-Bi") == [("DualCSE-Bi",), None]
+    with pytest.raises(ConfigError, match="there is no 'DualCSE-By' - did you mean 'DualCSE-Bi'"):
+        table2.lines(Request(only=asked("DualCSE-By")[0] or ()))
+
+
 def test_the_papers_own_artefacts_are_right() -> None:
     artefacts = find_artefacts(experiments_dir())
-    assert len(artefacts) == len(list(experiments_dir().glob("*/*.yaml"))) >= 26
+    files = [file for file in experiments_dir().glob("*/*.yaml") if file.name != "profiles.yaml"]
+    assert len(artefacts) == len(files) >= 26
     names = [name for name in artefacts if name.startswith("ngcse/")]
     assert names == [f"ngcse/{name}" for name in sorted(name.removeprefix("ngcse/") for name in names)]
     for artefact in artefacts.values():

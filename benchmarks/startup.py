@@ -1,0 +1,106 @@
+"""What a run costs before its first step, and what a sweep adds to each of its points, in seconds of CPU.
+
+    python benchmarks/startup.py
+    python benchmarks/startup.py +experiment=gausscse +profile=small trainer.max_steps=5      # with LIGHTNING_CSE_DATA
+
+Three processes: one imports pytorch_lightning and ends, one trains a run, one sweeps over three seeds. It is the CPU
+time of the process, so that a busy machine changes little. Training steps, evaluations (also that of step 0) and the
+test do not count: records have their seconds.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+from rich.console import Console
+
+RUN = (
+    "+experiment=dualcse_cross",
+    "+profile=laptop",
+    "trainer.max_steps=5",
+    "limits.dev_rows=20",
+    "limits.test_rows=20",
+)
+CHILD = "LIGHTNING_CSE_STARTUP"
+LIGHTNING = f"import time, pytorch_lightning; print('{CHILD} lightning', time.process_time())"
+clock = time.process_time
+
+
+def main() -> None:
+    """Measure, and print a line a number."""
+    words = sys.argv[1:] or list(RUN)
+    with tempfile.TemporaryDirectory() as folder:
+        run = [sys.executable, __file__, *words, f"paths.runs_dir={folder}/runs", f"hydra.run.dir={folder}"]
+        sweep = [*run, f"hydra.sweep.dir={folder}", "seed=1,2,3", "-m"]
+        (lightning,) = _seconds([sys.executable, "-c", LIGHTNING], "lightning")
+        (before,) = _seconds(run, "before")
+        first, *later = _seconds(sweep, "point")
+    out = Console(highlight=False)
+    out.print(f"import of pytorch_lightning: {lightning:.2f} s")
+    out.print(f"a run until training starts: {before:.2f} s, {before - lightning:.2f} beyond the import")
+    out.print(f"a sweep's points, the first with the imports: {', '.join(f'{one:.2f}' for one in (first, *later))} s")
+
+
+def _seconds(command: list[str], label: str) -> list[float]:
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=os.environ | {CHILD: "1"})
+    said = [line.split() for line in done.stdout.splitlines() if line.startswith(f"{CHILD} {label} ")]
+    if done.returncode or not (found := [float(words[2]) for words in said]):
+        sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    return found
+
+
+def watched() -> int:
+    """Run the training command in this process; print the CPU seconds until training starts, and of each point."""
+    from lightning_cse.config import launch
+
+    measured = 0.0
+
+    def say(label: str, seconds: float) -> None:
+        sys.stdout.write(f"\n{CHILD} {label} {seconds:.3f}\n")
+
+    def timed(owner: Any, name: str, label: str = "") -> None:
+        inner = getattr(owner, name)
+
+        @functools.wraps(inner)
+        def outer(*args: Any, **kwargs: Any) -> Any:
+            nonlocal measured
+            start = clock()
+            if label:
+                say(label, start)
+            try:
+                return inner(*args, **kwargs)
+            finally:
+                measured += clock() - start
+
+        setattr(owner, name, outer)
+
+    def told(task: Any, cfg: Any) -> Any:
+        from pytorch_lightning.loops.fit_loop import _FitLoop
+
+        from lightning_cse.engine import train
+
+        if not hasattr(_FitLoop.run, "__wrapped__"):
+            timed(_FitLoop, "run", "before")
+            timed(train, "_test")
+        return inner_told(task, cfg)
+
+    def run(self: Any, cfg: Any) -> Any:
+        start, before = clock(), measured
+        try:
+            return inner_run(self, cfg)
+        finally:
+            say("point", clock() - start - (measured - before))
+
+    inner_told, launch._told = launch._told, told
+    inner_run, launch.Runner.run = launch.Runner.run, run  # type: ignore[method-assign]
+    return launch.launch("lightning_cse.engine.train:run", config_name="train")
+
+
+if __name__ == "__main__":
+    sys.exit(watched() if os.environ.get(CHILD) else main())

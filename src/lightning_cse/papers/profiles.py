@@ -1,0 +1,52 @@
+"""What ``--profile`` means for an artefact: the override, its encoder, and what the files of a paper share."""
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
+
+from lightning_cse.config.compose import compose, options, plain_line
+from lightning_cse.config.suggestions import no_option
+from lightning_cse.errors import ConfigError
+
+SHARED: Final = "profiles.yaml"
+"""Beside the artefacts of a paper: the profiles of those that do not name them."""
+
+
+def profile_override(profile: str) -> str:
+    """Return the override that chooses a profile: ``+profile=small``, or ``+debug=tiny``."""
+    groups = [group for group in ("profile", "debug") if profile in options(group)]
+    if not groups:
+        raise ConfigError([no_option("profile", profile)])
+    return f"+{groups[0]}={profile}"
+
+
+@functools.cache
+def profile_encoder(profile: str) -> str | None:
+    """Return the encoder that a profile sets; None if it leaves the experiment's."""
+    configs = compose("train", profile_override(profile)), compose("train")
+    own, default = (str(cfg.hydra.runtime.choices.encoder) for cfg in configs)
+    return own if own != default else None
+
+
+def shared_profiles(path: Path, artefact: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the profiles beside an artefact's file: what is of its rows, and no seeds where it lists its own."""
+    file = path.with_name(SHARED)
+    profiles = load_yaml(file) if file.is_file() else {}
+    for profile in profiles.values():
+        if isinstance(artefact.get("seeds"), list):
+            profile.pop("seeds", None)
+        profile["rows"] = {row: one for row, one in profile.get("rows", {}).items() if row in artefact.get("rows", {})}
+    return profiles
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """Return the plain values of a YAML file, or raise ConfigError with the file."""
+    try:
+        return dict(OmegaConf.to_container(OmegaConf.load(path), resolve=False))  # type: ignore[arg-type]
+    except (OmegaConfBaseException, YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{path}: {plain_line(error)}"]) from error
