@@ -182,7 +182,8 @@ class SentenceModel:
 
     def _ask(self, ask: Callable[..., Tensor], *sides: Sentences) -> Scores:
         embedded = [self.embed(side) for side in sides]
-        count = max(map(len, embedded))
+        counts = [len(each) for side, each in zip(sides, embedded, strict=True) if not isinstance(side, str)]
+        count = max(counts, default=1)
         first = torch.zeros(count, dtype=torch.long)
         rows = [each[first] if isinstance(side, str) else each for side, each in zip(sides, embedded, strict=True)]
         if any(len(each) != count for each in rows):

@@ -138,6 +138,7 @@ def test_what_a_model_cannot_answer_is_said_with_what_it_can(monkeypatch: pytest
         assert message in str(raised.value)
     with pytest.raises(ValueError, match="3 and 2 sentences"):
         model.similarity(PREMISES, HYPOTHESES[:2])
+    assert model.similarity("a", []).shape == (0,)
     nothing = torch.full((1, 2), torch.nan)
     monkeypatch.setattr(model.answers, "embed", lambda _: DualEmbedding(nothing, nothing))
     with pytest.raises(EncoderError, match="some embeddings are not finite numbers"):

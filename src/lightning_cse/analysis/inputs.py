@@ -68,5 +68,7 @@ def read_frames(
                         raise DataError(f"{name}: no column {column!r}{near}")
             texts = frame.reindex(columns=chosen).map(lambda cell: cell.strip() if isinstance(cell, str) else "")
             yield texts.set_axis(frame.index + (2 if header else 1))
+        if not chosen:
+            raise DataError(f"{name}: the file is empty")
     except (ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:  # of pandas, its parsers and decoders
         raise DataError(f"{name}: cannot be read as {layout}: {' '.join(str(error).split())}") from None

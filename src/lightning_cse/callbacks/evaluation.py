@@ -34,7 +34,7 @@ class Evaluation(Callback):
 
     Args:
         tasks: dev tasks by name; a task's metric ``m`` is logged as ``val/<task>/<m>``.
-        diagnostics: alignment, uniformity and RFD; None to leave them out.
+        diagnostics: alignment, uniformity and RFD of the sides that it has.
         every, least: optimizer steps between two evaluations, fewer in a run too short for ``least`` evaluations.
         monitor: the key whose highest value makes the best checkpoint.
         patience: stop after so many evaluations in a row without a higher value of the monitor; None never stops.
@@ -49,7 +49,7 @@ class Evaluation(Callback):
     def __init__(
         self,
         tasks: Mapping[str, Task],
-        diagnostics: Diagnostics | None,
+        diagnostics: Diagnostics,
         *,
         every: int,
         least: int = 1,
@@ -136,7 +136,7 @@ class Evaluation(Callback):
             logger.log_metrics(self.latest, step=self.step)
 
     def _measure(self, method: Method) -> dict[str, float]:
-        watched = [] if self.diagnostics is None else self.diagnostics.sentences()
+        watched = self.diagnostics.sentences()
         tasks = {name: task for name, task in self.tasks.items() if "dev" in task.splits and task.suits(method.model)}
         sentences = [sentence for task in tasks.values() for sentence in task.sentences("dev")]
         with _mode(method, training=False):
@@ -145,7 +145,7 @@ class Evaluation(Callback):
             for name, task in tasks.items():
                 metrics = task.evaluate(method.model, embedded, "dev").metrics
                 values |= {f"val/{name}/{metric}": value for metric, value in metrics.items()}
-        if self.diagnostics is None:
+        if not watched:
             return values
         if not self.dropout:
             return values | self.diagnostics.measure(embedded, embedded, self.step)
@@ -164,15 +164,14 @@ class Evaluation(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that a resumed run needs to continue as if it had not stopped."""
-        curves = None if self.diagnostics is None else {"curves": copy.deepcopy(self.diagnostics.curves)}
+        curves = {"curves": copy.deepcopy(self.diagnostics.curves)}
         return {name: getattr(self, name) for name in self._STATE} | {"diagnostics": curves}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from there."""
         for name in self._STATE:
             setattr(self, name, state_dict.get(name, getattr(self, name)))  # a checkpoint may be older than a name
-        if self.diagnostics is not None and state_dict["diagnostics"] is not None:
-            self.diagnostics.curves = state_dict["diagnostics"]["curves"]
+        self.diagnostics.curves = state_dict["diagnostics"]["curves"]
 
 
 def _is_last(trainer: pl.Trainer) -> bool:
@@ -243,7 +242,7 @@ class Diagnostics:
         ``second`` has the `seconds`, another pass with dropout, or the same embeddings.
         """
         values: dict[str, float] = {}
-        views = list(embedded[self.sentences()[:1]].views()) if self.sides else []
+        views = list(embedded[self.sentences()[:1]].views())
         for view in views:
             prefix = "diag/" if view == views[0] else f"diag/{view}/"
             for name, side in self.sides.items():

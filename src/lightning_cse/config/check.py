@@ -148,7 +148,7 @@ def unread(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
     read: set[str] = set()
     waiting = [str(node) for key, node in raw.items() if key not in (*THROUGH, "hydra")]
     while waiting:
-        for key in set(re.findall(r"\$\{([\w.]+)\}", waiting.pop())) - read:
+        for key in set(re.findall(r"\$\{([a-z]\w*(?:\.\w+)*)[}\[]", waiting.pop())) - read:
             read.add(key)
             waiting.append(str(functools.reduce(lambda node, part: node[part], key.split("."), raw)))
     faults = {}

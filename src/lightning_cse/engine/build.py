@@ -91,7 +91,8 @@ def resolve_automatic(cfg: DictConfig, *, under: str = "trainer") -> dict[str, A
     if node.precision == "auto":
         # The processor's is private to torch; without it, float32 is always right.
         on_cpu = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
-        node.precision = "bf16-mixed" if (torch.cuda.is_bf16_supported if on_gpu else on_cpu)() else "32-true"
+        fast = torch.cuda.is_bf16_supported(including_emulation=False) if on_gpu else on_cpu()
+        node.precision = "bf16-mixed" if fast else "32-true"
     node.precision = PRECISIONS.get(str(node.precision), node.precision)
     if node.precision == "16-mixed" and not on_gpu:
         raise ConfigError([f"{prefix}precision: 16-mixed needs a GPU; use 32-true or bf16-mixed"])

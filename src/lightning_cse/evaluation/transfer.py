@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from lightning_cse.data import Rows, read_corpus
+from lightning_cse.errors import DataError
 from lightning_cse.evaluation.logistic import SEED, Fold, Numbers, Solver, fit_lbfgs, fit_senteval
 from lightning_cse.evaluation.task import Answers, Embedded, Split, Task, TaskResult, first_rows, sides, texts
 
@@ -135,7 +136,8 @@ class Transfer(Task):
     def _folds(self, rows: Numbers, truth: Numbers) -> list[tuple[Numbers, Numbers]]:
         from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped, unused-ignore]  # slow import
 
-        folds = min(FOLDS, int(np.unique(truth[rows], return_counts=True)[1].min()))
+        if (folds := min(FOLDS, int(np.unique(truth[rows], return_counts=True)[1].min()))) < 2:
+            raise DataError(f"transfer: of {len(rows)} training rows a class has only one: raise limits.test_pairs")
         split = StratifiedKFold(n_splits=folds, shuffle=True, random_state=SEED).split(rows, truth[rows])
         return [(rows[train], rows[test]) for train, test in split]
 

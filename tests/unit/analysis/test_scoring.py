@@ -132,6 +132,7 @@ def test_a_score_that_is_the_same_both_ways(monkeypatch: pytest.MonkeyPatch, sco
         (b"a,b\n1,2,3\n", ("--input-format", "csv"), "the first row has more cells than the header"),
         (b'a,b\n"1,2\n', ("--input-format", "csv"), "EOF inside string"),
         (b"3 \n{", ("--input-format", "jsonl"), "cannot be read as jsonl"),
+        (b"", ("--input-format", "jsonl"), "in.txt: the file is empty"),
         (b"a\t\n\tb\n", (), "no row can be scored"),
         (b"a\n", ("--columns", "a,b,c"), "takes one name, or two"),
         (b"a\n", ("--model", "tiny"), "gives no implicitness; give pairs, or another model"),

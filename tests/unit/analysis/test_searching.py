@@ -208,6 +208,7 @@ def test_a_corpus_has_each_sentence_once(
     ("name", "text", "column", "message"),
     [
         ("a.txt", b" \n \n", None, "no line has a sentence"),
+        ("a.jsonl", b"", None, "the file is empty"),
         ("a.txt", b"one\ntw\xf6\n", None, "'utf-8' codec can't decode byte 0xf6"),
         ("a.csv", b"id,text\n1,one\n", None, "choose the column of the sentences with --column"),
         ("a.csv", b"id,text\n1,one\n", "txt", "no column 'txt' - did you mean 'text'"),

@@ -44,7 +44,7 @@ class Parts:
             data_dir=str(sample_dir()),
             held_out_share=0.2,
         )
-        self.diagnostics: Diagnostics | None = build_diagnostics(self.method, self.data, OPTIONS, str(sample_dir()))
+        self.diagnostics = build_diagnostics(self.method, self.data, OPTIONS, str(sample_dir()))
         self.task = STSB(data_dir=str(sample_dir()), dev_rows=60)
 
     def fit(self, folder: Path, *others: pl.Callback, steps: int = STEPS, **options: Any) -> Values:
@@ -68,6 +68,14 @@ class Parts:
         torch.manual_seed(0)  # the masks of dropout
         trainer.fit(self.method.eval(), self.data)  # an encoder is loaded in this mode, and trained in the other
         return {key: dict(values) for key, values in curves.read().items()}
+
+
+def test_nothing_to_watch_logs_the_dev_score_alone(tmp_path: Path) -> None:
+    parts = Parts()
+    parts.diagnostics = Diagnostics(None, None)
+    logged = parts.fit(tmp_path / "run", dropout=True, steps=2)
+    assert logged[STS].keys() == {0, 2}
+    assert not [key for key in logged if key.startswith("diag/")]
 
 
 @pytest.fixture
@@ -136,7 +144,7 @@ def test_a_short_run_is_evaluated_more_often(
     every: int, least: int, steps: int, want: list[int], tmp_path: Path
 ) -> None:
     parts = Parts()
-    parts.diagnostics = None
+    parts.diagnostics = Diagnostics(None, None)
     values = parts.fit(tmp_path, every=every, least=least, steps=steps)
     assert {key: list(points) for key, points in values.items()} == {STS: want}, "tasks are all there is"
     assert len(want) - 1 >= min(least, steps)

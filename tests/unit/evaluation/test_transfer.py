@@ -11,6 +11,7 @@ from torch import Tensor
 
 from lightning_cse.data import Rows, sample_dir
 from lightning_cse.embeddings import PointEmbedding
+from lightning_cse.errors import DataError
 from lightning_cse.evaluation import TaskResult, Transfer, run_tasks
 from lightning_cse.evaluation import transfer as module
 
@@ -186,3 +187,8 @@ def test_the_sample_of_every_corpus_is_read_limited_and_classified(corpus: str) 
     for rows in Transfer(data_dir=str(sample_dir()), corpus=corpus, rows=3).tables.values():
         assert set(Counter(rows.column("label")).values()) == {3}
     assert not task.suits(Numbers()), "a model without features"
+
+
+def test_too_few_rows_for_folds() -> None:
+    with pytest.raises(DataError, match="a class has only one: raise"):
+        run_tasks({"mr": Transfer(data_dir=str(sample_dir()), corpus="mr", rows=2)}, Hashed(), "test")
