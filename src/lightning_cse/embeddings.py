@@ -32,6 +32,11 @@ class Embedding:
         """Return the matrices that diagnostics measure, by name, the primary one first; by default all fields."""
         return {view: getattr(self, name) for view, name in self._views.items()} or self.fields()
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether every number is finite."""
+        return all(bool(value.isfinite().all()) for value in self.fields().values())
+
     def __len__(self) -> int:
         """Return ``n``, the number of sentences."""
         return len(next(iter(self.fields().values())))

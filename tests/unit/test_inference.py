@@ -206,7 +206,7 @@ def test_devices_kinds_of_numbers_and_plain_folders(tmp_path: Path, monkeypatch:
     for options, message in (
         ({"device": "cuda"}, "device: torch finds no cuda on this machine"),
         ({"dtype": "float16"}, "dtype: must be auto or float32 or bfloat16, got 'float16'"),
-        ({}, r"pooling: .*plain has no modules\.json that says how it pools: add pooling=mean"),
+        ({}, r"pooling: .*plain has no modules\.json that says how it pools: choose cls or mean"),
     ):
         with pytest.raises((ConfigError, EncoderError), match=message):
             lightning_cse.load(folder, **options)

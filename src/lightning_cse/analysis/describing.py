@@ -18,12 +18,13 @@ from rich.text import Text
 
 from lightning_cse import runs
 from lightning_cse.analysis.histograms import Kind, Pairs, draw_histograms
+from lightning_cse.analysis.searching import finite
 from lightning_cse.config.compose import portable
 from lightning_cse.data import ContrastiveData, read_corpus
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.engine.build import automatic_reading, built, check_nodes, plain
-from lightning_cse.errors import ConfigError, EncoderError, did_you_mean
+from lightning_cse.errors import ConfigError, did_you_mean
 from lightning_cse.evaluation import Embedded
 from lightning_cse.metrics import match_error_rate
 from lightning_cse.models import PointModel
@@ -164,7 +165,7 @@ def kind_of(role: str) -> Kind:
 def measure(encoder: SentenceEncoder | None, sets: Sequence[Sequence[Pairs]], seed: int) -> list[list[Pairs]]:
     """Return the pairs with match error rates and, with an encoder, cosines; each distinct sentence is embedded once.
 
-    ``seed`` is that of the dropout of dropout pairs. Raises EncoderError if a cosine is not finite.
+    ``seed`` is that of the dropout of dropout pairs. Raises EncoderError if an embedding is not finite.
     """
     model = None if encoder is None else PointModel(encoder.to(device_of())).eval()
     sentences = [s for drawn in sets for pairs in drawn if not pairs.dropout for s in (*pairs.first, *pairs.second)]
@@ -186,10 +187,8 @@ def measure(encoder: SentenceEncoder | None, sets: Sequence[Sequence[Pairs]], se
                 model.encoder.eval()
         else:
             sides = [embedded[pairs.first], embedded[pairs.second]]
-        cosine = model.similarity(*sides)
-        if not cosine.isfinite().all():
-            raise EncoderError(f"some embeddings of {model.encoder.name} are not finite: its weights are broken")
-        return replace(pairs, mer=rates, cosine=cosine.tolist())
+        sides = [finite(side) for side in sides]
+        return replace(pairs, mer=rates, cosine=model.similarity(*sides).tolist())
 
     return [list(map(measured, drawn)) for drawn in sets]
 

@@ -73,7 +73,7 @@ def swapped(ask: Ask) -> Ask:
 
 def finite(embedding: Embedding) -> Embedding:
     """Return an embedding as it is; raise EncoderError if a number of it is not finite."""
-    if not all(bool(torch.isfinite(value).all()) for value in embedding.fields().values()):
+    if not embedding.is_finite:
         raise EncoderError("some embeddings are not finite numbers: the weights of the model are broken")
     return embedding
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from lightning_cse.data.sources import HYPOTHESES, read_sources
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.errors import ConfigError, DataError
+from lightning_cse.errors import DataError
 from lightning_cse.models import PointModel
 from lightning_cse.models.base import SENTENCES_AT_ONCE
 
@@ -30,8 +30,8 @@ class Whitening(PointModel):
 
     with the mean :math:`\mu` (d,) and the covariance :math:`U \, \text{diag}(s) \, U^\top` (d, d) of the vectors of the
     sentences it is fitted on, widest direction first, both in float64. It is fitted when sentences are first embedded.
-    Directions in which those vectors do not spread (`FLAT`), as when there are fewer sentences than dimensions, are
-    left out, which is logged.
+    The :math:`k` directions in which those vectors spread are kept; the others (`FLAT`), as when there are fewer
+    sentences than dimensions, are left out, which is logged.
 
     Source: Su et al. 2021 (BERT-whitening), algorithm 1; the numbers that SimCSE and NGCSE quote are fitted on SNLI and
     MNLI train.  Differs: flat directions are left out, not blown up.
@@ -40,23 +40,12 @@ class Whitening(PointModel):
         sources: what it is fitted on: splits such as ``snli/train``, every sentence of every pair, and text files such
             as ``my/sentences.txt``, a sentence a line.
         data_dir: where the corpora of ``sources`` are.
-        dimensions: k, the widest directions that are kept; None for all.
     """
 
-    def __init__(
-        self,
-        encoder: SentenceEncoder,
-        *,
-        sources: str | Sequence[str],
-        data_dir: str | Path = ".",
-        dimensions: int | None = None,
-    ) -> None:
+    def __init__(self, encoder: SentenceEncoder, *, sources: str | Sequence[str], data_dir: str | Path = ".") -> None:
         super().__init__(encoder)
         self.eval()  # it is fitted and asked without dropout
         sources = [sources] if isinstance(sources, str) else sources
-        if dimensions is not None and not 1 <= dimensions <= encoder.width:
-            raise ConfigError([f"whitening.dimensions: must be between 1 and {encoder.width}, got {dimensions}"])
-        self.dimensions = dimensions
         self.sentences = _read(sources, Path(data_dir))
         self.fitted_on = ", ".join(sources)
 
@@ -74,13 +63,12 @@ class Whitening(PointModel):
         # float32 vectors are rounded in proportion to their size, so equal sentences need not have equal vectors.
         flat = FLAT * max(float(variances[0]), float(mean.square().max()))
         spanned = int((variances > flat).sum())
-        wanted = self.dimensions or max(spanned, 1)
         span = f"whitening: the {len(self.sentences)} sentences of {self.fitted_on} span {spanned} of {len(mean)}"
-        if spanned < wanted:
-            raise DataError(f"{span} directions, and {wanted} are needed; fit on more, or lower whitening.dimensions")
-        if self.dimensions is None and spanned < len(mean):
+        if not spanned:
+            raise DataError(f"{span} directions; fit on more")
+        if spanned < len(mean):
             log.warning("%s directions; the others are left out", span)
-        return mean, directions[:, :wanted] / variances[:wanted].sqrt()
+        return mean, directions[:, :spanned] / variances[:spanned].sqrt()
 
     def _vectors(self, sentences: Sequence[str]) -> Tensor:
         (vectors,) = super().embed(sentences).fields().values()

@@ -155,7 +155,7 @@ class Evaluation(Callback):
 
     def _embed(self, method: Method, sentences: list[str]) -> Embedded:
         embedded = Embedded(method.model, sentences)
-        if not embedded.is_finite:
+        if not embedded.embedding.is_finite:
             raise TrainingError(
                 f"after step {self.step} some embeddings are not finite numbers. The checkpoint before it is kept: "
                 "lower method.optimizer.lr, or use trainer.precision=32-true"

@@ -11,16 +11,6 @@ from lightning_cse.data.roles import TRAINED, TRIPLET, INLIQuadruples, INLITripl
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import DataError
 
-# Experiments by the roles that a file must have for them.
-EXPERIMENTS: Final = {
-    TRAINED[:1]: ("simcse_unsup", "ngcse_wiki_dropout"),
-    TRAINED[:2]: ("simcse_sup", "ngcse_nli_sup"),
-    TRIPLET[:2]: ("gausscse_ent", "gausscse_ent_rev"),
-    TRIPLET: ("gausscse", "gausscse_ent_con"),
-    LLM_SENTENCES: ("ngcse_wiki_sts_ht", "ngcse_nli_sts_ht"),
-    INLIQuadruples.roles: ("dualcse_cross", "dualcse_bi", "dualgauss"),
-    PAIR_SENTENCES: ("impscore",),
-}
 # The roles that some scheme makes of a layout; the others are pairs or triplets, and can be trained on together.
 _GIVE: Final = {
     "sentences": TRAINED[:1],
@@ -56,8 +46,8 @@ class OwnRows:
     ) -> RoleRows:
         """Return the scheme that makes rows with the wanted roles; without any, one that keeps what the files have.
 
-        Files that do not give a role are a DataError, which names the experiments that they do fit. Of the optional
-        roles only the negative may be missing; INLI's may be null.
+        Files that do not give a role are a DataError. Of the optional roles only the negative may be missing; INLI's
+        may be null.
         """
         kinds = {layout_of(rows.names) or "sentences" for rows in tables}
         path, names = tables[0].origin, ", ".join(tables[0].names)
@@ -80,12 +70,11 @@ class OwnRows:
         paired = (*TRIPLET[:most], *TRAINED[:most], *(LLM_SENTENCES if kinds == {"LLM rows"} else ()))
         there = set(_GIVE.get(kind, paired))
         if lacking := [role for role in wanted if role not in there and not (role == "negative" and role in optional)]:
-            fits = [", ".join(some) for needed, some in EXPERIMENTS.items() if there.issuperset(needed)]
             positive = override("data.columns", {"anchor": "premise", "positive": "hypothesis"})
             hint = f"\n  to train on all pairs as positive ones: {positive}" if kind == "unlabelled pairs" else ""
             raise DataError(
                 f"{key}: {path}: the method trains on {' and '.join(lacking)}, which these columns do not give: "
-                f"{names}{hint}\n  experiments that they fit: {', '.join(fits)}"
+                f"{names}{hint}"
             )
         sentences_alone = set(wanted) == set(self.roles) and "labelled pairs" not in kinds
         if sentences_alone or kind in ("sentences", "unlabelled pairs"):

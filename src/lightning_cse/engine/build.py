@@ -145,7 +145,7 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
 # Nodes against signatures --------------------------------------------------------------------------------------------
 
 
-def check_nodes(cfg: DictConfig, given: Mapping[str, Collection[str]] = GIVEN) -> None:
+def check_nodes(cfg: DictConfig) -> None:
     """Check the arguments of every node with a ``_target_`` against its signature, without building anything.
 
     Types are checked where the annotation is made of builtins, ``Literal``, unions and sequences of them. The tests of
@@ -161,7 +161,7 @@ def check_nodes(cfg: DictConfig, given: Mapping[str, Collection[str]] = GIVEN) -
             if not isinstance(node, list) and "_target_" not in (node or {}):
                 faults[name] = f"{group}.{name}: has no _target_; leave it out with ~{group}.{name}"
     for key, node in _nodes(values, ""):
-        for fault in _faults(node, key, given.get(key, ())):
+        for fault in _faults(node, key, GIVEN.get(key, ())):
             faults.setdefault(fault.partition(": ")[2], fault)
     if faults:
         raise ConfigError(faults.values())

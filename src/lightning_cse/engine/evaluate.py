@@ -205,7 +205,7 @@ class Evaluated:
             result = cast(RTE, task).judged(self.model, "test")  # the one task that asks for ``judge``
             return result, {"sentences": self.model.sentences, "cut": 0, "account": self.model.llm.taken()}
         embedded = Embedded(self, task.sentences("test"))
-        if not embedded.is_finite:
+        if not embedded.embedding.is_finite:
             raise TaskError(f"{label}: some embeddings of {self.name} are not finite numbers in {self.precision}")
         return task.evaluate(self.model, embedded, "test"), dict(self.counts)
 

@@ -178,11 +178,11 @@ def _load_encoder(model: str, options: Mapping[str, Any]) -> LoadedModel:
             options = {**options, "pooling": read_pooling(folder, APPLIED)}
         encoder = _encoder(node, options)
         answers, digests = with_modules(encoder, folder) if folder else (PointModel(encoder), {})
-    except EncoderError as error:  # it names the keys of training
-        text = str(error).replace("encoder=", "model=").replace("encoder.", "")
-        if model not in known and not Path(model).expanduser().is_dir():
-            text = f"there is no model {model!r}{did_you_mean(model, [*WITHOUT_ENCODER, *known])}\n{text}"
-        raise EncoderError(text) from error
+    except EncoderError as error:
+        if model in known or Path(model).expanduser().is_dir():
+            raise
+        near = did_you_mean(model, [*WITHOUT_ENCODER, *known])
+        raise EncoderError(f"there is no model {model!r}{near}\n{error}") from error
     log.info("%s: pooling %s, sentences of at most %d tokens", name, encoder.pooling, encoder.max_length)
     return LoadedModel(answers.eval(), name, None, {}, encoder.digests | digests)
 

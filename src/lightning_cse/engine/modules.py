@@ -1,7 +1,6 @@
 """The modules of a sentence-transformers folder behind its transformer, such as `lightning_cse.export` writes."""
 
 import hashlib
-import json
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.encoders.load import read_json
 from lightning_cse.errors import EncoderError
 from lightning_cse.models import PointModel
 
@@ -34,7 +34,7 @@ def with_modules(encoder: SentenceEncoder, folder: Path) -> tuple[PointModel, di
     """
     layers: list[nn.Module] = []
     digest = hashlib.sha256()
-    for module in _read(folder / "modules.json"):
+    for module in read_json(folder / "modules.json"):
         kind, path = module["type"].rpartition(".")[2], folder / module["path"]
         digest.update(kind.encode())
         if kind == "Normalize":
@@ -43,13 +43,13 @@ def with_modules(encoder: SentenceEncoder, folder: Path) -> tuple[PointModel, di
             layers.append(_dense(path))
             digest.update((path / "config.json").read_bytes() + (path / "model.safetensors").read_bytes())
         elif kind == "WordWeights":
-            _pool_mask(encoder, _read(path / "config.json"), path)
+            _pool_mask(encoder, read_json(path / "config.json"), path)
     normalized = bool(layers) and isinstance(layers[-1], _Normalize)
     if normalized:
         log.info("%s scales its vectors to length one, which is left out here: no cosine changes", folder)
         layers.pop()
     settings = folder / "config_sentence_transformers.json"
-    similarity = _read(settings).get("similarity_fn_name") if settings.is_file() else None
+    similarity = read_json(settings).get("similarity_fn_name") if settings.is_file() else None
     if similarity not in (None, "cosine", "dot" if normalized else "cosine"):
         log.warning("%s compares its vectors by %s; here they are compared by the cosine", folder, similarity)
     model = PointModel(encoder)
@@ -58,7 +58,7 @@ def with_modules(encoder: SentenceEncoder, folder: Path) -> tuple[PointModel, di
 
 
 def _dense(path: Path) -> nn.Sequential:
-    config = _read(path / "config.json")
+    config = read_json(path / "config.json")
     name = str(config.get("activation_function")).rpartition(".")[2]
     if name not in ACTIVATIONS or config.get("module_input_name", "sentence_embedding") != "sentence_embedding":
         raise EncoderError(f"{path}: a Dense with {config} is not applied here: set pooling, to leave it out")
@@ -79,7 +79,3 @@ def _pool_mask(encoder: SentenceEncoder, config: dict[str, Any], path: Path) -> 
         raise EncoderError(f"{path}: weights of words are not applied here: set pooling, to leave them out")
     place = len(template.suffix) - template.suffix.index(mask)
     encoder.pooling, encoder.templates = "prompt", (replace(template, pooled=place),)
-
-
-def _read(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))

@@ -40,9 +40,7 @@ Solver = Callable[[Tensor, Tensor, Sequence[Fold], Tensor], Linear]
 """Fits classifiers from features (n, d) and labels (n,) in 0, ..., classes - 1, for folds and their weight decays."""
 
 
-def fit_lbfgs(
-    features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Tensor, *, tolerance: float = 1e-5
-) -> Linear:
+def fit_lbfgs(features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Tensor) -> Linear:
     r"""Fit multinomial logistic regressions to their optimum.
 
     .. math:: \min_{W, b} \; \frac{1}{n} \sum_{i=1}^{n} - \log \mathrm{softmax}(W x_i + b)_{y_i}
@@ -58,7 +56,7 @@ def fit_lbfgs(
     Source: L-BFGS-B of scipy.  Differs: nothing; the optimum is that of scikit-learn's ``LogisticRegression`` with
     ``C=1 / (n * l2)`` (for two classes ``C=2 / (n * l2)``, since it has one weight vector where softmax has two).
 
-    The gradient's largest entry at the end is ``tolerance``; after 1,000 iterations it stops with a warning.
+    The gradient's largest entry at the end is 1e-5; after 1,000 iterations it stops with a warning.
     """
     from scipy.optimize import minimize  # takes half a second to import
 
@@ -90,7 +88,7 @@ def fit_lbfgs(
         return value.item(), gradient.view(-1).numpy()
 
     start = np.zeros(int(np.prod(shape)))
-    options = {"maxcor": 20, "maxiter": MAX_ITERATIONS, "maxfun": 2 * MAX_ITERATIONS, "gtol": tolerance, "ftol": 0}
+    options = {"maxcor": 20, "maxiter": MAX_ITERATIONS, "maxfun": 2 * MAX_ITERATIONS, "gtol": 1e-5, "ftol": 0}
     found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
     if found.nit >= MAX_ITERATIONS:
         log.warning("logistic regression did not converge in %d iterations", MAX_ITERATIONS)

@@ -234,11 +234,11 @@ class Reproduction:
         return files
 
 
-def reproduce(plan: Plan, data_dir: Path | None = None, kept_tests: Path | None = None) -> Reproduction:
+def reproduce(plan: Plan, kept_tests: Path | None = None) -> Reproduction:
     """Make an artefact of the finished runs.
 
-    Without a ``data_dir``, what is made of data alone reads the corpora of the profile and the settings. Where
-    predictions are missing, the significance tests are those of an earlier table's file, ``kept_tests``.
+    What is made of data alone reads the corpora of the profile and the settings. Where predictions are missing, the
+    significance tests are those of an earlier table's file, ``kept_tests``.
     """
     artefact, lines = plan.artefact, plan.lines
     table = made = None
@@ -249,7 +249,7 @@ def reproduce(plan: Plan, data_dir: Path | None = None, kept_tests: Path | None 
     if artefact.make is not None:
         from lightning_cse.papers.figures import Material, make
 
-        made = make(Material(artefact, lines, {line: plan.found(line) for line in lines}, data_dir, plan.request))
+        made = make(Material(artefact, lines, {line: plan.found(line) for line in lines}, plan.request))
     return Reproduction(plan, table, made)
 
 

@@ -4,12 +4,11 @@ import contextlib
 import hashlib
 import json
 import logging
-import math
 import os
 import re
 import shutil
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -245,13 +244,13 @@ def decisive(
     Left out of the config are seed, paths, loggers and switches, and every key at its neutral value; automatic choices
     are replaced by what they became. Equal numbers are equal however they are written (``1`` and ``1.0``).
     """
-    kept: dict[str, Any] = _canonical({k: v for k, v in config.items() if k not in _SWITCHES}, "config")
+    kept: dict[str, Any] = _canonical({k: v for k, v in config.items() if k not in _SWITCHES})
     for dotted, value in resolved.items():
         node, (*parents, key) = kept, dotted.split(".")
         for name in parents:
             node = node.setdefault(name, {})
         if dotted not in _SWITCHES:
-            node[key] = _canonical(value, dotted)
+            node[key] = _canonical(value)
     for name, absent in (("trainer", _TRAINER), ("encoder", {"source", "package"} if encoder else set())):
         if isinstance(kept.get(name), dict):
             kept[name] = {key: value for key, value in kept[name].items() if key not in absent}
@@ -259,27 +258,19 @@ def decisive(
         node, (*parents, key) = kept, dotted.split(".")
         for name in parents:
             node = node.get(name) or {}
-        neutral = _canonical(neutral, dotted)
+        neutral = _canonical(neutral)
         if key in node and type(node[key]) is type(neutral) and node[key] == neutral:
             del node[key]
-    return {"config": kept, "data": _canonical(data, "data"), "encoder": _canonical(encoder, "encoder")}
+    return {"config": kept, "data": _canonical(data), "encoder": _canonical(encoder)}
 
 
-def _canonical(value: Any, where: str) -> Any:
+def _canonical(value: Any) -> Any:
     """Reduce to plain JSON values with one spelling a number, without nulls and without what decides nothing."""
     if isinstance(value, Mapping):
         kept = {str(k): v for k, v in value.items() if k not in _ANYWHERE and v is not None}
         if (limit := kept.get("limit_train_batches")) is not None:
             kept["limit_train_batches"] = repr(limit)  # 1 is one batch, 1.0 all of them
-        return {key: _canonical(item, f"{where}.{key}") for key, item in kept.items()}
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": repr(float(value))}  # JSON has no infinity, and the string "inf" is another value
-    if isinstance(value, int | float):
-        return int(value) if value == int(value) else float(value)
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return [_canonical(item, f"{where}[{index}]") for index, item in enumerate(value)]
-    raise TypeError(f"{where}: a config cannot hold {value!r} of type {type(value).__name__}")
+        return {key: _canonical(item) for key, item in kept.items()}
+    if isinstance(value, list | tuple):
+        return [_canonical(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -14,7 +14,7 @@ from lightning_cse.baselines import whitening as whitening_module
 from lightning_cse.data.corpora import read_corpus, sample_dir
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder, tiny_encoder
-from lightning_cse.errors import ConfigError, DataError
+from lightning_cse.errors import DataError
 from lightning_cse.models import PointModel
 
 Whiten = Callable[..., Whitening]
@@ -47,10 +47,10 @@ def vectors(model: PointModel, sentences: list[str]) -> np.ndarray:
 def whiten(tmp_path: Path) -> Whiten:
     """Return a function that whitens an encoder by some sentences."""
 
-    def fitted(encoder: SentenceEncoder, sentences: list[str], dimensions: int | None = None) -> Whitening:
+    def fitted(encoder: SentenceEncoder, sentences: list[str]) -> Whitening:
         path = tmp_path / "sentences.txt"
         path.write_text("\n".join(sentences) + "\n", encoding="utf-8")
-        return Whitening(encoder, sources=[str(path)], dimensions=dimensions)
+        return Whitening(encoder, sources=[str(path)])
 
     return fitted
 
@@ -67,14 +67,13 @@ def test_fitted_vectors_have_zero_mean_and_identity_covariance(
     np.testing.assert_allclose(np.cov(white.T), np.eye(15), atol=1e-3)
 
 
-@pytest.mark.parametrize("k", [1, 5, 15])
-def test_against_numpy_svd(encoder: SentenceEncoder, whiten: Whiten, k: int) -> None:
-    whitening = whiten(encoder, SENTENCES, dimensions=k)
+def test_against_numpy_svd(encoder: SentenceEncoder, whiten: Whiten) -> None:
+    whitening = whiten(encoder, SENTENCES)
     plain = PointModel(encoder).eval()
     fitted_on, new = vectors(plain, SENTENCES), vectors(plain, NEW)
     u, s, _ = np.linalg.svd(np.cov(fitted_on.T))
     assert whitening.fit[0].dtype == whitening.fit[1].dtype == torch.float64
-    want = (new - fitted_on.mean(0)) @ (u / np.sqrt(s))[:, :k]
+    want = (new - fitted_on.mean(0)) @ (u / np.sqrt(s))[:, :15]
     got = vectors(whitening, NEW)
     signs = np.sign((got * want).sum(0))  # an eigenvector is one in both directions
     np.testing.assert_allclose(got * signs, want, rtol=1e-4, atol=1e-4)
@@ -114,19 +113,10 @@ def test_fewer_sentences_than_dimensions(
     assert np.isfinite(vectors(whitening, SENTENCES)).all()
 
 
-@pytest.mark.parametrize(
-    ("sentences", "dimensions", "message"),
-    [
-        (SENTENCES[:6], 6, r"6 sentences of .*sentences\.txt span 5 of 16 directions, and 6 are needed"),
-        (["Hi there"] * 400, None, "span 0 of 16 directions, and 1 are needed"),
-        (["Hi there"], None, "span 0 of 16 directions, and 1 are needed"),
-    ],
-)
-def test_too_few_directions(
-    encoder: SentenceEncoder, whiten: Whiten, sentences: list[str], dimensions: int | None, message: str
-) -> None:
-    with pytest.raises(DataError, match=message):
-        whiten(encoder, sentences, dimensions=dimensions).embed(["Hi"])
+@pytest.mark.parametrize("count", [400, 1])
+def test_equal_sentences_span_no_direction(encoder: SentenceEncoder, whiten: Whiten, count: int) -> None:
+    with pytest.raises(DataError, match=rf"{count} sentences of .*sentences\.txt span 0 of 16 directions; fit on more"):
+        whiten(encoder, ["Hi there"] * count).embed(["Hi"])
 
 
 def test_files_and_corpora_of_sentences_or_pairs(encoder: SentenceEncoder, whiten: Whiten) -> None:
@@ -141,15 +131,3 @@ def test_files_and_corpora_of_sentences_or_pairs(encoder: SentenceEncoder, white
     assert (whitening.sentences, whitening.fitted_on) == (every, "snli/train, mnli/train")
     with pytest.raises(DataError, match=r"whitening\.sources: impscore/train has no column sentence, .* or contra"):
         Whitening(encoder, sources=["impscore/train"], data_dir=sample_dir())
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"sources": "stsb/dev", "dimensions": 17}, r"dimensions: must be between 1 and 16, got 17"),
-        ({"sources": ["stsb/dev"], "dimensions": 0}, r"dimensions: must be between 1 and 16, got 0"),
-    ],
-)
-def test_options_that_do_not_fit(encoder: SentenceEncoder, options: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Whitening(encoder, **options)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The order of rows: resumed where it was; with weights, as often as they should, and never twice in a batch."""
+"""The order of rows: resumed where it was; with weights, as often as they should."""
 
 import contextlib
 import threading
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning_cse.data.sampler import BatchLoader, Draws, on_gpu
@@ -127,7 +127,7 @@ def test_the_order_is_that_of_the_keys() -> None:
     keys += [((k + u) / 3, row) for row, u in enumerate(within[40:], 40) for k in range(3)]
     want = [row for _, row in sorted(keys)]
     ends = [*range(2, 56, 2), 55]
-    assert weighted.order(2, ends).tolist() == want
+    assert weighted.order(2).tolist() == want
     assert all(len(set(want[end - 2 : end])) == 2 for end in ends), "no two copies met"
 
 
@@ -138,13 +138,9 @@ def test_the_order_is_that_of_the_keys() -> None:
     st.booleans(),
 )
 @settings(max_examples=50)
-@example([(3, 8), (40, 1)], 8, 0, False)  # as many copies as batches, so that one is in each
-@example([(1, 4), (30, 1)], 8, 0, False)  # and a trailing batch of two
-@example([(1, 4), (29, 1)], 8, 0, False)  # a trailing row that joins
-@example([(2, 3.5), (30, 1)], 8, 0, True)
-@example([(1, 5), (9, 1)], 2, 0, True)
-@example([(24, 0.5), (1, 3)], 4, 0, False)
-def test_no_batch_has_a_row_twice(sources: list[tuple[int, float]], size: int, seed: int, drop_last: bool) -> None:
+def test_an_epoch_has_the_copies_of_every_row(
+    sources: list[tuple[int, float]], size: int, seed: int, drop_last: bool
+) -> None:
     sizes = [rows for rows, _ in sources]
     try:
         weighted = draws(sizes, [weight for _, weight in sources], batch_size=size, seed=seed)
@@ -153,7 +149,7 @@ def test_no_batch_has_a_row_twice(sources: list[tuple[int, float]], size: int, s
         return
     for number in range(2):
         found = epoch(batches)
-        assert all(len(batch) == len(set(batch)) >= 2 for batch in found)
+        assert all(len(batch) >= 2 for batch in found)
         assert len(weighted) - sum(map(len, found)) in (range(size) if drop_last else [0])
         order = Counter(batches.permutation.tolist())
         assert order == Counter(np.repeat(np.arange(sum(sizes)), weighted.copies(number)).tolist())

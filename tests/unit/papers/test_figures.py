@@ -40,11 +40,10 @@ def make(
     key: str,
     found: Callable[[Line], Sequence[Found]] = lambda line: (),
     request: Request = TINY,
-    data_dir: Path | None = None,
 ) -> Made:
     made_of = artefact(key)
     lines = made_of.lines(request)
-    return figures.make(Material(made_of, lines, {line: found(line) for line in lines}, data_dir, request))
+    return figures.make(Material(made_of, lines, {line: found(line) for line in lines}, request))
 
 
 def curves_of(seed: int) -> dict[str, list[tuple[int, float]]]:
@@ -193,8 +192,8 @@ def test_pattern_complexity_needs_no_run() -> None:
 @pytest.mark.parametrize(
     ("name", "source"), [("SNLI", "snli/test"), ("MNLI", "mnli/dev_mismatched"), ("SICK", "sick/test")]
 )
-def test_the_share_of_longer_premises_is_the_accuracy_of_length(name: str, source: str, tmp_path: Path) -> None:
-    made = make("gausscse/figure2", data_dir=tmp_path)  # the profile reads the sample corpus wherever that is
+def test_the_share_of_longer_premises_is_the_accuracy_of_length(name: str, source: str) -> None:
+    made = make("gausscse/figure2")
     task = Direction(data_dir=str(sample_dir()), dev=source, test=source)
     accuracy = 100 * run_tasks({"direction": task}, Length(), "test")["direction"].metrics["accuracy"]
     (row,) = [row for row in made.tables["lengths"] if row["corpus"] == name]
@@ -220,21 +219,22 @@ def test_bars_are_shares_of_right_and_wrong_pairs() -> None:
 
 
 def test_corpora_follow_the_profile_and_the_settings(real_data: Path) -> None:
-    small = make("gausscse/figure2", request=Request(profile="small"), data_dir=real_data).tables["lengths"]
+    there = f"paths.data_dir={real_data}"
+    small = make("gausscse/figure2", request=Request(profile="small", settings=(there,))).tables["lengths"]
     assert [row["source"] for row in small] == ["snli_senteval/test", "mnli_nyu/dev_matched", "sick/test"]
     entailed = (small[2]["entailed"], small[2]["entailed_premise_longer"])
     assert entailed == (794, pytest.approx(69.14, abs=0.005)), "the paper's"
     assert [row["pairs"] for row in small] == [9824, 5000, 4906]
-    request = Request(profile="small", settings=("corpora.snli_test=sick/test", "method.beta=0.5"))
-    assert make("gausscse/figure2", request=request, data_dir=real_data).tables["lengths"][0]["source"] == "sick/test"
+    request = Request(profile="small", settings=(there, "corpora.snli_test=sick/test", "method.beta=0.5"))
+    assert make("gausscse/figure2", request=request).tables["lengths"][0]["source"] == "sick/test"
     with pytest.raises(
         ConfigError, match=r"describe \+profile=small corpora\.snli_tset=x: .*did you mean 'corpora\.snli_test'"
     ):
         make("gausscse/figure2", request=Request(profile="small", settings=("corpora.snli_tset=x",)))
 
 
-def test_data_statistics_beside_the_papers(tmp_path: Path) -> None:
-    made = make("dualcse/table6", data_dir=tmp_path)
+def test_data_statistics_beside_the_papers() -> None:
+    made = make("dualcse/table6")
     counts = {(row["row"], row["column"]): (row["pairs"], row["published"]) for row in made.tables["pairs"]}
     for split, column in (("train", "train"), ("val", "dev"), ("test", "test")):
         with (sample_dir() / "INLI" / f"{split}.csv").open(encoding="utf-8", newline="") as file:
@@ -247,7 +247,7 @@ def test_data_statistics_beside_the_papers(tmp_path: Path) -> None:
 
 def test_official_and_missing_corpora(real_data: Path, tmp_path: Path) -> None:
     assert dualcse.pair_counts("inli", real_data) == {"train": 32_000, "dev": 4_000, "test": 4_000}
-    made = make("dualcse/table6", request=Request(), data_dir=tmp_path)
+    made = make("dualcse/table6", request=Request(settings=(f"paths.data_dir={tmp_path}",)))
     assert {row["pairs"] for row in made.tables["pairs"]} == {None}
     assert "Wang et al. is not counted: corpus 'impscore', split 'train' is not there" in made.text
 

@@ -25,7 +25,7 @@ def test_a_kept_table_is_that_of_its_records(file: Path, tmp_path: Path) -> None
     index = RunsIndex(tmp_path, kept_records(EXPERIMENTS))
     plan = Plan(artefact, ASKED.get(file.stem) or Request(profile=profile), index)
     assert plan.stem == file.stem
-    made = reproduce(plan, None, kept_tests=file.with_name(f"{plan.stem}.tests.csv"))
+    made = reproduce(plan, kept_tests=file.with_name(f"{plan.stem}.tests.csv"))
     assert made.table is not None
     assert render(made.table, "markdown").strip() == file.read_text(encoding="utf-8").strip()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import pkgutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from omegaconf import DictConfig
@@ -36,7 +35,6 @@ class Material:
     artefact: Artefact
     lines: Sequence[Line]
     found: Mapping[Line, Sequence[Found]]
-    data_dir: Path | None  # of the corpora; None for that of the config
     request: Request
 
     def runs(self, line: Line) -> Sequence[Found]:
@@ -106,8 +104,6 @@ def spread(name: str, values: ArrayLike) -> dict[str, float]:
 
 def data_config(material: Material, row: str = "", **choices: str | None) -> DictConfig:
     """Compose the config of ``describe``, its ``data`` only with a row, as profile, artefact and request set it."""
-    from lightning_cse.data import sample_dir
-
     request = material.request
     profile = material.artefact.profile(request)
     # A debug profile sets what only a training has.
@@ -119,7 +115,4 @@ def data_config(material: Material, row: str = "", **choices: str | None) -> Dic
         if root in _READ and (root != "data" or (row and below)):
             overrides.append(value)
     with explained("describe", tuple(overrides)):
-        cfg = filled("describe", overrides).copy()
-    if material.data_dir is not None and Path(cfg.paths.data_dir) != sample_dir():
-        cfg.paths.data_dir = str(material.data_dir)
-    return cfg
+        return filled("describe", overrides).copy()

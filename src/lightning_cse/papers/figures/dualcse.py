@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
+from lightning_cse.analysis.searching import finite
 from lightning_cse.data import Rows, read_corpus, sample_dir
 from lightning_cse.data.corpora import get_corpus
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.data.sources import HYPOTHESES
 from lightning_cse.engine.load import CHECKPOINT, load_model
-from lightning_cse.errors import DataError, EncoderError
+from lightning_cse.errors import DataError
 from lightning_cse.papers.figures import Made, Material, data_config, made, markdown_table
 from lightning_cse.runs.machine import device_of
 from lightning_cse.similarity import cosine_matrix
@@ -105,11 +106,9 @@ def nearest(answers: Answers, queries: Rows, corpus: pd.DataFrame) -> pd.DataFra
     premise with the explicit one, the primary view, and so does this.
     """
     log.info("embedding %d sentences", len(corpus))
-    primary = next(iter(answers.embed(corpus["sentence"].tolist()).views().values()))
+    primary = next(iter(finite(answers.embed(corpus["sentence"].tolist())).views().values()))
     premises, hits = queries.column("premise"), []
-    views = {name: cosine_matrix(view, primary) for name, view in answers.embed(premises).views().items()}
-    if not all(bool(cosines.isfinite().all()) for cosines in views.values()):
-        raise EncoderError("some embeddings are not finite numbers: the run's weights are broken; train it again")
+    views = {name: cosine_matrix(view, primary) for name, view in finite(answers.embed(premises)).views().items()}
     for number, (query, premise) in enumerate(zip(_places(queries), premises, strict=True)):
         for view, cosines in views.items():
             scores, places = (best.tolist() for best in cosines[number].topk(min(_NEAREST, len(corpus))))
