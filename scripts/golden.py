@@ -201,23 +201,15 @@ def run_of(experiment: str) -> dict[str, Any]:
     }
 
 
-REQUESTS: Final = (
-    ("--all", "--profile=small"),
-    ("dualcse/table7", "--encoder=minilm_l6", "--seeds=0,1,2", "--only=ImpScore (INLI)"),
-)
-"""What ``reproduce`` is asked for; together all tables under ``experiments/*/results/``, and those without results."""
-
-
 def tables() -> dict[str, Any]:
     """Render all tables from the records under ``experiments/``; return their cells by file, row and column."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as there:
         folder = Path(there)
-        for request in REQUESTS:
-            # 2: some artefacts need corpora that are not there.
-            options = ("--kept", "--no-run", f"--runs-dir={folder / 'runs'}", f"--out={folder / 'tables'}")
-            with contextlib.redirect_stderr(io.StringIO()):
-                command("reproduce", *request, *options, accept=(0, 2))
+        # 2: some artefacts need corpora that are not there.
+        options = ("--kept", "--no-run", f"--runs-dir={folder / 'runs'}", f"--out={folder / 'tables'}")
+        with contextlib.redirect_stderr(io.StringIO()):
+            command("reproduce", "--all", "--profile=small", *options, accept=(0, 2))
         for file in sorted((folder / "tables").rglob("*.csv")):
             found[f"{file.parent.name}/{file.name}"] = _cells(file)
     return found

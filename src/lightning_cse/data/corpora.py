@@ -171,8 +171,8 @@ def absent(source: str, data_dir: str | Path) -> str | None:
     if is_own(source) or (corpus := get_corpus(name)).hub is not None:
         return None
     folder, files = Path(data_dir).expanduser().absolute(), corpus.split_files(split)
-    gone = next((folder / file.path for file in files if find_file(folder, file) is None), None)
-    return None if gone is None else f"{gone} is not there; prepare {name}: {corpus.prepare}"
+    gone = next((file.path for file in files if find_file(folder, file) is None), None)
+    return None if gone is None else f"{gone} is not in paths.data_dir; prepare {name}: {corpus.prepare}"
 
 
 def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> "Rows":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import os
 import shlex
@@ -259,7 +260,7 @@ def kept_records(experiments: Path) -> list[Path]:
 
 
 def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
-    """Write an artefact into ``experiments/<paper>/results/``, with the records and curves it is made of.
+    """Write an artefact into ``experiments/<paper>/results/``, with the records and curves that no paper keeps yet.
 
     Predictions are not kept, since they may be large, nor a text that quotes a corpus, which has its own licence.
     """
@@ -274,10 +275,10 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
         suite = "" if "steps" in record else f"-{record.get('suite', 'evaluation')}"
         stem = f"{record['name'].replace('/', '-')}{suite}-{record['config_hash']}-s{record['seed']}"
         for source, ending in ((run.source, "json"), (run.curves_path, "curves.csv")):
-            if source.is_file():
+            kept = experiments.glob(f"*/results/records/{stem}.{ending}")
+            if source.is_file() and not any(filecmp.cmp(source, file, shallow=False) for file in kept):
                 files.append(folder / "records" / f"{stem}.{ending}")
-                if source.resolve() != files[-1].resolve():
-                    shutil.copyfile(source, files[-1])
+                shutil.copyfile(source, files[-1])
     return files
 
 

@@ -64,8 +64,8 @@ def test_what_is_missing_is_reported(tmp_path: Path) -> None:
     assert absent(str(tmp_path / "mine.csv"), tmp_path) is None, "read_sources says that there is no such file"
     message = absent("impscore/test", tmp_path)
     assert message is not None
-    file = f"{tmp_path}/ImpScore/all_data.csv"
-    assert message.startswith(f"{file} is not there; prepare impscore: fetches nothing: put all_")
+    file = "ImpScore/all_data.csv"  # below the folder, which a record does not name
+    assert message.startswith(f"{file} is not in paths.data_dir; prepare impscore: fetches nothing: put all_")
     assert absent("impscore/test", sample_dir()) is None
     assert absent("stsb/test", tmp_path) is None, "the hub may have it"
 

@@ -114,7 +114,7 @@ def test_an_optional_task_without_its_corpus_is_left_out_and_reported_once(
         assert caplog.records == []
         names, left_out = tasks(tmp_path, optional=True)
     assert (names, list(left_out)) == (["eis"], ["eis_wang"])
-    assert left_out["eis_wang"].startswith(f"{tmp_path}/ImpScore/all_data.csv is not there; ")
+    assert left_out["eis_wang"].startswith("ImpScore/all_data.csv is not in paths.data_dir; ")
     (record,) = caplog.records
     assert record.getMessage() == f"the task eis_wang is left out: {left_out['eis_wang']}"
 

@@ -128,7 +128,7 @@ def test_a_corpus_that_is_not_there_is_lacking_only_where_it_may_be(pair_files: 
     for missing in (sources, pair_files | {"test": "impscore/test"}):
         reason = PairEIS(**missing, optional=True).lacking()
         assert reason is not None
-        assert reason.startswith(f"{pair_files['data_dir']}/ImpScore/all_data.csv is not there; ")
+        assert reason.startswith("ImpScore/all_data.csv is not in paths.data_dir; ")
 
 
 def test_a_file_of_one_s_own_is_tested_without_the_corpus_of_dev(

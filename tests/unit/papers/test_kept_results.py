@@ -12,10 +12,6 @@ from lightning_cse.papers.reproducing import Plan, kept_records, reproduce
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 TABLES = sorted(file for file in EXPERIMENTS.glob("*/results/*.md") if not file.name.endswith(".text.md"))
-ASKED = {
-    "table7.minilm_l6.seeds0-1-2.9868ed": Request(None, "minilm_l6", (0, 1, 2), (), ("ImpScore (INLI)",)),
-}
-"""What was asked for where it was more than a profile."""
 
 
 @pytest.mark.parametrize("file", TABLES, ids=lambda file: f"{file.parent.parent.name}/{file.stem}")
@@ -23,7 +19,7 @@ def test_a_kept_table_is_that_of_its_records(file: Path, tmp_path: Path) -> None
     name, _, profile = file.stem.partition(".")
     artefact = find_artefacts(EXPERIMENTS)[f"{file.parent.parent.name}/{name}"]
     index = RunsIndex(tmp_path, kept_records(EXPERIMENTS))
-    plan = Plan(artefact, ASKED.get(file.stem) or Request(profile=profile), index)
+    plan = Plan(artefact, Request(profile=profile), index)
     assert plan.stem == file.stem
     made = reproduce(plan, kept_tests=file.with_name(f"{plan.stem}.tests.csv"))
     assert made.table is not None
