@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import hashlib
+import json
 import os
 import shlex
 import shutil
@@ -271,15 +272,24 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
     files = reproduction.write(folder)
     (folder / "records").mkdir(parents=True, exist_ok=True)
     for run in (run for line in plan.lines for run in plan.found(line)):
-        record = run.record
-        suite = "" if "steps" in record else f"-{record.get('suite', 'evaluation')}"
-        stem = f"{record['name'].replace('/', '-')}{suite}-{record['config_hash']}-s{record['seed']}"
-        for source, ending in ((run.source, "json"), (run.curves_path, "curves.csv")):
-            kept = experiments.glob(f"*/results/records/{stem}.{ending}")
-            if source.is_file() and not any(filecmp.cmp(source, file, shallow=False) for file in kept):
-                files.append(folder / "records" / f"{stem}.{ending}")
-                shutil.copyfile(source, files[-1])
+        sources = [(run.source, run.curves_path)]
+        if "steps" not in run.record and run.folder is not None:  # an evaluation is found by its run's record
+            sources += [(of / "record.json", of / "curves.csv") for of in run.source.parents[3:4]]
+        for source, curves in sources:
+            if source.is_file():
+                record = json.loads(source.read_text(encoding="utf-8"))
+                suite = "" if "steps" in record else f"-{record.get('suite', 'evaluation')}"
+                stem = f"{record['name'].replace('/', '-')}{suite}-{record['config_hash']}-s{record['seed']}"
+                files += _kept(source, f"{stem}.json", folder) + _kept(curves, f"{stem}.curves.csv", folder)
     return files
+
+
+def _kept(source: Path, name: str, folder: Path) -> list[Path]:
+    """Copy a file of a run to the records of a paper, unless one of the papers has it, and return the copy."""
+    others = folder.parents[1].glob(f"*/results/records/{name}")
+    if not source.is_file() or any(filecmp.cmp(source, file, shallow=False) for file in others):
+        return []
+    return [Path(shutil.copyfile(source, folder / "records" / name))]
 
 
 def check_keys(keys: Sequence[str], artefacts: Mapping[str, Artefact]) -> list[Artefact]:

@@ -145,7 +145,7 @@ def test_a_run_whose_corpora_lack_the_implicit_pairs(own: bool, compose: Compose
         assert str(file) in parts.digests
     else:
         assert list(parts.left_out) == ["eis_wang"]
-        assert "all_data.csv is not there; " in parts.left_out["eis_wang"]
+        assert "all_data.csv is not in paths.data_dir; " in parts.left_out["eis_wang"]
         assert list(parts.tasks) == ["rte", "eis"]
 
 
