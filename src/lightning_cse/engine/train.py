@@ -309,7 +309,7 @@ def _test(
         for name, node in cfg.baselines.items():
             model = built(node).to(device).eval()
             decides = [plain(cfg.suite), *(task.digests for task in parts.tasks.values()), str(device), _weights(model)]
-            key = f"{OmegaConf.to_container(node, resolve=True)} {decides} {trainer.precision}"
+            key = f"{plain(node)} {decides} {trainer.precision}"
             if _baselines.get(name, ("",))[0] != key:
                 _baselines[name] = key, run_tasks(parts.tasks, model, "test")
             baselines[name] = metrics(_baselines[name][1], f"{name}-")

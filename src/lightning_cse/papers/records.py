@@ -57,6 +57,20 @@ class Found:
         """Its logged values ``(step, value)`` by key; empty without curves."""
         return runs.Curves(self.curves_path).read()
 
+    @functools.cached_property
+    def training(self) -> "Found | None":
+        """The run whose model an evaluation has, None if it is not there; any other run itself."""
+        of = None if "steps" in self.record else (self.record.get("model") or {}).get("run")
+        if not of:
+            return self
+        if self.folder is None:
+            places = [*self.source.parents[3].glob(f"*/results/records/{kept_name(of)}.json")]
+        else:
+            places = [self.source.parents[3] / "record.json"]  # <run>/evaluate/<suite>/<evaluation>/record.json
+        for path in filter(Path.is_file, places):
+            return Found(json.loads(path.read_text(encoding="utf-8")), self.folder and path.parent, path)
+        return None
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -80,6 +94,12 @@ def key_of(point: Point, of: str | None = None) -> Key:
 def identity(record: Mapping[str, Any]) -> str:
     """Return the folder of a run below that of all runs."""
     return f"{record['name']}/{record['config_hash']}-s{record['seed']}"
+
+
+def kept_name(record: Mapping[str, Any]) -> str:
+    """Return the name that a record is kept by, without its ending."""
+    suite = f"-{record['suite']}" if "suite" in record else ""
+    return f"{record['name'].replace('/', '-')}{suite}-{record['config_hash']}-s{record['seed']}"
 
 
 def _training(config: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:

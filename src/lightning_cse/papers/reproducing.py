@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import filecmp
 import hashlib
-import json
 import os
 import shlex
 import shutil
@@ -26,7 +25,7 @@ from lightning_cse.errors import BUSY, ConfigError, did_you_mean
 from lightning_cse.papers.artefacts import Artefact, Baseline, Chosen, Column, Line, Published, Request
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.points import Point, composed, limited, points_of
-from lightning_cse.papers.records import Found, Key, Measured, RunsIndex, State, key_of
+from lightning_cse.papers.records import Found, Key, Measured, RunsIndex, State, kept_name, key_of
 from lightning_cse.papers.render import write
 from lightning_cse.papers.staleness import change_of
 from lightning_cse.papers.tables import Assembly, Table
@@ -271,16 +270,10 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
         reproduction = replace(reproduction, made=replace(made, text=""))
     files = reproduction.write(folder)
     (folder / "records").mkdir(parents=True, exist_ok=True)
-    for run in (run for line in plan.lines for run in plan.found(line)):
-        sources = [(run.source, run.curves_path)]
-        if "steps" not in run.record and run.folder is not None:  # an evaluation is found by its run's record
-            sources += [(of / "record.json", of / "curves.csv") for of in run.source.parents[3:4]]
-        for source, curves in sources:
-            if source.is_file():
-                record = json.loads(source.read_text(encoding="utf-8"))
-                suite = "" if "steps" in record else f"-{record.get('suite', 'evaluation')}"
-                stem = f"{record['name'].replace('/', '-')}{suite}-{record['config_hash']}-s{record['seed']}"
-                files += _kept(source, f"{stem}.json", folder) + _kept(curves, f"{stem}.curves.csv", folder)
+    runs = [run for line in plan.lines for run in plan.found(line)]
+    for run in dict.fromkeys(filter(None, (one for run in runs for one in (run, run.training)))):
+        name = kept_name(run.record)
+        files += _kept(run.source, f"{name}.json", folder) + _kept(run.curves_path, f"{name}.curves.csv", folder)
     return files
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
 import subprocess
 from pathlib import Path
@@ -23,12 +22,9 @@ def change_of(found: Found) -> str:
     These are ``similarity.py`` and the modules of ``losses/`` and ``methods/`` that define a ``_target_`` below
     ``method`` in the config; of an evaluated run, in that of its training. Without git or the commit it is unknown.
     """
-    record: Any = found.record
-    if value_at(record, "model.run"):
-        path = found.source.parents[3] / "record.json"  # <run>/evaluate/<suite>/<evaluation>/record.json
-        if found.folder is None or not path.is_file():
-            return "unknown"
-        record = json.loads(path.read_text(encoding="utf-8"))
+    if found.training is None:
+        return "unknown"
+    record: Any = found.training.record
     values = leaves(record["decisive"]["config"].get("method") or {})
     targets = {str(value) for key, value in values if key.endswith("_target_")}
     names = sorted(target.rpartition(".")[2] for target in targets if target.startswith("lightning_cse."))

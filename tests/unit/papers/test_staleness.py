@@ -70,9 +70,14 @@ def test_a_run_is_stale_once_a_file_of_its_method_changes(
     evaluation = run / "evaluate" / "sts" / "0b-s0"
     evaluation.mkdir(parents=True)
     (run / "record.json").write_text(json.dumps(record(commit)))
-    of_run = {"model": {"run": {"name": "simcse"}}, "decisive": {"config": {}}}
+    of_run = {"model": {"run": {"name": "simcse", "config_hash": "0a", "seed": 0}}, "decisive": {"config": {}}}
     assert staleness.change_of(Found(of_run, evaluation, evaluation / "record.json")) == wanted, "as its training is"
-    assert staleness.change_of(Found(of_run, None, package / "kept.json")) == "unknown"
+    kept = package / "experiments" / "paper" / "results" / "records" / "simcse-sts-0b-s0.json"
+    assert staleness.change_of(Found(of_run, None, kept)) == "unknown", "its training is not kept"
+    other = package / "experiments" / "other" / "results" / "records"
+    other.mkdir(parents=True)
+    (other / "simcse-0a-s0.json").write_text(json.dumps(record(commit)))
+    assert staleness.change_of(Found(of_run, None, kept)) == wanted, "another paper may keep it"
 
 
 def test_a_model_without_a_training_here_is_never_stale(package: Path) -> None:
