@@ -80,6 +80,18 @@ def test_evaluation_does_not_change_training(run: Train, monkeypatch: pytest.Mon
     assert [name for name, found in seen.items() if found != want] == []
 
 
+@pytest.mark.parametrize("limit", ["2", "0.7"])
+def test_a_limited_epoch_is_the_start_of_its_order(limit: str, run: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        whole = Watch(patch)
+        run("trainer.max_epochs=3", place="whole")
+    with monkeypatch.context() as patch:
+        watch = Watch(patch)
+        folder = run(f"trainer.limit_train_batches={limit}", "trainer.max_epochs=3", place="limited")
+    assert watch.rows == [rows for epoch in range(3) for rows in whole.rows[3 * epoch :][:2]]
+    assert folder.read()["steps"] == 6, "as the schedule was told"
+
+
 def test_an_encoder_without_dropout_is_a_warning_where_pairs_do_not_need_it(run: Train) -> None:
     folder = run("encoder.dropout=0")
     warning = "the encoder tiny has no dropout; set encoder.dropout=0.1 to train with it"

@@ -246,12 +246,15 @@ class Diagnostics:
         for view in views:
             prefix = "diag/" if view == views[0] else f"diag/{view}/"
             for name, side in self.sides.items():
-                a, b = side.pairs[view]
-                first, other = embedded[a].views()[view], second[b].views()[view]
-                values[f"{prefix}{name}/alignment"] = measure("Alignment", first, other)
+                if view in side.pairs:
+                    a, b = side.pairs[view]
+                    first, other = embedded[a].views()[view], second[b].views()[view]
+                    values[f"{prefix}{name}/alignment"] = measure("Alignment", first, other)
                 values[f"{prefix}{name}/uniformity"] = measure("Uniformity", embedded[side.sentences].views()[view])
             for name in MEASURES if len(self.sides) == 2 and step > 0 else ():
                 keys = [f"{prefix}{side}/{name}" for side in SIDES]
+                if not values.keys() >= {*keys}:
+                    continue
                 for key in keys:
                     self.curves.setdefault(key, []).append(values[key])
                 curves = (self.curves[key] for key in keys)
@@ -263,8 +266,8 @@ def build_diagnostics(method: Method, data: ContrastiveData, options: Mapping[st
     """Return the diagnostics of a method on its data, with the config's ``diag`` as options.
 
     The held-out side is the data's held-out rows, if there are any: for each view the pair of roles that the method
-    names, and the sentences of the roles it spreads (all of the data, if it names none) that are there, row by row, cut
-    to the first ``options["sentences"]``.
+    names, and the sentences of the roles it spreads (all of the data, if it names none), row by row, cut to the first
+    ``options["sentences"]``. A role that no held-out row has is left out, and so is a view whose pair needs it.
     """
     if not options["dropout"] and any(a == b for a, b in method.pairs.values()):
         kind = type(method).__name__
@@ -274,9 +277,11 @@ def build_diagnostics(method: Method, data: ContrastiveData, options: Mapping[st
     other = None if options["evaluation"] == "none" else stsb_dev(list(method.pairs), options, data_dir)
     if not len(data.held_out):
         return Diagnostics(None, other)
-    spread = [role for role in method.spread or data.roles if role in data.held_out.names]
-    watched = data.watched(list(dict.fromkeys([*spread, *(role for pair in method.pairs.values() for role in pair)])))
-    pairs = {view: (watched.column(a), watched.column(b)) for view, (a, b) in method.pairs.items()}
+    there = {role for role in data.held_out.names if data.held_out.has(role).any()}
+    spread = [role for role in method.spread or data.roles if role in there]
+    aligned = {view: pair for view, pair in method.pairs.items() if there.issuperset(pair)} or method.pairs
+    watched = data.watched(list(dict.fromkeys([*spread, *(role for pair in aligned.values() for role in pair)])))
+    pairs = {view: (watched.column(a), watched.column(b)) for view, (a, b) in aligned.items()}
     return Diagnostics(Side(pairs, _flat(watched, spread)[: options["sentences"]]), other)
 
 

@@ -83,6 +83,7 @@ class StepBar(ProgressBar):
         self.evaluation = evaluation
         self._losses: list[float] = []  # since the last evaluation
         self._bar: Progress | None = None
+        self._logged: int | None = None
         self._streams: list[tuple[logging.StreamHandler[Any], Any]] = []
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -128,6 +129,9 @@ class StepBar(ProgressBar):
         self.on_train_end(trainer, pl_module)
 
     def _log(self, trainer: pl.Trainer) -> None:
+        if self._logged == trainer.global_step:  # the other batches of an accumulated step
+            return
+        self._logged = trainer.global_step
         latest = self.evaluation.latest
         parts = [f"step {self.evaluation.step}/{trainer.estimated_stepping_batches}"]
         parts += [f"loss {sum(self._losses) / len(self._losses):.3f}"] if self._losses else []

@@ -96,8 +96,9 @@ class ContrastiveData(pl.LightningDataModule):
         self.tokenize, self.max_tokens = tokenize, max_tokens
         self._batching: dict[str, Any] = {"batch_size": batch_size, "drop_last": drop_last, "seed": seed}
         self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
-        self.held_out_rows, self.llm_rows_together = held_out_rows, llm_rows_together
+        self.held_out_rows, self.llm_rows_together, self._llm_rows = held_out_rows, llm_rows_together, llm_rows
         self._by_share, self._distinct = held_out is None, distinct_in_batch
+        self.limit_train_batches: int | float | None = None  # the Trainer's, which would hand out the rest as an epoch
         self._loader: BatchLoader | None = None
         self._position: dict[str, Any] | None = None
         names = [train] if isinstance(train, str) else list(map(str, train))
@@ -234,6 +235,8 @@ class ContrastiveData(pl.LightningDataModule):
                 f"data: not one of {count} training rows ({self.train.origin}) has a sentence of "
                 f"{' or '.join(empty)}, which the method trains on: give data.train a source that has some"
             )
+        elif empty and count and self._llm_rows != 0:
+            log.warning("data: none of the %d training rows is an LLM row: see data.train_rows and data.llm_rows", count)
         for role in roles if not self._from_llm else ():
             if role not in optional and (without := count - int(there[role].sum())):
                 first = self.train.where(int(np.argmin(there[role])))
@@ -295,7 +298,7 @@ class ContrastiveData(pl.LightningDataModule):
         drawn, size = len(self.train if self._draws is None else self._draws), self._batching["batch_size"]
         if drawn < size:
             log.warning("data.batch_size=%d, but an epoch has only %d rows: all are one batch", size, drawn)
-        options = {**self._batching, "draws": self._draws}
+        options = {**self._batching, "draws": self._draws, "limit": self.limit_train_batches}
         if self.llm_rows_together is not None and self.has_llm_rows:
             options |= {"gathered": torch.from_numpy(self._complete), "together": self.llm_rows_together}
         if self._distinct:

@@ -146,8 +146,9 @@ class BatchLoader:
     takes are left out of an epoch.
 
     A side thread collates ``ahead`` batches before their turn. ``state_dict`` is epoch, position, permutation and what
-    waits, all of the batch that came last; the data module carries it through checkpoints. Too few rows for one batch,
-    or a state that does not fit the rows, are a DataError.
+    waits, all of the batch that came last; the data module carries it through checkpoints. ``limit`` cuts an epoch to so
+    many batches, or to a share of them (a float), as ``limit_train_batches`` does. Too few rows for one batch, or a
+    state that does not fit the rows, are a DataError.
     """
 
     def __init__(
@@ -163,6 +164,7 @@ class BatchLoader:
         draws: Draws | None = None,
         sentences: np.ndarray | None = None,
         ahead: int = 0,
+        limit: int | float | None = None,
     ) -> None:
         if batch_size < 2:
             raise DataError(f"data.batch_size: {batch_size} leaves no negatives in a batch; at least 2 is needed")
@@ -175,6 +177,8 @@ class BatchLoader:
             if self.rows % batch_size == 1:
                 self.ends.pop()  # a row alone joins the batch before
             self.ends.append(self.rows)
+        if limit is not None:
+            self.ends = self.ends[: limit if isinstance(limit, int) else int(limit * len(self.ends))]
         self.epoch = self.position = 0
         self._sentences = sentences
         self._permutation: Tensor | None = None

@@ -157,10 +157,8 @@ def _tasks(
 def _result(folder: runs.Run, name: str, task: Task | MTEBTask, model: Evaluated, place: str) -> dict[str, Any]:
     """Return metrics and costs of a task: those on disk, or new ones, which are written with the predictions."""
     path = folder.path / "tasks" / f"{name}.json"
-    finished = path.is_file()
-    if finished:
-        done: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    else:
+    done: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if not (finished := bool(done) and done.get("precision") == model.precision):
         start = time.perf_counter()
         try:
             result, costs = model.do(task, folder, f"{place} {name}")
@@ -169,7 +167,8 @@ def _result(folder: runs.Run, name: str, task: Task | MTEBTask, model: Evaluated
         except Exception as error:
             folder.fail(error, stage=name)
             raise
-        done = {"metrics": result.metrics, "reason": result.reason, **costs, "seconds": time.perf_counter() - start}
+        done = {"metrics": result.metrics, "reason": result.reason, "precision": model.precision, **costs}
+        done["seconds"] = time.perf_counter() - start
         runs.write_atomic(path, json.dumps(done, indent=2, allow_nan=False) + "\n")
         if done["cut"]:
             log.warning("%s: %d of %d sentences are too long and are cut", name, done["cut"], done["sentences"])

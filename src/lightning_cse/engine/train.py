@@ -54,8 +54,8 @@ def train(cfg: DictConfig) -> runs.Outcome:
 
     A finished run is skipped (``force=true`` starts again). One that was interrupted or failed is resumed from its last
     checkpoint, to the same numbers as a run that was never stopped. This process holds the lock of the run's folder.
-    Raises what `Run.claim` raises, Interrupted after Ctrl-C or SIGTERM, and user errors; once the run has a folder, its
-    ``failed.json`` says the same.
+    Raises what `Run.claim` raises, Interrupted after Ctrl-C or SIGTERM, and user errors; once training has begun, the
+    run's ``failed.json`` says the same.
     """
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # else tips, and what hardware is missing
     rank = rank_of(cfg)
@@ -182,6 +182,7 @@ def _fit_and_test(
     cfg: DictConfig, parts: Parts, folder: runs.Run, loggers: list[Logger], interrupts: Interrupts, last: Path | None
 ) -> dict[str, Any]:
     """Train from the start or from the last checkpoint, test the best one, and return what the record says of it."""
+    parts.data.limit_train_batches = cfg.trainer.limit_train_batches
     parts.data.setup()
     truncated = _truncated(parts)
     evaluation = Evaluation(
@@ -195,7 +196,6 @@ def _fit_and_test(
         interrupts=interrupts,
     )
     steps, checkpoints = StepLog(), BestAndLast(folder.checkpoints, evaluation)
-    alone = devices(cfg) == 1
     on_cuda = cfg.trainer.accelerator in ("gpu", "cuda") and torch.cuda.is_available()
     trainer: pl.Trainer = built(
         cfg.trainer,
@@ -208,8 +208,9 @@ def _fit_and_test(
             *([StepBar(evaluation)] if loggers else ()),
             checkpoints,
         ],
+        limit_train_batches=None,  # the loader's work
         # The GPU that "cuda" means in this process, which Lightning would not ask.
-        devices=[torch.cuda.current_device()] if on_cuda and alone else cfg.trainer.devices,
+        devices=[torch.cuda.current_device()] if on_cuda and cfg.trainer.devices == 1 else cfg.trainer.devices,
         default_root_dir=str(folder.path),
         _convert_="all",
     )

@@ -92,7 +92,8 @@ class RTE(INLITask):
         predictions["correct"] = _equal(predictions["prediction"], predictions["label"])
         counts = Counter(predictions["answer"])
         metrics = _accuracies(rows, predictions["correct"])
-        metrics["accuracy_four_way"] = sum(_equal(predictions["type"], predictions["answer"])) / len(rows)
+        predictions["correct_four_way"] = _equal(predictions["type"], predictions["answer"])
+        metrics["accuracy_four_way"] = sum(predictions["correct_four_way"]) / len(rows)
         metrics |= {reason: counts[reason] / len(rows) for reason in ("refused", "unparsable", "failed")}
         return TaskResult(metrics, predictions)
 

@@ -108,13 +108,17 @@ class Method(pl.LightningModule, ABC):
         gradient_clip_val: int | float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip as Lightning does, but with a fused optimizer too where no gradient scaler (float16) is in the way."""
+        """Clip as Lightning does, but with a fused optimizer too, which it refuses under mixed precision."""
         rows, self._rows = self._rows, []
-        if self.trainer.precision == "16-mixed" or gradient_clip_algorithm not in (None, "norm"):
-            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
-            return
-        norm = nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val or float("inf"))
-        if not torch.isfinite(norm):
+        scaler = getattr(self.trainer.precision_plugin, "scaler", None)  # of float16
+        if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
+            scaler.unscale_(optimizer)  # Lightning has done that for any other optimizer
+        by_value = gradient_clip_algorithm == "value"
+        most = float("inf") if by_value or not gradient_clip_val else gradient_clip_val
+        norm = nn.utils.clip_grad_norm_(self.parameters(), most)
+        if by_value and gradient_clip_val:
+            nn.utils.clip_grad_value_(self.parameters(), gradient_clip_val)
+        if scaler is None and not torch.isfinite(norm):  # a scaler skips such a step
             what = f"the gradient of step {self.global_step + 1} has the norm {norm.item()}"
             raise self._not_finite(what, torch.cat(rows).tolist())
 

@@ -294,6 +294,8 @@ class Assembly:
     def _side(self, number: int, column: Column) -> Side | None:
         """Return a cell as a side of a comparison; None where the test does not suit it, or it has no value."""
         line, reading = self.lines[number], self.readings[number, column.title]
+        if not reading.found:
+            return None
         metrics: list[str] = []
         for metric in reading.metrics if self.artefact.test else ():
             of = value_at(reading.found[0].record, f"decisive.config.suite.{metric.split('/')[1]}.of")

@@ -9,13 +9,13 @@ import torch
 
 from lightning_cse.callbacks import Diagnostics, Side, build_diagnostics
 from lightning_cse.callbacks.evaluation import stsb_dev
-from lightning_cse.data import ContrastiveData, NLITriplets, Sentences, sample_dir
+from lightning_cse.data import ContrastiveData, NLITriplets, OwnRows, Sentences, sample_dir
 from lightning_cse.embeddings import DualEmbedding, PointEmbedding
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation import Embedded
-from lightning_cse.losses import InfoNCE
-from lightning_cse.methods import Schedule, SimCSE, UnsupervisedSimCSE
+from lightning_cse.losses import DualContrastive, InfoNCE
+from lightning_cse.methods import DualCSE, Schedule, SimCSE, UnsupervisedSimCSE
 from lightning_cse.metrics import alignment, uniformity
 from lightning_cse.models import PointModel
 
@@ -80,6 +80,38 @@ def test_without_an_evaluation_side_there_is_no_rfd() -> None:
     assert set(values) == {
         f"diag/{view}held_out/{measure}" for view in ("", "implicit/") for measure in ("alignment", "uniformity")
     }
+
+
+def test_a_view_without_a_pair_on_one_side_has_uniformity_there_alone() -> None:
+    held_out = Side({"implicit": (A, B)}, A + B)
+    values = measure(Diagnostics(held_out, make().evaluation), Fixed(), step=3)
+    assert "diag/held_out/alignment" not in values
+    assert "diag/rfd_alignment" not in values
+    assert {"diag/held_out/uniformity", "diag/rfd_uniformity", "diag/implicit/rfd_alignment"} <= set(values)
+
+
+def test_roles_that_no_held_out_row_has_are_not_watched(tmp_path: Path) -> None:
+    rows = [f"premise {n} is long,hypothesis {n} is short" for n in range(20)]
+    (tmp_path / "mine.csv").write_text("\n".join(["premise,implied_entailment", *rows]) + "\n")
+    encoder = tiny_encoder(layers=1)
+    optimizer = partial(torch.optim.AdamW, lr=1e-3)
+    method = DualCSE(encoder, DualContrastive(), architecture="cross", optimizer=optimizer, schedule=Schedule())
+    data = ContrastiveData(
+        train=[str(tmp_path / "mine.csv")],
+        rows=OwnRows(),
+        tokenize=encoder.tokenizer,
+        batch_size=8,
+        drop_last=False,
+        seed=0,
+        data_dir=str(sample_dir()),
+        held_out_share=0.2,
+        roles=method.roles,
+        optional=method.optional,
+    )
+    options = OPTIONS | {"evaluation": "none", "dropout": False}
+    diagnostics = build_diagnostics(method, data, options, str(sample_dir()))
+    premises, implied = data.held_out.column("premise"), data.held_out.column("implied_entailment")
+    assert diagnostics.held_out.pairs == {"implicit": (premises, implied)}
 
 
 def build(method: type[SimCSE | UnsupervisedSimCSE], **options: Any) -> tuple[Diagnostics, ContrastiveData]:

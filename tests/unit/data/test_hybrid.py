@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 
@@ -225,6 +226,17 @@ def test_without_llm_rows_their_roles_are_empty(folder: Path) -> None:
     for batch in setting.train_dataloader():
         assert len(batch["roles"]["anchor"]) == len(batch["index"])
         assert len(batch["roles"]["negative"]) == 0
+
+
+@pytest.mark.parametrize("llm_rows", [0, None])
+def test_without_a_single_llm_row_there_is_a_warning_unless_none_are_wanted(
+    llm_rows: int | None, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    setting = data(folder, hybrid(folder), llm_rows=llm_rows)
+    setting.train = setting.train.select(np.flatnonzero(~setting.train.has("negative")))
+    setting.use(STS)
+    warned = "training rows is an LLM row: see data.train_rows and data.llm_rows" in caplog.text
+    assert warned == (llm_rows is None)
 
 
 def test_augmented_positives_are_text_made_once(folder: Path) -> None:

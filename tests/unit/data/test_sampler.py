@@ -62,6 +62,15 @@ def test_sizes_of_batches(rows: int, drop_last: bool, sizes: list[int]) -> None:
     assert len(batches) == len(sizes)
 
 
+@pytest.mark.parametrize(("limit", "count"), [(2, 2), (9, 4), (0.5, 2), (0.8, 3), (1.0, 4), (0, 0)])
+def test_an_epoch_is_cut_to_a_number_or_a_share_of_its_batches(limit: float, count: int) -> None:
+    whole = loader(None, 27)
+    cut = BatchLoader(27, lambda i: {"index": i}, batch_size=8, drop_last=False, seed=0, limit=limit)
+    for _ in range(2 if count else 1):
+        assert epoch(cut) == epoch(whole)[:count]
+    assert len(cut) == count
+
+
 @pytest.mark.parametrize(
     ("rows", "batch_size", "message"),
     [(9, 1, r"data\.batch_size: 1 leaves no negatives"), (1, 8, "1 training rows do not make a batch")],

@@ -263,6 +263,10 @@ def test_what_is_finished_is_done_again_only_by_force(tiny: Path, run: Evaluate)
     assert run(*line).record_path.stat().st_mtime_ns == stamp
     done.record_path.unlink()
     assert run(*line).read()["task_seconds"] == first["task_seconds"]  # from the file of the task
+    done.record_path.unlink()
+    half = run(*line, "precision=bf16-mixed").read()
+    assert half["precision"] == "bf16-mixed"
+    assert half["task_seconds"] != first["task_seconds"], "what another precision has measured is measured again"
     again = run(*line, "force=true").read()
     assert again["metrics"] == first["metrics"]
     assert again["task_seconds"] != first["task_seconds"]

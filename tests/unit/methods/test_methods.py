@@ -1,6 +1,7 @@
 """Every method: finite scalar loss, gradients, named outputs, and which roles it embeds."""
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -148,3 +149,27 @@ def test_unsupervised_simcse_sees_two_masks_in_training_and_no_head_at_test() ->
     assert torch.equal(anchor, method.head(pooled).detach())
     supervised = make("simcse").eval()  # whose head stays
     assert not torch.equal(pooled, supervised.model.encode(given["roles"]["anchor"])[0].vector)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("algorithm", ["norm", "value", None])
+def test_gradients_are_clipped_without_the_scale_of_float16(fused: bool, algorithm: str | None) -> None:
+    method = make("simcse").eval()  # without dropout
+    parameters = [parameter for parameter in method.parameters() if parameter.requires_grad]
+    method.training_step(batch(method), 0)["loss"].backward()
+    want = [parameter.grad.clone() for parameter in parameters]
+    method.zero_grad()
+    optimizer, scaler = torch.optim.AdamW(parameters, fused=fused), torch.amp.GradScaler("cpu", init_scale=1024.0)
+    method._trainer = SimpleNamespace(precision_plugin=SimpleNamespace(scaler=scaler))
+    scaler.scale(method.training_step(batch(method), 0)["loss"]).backward()
+    if not fused:
+        scaler.unscale_(optimizer)  # as Lightning does
+    method.configure_gradient_clipping(optimizer, 0.01, algorithm)
+    if algorithm == "value":
+        want = [gradient.clamp(-0.01, 0.01) for gradient in want]
+    else:
+        norm = torch.stack([gradient.norm() for gradient in want]).norm()
+        want = [gradient * 0.01 / norm for gradient in want]
+    for parameter, gradient in zip(parameters, want, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-7)
+    assert scaler.step(optimizer) is None

@@ -333,6 +333,11 @@ def test_correlations_and_their_mean_are_bootstrapped(tmp_path: Path) -> None:
     assert list(found.tests["column"]) == ["x", "y", "avg", "Avg"]
     assert found.tests["p"][2] == found.tests["p"][3] == pytest.approx(2 / 301)
     assert "300 draws" in found.legend[0]
+    without = copy.deepcopy(runs)
+    for run in without["a"].values():
+        del run.record["metrics"][keys["y"]]
+    tests = table(made, without, draws=300).tests
+    assert list(tests["column"]) == ["x", "avg"], "a mean of which one part has no seed"
     del runs["b"][1].record["metrics"][keys["y"]]
     tests = table(made, runs, draws=300).tests.set_index("column")
     assert (tests.loc["x", "seeds"], tests.loc["Avg", "seeds"]) == ("0 1", "0"), "the seeds that all parts have"
