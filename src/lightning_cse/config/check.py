@@ -205,7 +205,7 @@ def _training(plain: DictConfig) -> Iterator[str]:
     if plain.callbacks.early_stopping.patience is None and plain.callbacks.early_stopping.min_delta:
         yield "callbacks.early_stopping.min_delta: is read only with callbacks.early_stopping.patience; set that too"
     limit, here = plain.trainer.limit_train_batches, plain.trainer.devices
-    if limit is not None and not (type(limit) in (int, float) and 0 <= limit and (type(limit) is int or limit <= 1)):
+    if limit is not None and not (type(limit) in (int, float) and limit >= 0 and (type(limit) is int or limit <= 1)):
         yield f"trainer.limit_train_batches: must be a number of batches, or a share from 0.0 to 1.0, got {limit!r}"
     if not (isinstance(here, ListConfig) and here) and (type(here) is not int or here < 1):
         yield f"trainer.devices: must be a number of devices, at least 1, or a list of GPUs, got {here!r}"

@@ -236,7 +236,7 @@ class ContrastiveData(pl.LightningDataModule):
                 f"{' or '.join(empty)}, which the method trains on: give data.train a source that has some"
             )
         elif empty and count and self._llm_rows != 0:
-            log.warning("data: none of the %d training rows is an LLM row: see data.train_rows and data.llm_rows", count)
+            log.warning("data: none of %d training rows is an LLM row: see data.train_rows and data.llm_rows", count)
         for role in roles if not self._from_llm else ():
             if role not in optional and (without := count - int(there[role].sum())):
                 first = self.train.where(int(np.argmin(there[role])))

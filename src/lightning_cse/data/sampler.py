@@ -146,9 +146,9 @@ class BatchLoader:
     takes are left out of an epoch.
 
     A side thread collates ``ahead`` batches before their turn. ``state_dict`` is epoch, position, permutation and what
-    waits, all of the batch that came last; the data module carries it through checkpoints. ``limit`` cuts an epoch to so
-    many batches, or to a share of them (a float), as ``limit_train_batches`` does. Too few rows for one batch, or a
-    state that does not fit the rows, are a DataError.
+    waits, all of the batch that came last; the data module carries it through checkpoints. ``limit`` cuts an epoch to
+    that many batches, or to a share of them (a float), as ``limit_train_batches`` does. Too few rows for one batch, or
+    a state that does not fit the rows, are a DataError.
     """
 
     def __init__(

@@ -270,8 +270,8 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
         reproduction = replace(reproduction, made=replace(made, text=""))
     files = reproduction.write(folder)
     (folder / "records").mkdir(parents=True, exist_ok=True)
-    runs = [run for line in plan.lines for run in plan.found(line)]
-    for run in dict.fromkeys(filter(None, (one for run in runs for one in (run, run.training)))):
+    found = [one for line in plan.lines for run in plan.found(line) for one in (run, run.training)]
+    for run in dict.fromkeys(filter(None, found)):
         name = kept_name(run.record)
         files += _kept(run.source, f"{name}.json", folder) + _kept(run.curves_path, f"{name}.curves.csv", folder)
     return files
