@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shlex
 import subprocess
@@ -270,22 +271,19 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
     (folder / "records").mkdir(parents=True, exist_ok=True)
     found = [one for line in plan.lines for run in plan.found(line) for one in (run, run.training)]
     for run in dict.fromkeys(filter(None, found)):
-        name = kept_name(run.record)
-        files += _kept(run.source, f"{name}.json", folder) + _kept(run.curves_path, f"{name}.curves.csv", folder)
+        # The digests are in ``decisive`` too, and the config gives the learning rates.
+        record = {key: value for key, value in run.record.items() if key not in ("data", "task_data")}
+        texts = {".json": json.dumps(record, indent=2, ensure_ascii=False) + "\n"}
+        if run.curves_path.is_file():
+            lines = run.curves_path.read_text(encoding="utf-8").splitlines(keepends=True)
+            texts[".curves.csv"] = "".join(line for line in lines if ",train/learning_rate," not in line)
+        for ending, text in texts.items():
+            name = f"{kept_name(record)}{ending}"
+            others = experiments.glob(f"*/results/records/{name}")
+            if all(file.read_text(encoding="utf-8") != text for file in others):
+                files.append(folder / "records" / name)
+                write_atomic(files[-1], text)
     return files
-
-
-def _kept(source: Path, name: str, folder: Path) -> list[Path]:
-    """Write a file of a run to the records of a paper, unless one of the papers has it, and return what was written."""
-    if not source.is_file():
-        return []
-    lines = source.read_text(encoding="utf-8").splitlines(keepends=True)
-    text = "".join(line for line in lines if ",train/learning_rate," not in line)  # the config says it
-    others = folder.parents[1].glob(f"*/results/records/{name}")
-    if any(file.read_text(encoding="utf-8") == text for file in others):
-        return []
-    write_atomic(folder / "records" / name, text)
-    return [folder / "records" / name]
 
 
 def check_keys(keys: Sequence[str], artefacts: Mapping[str, Artefact]) -> list[Artefact]:
