@@ -127,8 +127,7 @@ class NGCSE(Method):
         parts = {"contrastive": contrastive}
         if self.has_triplet and self.beta and "intermediate" in vectors:
             written = anchor[tokens["intermediate"].rows]
-            beside = (vectors[role][: len(written)] for role in ROLES[1:])  # of several negatives the first
-            parts["hierarchical_triplet"] = self.hierarchical_triplet(written, *beside)
+            parts["hierarchical_triplet"] = self.hierarchical_triplet(written, *(vectors[role] for role in ROLES[1:]))
         loss = contrastive + self.beta * parts.get("hierarchical_triplet", 0.0)
         named = {role: PointEmbedding(vector) for role, vector in vectors.items()}
         return self.output(loss, batch["index"], parts, **named)

@@ -105,7 +105,7 @@ def test_metrics_of_a_model_that_errs_refuses_and_talks(
         "failed": 1 / 16,
     }
     predicted = pq.read_table(done.predictions / "rte.parquet").to_pydict()
-    assert list(predicted) == ["row", "type", "label", "answer", "prediction", "correct"]
+    assert list(predicted) == ["row", "type", "label", "answer", "prediction", "correct", "correct_four_way"]
     counts = {"explicit": 2, "implied": 4, "neutral": 3, "contradiction": 3, "refused": 2, "unparsable": 1, "failed": 1}
     assert Counter(predicted["answer"]) == counts
     assert [predicted["prediction"][k] for k in range(PAIRS) if predicted["answer"][k] == "failed"] == [None]

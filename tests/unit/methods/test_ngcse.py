@@ -98,17 +98,6 @@ def test_the_triplet_loss_is_on_llm_rows_alone_and_their_negatives_leave_the_con
         assert "hierarchical_triplet" not in outputs["parts"]
 
 
-def test_the_triplet_loss_takes_the_first_of_several_negatives() -> None:
-    method = make(STS, contrastive="hierarchical_triplet", dropout=0.1).eval()
-    given = batch(method)
-    want = method.training_step(given, 0)["parts"]["hierarchical_triplet"].item()
-    more = ["The wall fell down.", *WRITTEN["negative"][::-1]]
-    rows = [*LLM, *LLM, LLM[0]]
-    tokenised = method.model.encoder.tokenizer([*WRITTEN["negative"], *more])
-    given["roles"]["negative"] = Tokens.pad(tokenised, rows=rows)
-    assert method.training_step(given, 0)["parts"]["hierarchical_triplet"].item() == pytest.approx(want, rel=1e-5)
-
-
 @pytest.mark.parametrize("llm_positive", ["intermediate", "positive"])
 def test_one_positive_and_hard_negatives_for_all_rows(llm_positive: str) -> None:
     method = make(STS, llm_positive=llm_positive, dropout=0.1).eval()
