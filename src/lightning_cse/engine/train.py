@@ -196,7 +196,8 @@ def _fit_and_test(
         interrupts=interrupts,
     )
     steps, checkpoints = StepLog(), BestAndLast(folder.checkpoints, evaluation)
-    on_cuda = cfg.trainer.accelerator in ("gpu", "cuda") and torch.cuda.is_available()
+    one_gpu = cfg.trainer.accelerator in ("gpu", "cuda") and torch.cuda.is_available()
+    one_gpu &= devices(cfg) == cfg.trainer.devices == 1  # on one machine, not chosen by its number
     trainer: pl.Trainer = built(
         cfg.trainer,
         logger=loggers or False,
@@ -210,7 +211,7 @@ def _fit_and_test(
         ],
         limit_train_batches=None,  # the loader's work
         # The GPU that "cuda" means in this process, which Lightning would not ask.
-        devices=[torch.cuda.current_device()] if on_cuda and cfg.trainer.devices == 1 else cfg.trainer.devices,
+        devices=[torch.cuda.current_device()] if one_gpu else cfg.trainer.devices,
         default_root_dir=str(folder.path),
         _convert_="all",
     )
