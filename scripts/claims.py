@@ -1,6 +1,6 @@
 """Write the README's summary of the papers' claims from the pages of experiments/: ``python scripts/claims.py``.
 
-A page's table "Claims" has a row a claim: the claim, what was measured, and the verdict (`VERDICTS`).
+The table "Claims" of a page has one row per claim: the claim, what was measured, and the verdict (`VERDICTS`).
 """
 
 import re
@@ -12,7 +12,7 @@ BLOCK = re.compile(r"(?<=<!-- claims -->\n).*?(?=<!-- end of claims -->)", re.DO
 
 
 def claims(page: Path) -> Iterator[tuple[str, str]]:
-    """Yield each claim of a page with its verdict; raise ValueError for a page without claims or another verdict."""
+    """Yield each claim of a page with its verdict; raise ValueError for an unknown verdict or a page without claims."""
     section = page.read_text(encoding="utf-8").partition("\n## Claims\n")[2].partition("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
     if len(rows) < 3:
@@ -24,7 +24,7 @@ def claims(page: Path) -> Iterator[tuple[str, str]]:
 
 
 def summary(repository: Path) -> str:
-    """Return the table of the README: a row a paper, a column a verdict, its claims in the cells."""
+    """Return the README's table: one row per paper, one column per verdict, and the claims in the cells."""
     lines = [f"| | {' | '.join(VERDICTS)} |", f"|---|{'---|' * len(VERDICTS)}"]
     for page in sorted((repository / "experiments").glob("*/README.md")):
         paper = page.read_text(encoding="utf-8").partition(",")[0].removeprefix("# ")

@@ -16,10 +16,10 @@ TABLES = sorted(file for file in EXPERIMENTS.glob("*/results/*.md") if not file.
 
 @pytest.mark.parametrize("file", TABLES, ids=lambda file: f"{file.parent.parent.name}/{file.stem}")
 def test_a_kept_table_is_that_of_its_records(file: Path, tmp_path: Path) -> None:
-    name, _, profile = file.stem.partition(".")
+    name, profile, *encoder = file.stem.split(".")
     artefact = find_artefacts(EXPERIMENTS)[f"{file.parent.parent.name}/{name}"]
     index = RunsIndex(tmp_path, kept_records(EXPERIMENTS))
-    plan = Plan(artefact, Request(profile=profile), index)
+    plan = Plan(artefact, Request(profile=profile, encoder=encoder[0] if encoder else None), index)
     assert plan.stem == file.stem
     made = reproduce(plan, kept_tests=file.with_name(f"{plan.stem}.tests.csv"))
     assert made.table is not None
