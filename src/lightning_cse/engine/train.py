@@ -26,6 +26,7 @@ from lightning_cse.callbacks import BestAndLast, Evaluation, Interrupts, RandomS
 from lightning_cse.config.check import devices
 from lightning_cse.config.compose import in_sweep, portable, recipe_name
 from lightning_cse.data.datamodule import token_table
+from lightning_cse.devices import together
 from lightning_cse.engine.build import Parts, automatic_reading, build, built, check_nodes, plain, resolve_automatic
 from lightning_cse.errors import Interrupted, TrainingError
 from lightning_cse.evaluation import Split, TaskResult, run_tasks
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 def run(cfg: DictConfig) -> runs.Outcome:
-    """Train, and print the table: what the command calls, once for each point of a sweep."""
+    """Train a method and print the table; the command calls this once per point of a sweep."""
     outcome = train(cfg)
     if rank_of(cfg):
         return outcome
@@ -50,23 +51,25 @@ def run(cfg: DictConfig) -> runs.Outcome:
 
 
 def train(cfg: DictConfig) -> runs.Outcome:
-    """Train the method that a config describes, unless that is done, and return what became of it.
+    """Train the method that a config describes, unless this is done, and return the outcome.
 
-    A finished run is skipped (``force=true`` starts again). One that was interrupted or failed is resumed from its last
-    checkpoint, to the same numbers as a run that was never stopped. This process holds the lock of the run's folder.
-    Raises what `Run.claim` raises, Interrupted after Ctrl-C or SIGTERM, and user errors; once training has begun, the
-    run's ``failed.json`` says the same.
+    A finished run is skipped (``force=true`` starts again). An interrupted or failed run is resumed from its last
+    checkpoint, and gives the same numbers as a run that was never stopped. This process holds the lock of the run's
+    folder. Raises the errors of `Run.claim`, Interrupted after Ctrl-C or SIGTERM, and user errors; once training has
+    begun, an error is also written to the run's ``failed.json``.
     """
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # else tips, and what hardware is missing
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # no tips, and no list of missing hardware
     rank = rank_of(cfg)
+    if devices(cfg) == 1:
+        rank_zero_only.rank = 0  # type: ignore[attr-defined]  # Lightning takes it from the environment, as under srun
     if rank:
-        logging.getLogger("lightning_cse").setLevel(logging.ERROR)  # the first process says it
+        logging.getLogger("lightning_cse").setLevel(logging.ERROR)  # the first process logs it
     with Interrupts(force=cfg.force) as interrupts:
         resolved = resolve_automatic(cfg)
         check_nodes(cfg)
         pl.seed_everything(cfg.seed, workers=True, verbose=False)
         if torch.cuda.is_available():
-            torch.cuda.reset_peak_memory_stats()  # else that of the point before in a sweep
+            torch.cuda.reset_peak_memory_stats()  # else, in a sweep, that of the previous point
         parts = build(cfg)
         decides: dict[str, Any] = {
             "data": parts.digests,
@@ -75,9 +78,11 @@ def train(cfg: DictConfig) -> runs.Outcome:
         }
         config_hash = runs.config_hash(plain(cfg), **decides)
         folder = runs.Run(Path(cfg.paths.runs_dir).expanduser(), str(cfg.name), config_hash, cfg.seed)
+        if rank and folder.status == "finished" and not cfg.force:
+            return runs.Outcome("skipped", str(folder.path))
         if rank:
             last = folder.checkpoints / "last.ckpt"
-            with contextlib.suppress(Interrupted):  # the first process says that, too
+            with contextlib.suppress(Interrupted):  # the first process raises it, too
                 _fit_and_test(cfg, parts, folder, [], interrupts, last if last.is_file() and not cfg.force else None)
             return runs.Outcome("finished", str(folder.path))
         with folder.claim(force=cfg.force, leave_failed=in_sweep() and not cfg.retry_failed) as unfinished:
@@ -96,7 +101,7 @@ def train(cfg: DictConfig) -> runs.Outcome:
 def _run(
     cfg: DictConfig, parts: Parts, folder: runs.Run, decisive: dict[str, Any], interrupts: Interrupts
 ) -> dict[str, Any]:
-    """Start or resume the run in its folder, whose lock is held, and return its record."""
+    """Start or resume the run in its folder, with the lock held, and return the record."""
     last = folder.checkpoints / "last.ckpt"
     step, due = _resume_point(last) if last.is_file() else (None, False)
     folder.start(OmegaConf.to_yaml(cfg, resolve=True))
@@ -106,7 +111,7 @@ def _run(
     if step is not None:
         log.info("resuming from step %d of %s", step, last)
         interrupts.continues = f"continues from step {step}"
-    shown = "train/" if due else ""  # what was logged at the step itself, whose evaluation may be due
+    shown = "train/" if due else ""  # keys to keep of that step: an evaluation still due is logged again
     curves.keep(lambda at, key: step is not None and (at < step or (at == step and key.startswith(shown))))
     views = _views(cfg, folder, resumed_at=step)
     loggers = [CurvesLogger(curves), *views]
@@ -148,7 +153,7 @@ def _run(
 
 
 def rank_of(cfg: DictConfig) -> int:
-    """Return which of the processes of a run this is: 0, which writes everything, unless it has several devices."""
+    """Return the rank of this process: 0, which writes everything, unless the run has several devices."""
     return int(rank_zero_only.rank) if devices(cfg) > 1 else 0  # type: ignore[attr-defined]  # set by Lightning
 
 
@@ -164,24 +169,25 @@ def _resume_point(last: Path) -> tuple[int, bool]:
 
 
 def _views(cfg: DictConfig, folder: runs.Run, *, resumed_at: int | None) -> list[RunView]:
-    """Return the view that the config names, if any; no view may fail a run."""
+    """Return the view that the config names, if any; a view must not fail the run."""
     if not cfg.logger:
         return []
     choices = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
     group = f"{cfg.name}/{choices['sweep']}" if choices.get("sweep") else str(cfg.name)
     tags = [str(choices[name]) for name in ("profile", "debug") if choices.get(name)]
-    try:  # completed outside Hydra, which would build everything that the settings describe
+    try:  # called outside Hydra, which would build every node of the settings
         view = instantiate(cfg.logger, _partial_=True)
         return [view(run=folder, group=group, settings=plain(cfg), resumed_at=resumed_at, tags=tags)]
-    except Exception as error:  # noqa: BLE001 - a package that is not installed, a folder
+    except Exception as error:  # noqa: BLE001 - a missing package or a wrong folder, for example
         log.warning("the run continues without %s: %s", cfg.logger._target_, error)
         return []
 
 
+@together()
 def _fit_and_test(
     cfg: DictConfig, parts: Parts, folder: runs.Run, loggers: list[Logger], interrupts: Interrupts, last: Path | None
 ) -> dict[str, Any]:
-    """Train from the start or from the last checkpoint, test the best one, and return what the record says of it."""
+    """Train from the start or the last checkpoint, test the best one, and return the results for the record."""
     parts.data.limit_train_batches = cfg.trainer.limit_train_batches
     parts.data.setup()
     truncated = _truncated(parts)
@@ -197,7 +203,7 @@ def _fit_and_test(
     )
     steps, checkpoints = StepLog(), BestAndLast(folder.checkpoints, evaluation)
     one_gpu = cfg.trainer.accelerator in ("gpu", "cuda") and torch.cuda.is_available()
-    one_gpu &= devices(cfg) == cfg.trainer.devices == 1  # on one machine, not chosen by its number
+    one_gpu &= devices(cfg) == cfg.trainer.devices == 1  # one machine, and a number of devices, not a list of GPUs
     trainer: pl.Trainer = built(
         cfg.trainer,
         logger=loggers or False,
@@ -209,14 +215,14 @@ def _fit_and_test(
             *([StepBar(evaluation)] if loggers else ()),
             checkpoints,
         ],
-        limit_train_batches=None,  # the loader's work
-        # The GPU that "cuda" means in this process, which Lightning would not ask.
+        limit_train_batches=None,  # the data loader applies it
+        # The GPU that "cuda" means in this process, which Lightning would ignore.
         devices=[torch.cuda.current_device()] if one_gpu else cfg.trainer.devices,
         default_root_dir=str(folder.path),
         _convert_="all",
     )
     if trainer.global_rank:
-        pl.seed_everything(cfg.seed + trainer.global_rank, workers=True, verbose=False)  # for other dropout masks
+        pl.seed_everything(cfg.seed + trainer.global_rank, workers=True, verbose=False)  # its own dropout masks
     _fit(trainer, parts, last)
     if trainer.global_step == 0:
         raise TrainingError("no training step was made: see trainer.limit_train_batches and trainer.max_time")
@@ -245,6 +251,7 @@ def _fit_and_test(
         "device": device_name(trainer.strategy.root_device),
         "precision": str(trainer.precision),
         "environment": runs.environment(),
+        "method_code": runs.method_code(plain(cfg.method)),
         "seconds": {"training": steps.seconds, "evaluation": evaluation.seconds, "test": time.perf_counter() - start},
         "evaluation_share": evaluation.seconds / max(evaluation.seconds + steps.seconds, 1e-9),
         "sentences_per_second": steps.sentences / max(steps.seconds, 1e-9),
@@ -253,16 +260,13 @@ def _fit_and_test(
 
 
 def _truncated(parts: Parts) -> dict[str, int]:
-    """Count the sentences that are cut, in training and in evaluation, and warn once of them.
-
-    The model keeps the tokens of the latter, which it embeds at every evaluation.
-    """
+    """Count the sentences that are cut, warn once about them, and give the model the evaluation's tokens."""
     longest = parts.encoder.max_length - max(len(template) for template in parts.method.templates)
     splits: tuple[Split, ...] = ("dev", "test")
     evaluated = {s for task in parts.tasks.values() for split in splits for s in task.sentences(split)}
     evaluated.update(parts.diagnostics.sentences())
     table = token_table(sorted(evaluated), parts.encoder.tokenizer, parts.data.cache_dir)
-    parts.method.model.table, lengths = table, table.lengths
+    parts.method.model.table, lengths = table, table.lengths  # embedded at every evaluation
     cut = {"sentences_cut": parts.data.longer_than(longest), "evaluation_sentences_cut": int((lengths > longest).sum())}
     if any(cut.values()):
         log.warning(
@@ -276,10 +280,10 @@ def _truncated(parts: Parts) -> dict[str, int]:
 def _fit(trainer: pl.Trainer, parts: Parts, last: Path | None) -> None:
     try:
         with warnings.catch_warnings():
-            # Of Lightning 2.6 itself, with torch 2.13.
+            # Lightning 2.6 itself causes it with torch 2.13.
             warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
             trainer.fit(parts.method, parts.data, ckpt_path=last, weights_only=True)
-    except SystemExit as ending:  # what Lightning makes of a KeyboardInterrupt
+    except SystemExit as ending:  # Lightning turns a KeyboardInterrupt into this
         if isinstance(ending.__context__, KeyboardInterrupt):
             raise ending.__context__ from None
         raise
@@ -291,11 +295,11 @@ def _fit(trainer: pl.Trainer, parts: Parts, last: Path | None) -> None:
 def _test(
     cfg: DictConfig, parts: Parts, folder: runs.Run, trainer: pl.Trainer, best: Path
 ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """Return the metrics of every task on the test split, of the best checkpoint and of the baselines."""
+    """Return the test metrics of every task, for the best checkpoint and for the baselines."""
 
     def metrics(results: dict[str, TaskResult], prefix: str = "") -> dict[str, float]:
         for task, result in results.items():
-            if result.predictions and trainer.is_global_zero:  # a mean of other tasks has none
+            if result.predictions and trainer.is_global_zero:  # an average of other tasks has none
                 runs.write_predictions(folder.predictions, f"{prefix}{task}", result.predictions)
             if result.reason and not prefix:
                 parts.left_out[task] = result.reason
@@ -319,7 +323,7 @@ def _test(
 
 
 _baselines: dict[str, tuple[str, dict[str, TaskResult]]] = {}
-"""The latest results of each baseline and all that decides them: in the points of a sweep they are the same."""
+"""The latest results of each baseline, with a key of all that affects them; the points of a sweep share them."""
 
 
 def _weights(model: torch.nn.Module) -> list[int]:
@@ -329,7 +333,7 @@ def _weights(model: torch.nn.Module) -> list[int]:
 
 @contextlib.contextmanager
 def _logging_to(path: Path) -> Iterator[None]:
-    """Write logs, warnings and the traceback of an error to a file too."""
+    """Also write logs, warnings and the traceback of an error to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"))

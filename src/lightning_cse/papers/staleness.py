@@ -1,45 +1,21 @@
-"""Whether the method of a run has changed since the run, by the history of its files."""
+"""Tells whether the method of a run has changed since the run."""
 
-from __future__ import annotations
-
-import functools
-import re
-import subprocess
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-from lightning_cse.papers.nested import leaves, value_at
-
-if TYPE_CHECKING:
-    from lightning_cse.papers.records import Found
-
-_PACKAGE: Final = Path(__file__).parents[1]
+from lightning_cse import runs
+from lightning_cse.papers.records import Found
 
 
 def change_of(found: Found) -> str:
-    """Return whether ``git diff`` finds a difference between the record's commit and the files of its method today.
+    """Return ``stale`` if the code of a run's method has changed since the run, else ``fresh``.
 
-    These are ``similarity.py`` and the modules of ``losses/`` and ``methods/`` that define a ``_target_`` below
-    ``method`` in the config; of an evaluated run, in that of its training. Without git or the commit it is unknown.
+    For an evaluation, the code is that of its training. Without the training's record, or without ``method_code`` in
+    it, the answer is ``unknown``. See `runs.method_code`.
     """
     if found.training is None:
         return "unknown"
-    record: Any = found.training.record
-    values = leaves(record["decisive"]["config"].get("method") or {})
-    targets = {str(value) for key, value in values if key.endswith("_target_")}
-    names = sorted(target.rpartition(".")[2] for target in targets if target.startswith("lightning_cse."))
-    commit = str(value_at(record, "environment.commit") or "").partition("-")[0]
-    return _changed(commit, tuple(names)) if names else "fresh"
-
-
-@functools.cache
-def _changed(commit: str, classes: tuple[str, ...]) -> str:
-    defines = re.compile(rf"^class ({'|'.join(classes)})\b", re.MULTILINE)
-    modules = [path for room in ("losses", "methods") for path in _PACKAGE.glob(f"{room}/*.py")]
-    files = [str(path) for path in modules if defines.search(path.read_text(encoding="utf-8"))]
-    command = ["git", "-C", str(_PACKAGE), "diff", "--quiet", commit, "--", "similarity.py", *files]
-    try:
-        code = subprocess.run(command, capture_output=True, check=False).returncode if commit else -1
-    except OSError:  # there is no git
-        code = -1
-    return {0: "fresh", 1: "stale"}.get(code, "unknown")
+    record = found.training.record
+    method = record["decisive"]["config"].get("method")
+    if method is None:
+        return "fresh"
+    if "method_code" not in record:
+        return "unknown"
+    return "fresh" if record["method_code"] == runs.method_code(method) else "stale"

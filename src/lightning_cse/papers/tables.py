@@ -1,4 +1,4 @@
-"""From finished runs to the cells of a table: a pandas frame of values by line, column and seed, grouped into cells."""
+"""Makes tables from finished runs: a pandas frame of values by line, column and seed, grouped into cells."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from lightning_cse.papers.records import Found, Measured
 
 LEVELS: Final = {"**": 0.01, "*": 0.05}
-"""The mark of a p-value below a level against the reference row, the strictest first."""
+"""The marks of significant differences from the reference row and their levels, the strictest first."""
 NUMBERS: Final = ("n", "mean", "sd", "low", "high", "error", "published", "published_deviation", "difference")
-"""What a cell holds of its values, and of the paper's."""
+"""The numbers in a cell: statistics of its values, and the paper's numbers."""
 _SYMBOLS: Final = ("†", "‡", "§", "¶", "‖", "††", "‡‡", "§§")
 _TESTS: Final = {
     "mcnemar": "McNemar's exact test of majority votes, of as many seeds on both sides and of an odd number",
@@ -37,8 +37,8 @@ _TESTS: Final = {
 class Table:
     """A table: ``cells`` has a row for each line (by number) and column (by title), NaN where there is no number.
 
-    ``symbols`` is what cells show for their ``marks``; ``quoted`` says which lines have only the paper's numbers, and
-    ``tests`` has the comparisons of lines, of which ``p`` and ``p_holm`` in a cell are those with the reference row.
+    ``symbols`` maps the ``marks`` of cells to the symbols shown. ``quoted`` says which lines have only the paper's
+    numbers. ``tests`` has the comparisons of lines; ``p`` and ``p_holm`` in a cell are those with the reference row.
     """
 
     artefact: Artefact
@@ -78,10 +78,10 @@ class _Reading(NamedTuple):
 
 @dataclass
 class Assembly:
-    """What the table of an artefact is assembled of.
+    """Assembles the table of an artefact.
 
-    ``change_of`` says whether the loss of a run has been changed since: ``fresh``, ``stale`` or ``unknown``;
-    ``setting_of`` has the value of a config column for a line that has no run.
+    ``change_of`` returns whether the loss of a run has changed since the run: ``fresh``, ``stale`` or ``unknown``.
+    ``setting_of`` returns the value of a config column for a line without runs.
     """
 
     artefact: Artefact
@@ -102,7 +102,7 @@ class Assembly:
         self.cells = self._cells()
 
     def table(self, kept_tests: Path | None = None, draws: int = 10_000) -> Table:
-        """Return the table; the comparisons in ``kept_tests`` of the same seeds and means need no predictions."""
+        """Return the table; comparisons in ``kept_tests`` with the same seeds and means need no predictions."""
         symbols, texts = self._symbols()
         pairs = list(self._pairs())
         tests = compare_lines(pairs, "bootstrap" if self.artefact.test == "bootstrap" else "mcnemar", kept_tests, draws)
@@ -122,7 +122,7 @@ class Assembly:
     # Values
 
     def _is_quoted(self, line: Line) -> bool:
-        """Whether a line has only the paper's numbers; a run that exists counts, whatever its row needs."""
+        """Return whether a line has only the paper's numbers; finished runs are used, whatever the row needs."""
         columns = [column for column in self.artefact.columns if column.source != "mean"]
         waits = line.needs is not None and not any(self.measured(line, column).found for column in columns)
         return waits or isinstance(line.way, Published)
@@ -198,7 +198,7 @@ class Assembly:
         return cells
 
     def _setting(self, line: Line, column: Column) -> dict[str, Any]:
-        """Return a cell that shows a setting: of the runs, or of the config that they would have."""
+        """Return a cell that shows a setting of the runs or, without runs, of the config that they would have."""
         runs = self.measured(line, column).found
         known = [value_at(run.record, f"decisive.config.{column.keys[0]}") for _, run in sorted(runs.items())]
         known = [value for value in known or [self.setting_of(line, column)] if value is not None]
@@ -214,7 +214,7 @@ class Assembly:
         return [mark for mark, true in asked.items() if true]
 
     def _symbols(self) -> tuple[dict[str, str], list[str]]:
-        """Return the symbol of each mark, and what the marks say; what all measured cells share has no symbol."""
+        """Return the symbols of the marks, and the notes on them; a mark of all measured cells has no symbol."""
         lines = [self.lines[number] for (number, _), marks in self.cells["marks"].items() if "encoder" in marks]
         instead = ", ".join(dict.fromkeys(f"{line.encoder} in place of {line.paper_encoder}" for line in lines))
         known = {
@@ -241,7 +241,7 @@ class Assembly:
         if unknown:
             yield (
                 f"Whether the loss has changed since is unknown for {unknown} of {len(self.used)} records: "
-                "their commit is missing, or not in the history at hand."
+                "they, or the records of their trainings, lack method_code."
             )
         if self.cells["error"].notna().any():
             yield "[from, to]: 95 % interval over the test pairs (DeLong; the standard errors of the seeds averaged)."
@@ -276,9 +276,9 @@ class Assembly:
     # Comparisons
 
     def _pairs(self) -> Iterator[tuple[Side, Side]]:
-        """Yield the two sides of each comparison: a line with the reference row, or with every other one.
+        """Yield the two sides of each comparison: a line and the reference row or, if asked for, every other row.
 
-        Lines have the same encoder; one without an encoder is compared where the other row has only one.
+        The two lines have the same encoder; a line without an encoder is compared if the other row has only one line.
         """
         reference = self.artefact.reference
         for a, line in enumerate(self.lines) if reference in self.labels else ():
@@ -292,7 +292,7 @@ class Assembly:
                         yield ours, theirs
 
     def _side(self, number: int, column: Column) -> Side | None:
-        """Return a cell as a side of a comparison; None where the test does not suit it, or it has no value."""
+        """Return a cell as a side of a comparison; None if the test does not suit it, or it has no value."""
         line, reading = self.lines[number], self.readings[number, column.title]
         if not reading.found:
             return None
@@ -355,13 +355,13 @@ def _number(found: Found, line: Line, column: Column, key: str) -> float | None:
 
 
 def short_commit(record: Mapping[str, Any]) -> str:
-    """Return the beginning of a record's commit, ``-dirty`` marked, or ``unknown``."""
+    """Return the first digits of a record's commit, with its ``-dirty`` mark if any, or ``unknown``."""
     digits, dirty, _ = str(value_at(record, "environment.commit") or "unknown").partition("-dirty")
     return digits[:7] + dirty
 
 
 def machine_of(record: Mapping[str, Any]) -> str:
-    """Return what a record was measured on: the GPU, or the processor and its cores."""
+    """Return the machine of a record: the GPU, or the processor and its cores."""
     device = str(record.get("device") or "unknown")
     machine = value_at(record, "environment.machine") or {}
     cores = machine.get("cores")

@@ -1,5 +1,6 @@
 """A run on disk: its folder, status, lock and record, the hash that names it, its curves and predictions."""
 
+from lightning_cse.runs.code import method_code
 from lightning_cse.runs.curves import Curves, CurveSummary, mean_of_text, summarise
 from lightning_cse.runs.files import Busy, atomic_file, disk_errors, locked, write_atomic, write_predictions
 from lightning_cse.runs.machine import environment
@@ -20,6 +21,7 @@ __all__ = [
     "find_runs",
     "locked",
     "mean_of_text",
+    "method_code",
     "summarise",
     "write_atomic",
     "write_predictions",

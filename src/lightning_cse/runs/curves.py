@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lightning_cse import metrics  # not their names: these bring torch
+from lightning_cse import metrics  # the lazy package: importing its names loads torch
 from lightning_cse.errors import LightningCSEError
 from lightning_cse.runs.files import disk_errors, write_atomic
 
@@ -16,7 +16,7 @@ Row = tuple[int, str, float]
 
 
 class Curves:
-    """Every logged value of a run: a CSV with the columns ``step, key, value``, read back to the last bit.
+    """Every logged value of a run: a CSV with the columns ``step, key, value``, which are read back exactly.
 
     Examples:
         >>> import tempfile
@@ -72,15 +72,15 @@ class Curves:
 
 
 Points = Mapping[str, Sequence[tuple[int, float]]]  # by key, as `Curves.read` returns them
-_BEST: Final = 5  # how many dev values make the final score
+_BEST: Final = 5  # the number of dev scores in the final score
 
 
 @dataclass(frozen=True)
 class CurveSummary:
     """A summary of the evaluations of one run after step 0; None where the curves lack the values.
 
-    ``final_score`` is the mean of the five highest dev scores (of all, where there are fewer), ``evaluations`` is how
-    many dev scores there are, ``best_step`` the first step with the highest; RFD is of the primary view.
+    ``final_score`` is the mean of the five highest dev scores (of all, if there are fewer), ``evaluations`` the number
+    of dev scores, and ``best_step`` the first step with the highest score. RFD is that of the primary view.
     """
 
     rfd_alignment: float | None = None
@@ -96,10 +96,10 @@ class CurveSummary:
 def summarise(curves: Points, monitor: str = "val/stsb/spearman") -> CurveSummary:
     """Summarise the curves of a run, or of the authors' release.
 
-    Step 0 and dev scores that are not finite do not count. Of a step that is there twice, the later value counts.
+    Step 0 and dev scores that are not finite do not count. If a step occurs twice, the later value counts.
 
     Source: NGCSE, section on relative fitting difficulty, and the authors' plotting code (five best, step 0).
-    Differs: the last step counts as an evaluation even where it is no multiple of ``eval_every`` (the authors stop at
+    Differs: the last step counts as an evaluation even if it is not a multiple of ``eval_every`` (the authors stop at
     the last multiple); alignment and uniformity are those of the step with the best score (the authors' plot takes its
     score one evaluation late).
     """
@@ -118,8 +118,8 @@ def summarise(curves: Points, monitor: str = "val/stsb/spearman") -> CurveSummar
 
 
 def mean_of_text(*evaluations: int | None) -> str:
-    """Say of how many dev scores the final scores of runs with so many evaluations are the mean."""
-    known = sorted(filter(None, evaluations))  # an old record does not say
+    """Return a phrase for how many dev scores the final scores average, given the runs' numbers of evaluations."""
+    known = sorted(filter(None, evaluations))  # old records lack the number
     ends = [known[:1] + known[-1:], [min(_BEST, number) for number in known[:1] + known[-1:]]]
     of, best = (" to ".join(map(str, dict.fromkeys(numbers))) for numbers in ends)
     return f"mean of the {best} best of {of} dev scores" if known else "mean of the best dev scores, at most five"

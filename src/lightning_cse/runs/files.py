@@ -17,7 +17,7 @@ from lightning_cse.errors import BUSY, LightningCSEError
 
 @contextlib.contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Raise LightningCSEError if there is no space left to write ``path``; other system errors pass as they are."""
+    """Raise LightningCSEError if there is no space left to write ``path``; other system errors pass unchanged."""
     try:
         yield
     except OSError as error:
@@ -56,12 +56,12 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
 
 def write_predictions(folder: Path, task: str, columns: Mapping[str, Sequence[Any]]) -> Path:
-    """Write equally long columns, one row an example, to ``<folder>/<task>.parquet`` and return its path."""
-    import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]  # slow to import, and not needed to read a record
+    """Write equally long columns, one row per example, to ``<folder>/<task>.parquet`` and return its path."""
+    import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]  # slow to import, not needed to read a record
     import pyarrow.parquet as pq  # type: ignore[import-untyped, unused-ignore]
 
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", task):
-        raise ValueError(f"the task {task!r} names a file: use letters, digits, '_', '-' and '.'")
+        raise ValueError(f"the task {task!r} gives a file its name: use letters, digits, '_', '-' and '.'")
     path = folder / f"{task}.parquet"
     with atomic_file(path) as file:
         pq.write_table(pa.table({name: pa.array(values) for name, values in columns.items()}), file)
@@ -69,14 +69,14 @@ def write_predictions(folder: Path, task: str, columns: Mapping[str, Sequence[An
 
 
 class Busy(LightningCSEError):  # noqa: N818 - a status, not a fault
-    """Another process is at work on the same thing."""
+    """Another process is working on the same thing."""
 
     exit_code = BUSY
 
 
 @contextlib.contextmanager
 def locked(path: Path, subject: str) -> Iterator[None]:
-    """Hold a lock file until the end of the block, or of its process; `Busy` if another process holds it."""
+    """Hold a lock file until the block or the process ends; raise `Busy` if another process holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path, fallback_to_soft=False, thread_local=False)
     try:
@@ -89,7 +89,7 @@ def locked(path: Path, subject: str) -> Iterator[None]:
         path.write_text(f"{os.getpid()}\n", encoding="ascii")
         yield
     finally:
-        path.unlink(missing_ok=True)  # while it is held: a process that waits for it notices, and makes a new one
+        path.unlink(missing_ok=True)  # removed while held: a waiting process notices and makes a new one
         lock.release()
 
 
@@ -102,5 +102,5 @@ def is_locked(path: Path) -> bool:
             return False
     except Timeout:
         return True
-    except OSError:  # read-only, or of another user
+    except OSError:  # read-only, or owned by another user
         return False

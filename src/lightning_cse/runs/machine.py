@@ -1,4 +1,4 @@
-"""What a process runs on: code, versions, machine, and the device that computes."""
+"""The environment of a process: code, versions, machine, and the device that it computes on."""
 
 import importlib.metadata
 import os
@@ -19,7 +19,7 @@ _DISTRIBUTIONS: Final = "lightning_cse torch pytorch-lightning transformers toke
 def environment() -> dict[str, Any]:
     """Return the commit (with ``-dirty`` for uncommitted changes), the versions, the machine and its threads.
 
-    None stands for what cannot be found out.
+    Values that cannot be found are None.
     """
     found = {name: next(iter(importlib.metadata.distributions(name=name)), None) for name in _DISTRIBUTIONS.split()}
     versions = {name: None if one is None else one.version for name, one in found.items()}
@@ -41,7 +41,7 @@ def environment() -> dict[str, Any]:
 
 def _commit() -> str | None:
     file = Path(__file__).resolve()
-    variables = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}  # those of a git hook
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}  # set by git hooks
 
     def git(*arguments: str) -> str:
         command = ["git", "--no-optional-locks", "-C", str(file.parent), *arguments]
@@ -49,7 +49,7 @@ def _commit() -> str | None:
         return done.stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", "--", file.name)  # else some other repository that this lies in
+        git("ls-files", "--error-unmatch", "--", file.name)  # fails if the repository around it is another one
         # Results that `reproduce --keep` writes into experiments/ change no run.
         changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)experiments")
         return git("rev-parse", "HEAD") + ("-dirty" if changed else "")
@@ -75,14 +75,14 @@ def device_of(accelerator: str = "auto") -> "torch.device":
 
 
 def device_name(device: "torch.device") -> str:
-    """Return what a run was computed on: the name of the GPU, or ``cpu``."""
+    """Return the name of a GPU, or the type of another device, such as ``cpu``."""
     import torch
 
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def peak_memory() -> float:
-    """Return the most memory held, in MiB: a GPU's since its counter was reset, else that of the whole process."""
+    """Return the peak memory in MiB: of the GPU since its counter was reset, or else of the whole process."""
     import torch
 
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():

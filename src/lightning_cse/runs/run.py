@@ -32,7 +32,7 @@ class FailedBefore(LightningCSEError):  # noqa: N818 - a status, not a fault
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a task returns to a sweep: ``skipped`` means that the run was finished before."""
+    """The outcome that a task returns to a sweep; ``skipped`` means that the run was finished before."""
 
     status: Literal["finished", "skipped"]
     folder: str
@@ -42,8 +42,8 @@ class Outcome:
 class Run:
     """The folder of one run, ``<root>/<name>/<config_hash>-s<seed>/``.
 
-    Nothing is made on disk before `lock` or `start`. The record is written last, so a folder with a record is a
-    finished run. Whoever changes the folder holds its lock. Slashes in the name make subfolders.
+    Nothing is created on disk before `lock` or `start`. The record is written last, so a folder with a record is a
+    finished run. Only the process that holds the lock changes the folder. Slashes in the name make subfolders.
     """
 
     def __init__(self, root: Path, name: str, config_hash: str, seed: int) -> None:
@@ -62,7 +62,7 @@ class Run:
 
     @classmethod
     def at(cls, path: Path) -> Self:
-        """Return the run of a folder, by the names of the folder and of the one it is in."""
+        """Return the run of a folder, from the names of the folder and its parent."""
         path = Path(path).absolute()
         found = _FOLDER.fullmatch(path.name)
         if found is None:
@@ -71,7 +71,7 @@ class Run:
 
     @property
     def status(self) -> Literal["new", "running", "interrupted", "failed", "finished"]:
-        """How far the run is; whoever holds the lock through this object sees the status before it was locked."""
+        """The status of the run; while this object holds the lock, the status before it was locked."""
         if self.record_path.is_file():
             return "finished"
         if not self._held and is_locked(self.lock_path):
@@ -82,7 +82,7 @@ class Run:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Be the only process that changes this folder, until the end of the block; see `locked`."""
+        """Hold the lock of this folder until the end of the block; see `locked`."""
         new = not self.path.is_dir()
         try:
             with locked(self.lock_path, str(self.path)):
@@ -96,7 +96,7 @@ class Run:
 
     @contextlib.contextmanager
     def claim(self, *, force: bool, leave_failed: bool) -> Iterator[bool]:
-        """Hold the lock as in `lock`, and give whether there is something to do: not if the run is finished.
+        """Hold the lock as in `lock`, and yield whether there is something to do: not if the run is finished.
 
         ``force`` clears the folder first; ``leave_failed`` raises `FailedBefore` if the run failed before.
         """
@@ -108,7 +108,7 @@ class Run:
                 self.clear()
             if self.status == "failed" and leave_failed:
                 raise FailedBefore(f"{self.path} failed before ({self.reason()}): retry_failed=true tries it again")
-            yield self.status != "finished"  # by the process that held the lock until now
+            yield self.status != "finished"  # another process may have just finished it
 
     def reason(self) -> str | None:
         """Return in one line why the run failed, or None if it did not."""
@@ -121,20 +121,20 @@ class Run:
             return f"see {self.failed_path}"
 
     def start(self, config_yaml: str) -> None:
-        """Write the resolved config, and remove what an earlier failure or kill left; checkpoints and curves stay."""
+        """Write the resolved config, and remove leftovers of a failure or a kill; checkpoints and curves stay."""
         write_atomic(self.config_path, config_yaml)
         for leftover in self.path.rglob(".*.tmp"):
             leftover.unlink(missing_ok=True)
         self.failed_path.unlink(missing_ok=True)
 
     def finish(self, record: Mapping[str, Any]) -> None:
-        """Write the record, which makes the run finished: call it last. Numbers that are not finite become null."""
+        """Write the record, which makes the run finished, so call this last. Non-finite numbers become null."""
         finite = json.loads(json.dumps(record), parse_constant=lambda name: None)
         write_atomic(self.record_path, json.dumps(finite, indent=2, ensure_ascii=False) + "\n")
         self.failed_path.unlink(missing_ok=True)
 
     def fail(self, error: BaseException, stage: str) -> None:
-        """Write ``failed.json``; where the disk refuses that, only log it: ``error`` is what the user must see."""
+        """Write ``failed.json``; if this is not possible, only log it, since the user must see ``error`` itself."""
         failure = {"type": type(error).__name__, "message": str(error), "stage": stage}
         failure["time"] = datetime.now(UTC).isoformat(timespec="seconds")
         failure["traceback"] = "".join(traceback.format_exception(error))
@@ -144,7 +144,7 @@ class Run:
             _LOG.warning("could not write %s: %s", self.failed_path, problem)
 
     def read(self) -> dict[str, Any]:
-        """Return the record of a finished run; LightningCSEError if there is none that can be used."""
+        """Return the record of a finished run; raise LightningCSEError if there is no usable one."""
         try:
             record = json.loads(self.record_path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -157,7 +157,7 @@ class Run:
         return record
 
     def table(self) -> "pd.DataFrame":
-        """Return the test metrics of a finished run, a row a metric, a column for the run and one a baseline."""
+        """Return the test metrics of a finished run: one row per metric, one column for the run and per baseline."""
         import pandas as pd
 
         record = self.read()
@@ -165,7 +165,7 @@ class Run:
         return pd.DataFrame(columns).rename_axis("metric")
 
     def curves(self) -> "pd.DataFrame":
-        """Return every value logged so far, a row a step, a column a key; NaN where a step did not log a key."""
+        """Return every value logged so far: one row per step, one column per key, NaN where a step lacks a key."""
         import pandas as pd
 
         columns = {key: dict(points) for key, points in Curves(self.curves_path).read().items()}
@@ -195,21 +195,21 @@ def find_runs(root: Path) -> Iterator[Run]:
             yield Run(root, path.parent.relative_to(root).as_posix(), found[1], int(found[2]))
 
 
-# What decides a result, and its hash ------------------------------------------------------------------------------
+# The settings that affect a result, and their hash ----------------------------------------------------------------
 
-# Keys at the top of a config that decide nothing, or decide through what reads them (corpora, limits and own through
-# data and suite). The precision here is that of an evaluation; a training's stands below `trainer`.
+# Top-level keys that do not affect a result, or only through the nodes that read them (corpora, limits and own through
+# data and suite). The precision here is that of an evaluation; training has its own under `trainer`.
 _SWITCHES: Final = frozenset(
     {"seed", "paths", "logger", "force", "retry_failed", "keep_last", "figures", "hydra", "recipe", "baselines"}
     | {"corpora", "limits", "own", "precision"}
 )
-# Keys that decide nothing, wherever they stand: places (files count by their digests) and ways to compute the same.
+# Keys that never affect a result, at any level: locations (files count by digest) and ways to compute the same.
 _ANYWHERE: Final = frozenset({"data_dir", "cache_dir", "runs_dir", "files", "chunk_size", "compile"})
 _TRAINER: Final = frozenset(
     {"devices", "num_nodes", "strategy", "profiler", "logger", "default_root_dir", "enable_progress_bar"}
     | {"enable_model_summary", "log_every_n_steps", "num_sanity_val_steps", "limit_val_batches"}
 )
-# The modules of these classes, as the hash has them: a class that moves stays the same.
+# The modules in class paths, which the hash ignores: moving a class does not change it.
 _MODULES: Final = re.compile(r'(?<="_target_":")(?:lightning_cse|torch|pytorch_lightning)\.(?:[^".]*\.)*')
 
 NEUTRAL: Final[Mapping[str, Any]] = {
@@ -220,16 +220,16 @@ NEUTRAL: Final[Mapping[str, Any]] = {
     "trainer.accumulate_grad_batches": 1,
     "trainer.max_steps": -1,
 }
-"""Values by dotted key at which a key is as good as absent, so that keys added later change no hash; null always is."""
+"""Values at which a key counts as absent, by dotted key, so that keys added later change no hash; null always does."""
 
 
 def config_hash(
     config: Mapping[str, Any], *, data: Mapping[str, str], encoder: Mapping[str, str], resolved: Mapping[str, Any]
 ) -> str:
-    """Return the ten hex digits that name a run: a hash of `decisive`, with classes by their last name.
+    """Return the ten hex digits that name a run: a hash of `decisive`, with classes by name, without their modules.
 
     ``config`` is the resolved config, ``data`` the sha256 by file name, ``encoder`` the encoder's name and digests, and
-    ``resolved`` what automatic choices became, by dotted key: ``{"trainer.accelerator": "cpu"}``.
+    ``resolved`` the values of automatic choices by dotted key: ``{"trainer.accelerator": "cpu"}``.
     """
     document = decisive(config, data=data, encoder=encoder, resolved=resolved)
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -239,10 +239,10 @@ def config_hash(
 def decisive(
     config: Mapping[str, Any], *, data: Mapping[str, str], encoder: Mapping[str, str], resolved: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what decides a run's result, as plain JSON values: ``config``, ``data`` and ``encoder``.
+    """Return everything but the seed that affects a result, as plain JSON: ``config``, ``data`` and ``encoder``.
 
-    Left out of the config are seed, paths, loggers and switches, and every key at its neutral value; automatic choices
-    are replaced by what they became. Equal numbers are equal however they are written (``1`` and ``1.0``).
+    The config is without seed, paths, loggers, switches, and keys at their neutral value; automatic choices are
+    replaced by their values. Numbers are equal however they are written (``1`` and ``1.0``).
     """
     kept: dict[str, Any] = _canonical({k: v for k, v in config.items() if k not in _SWITCHES})
     for dotted, value in resolved.items():
@@ -265,7 +265,7 @@ def decisive(
 
 
 def _canonical(value: Any) -> Any:
-    """Reduce to plain JSON values with one spelling a number, without nulls and without what decides nothing."""
+    """Reduce to plain JSON values, with one spelling per number, no nulls, and no keys that never affect a result."""
     if isinstance(value, Mapping):
         kept = {str(k): v for k, v in value.items() if k not in _ANYWHERE and v is not None}
         if (limit := kept.get("limit_train_batches")) is not None:

@@ -1,4 +1,4 @@
-"""The points of a sweep: a file each with what became of it, and the table that the command prints at the end."""
+"""The points of a sweep: one file per point with its outcome, and the table that the command prints at the end."""
 
 import contextlib
 import json
@@ -14,13 +14,13 @@ from lightning_cse.errors import BUG, BUSY, USER, ConfigError, DataError, Encode
 from lightning_cse.runs.files import write_atomic
 
 DONE: Final = ("finished", "skipped")
-# What a status is called in the table, where that is not its own name.
+# Names of statuses in the table, where these differ.
 SHOWN: Final = {"skipped": "finished before", "left": "failed before", "busy": "run by another process"}
 
 
 @dataclass
 class Point:
-    """What became of a point: finished, skipped (finished before), failed, left (failed before), busy, or killed.
+    """The outcome of a point: finished, skipped (finished before), failed, left (failed before), busy, or killed.
 
     ``code`` is the exit code that a single run would have.
     """
@@ -31,11 +31,11 @@ class Point:
     folder: str | None = None
     reason: str = ""
     code: int = BUG
-    refused: bool = False  # its config, so that it never began
+    refused: bool = False  # because of its config, so it never began
 
     @classmethod
     def of(cls, overrides: Sequence[str], result: Any) -> Self:
-        """The outcome of a task that raised, or returned an `Outcome` or nothing."""
+        """Return the outcome of a task that raised an error, or returned an `Outcome` or nothing."""
         if isinstance(result, Exception):
             status = {"Busy": "busy", "FailedBefore": "left"}.get(type(result).__name__, "failed")
             reason = " ".join(one_line(result).split())
@@ -50,7 +50,7 @@ class Point:
 
 
 class Sweep:
-    """A sweep as its command sees it: the folder with a file ``<number>.json`` a point, and each point's overrides."""
+    """A sweep as its command sees it: the folder with one file ``<number>.json`` per point, and their overrides."""
 
     def __init__(self, folder: Path, jobs: Sequence[Sequence[str]]) -> None:
         self.folder = folder.absolute()
@@ -58,7 +58,7 @@ class Sweep:
         self._remove()
 
     def finish(self) -> int:
-        """Print what became of the points, and return the exit code they ask for; a point without file was killed."""
+        """Print the table of the points, and return the exit code; a point without a file was killed."""
         points = []
         if sys.exc_info() != (None, None, None) and not any(path.is_file() for path in self.jobs):
             self._remove()  # nothing has begun
@@ -83,7 +83,7 @@ class Sweep:
 
 
 def table(points: Sequence[Point]) -> str:
-    """Return a row a point, over its seeds, and below them why points are not finished."""
+    """Return a table with one row per point, over its seeds, and below it why points are not finished."""
     common = set.intersection(*(set(point.overrides) for point in points))
     rows: dict[str, list[Point]] = {}
     reasons: dict[str, list[str]] = {}

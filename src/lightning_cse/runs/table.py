@@ -48,7 +48,7 @@ def run_table(record: Mapping[str, Any]) -> RenderableType:
     for name, metrics in (record.get("baselines") or {}).items():
         rows[_BASELINES.get(name, name)] = _numbers(metrics)
     rest = {key for metrics in rows.values() for key in metrics if key.startswith("test/")}
-    # Of a symmetric score: shown, so that nobody takes its absence for a task that was forgotten.
+    # Left out for a symmetric score: shown, so that it does not look like a forgotten task.
     rest |= {f"test/{name}/accuracy" for name in record.get("left_out") or () if name.endswith("direction")}
     parts: list[RenderableType] = []
     for headings in _TABLES:
@@ -74,7 +74,7 @@ def _numbers(metrics: Mapping[str, Any] | None) -> dict[str, float]:
 
 
 def _percent(rows: Mapping[str, Mapping[str, float]], headings: Mapping[str, str]) -> Table:
-    """Return a row a model, with accuracies and correlations in percent; baselines without any value are left out."""
+    """Return one row per model, accuracies and correlations in percent; baselines without any value are left out."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     deep = any("\n" in title for title in headings.values())
     table.add_column("\ntest, %" if deep else "test, %", overflow="fold")
@@ -105,7 +105,7 @@ def _facts(record: Mapping[str, Any]) -> list[str]:
         lines.append(f"best checkpoint: {steps}, {best.get('monitor')} {best['score']:.4f}")
     if record.get("stopped_early"):
         lines.append(f"stopped early: {record['stopped_early']}")
-    if summary.get("final_score") not in (None, summary.get("best_score")):  # of one evaluation it is the best score
+    if summary.get("final_score") not in (None, summary.get("best_score")):  # after one evaluation it is the best score
         lines.append(f"final score ({mean_of_text(summary.get('evaluations'))}): {summary['final_score']:.4f}")
     if seconds:
         where = ", ".join(str(record[key]) for key in ("device", "precision") if record.get(key))

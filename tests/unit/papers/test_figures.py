@@ -249,7 +249,7 @@ def test_official_and_missing_corpora(real_data: Path, tmp_path: Path) -> None:
     assert dualcse.pair_counts("inli", real_data) == {"train": 32_000, "dev": 4_000, "test": 4_000}
     made = make("dualcse/table6", request=Request(settings=(f"paths.data_dir={tmp_path}",)))
     assert {row["pairs"] for row in made.tables["pairs"]} == {None}
-    assert "Wang et al. is not counted: corpus 'impscore', split 'train' is not there" in made.text
+    assert "Wang et al. is not counted: corpus 'impscore', split 'train' was not found" in made.text
 
 
 class Letters:

@@ -273,7 +273,7 @@ def test_a_kept_reproduction_is_made_again_from_its_records(plan_of: MakePlan, t
 @pytest.mark.parametrize("text", ["", "0,", "-1", "a,1", "0 1"])
 def test_seeds_are_whole_numbers(text: str) -> None:
     assert arguments.seeds("2,0,2") == (2, 0)
-    with pytest.raises(argparse.ArgumentTypeError, match=r"must be seeds such as 0,1,2"):
+    with pytest.raises(argparse.ArgumentTypeError, match=r"must be a list of seeds such as 0,1,2"):
         arguments.seeds(text)
 
 
