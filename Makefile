@@ -1,30 +1,30 @@
 # Two commands on a fresh machine: `make run` and `make test`. `make` alone lists all of them.
-# The environment is made once, in .venv, and again when pyproject.toml or constraints.txt change.
+# The environment is created once, in .venv, and updated when pyproject.toml or constraints.txt change.
 
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    ?= $(VENV)/bin
 # Overrides for `make run`, e.g. make run ARGS="seed=1 logger=csv".
 ARGS   ?=
-# More for pip while it fetches torch: on Linux its default build carries CUDA (gigabytes); an index of CPU builds, say.
+# Extra arguments of pip for torch, such as an index of CPU builds: on Linux, the default build has CUDA (gigabytes).
 TORCH_ARGS ?=
 
-# What stands between a target and a ready environment. Empty (make run READY_RUN= BIN=...) uses BIN as it is.
+# Prerequisites that prepare the environment of a target. If empty (make run READY_RUN= BIN=...), BIN is used unchanged.
 READY_RUN ?= $(VENV)/.ready-run
 READY_DEV ?= $(VENV)/.ready-dev
 READY_DOCS ?= $(VENV)/.ready-docs
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-# Nothing in the tests may ask a server, and W&B uploads nothing. The tests' models are too small for more than two threads.
+# Settings that keep commands off the hub and W&B. The models of the tests are too small for more than two threads.
 OFFLINE := HF_HUB_OFFLINE=1 WANDB_MODE=offline TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2}
-# Two processes with one thread each, a file of tests to each in turn, those that run commands first: they last longest.
-# WORKERS=0 runs all in one process, for a debugger say.
+# Two processes with one thread each. Each takes one test file at a time; those that run commands come first, as they
+# take longest. WORKERS=0 runs all tests in one process, for example for a debugger.
 WORKERS ?= 2
 PYTEST := HF_HUB_OFFLINE=1 WANDB_MODE=offline TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 \
   $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-# Without the notices of MkDocs' future, and of other packages' deprecated calls. Never with --quiet, which keeps the
-# warnings from the count that makes a strict build fail.
+# Hides notices about MkDocs 2 and about deprecated calls in other packages. Do not add --quiet: warnings would not be
+# counted, and a strict build would not fail.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore::DeprecationWarning -m mkdocs
 
 .DEFAULT_GOAL := help
@@ -37,10 +37,10 @@ help: ## List the targets
 run: $(READY_RUN) ## Train DualCSE on the sample corpus: no network after the installation, minutes on a CPU
 	$(BIN)/python -m lightning_cse.train +experiment=dualcse_cross +profile=laptop $(ARGS)
 
-test: lint type imports ## Check style, types and imports, then run all tests but the slow ones
+test: lint type imports ## Check style, types and imports, then run all tests except the slow ones
 	$(PYTEST) -m "not slow and not docs"
 
-test-all: lint type imports ## The same with the slow tests
+test-all: lint type imports ## The same, including the slow tests
 	$(PYTEST) -m "not docs"
 
 lint: $(READY_DEV) ## Check format and style (ruff)
@@ -53,35 +53,35 @@ type: $(READY_DEV) ## Check the types of src/ (mypy, strict)
 imports: $(READY_DEV) ## Check that imports go one way only (import-linter; the rules are in pyproject.toml)
 	$(BIN)/lint-imports --no-logo
 
-format: $(READY_DEV) ## Format the code, and fix what ruff can fix
+format: $(READY_DEV) ## Format the code, and apply ruff's automatic fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY_DEV) ## Measure sentences a second, beside sentence-transformers' trainer
+bench: $(READY_DEV) ## Measure sentences per second, compared with sentence-transformers' trainer
 	$(OFFLINE) $(BIN)/python benchmarks/bench.py $(ARGS)
 
-bench-growth: $(READY_DEV) ## Measure and draw how speed and memory grow with batch, length, corpus and devices (15 minutes)
+bench-growth: $(READY_DEV) ## Measure and plot speed and memory by batch, length, corpus and devices (15 minutes)
 	$(OFFLINE) $(BIN)/python benchmarks/growth.py $(ARGS)
 
-bench-data: $(READY_DEV) ## Measure the memory and the seconds that a million training sentences take
+bench-data: $(READY_DEV) ## Measure the memory and time that a million training sentences take
 	$(OFFLINE) $(BIN)/python benchmarks/data.py $(ARGS)
 
-bench-search: $(READY_DEV) ## Measure the search index: building, memory, queries, what it finds of the nearest
+bench-search: $(READY_DEV) ## Measure the search index: build time, size, query time and recall
 	$(OFFLINE) $(BIN)/python benchmarks/search.py $(ARGS)
 
-bench-generate: $(READY_DEV) ## Generate 20,000 rows from a server that fails, with two kills: is any lost, or paid twice?
+bench-generate: $(READY_DEV) ## Generate 20,000 rows with a failing server and two kills: is any lost, or paid twice?
 	$(OFFLINE) $(BIN)/python benchmarks/generate.py $(ARGS)
 
-bench-gaussian: $(READY_DEV) ## Measure the Gaussian similarity, beside its formula as it is written
+bench-gaussian: $(READY_DEV) ## Measure the Gaussian similarity, compared with its plain formula
 	$(OFFLINE) $(BIN)/python benchmarks/gaussian.py $(ARGS)
 
 docs: $(READY_DOCS) ## Build the documentation site into site/; a dead link or anchor is an error
 	$(MKDOCS) build
 
-docs-serve: $(READY_DOCS) ## Show the site on http://127.0.0.1:8000 while you write
+docs-serve: $(READY_DOCS) ## Serve the site at http://127.0.0.1:8000, with live reload
 	$(MKDOCS) serve --livereload $(ARGS)
 
-docs-check: $(READY_DEV) $(READY_DOCS) ## Build the site, run the code blocks of README and docs, and compare what they print
+docs-check: $(READY_DEV) $(READY_DOCS) ## Build the site, run the code blocks of README and docs, compare their output
 	$(PYTEST) -m "docs or not docs" --timeout=1800 tests/test_docs.py
 
 wheel-check: $(READY_DEV) ## Build the wheel and compose a config from it, outside the repository
@@ -97,11 +97,11 @@ wheel-check: $(READY_DEV) ## Build the wheel and compose a config from it, outsi
 	  || { cat train.log; exit 1; }; \
 	echo "the wheel composes and trains outside the repository"
 
-clean: ## Remove caches and builds; .venv and runs/ stay
+clean: ## Remove caches and builds; keep .venv and runs/
 	rm -rf dist build site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# pip comes last when an environment is made: one that stopped half-way is made again.
+# pip is the last part of an environment, so an environment that was interrupted is created again.
 $(VENV)/bin/pip:
 	@command -v $(PYTHON) > /dev/null || { echo "$(PYTHON) is not to be found. lightning_cse needs Python 3.11 or newer; \
 	name one: make run PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -112,7 +112,7 @@ $(VENV)/bin/pip:
 	@echo "Making the environment $(VENV) with $$($(PYTHON) -V) ..."
 	@$(PYTHON) -m venv $(VENV)
 
-# torch alone and first: it is the largest by far, so its message shows that a slow download is not stuck.
+# torch is installed first and alone: it is by far the largest, and its message shows that a slow download is not stuck.
 $(VENV)/.ready-run: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	@echo "Installing torch (minutes, only this time) ..."
 	@$(PIP) $(TORCH_ARGS) torch

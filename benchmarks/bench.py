@@ -1,18 +1,17 @@
-"""How fast training and encoding are, beside sentence-transformers on the same rows, encoder, precision and threads.
+"""Measure the speed of training and encoding, compared with sentence-transformers under the same conditions.
 
     make bench                                    # or: python benchmarks/bench.py
     make bench ARGS="--steps 20 --precision bf16"
     make bench ARGS="--chunk 64 --batch 512"      # method.chunk_size, for batches larger than memory
-    make bench ARGS=--profile                     # only where the time of a step goes
+    make bench ARGS=--profile                     # only the shares of a step's time
 
-Both sides train all-MiniLM-L6-v2 on INLI triplets (``LIGHTNING_CSE_DATA`` where set, else the sample corpus) with the
-in-batch softmax, AdamW, gradient clipping at 1 and batches of 64 triplets: ours as ``+experiment=simcse_inli`` does it
-(Lightning's Trainer, SimCSE with its head; no evaluation, checkpoint or logging), theirs as SentenceTransformerTrainer
-does it with MultipleNegativesRankingLoss, or CachedMultipleNegativesRankingLoss with ``--chunk``. Repetitions
-alternate, so that a busy machine slows both; the first step of each is not counted; tokenisation is counted on both
-sides (ours once, theirs a batch). Where there is a GPU, both sides compute on it.
-
-Configs come from the training command, method and data from what it builds of them, so that nothing is built twice.
+Both sides have the same rows, encoder, precision and threads. They train all-MiniLM-L6-v2 on INLI triplets (from
+``LIGHTNING_CSE_DATA`` if set, else from the sample corpus) with the in-batch softmax, AdamW, gradient clipping at 1 and
+batches of 64 triplets. Our side is ``+experiment=simcse_inli`` (Lightning's Trainer, SimCSE with its head; without
+evaluation, checkpoints or logging). Their side is SentenceTransformerTrainer with MultipleNegativesRankingLoss or, with
+``--chunk``, CachedMultipleNegativesRankingLoss. Repetitions alternate, so that a busy machine slows both sides. The
+first step of each is not counted. Tokenisation counts on both sides (ours once, theirs per batch). If there is a GPU,
+both sides use it. Config, method and data are built as by the training command.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from rich.table import Table
 from shares import Profile, matrix_rate, operations
 
 AIMS = {"bf16": (2.6, 1.8), "float32": (2.0, 1.4)}
-"""Training and encoding, ours over theirs on a CPU: what the project set out for."""
+"""The project's aims for training and encoding on a CPU: our speed divided by theirs."""
 
 SEQUENCES = 8
-"""What DualCSE encodes for a row: its four sentences, twice each."""
+"""The sequences that DualCSE encodes per row: its four sentences, twice each."""
 
 
 def compare(size: Size, repetitions: int) -> dict[str, Measured]:
-    """Sentences a second of both sides, in training and in encoding, and their ratios, by name."""
+    """Return sentences per second of both sides in training and encoding, and their ratios, by name."""
     from theirs import train_theirs
 
     cfg, device = simcse(size), "cuda" if ON_GPU else "cpu"
@@ -69,7 +68,7 @@ def compare(size: Size, repetitions: int) -> dict[str, Measured]:
 
 
 def bench(size: Size, repetitions: int, out: Console) -> dict[str, Any]:
-    """Measure everything at one precision, print it, and return it."""
+    """Measure everything at one precision, print the results and return them."""
     both = compare(size, repetitions)
     table = Table(title=f"{size.precision}: sentences a second, median (range) of {repetitions}", title_justify="left")
     for column in ("", "lightning_cse", "sentence-transformers", "ratio"):
@@ -90,7 +89,7 @@ def bench(size: Size, repetitions: int, out: Console) -> dict[str, Any]:
 
 
 def profiled(size: Size, speed: float | None, out: Console) -> dict[str, Any]:
-    """Print and return the shares of a step, and how much of the rate of matrix products a training speed is."""
+    """Print and return the shares of a step, and the training speed as a share of the rate of matrix products."""
     cfg = simcse(replace(size, steps=4))
     watch = Profile(step=2)
     seconds, _ = train_ours(cfg, watch)

@@ -1,13 +1,13 @@
-"""How much memory the training data take, and how long they take to read, for a million sentences of Wikipedia.
+"""Measure the memory and the reading time of training data, for a million sentences like those of Wikipedia.
 
     make bench-data                               # or: python benchmarks/data.py
     make bench-data ARGS="--rows 1000000 --encoder tiny"
 
-The sentences are made up, as long as those of Wikipedia, and read as a file of one's own: data=wiki_sentences with
-data.train=[FILE]. Each case is a fresh process that builds the data, tokenises them and iterates some batches, as a
-training does; the first time it fills the token cache, the second time it reads from it. Memory is the peak of the
-resident set above that of the same process with a thousand sentences. It includes the pages of the token cache, which
-is mapped, and which the system takes back when it needs them.
+The sentences are made up, as long as those of Wikipedia, and read from a file: data=wiki_sentences with
+data.train=[FILE]. Each case is a fresh process that builds the data, tokenises the sentences and iterates over some
+batches, as training does. The first time, it fills the token cache; the second time, it reads from it. Memory is the
+peak of the resident set above that of the same process with a thousand sentences. It includes the pages of the token
+cache, which is mapped; the system reclaims them when needed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MIB = 2**20
 
 
 def sentences(count: int) -> Iterator[str]:
-    """Yield made-up sentences of 12 to 34 words (on average 23, some 130 characters), as those of Wikipedia."""
+    """Yield made-up sentences of 12 to 34 words (on average 23, about 130 characters), like those of Wikipedia."""
     draw = random.Random(0)  # noqa: S311 - no secret
     syllables = [a + b for a in "bcdfglmnprstv" for b in ("a", "e", "i", "o", "u", "an", "er", "in")]
     words = ["".join(draw.choices(syllables, k=draw.choice((1, 2, 2, 3, 4)))) for _ in range(50_000)]
@@ -47,7 +47,7 @@ def sentences(count: int) -> Iterator[str]:
 
 
 def measure(encoder: str, file: str, cache: str, size: int) -> dict[str, float]:
-    """Build the data of a file, iterate batches; for a process that does nothing else."""
+    """Build the data of a file and iterate over batches; run it in a process of its own."""
     from hydra.utils import instantiate
 
     from lightning_cse.config.compose import compose
@@ -93,7 +93,7 @@ def bench(rows: int, encoder: str, size: int) -> list[dict[str, Any]]:
 
 
 def show(cases: list[dict[str, Any]], out: Console) -> None:
-    """Print the cases, and what the many sentences take above the few."""
+    """Print the cases, and the memory of the many sentences above that of the few."""
     table = Table("sentences", "token cache", "read s", "tokenise s", "a batch ms", "peak MiB", "above the few MiB")
     base = max(case["peak_mib"] for case in cases if case["sentences"] == FEW)
     for case in cases:

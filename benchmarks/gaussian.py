@@ -1,12 +1,12 @@
-"""How fast and how lean the pairwise Gaussian similarity is, beside its formula over one tensor of all dimensions.
+"""Measure the speed and memory of the pairwise Gaussian similarity, compared with a plain version of its formula.
 
     make bench-gaussian                           # or: python benchmarks/gaussian.py
     make bench-gaussian ARGS="--repetitions 9"
 
 Both sides compute `gaussian_similarity_matrix` of n by n Gaussians of width d in float32 on the CPU, alone ("forward")
-and with the gradients of its sum weighted at random ("both"). Repetitions alternate between the sides, so that a busy
-machine slows both; the first of each is not counted. Memory is measured in a fresh process for each case: how far the
-resident set rises above what it is with the inputs made and the libraries warm (both sides run once on two rows).
+and with the gradients of a randomly weighted sum ("both"). Repetitions alternate between the sides, so that a busy
+machine slows both; the first of each is not counted. Memory is measured in a fresh process for each case. It is the
+rise of the resident set after the inputs are made and the libraries are warm (both sides have run once on two rows).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Matrix = Callable[[GaussianEmbedding, GaussianEmbedding, Any], Tensor]
 
 
 def naive(a: GaussianEmbedding, b: GaussianEmbedding, reduce: str) -> Tensor:
-    """The formula as it is written, over a tensor of all pairs and dimensions."""
+    """Compute the formula directly, over a tensor of all pairs and dimensions."""
     a_variance, b_variance = a.log_variance.exp()[:, None], b.log_variance.exp()
     distance = (a.mean[:, None] - b.mean).square()
     kl = ((a_variance + distance) / b_variance - 1 - (a.log_variance[:, None] - b.log_variance)) / 2
@@ -52,7 +52,7 @@ SIDES: dict[str, Matrix] = {"naive": naive, "ours": gaussian_similarity_matrix}
 
 
 def make_work(n: int, d: int, reduce: str, passes: str) -> Callable[[str], None]:
-    """Make inputs, and return what computes on them, by side."""
+    """Make inputs, and return a function that computes on them for a given side."""
     generator = torch.Generator().manual_seed(0)
     means, logs = torch.randn(2, 2, n, d, generator=generator)
     weights = torch.randn(n, n, generator=generator)
@@ -70,7 +70,7 @@ def make_work(n: int, d: int, reduce: str, passes: str) -> Callable[[str], None]
 
 
 def seconds(n: int, d: int, reduce: str, passes: str, repetitions: int) -> dict[str, list[float]]:
-    """Seconds a repetition of each side."""
+    """Return the seconds of each repetition, by side."""
     work = make_work(n, d, reduce, passes)
     times: dict[str, list[float]] = {side: [] for side in SIDES}
     for repetition in range(repetitions + 1):
@@ -83,7 +83,7 @@ def seconds(n: int, d: int, reduce: str, passes: str, repetitions: int) -> dict[
 
 
 def highest_resident() -> int:
-    """The largest resident set so far, in bytes."""
+    """Return the largest resident set so far, in bytes."""
     status = Path("/proc/self/status")
     if status.is_file():
         return next(int(line.split()[1]) * 1024 for line in status.read_text().splitlines() if line[:5] == "VmHWM")
@@ -92,7 +92,7 @@ def highest_resident() -> int:
 
 
 def forget_highest_resident() -> bool:
-    """Start the largest resident set anew; tell whether the system can do so."""
+    """Reset the largest resident set, and return whether the system can do so."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
@@ -101,7 +101,7 @@ def forget_highest_resident() -> bool:
 
 
 def measure_memory(side: str, n: int, d: int, reduce: str, passes: str) -> dict[str, Any]:
-    """Bytes above the inputs; for a process that does nothing else."""
+    """Return the memory in bytes above the inputs; run it in a process of its own."""
     for warm in SIDES:
         make_work(2, d, reduce, passes)(warm)
     work = make_work(n, d, reduce, passes)
@@ -113,7 +113,7 @@ def measure_memory(side: str, n: int, d: int, reduce: str, passes: str) -> dict[
 
 
 def memory(side: str, n: int, d: int, reduce: str, passes: str) -> dict[str, Any]:
-    """`measure_memory` in a fresh process."""
+    """Run `measure_memory` in a fresh process."""
     command = [sys.executable, __file__, "--memory", side, str(n), str(d), reduce, passes]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     result: dict[str, Any] = json.loads(done.stdout)
@@ -121,7 +121,7 @@ def memory(side: str, n: int, d: int, reduce: str, passes: str) -> dict[str, Any
 
 
 def bench(repetitions: int) -> list[dict[str, Any]]:
-    """Measure every case."""
+    """Measure all cases."""
     rows = []
     for n, d in CASES:
         for reduce in REDUCES:
@@ -145,7 +145,7 @@ def bench(repetitions: int) -> list[dict[str, Any]]:
 
 
 def show(rows: list[dict[str, Any]], repetitions: int, out: Console) -> None:
-    """Print a table."""
+    """Print the results as a table."""
     table = Table(title=f"medians of {repetitions}", title_justify="left")
     for column in ("n x n x d", "reduce", "passes", "naive ms", "ours ms", "times as fast", "naive MiB", "ours MiB"):
         table.add_column(column, justify="left" if column in {"reduce", "passes"} else "right")

@@ -1,18 +1,18 @@
-"""Whether generation loses nothing and pays nothing twice: thousands of sentences, a server that fails, two kills.
+"""Check that generation loses no row and pays for none twice: thousands of sentences, a failing server, two kills.
 
     make bench-generate                                  # or: python benchmarks/generate.py
     make bench-generate ARGS="--n 2000 --json generate.json"
 
-The command is started as a user starts it, on made-up sentences, with the pattern of STS and 64 calls at once. A server
-of this machine answers by rules; one call in ten meets a fault of the way (status 429, 500, 503, a broken connection,
-half an answer, no JSON, no end), and one reply in twenty is none of its role (an echo, a refusal, several sentences).
-The command is killed (SIGKILL) after a third and after two thirds of its replies, and given again. What must hold then:
+The command is started as by a user, on made-up sentences, with the pattern of STS and 64 simultaneous calls. A server
+on this machine answers by rules. One call in ten fails (status 429, 500 or 503, a broken connection, half an answer, no
+JSON, no end), and one reply in twenty does not fit its role (an echo, a refusal, several sentences). The command is
+killed (SIGKILL) after a third and after two thirds of its replies, and started again. These conditions must then hold:
 
-- every sentence has a row or is listed as given up, none twice, and the rows are as many as were asked for;
-- no role that was finished before a kill (its reply lies in the cache) was asked for after it;
-- replies that were answered and are not kept are no more than the calls under way at the two kills.
+- every sentence has a row or is listed as given up, none twice, and there are as many rows as requested;
+- no role that was finished before a kill (its reply is in the cache) was requested after it;
+- no more replies are lost than there were open calls at the two kills.
 
-Memory is what the command's process holds (RssAnon of Linux), looked at every half second, by the share of replies.
+Memory is that of the command's process (RssAnon of Linux), sampled every half second, by the share of replies.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ROLES = 3
 
 
 class CountingServer(ChatServer):
-    """A server that counts and forgets, so that sixty thousand calls fit its memory."""
+    """A server that counts calls without keeping them, so that sixty thousand calls fit into memory."""
 
     def __init__(self) -> None:
         super().__init__(answer, plan)
@@ -57,7 +57,7 @@ class CountingServer(ChatServer):
         self.faults: Counter[str] = Counter()
 
     def begin(self, body: dict[str, Any], authorization: str | None) -> str | None:
-        """Note a call."""
+        """Count a call."""
         fault = super().begin(body, authorization)
         with self.lock:
             self.calls.clear()
@@ -66,7 +66,7 @@ class CountingServer(ChatServer):
         return fault
 
     def end(self, body: dict[str, Any], answered: bool) -> None:
-        """Note that a call is over."""
+        """Count the end of a call."""
         super().end(body, answered)
         with self.lock:
             self.answered.clear()
@@ -74,7 +74,7 @@ class CountingServer(ChatServer):
 
 
 def key(messages: list[dict[str, str]]) -> int:
-    """Return what tells one request from others."""
+    """Return a key that identifies a request."""
     return hash(tuple((each["role"], each["content"]) for each in messages))
 
 
@@ -85,7 +85,7 @@ def plan(body: dict[str, Any], nth: int) -> str | None:
 
 
 def answer(body: dict[str, Any]) -> str:
-    """Return a sentence of the role that is asked for, as a rule; a server does not know which, so the prompt tells."""
+    """Return a sentence, usually of the requested role, which the server recognises by the prompt."""
     sentence, system = prompt(body), body["messages"][0]["content"]
     words = sentence.rstrip(".").split()
     draw = random.Random(f"{sentence} {system[:200]} {time.monotonic_ns()}")  # noqa: S311 - no secret
@@ -108,13 +108,13 @@ def sentences(count: int) -> Iterator[str]:
 
 
 class Memory:
-    """What a process holds, by how far the work is."""
+    """The memory of a process, by the share of the work that is done."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[float, float]] = []
 
     def look(self, pid: int, share: float) -> None:
-        """Note what a process holds now."""
+        """Record the present memory of a process."""
         try:
             status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
         except OSError:
@@ -124,12 +124,12 @@ class Memory:
             self.seen.append((share, int(held) / 1024))
 
     def at(self, low: float, high: float) -> float | None:
-        """Return the most that was held, in MiB, while the share was between these."""
+        """Return the peak in MiB while the share was between these bounds."""
         return max((held for share, held in self.seen if low <= share < high), default=None)
 
 
 def kept(cache: Path) -> Counter[int]:
-    """Return how many replies the cache holds, by what was asked."""
+    """Return the number of replies in the cache, by the key of their request."""
     if not cache.is_file():
         return Counter()
     found: Counter[int] = Counter()
@@ -142,7 +142,7 @@ def kept(cache: Path) -> Counter[int]:
 
 
 def bench(n: int, scratch: Path) -> dict[str, Any]:
-    """Generate with two kills, and return what held and what it took."""
+    """Generate with two kills, and return the counts and the costs."""
     corpus = scratch / "sentences.txt"
     corpus.write_text("".join(f"{sentence}\n" for sentence in sentences(n + n // 10)), encoding="utf-8")
     cache = scratch / "cache" / "llm" / "replies.sqlite"
@@ -156,7 +156,7 @@ def bench(n: int, scratch: Path) -> dict[str, Any]:
             if (kill is None) != (code == 0):
                 sys.exit(f"the command ended with {code}; see {scratch / 'log.txt'}")
             now = kept(cache)
-            # Of what has one reply only, none was rejected: there was nothing to be asked again.
+            # A request with only one reply had none rejected, so there was no reason to repeat it.
             asked_again += sum(server.asked[each] - before[each] for each in finished if now[each] == 1)
             lost.append(sum(server.done.values()) - now.total())
         calls, faults = sum(server.asked.values()), dict(server.faults.most_common())
@@ -181,7 +181,7 @@ def bench(n: int, scratch: Path) -> dict[str, Any]:
 
 
 def attempt(n: int, corpus: Path, scratch: Path, server: CountingServer, memory: Memory, kill: float | None) -> int:
-    """Give the command once, kill it at its share of all replies if so asked, and return its exit code."""
+    """Run the command once, kill it at the share ``kill`` of all replies, if given, and return its exit code."""
     line = [sys.executable, "-m", "lightning_cse.generate", "+pattern=sts", "data=wiki", f"data.train=[{corpus}]"]
     line += [f"n={n}", "corpora=sample", "paths=sample", "~encoder", "llm.model=made-up", f"llm.base_url={server.url}"]
     line += [f"llm.concurrency={CONCURRENCY}", "llm.timeout=5", "llm.retries=8"]

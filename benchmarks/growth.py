@@ -1,14 +1,14 @@
-"""How cost grows: sentences a second and memory, beside sentence-transformers, each point in a fresh process.
+"""Measure how speed and memory grow, compared with sentence-transformers; each point is a fresh process.
 
-    make bench-growth                             # or: python benchmarks/growth.py; some 15 minutes on two cores
+    make bench-growth                             # or: python benchmarks/growth.py; about 15 minutes on two cores
     make bench-growth ARGS="--batch 4096 --chunk 64 --length --rows --devices --sides ours"    # one point
 
-Four curves: training against triplets a batch (INLI's, or the sample corpus'), against tokens a sentence (made up, all
-of one length, 32 triplets), against devices (64 triplets; processes with an equal share of the threads, by torchrun),
-and the data path against rows of a file of sentences: read, tokenise, and one epoch of batches of 64 without training
-(theirs from 500 batches). Training points leave out the first step. Memory is the peak of the resident set of
-all processes of a point, imports included; on a GPU, of the GPU. Points are added to results/<machine>.json, in the
-place of earlier ones, with the machine's load; the figure shows all that are there.
+There are four curves. Training is measured by triplets per batch (of INLI or the sample corpus), by tokens per sentence
+(made-up sentences of one length, 32 triplets), and by devices (64 triplets; torchrun processes that share the threads
+equally). The data path is measured by rows of a file of sentences: reading, tokenising, and one epoch of batches of 64
+without training (theirs estimated from 500 batches). Training points leave out the first step. Memory is the peak of
+the resident sets of all processes of a point, including imports, or that of the GPU. Points are added to
+results/<machine>.json with the machine's load, and replace earlier ones; the figure shows all points of the file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TRIPLETS = {"length": 32, "devices": 64}
 
 
 def point(side: str, what: dict[str, Any]) -> None:
-    """Measure one point and print it; for a process that does nothing else."""
+    """Measure one point and print it; run it in a process of its own."""
     silence()
     if "read" in what:
         from theirs import read_theirs
@@ -71,7 +71,7 @@ def point(side: str, what: dict[str, Any]) -> None:
 
 
 def run(command: list[str], **variables: str) -> dict[str, Any]:
-    """Run a command of Python; return what its processes print, taken together."""
+    """Run a Python command; return the combined results that its processes print."""
     env = os.environ | variables
     done = subprocess.run([sys.executable, *command], check=False, capture_output=True, text=True, env=env)
     found = [json.loads(text) for text in re.findall(r"\{[^{}]*_mib[^{}]*\}", done.stdout)]
@@ -81,14 +81,14 @@ def run(command: list[str], **variables: str) -> dict[str, Any]:
 
 
 def measured(side: str, what: dict[str, Any], devices: int = 1) -> dict[str, Any]:
-    """Measure a point in processes of its own; return sentences a second and the memory of all of them."""
+    """Measure a point in separate processes; return sentences per second, and the memory of all of them."""
     several = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(devices)] if devices > 1 else []
     threads = max(1, torch.get_num_threads() // devices)
     return run([*several, __file__, "--point", side, json.dumps(what)], OMP_NUM_THREADS=str(threads))
 
 
 def training(axis: str, x: int, given: argparse.Namespace, there: str) -> dict[str, dict[str, Any]]:
-    """Return the sides at a point of training, both on the rows of one file."""
+    """Return the results of both sides at a training point, on the rows of one file."""
     from ours import for_theirs, sentences_of, simcse
 
     batch = x if axis == "batch" else TRIPLETS[axis]
@@ -110,13 +110,13 @@ def training(axis: str, x: int, given: argparse.Namespace, there: str) -> dict[s
 
 
 def made_up(tokens: int, count: int) -> dict[str, list[str]]:
-    """Return triplets of sentences of so many tokens, [CLS] and [SEP] among them: letters, each a token."""
+    """Return triplets of sentences with this many tokens, including [CLS] and [SEP]; each letter is one token."""
     draw = random.Random(0)  # noqa: S311 - no secret
     return {role: [" ".join(draw.choices(ascii_lowercase, k=tokens - 2)) for _ in range(count)] for role in ROLES}
 
 
 def reading(x: int, given: argparse.Namespace, there: str) -> dict[str, dict[str, Any]]:
-    """Return the sides at a point of the data path; ours also with the tokens of an earlier run."""
+    """Return the results of both sides at a point of the data path; ours also with cached tokens."""
     from ours import config_of, for_theirs
 
     file, found = Path(there) / f"{x}.txt", {}
@@ -134,7 +134,7 @@ def reading(x: int, given: argparse.Namespace, there: str) -> dict[str, dict[str
 
 
 def draw(curves: dict[str, Any], title: str, path: Path) -> None:
-    """Draw every curve: sentences a second above, memory below."""
+    """Draw all curves: sentences per second above, memory below."""
     from lightning_cse.plots import blank_figure, plot_style, save_figures, series_look
 
     shown = [axis for axis in AXES if axis in curves]

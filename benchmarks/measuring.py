@@ -1,4 +1,4 @@
-"""What the benchmarks of speed share: clocks, repetitions, the machine, and the file of its results."""
+"""Shared parts of the speed benchmarks: clocks, repetitions, the machine, and its file of results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROLES = ("anchor", "positive", "negative")
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured at once: precision, steps of a repetition, triplets of a batch, sentences of a chunk."""
+    """The size of a measurement: precision, steps per repetition, triplets per batch, sentences per chunk."""
 
     precision: str
     steps: int
@@ -34,7 +34,7 @@ class Size:
 
 @dataclass
 class Measured:
-    """Repetitions of one measurement."""
+    """The repetitions of one measurement."""
 
     values: list[float] = field(default_factory=list)
 
@@ -51,63 +51,63 @@ class Measured:
 
 
 def now() -> float:
-    """Seconds, once a GPU has done what it was given."""
+    """Return the time in seconds, after a GPU has finished its work."""
     if ON_GPU:
         torch.cuda.synchronize()
     return time.perf_counter()
 
 
 def seconds_of(work: Callable[[], Any]) -> float:
-    """Seconds that some work takes."""
+    """Return the seconds that some work takes."""
     start = now()
     work()
     return now() - start
 
 
 class Clock:
-    """When each step ended; the first one warms up."""
+    """The times at which steps ended; the first step is a warm-up."""
 
     def __init__(self) -> None:
         self.ends: list[float] = []
 
     def tick(self) -> None:
-        """A step has ended."""
+        """Record the end of a step."""
         self.ends.append(now())
 
     @property
     def seconds(self) -> float:
-        """Seconds a step, the first left out."""
+        """The seconds per step, without the first."""
         return (self.ends[-1] - self.ends[0]) / (len(self.ends) - 1)
 
 
 def silence() -> None:
-    """Show no warnings: of two trainers about each other's habits."""
+    """Hide the warnings of both trainers."""
     warnings.filterwarnings("ignore")
     for name in ("pytorch_lightning", "sentence_transformers", "transformers", "torch.distributed"):
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers depend on."""
+    """Return the GPU, the environment and the load, on which the numbers depend."""
     gpu = {"gpu": torch.cuda.get_device_name()} if ON_GPU else {}
     return gpu | environment() | {"load": round(os.getloadavg()[0], 2)}
 
 
 def results_file() -> Path:
-    """Return the file of this machine's results, named after its GPU or else its processor and cores."""
+    """Return the file of this machine's results, named after its GPU or, without one, its processor and cores."""
     about = environment()["machine"]
     name = torch.cuda.get_device_name() if ON_GPU else f"{about['cpu']} {about['cores']} cores"
     return Path(__file__).parent / "results" / (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".json")
 
 
 def saved(file: Path) -> dict[str, Any]:
-    """Return what a file of results holds."""
+    """Return the content of a file of results."""
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return found
 
 
 def save(file: Path, result: Mapping[str, Any]) -> None:
-    """Add results to a file, in the place of what has the same names; a list of numbers is one line."""
+    """Add results to a file, replacing those of the same names; a list of numbers is one line."""
     text = json.dumps(saved(file) | result, indent=1)
     text = re.sub(r"\[[^][{}\"]*\]", lambda match: re.sub(r"\s+", " ", match[0]), text)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def save(file: Path, result: Mapping[str, Any]) -> None:
 
 
 def rounded(value: Any, digits: int = 5) -> Any:
-    """Round every number to some digits that count."""
+    """Return a value with all floats rounded to this many significant digits."""
     if isinstance(value, Mapping):
         return {key: rounded(part) for key, part in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Our side of the benchmarks: training as ``+experiment=simcse_inli`` does it, without evaluation and record."""
+"""Our side of the benchmarks: training as with ``+experiment=simcse_inli``, without evaluation and record."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LightningClock(Clock, pl.Callback):
     """A clock for Lightning's Trainer."""
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """A step has ended."""
+        """Record the end of a step."""
         self.tick()
 
 
@@ -48,7 +48,7 @@ def config_of(experiment: str, size: Size, *overrides: str) -> DictConfig:
 
 
 def simcse(size: Size, *overrides: str) -> DictConfig:
-    """SimCSE on INLI triplets, one a premise, so that both sides have the same rows."""
+    """Return the config of SimCSE on INLI triplets, one per premise, so that both sides have the same rows."""
     return config_of("simcse_inli", size, "data.rows.positive=explicit", *overrides)
 
 
@@ -59,7 +59,7 @@ def sentences_of(cfg: DictConfig) -> dict[str, list[str]]:
 
 
 def train_ours(cfg: DictConfig, *callbacks: pl.Callback, **trained_with: Any) -> tuple[float, pl.LightningModule]:
-    """Train one epoch through Lightning; return seconds a step (with tokenisation), and the method."""
+    """Train one epoch with Lightning; return seconds per step (including tokenisation), and the method."""
     pl.seed_everything(0, workers=True, verbose=False)
     parts = build(cfg)
     start = time.perf_counter()
@@ -73,7 +73,7 @@ def train_ours(cfg: DictConfig, *callbacks: pl.Callback, **trained_with: Any) ->
 
 
 def for_theirs(cfg: DictConfig) -> dict[str, Any]:
-    """Return the settings that sentence-transformers needs to train as a config says."""
+    """Return the settings with which sentence-transformers trains as a config says."""
     return {
         "folder": folder_of(cfg.encoder.package),
         "max_length": cfg.encoder.max_length,
@@ -87,7 +87,7 @@ def for_theirs(cfg: DictConfig) -> dict[str, Any]:
 
 
 def folder_of(package: str) -> str:
-    """Return the folder of an encoder that a Python package carries, given as ``name/subfolder``."""
+    """Return the folder of an encoder in a Python package, given as ``name/subfolder``."""
     name, _, subfolder = package.partition("/")
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:

@@ -1,10 +1,10 @@
-"""How long an index of faiss takes to build, how large it is, how fast and how well it finds; beside the exact search.
+"""Measure build time, size, query time and recall of faiss indices, compared with the exact search.
 
     make bench-search                                  # or: python benchmarks/search.py
     make bench-search ARGS="--n 1000000 --index IVF1024,Flat HNSW32"
 
-Embeddings are made up and seeded, so that no encoder is measured: Gaussian centres in 24 dimensions, one for every
-hundred sentences, noise around them by which neighbouring clusters overlap, projected to the width, and a little noise
+Embeddings are made up from a seed, so that no encoder is measured: Gaussian centres in 24 dimensions, one per hundred
+sentences, with noise that makes neighbouring clusters overlap, are projected to the width, and a little noise is added
 there. Queries are further draws around the same centres. Recall is the share of the ten best that are found.
 """
 
@@ -30,7 +30,7 @@ COUNT = 10
 
 
 def clusters(numbers: Sequence[int], centres: torch.Tensor, width: int, noise: float) -> PointEmbedding:
-    """Return the vector of each number, the same one in whatever batch."""
+    """Return the vector of each number, which does not depend on the batch."""
     out = torch.randn(centres.shape[1], width, generator=torch.Generator().manual_seed(1))
     rows = []
     for number in numbers:

@@ -1,4 +1,4 @@
-"""Where the time of a training step goes, from torch's profiler."""
+"""Split the time of a training step by kind of work, with torch's profiler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INSIDE = {
     "attention": ("Attention", "aten::scaled_dot_product", "aten::_scaled_dot_product", "aten::_softmax"),
     "dropout": ("Dropout", "aten::native_dropout", "aten::dropout"),
 }
-"""Whatever runs inside an operation with this in its name (a class of our own, or its gradient) is of this kind."""
+"""Work inside an operation with one of these in its name (a class of our own, or its gradient) is of this kind."""
 
 MATRICES = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 OWN = {
@@ -42,7 +42,7 @@ class Profile(pl.Callback):
         self._last = self._begun = now()
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Mark what the loss does."""
+        """Mark the work of the loss."""
         ranges: list[Any] = []
         pl_module.loss.register_forward_pre_hook(lambda *_: ranges.append(record_function("loss").__enter__()))
         pl_module.loss.register_forward_hook(lambda *_: ranges.pop().__exit__(None, None, None))
@@ -55,16 +55,16 @@ class Profile(pl.Callback):
             self._begun = now()
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, outputs: Any, batch: Any, index: int) -> None:
-        """Stop behind it."""
+        """Stop after the chosen step."""
         self._last = now()
         if index == self.step:
             self.computed = self._last - self._begun
             self.profile.stop()
 
     def shares(self) -> dict[str, float]:
-        """Return the share of each kind of work, the largest first; Python is when nothing was computed.
+        """Return the share of each kind of work, the largest first; Python is the time without computation.
 
-        Tokens are the wait for the batch; laying them out in the step is Python, and so is the profiler's own work.
+        Tokens are the wait for the batch. Laying them out in the step counts as Python, as does the profiler itself.
         """
         events = [event for event in self.profile.events() if event.device_type == torch.autograd.DeviceType.CPU]
         events = [event for event in events if not event.name.startswith("Optimizer.")]  # around the whole step
@@ -87,7 +87,7 @@ def _names_above(event: Any) -> set[str]:
 
 
 def kind_of(event: Any, steps_of_loss: set[int]) -> str:
-    """The kind of work an event of the profiler is; a gradient has the number of the operation that it is of."""
+    """Return the kind of work of a profiler event; a gradient has the sequence number of its operation."""
     names, above = _names_above(event), event
     while above is not None:
         if above.name == "loss" or (above.sequence_nr in steps_of_loss and above.name.startswith("autograd::engine")):
@@ -102,7 +102,7 @@ def kind_of(event: Any, steps_of_loss: set[int]) -> str:
 
 
 def matrix_rate(precision: str) -> float:
-    """Floating-point operations a second in large matrix products: the best of a few."""
+    """Return floating-point operations per second in large matrix products: the best of a few measurements."""
     dtype, width = torch.bfloat16 if precision == "bf16" else torch.float32, 8192 if ON_GPU else 2048
     a, b = (torch.randn(width, width, dtype=dtype, device="cuda" if ON_GPU else "cpu") for _ in range(2))
     a @ b
@@ -110,7 +110,7 @@ def matrix_rate(precision: str) -> float:
 
 
 def operations(rows: dict[str, list[str]], cfg: DictConfig) -> float:
-    """Floating-point operations a step in matrix products, for real tokens only: forward, and twice that backward."""
+    """Return operations per step in matrix products for real tokens only: forward, and twice that backward."""
     folder = folder_of(cfg.encoder.package)
     shape = transformers.AutoConfig.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)

@@ -1,11 +1,11 @@
-"""What a run costs before its first step, and what a sweep adds to each of its points, in seconds of CPU.
+"""Measure the cost of a run before its first step, and that of each point of a sweep, in seconds of CPU.
 
     python benchmarks/startup.py
     python benchmarks/startup.py +experiment=gausscse +profile=small trainer.max_steps=5      # with LIGHTNING_CSE_DATA
 
-Three processes: one imports pytorch_lightning and ends, one trains a run, one sweeps over three seeds. It is the CPU
-time of the process, so that a busy machine changes little. Training steps, evaluations (also that of step 0) and the
-test do not count: records have their seconds.
+There are three processes: one only imports pytorch_lightning, one trains a run, and one sweeps over three seeds. CPU
+time is measured, so that a busy machine changes little. Training steps, evaluations (including that of step 0) and the
+test do not count: their seconds are in the records.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ clock = time.process_time
 
 
 def main() -> None:
-    """Measure, and print a line a number."""
+    """Measure, and print one line per number."""
     words = sys.argv[1:] or list(RUN)
     with tempfile.TemporaryDirectory() as folder:
         run = [sys.executable, __file__, *words, f"paths.runs_dir={folder}/runs", f"hydra.run.dir={folder}"]

@@ -1,4 +1,4 @@
-"""The other side of the benchmarks: sentence-transformers' trainer and losses; it knows nothing of lightning_cse."""
+"""The other side of the benchmarks: sentence-transformers' trainer and losses, independent of lightning_cse."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class HuggingFaceClock(Clock, transformers.TrainerCallback):
     """A clock for Hugging Face's Trainer."""
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        """A step has ended."""
+        """Record the end of a step."""
         self.tick()
 
 
 def train_theirs(
     rows: dict[str, list[str]], *, folder: str, max_length: int, batch: int, chunk: int | None, **options: Any
 ) -> tuple[float, SentenceTransformer]:
-    """Train one epoch of the same rows through sentence-transformers; return seconds a step, and the model.
+    """Train one epoch of the same rows with sentence-transformers; return seconds per step, and the model.
 
-    With ``chunk`` its loss caches gradients (Gao et al. 2021). Started by torchrun, several processes share the batch.
+    With ``chunk``, its loss caches gradients (Gao et al. 2021). Processes started by torchrun share the batch.
     """
     model = SentenceTransformer(folder, device="cuda" if ON_GPU else "cpu")
-    model.model_card_data.widget = [{"text": ""}]  # else it makes examples, with a progress bar
+    model.model_card_data.widget = [{"text": ""}]  # otherwise it makes examples, with a progress bar
     model.max_seq_length = max_length
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     shared: dict[str, Any] = {"scale": 1 / options["temperature"], "gather_across_devices": processes > 1}
@@ -72,7 +72,7 @@ def train_theirs(
 
 
 def read_theirs(file: str, folder: str, batch: int, most: int = 500) -> float:
-    """Read a file of sentences and tokenise shuffled batches; return seconds an epoch, from so many batches at most."""
+    """Read a file of sentences and tokenise shuffled batches; return seconds per epoch, from at most ``most``."""
     model = SentenceTransformer(folder, device="cpu")
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as cache:

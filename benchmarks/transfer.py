@@ -1,11 +1,11 @@
-"""Both protocols of the transfer tasks beside each other: accuracy and time, on the real corpora.
+"""Compare both protocols of the transfer tasks: accuracy and time, on the real corpora.
 
     python benchmarks/transfer.py                         # all seven tasks; the corpora are in LIGHTNING_CSE_DATA
     python benchmarks/transfer.py --tasks cr trec         # some of them
     python benchmarks/transfer.py --protocols lbfgs       # one protocol
 
-Embeddings of a packaged encoder are made once a task, in bfloat16 where the processor multiplies it fast. Seconds are
-wall clock; processor seconds beside them are the same on a busy machine.
+The embeddings of a packaged encoder are computed once per task, in bfloat16 if the processor multiplies it fast.
+Seconds are wall-clock time; processor seconds do not depend on the load of the machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lightning_cse.models import PointModel
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure both protocols, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", choices=list(SPLITS), default=list(SPLITS))
     parser.add_argument("--protocols", nargs="+", choices=list(SOLVERS), default=list(SOLVERS))

@@ -15,10 +15,10 @@ Dual = DualEmbedding | DualGaussianEmbedding
 class DualContrastive(nn.Module):
     r"""Inter-sentence and intra-sentence contrastive loss of DualCSE.
 
-    With :math:`v(a, b) = e^{s(a, b)/\tau}`, where :math:`s(a, b)` is the similarity of a candidate :math:`b` to an
-    anchor :math:`a`, the cosine, and with explicit vectors :math:`r` and implicit vectors :math:`u` of the premise (p),
-    the explicit entailment (e), the implied entailment (m) and the contradiction (c), row :math:`i` costs
-    :math:`T_1 + T_2 + T_3 + T_4 + T_5`, unweighted, where sums run over :math:`j = 1 \dots n`:
+    Let :math:`v(a, b) = e^{s(a, b)/\tau}`, where :math:`s(a, b)` is the similarity of a candidate :math:`b` to an
+    anchor :math:`a` (the cosine, unless ``similarity`` is given). With explicit vectors :math:`r` and implicit vectors
+    :math:`u` of the premise (p), explicit entailment (e), implied entailment (m) and contradiction (c), the loss of row
+    :math:`i` is :math:`T_1 + T_2 + T_3 + T_4 + T_5`, unweighted, with sums over :math:`j = 1 \dots n`:
 
     .. math::
         T_1 &= -\log \frac{v(r_{p,i}, r_{e,i})}
@@ -35,19 +35,19 @@ class DualContrastive(nn.Module):
     Ablations of the paper: ``contradiction=False`` drops the :math:`r_c` sums and :math:`T_5`;
     ``intra_sentence=False`` drops the :math:`u_p` sum, the :math:`r_p` sum, and :math:`T_3, T_4, T_5`.
 
-    Rows may lack a hypothesis, as in corpora other than INLI. A row that lacks :math:`e` costs no
-    :math:`T_1` and no :math:`T_3`, one that lacks :math:`m` no :math:`T_2` and no :math:`T_4`, one that lacks :math:`c`
-    no :math:`T_5`; sums over a hypothesis run over the rows that have it. The loss stays the mean over all ``n`` rows.
+    Rows may lack a hypothesis, as in corpora other than INLI. A row without :math:`e` has no :math:`T_1` and no
+    :math:`T_3`, one without :math:`m` no :math:`T_2` and no :math:`T_4`, one without :math:`c` no :math:`T_5`. Sums
+    over a hypothesis run over the rows that have it. The loss is still the mean over all ``n`` rows.
 
-    Source: DualCSE (arXiv 2510.09293), training objective and ablation study.  Differs: the paper leaves the reduction
-    over the batch open; here it is the mean, as in SimCSE. Rows that lack a hypothesis, and other similarities than the
-    cosine (see ``DualGauss``), are ours.
+    Source: DualCSE (arXiv 2510.09293), training objective and ablation study.  Differs: the paper does not specify the
+    reduction over the batch; here it is the mean, as in SimCSE. Rows that lack a hypothesis, and similarities other
+    than the cosine (see ``DualGauss``), are ours.
 
     Args:
         temperature: :math:`\tau`, positive and finite.
         contradiction: whether contradictions are negatives; if not, they are ignored.
-        intra_sentence: whether the two vectors of one sentence meet in the loss.
-        similarity: :math:`s`, which compares two views of embeddings.
+        intra_sentence: whether the loss compares explicit with implicit vectors of the same role.
+        similarity: :math:`s`, which compares two views of embeddings; None is the cosine.
 
     Examples:
         >>> same = DualEmbedding(torch.ones(2, 8), torch.ones(2, 8))
@@ -81,7 +81,7 @@ class DualContrastive(nn.Module):
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64.
 
-        Where a hypothesis has fewer rows than the premise, ``rows`` has their row numbers, by the argument's name.
+        If a hypothesis has fewer rows than the premise, ``rows`` has its row numbers under the argument's name.
         """
         if self.contradiction and contradiction is None and rows is None:
             raise ValueError("DualContrastive: no contradiction; set contradiction=False to train without any")
@@ -95,7 +95,7 @@ class DualContrastive(nn.Module):
 
         compare, negative = self.similarity.matrix, there.get("contradiction")
         said, implied = premise.explicit, premise.implicit
-        terms = []  # T1 and T2, then T3 to T5: the blocks of each, with as many rows as have the term
+        terms = []  # the blocks of T1 and T2, then of T3 to T5; their rows are those that have the term
         for role, anchor, other in (("explicit_entailment", said, implied), ("implied_entailment", implied, said)):
             if role in there:
                 own = anchor[places[role]]
@@ -105,7 +105,7 @@ class DualContrastive(nn.Module):
                 terms.append(blocks)
         if self.intra_sentence:
             terms += [[compare(hypothesis.explicit, hypothesis.implicit)] for hypothesis in there.values()]
-        if not terms:  # no row of the batch has an entailment
+        if not terms:  # no row of the batch has any term
             return 0.0 * sum(field.float().sum() for field in premise.fields().values())  # type: ignore[return-value]
         # A term is the mean over its own rows; the loss is the mean over all rows.
         means = [in_batch_cross_entropy(*blocks, temperature=self.temperature) for blocks in terms]
@@ -114,7 +114,7 @@ class DualContrastive(nn.Module):
 
 
 def _places(premise: Dual, there: Mapping[str, Dual], rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the row of each sentence of each hypothesis."""
+    """Check the shapes, and return the row number of each sentence of each hypothesis."""
     given = {"premise": premise, **there}
     fields = {role: next(iter(embedding.fields().values())) for role, embedding in given.items()}
     got = ", ".join(f"{role} {tuple(field.shape)}" for role, field in fields.items())

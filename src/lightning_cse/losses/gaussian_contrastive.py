@@ -1,4 +1,4 @@
-"""The contrastive loss of GaussCSE over Gaussians and the asymmetric similarity of two of them."""
+"""The contrastive loss of GaussCSE, over Gaussians and their asymmetric similarity."""
 
 from collections.abc import Sequence
 
@@ -12,17 +12,17 @@ _SETS = ("ent", "con", "rev")
 
 
 class GaussianContrastive(nn.Module):
-    r"""In-batch contrastive loss of GaussCSE: entailments against contradictions and against pairs reversed.
+    r"""In-batch contrastive loss of GaussCSE: entailments against contradictions and reversed pairs.
 
     With :math:`v(a \Vert b) = e^{\mathrm{sim}(a \Vert b)/\tau}`, premises :math:`s`, entailments :math:`s^+` and
-    contradictions :math:`s^-`, all Gaussians of shape ``(n, d)``, row :math:`i` costs
+    contradictions :math:`s^-`, all Gaussians of shape ``(n, d)``, the loss of row :math:`i` is
 
     .. math:: \ell_i = -\log \frac{v(s_i^+ \Vert s_i)}{\sum_{j=1}^{n} \left[ v(s_j^+ \Vert s_i) + v(s_j^- \Vert s_i)
               + v(s_j \Vert s_i^+) \right]}
 
     and the result is the mean over the ``n`` rows. The three terms of the sum are the sets ``ent``, ``con`` and
-    ``rev``; those not in ``sets`` are absent. In ``rev`` the row fixes :math:`s_i^+` and :math:`j` runs over all
-    premises: its diagonal is the pair reversed, which teaches that a premise is the wider of the two.
+    ``rev``; terms that are not in ``sets`` are left out. In ``rev``, :math:`s_i^+` is fixed and :math:`j` runs over all
+    premises. Its diagonal is the reversed pair, which teaches that a premise is the wider of the two.
 
     Source: GaussCSE (Yoda et al. 2024), eq. 2 and 3, and the authors' code.  Differs from the paper, as the code does:
     the similarity is a mean over dimensions (``reduce="sim_of_sum"`` is the paper's), and the loss is the mean over the
@@ -30,9 +30,9 @@ class GaussianContrastive(nn.Module):
 
     Args:
         temperature: :math:`\tau`, positive and finite.
-        sets: the terms, in any order: ``ent`` always, with ``con``, ``rev``, both or neither. Without
+        sets: the terms, in any order: ``ent`` is required, ``con`` and ``rev`` are optional. Without
             ``con`` the contradiction is ignored.
-        reduce: how the dimensions become one similarity, see `gaussian_similarity_matrix`.
+        reduce: how the dimensions become one similarity; see `gaussian_similarity_matrix`.
 
     Examples:
         >>> import torch

@@ -16,13 +16,13 @@ class InfoNCE(nn.Module):
               {\sum_{j=1}^{n} e^{\cos(a_i, p_j)/\tau} + \sum_{j=1}^{k} e^{\cos(a_i, g_j)/\tau}}
 
     with anchors :math:`a` and positives :math:`p` of shape ``(n, d)``, hard negatives :math:`g` of shape ``(k, d)``,
-    and temperature :math:`\tau`; the mean over the ``n`` rows. Hard negatives are optional and shared by all rows.
-    ``hard_negative_weight`` :math:`w` is added to the logit of a row's own hard negative, which becomes
-    :math:`\cos(a_i, g_i)/\tau + w`; it needs one hard negative a row, in the order of the rows.
+    and temperature :math:`\tau`. The loss is the mean over the ``n`` rows. Hard negatives are optional and shared by
+    all rows. ``hard_negative_weight`` :math:`w` is added to the logit of a row's own hard negative, which becomes
+    :math:`\cos(a_i, g_i)/\tau + w`; it needs one hard negative per row, in the order of the rows.
 
     Source: Gao et al. 2021 (SimCSE), eq. 1 and 4 (pairs: two dropout passes) and eq. 5 (premise, entailment,
-    contradiction); the weight is the authors' code's, 0 in all published runs; hard negatives of some rows only are
-    NGCSE's (the authors' code).  Differs: nothing; as there, anchors choose among positives, never the reverse.
+    contradiction); the weight is from the authors' code, 0 in all published runs; hard negatives of some rows only are
+    from NGCSE (the authors' code).  Differs: nothing; as there, anchors choose among positives, never the reverse.
 
     Args:
         temperature: :math:`\tau`, positive and finite.
@@ -56,12 +56,12 @@ class InfoNCE(nn.Module):
                 weight = f"hard_negative_weight: {self.hard_negative_weight} needs one hard negative a row"
                 raise ConfigError([f"method.loss.{weight}, but there {there}; set it to 0"])
             own = torch.eye(len(anchor), dtype=blocks[1].dtype, device=blocks[1].device)
-            blocks[1] = blocks[1] + self.hard_negative_weight * self.temperature * own  # divided again below
+            blocks[1] = blocks[1] + self.hard_negative_weight * self.temperature * own  # divided by it below
         return in_batch_cross_entropy(*blocks, temperature=self.temperature)
 
 
 def in_batch_cross_entropy(*blocks: Tensor, temperature: float) -> Tensor:
-    r"""Return the softmax cross-entropy of blocks set side by side, with the first block's diagonal as the target.
+    r"""Return the softmax cross-entropy of blocks placed side by side; the diagonal of the first block is the target.
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n} \left( \log \sum_{B} \sum_{j} e^{B_{ij}/\tau} - B^{(1)}_{ii}/\tau \right)
 
@@ -72,7 +72,7 @@ def in_batch_cross_entropy(*blocks: Tensor, temperature: float) -> Tensor:
 
 
 def check_temperature(temperature: float) -> float:
-    """Return a temperature that is positive and finite; raise ValueError for any other."""
+    """Return the temperature, or raise ValueError if it is not positive and finite."""
     if not 0 < temperature < math.inf:
         raise ValueError(f"temperature must be positive and finite, got {temperature}")
     return temperature

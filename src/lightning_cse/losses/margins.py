@@ -9,19 +9,20 @@ from lightning_cse.similarity import cosine
 
 
 class HierarchicalTriplet(nn.Module):
-    r"""Margins that keep a positive closer to its anchor than an intermediate sentence, and that than a negative.
+    r"""Margins that order sentences by their distance to an anchor: positive, intermediate, negative.
 
     .. math:: \ell_i = \frac{1}{2} \left[ \max(0, \cos(s_i, m_i) - \cos(s_i, p_i) + m_1)
               + \max(0, \cos(s_i, g_i) - \cos(s_i, m_i) + m_2) \right]
 
     with anchors :math:`s`, positives :math:`p`, intermediate sentences :math:`m` and negatives :math:`g`, all of shape
-    ``(n, d)``; the mean over the ``n`` rows.
+    ``(n, d)``. The loss is the mean over the ``n`` rows.
 
     Source: NGCSE, eq. 6, and the authors' code.  Differs: nothing. The default margins are the paper's; the authors'
     scripts have :math:`m_2` = 5e-2, and 1e-1 for the final model of the NLI domain.
 
     Args:
-        margin_positive: :math:`m_1`, and ``margin_negative`` :math:`m_2`, not negative and finite (else ValueError).
+        margin_positive: :math:`m_1`, finite and not negative (otherwise ValueError).
+        margin_negative: :math:`m_2`, likewise.
 
     Examples:
         >>> same = torch.ones(1, 8)
@@ -45,20 +46,20 @@ class HierarchicalTriplet(nn.Module):
 
 
 class ImplicitnessRanking(nn.Module):
-    r"""Margins that keep implicit sentences above explicit ones, and pairs of one meaning closer than other pairs.
+    r"""Margins that rank implicit sentences above explicit ones, and keep positive pairs closer than negative pairs.
 
     .. math:: \ell_i = [m - I(s_i) + I(e_i)]_+ + [m - I(s'_i) + I(e'_i)]_+
               + \alpha \, [m_p - D(s'_i, e'_i) + D(s_i, e_i)]_+, \qquad [x]_+ = \max(0, x)
 
-    with an implicit sentence :math:`s` and the explicit one :math:`e` that means the same (the positive pair), an
-    implicit sentence :math:`s'` and an explicit one :math:`e'` that does not belong to it (the negative pair), the
-    implicitness :math:`I` of each of the four and the pragmatic distance :math:`D` of each pair, all of shape ``(n,)``;
-    the mean over the ``n`` rows.
+    The positive pair is an implicit sentence :math:`s` and the explicit sentence :math:`e` that means the same. The
+    negative pair is an implicit sentence :math:`s'` and an explicit sentence :math:`e'` that does not belong to it. The
+    implicitness :math:`I` of the four sentences and the pragmatic distance :math:`D` of the two pairs have shape
+    ``(n,)``. The loss is the mean over the ``n`` rows.
 
     Source: ImpScore (Wang et al. 2025), method, and the authors' code.  Differs: nothing.
 
     Args:
-        margin: :math:`m`, ``pragmatic_margin`` :math:`m_p` and ``alpha``, not negative and finite (else ValueError).
+        margin: :math:`m`; like ``pragmatic_margin`` :math:`m_p` and ``alpha``, finite, not negative (else ValueError).
 
     Examples:
         >>> high, low, far = torch.tensor([0.75]), torch.tensor([0.5]), torch.tensor([2.0])

@@ -1,4 +1,4 @@
-"""The methods, one paper a file."""
+"""The methods, one paper per file."""
 
 import lazy_loader
 

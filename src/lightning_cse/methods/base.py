@@ -1,4 +1,4 @@
-"""What every method shares: the mode and the checks of training, its outputs, gradient clipping and the optimizer."""
+"""The base class of every method: training mode and checks, outputs, gradient clipping and the optimizer."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -25,19 +25,19 @@ MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 class Method(pl.LightningModule, ABC):
     """A way to train a model of sentence embeddings.
 
-    A method owns the model that evaluation asks (``model``), the loss, and what is there in training only. It defines
-    ``training_step``, which reads like its paper. Its class says
+    A method owns the model that evaluation uses (``model``), the loss, and the layers used in training only. It defines
+    ``training_step``, which reads like its paper. Its class declares
 
-    - ``roles``: the roles a training batch must have;
-    - ``pairs``: for each view of its embeddings, the two roles whose alignment is watched;
-    - ``optional``: those of the roles that rows may lack, because the loss drops the terms of what is missing;
-    - ``spread``: the roles whose uniformity is watched, where these are not all that the data have;
-    - ``needs_dropout``: whether its positive *is* a dropout pair, so that training without dropout is refused.
+    - ``roles``: the roles that a training batch must have;
+    - ``pairs``: for each view of its embeddings, the two roles whose alignment is measured;
+    - ``optional``: the roles that a row may lack; the loss then leaves out their terms;
+    - ``spread``: the roles whose uniformity is measured; all roles of the data if empty;
+    - ``needs_dropout``: whether the positive is the anchor under another dropout mask: dropout is then required.
 
     ``optimizer`` is a partial of an optimizer class, completed with the parameters. ``chunk_size`` is for batches whose
-    activations do not fit into memory: so many sentences at a time go through the encoder, their activations are
-    dropped, and each chunk is encoded again, under the same dropout masks, when its gradient is due. The numbers are
-    those of a plain step, which takes a third less time. (Gradient caching, Gao et al. 2021, by torch's checkpoints.)
+    activations do not fit into memory: the encoder takes that many sentences at a time and drops their activations. It
+    encodes each chunk again, under the same dropout masks, to compute its gradient. The numbers are those of a plain
+    step, and a step takes about a third longer. (Gradient caching, Gao et al. 2021, by torch's checkpoints.)
     """
 
     roles: tuple[str, ...]
@@ -66,7 +66,7 @@ class Method(pl.LightningModule, ABC):
     @property
     @abstractmethod
     def pairs(self) -> Mapping[str, tuple[str, str]]:
-        """For each view, the primary one first, the two roles whose alignment is watched."""
+        """The two roles whose alignment is measured, by view, the primary view first."""
 
     @property
     def templates(self) -> tuple[Template, ...]:
@@ -74,7 +74,7 @@ class Method(pl.LightningModule, ABC):
         return self.model.templates
 
     def on_fit_start(self) -> None:
-        """Put everything in training mode, because the Trainer leaves an encoder as it was loaded: without dropout."""
+        """Set training mode: the Trainer leaves a loaded encoder in evaluation mode, without dropout."""
         self.train()
         encoder = self.model.encoder
         if encoder.has_dropout:
@@ -108,11 +108,11 @@ class Method(pl.LightningModule, ABC):
         gradient_clip_val: int | float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip as Lightning does, but with a fused optimizer too, which it refuses under mixed precision."""
+        """Clip as Lightning does, and also with a fused optimizer, which Lightning refuses under mixed precision."""
         rows, self._rows = self._rows, []
-        scaler = getattr(self.trainer.precision_plugin, "scaler", None)  # of float16
+        scaler = getattr(self.trainer.precision_plugin, "scaler", None)  # float16 only
         if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
-            scaler.unscale_(optimizer)  # Lightning has done that for any other optimizer
+            scaler.unscale_(optimizer)  # Lightning has already unscaled any other optimizer
         by_value = gradient_clip_algorithm == "value"
         most = float("inf") if by_value or not gradient_clip_val else gradient_clip_val
         norm = nn.utils.clip_grad_norm_(self.parameters(), most)

@@ -1,4 +1,4 @@
-"""DualCSE: two vectors a sentence, what it says (explicit) and what it implies (implicit)."""
+"""DualCSE: two vectors per sentence, for what it says (explicit) and what it implies (implicit)."""
 
 import logging
 from typing import Any, ClassVar
@@ -16,13 +16,13 @@ log = logging.getLogger(__name__)
 
 
 class DualCSE(Method):
-    r"""Explicit vector r and implicit vector u of a sentence, trained on premises with four kinds of hypotheses.
+    r"""Explicit vector r and implicit vector u of a sentence, trained on premises with three kinds of hypotheses.
 
-    A row may lack any of the hypotheses, as rows of corpora other than INLI do: the loss then lacks their terms.
+    A row may lack any of the hypotheses, as in corpora other than INLI: the loss then leaves out their terms.
     Contradictions that the loss does not use are not encoded.
 
-    Source: DualCSE (arXiv 2510.09293), method.  Differs: nothing known; the paper leaves the pair encoding's details
-    (segment ids, final separator) open, and the loss's reduction (mean here).
+    Source: DualCSE (arXiv 2510.09293), method.  Differs: nothing known. The paper specifies neither the details of the
+    pair encoding (segment ids, final separator) nor the reduction of the loss (here the mean).
 
     ``architecture`` is one encoder (``cross``) or two (``bi``), as in `DualModel`.
     """
@@ -63,7 +63,7 @@ class DualCSE(Method):
         return DualModel(encoder, architecture=architecture)
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
-        """Embed the premises of a batch and the hypotheses they have, and compare them."""
+        """Embed the premises and hypotheses of a batch, and compare them."""
         given = {role: batch["roles"][role] for role in self.roles if len(batch["roles"][role])}
         embeddings = dict(zip(given, self.model.encode(*given.values()), strict=True))
         loss = self.loss(**embeddings, rows={role: tokens.rows for role, tokens in given.items()})

@@ -11,17 +11,17 @@ from lightning_cse.models.gaussian import StsSimilarity
 
 
 class GaussCSE(Method):
-    r"""A Gaussian a sentence, trained so that a premise is close to what it entails, measured from the hypothesis.
+    r"""One Gaussian per sentence, trained so that a hypothesis lies under the premise that entails it.
 
-    A pair is scored by sim(hypothesis || premise), large where the hypothesis's Gaussian lies under the premise's; the
-    reversed score is small where the premise is the wider, which the reversed set of the loss teaches.
+    A pair is scored by sim(hypothesis || premise), which is large if the Gaussian of the premise covers that of the
+    hypothesis. The reversed score is small if the premise is the wider; the reversed set of the loss teaches this.
 
     Source: GaussCSE (Yoda et al. 2024), sections 2 and 3, and the authors' code.  Differs from the paper, as the code
     does: the tanh on the mean, and a second head that gives the log variance.  Differs from the code: a contradiction
-    that the loss does not use is not encoded (which changes nothing but the draws of dropout).
+    that the loss does not use is not encoded (which changes only the dropout masks).
 
-    The sets of the loss say whether there is a third role; ``sts_similarity`` is as in `GaussianModel`; ``simcse``, if
-    given, is a loss on the means that is added (authors' code, off there too).
+    Contradictions are a role if the loss has the set ``con`` or ``simcse`` is given. ``sts_similarity`` is that of
+    `GaussianModel`. ``simcse`` is an optional loss on the means, which is added (authors' code, off there too).
     """
 
     model: GaussianModel

@@ -1,4 +1,4 @@
-"""ImpScore: how far what a sentence means is from what it says, learnt on top of a sentence encoder."""
+"""ImpScore: how far the meaning of a sentence is from what it says, learnt on top of a sentence encoder."""
 
 import logging
 import warnings
@@ -23,27 +23,27 @@ log = logging.getLogger(__name__)
 
 
 class ImpScore(Method):
-    r"""Semantic and pragmatic vector of a sentence, linear in its encoder's; implicitness is the distance of the two.
+    r"""Semantic and pragmatic vectors, two linear maps of the sentence vector; implicitness is their distance.
 
-    The maps and the distances are those of `ImpScoreModel`. A row is two pairs of an implicit and an explicit sentence:
-    the implicit one shall be the more implicit of the two by a margin, and the first pair shall be the closer in what
-    is meant.
+    The maps and distances are those of `ImpScoreModel`. A row has two pairs of an implicit and an explicit sentence.
+    In each pair, the implicit sentence must have the larger implicitness, by a margin. The first pair must have the
+    smaller pragmatic distance, by another margin.
 
-    Where the encoder is frozen, every distinct training sentence is encoded once, when training starts, and a batch
-    looks its vectors up; sentences that watch the training are encoded once too. The vectors, ``width`` float32 numbers
-    a sentence, are part of no checkpoint; nor is a frozen encoder.
+    If the encoder is frozen, every distinct training sentence is encoded once, when training starts, and batches look
+    up the vectors. Sentences of evaluations during training are encoded once, too. Neither the vectors (``width``
+    float32 numbers per sentence) nor a frozen encoder is part of a checkpoint.
 
     Source: ImpScore (Wang et al. 2025), method, and the authors' code.  Differs: nothing in the method. Their encoder,
-    all-mpnet-base-v2, scales its vectors itself. How DualCSE's baseline "ImpScore (INLI)" encodes sentences, and
-    whether its encoder learns too, is not known.
+    all-mpnet-base-v2, scales its vectors itself. It is not known how DualCSE's baseline "ImpScore (INLI)" encodes
+    sentences, nor whether its encoder is trained.
 
-    The loss takes the implicitness of a row's four sentences and the pragmatic distance of its two pairs. ``direction``
-    is the ``space`` of `ImpScoreModel`; ``frozen=False`` trains the encoder too, as the other methods do.
+    The loss takes the implicitness of the four sentences of a row and the pragmatic distances of its two pairs.
+    ``direction`` is the ``space`` of `ImpScoreModel`. ``frozen=False`` trains the encoder, as the other methods do.
     """
 
     model: ImpScoreModel
     roles = ROLES
-    spread = ROLES[:2]  # the implicit sentence is as a rule the same in both pairs
+    spread = ROLES[:2]  # the implicit sentence is usually the same in both pairs
     pairs: ClassVar = {"pragmatic": ROLES[:2], "semantic": ROLES[:2]}
 
     def __init__(
@@ -71,17 +71,17 @@ class ImpScore(Method):
             normalize=normalize,
         )
         super().__init__(model, loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size)
-        self._kept: tuple[Tensor, Tensor] | None = None  # distinct vectors, and which each role and row has
+        self._kept: tuple[Tensor, Tensor] | None = None  # distinct vectors; their index by role and row
 
     def on_fit_start(self) -> None:
-        """Encode the training sentences once if the encoder is frozen; else start as every method does."""
+        """Encode the training sentences once if the encoder is frozen; otherwise start as any method."""
         data = getattr(self.trainer, "datamodule", None)
         columns = [data.train.column(role) for role in self.roles] if isinstance(data, ContrastiveData) else []
         if not self.model.frozen:
             super().on_fit_start()
             return
         self.train()
-        # Lightning warns of every module in evaluation mode when training starts: the encoder is meant to be.
+        # When training starts, Lightning warns about modules in evaluation mode; a frozen encoder has to be.
         warnings.filterwarnings("ignore", message=r"Found \d+ module\(s\) in eval mode")
         if isinstance(data, ContrastiveData):
             self.model.kept = {}
@@ -105,7 +105,7 @@ class ImpScore(Method):
         return torch.cat(vectors), torch.tensor(places, device=self.device)
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
-        """Embed the four roles of a batch, and rank implicitness and distances."""
+        """Embed the four roles of a batch, and rank their implicitness and distances."""
         model, index = self.model, batch["index"]
         if self._kept is None:
             embeddings = model.encode(*(batch["roles"][role] for role in self.roles))

@@ -1,4 +1,4 @@
-"""NGCSE: contrastive learning on a corpus, for some sentences of which an LLM has written others, near to far."""
+"""NGCSE: contrastive learning on a corpus; for some sentences, an LLM has written others, from near to far."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
@@ -17,40 +17,40 @@ from lightning_cse.tokens import Tokens
 
 ROLES: Final = ("anchor", "positive", "intermediate", "negative")
 ROW_KINDS: Final = (ROLES[:1], ROLES[:2], ("anchor", "positive", "negative"), ROLES)
-"""The roles that a data set's rows may have: alone; augmented; labelled or of the NLI pattern; of the STS pattern."""
+"""The roles that rows of a data set may have: a sentence alone; augmented; labelled or NLI pattern; STS pattern."""
 
 
 class NGCSE(Method):
-    r"""NGCSE: InfoNCE on every row, and a hierarchical triplet loss on those that an LLM has written.
+    r"""NGCSE: InfoNCE on every row, and a hierarchical triplet loss on the rows that an LLM has written.
 
     .. math:: L = L_C + \beta L_{HT}
 
-    A row is an anchor, which is its own positive through another dropout mask (and, with prompts, through the second
-    template); or an anchor with a positive (augmented, or a label's); or one with a negative too; or, from an LLM, one
-    with positive, intermediate and negative. :math:`L_C` is InfoNCE over all rows of the batch, where the negatives
-    that some rows bring are negatives for all. ``contrastive`` says what LLM rows do:
+    A row is an anchor, which is its own positive under another dropout mask (and, with prompts, in the second
+    template); an anchor with a positive (augmented or labelled); an anchor with a positive and a negative; or, from an
+    LLM, an anchor with positive, intermediate and negative. :math:`L_C` is InfoNCE over all rows of the batch, where
+    the negatives of some rows are candidates for all rows. ``contrastive`` defines the loss of LLM rows:
 
-    - ``hierarchical_triplet``: the row's contrastive positive is ``llm_positive``; its negative stays out of
-      :math:`L_C`, and :math:`L_{HT}` is added on these rows alone (`losses.HierarchicalTriplet`);
+    - ``hierarchical_triplet``: the contrastive positive is ``llm_positive``; the negative is not used in
+      :math:`L_C`, and :math:`L_{HT}` is added on LLM rows only (`losses.HierarchicalTriplet`);
     - ``single_positive``: the positive is ``llm_positive``, the negative is a hard negative, and there is no
       :math:`L_{HT}`;
-    - ``multiple_positive``: a first pass over all rows has the positive, a second one over LLM rows alone has the
-      intermediate, and only there their negatives are candidates; the loss of an LLM row is the mean of both.
+    - ``multiple_positive``: a first pass over all rows uses the positive, a second pass over LLM rows the
+      intermediate; negatives are candidates in the second pass only. The loss of an LLM row is the mean of both.
 
-    The vector of a sentence is the pooled one; a linear map without activation, whose weight and bias start at
-    :math:`N(0, 0.006^2)`, is put on it in training only.
+    The vector of a sentence is the pooled vector. In training only, a linear map without activation is applied to it;
+    its weight and bias are initialised from :math:`N(0, 0.006^2)`.
 
-    Source: NGCSE, eq. 1 and 6 and Table 3, and the authors' code.  Differs: that code's last state has the intermediate
-    as contrastive positive without the triplet loss too, where the paper, and the code's own alignment, have the
-    positive. No script is known for ``multiple_positive``; it is the branch of the code that fits the name.
+    Source: NGCSE, eq. 1 and 6 and Table 3, and the authors' code.  Differs: the latest state of that code uses the
+    intermediate as the contrastive positive even without the triplet loss; the paper, and the alignment in the code,
+    use the positive. No script is known for ``multiple_positive``; it is the branch of the code that fits the name.
 
     Args:
-        encoder: sentences to vectors; its word embeddings are frozen in the authors' code (``freeze_embeddings``).
+        encoder: maps sentences to vectors; the authors' code freezes its embedding layers (``freeze_embeddings``).
         loss: :math:`L_C`.
         hierarchical_triplet: :math:`L_{HT}`.
-        beta: its weight; 0 leaves it out.
-        roles: the roles a row may have, of `ROLES`, the anchor first.
-        contrastive: see above; without LLM rows nothing but ``single_positive`` makes sense, and all are the same.
+        beta: the weight of :math:`L_{HT}`; 0 leaves it out.
+        roles: the roles that a row may have, one of `ROW_KINDS`.
+        contrastive: see above; without an intermediate in ``roles``, it must be ``single_positive``.
         llm_positive: ``positive`` or, with the triplet loss, ``intermediate``.
     """
 
@@ -87,9 +87,9 @@ class NGCSE(Method):
         used |= {"negative"} if self.has_negative else set(ROLES) if self.has_triplet and beta else set()
         self.roles = tuple(role for role in ROLES if role in used)
         self.optional = ("negative",) if self.has_negative and not written else ()
-        # A positive without a negative beside it is a second view of its anchor, and has the second template as such.
+        # In rows without negatives, a positive is a second view of its anchor and so has the second template.
         self.second_template = 0 if "negative" in roles else -1
-        self.aligned = (*self.positives, "anchor")[0]  # the authors align the pair that a setting trains
+        self.aligned = (*self.positives, "anchor")[0]  # the authors measure the pair that a setting trains on
         spread = tuple(role for role in roles if role != "intermediate" or self.has_triplet)
         self.spread = spread if "negative" in roles else ("anchor",)
         self.needs_dropout = tuple(roles) == ("anchor",) and len(encoder.templates) == 1
@@ -100,16 +100,16 @@ class NGCSE(Method):
 
     @property
     def pairs(self) -> dict[str, tuple[str, str]]:
-        """The anchor and its positive, or the anchor twice where it is its own."""
+        """The anchor and its positive, or the anchor twice if it is its own positive."""
         return {"primary": ("anchor", self.aligned)}
 
     @property
     def templates(self) -> tuple[Template, ...]:
-        """The encoder's, of which a sentence alone has the first."""
+        """The templates of the encoder; the first is that of a sentence alone."""
         return self.model.encoder.templates
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
-        """Embed what the rows of a batch have, and compare."""
+        """Embed all sentences of a batch, and compare them."""
         tokens: dict[str, Tokens] = batch["roles"]
         again = self._without_positive(tokens)
         vectors = self._project({**tokens, "again": again})
@@ -119,7 +119,7 @@ class NGCSE(Method):
         second_pass = len(self.positives) > 1
         contrastive = self.loss(anchor, positive, None if second_pass else negative)
         if second_pass and "intermediate" in vectors:
-            # The loss of an LLM row is the mean of two passes: half the difference is added for its share of the rows.
+            # The loss of an LLM row is the mean of both passes: add half the difference, times the share of LLM rows.
             written, others = anchor[tokens["intermediate"].rows], [vectors["again"]] if "again" in vectors else []
             first = self.loss(written, vectors["positive"], *others)
             second = self.loss(written, vectors["intermediate"], torch.cat([vectors["negative"], *others]))
@@ -133,7 +133,7 @@ class NGCSE(Method):
         return self.output(loss, batch["index"], parts, **named)
 
     def _without_positive(self, tokens: Mapping[str, Tokens]) -> Tokens:
-        """Return the anchors whose positive is the anchor itself, seen through another dropout mask or template."""
+        """Return the anchors that are their own positive, under another dropout mask or in another template."""
         anchor = tokens["anchor"]
         alone = torch.ones(len(anchor), dtype=torch.bool, device=anchor.rows.device)
         for role in self.positives:
@@ -146,7 +146,7 @@ class NGCSE(Method):
         return anchor.select(alone)
 
     def _project(self, tokens: Mapping[str, Tokens]) -> dict[str, Tensor]:
-        """Return the vectors of every role that has sentences, through encoder and head."""
+        """Encode every role that has sentences, and apply the head."""
         templates, place = self.templates, {"again": -1, "positive": self.second_template}
         requests = {role: (some, templates[place.get(role, 0)]) for role, some in tokens.items() if len(some)}
         pooled = self.model.encoder(list(requests.values()))
@@ -154,7 +154,7 @@ class NGCSE(Method):
 
 
 def _rows(vectors: Mapping[str, Tensor], parts: Mapping[str, Tokens]) -> Tensor:
-    """Return one vector a row of the batch, put together from roles that each cover some of the rows."""
+    """Return one vector per row of the batch, from roles that each cover some of the rows."""
     there = {role: tokens for role, tokens in parts.items() if len(tokens)}
     order = torch.cat([tokens.rows for tokens in there.values()])
     return torch.cat([vectors[role] for role in there])[torch.argsort(order)]

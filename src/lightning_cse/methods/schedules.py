@@ -15,8 +15,8 @@ class Schedule:
     with step :math:`t` counted from 0, :math:`T` steps in all and :math:`w = \min(\lfloor \text{warmup} \cdot T
     \rfloor, T - 1)`. So ``warmup=1`` rises from 0 at the first step to 1 at the last, as GaussCSE's paper describes it.
 
-    Source: transformers' ``get_linear_schedule_with_warmup``, which the authors of GaussCSE (a tenth of warm-up) and of
-    SimCSE and NGCSE (none) train with.  Differs: nothing; ``constant`` is ours.
+    Source: transformers' ``get_linear_schedule_with_warmup``, used by the authors of GaussCSE (warm-up over a tenth of
+    the steps) and of SimCSE and NGCSE (no warm-up).  Differs: nothing; ``constant`` is ours.
 
     Examples:
         >>> [Schedule()(step, total=4) for step in range(5)]

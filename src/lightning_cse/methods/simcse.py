@@ -1,4 +1,4 @@
-"""SimCSE: a sentence is a point; what means the same is near, everything else in the batch is far."""
+"""SimCSE: a sentence is a point, close to sentences that mean the same and far from all others in the batch."""
 
 from typing import Any, ClassVar
 
@@ -15,11 +15,11 @@ from lightning_cse.models.base import in_float32
 class SimCSE(Method):
     r"""Supervised SimCSE: anchor, positive and hard negatives, one vector each, compared by cosine.
 
-    A row may have no hard negative, or several; all are candidates for all rows. A head, ``tanh(Wx + b)``, freshly
-    initialised, is put on the pooled vector and kept at test.
+    A row may have no hard negative, or several; all are candidates for all rows. A freshly initialised head,
+    ``tanh(Wx + b)``, is applied to the pooled vector and kept at test.
 
-    Source: Gao et al. 2021, section 4, and the authors' code (head, negatives of all rows).  Differs: the head
-    starts as torch's linear layers do; theirs starts at N(0, 0.02).
+    Source: Gao et al. 2021, section 4, and the authors' code (head, negatives of all rows).  Differs: the head is
+    initialised as torch's linear layers are; theirs from N(0, 0.02).
     """
 
     model: PointModel
@@ -49,13 +49,13 @@ class SimCSE(Method):
 
 
 class UnsupervisedSimCSE(Method):
-    r"""Unsupervised SimCSE: the positive is the anchor itself, seen through another dropout mask.
+    r"""Unsupervised SimCSE: the positive is the anchor itself under another dropout mask.
 
-    Both passes are one call of the encoder, in which every sentence of every pass has a mask of its own. The head is
-    there in training only: at test, and for the diagnostics, a sentence is its pooled vector.
+    Both passes are one call of the encoder, in which every sentence of every pass has its own mask. The head is used
+    in training only: at test, and in the diagnostics, the embedding of a sentence is its pooled vector.
 
-    Source: Gao et al. 2021, section 3, and the authors' code (one direction, head dropped at test).  Differs: the start
-    of the head, as in `SimCSE`.
+    Source: Gao et al. 2021, section 3, and the authors' code (one direction, head dropped at test).  Differs: the
+    initialisation of the head, as in `SimCSE`.
     """
 
     model: PointModel
@@ -76,7 +76,7 @@ class UnsupervisedSimCSE(Method):
         self.head = nn.Sequential(nn.Linear(encoder.width, encoder.width), nn.Tanh())
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
-        """Embed the sentences of a batch twice and compare the two."""
+        """Embed the sentences of a batch twice, and compare the two embeddings."""
         tokens = batch["roles"]["anchor"]
         pooled = self.model.pooled(tokens, tokens)
         anchor, positive = (PointEmbedding(in_float32(self.head, vector)) for vector in pooled)
