@@ -1,11 +1,11 @@
-"""What the documentation site needs beyond MkDocs and its plugins: formulas, results, and files outside docs/.
+"""MkDocs hooks of the documentation site: formulas, results, and files outside docs/.
 
-- ``$...$`` and ``$$...$$`` (and in docstrings ``:math:`...``` and ``.. math::``) become SVG while the site is built, so
-  that a page needs neither scripts nor fonts to show them.
-- A link to a file of the repository outside ``docs/`` is a link to a copy of it in the site.
-- A paragraph that is nothing but a link to a committed result shows what is in it: of Markdown the text, of the curves
-  of a run their figures, and a figure itself. The link's title ``"rows: a, b"`` keeps these rows of the tables; of any
-  file, ``"section: S"`` shows the part below this heading. Else it stays a link. No result is typed into a page.
+- ``$...$`` and ``$$...$$`` (and in docstrings ``:math:`...``` and ``.. math::``) become SVG when the site is built, so
+  a page needs neither scripts nor fonts to show them.
+- A link to a file of the repository outside ``docs/`` becomes a link to a copy of it in the site.
+- A paragraph that consists of one link to a committed result is replaced by its content: the text of Markdown, the
+  figures of a run's curves, or a figure itself. The link's title ``"rows: a, b"`` keeps only these rows of the tables;
+  ``"section: S"`` shows the part of any file below this heading. Other links stay. No result is typed into a page.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mkdocs.structure.pages import Page
 from ziamath.tex import tex2mml
 
 ROOT = Path(__file__).resolve().parent.parent
-FRONT = "README.md"  # parts of it are shown, and the first page is in its place
+FRONT = "README.md"  # pages show parts of it, and the first page replaces it
 LINK = re.compile(
     r"(?<!`)\[(?P<text>(?:[^][]|\[[^][]*\])*)\]"
     r"\((?P<target>[^()\s:]+?)(?P<anchor>#[^()\s]*)?(?P<title> \"[^\"]*\")?\)"
@@ -41,9 +41,9 @@ FORMULA = re.compile(
     r"|\$\$(?P<display>.+?)\$\$|\$(?P<inline>[^\s$](?:[^$\n]*[^\s$\\])?)\$(?!\d)(?P<next>\S?)",
     re.DOTALL,
 )
-SIZE = 20  # of a drawn formula, whose lengths become multiples of the text's size
+SIZE = 20  # of a drawn formula; its lengths become multiples of the text's size
 
-ziamath.config.svg2 = False  # symbols by id would clash on a page with several formulas
+ziamath.config.svg2 = False  # symbols with ids would clash on a page with several formulas
 ziamath.config.math.color = "currentColor"
 
 
@@ -51,7 +51,7 @@ class Formulas(Extension):
     """Formulas as SVG."""
 
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802 - Markdown's name
-        """Convert them after fenced code is put aside and before HTML is."""
+        """Register the conversion after fenced code is set aside and before HTML is."""
         md.preprocessors.register(_Formulas(md), "formulas", 22)
 
 
@@ -63,7 +63,7 @@ class _Formulas(Preprocessor):
     def _drawn(self, found: re.Match[str]) -> str:
         if found["code"]:
             return found["code"]
-        if found["inline"]:  # a joiner, so that no line ends between a formula and a comma
+        if found["inline"]:  # a joiner prevents a line break between a formula and a comma
             joiner = f"\N{WORD JOINER}{found['next']}" if found["next"] else ""
             return self.md.htmlStash.store(svg(found["inline"], inline=True)) + joiner
         formula = svg(found["display"] or found["directive"], inline=False)
@@ -72,8 +72,8 @@ class _Formulas(Preprocessor):
 
 @functools.cache
 def svg(latex: str, *, inline: bool) -> str:
-    """Return a formula as SVG that stands on the line of the text, in its colour and size."""
-    latex = re.sub(r"\\Vert\b", r"\\parallel", " ".join(latex.split()))  # a fence grows with what stands beside it
+    """Return a formula as SVG, aligned with the text and in its colour and size."""
+    latex = re.sub(r"\\Vert\b", r"\\parallel", " ".join(latex.split()))  # a fence would grow with the symbols beside it
     lines = rf"\begin{{align*}}{latex}\end{{align*}}" if r"\\" in latex else latex
     mathml = tex2mml(lines, inline=inline).replace('rowspacing="3pt"', 'rowspacing="10pt"')
     drawn = ziamath.Math(mathml, size=SIZE)
@@ -86,12 +86,12 @@ def svg(latex: str, *, inline: bool) -> str:
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """Add the formulas, also for docstrings."""
+    """Add the extension for formulas, which also applies to docstrings."""
     config.markdown_extensions.append(Formulas())  # type: ignore[arg-type]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
-    """Add every file of the repository that a page links to, those that they link to, and the figures of curves."""
+    """Add all files of the repository that pages link to, the files that these link to, and the figures of curves."""
     waiting = [f"docs/{file.src_uri}" for file in files.documentation_pages()]
     waiting += ["experiments/README.md", "CHANGELOG.md"]  # in the navigation
     for name in waiting:
@@ -107,7 +107,7 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 
 
 def resolved(page: str, target: str) -> str:
-    """Return the file of the repository that a link names: of a folder its README, or else the folder."""
+    """Return the file of the repository that a link names; for a folder, its README if it has one."""
     path = posixpath.normpath(posixpath.join(posixpath.dirname(page), target))
     return f"{path}/README.md" if (ROOT / path / "README.md").is_file() else path
 
@@ -127,7 +127,7 @@ def run_figures(curves: str) -> dict[str, bytes]:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Show what stands alone, and turn links to files of the repository into links of the site."""
+    """Replace links that stand alone by their content, and turn links to repository files into links of the site."""
     name = page.file.src_uri if page.file.generated_by else f"docs/{page.file.src_uri}"
     figures = [file.src_uri for file in files if file.src_uri.endswith(".png")]
     alone = re.compile(rf"(?m)^{LINK.pattern}$")
@@ -135,7 +135,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def linked(markdown: str, name: str, page: str) -> str:
-    """Return text of a file with links as the site has them, seen from a page; what has no page is no link."""
+    """Return the text of a file with links relative to a page of the site; links to folders become plain text."""
     folder = posixpath.dirname(page.removeprefix("docs/")) or "."
 
     def link(found: re.Match[str]) -> str:
@@ -149,7 +149,7 @@ def linked(markdown: str, name: str, page: str) -> str:
 
 
 def shown(link: re.Match[str], page: str, figures: list[str]) -> str:
-    """Return what the file of a link that stands alone on a page holds, or the link."""
+    """Return the content that replaces a link that stands alone on a page, or the link itself."""
     target = resolved(page, link["target"])
     what, _, of = (link["title"] or "").strip(' "').partition(": ")
     if not (what or "/results/" in target) or not (ROOT / target).is_file():
@@ -163,6 +163,6 @@ def shown(link: re.Match[str], page: str, figures: list[str]) -> str:
         text = re.split(rf"(?m)^#+ {re.escape(of)}\n", text)[1]
         text = re.split(r"(?m)^#+ ", text)[0]
     elif what == "rows":
-        row = re.compile(r"(?m)^\| (?! *\|)(?P<name>.+?) \|.*\n")  # the first cell of a head is empty
+        row = re.compile(r"(?m)^\| (?! *\|)(?P<name>.+?) \|.*\n")  # the first cell of a header is empty
         text = row.sub(lambda one: one[0] if one["name"].replace("\\", "") in of.split(", ") else "", text)
     return linked(text, target, page)

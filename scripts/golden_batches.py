@@ -1,4 +1,4 @@
-"""The part ``batches`` of the golden results: every data config as digests of its rows, its account and its batches."""
+"""The part ``batches`` of the golden results: digests of the rows, account and batches of every data config."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ VARIANTS: Final[Mapping[str, tuple[str, ...]]] = {
     "part": ("data.llm_rows=8", "data.train_rows=40", "data.max_tokens=6", "data.drop_last=true"),
     "weighted": ("data.train=[inli/train,inli/val]", "data.excluded=[inli/test]", "data.weights=[1.5,0.25]"),
 }
-"""Overrides of a data config; llm_rows are for data with LLM rows, weights for quadruples."""
+"""Overrides of a data config; llm_rows apply to data with LLM rows, weights to quadruples."""
 
 
 def batches_of(name: str, corpora: str | None = None) -> dict[str, Any]:
-    """Return digests of a data config by variant: of its rows, of its account, and of the first three batches.
+    """Return digests of the rows, the account and the first three batches of a data config, by variant.
 
     Args:
         name: the data config.
@@ -102,6 +102,6 @@ def _digest(value: Any) -> str:
 
 
 def batches(corpora: str | None) -> dict[str, Any]:
-    """Return `batches_of` of every data config, of real corpora under names of their own."""
-    there = [name for name in DATA if corpora is None or name != "implicit_pairs"]  # which has no free corpus
+    """Return `batches_of` of every data config; the names for real corpora end in "(corpora)"."""
+    there = [name for name in DATA if corpora is None or name != "implicit_pairs"]  # no free corpus
     return {f"{name} (corpora)" if corpora else name: batches_of(name, corpora) for name in there}

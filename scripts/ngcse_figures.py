@@ -1,4 +1,4 @@
-"""Draw NGCSE's Figures 1, 2, 3 and 6 from the curves that its authors released, and print their correlations.
+"""Draw NGCSE's Figures 1, 2, 3 and 6 from the curves that its authors released, and print the correlations.
 
 python scripts/ngcse_figures.py <folder above wiki/dropout> <folder for the figures>
 """
@@ -19,7 +19,7 @@ _NAMES = {"wiki": "Wiki", "nli": "NLI", "sts": "STS", "sts_ht": "STS_HT", "sup":
 
 
 def released_runs(folder: Path) -> pd.DataFrame:
-    """Return a row a released setting: its summary, and its curves under the keys of a run."""
+    """Return one row per released setting: its summary, and its curves under the keys of a run."""
     rows = []
     for metrics in sorted(folder.rglob("metrics"), reverse=True):  # Wikipedia first
         tables = {f"val/{name}/spearman": (metrics, name) for name in ("stsb", "sickr")}

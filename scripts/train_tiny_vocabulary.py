@@ -2,7 +2,7 @@
 
     python scripts/train_tiny_vocabulary.py
 
-Run again only when the sample corpus changes a lot: the tiny encoder's digest, and so every tiny run, changes with it.
+Run it again only if the sample corpus changes a lot: it changes the digest of the tiny encoder, and so every tiny run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every test may rely on: no network, no uploads, no screen, few threads; set before heavy imports."""
+"""The environment of all tests: no network, no uploads, no screen, few threads; set before heavy imports."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "offline"
 os.environ["MPLBACKEND"] = "Agg"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-os.environ["LIGHTNING_CSE_LOCAL"] = "none"  # nor conf/local/default.yaml of this machine
-os.environ.pop("OPENAI_API_KEY", None)  # no test asks what costs money
+os.environ["LIGHTNING_CSE_LOCAL"] = "none"  # do not read this machine's conf/local/default.yaml
+os.environ.pop("OPENAI_API_KEY", None)  # no test sends paid requests
 os.environ.pop("OPENAI_BASE_URL", None)
 os.environ.pop("LIGHTNING_CSE_ASK_LLMS", None)
-# Commands started by tests inherit it. Where a test compares to the last bit, it asks for `one_thread`.
+# Commands that tests start inherit it. A test that compares to the last bit uses `one_thread`.
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lightning_cse.runs import Run
 
-# The same examples every time, and no limit in milliseconds: a busy machine is no failure.
+# The same examples every time, and no time limit, so that a busy machine causes no failure.
 settings.register_profile("project", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("project")
 
@@ -43,7 +43,7 @@ def repository() -> Path:
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """The folder of the official corpora; the test is skipped where there is none."""
+    """The folder of the official corpora; without one, the test is skipped."""
     given = os.environ.get("LIGHTNING_CSE_DATA")
     if not given:
         pytest.skip("needs the official corpora, and LIGHTNING_CSE_DATA is not set")
@@ -55,7 +55,7 @@ def real_data() -> Path:
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
-    """Torch with one thread: sums come in one order, so that results are equal to the last bit."""
+    """Torch with one thread: sums have one order, so results are equal to the last bit."""
     import torch
 
     threads = torch.get_num_threads()
@@ -66,7 +66,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def heard_interrupts() -> Iterator[None]:
-    """SIGINT as Python has it: a background job of a shell inherits one that is ignored."""
+    """Python's handler of SIGINT: background jobs of a shell inherit that the signal is ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -78,7 +78,7 @@ RunTiny = Callable[..., "Run"]
 
 @pytest.fixture(scope="session")
 def compose() -> Compose:
-    """Compose the config of ``train`` from overrides, put in order as on a command line."""
+    """Compose the config of ``train`` from overrides, ordered as on a command line."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
@@ -107,7 +107,7 @@ def compose() -> Compose:
 
 @pytest.fixture(scope="session")
 def run_tiny(compose: Compose) -> RunTiny:
-    """Train a point under ``+debug=tiny`` in this process, with one thread; the runs lie in ``<folder>/runs``."""
+    """Train a point under ``+debug=tiny`` in this process, with one thread; runs are in ``<folder>/runs``."""
     import torch
 
     from lightning_cse.engine.train import train

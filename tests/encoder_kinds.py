@@ -1,4 +1,4 @@
-"""Small random encoders of the kinds that people train, each with a tokenizer of its own kind."""
+"""Small random encoders of the usual kinds, each with its own kind of tokenizer."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ SIZES: dict[str, Any] = {
     "initializer_range": 0.3,
 }
 DISTILBERT = {"dim": 16, "n_layers": 3, "n_heads": 2, "hidden_dim": 32}
-DEBERTA_V3 = {  # as microsoft/deberta-v3-base has them, with fewer buckets
+DEBERTA_V3 = {  # as in microsoft/deberta-v3-base, with fewer buckets
     "relative_attention": True,
     "position_buckets": 8,
     "pos_att_type": ["p2c", "c2p"],
@@ -82,7 +82,7 @@ def modernbert_tokenizer() -> Any:
 
 
 class Kind(NamedTuple):
-    """A config's class, what makes a tokenizer, settings of its own, and whether there are segments."""
+    """The class of the config, a function that makes a tokenizer, own settings, and whether there are segments."""
 
     config: type[hf.PreTrainedConfig]
     tokenizer: Callable[[], Any]
@@ -113,7 +113,7 @@ KINDS = {
 
 
 def save_kind(name: str, folder: Path, **changes: Any) -> Path:
-    """Save a random model of a kind, with changes of its config, and its tokenizer, as save_pretrained leaves them."""
+    """Save a random model of a kind, with changes to its config, and its tokenizer, with save_pretrained."""
     kind = KINDS[name]
     tokenizer = kind.tokenizer()
     ids = {f"{which}_token_id": getattr(tokenizer, f"{which}_token_id") for which in ("pad", "cls", "sep")}

@@ -1,4 +1,4 @@
-"""A local server that speaks the chat-completions protocol, and fails on demand as real ones do."""
+"""A local server with the chat-completions protocol that fails on demand, as real ones do."""
 
 import json
 import random
@@ -24,14 +24,14 @@ TRANSIENT = (
     "empty",
     "finish_error",
 )
-"""Faults that a client overcomes by asking again: half a body without an end, 429, 500, 503 with an HTML page, a
-connection closed before the body or in it; and with status 200 malformed JSON, HTML, no choice, and half a reply."""
+"""Faults that a retry overcomes: half a body without an end, 429, 500, 503 with an HTML page, a connection closed
+before or in the body; and, with status 200, malformed JSON, HTML, no choice, and half a reply."""
 
 FAULTS = (*TRANSIENT, "silent", "trickle", "array", "numbers", "huge")
-"""No reply comes of these: no answer, one byte at a time, JSON of another shape, no text, a body of a gigabyte."""
+"""Faults without a reply; the added ones: silence, one byte at a time, other JSON, no text, a body of a gigabyte."""
 
 ODD = ("refusal", "filter", "length", "null", "no_usage", "surrogate")
-"""Replies that are replies: a refusal, nothing but `content_filter`, cut off, null content, no usage, half an emoji."""
+"""Unusual but valid replies: a refusal, only `content_filter`, cut off, null content, no usage, half an emoji."""
 
 STATUSES = {  # with code and message
     "limit": (429, "rate_limit_exceeded", "Rate limit reached"),
@@ -60,12 +60,12 @@ Answer = Callable[[dict[str, Any]], str]
 
 
 def prompt(body: dict[str, Any]) -> str:
-    """Return the last message's text."""
+    """Return the text of the last message."""
     return str(body["messages"][-1]["content"])
 
 
 def first(*kinds: str | None) -> Plan:
-    """Return a plan: the n-th call of each prompt meets the n-th of ``kinds``, and later ones meet nothing."""
+    """Return a plan: the n-th call of each prompt meets the n-th of ``kinds``, and later calls succeed."""
     return lambda _, nth: kinds[nth] if nth < len(kinds) else None
 
 
@@ -75,7 +75,7 @@ def always(kind: str) -> Plan:
 
 
 def share(part: float, kinds: Sequence[str] = TRANSIENT, *, times: int = 2) -> Plan:
-    """Return a plan: a part of all calls fails, decided by the prompt and by how often it came, at most ``times``."""
+    """Return a plan: a part of all calls fails, at most ``times`` per prompt; prompt and count decide which."""
 
     def plan(body: dict[str, Any], nth: int) -> str | None:
         draw = random.Random(f"0 {nth} {prompt(body)}")
@@ -85,7 +85,7 @@ def share(part: float, kinds: Sequence[str] = TRANSIENT, *, times: int = 2) -> P
 
 
 class Call(NamedTuple):
-    """What the server got and when, and what it met it with (None: an answer)."""
+    """A call that the server received, and the fault that the call met (None: an answer)."""
 
     body: dict[str, Any]
     fault: str | None
@@ -94,18 +94,18 @@ class Call(NamedTuple):
 
 
 class ChatServer(ThreadingHTTPServer):
-    """Answers ``/v1/chat/completions`` on a free port of this machine; a context manager.
+    """A context manager that answers ``/v1/chat/completions`` on a free port of this machine.
 
     Args:
-        answer: from the request's body to the reply's text; the last message, backwards, if not given.
-        plan: from the body, and how often its prompt came before, to a fault's name or None; may change meanwhile.
-        key: the key it wants; another one is a 401.
-        retry_after: sent with statuses 429 and above 500.
+        answer: maps the body of a request to the text of the reply; by default, the last message reversed.
+        plan: maps the body, and the number of earlier calls with its prompt, to a fault or None; it may be replaced.
+        key: the required key; any other key gives status 401.
+        retry_after: sent with status 429 and with statuses of 500 and above.
     """
 
     daemon_threads = True
     request_queue_size = 256
-    block_on_close = False  # stalled calls are let go by `stopped`
+    block_on_close = False  # `stopped` releases stalled calls
 
     def __init__(
         self,
@@ -113,9 +113,9 @@ class ChatServer(ThreadingHTTPServer):
         plan: Plan | None = None,
         *,
         key: str = "",
-        seconds: float = 0.0,  # that an answer takes
+        seconds: float = 0.0,  # per answer
         retry_after: str = "0.05",
-        structured: bool = True,  # whether it takes a response_format
+        structured: bool = True,  # whether it accepts a response_format
     ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answer = answer or (lambda body: prompt(body)[::-1])
@@ -128,7 +128,7 @@ class ChatServer(ThreadingHTTPServer):
         )
         self.calls: list[Call] = []
         self.answered: Counter[str] = Counter()  # how often each prompt was answered in full
-        self.peak = 0  # the most calls at once; one that stalls does not count
+        self.peak = 0  # the most simultaneous calls, without stalled ones
         self.lock = threading.Lock()
         self.stopped = threading.Event()
         self._seen: Counter[str] = Counter()
@@ -137,7 +137,7 @@ class ChatServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """What ``llm.base_url`` is to be."""
+        """The value for ``llm.base_url``."""
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def __enter__(self) -> Self:
@@ -148,7 +148,7 @@ class ChatServer(ThreadingHTTPServer):
         self.stop()
 
     def stop(self) -> None:
-        """Stop as a killed server does."""
+        """Stop like a killed server, with all connections."""
         self.stopped.set()
         self.shutdown()
         self.server_close()
@@ -157,7 +157,7 @@ class ChatServer(ThreadingHTTPServer):
                 connection.shutdown(socket.SHUT_RDWR)
 
     def begin(self, body: dict[str, Any], authorization: str | None) -> str | None:
-        """Note a call, and return what it shall meet."""
+        """Record a call, and return the fault that it meets."""
         text = json.dumps(body["messages"])
         with self.lock:
             self._inside += 1
@@ -172,7 +172,7 @@ class ChatServer(ThreadingHTTPServer):
         return fault
 
     def end(self, body: dict[str, Any], answered: bool) -> None:
-        """Note that a call is over, before its client can know."""
+        """Record the end of a call, before its client can notice it."""
         with self.lock:
             self._inside -= 1
             self.answered[prompt(body)] += answered
@@ -182,12 +182,12 @@ class ChatServer(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that leave are what is tested."""
+        """Ignore clients that disconnect, which is what tests provoke."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: ChatServer
-    protocol_version = "HTTP/1.1"  # connections are kept, as those of real servers are
+    protocol_version = "HTTP/1.1"  # connections stay open, as with real servers
     disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: object) -> None:
@@ -223,7 +223,7 @@ class _Handler(BaseHTTPRequestHandler):
         return {"model": body["model"], "choices": choices, "usage": None if odd == "no_usage" else usage}
 
     def _leave(self, kind: str, whole: bytes) -> None:
-        """Do not come to an end."""
+        """Leave a call without a complete answer."""
         self.close_connection = True
         if kind not in {"silent", "break"}:
             self._head(200, 1 << 30 if kind in {"trickle", "huge"} else len(whole))

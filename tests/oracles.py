@@ -1,4 +1,4 @@
-"""What formulas and models are checked with: random numbers of a seed, cosines spelled out, a few sentences."""
+"""Helpers that check formulas and models: seeded random numbers, a plain cosine, a few sentences."""
 
 import copy
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from lightning_cse.encoders import tiny_encoder
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Normal numbers, the same for the same seed, drawn in float64 whatever the dtype."""
+    """Return normal numbers, drawn by the seed in float64 and then converted to the dtype."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
 def cos(x: Tensor, y: Tensor) -> float:
-    """The cosine of two vectors, in float64."""
+    """Return the cosine of two vectors, computed in float64."""
     x, y = x.double(), y.double()
     return (x @ y / (x @ x).sqrt() / (y @ y).sqrt()).item()
 
@@ -35,7 +35,7 @@ SENTENCES = [
 
 
 class Numbers:
-    """A model for which a sentence is the number behind its last blank, and the length of its first word."""
+    """A model that embeds a sentence as the number after its last blank and the length of its first word."""
 
     def __init__(self) -> None:
         self.embedded: list[str] = []
@@ -46,7 +46,7 @@ class Numbers:
 
 
 def save_tiny(folder: Path) -> Path:
-    """Save the tiny encoder as save_pretrained leaves it, and return its folder."""
+    """Save the tiny encoder with save_pretrained, and return its folder."""
     encoder = tiny_encoder()
     encoder.backbone.save_pretrained(folder)
     encoder.tokenizer.tokenizer.save_pretrained(folder)
@@ -54,7 +54,7 @@ def save_tiny(folder: Path) -> Path:
 
 
 def senteval_classifier(x: Tensor, labels: Tensor, fold: Any, l2: float, classes: int) -> tuple[nn.Linear, int]:
-    """SentEval's classifier as a loop in float64, of rows (train, dev or None); returns also the number of epochs."""
+    """Fit SentEval's classifier as a loop in float64, on a fold (train, dev or None); also return the epochs."""
     random = np.random.RandomState(1111)
     with torch.random.fork_rng():
         torch.manual_seed(1111)

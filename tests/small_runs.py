@@ -1,4 +1,4 @@
-"""Runs of six steps for tests of training: what they are asked for, how one is killed, and what one leaves."""
+"""Runs of six steps for tests of training: their overrides, how one is killed, and what it leaves."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ STEPS = 6
 
 
 class Killed(BaseException):
-    """Neither the run nor Lightning may turn it into anything else."""
+    """An exception that neither the run nor Lightning catches."""
 
 
 @contextmanager
@@ -43,16 +43,16 @@ def dies_at(at: int) -> Iterator[None]:
 
 
 def curves(run: Run) -> dict[str, dict[int, float]]:
-    """The values of a run by key and step."""
+    """Return the values of a run by key and step."""
     return {key: dict(points) for key, points in Curves(run.curves_path).read().items()}
 
 
-# What a record says of the machine, the command and the time, which differ between two runs of one point.
+# Values of a record on the machine, the command and the time, which differ between two runs of one point.
 COSTS = ("seconds", "evaluation_share", "sentences_per_second", "peak_memory_mib", "environment", "overrides")
 
 
 def outcome(run: Run) -> dict[str, Any]:
-    """Everything a run leaves but what it took: parameters, optimizer, random states, curves, predictions, record."""
+    """Return all that a run leaves, except costs: parameters, optimizer, random states, curves, predictions, record."""
     record = {key: value for key, value in run.read().items() if key not in COSTS}
     found: dict[str, Any] = {"record": record, "curves": run.curves_path.read_text()}
     found["files"] = sorted(str(path.relative_to(run.path)) for path in run.path.rglob("*"))
@@ -60,13 +60,13 @@ def outcome(run: Run) -> dict[str, Any]:
         checkpoint = torch.load(run.checkpoints / f"{name}.ckpt", weights_only=True)
         for state in checkpoint.get("callbacks", {}).values():
             state.pop("seconds", None)
-        checkpoint.pop("loops", None)  # Lightning's own counts; whether they matter shows in all the rest
+        checkpoint.pop("loops", None)  # Lightning's own counts; if they matter, the rest differs too
         found[name] = checkpoint
     return found | {path.name: path.read_bytes() for path in run.predictions.iterdir()}
 
 
 def differences(one: Any, other: Any, where: str = "") -> list[str]:
-    """Where two outcomes differ, to the last bit."""
+    """Return where two outcomes differ, to the last bit."""
     if type(one) is not type(other):
         return [f"{where}: {type(one).__name__} and {type(other).__name__}"]
     if isinstance(one, dict):
@@ -83,7 +83,7 @@ def differences(one: Any, other: Any, where: str = "") -> list[str]:
 
 
 def assert_same(run: Run, reference: Run) -> None:
-    """Two runs left the same, to the last bit."""
+    """Assert that two runs left the same, to the last bit."""
     __tracebackhide__ = True
     found = differences(outcome(reference), outcome(run))
     assert not found, "\n".join(["the runs differ:", *found[:10]])

@@ -1,4 +1,4 @@
-"""A task that takes no time, for tests of sweeps: what becomes of a point is in ``name``."""
+"""A task that takes no time, for tests of sweeps: the ``name`` of a point decides its outcome."""
 
 import os
 import signal
@@ -13,12 +13,12 @@ from lightning_cse.runs import Busy
 
 
 class FailedBefore(DataError):  # noqa: N818
-    """Stands for `lightning_cse.runs.FailedBefore`, which a sweep knows by its name."""
+    """A stand-in for `lightning_cse.runs.FailedBefore`, which a sweep recognises by its name."""
 
 
 def run(cfg: DictConfig) -> Any:
-    """Do what the config's name says, and return what a training would."""
-    fate = str(cfg.get("name"))  # no other command than train has one
+    """Do what the config's name says, and return an outcome like that of a training run."""
+    fate = str(cfg.get("name"))  # only the command train has one
     runs = Path(cfg.paths.runs_dir)
     if fate == "user":
         raise DataError("the corpus is missing")

@@ -1,6 +1,6 @@
-r"""What Hydra finds of ours: the sweeper of all commands, and a launcher for Ray.
+r"""Hydra plugins: the sweeper of all commands, and a launcher for Ray.
 
-``hydra/sweeper=points``: grids as Hydra's own, and lists of points.
+``hydra/sweeper=points``: grids as in Hydra's own sweeper, and lists of points.
 
     python -m lightning_cse.train +experiment=gausscse data.batch_size=16,32 seed=0,1 -m
     python -m lightning_cse.train -m hydra.sweeper.file=points.yaml +profile=laptop seed=0,1
@@ -9,7 +9,7 @@ r"""What Hydra finds of ours: the sweeper of all commands, and a launcher for Ra
     - [+experiment=dualcse_cross]
     - [+experiment=gausscse, data.batch_size=32]
 
-``hydra/launcher=ray``: one point a Ray task, on this machine or on a cluster.
+``hydra/launcher=ray``: one Ray task per point, on this machine or on a cluster.
 
     python -m lightning_cse.train -m ... hydra/launcher=ray
     python -m lightning_cse.train -m ... hydra/launcher=ray hydra.launcher.ray.init.address=auto \
@@ -40,7 +40,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from lightning_cse.config import compose
 from lightning_cse.config.check import check, unread
 from lightning_cse.config.compose import CompositionError
-from lightning_cse.config.launch import ordered
+from lightning_cse.config.launch import as_custom, ordered
 from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, user_error
 
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class PointsSweeperConf:
-    """What may be set under ``hydra.sweeper``: points in a YAML file or a config, and what holds for all of them."""
+    """The options under ``hydra.sweeper``: points in a YAML file or a config, and overrides for all of them."""
 
     _target_: str = "hydra_plugins.lightning_cse_sweeps.PointsSweeper"
     file: str | None = None
@@ -61,10 +61,10 @@ ConfigStore.instance().store(group="hydra/sweeper", name="points", node=PointsSw
 
 
 class PointsSweeper(Sweeper):
-    """Runs every combination of the values given, for each of the listed points if there are any.
+    """Run every combination of the given values, for each of the listed points if there are any.
 
-    What the command line and ``hydra.sweeper.params`` set holds for every point that does not set the same itself.
-    Every value is checked before the first point starts.
+    The command line and ``hydra.sweeper.params`` apply to every point that does not set the same key itself. Every
+    value is checked before the first point starts.
     """
 
     def __init__(self, file: str | None, points: Sequence[Any] | None, params: Mapping[str, Any]) -> None:
@@ -72,7 +72,7 @@ class PointsSweeper(Sweeper):
         self.points: Any = OmegaConf.to_container(points, resolve=True) if OmegaConf.is_config(points) else points
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Hold on to what Hydra hands over, and build the launcher."""
+        """Keep the objects that Hydra passes, and build the launcher."""
         self.cfg = config
         self.loader = hydra_context.config_loader
         self.runs = Plugins.instance().instantiate_launcher(
@@ -90,10 +90,11 @@ class PointsSweeper(Sweeper):
 
     def jobs(self, arguments: Sequence[str]) -> list[list[str]]:
         """Return the overrides of every point, in their order on a command line."""
-        shared = self._parse([*(f"{key}={value}" for key, value in self.params.items()), *arguments])
+        params = as_custom(f"{key}={value}" for key, value in self.params.items())
+        shared = self._parse([*params, *arguments])
         jobs = []
         for point in self._listed():
-            own = self._parse(point)
+            own = self._parse(as_custom(point))
             taken = {override.key_or_group for override in own}
             merged = [other for other in shared if other.key_or_group not in taken]
             jobs += [ordered(job) for job in _combinations([*merged, *own])]
@@ -118,10 +119,7 @@ class PointsSweeper(Sweeper):
         return OverridesParser.create(config_loader=self.loader).parse_overrides(list(lines))
 
     def _check(self, jobs: Sequence[Sequence[str]], typed: set[str]) -> None:
-        """Compose and check as many points as it takes for every override to be in one; seeds are alike.
-
-        What the command line sets for all points must be read by one of them at least.
-        """
+        """Check enough points to cover all overrides (seeds are alike); at least one must read each ``typed`` key."""
         seen: set[str] = set()
         never: dict[str, str] | None = None
         name = str(self.cfg.hydra.job.config_name)
@@ -141,12 +139,12 @@ class PointsSweeper(Sweeper):
 
 
 def _combinations(overrides: Sequence[Override]) -> list[list[str]]:
-    """Return every combination of the values, the last key's changing fastest; a later key wins."""
+    """Return every combination of the values; the last key changes fastest, and a later override of a key wins."""
     lines: dict[str, list[str]] = {}
     for override in overrides:
         key = override.get_key_element()
         if override.is_interval_sweep():
-            raise ConfigError([f"{override.input_line}: a grid takes values, such as 1e-5,3e-5"])
+            raise ConfigError([f"{override.input_line}: a grid needs a list of values, such as 1e-5,3e-5"])
         if override.is_sweep_override():
             lines[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
         else:
@@ -156,22 +154,22 @@ def _combinations(overrides: Sequence[Override]) -> list[list[str]]:
 
 RAY: dict[str, dict[str, Any]] = {
     "init": {
-        "address": None,  # null: a Ray of its own, on this machine; auto: the one that runs already
+        "address": None,  # null: a new Ray on this machine; auto: the one that is already running
         "num_cpus": None,  # how many this machine offers; null: all it has
         "num_gpus": None,
         "include_dashboard": False,
-        "object_store_memory": 80 * 1024 * 1024,  # the least Ray takes; nothing large goes through it
+        "object_store_memory": 80 * 1024 * 1024,  # the least that Ray accepts; nothing large goes through it
         "log_to_driver": True,
         "logging_level": "error",
     },
     "remote": {"num_cpus": 1, "num_gpus": 0, "max_retries": 0},
 }
-"""``init`` are arguments of `ray.init`, ``remote`` options of a point's task; a plus adds others."""
+"""``init`` has arguments of `ray.init`, ``remote`` options of a point's task; a plus adds others."""
 
 
 @dataclass
 class RayLauncherConf:
-    """What may be set under ``hydra.launcher``."""
+    """The options under ``hydra.launcher``."""
 
     _target_: str = "hydra_plugins.lightning_cse_sweeps.RayLauncher"
     ray: dict[str, dict[str, Any]] = field(default_factory=lambda: RAY)
@@ -181,7 +179,7 @@ ConfigStore.instance().store(group="hydra/launcher", name="ray", node=RayLaunche
 
 
 class RayLauncher(Launcher):
-    """Runs every point as a task of Ray, set up as in `RAY`; a point whose worker dies fails alone."""
+    """Run every point as a Ray task with the options of `RAY`; if a worker dies, only its point fails."""
 
     def __init__(self, ray: Mapping[str, Any]) -> None:
         settings: Any = OmegaConf.to_container(ray, resolve=True) if OmegaConf.is_config(ray) else ray
@@ -189,19 +187,19 @@ class RayLauncher(Launcher):
         self.remote: dict[str, Any] = dict(settings["remote"])
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Hold on to what Hydra hands over."""
+        """Keep the objects that Hydra passes."""
         self.config = config
         self.work = (hydra_context, config, task_function)
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Run the points, as many at once as Ray has places for, and return what came of them in their order."""
-        # Ray reads them when it is imported: nothing is sent anywhere, and a point is as urgent as under any launcher.
+        """Run the points, as many at once as Ray has resources for, and return their results in order."""
+        # Ray reads these on import: it sends no usage data, and points have the same priority as with other launchers.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_worker_niceness", "0")
         try:
             import ray
         except ImportError as error:
-            raise ConfigError([f"hydra/launcher=ray needs pip install 'lightning_cse[ray]' ({error})"]) from error
+            raise ConfigError([f"hydra/launcher=ray needs Ray: pip install 'lightning_cse[ray]' ({error})"]) from error
         setup_globals()
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
         Path(str(self.config.hydra.sweep.dir)).mkdir(parents=True, exist_ok=True)
@@ -232,11 +230,11 @@ class RayLauncher(Launcher):
 
     @staticmethod
     def _result(ray: Any, reference: Any, overrides: Sequence[str]) -> JobReturn:
-        """Return what came of a point; one whose worker was lost comes back as failed."""
+        """Return the result of a point; one whose worker was lost counts as failed."""
         try:
             result: JobReturn = ray.get(reference)
         except ray.exceptions.RayError as error:
-            why = " ".join(str(error).split()).partition(". ")[0]  # there is advice of many lines after it
+            why = " ".join(str(error).split()).partition(". ")[0]  # without the long advice after it
             log.error("%s was lost: %s", " ".join(filter_overrides(overrides)), why)
             return JobReturn(overrides=list(overrides), status=JobStatus.FAILED)
         return result

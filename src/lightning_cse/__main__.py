@@ -18,13 +18,15 @@ def main() -> int:
     """Run the command that the first word names, or list the commands with the first line of each file."""
     name, *rest = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
-        sys.stdout.write("lightning-cse COMMAND ...: one of these; COMMAND --help says more\n\n")
+        sys.stdout.write("lightning-cse COMMAND ...: run one of these; COMMAND --help shows its options\n\n")
         for command in COMMANDS:
-            text = (Path(__file__).parent / f"{command}.py").read_text(encoding="utf-8")[3:]  # importing takes longer
+            text = (Path(__file__).parent / f"{command}.py").read_text(encoding="utf-8")[3:]  # faster than importing
             sys.stdout.write(f"  {command:<10} {text.partition(': ``')[0]}\n")
         return 0
     if name not in COMMANDS:
-        raise LightningCSEError(f"no command {name!r}{did_you_mean(name, COMMANDS)} (there are: {', '.join(COMMANDS)})")
+        raise LightningCSEError(
+            f"unknown command {name!r}{did_you_mean(name, COMMANDS)} (choose from: {', '.join(COMMANDS)})"
+        )
     sys.argv = [f"lightning-cse {name}", *rest]
     code: int = importlib.import_module(f"lightning_cse.{name}").main()
     return code

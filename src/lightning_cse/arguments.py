@@ -1,4 +1,4 @@
-"""What commands ask alike: paths, numbers, which runs fill a paper's tables. Quick to import, for ``--help``."""
+"""Arguments that commands share: paths, numbers, the runs for a paper's tables. Quick to import, for ``--help``."""
 
 import argparse
 import os
@@ -11,45 +11,57 @@ PROFILES: Final = ("laptop", "small", "gpu", "tiny")
 
 
 def path(text: str) -> Path:
-    """Return a path of the command line."""
+    """Return a path from the command line."""
     return Path(text).expanduser()
 
 
 def count(text: str) -> int:
-    """Return a number of the command line that is at least 1."""
+    """Return a number from the command line, which must be at least 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be an integer >= 1, got {text!r}")
     return int(text)
 
 
 def seeds(text: str) -> tuple[int, ...]:
-    """Return the different seeds of ``0,1,2``."""
+    """Return the distinct seeds of a list such as ``0,1,2``."""
     if not re.fullmatch(r"[0-9]+(,[0-9]+)*", text):
-        raise argparse.ArgumentTypeError(f"must be seeds such as 0,1,2, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a list of seeds such as 0,1,2, got {text!r}")
     return tuple(dict.fromkeys(map(int, text.split(","))))
 
 
 def add_model(parser: argparse.ArgumentParser, name: str = "--model", *, device: bool = True) -> None:
-    """Add the arguments that name a model, and say how and where it reads sentences."""
+    """Add the arguments that name a model, and those that say how and where it reads sentences."""
     add = parser.add_argument
     required: dict[str, Any] = {"required": True} if name.startswith("-") else {}
-    add(name, **required, metavar="MODEL", help="a run's folder, or an encoder: name, folder, hub name")
-    add("--pooling", default="auto", metavar="NAME", help="of an encoder, instead of its own")
+    add(name, **required, metavar="MODEL", help="folder of a run, or an encoder: its name, folder or hub name")
+    add("--pooling", default="auto", metavar="NAME", help="pooling of an encoder; default: its own")
     if device:
-        add("--precision", choices=("32-true", "bf16-mixed"), default="32-true", help="of the encoder")
-        add("--device", choices=("auto", "cpu", "gpu", "cuda", "mps"), default="auto", help="default: a GPU, if any")
+        add("--precision", choices=("32-true", "bf16-mixed"), default="32-true", help="precision of the encoder")
+        add("--device", choices=("auto", "cpu", "gpu", "cuda", "mps"), default="auto", help="default: a GPU if any")
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say which runs fill a paper's tables, and where they are."""
     add = parser.add_argument
-    add("--profile", choices=PROFILES, help="smaller than the paper; the cells are marked")
-    add("--encoder", metavar="NAME", help="of conf/encoder, instead of the paper's; the cells are marked")
+    add("--profile", choices=PROFILES, help="a setting smaller than the paper's; its cells are marked")
+    add("--encoder", metavar="NAME", help="from conf/encoder, instead of the paper's; its cells are marked")
     default = path(os.environ.get("LIGHTNING_CSE_RUNS") or "runs")
     add("--runs-dir", type=path, default=default, metavar="DIR", help="default: LIGHTNING_CSE_RUNS, else runs")
-    records = "further records, as files; may be given again"
+    records = "folder of further records, kept as files; may be repeated"
     add("--records", type=path, action="append", default=[], metavar="DIR", help=records)
-    add("--kept", action="store_true", help="count the records that are kept in experiments/ as there")
+    add("--kept", action="store_true", help="count the records kept in experiments/ as finished runs")
+
+
+def hydra_text(value: str) -> str:
+    r"""Return a value of a list or mapping in an override, quoted for Hydra if it needs quotes.
+
+    Examples:
+        >>> hydra_text("runs/a.jsonl"), hydra_text("my file.csv"), hydra_text("null")
+        ('runs/a.jsonl', "'my file.csv'", "'null'")
+    """
+    plain = re.fullmatch(r"[A-Za-z_/.][\w/.-]*", value, re.ASCII)
+    is_text = plain and value.casefold() not in ("null", "true", "false", "nan", "inf")
+    return value if is_text else "'" + value.replace("'", r"\'") + "'"
 
 
 def quote_free_text(args: Sequence[str], keys: Sequence[str]) -> list[str]:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 _LEGEND = """\
 Accuracy: mean over the seeds, in percent; difference: upper minus lower line, in points. Seeds are merged by majority
-vote, for which a tie is wrong, so an odd number of seeds compares more fairly; right only: examples that this vote gets
+vote; ties count as wrong, so an odd number of seeds compares more fairly; right only: examples that this vote gets
 right and the other does not. p: McNemar's exact test of the two votes; Holm: adjusted for the {tests} tests of this
-table, * below {alpha:g}. The other formats have the asymptotic test, too."""
+table, * below {alpha:g}. The other formats also give the asymptotic test."""
 
 
 @reported
@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given += [point for name in dict.fromkeys(arguments.baseline) for point in baseline_points(name, runs)]
     found = compare(given, arguments.task)
     for task, labels in found.attrs["left_out"].items():
-        why = "no predictions; a score that is the same both ways has none of a direction"
+        why = "no predictions; a symmetric score has none for a direction"
         sys.stderr.write(f"{task}: left out: {', '.join(labels)} ({why})\n")
     found["significant"] = found["p_holm"] < arguments.alpha
     for key in ("seeds_a", "seeds_b"):
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _print(found, _LEGEND.format(tests=len(found), alpha=arguments.alpha))
     elif arguments.format == "json":
         sys.stdout.write(json.dumps(found.to_dict("records"), indent=2) + "\n")
-    elif arguments.format == "csv":  # a spreadsheet takes a text that begins so for a formula
+    elif arguments.format == "csv":  # a spreadsheet reads a text that begins like this as a formula
         formula = ("=", "+", "-", "@")
         safe = found.map(lambda value: f"'{value}" if isinstance(value, str) and value.startswith(formula) else value)
         sys.stdout.write(safe.to_csv(index=False, lineterminator="\n"))
@@ -59,7 +59,7 @@ def _shown(value: Any) -> str:
 
 
 def _print(found: pd.DataFrame, legend: str) -> None:
-    """Print a table for the eye, two lines a comparison, as wide as the terminal."""
+    """Print a table as wide as the terminal, with two lines per comparison."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -86,7 +86,7 @@ def _print(found: pd.DataFrame, legend: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m lightning_cse.compare", description=__doc__)
     add = parser.add_argument
-    add("run", nargs="+", type=shared.path, metavar="RUN", help="folders of finished runs, all seeds of them")
+    add("run", nargs="+", type=shared.path, metavar="RUN", help="folders of finished runs, with all their seeds")
     add("--task", nargs="+", action="extend", default=[], help="the tasks to compare on (default: all in common)")
     beside = "baselines that were evaluated beside the runs and are to be compared too, such as untrained"
     add("--baseline", nargs="+", action="extend", default=[], help=beside)

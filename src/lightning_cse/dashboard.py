@@ -13,11 +13,11 @@ from lightning_cse.errors import LightningCSEError, one_line, reported
 if TYPE_CHECKING:
     import wandb_workspaces.workspaces.interface as ws
 
-_STEP: Final = "trainer/global_step"  # of loggers.views, which takes seconds to import
+_STEP: Final = "trainer/global_step"  # as in loggers.views, which takes seconds to import
 _SIDES: Final = {"held_out": "held-out side", "eval": "evaluation side"}
 _MOST_RUNS: Final = 100  # in a chart
 
-# What the experiments choose their best checkpoint by: a chart and a column each; those of other papers stay empty.
+# The metrics that choose the best checkpoint: one chart and one column each; those of other papers stay empty.
 _DEV: Final = "stsb/spearman", "rte/accuracy_all", "snli/auprc", "eis/accuracy", "eis_wang/accuracy"
 _TEST: Final = "sts_avg/spearman_all", "rte/accuracy_all", "eis/accuracy", "snli/auprc", "mnli/auprc", "sick/auprc"
 DEV_SCORES: Final = tuple(f"val/{key}" for key in _DEV)
@@ -25,7 +25,7 @@ TEST_SCORES: Final = tuple(f"test/{key}" for key in _TEST)
 
 
 class Layout(NamedTuple):
-    """What a dashboard shows: the W&B project and its user or team, a title, and the dev and test scores."""
+    """The contents of a dashboard: the W&B project and its user or team, a title, and the dev and test scores."""
 
     project: str
     entity: str = ""
@@ -35,7 +35,7 @@ class Layout(NamedTuple):
 
 
 def workspace(layout: Layout) -> ws.Workspace:
-    """Return a workspace: a section of charts each, and the runs beside them, grouped by sweep."""
+    """Return a workspace: one section per group of charts, and the runs beside them, grouped by sweep."""
     import wandb_workspaces.expr as expr
     import wandb_workspaces.workspaces.interface as ws
 
@@ -45,11 +45,9 @@ def workspace(layout: Layout) -> ws.Workspace:
     sides = {f"{m}, {title}": f"diag/{side}/{m}" for m in measures for side, title in _SIDES.items()}
     charts = {  # from top to bottom
         "Relative fitting difficulty: how much harder the held-out side is to fit": rfd,
-        "Dev score: what chooses the best checkpoint; higher is better": {
-            k.removeprefix("val/"): k for k in layout.dev
-        },
-        "Alignment and uniformity of both sides that RFD compares; lower is better": sides,
-        "Training: one value an optimizer step": {"loss": "train/loss", "learning rate": "train/learning_rate"},
+        "Dev score: chooses the best checkpoint; higher is better": {k.removeprefix("val/"): k for k in layout.dev},
+        "Alignment and uniformity of the two sides that RFD compares; lower is better": sides,
+        "Training: one value per optimizer step": {"loss": "train/loss", "learning rate": "train/learning_rate"},
     }
     sections = [ws.Section(name=name, panels=_panels(some), is_open=True) for name, some in charts.items()]
     scores = [*(f"{key}.max" for key in layout.dev), *layout.test, *(f"summary/rfd_{m}" for m in measures)]
@@ -62,12 +60,12 @@ def workspace(layout: Layout) -> ws.Workspace:
 
 
 def build(layout: Layout, *, save: bool) -> Any:
-    """Build the workspace, and return its address if it is saved, else what would be sent as JSON."""
+    """Build the workspace, and return its address if it is saved, or else the JSON that would be sent."""
     if save:
         from lightning_cse.loggers.views import is_logged_in
 
         if not is_logged_in():
-            raise LightningCSEError("nobody is logged in at W&B: `wandb login`, or --dry-run, which asks no server")
+            raise LightningCSEError("not logged in to W&B: run `wandb login`, or use --dry-run, which needs no server")
     try:
         if save and not layout.entity:  # who is logged in
             import wandb
@@ -88,7 +86,7 @@ def build(layout: Layout, *, save: bool) -> Any:
 
 
 def _panels(charts: dict[str, Any]) -> list[Any]:
-    """Return charts, three beside each other: a key over the steps, means over a group, or a dot a run for two keys."""
+    """Return charts, three per row: a key by step, as means over groups, or two keys with one dot per run."""
     import wandb_workspaces.reports.v2.interface as wr
 
     look: Any = {"title_x": "step", "max_runs_to_show": _MOST_RUNS}
@@ -110,14 +108,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m lightning_cse.dashboard")
     parser.description = "Build a W&B workspace over the runs of a project, grouped by sweep."
     parser.epilog = "Without an account: logger=tensorboard shows the same curves; "
-    parser.epilog += "python -m lightning_cse.report writes a page."
+    parser.epilog += "python -m lightning_cse.report writes an HTML page."
     add = parser.add_argument
     add("--project", required=True, metavar="NAME", help="W&B project (logger.project, lightning_cse)")
-    add("--entity", default="", metavar="NAME", help="W&B user or team; default: who is logged in")
-    add("--title", default=Layout("").title, help="its title")
+    add("--entity", default="", metavar="NAME", help="W&B user or team; default: the user who is logged in")
+    add("--title", default=Layout("").title, help="title of the workspace")
     add("--dev", action="append", metavar="KEY", help="a dev score, such as val/stsb/spearman; may be repeated")
     add("--test", action="append", metavar="KEY", help="a test score for the table of runs; may be repeated")
-    add("--dry-run", action="store_true", help="print what would be built as JSON, and ask no server")
+    add("--dry-run", action="store_true", help="print as JSON what would be built, without contacting the server")
     args = parser.parse_args(argv)
     layout = Layout(args.project, args.entity, args.title, args.dev or DEV_SCORES, args.test or TEST_SCORES)
     built = build(layout, save=not args.dry_run)

@@ -1,33 +1,48 @@
-"""Several devices at one batch: each encodes a share of the sentences, and all have the vectors of all."""
+"""Several devices for one batch: each encodes a share of the sentences, and all get the vectors of all sentences."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+_together = False
+
+
+@contextlib.contextmanager
+def together() -> Iterator[None]:
+    """Share each batch between the processes of torch's process group; outside, every process computes alone."""
+    global _together  # noqa: PLW0603 - a context variable would not reach the threads of the backward pass
+    before, _together = _together, True
+    try:
+        yield
+    finally:
+        _together = before
+
 
 def world() -> tuple[int, int]:
-    """Return the rank of this process, and how many processes compute together."""
-    if dist.is_available() and dist.is_initialized():
+    """Return the rank of this process, and the number of processes that compute together."""
+    if _together and dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     return 0, 1
 
 
 def share(rows: Tensor) -> Tensor:
-    """Return every so many-th of the row numbers (n,), those of this process; the last fills up what others lack."""
+    """Return this process's share of the row numbers (n,): every k-th of k processes, filled up with the last row."""
     rank, count = world()
     own = torch.arange(rank, rank + count * -(-len(rows) // count), count, device=rows.device)
     return rows[own.clamp(max=len(rows) - 1)]
 
 
 def gather(own: Tensor) -> Tensor:
-    """Return the tensors (k, d) of all processes as one (k * processes, d), in the order that `share` took them from.
+    """Return the tensors (k, d) of all processes as one (k * processes, d), in the order before `share`.
 
-    Every process computes the same loss from it. A gradient reaches the rows of this process alone, times the number of
-    processes: averaged over them, as DDP does, a parameter has the gradient that one process has.
+    Every process computes the same loss from it. A gradient reaches only the rows of this process, times the number of
+    processes. After DDP's average over processes, a parameter has the same gradient as with a single process.
     """
     if world()[1] == 1:
         return own
@@ -45,7 +60,7 @@ def largest(value: int) -> int:
 
 
 def from_all(value: Any) -> list[Any]:
-    """Return a picklable value of every process, by rank."""
+    """Return the values of all processes, by rank; a value must be picklable."""
     values: list[Any] = [value] * world()[1]
     if len(values) > 1:
         dist.all_gather_object(values, value)

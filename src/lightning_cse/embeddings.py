@@ -1,4 +1,4 @@
-"""What a sentence becomes: a frozen dataclass of ``(n, d)`` tensors, a subclass of `Embedding` for each kind."""
+"""Embeddings of sentences: frozen dataclasses of ``(n, d)`` tensors, one subclass of `Embedding` per kind."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ class Embedding:
         shapes = [tuple(getattr(value, "shape", (type(value).__name__,))) for value in self.fields().values()]
         if len(shapes[0]) != 2 or len(set(shapes)) > 1:
             got = ", ".join(f"{name} {shape}" for name, shape in zip(self.fields(), shapes, strict=True))
-            raise ValueError(f"{type(self).__name__}: need tensors of one shape (n, d), got {got}")
+            raise ValueError(f"{type(self).__name__}: need tensors of the same shape (n, d), got {got}")
 
     def fields(self) -> dict[str, Tensor]:
         """Return the tensors by field name, in the order of the constructor."""
@@ -50,7 +50,7 @@ class Embedding:
         """Join batches of one kind row-wise; ``Embedding.cat`` joins any kind."""
         kinds = sorted({type(part).__name__ for part in parts})
         if len(kinds) != 1 or not isinstance(parts[0], cls):
-            raise TypeError(f"{cls.__name__}.cat: need parts of one kind, got {', '.join(kinds) or 'none'}")
+            raise TypeError(f"{cls.__name__}.cat: need parts of the same kind, got {', '.join(kinds) or 'none'}")
         columns = [part.fields() for part in parts]
         return type(parts[0])(**{name: torch.cat([column[name] for column in columns]) for name in columns[0]})
 
@@ -100,21 +100,21 @@ class DualGaussianEmbedding(Embedding):
     explicit_log_variance: Tensor
     implicit_mean: Tensor
     implicit_log_variance: Tensor
-    _views: ClassVar = {"explicit": "explicit_mean", "implicit": "implicit_mean"}  # as of `GaussianEmbedding`
+    _views: ClassVar = {"explicit": "explicit_mean", "implicit": "implicit_mean"}  # as in `GaussianEmbedding`
 
     @classmethod
     def of(cls, explicit: GaussianEmbedding, implicit: GaussianEmbedding) -> Self:
-        """Return the embedding of two Gaussians a sentence."""
+        """Return the embedding with two Gaussians per sentence."""
         return cls(explicit.mean, explicit.log_variance, implicit.mean, implicit.log_variance)
 
     @property
     def explicit(self) -> GaussianEmbedding:
-        """What the sentences say."""
+        """The Gaussians of what the sentences say."""
         return GaussianEmbedding(self.explicit_mean, self.explicit_log_variance)
 
     @property
     def implicit(self) -> GaussianEmbedding:
-        """What the sentences imply."""
+        """The Gaussians of what the sentences imply."""
         return GaussianEmbedding(self.implicit_mean, self.implicit_log_variance)
 
 

@@ -21,8 +21,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.epilog = "Row i of the file is the vector of sentence i, in float32: np.load(FILE, mmap_mode='r')."
     add_model(parser, "model")
     add = parser.add_argument
-    add("file", metavar="FILE", help="a sentence a line, or .csv, .tsv, .jsonl; or one of them .gz")
-    add("--to", required=True, type=path, metavar="NPY", help="the file to write; replaced when all is encoded")
+    add("file", metavar="FILE", help="one sentence per line, or .csv, .tsv, .jsonl; each may be .gz")
+    add("--to", required=True, type=path, metavar="NPY", help="file to write; replaced after encoding")
     add("--column", metavar="NAME", help="the column that holds the sentences")
     add("--view", metavar="NAME", help="implicit (DualCSE), variance (GaussCSE), ...; default: the primary one")
     add("--normalize", action="store_true", help="scale each vector to length 1")
@@ -46,10 +46,10 @@ def _encode(options: argparse.Namespace) -> None:
     rows, cut, read = 0, 0, partial(read_sentences, options.file, options.column, at_once=ROWS)
     for sentences in read():
         if (empty := sentences.index[sentences == ""]).size:
-            raise DataError(f"{options.file}:{empty[0]}: has no sentence, but each row becomes a vector: remove it")
+            raise DataError(f"{options.file}:{empty[0]}: no sentence, but each row becomes a vector: remove this row")
         rows += len(sentences)
     if not rows:
-        raise DataError(f"{options.file}: has no sentence")
+        raise DataError(f"{options.file}: contains no sentence")
     model = load(options.model, options.device, DTYPES[options.precision], pooling=options.pooling)
     width = model.encode([], options.view).shape[1]
     with atomic_file(options.to) as file, progress() as bar:

@@ -1,7 +1,7 @@
-"""The errors a user can cause, and the one handler of all commands, which turns any exception into one line.
+"""The errors that a user can cause, and the one handler of all commands, which turns any exception into one line.
 
-Exit codes: 0, done. 1, a fault of ours, or a point of a sweep was killed. 2, a user error. 3, the only points missing
-are being run by another process. 130 and 143, stopped by Ctrl-C and by SIGTERM. 141, the reader of stdout has gone.
+Exit codes: 0, done. 1, a fault of lightning_cse, or a killed point of a sweep. 2, a user error. 3, another process runs
+all missing points. 130 and 143, stopped by Ctrl-C and by SIGTERM. 141, the reader of stdout is gone.
 """
 
 import difflib
@@ -36,6 +36,12 @@ class Interrupted(KeyboardInterrupt):
         self.signum = int(signum)
 
 
+def stop_signals() -> list[int]:
+    """Return the signals that stop a command; in a SLURM job also those by which SLURM announces its time limit."""
+    of_slurm = [signal.SIGUSR1, signal.SIGUSR2] if "SLURM_JOB_ID" in os.environ else []
+    return [signal.SIGINT, signal.SIGTERM, *of_slurm]
+
+
 class ConfigError(LightningCSEError):
     """The configuration has faults; ``faults`` holds all of them, one line each."""
 
@@ -49,7 +55,7 @@ class ConfigError(LightningCSEError):
 
 
 class DataError(LightningCSEError):
-    """A corpus is missing, or a file of it does not have the official layout."""
+    """A corpus or file is missing, or its content does not fit the layout that is needed."""
 
 
 class EncoderError(LightningCSEError):
@@ -69,7 +75,7 @@ class TaskError(LightningCSEError):
 
 
 def user_error(error: BaseException | None) -> LightningCSEError | None:
-    """Return the user error that an exception is, or that Hydra or OmegaConf has wrapped in it; else None."""
+    """Return the exception if it is a user error, or the user error that Hydra or OmegaConf has wrapped; else None."""
     while error is not None and not isinstance(error, LightningCSEError):
         wraps = type(error).__module__.startswith(("hydra.", "omegaconf."))
         error = (error.__cause__ or error.__context__) if wraps else None
@@ -83,13 +89,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the exit code of an exception; what the system refuses (a full disk, a folder) is a user error."""
+    """Return the exit code of an exception; refusals of the system (a full disk, a folder) are user errors."""
     known = user_error(error)
     return known.exit_code if known else USER if isinstance(error, OSError) and error.strerror else BUG
 
 
 def one_line(error: BaseException) -> str:
-    """Return the message of a user error, or file and reason of the system's, or type and message in one line."""
+    """Return the message of a user error, the file and reason of a system error, or type and message in one line."""
     if (known := user_error(error)) is not None:
         return str(known)
     if isinstance(error, OSError) and error.strerror:
@@ -100,7 +106,7 @@ def one_line(error: BaseException) -> str:
 def report(error: BaseException, *, verbose: bool = False) -> int:
     """Print an exception in one line, and return the exit code.
 
-    ``verbose`` prints the traceback too; else that of a fault of ours goes to the run's log or a temporary file.
+    ``verbose`` prints the traceback too. That of a fault of lightning_cse is kept in the run's log or a temporary file.
     """
     if isinstance(error, BrokenPipeError) and _stdout_is_closed():
         return 128 + signal.SIGPIPE
@@ -110,13 +116,13 @@ def report(error: BaseException, *, verbose: bool = False) -> int:
         sys.stderr.write(f"{str(error) or 'interrupted; the same command continues where it stopped'}\n")
         return 128 + int(getattr(error, "signum", signal.SIGINT))
     code = exit_code(error)
-    where = f"\n  a fault of lightning_cse; traceback: {_keep_traceback(error)}" if code == BUG else ""
+    where = f"\n  a bug in lightning_cse; traceback: {_keep_traceback(error)}" if code == BUG else ""
     sys.stderr.write(f"error: {one_line(error)}{where}\n")
     return code
 
 
 def reported(main: Callable[P, int | None]) -> Callable[P, int]:
-    """Make a command's main function return its exit code, whatever is raised in it, by SIGTERM too."""
+    """Make a command's main function return its exit code, whatever is raised in it, also by SIGTERM."""
 
     @functools.wraps(main)
     def command(*args: P.args, **kwargs: P.kwargs) -> int:
@@ -149,7 +155,7 @@ def reported(main: Callable[P, int | None]) -> Callable[P, int]:
 
 
 def _keep_traceback(error: BaseException) -> str:
-    """Return the log of the run, which has the traceback, or write that to a temporary file and return its path."""
+    """Return the path of the run's log, which has the traceback, or of a temporary file that it is written to."""
     if hasattr(error, "log_path"):
         return str(error.log_path)
     with tempfile.NamedTemporaryFile("w", prefix="lightning_cse-", suffix=".log", delete=False) as file:

@@ -1,4 +1,4 @@
-"""A model in Python: `load` it by its name, and ask it about sentences. Neither Lightning nor Hydra is imported."""
+"""Models in Python: `load` one by its name, and ask it about sentences. Neither Lightning nor Hydra is imported."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def load(
     """Load a model: a run's folder, an exported or another encoder's folder, a hub id, or a name of ``conf/encoder``.
 
     ``device="auto"`` is a CUDA GPU, else the CPU. ``dtype="auto"`` is float32, in which `lightning_cse.evaluate`
-    measures; ``"bfloat16"`` is faster where the hardware multiplies it fast. Results are float32 in any case.
+    measures; ``"bfloat16"`` is faster on hardware that multiplies it fast. Results are always float32.
     ``pooling`` is for a folder that does not say how it pools. Raises EncoderError if there is no such model,
     ConfigError if this machine has no such device.
     """
@@ -60,13 +60,13 @@ class Encoding(TypedDict, total=False):
 class SentenceModel:
     """A model that embeds sentences and answers questions about them, in evaluation mode.
 
-    A question takes sentences as one string or several, row by row; one string beside several is compared with each of
-    them. Answers are a float where every argument is a string, else an array (n,). A question that the model does not
-    answer raises TaskError.
+    A question takes one string or several sentences, row by row; a single string is compared with each of several
+    sentences. The answer is a float if every argument is a string, else an array (n,). A question that the model does
+    not answer raises TaskError.
 
     ``views`` are the names of a sentence's vectors, the primary one first: ``primary``; ``mean``, ``variance``
     (GaussCSE); ``explicit``, ``implicit`` (DualCSE), and ``explicit_variance``, ``implicit_variance`` (DualGauss);
-    ``pragmatic``, ``semantic`` (ImpScore). Longer sentences than ``max_length`` tokens are cut.
+    ``pragmatic``, ``semantic`` (ImpScore). Sentences longer than ``max_length`` tokens are cut.
     """
 
     def __init__(self, loaded: LoadedModel, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
@@ -114,17 +114,17 @@ class SentenceModel:
         show_progress: bool | None = None,
         convert_to: Literal["numpy", "torch"] = "numpy",
     ) -> np.ndarray | Tensor:
-        """Return the vectors of sentences in one of the ``views``, in float32: (d,) of a string, else (n, d).
+        """Return the vectors of sentences in one of the ``views``, in float32: (d,) for a string, else (n, d).
 
-        They are those that evaluation embeds, in the order of the sentences; ``normalize`` scales each to length 1.
+        The vectors are as in an evaluation, in the order of the sentences; ``normalize`` scales each to length 1.
         ``batch_size`` sentences of similar length are packed and encoded between two updates of the progress bar, which
-        None shows on a terminal; it does not bound memory, which the encoder does by tokens. ``torch`` is a tensor in
-        main memory.
+        None shows only on a terminal. It does not bound memory; the encoder does so by tokens. ``convert_to="torch"``
+        gives a tensor in main memory.
         """
         if convert_to not in ("numpy", "torch"):
             raise ConfigError([f"convert_to: must be numpy or torch, got {convert_to!r}"])
         view, texts = checked_view(self._who, view, self.views), _listed(sentences)
-        order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))  # so the longest, memory's test, come first
+        order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))  # the longest first: they need most memory
         vectors = torch.empty(len(texts), _vectors(self._like)[view].shape[1])
         with progress(shown=show_progress) as bar:
             starts = range(0, len(texts), batch_size)
@@ -137,14 +137,14 @@ class SentenceModel:
         return found if convert_to == "torch" else found.numpy()
 
     def embed(self, sentences: Sentences) -> Embedding:
-        """Return all views of sentences at once, as `lightning_cse.embeddings` has them, in main memory."""
+        """Return all views of sentences at once, as an `Embedding` in main memory."""
         if not (texts := _listed(sentences)):
             return self._like[:0]
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.dtype != torch.float32):
             return finite(self.answers.embed(texts))
 
     def similarity(self, a: Sentences, b: Sentences) -> Scores:
-        """Return how similar sentences are, symmetric: the model's own measure, mostly the cosine of a view."""
+        """Return how similar sentences are by the model's own symmetric measure, mostly the cosine of a view."""
         return self._ask(self._question("similarity"), a, b)
 
     def similarity_matrix(self, a: Sentences, b: Sentences | None = None) -> np.ndarray:
@@ -168,7 +168,7 @@ class SentenceModel:
         return self._ask(self._question("implicitness"), sentences)
 
     def to_mteb(self) -> MTEBModel:
-        """Return this model as one of the mteb library, for ``mteb.evaluate(model.to_mteb(), tasks)``."""
+        """Return this model as a model of the mteb library, for ``mteb.evaluate(model.to_mteb(), tasks)``."""
         from lightning_cse.engine.mteb_suite import MTEBModel
 
         width, revision = self.encode("a").shape[0], self.loaded.digests["weights"][:12]
@@ -187,7 +187,7 @@ class SentenceModel:
         first = torch.zeros(count, dtype=torch.long)
         rows = [each[first] if isinstance(side, str) else each for side, each in zip(sides, embedded, strict=True)]
         if any(len(each) != count for each in rows):
-            raise ValueError(f"{' and '.join(str(len(each)) for each in rows)} sentences are not compared in rows")
+            raise ValueError(f"{' and '.join(str(len(each)) for each in rows)} sentences cannot be compared row by row")
         with torch.no_grad():
             scores = ask(*rows)
         return float(scores) if all(isinstance(side, str) for side in sides) else np.asarray(scores)
@@ -198,6 +198,6 @@ def _listed(sentences: Sentences) -> list[str]:
 
 
 def _vectors(embedding: Embedding) -> dict[str, Tensor]:
-    """Return the views of an embedding, and variances under their own names."""
+    """Return the views of an embedding, and its variances, by name."""
     logs = {name.replace("log_", ""): value for name, value in embedding.fields().items() if "log_variance" in name}
     return embedding.views() | {name: value.exp() for name, value in logs.items()}

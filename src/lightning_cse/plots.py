@@ -57,7 +57,7 @@ def blank_figure(width: float, height: float) -> Figure:
 
 
 def series_look(number: int) -> tuple[str, str]:
-    """Return the colour and the line style of a series, whose number counts through all pairs of them."""
+    """Return the colour and the line style of a series; consecutive numbers run through all pairs of them."""
     return PALETTE[number % len(PALETTE)], STYLES[number // len(PALETTE) % len(STYLES)]
 
 
@@ -81,7 +81,7 @@ def by_step(axes: Axes) -> None:
 
 
 def moving_average(values: Sequence[float], span: int) -> list[float]:
-    """Return the centred moving average of an odd span, cut off at both ends, over the finite values."""
+    """Return the centred moving average of the finite values over an odd span, which is cut off at both ends."""
     import pandas as pd
 
     finite = pd.Series(values, dtype=float).where(lambda column: column.abs() < math.inf)

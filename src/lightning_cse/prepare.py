@@ -59,7 +59,7 @@ def list_corpora(folder: Path) -> None:
 
 
 def check(corpus: Corpus, folder: Path) -> None:
-    """Check every file of a corpus without fetching any, or raise DataError with a line for each that is not right."""
+    """Check every file of a corpus without fetching any; raise DataError with one line per file that is not right."""
     faults = []
     paths = _by_path(corpus)
     for files in paths:
@@ -75,14 +75,14 @@ def check(corpus: Corpus, folder: Path) -> None:
 
 
 def prepare(corpus: Corpus, folder: Path, scratch: Path, *, source: str | None = None, force: bool = False) -> None:
-    """Put the files of a corpus into the data directory, each whole and checked, or raise DataError."""
+    """Put the files of a corpus into the data directory, each complete and checked, or raise DataError."""
     _echo(f"{corpus.title}; licence: {corpus.licence}")
     for files in _by_path(corpus):
         file = files[0]
         there = find_file(folder, file)
         fault = None if there is None else _fault(corpus, files, there)
         if there is not None and fault is None:
-            _echo(f"{there}: already there and ok, {_rows(files)}")
+            _echo(f"{there}: already present and ok, {_rows(files)}")
             continue
         if fault is not None and not force:
             raise DataError(f"{fault}\n  not changed; --force replaces it, or move it away")
@@ -99,18 +99,18 @@ def prepare(corpus: Corpus, folder: Path, scratch: Path, *, source: str | None =
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m lightning_cse.prepare", description=__doc__)
     option: Any = parser.add_argument
-    option("corpus", nargs="*", metavar="NAME", help=f"what to fetch: {', '.join(CORPORA)}; none: list them")
+    option("corpus", nargs="*", metavar="NAME", help=f"what to fetch: {', '.join(CORPORA)}; default: list them")
     where = f"where to put the files (default: {DATA_DIR_VARIABLE}, else ./data)"
     option("--data-dir", type=Path, metavar="DIR", help=where)
-    other = "a mirror or a folder with the official files; in a folder they may be .gz or taken out of their archive"
+    other = "a mirror or a folder with the official files; in a folder they may be gzipped or extracted"
     option("--source", metavar="URL|DIR", help=other)
-    option("--check", action="store_true", help="only check the files that are there")
+    option("--check", action="store_true", help="only check the files that are present")
     option("--force", action="store_true", help="replace files that differ from the official ones")
     return parser
 
 
 def _by_path(corpus: Corpus) -> list[list[CorpusFile]]:
-    """Return the files of a corpus, each once, with all splits that it holds."""
+    """Return the files of a corpus, grouped by path: one file may hold several splits."""
     paths = dict.fromkeys(file.path for file in corpus.files)
     return [[file for file in corpus.files if file.path == path] for path in paths]
 
@@ -129,7 +129,7 @@ def _fault(corpus: Corpus, files: Sequence[CorpusFile], path: Path, *, name: str
         digest = hashlib.sha256(data).hexdigest()
         if digest == official:
             return None
-        # What the hub has of a corpus lacks some columns, so its digest is another one, and its rows are counted.
+        # The hub's copy of a corpus lacks some columns, so its digest differs, and its rows are counted instead.
         if official is not None and (corpus.sources or corpus.hub is None):
             page = ", and it is an HTML page" if data.lstrip()[:1] == b"<" else ""
             found = f"({len(data)} bytes{page}): its sha256 is {digest}, expected {official}"
@@ -180,7 +180,7 @@ def _fetch(corpus: Corpus, file: CorpusFile, part: Path, scratch: Path, *, sourc
 
 
 def _copy(file: CorpusFile, folder: Path, part: Path) -> str:
-    """Copy a file from a folder that has it by its own name, in the layout of a data directory, or in its archive."""
+    """Copy a file from a folder that has it under its own name, at its place in a data directory, or in its archive."""
     names = [name for plain in (file.member or file.remote, file.path) for name in (plain, f"{plain}.gz")]
     for name in names:
         path = folder / name
@@ -191,11 +191,11 @@ def _copy(file: CorpusFile, folder: Path, part: Path) -> str:
         if (folder / file.remote).is_file():
             return _extract(folder / file.remote, file.member, part, name=str(folder / file.remote))
         names.append(file.remote)
-    raise DataError(f"{folder}: {'has none of ' + ', '.join(names) if folder.is_dir() else 'is no folder'}")
+    raise DataError(f"{folder}: {'has none of ' + ', '.join(names) if folder.is_dir() else 'is not a folder'}")
 
 
 def _extract(archive: Path, member: str, part: Path, *, name: str) -> str:
-    """Write one member of a zip archive to ``part`` and return what to call it; ``name`` is that of the archive."""
+    """Write one member of a zip archive to ``part`` and return its name; ``name`` is the archive's name."""
     try:
         with zipfile.ZipFile(archive) as opened:
             info = opened.getinfo(member)
@@ -210,13 +210,13 @@ def _extract(archive: Path, member: str, part: Path, *, name: str) -> str:
 
 
 def _download(url: str, scratch: Path) -> Path | str:
-    """Download a file, unless it is there, and return its path or why not; what may be an accident is tried again."""
+    """Download a file, unless it is there; return its path or why it failed. Failures that may pass are tried again."""
     import pooch
     import requests
 
     def attempt(url: str, output_file: Any, store: Any) -> None:
         try:
-            # The timeout is of seconds without a byte.
+            # The timeout counts seconds without a byte.
             pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30.0)(url, output_file, store)
         except requests.HTTPError as error:
             if error.response.status_code < 500 and error.response.status_code != 429:

@@ -1,4 +1,4 @@
-"""How far something that takes long has come, on a terminal."""
+"""The progress of long tasks, on a terminal."""
 
 import sys
 
@@ -11,5 +11,5 @@ def progress(*more: TextColumn, width: int = 40, shown: bool | None = None) -> P
     columns = (TextColumn("{task.description}"), BarColumn(width), MofNCompleteColumn(), TimeRemainingColumn(), *more)
     console = Console(stderr=True, force_terminal=shown or None)
     shown = sys.stderr.isatty() if shown is None else shown
-    # The time left is estimated over all steps, so that it counts the pauses between them too.
+    # The time left is estimated over all steps, so that it includes the pauses between them.
     return Progress(*columns, console=console, transient=True, disable=not shown, speed_estimate_period=86_400.0)

@@ -1,4 +1,4 @@
-"""Writes a paper or a sweep as one HTML file: ``python -m lightning_cse.report dualcse --to report.html``."""
+"""Reports a paper or a sweep as one HTML file: ``python -m lightning_cse.report dualcse --to report.html``."""
 
 import argparse
 import sys
@@ -60,7 +60,7 @@ def _page(arguments: argparse.Namespace) -> str:
 
 
 def _artefact(plan: Any, experiments: Path, paper: str) -> dict[str, Any]:
-    """Return the section of an artefact; one that cannot be made says why, and the others are made all the same."""
+    """Return the section of an artefact; if it cannot be made, the section gives the reason."""
     from lightning_cse.papers.report import artefact_section
     from lightning_cse.papers.reproducing import reproduce
 

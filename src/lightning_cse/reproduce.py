@@ -1,4 +1,4 @@
-"""Makes a paper's tables and figures again: ``python -m lightning_cse.reproduce gausscse/table3 --profile small``."""
+"""Reproduces a paper's tables and figures: ``python -m lightning_cse.reproduce gausscse/table3 --profile small``."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from lightning_cse.papers.reproducing import Plan
 
-REFRESH: Final = 5.0  # seconds between two looks at the runs, while their status is shown
+REFRESH: Final = 5.0  # seconds between two updates of the status
 
 
 @reported
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return 0 if all that was asked for is there, 1 if a run failed, 2 for a user error, 3 if runs are under way.
+    """Return 0 if everything requested is finished, 1 if a run failed, 2 for a user error, 3 if runs are under way.
 
-    With ``--status`` 3 also stands for runs that are missing.
+    With ``--status``, 3 also means that runs are missing.
     """
     given = _parser().parse_args(argv)
     from rich.console import Console
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     console.width = max(console.width, 100)
     artefacts, kept = find_artefacts(experiments_dir()), reproducing.kept_records(experiments_dir())
     if not (keys := list(artefacts) if given.all else given.artefact):
-        console.print("Tables and figures; name one, or a paper, or --all (with --dry-run: their status):\n")
+        console.print("Tables and figures; name one, a paper or --all (with --dry-run: their status):\n")
         titles = (f"  {key:<18}  {artefact.title}" for key, artefact in artefacts.items())
         console.print(*titles, sep="\n", markup=False)
         return 0
@@ -80,7 +80,7 @@ def _code(plans: Sequence[Plan]) -> int:
 
 
 def _make(console: Console, plan: Plan, given: argparse.Namespace, folder: Path) -> bool:
-    """Make, print and write one artefact; return whether it could be made, since the others may be."""
+    """Make, print and write one artefact; return False, without raising, if it cannot be made."""
     from rich.markdown import Markdown
 
     from lightning_cse.config import experiments_dir
@@ -123,25 +123,25 @@ def _parser() -> argparse.ArgumentParser:
     add("artefact", nargs="*", help="such as gausscse/table3; a paper's name stands for all of its artefacts")
     add("--all", action="store_true", help="every artefact of every paper")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--dry-run", action="store_true", help="say what is finished and what is missing, run nothing")
-    what.add_argument("--status", action="store_true", help="what is running, what failed and why, until all has ended")
-    what.add_argument("--no-run", action="store_true", help="make the tables of what is there, run nothing")
+    what.add_argument("--dry-run", action="store_true", help="show what is finished and what is missing; run nothing")
+    what.add_argument("--status", action="store_true", help="show what is running, what failed and why, until the end")
+    what.add_argument("--no-run", action="store_true", help="make the tables from the runs that exist; run nothing")
     shared.add_runs(parser)
-    add("--seeds", type=shared.seeds, metavar="0,1,2", help="instead of the artefact's")
+    add("--seeds", type=shared.seeds, metavar="0,1,2", help="seeds to use instead of the artefact's")
     add(
         "--only",
         nargs="+",
         default=[],
         metavar="ROW",
-        help="these rows, by their labels, of all artefacts that have them",
+        help="only the rows with these labels, in all artefacts that have them",
     )
-    of_sweep = "a further override for every run; with hydra. or hydra/ in front, for the sweep as a whole"
+    of_sweep = "an additional override for every run; with the prefix hydra. or hydra/, for the whole sweep"
     add("--set", action="append", default=[], metavar="KEY=VALUE", help=of_sweep)
     add("--launcher", metavar="NAME", help="joblib, ray, submitit_slurm, ...; default: one run after another")
-    add("--retry-failed", action="store_true", help="also run again what failed before")
+    add("--retry-failed", action="store_true", help="also rerun what failed before")
     add("--keep", action="store_true", help="also write tables, figures and records into experiments/<paper>/results")
     add("--out", type=shared.path, metavar="DIR", help="where tables and figures go; default: <runs>/reproduce")
-    add("--format", choices=("terminal", "markdown", "csv", "latex"), default="terminal", help="of the printed table")
+    add("--format", choices=("terminal", "markdown", "csv", "latex"), default="terminal", help="for the printed table")
     return parser
 
 

@@ -1,4 +1,4 @@
-r"""How close two sentences are; bigger is closer.
+r"""Similarities of embeddings; larger is closer.
 
 Every function computes in the widest dtype of its inputs, at least float32, also under autocast.
 """
@@ -27,14 +27,14 @@ Read = Callable[[Sequence[int]], Embedding]
 
 _ZERO_NORM = 1e-12  # a shorter vector counts as the zero vector: it is not divided by its norm
 
-# Numbers a block of pairs. On the CPU the seven float32 buffers of the backward pass, 3.5 MiB, stay in or near the L2
-# cache (a quarter of it, or twice as much, is no faster: two cores, widths 384 and 768). Elsewhere few and large
-# kernels matter: 112 MiB in all.
+# Numbers per block of pairs. On the CPU, the seven float32 buffers of the backward pass, 3.5 MiB, stay in or near the
+# L2 cache (a quarter or twice as much is no faster: two cores, widths 384 and 768). Other devices need few, large
+# kernels: 112 MiB in all.
 _BLOCK_ON_CPU = 2**17
 _BLOCK_ELSEWHERE = 2**22
 
-_MARGIN = 16  # more candidates than asked for: float32 may order scores that differ by 1e-7 wrongly
-_SENTENCES, _QUERIES = 2**14, 2**9  # that are compared at once: 32 MiB of scores
+_MARGIN = 16  # additional candidates: float32 may misorder scores that differ by 1e-7
+_SENTENCES, _QUERIES = 2**14, 2**9  # compared at once: 32 MiB of scores
 
 
 def cosine_matrix(a: Tensor, b: Tensor) -> Tensor:
@@ -86,12 +86,13 @@ def gaussian_similarity_matrix(a: GaussianEmbedding, b: GaussianEmbedding, reduc
     .. math:: S_{ij} = \frac{1}{d} \sum_h \frac{1}{1 + k_h(a_i \Vert b_j)} \quad \text{(mean of sims)}, \qquad
               S_{ij} = \frac{1}{1 + \sum_h k_h(a_i \Vert b_j)} \quad \text{(sim of sum)}.
 
-    It is not symmetric: a wide ``b`` covers a narrow ``a``, near 1; a narrow ``b`` does not cover a wide ``a``. A
-    Gaussian has 1 to itself. Neither pass holds an ``n x m x d`` tensor: ``mean_of_sims`` goes through blocks of pairs
-    and has no second derivative; ``sim_of_sum`` is matrix products in float64 (float32 on MPS).
+    The similarity is not symmetric: it is larger if a wide ``b`` covers a narrow ``a`` than if a narrow ``b`` lies
+    under a wide ``a``. A Gaussian has similarity 1 to itself. Neither pass holds an ``n x m x d`` tensor:
+    ``mean_of_sims`` goes through blocks of pairs and has no second derivative; ``sim_of_sum`` uses matrix products in
+    float64 (float32 on MPS).
 
-    Source: GaussCSE, the authors' code, which the published numbers come from (``mean_of_sims``), and the paper's eq. 2
-    (``sim_of_sum``).  Differs: in rounding only.
+    Source: GaussCSE, the authors' code (``mean_of_sims``) and the paper's eq. 2 (``sim_of_sum``).  Differs: in rounding
+    only.
 
     Examples:
         >>> narrow = GaussianEmbedding(torch.zeros(1, 4), torch.zeros(1, 4))
@@ -171,7 +172,7 @@ class GaussianSimilarity:
 
 
 class Similarity(Protocol):
-    """What compares the views of embeddings in a loss; bigger is closer."""
+    """The similarity that a loss uses to compare views of embeddings; larger is closer."""
 
     def matrix(self, anchor: Any, candidate: Any) -> Tensor:
         """Return every candidate's similarity to every anchor: (n, m) for n anchors and m candidates."""
@@ -179,7 +180,7 @@ class Similarity(Protocol):
 
 
 def is_same(first: Ask, second: Ask, like: Embedding) -> bool:
-    """Return whether two scores, row by row, agree on random embeddings (always the same ones) of a kind and width."""
+    """Return whether two row-by-row scores agree on random embeddings (always the same) of the kind and width given."""
     draws, kind = torch.Generator().manual_seed(0), type(like)
     widths = [value.shape[1] for value in like.fields().values()]
     a, b = (kind(*(torch.randn(16, d, generator=draws, dtype=torch.float64) for d in widths)) for _ in range(2))
@@ -189,26 +190,26 @@ def is_same(first: Ask, second: Ask, like: Embedding) -> bool:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A score that is given row by row, and the ``views`` of its two sides if it is their cosine."""
+    """A row-by-row score, and the ``views`` of its two sides if the score is their cosine."""
 
     ask: Ask
     views: tuple[str, str] | None = None
 
     @classmethod
     def of(cls, ask: Ask, like: Embedding) -> Comparison:
-        """Return the comparison by a score of embeddings of a kind and width, maybe the primary views' cosine."""
+        """Return the comparison by a score, and find out on the kind and width of ``like`` whether it is a cosine."""
         view = next(iter(like.views()))
         is_cosine = is_same(ask, lambda a, b: cosine(a.views()[view], b.views()[view]), like)
         return cls(ask, (view, view) if is_cosine else None)
 
     def matrix(self, a: Embedding, b: Embedding) -> Tensor:
-        """Return the score of every pair, (n, m): one matrix product where it is a cosine."""
+        """Return the score of every pair, (n, m): one matrix product if it is a cosine."""
         if self.views is not None:
             return cosine_matrix(a.views()[self.views[0]], b.views()[self.views[1]])
         return torch.stack([self.ask(a[torch.full((len(b),), row)], b) for row in range(len(a))])
 
     def candidates(self, queries: Embedding, read: Read, total: int, count: int) -> list[list[int]]:
-        """Return the rows of at least ``count`` sentences, or all, that may be the best for each query, in float32."""
+        """Return, for each query, the rows of the ``count`` best sentences in float32, with a margin (or all rows)."""
         count += _MARGIN
         scores, rows = torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.long)
         for start in range(0, total, _SENTENCES):
@@ -223,7 +224,7 @@ class Comparison:
         return rows.tolist()
 
     def ranked(self, query: Embedding, read: Read, rows: Iterable[int]) -> list[tuple[int, float]]:
-        """Return candidates of one query with their scores in float64, best first; of equal scores the first row."""
+        """Return the candidates of one query with their scores in float64, best first; ties in the order of rows."""
         chosen = sorted(set(rows))
         first = torch.zeros(len(chosen), dtype=torch.long)
         scores = self.ask(query.to(torch.float64)[first], read(chosen).to(torch.float64))
@@ -234,7 +235,7 @@ class Comparison:
 
 
 def every_pair(rows: Ask, like: Embedding) -> Ask:
-    """Return a score that is given row by row as one of every pair, (n, m), of embeddings of a kind and width."""
+    """Return a score of every pair, (n, m), from a row-by-row score of embeddings of the kind and width given."""
     return Comparison.of(rows, like).matrix
 
 
@@ -268,7 +269,7 @@ class _MeanOfSims(torch.autograd.Function):
             r, q = memory[:, : i.stop - i.start, : j.stop - j.start]
             torch.sub(a_mean[i, None], b_mean[j], out=r)
             torch.addcmul(a_variance[i, None], r, r, out=r)
-            # Log from log before 1 is added: between equal Gaussians q is then 2 to the last bit.
+            # Subtract the logs before 1 is added: for equal Gaussians, q is then 2 to the last bit.
             torch.sub(b_log[j], a_log[i, None], out=q)
             q.addcmul_(r, b_precision[j]).add_(1).reciprocal_()
             torch.sum(q, dim=-1, out=similarity[i, j])
@@ -276,7 +277,7 @@ class _MeanOfSims(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        # torch's once_differentiable looks at the incoming gradient alone, and lets a wrong second derivative pass.
+        # torch's once_differentiable checks only the incoming gradient, and lets a wrong second derivative pass.
         if torch.is_grad_enabled():
             raise RuntimeError("mean_of_sims has no second derivative: take gradients without create_graph=True")
         a_mean, a_log, b_mean, b_log = ctx.saved_tensors
@@ -292,7 +293,7 @@ class _MeanOfSims(torch.autograd.Function):
                 block = slice(i.stop - i.start), slice(j.stop - j.start)
                 difference, r, q = memory[:, *block]
                 # Four terms side by side, so that sums over columns (the first three) and over rows (the last three)
-                # are one matrix product a block each.
+                # each take one matrix product per block.
                 by_precision, plain, by_difference, by_r = terms[block].unbind(2)
                 torch.sub(a_mean[i, None], b_mean[j], out=difference)
                 torch.addcmul(a_variance[i, None], difference, difference, out=r)
@@ -316,7 +317,7 @@ def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _block_shape(a: Tensor, b: Tensor) -> tuple[int, int]:
-    """Return the rows and columns of a block of pairs, as square as may be: it then reads few rows of either side."""
+    """Return the rows and columns of a block of pairs, as square as possible, to read few rows of either side."""
     numbers = _BLOCK_ON_CPU if a.device.type == "cpu" else _BLOCK_ELSEWHERE
     pairs = max(1, numbers // a.shape[1])
     rows = max(1, min(len(a), pairs // max(1, min(len(b), math.isqrt(pairs)))))
@@ -331,12 +332,12 @@ def _blocks(n: int, m: int, rows: int, columns: int) -> Iterator[tuple[slice, sl
 
 def _sim_of_sum_matrix(a_mean: Tensor, a_log: Tensor, b_mean: Tensor, b_log: Tensor) -> Tensor:
     dtype = a_mean.dtype
-    # In float32, terms of the size of mean^2 / variance cancel: with means 0.001 apart 1e-4 of the result is wrong, and
+    # In float32, terms of the size of mean^2 / variance cancel: the relative error is 1e-4 for means 0.001 apart, and
     # 5e-3 at log variances of -12. In float64 it is 6e-8, in a fraction of the time of mean_of_sims.
     exact = torch.float32 if a_mean.device.type == "mps" else torch.float64
     a_mean, a_log, b_mean, b_log = (tensor.to(exact) for tensor in (a_mean, a_log, b_mean, b_log))
     with _no_autocast(a_mean):
-        centre = b_mean.detach().sum(dim=0) / max(1, len(b_mean))  # changes nothing but how much there is to cancel
+        centre = b_mean.detach().sum(dim=0) / max(1, len(b_mean))  # only reduces cancellation
         x, y, precision = a_mean - centre, b_mean - centre, torch.exp(-b_log)
         twice = (torch.exp(a_log) + x.square()) @ precision.T - 2 * (x @ (y * precision).T)
         twice = twice + (y.square() * precision + b_log).sum(dim=1) - a_log.sum(dim=1, keepdim=True) - x.shape[1]
@@ -349,8 +350,8 @@ def _wide(*tensors: Tensor) -> list[Tensor]:
 
 
 def _unit(x: Tensor) -> Tensor:
-    # Not torch.nn.functional.normalize: at a zero vector its gradient is 1e12 times the incoming one, so that one empty
-    # sentence would take over the clipped gradient of a whole step.
+    # Not torch.nn.functional.normalize: at a zero vector, its gradient is 1e12 times the incoming one, so one empty
+    # sentence would dominate the clipped gradient of a whole step.
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x / torch.where(norm < _ZERO_NORM, torch.ones_like(norm), norm)
 
@@ -361,7 +362,7 @@ def _divergences(a: GaussianEmbedding, b: GaussianEmbedding) -> Tensor:
         raise ValueError(f"need two (n, d) Gaussians of one shape, got {tuple(a.mean.shape)} and {tuple(b.mean.shape)}")
     a_mean, a_log, b_mean, b_log = _wide(a.mean, a.log_variance, b.mean, b.log_variance)
     ratio = a_log - b_log
-    # expm1 keeps the digits of a small divergence: what it lacks to 0 by rounding is far too small to show beside 1.
+    # expm1 keeps the digits of a small divergence; if rounding makes it negative, that is too little to show beside 1.
     return (torch.expm1(ratio) - ratio + (a_mean - b_mean).square() * torch.exp(-b_log)) / 2
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class Tokenize(Protocol):
-    """What the data code calls: sentences in, bare token ids out (no special tokens, no truncation)."""
+    """The tokenizer that the data code calls: sentences in, bare token ids out (no special tokens, no truncation)."""
 
     @property
     def digest(self) -> str:
@@ -50,7 +50,7 @@ class Tokens:
 
     @classmethod
     def cut(cls, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, rows: np.ndarray) -> Self:
-        """Cut sentences out of ids end to end, each by its start and length: (n,)."""
+        """Cut sentences out of concatenated ids, each by its start and length; starts, lengths and rows are (n,)."""
         places = np.arange(lengths.max(initial=0))
         mask = places < lengths[:, None]
         padded = np.zeros(mask.shape, dtype=np.int64)
@@ -63,16 +63,17 @@ class Tokens:
 
     def to(self, device: torch.device | str) -> Self:
         """Return the same tokens on another device."""
-        return type(self)(*(tensor.to(device, non_blocking=True) for tensor in (self.ids, self.mask, self.rows)))
+        on_gpu = torch.device(device).type == "cuda"  # elsewhere a copy in the background may be read too early
+        return type(self)(*(tensor.to(device, non_blocking=on_gpu) for tensor in (self.ids, self.mask, self.rows)))
 
 
 class TokenTable:
-    """The bare token ids of many sentences, of which some are asked for again and again; ``lengths`` (sentences,).
+    """The bare token ids of many sentences, some of which are looked up again and again; ``lengths`` is (sentences,).
 
     Args:
-        sentences: the sentences; of repeated ones the last counts.
-        lengths: the number of tokens of each.
-        ids: those of all sentences, end to end.
+        sentences: the sentences; if one is repeated, the last one counts.
+        lengths: the number of tokens of each sentence.
+        ids: the ids of all sentences, concatenated.
     """
 
     def __init__(self, sentences: Sequence[str], lengths: np.ndarray, ids: np.ndarray) -> None:
@@ -81,16 +82,16 @@ class TokenTable:
 
     @classmethod
     def of(cls, sentences: Sequence[str], tokenize: Callable[[Sequence[str]], Sequence[Sequence[int]]]) -> Self:
-        """Tokenise sentences."""
+        """Build a table by tokenising sentences."""
         ids = tokenize(sentences)
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
         return cls(sentences, lengths, np.fromiter(itertools.chain.from_iterable(ids), np.int32, lengths.sum()))
 
     def has(self, sentences: Iterable[str]) -> bool:
-        """Whether all these sentences are here."""
+        """Return whether the table has all these sentences."""
         return self._row.keys() >= set(sentences)
 
     def tokens(self, sentences: Iterable[str], most: int) -> Tokens:
-        """Return the tokens of sentences that are here, each cut to ``most``."""
+        """Return the tokens of sentences that the table has, each cut to ``most`` tokens."""
         rows = np.array([self._row[sentence] for sentence in sentences], dtype=np.int64)
         return Tokens.cut(self._ids, self._starts[rows], np.minimum(self.lengths[rows], most), np.arange(len(rows)))

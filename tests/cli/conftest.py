@@ -1,4 +1,4 @@
-"""Commands as a user starts them, for tests that stop and kill them."""
+"""Commands as a user starts them, also for tests that stop and kill them."""
 
 import logging
 import os
@@ -16,19 +16,19 @@ Command = Callable[..., tuple[int, str, str]]
 
 
 def _hear_interrupts() -> None:
-    """Undo what a shell does to its background jobs, which inherit that Ctrl-C is ignored."""
+    """Restore Ctrl-C, which a shell's background jobs inherit as ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture
 def key() -> str:
-    """A key that must not be seen anywhere."""
+    """A key that must not appear anywhere."""
     return "sk-hush-0123456789abcdef"
 
 
 @pytest.fixture
 def start(tmp_path: Path, repository: Path, key: str) -> Iterator[Start]:
-    """Start a command in an empty folder, with a key and with runs and caches there; none outlives its test."""
+    """Start a command in an empty folder that also holds runs and caches, with a key; no command outlives its test."""
     processes: list[subprocess.Popen[str]] = []
 
     def started(name: str, *args: str) -> subprocess.Popen[str]:
@@ -46,7 +46,7 @@ def start(tmp_path: Path, repository: Path, key: str) -> Iterator[Start]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=_hear_interrupts,  # noqa: PLW1509 - nothing is run between fork and exec but this
+            preexec_fn=_hear_interrupts,  # noqa: PLW1509 - only this runs between fork and exec
         )
         processes.append(process)
         return process

@@ -2,7 +2,6 @@
 
 import os
 import re
-import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -59,22 +58,19 @@ def in_process(in_place: Callable[..., tuple[int, str, str]], place: Path) -> Tr
     return lambda *args: in_place(train, *args)
 
 
-def quickly(command: Command, *line: str) -> subprocess.CompletedProcess[str]:
-    """Run a command, which may neither import anything heavy nor take two seconds; half a second where it is quiet."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def lightly(command: Command, *line: str) -> subprocess.CompletedProcess[str]:
+    """Run a command, which may not import anything heavy."""
     done = command(*line, python=("-X", "importtime"))
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     imported = {
         shown.rpartition("|")[2].strip().partition(".")[0] for shown in done.stderr.splitlines() if "|" in shown
     }
     assert not imported & HEAVY
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2
     return done
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_is_quick_and_imports_nothing_heavy(name: str, command: Command, place: Path) -> None:
-    done = quickly(command, name, "--help")
+def test_help_imports_nothing_heavy(name: str, command: Command, place: Path) -> None:
+    done = lightly(command, name, "--help")
     assert done.returncode == 0
     assert f"lightning_cse.{name}" in done.stdout
     if name == "evaluate":
@@ -93,7 +89,7 @@ def test_one_command_for_all(
     assert "  encode     Writes the vectors of sentences to a NumPy file\n" in out
     code, _, errors = in_place(__main__.main, "trian", "+experiment=gausscse")
     assert code == 2
-    assert errors.startswith("error: no command 'trian' - did you mean 'train'? (there are: train, evaluate,")
+    assert errors.startswith("error: unknown command 'trian' - did you mean 'train'? (choose from: train, evaluate,")
     code, out, _ = in_place(__main__.main, "train", "+experiment=gausscse", "+debug=tiny", "--cfg", "job")
     assert code == 0
     assert "name: gausscse" in out
@@ -105,7 +101,7 @@ def test_one_command_for_all(
 
 @pytest.mark.parametrize("line", ["+method.foo=1", "-m seed=0,1 epochs=1"])
 def test_a_typo_is_answered_before_anything_heavy_is_imported(line: str, command: Command, place: Path) -> None:
-    done = quickly(command, "train", "+experiment=dualcse_cross", *line.split())
+    done = lightly(command, "train", "+experiment=dualcse_cross", *line.split())
     assert done.returncode == 2
     assert re.search(r"^error: ", done.stderr, re.MULTILINE)
     assert not list(place.iterdir())
@@ -132,7 +128,7 @@ def test_a_sweep_from_end_to_end(command: Command, in_process: Train, place: Pat
     code, out, errors = in_process(*args, f"paths.data_dir={place},{place / 'nowhere'}")
     assert code == 2
     assert "4 points: 4 failed" in out
-    assert "corpus 'inli', split 'train' is not there" in out
+    assert "corpus 'inli', split 'train' was not found" in out
     assert "Traceback" not in errors
     code, out, _ = in_process(*args)
     assert code == 0

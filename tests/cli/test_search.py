@@ -80,9 +80,9 @@ def test_lines_of_standard_input_are_answered_in_step(search: Search, corpus: Pa
     ("arguments", "message"),
     [
         (("--corpus", "no.txt", "--query", "a"), "no.txt: No such file"),
-        (("--corpus", "premises.txt", "--query", " "), "no query; give a sentence"),
+        (("--corpus", "premises.txt", "--query", " "), "no query; give at least one sentence"),
         (("--corpus", "premises.txt", "--query", "a", "--model", "tny"), "no model 'tny' - did you mean 'tiny'?"),
-        (("--corpus", "premises.txt", "--query", "a", "--relation", "entails"), "is the same both ways"),
+        (("--corpus", "premises.txt", "--query", "a", "--relation", "entails"), "is symmetric"),
         (("--corpus", "premises.txt", "--query", "a", "--index", "IFV"), "--index IFV: "),
     ],
 )

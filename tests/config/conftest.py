@@ -1,4 +1,4 @@
-"""Command lines of the Hydra commands, given in this process."""
+"""Command lines of the Hydra commands, run in this process."""
 
 import sys
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Give = Callable[..., "tuple[int, str, str]"]
 
 @pytest.fixture
 def give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Give:
-    """Give a command line to a task that takes no time; return exit code, stdout and stderr."""
+    """Run a command line with a task that takes no time; return exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     for name in ("RUNS", "CACHE", "DATA"):
         monkeypatch.delenv(f"LIGHTNING_CSE_{name}", raising=False)

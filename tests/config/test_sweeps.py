@@ -69,6 +69,12 @@ def test_points_of_a_list_win_over_what_all_share(give: Give, tmp_path: Path) ->
     assert "trainer.max_epochs" in errors
 
 
+def test_a_point_of_a_list_may_name_the_folder_of_an_encoder(give: Give, tmp_path: Path) -> None:
+    (tmp_path / "points.yaml").write_text("- [+experiment=gausscse, name=a, encoder=my/encoder]\n")
+    assert give("-m", "hydra.sweeper.file=points.yaml", "seed=0")[0] == 0
+    assert done(tmp_path) == ["a 0"]
+
+
 def test_a_table_names_only_what_differs() -> None:
     points = [
         Point(["+debug=tiny", f"lr={lr}", f"seed={seed}"], "finished", lr, code=0) for lr in (1, 2) for seed in (0, 1)

@@ -111,10 +111,11 @@ def test_killed_stopped_and_resumed(start: Start, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_points_of_a_sweep_run_in_processes_of_their_own(start: Start, tmp_path: Path) -> None:
-    process = start("sweep", "-m", "+experiment=dualcse_cross", *SEVERAL, "monitor=val/eis/accuracy,val/none")
+    points = ("+sweep=seeds", "hydra.sweeper.params.seed=0", "monitor=val/eis/accuracy,val/none")
+    process = start("sweep", "+experiment=dualcse_cross", *SEVERAL, *points)
     output, _ = process.communicate(timeout=600)
     assert process.returncode == 2, output
     assert "2 points: 1 finished, 1 failed" in output
-    assert "failed: monitor: 'val/none' is no dev score" in output
+    assert "failed: monitor: 'val/none' is not a dev score" in output
     (record,) = (tmp_path / "sweep").rglob("record.json")
     assert Run.at(record.parent).read()["overrides"][0] == "+experiment=dualcse_cross"

@@ -77,7 +77,7 @@ def test_hydra_is_left_as_it_was(tmp_path: Path) -> None:
         (["+debug=tiny"], "name: no experiment was chosen - add +experiment=<one of these>:"),
         ([*TINY, "data.batch_size=1"], "data.batch_size: must be an integer >= 2, got 1"),
         ([*TINY, "method.foo=1"], "method.foo=1: unknown key 'method.foo'"),
-        ([*TINY, "paths.data_dir=nowhere"], "corpus 'simcse_nli', split 'train' is not there"),
+        ([*TINY, "paths.data_dir=nowhere"], "corpus 'simcse_nli', split 'train' was not found"),
         ([*TINY, "seed=0,1"], "seed=0,1: one call from Python is one run; call it in a loop, or sweep with python -m"),
         ([*TINY, "+sweep=seeds"], "+sweep=seeds: one call from Python is one run"),
         ([*TINY, "--multirun"], "--multirun: one call from Python is one run"),

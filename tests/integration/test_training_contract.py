@@ -181,10 +181,10 @@ def test_what_cannot_be_trained_leaves_no_checkpoint(
         (
             ["data=inli_triplets"],
             r"data: the method trains on premise, .*implied_entailment, contradiction, but this data has premise, "
-            r"entailment, contradiction: no explicit_entailment, implied_entailment",
+            r"entailment, contradiction; missing: explicit_entailment, implied_entailment",
         ),
         ([*GAUSSCSE, "method.loss.sets=[ent,cont]"], r"method\.loss: sets must be a list of ent, con, rev .*'cont'"),
-        ([*GAUSSCSE, "suite=nli"], r"monitor: 'val/rte/accuracy_all' is no dev score .*val/snli/auprc"),
+        ([*GAUSSCSE, "suite=nli"], r"monitor: 'val/rte/accuracy_all' is not a dev score .*val/snli/auprc"),
         ([*UNSUPERVISED], r"diag\.dropout: the pairs of UnsupervisedSimCSE are dropout passes"),
         (["diag.evaluation=corpus_dev"], r"corpus_dev is already the held-out side"),
         (["diag.positive_score=9"], r"diag\.positive_score: 9 is above"),

@@ -1,4 +1,4 @@
-"""Models on the disk, and data directories with a few rows, for the tests of this folder."""
+"""Models on disk, and data directories with few rows, for the tests of this folder."""
 
 import json
 from pathlib import Path
@@ -11,13 +11,13 @@ from lightning_cse.data import corpora
 
 @pytest.fixture(autouse=True)
 def few_rows_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take every data directory for one of samples: tests write a few rows under official names."""
+    """Treat every data directory as one of samples: tests write a few rows under official names."""
     monkeypatch.setattr(corpora, "SAMPLE", ".")
 
 
 @pytest.fixture
 def speaking_encoder(tmp_path: Path) -> Path:
-    """The tiny encoder as a sentence-transformers model, which says that it pools by the mean and reads 32 tokens."""
+    """The tiny encoder as a sentence-transformers model whose files say mean pooling and 32 tokens."""
     folder = save_tiny(tmp_path / "encoder")
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')

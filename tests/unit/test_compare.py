@@ -65,7 +65,7 @@ def test_who_has_no_predictions_of_a_task_is_left_out_and_named(
     compared = [(one["task"], one["a"], one["b"]) for one in json.loads(printed.out)]
     assert [one for one in compared if one[0] == "sick_direction"] == [("sick_direction", "good", "=poor")]
     assert len(compared) == 1 + 6
-    assert printed.err.startswith("sick_direction: left out: simcse, untrained (no predictions; a score")
+    assert printed.err.startswith("sick_direction: left out: simcse, untrained (no predictions; a symmetric score")
 
 
 def test_points_of_one_name_are_called_by_what_differs(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:

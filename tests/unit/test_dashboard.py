@@ -102,7 +102,7 @@ def test_saved_for_who_is_logged_in(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 @pytest.mark.parametrize(
     ("environment", "arguments", "message"),
     [
-        ({}, [], "error: nobody is logged in at W&B: `wandb login`"),
+        ({}, [], "error: not logged in to W&B: run `wandb login`"),
         ({"WANDB_API_KEY": "0" * 40}, [], "the workspace of lab/cse failed (ConnectionError: no route)"),
         ({}, ["--title", "\N{ROCKET}", "--dry-run"], "the workspace of lab/cse failed (ValidationError: "),
         (None, ["--dry-run"], "pip install 'lightning_cse[dashboard]'"),

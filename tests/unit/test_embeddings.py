@@ -104,7 +104,7 @@ def test_rows_and_cat_carry_gradients():
 )
 def test_wrong_shapes_are_refused(explicit, implicit):
     with pytest.raises(
-        ValueError, match=r"DualEmbedding: need tensors of one shape \(n, d\), got explicit \(.*\), imp"
+        ValueError, match=r"DualEmbedding: need tensors of the same shape \(n, d\), got explicit \(.*\), imp"
     ):
         DualEmbedding(torch.zeros(explicit), torch.zeros(implicit))
     with pytest.raises(ValueError, match=r"got vector \(3,\)"):

@@ -171,7 +171,7 @@ def test_an_exported_folder_gives_the_vectors_of_the_model(
 @pytest.mark.parametrize(
     ("module", "change", "message"),
     [
-        ("2_LSTM", {}, r"has the module LSTM, not applied here: set pooling"),
+        ("2_LSTM", {}, r"has the module LSTM, not supported here: set pooling"),
         ("2_Dense", {"activation_function": "torch.nn.modules.activation.Mish"}, "2_Dense: a Dense with .*Mish"),
         ("2_Dense", {"module_input_name": "token_embeddings"}, "2_Dense: a Dense with .*token_embeddings"),
         ("2_Dense", {"out_features": 31}, r"2_Dense: .*size mismatch.* \(a Dense needs model\.safetensors\)"),
@@ -197,7 +197,7 @@ def test_a_module_that_is_not_applied_is_refused(
 def test_another_similarity_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     export(loaded(ImpScoreModel(tiny())), tmp_path / "made")
     lightning_cse.load(tmp_path / "made")
-    assert "compares its vectors by euclidean; here they are compared by the cosine" in caplog.text
+    assert "compares its vectors with euclidean; here they are compared with the cosine" in caplog.text
 
 
 def test_devices_kinds_of_numbers_and_plain_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -256,7 +256,7 @@ def test_a_folder_is_a_source_too(
     run("inli", "--source", f"{scheme}{source}")
     assert there(data) == INLI
     assert mirror.asked == []
-    assert f"{tmp_path}/none: is no folder" in run("snli", "--source", f"{tmp_path}/none", code=2)
+    assert f"{tmp_path}/none: is not a folder" in run("snli", "--source", f"{tmp_path}/none", code=2)
 
 
 def test_check_reports_all_faults_and_fetches_nothing(mirror: Mirror, run: Prepare, data: Path) -> None:
@@ -298,7 +298,7 @@ def test_a_wrong_name_a_wrong_folder_and_no_torch(data: Path, capsys: pytest.Cap
     code = "import sys; from lightning_cse.prepare import main; sys.exit(10 * ('torch' in sys.modules) + main())"
     done = subprocess.run([sys.executable, "-c", code, "inly"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == f"error: unknown corpus 'inly' - did you mean 'inli'?; known: {', '.join(CORPORA)}\n"
+    assert done.stderr == f"error: unknown corpus 'inly' - did you mean 'inli'?; choose from: {', '.join(CORPORA)}\n"
 
 
 def test_stsb_from_the_hub_in_the_official_layout(run: Prepare, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,7 +330,7 @@ def test_corpora_that_must_be_brought_say_where_from_and_are_checked(run: Prepar
     assert message.startswith("error: STS/STS12-en-train/STS.input.MSRpar.txt: fetches nothing: unpack SemEval's")
     assert f"put the file at {data}/STS/STS12-en-train/STS.input.MSRpar.txt\n" in message
     assert "lightning_cse.prepare sts12 --source URL-or-folder" in message
-    assert "put the rows there, a JSON object a line" in run("ngcse", code=2)
+    assert "put the rows there, one JSON object per line" in run("ngcse", code=2)
     pairs = "STS/STS12-en-train/STS.input.MSRvid.txt"
     (data / pairs).parent.mkdir(parents=True)
     (data / pairs).write_bytes(b"A plane .\tPlanes .\n" * 750)  # as many rows, another text

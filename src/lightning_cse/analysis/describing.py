@@ -32,14 +32,14 @@ from lightning_cse.runs.machine import device_of
 
 log = logging.getLogger(__name__)
 
-# No number here depends on them.
+# Options of the data that affect no number here.
 BATCHING: Final = ("batch_size", "drop_last", "llm_rows_together", "distinct_in_batch")
 
 ROLES: Final[dict[Kind, tuple[str, ...]]] = {
     "positive": ("positive", "intermediate", "entailment", "explicit_entailment", "implied_entailment"),
     "negative": ("negative", "contradiction"),
 }
-"""The roles that methods pull to the first one, and those that they push away from it."""
+"""The roles that methods pull towards the first role, and those that they push away from it."""
 
 
 def run(cfg: DictConfig) -> None:
@@ -50,10 +50,10 @@ def run(cfg: DictConfig) -> None:
 
 
 def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
-    """Describe a training set and STS-B beside it, and return the folder of ``summary.json`` and the figure.
+    """Describe a training set, and STS-B for comparison; return the folder of ``summary.json`` and the figure.
 
-    Sentences and pairs are those that training would see, drawn by ``seed``; anchors of other rows stand in for missing
-    hard negatives. Under an augmentation of word pieces the anchor goes through the tokenizer too.
+    Sentences and pairs are those that training would see, drawn by ``seed``; anchors of other rows replace missing hard
+    negatives. If the data augments word pieces, the anchor also goes through the tokenizer.
 
     Source: NGCSE, figure 7 and its text.  Differs: the paper's numbers of pairs and its split of STS-B are not known.
     """
@@ -89,7 +89,7 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
 
 
 def pair_sets(configs: Mapping[str, DictConfig]) -> dict[str, list[Pairs]]:
-    """Return the pairs of several training sets, by name, as `describe` looks at them, and those of STS-B after them.
+    """Return the pairs of several training sets by name, as `describe` measures them, followed by those of STS-B.
 
     The encoder, the seed and STS-B are those of the first config.
     """
@@ -97,7 +97,7 @@ def pair_sets(configs: Mapping[str, DictConfig]) -> dict[str, list[Pairs]]:
 
 
 def _measured(configs: Mapping[str, DictConfig]) -> tuple[SentenceEncoder, list[tuple[dict[str, Any], list[Pairs]]]]:
-    """Return the encoder, and of each data set what ``summary.json`` says and the measured pairs."""
+    """Return the encoder and, for each data set, its entry in ``summary.json`` and its measured pairs."""
     for cfg in configs.values():
         check_nodes(cfg)
     first = next(iter(configs.values()))
@@ -114,7 +114,7 @@ def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> tuple
     for kind, known in ROLES.items():
         wanted = cfg[kind]
         if wanted is not None and (wanted not in rows.names or (kind, wanted) == ("negative", anchor)):
-            near = f"{did_you_mean(wanted, roles)} (roles: {', '.join(roles)})"
+            near = f"{did_you_mean(wanted, roles)} (choose from: {', '.join(roles)})"
             raise ConfigError([f"{kind}: data={name} has no {kind} {wanted!r}{near}"])
         kinds += [(kind, role) for role in ([wanted] if wanted else roles) if wanted or role in known]
     if not any(kind == "positive" for kind, _ in kinds):
@@ -152,20 +152,20 @@ def _stsb(cfg: DictConfig) -> tuple[dict[str, Any], list[Pairs]]:
 
 
 def drawn_pairs(kind: Kind, label: str, pairs: Iterable[Sequence[Any]], most: int, *, dropout: bool = False) -> Pairs:
-    """Return the first pairs, so many at most, of those that have both sentences."""
+    """Return at most the first ``most`` of the pairs that have both sentences."""
     whole = [pair for pair in pairs if None not in pair]
     return Pairs(kind, label, [a for a, _ in whole[:most]], [b for _, b in whole[:most]], len(whole), dropout)
 
 
 def kind_of(role: str) -> Kind:
-    """Return the kind of pair that a role makes with the first one; a role that no method knows is a positive."""
+    """Return the kind of pair that a role makes with the first role; a role that no method knows is a positive."""
     return "negative" if role in ROLES["negative"] else "positive"
 
 
 def measure(encoder: SentenceEncoder | None, sets: Sequence[Sequence[Pairs]], seed: int) -> list[list[Pairs]]:
     """Return the pairs with match error rates and, with an encoder, cosines; each distinct sentence is embedded once.
 
-    ``seed`` is that of the dropout of dropout pairs. Raises EncoderError if an embedding is not finite.
+    ``seed`` decides the dropout of dropout pairs. Raises EncoderError if an embedding is not finite.
     """
     model = None if encoder is None else PointModel(encoder.to(device_of())).eval()
     sentences = [s for drawn in sets for pairs in drawn if not pairs.dropout for s in (*pairs.first, *pairs.second)]
@@ -194,7 +194,7 @@ def measure(encoder: SentenceEncoder | None, sets: Sequence[Sequence[Pairs]], se
 
 
 def pair_summary(pairs: Pairs) -> dict[str, Any]:
-    """Return the number of pairs, and how their values are spread."""
+    """Return the number of pairs, and the mean and quartiles of their values."""
     about = {"kind": pairs.kind, "label": pairs.label, "dropout": pairs.dropout, "pairs": pairs.there}
     return {**about, "looked_at": len(pairs.first), "mer": _spread(pairs.mer), "cosine": _spread(pairs.cosine)}
 
@@ -207,7 +207,7 @@ def _spread(values: Sequence[float]) -> dict[str, float] | None:
 
 
 def print_summary(summary: Mapping[str, Any], folder: Path) -> None:
-    """Print what ``summary.json`` says: a table of pairs, and notes."""
+    """Print the content of ``summary.json``: a table of pairs, and notes."""
     shown = table("data set", "pairs", "", "number", "MER", "quartiles", "cosine", "quartiles", left=3)
     for each in summary["sets"]:
         for number, found in enumerate(each["pairs"]):
@@ -221,7 +221,7 @@ def print_summary(summary: Mapping[str, Any], folder: Path) -> None:
     shares = (f"{role} {number:,} ({number / mine['rows']:.1%})" for role, number in mine["roles"].items())
     for note in (
         f"{mine['name']}: {mine['rows']:,} rows; {', '.join(shares)}",
-        f"looked at: at most {summary['looked_at']} pairs a kind, seed {summary['seed']}",
+        f"sampled: at most {summary['looked_at']} pairs per kind, seed {summary['seed']}",
         f"MER: match error rate of words; cosine: {encoder['name']}, pooling {encoder['pooling']}",
         f"figure: {folder / summary['figure']}",
         f"summary: {folder / 'summary.json'}",
@@ -230,7 +230,7 @@ def print_summary(summary: Mapping[str, Any], folder: Path) -> None:
 
 
 def table(*columns: str, left: int) -> Table:
-    """Return an empty table, whose first ``left`` columns are texts and the others numbers."""
+    """Return an empty table whose first ``left`` columns are text and whose other columns are numbers."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for number, column in enumerate(columns):
         made.add_column(column, justify="left" if number < left else "right", no_wrap=True)
@@ -238,7 +238,7 @@ def table(*columns: str, left: int) -> Table:
 
 
 def print_tables(tables: Sequence[Table], console: Console) -> None:
-    """Print tables with no cell cut, however narrow the console is: a pipe has 80 columns."""
+    """Print tables without cutting a cell, however narrow the console is: a pipe has 80 columns."""
     wide = console.options.update(width=1000)
     console.width = max(console.width, *(console.measure(each, options=wide).maximum for each in tables))
     for each in tables:

@@ -1,4 +1,4 @@
-"""Exports a model as a folder that sentence-transformers loads by itself, with a model card; uploads it."""
+"""Export a model, with a model card, as a folder that sentence-transformers loads by itself, and upload it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import httpx2  # of huggingface_hub
+import httpx2  # used by huggingface_hub
 import torch
 from huggingface_hub import EvalResult, HfApi, ModelCard, ModelCardData, metadata_load
 from omegaconf import OmegaConf
@@ -37,8 +37,8 @@ from lightning_cse.engine.load import CONFIG, LoadedModel
 from lightning_cse.errors import EncoderError, LightningCSEError
 from lightning_cse.similarity import is_same
 
-TOLERANCE: Final = 1e-5  # how far a vector may be from the model's own, relative to its length
-INSTEAD: Final = "lightning_cse.score, lightning_cse.search and lightning_cse.load take the model itself"
+TOLERANCE: Final = 1e-5  # the largest distance of a vector from the model's own, relative to its length
+INSTEAD: Final = "Use lightning_cse.score, lightning_cse.search or lightning_cse.load with the model itself"
 MASK: Final = "[PROMPT MASK]"
 LICENCES: Final = {  # of encoders, by the beginning of their names on the hub
     **dict.fromkeys(("google-bert/", "google/electra-", "distilbert/", "answerdotai/ModernBERT"), "apache-2.0"),
@@ -55,10 +55,10 @@ PAPERS: Final = {  # of methods, in experiments/references.bib
 }
 TASK_TYPES: Final = {"spearman": "sentence-similarity", "ndcg": "text-ranking", "recall": "text-ranking"}
 SAMPLE: Final = (
-    "> **Trained on the sample corpus**, some hundred sentences shipped with lightning_cse to try the software with: "
-    "the vectors are of no use.\n\n"
+    "> **Trained on the sample corpus**, a few hundred sentences shipped with lightning_cse for trying out the "
+    "software: the vectors are of no practical use.\n\n"
 )
-INTRODUCTION: Final = "One vector a sentence, exported by lightning_cse. The licences of encoder and corpora apply."
+INTRODUCTION: Final = "One vector per sentence, exported by lightning_cse. The licences of encoder and corpora apply."
 USAGE: Final = """\
 ```python
 from sentence_transformers import SentenceTransformer
@@ -82,17 +82,17 @@ def export(
 ) -> str:
     """Write a view of a model, by default the primary one, for sentence-transformers; return what was checked.
 
-    The folder gets its name when sentence-transformers has loaded it and given the model's vectors; else nothing is
-    kept, and what was there stays. With ``force`` it replaces a folder of sentence-transformers. ``repo`` is the hub id
-    that its model card names.
+    The folder gets its name once sentence-transformers has loaded it and given the model's vectors; otherwise, nothing
+    is kept and an existing folder stays. With ``force``, it replaces a folder of sentence-transformers. ``repo`` is the
+    hub id that the model card names.
     """
     used = [Path(each).resolve() for each in (model.run, str(model.encoder.backbone.name_or_path), Path.cwd()) if each]
     is_mine = (to / "modules.json").is_file() and not any(path.is_relative_to(to.resolve()) for path in used)
     if to.exists() and any(to.iterdir()) and not (force and is_mine):
-        what = "give another folder, or with --force one of sentence-transformers, not in use"
+        what = "give another folder; --force replaces only a sentence-transformers folder that is not in use"
         raise LightningCSEError(f"--to: {to} is not empty: {what}")
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # where W&B is offline, importing this says so
+        with contextlib.redirect_stdout(sys.stderr):  # importing this prints a line if W&B is offline
             from sentence_transformers import SentenceTransformer
     except ImportError:
         raise LightningCSEError("export needs sentence-transformers: pip install 'sentence-transformers>=6'") from None
@@ -114,7 +114,7 @@ def export(
         modules = _modules(model.answers, view, Path(place) / "parts")
         exported = SentenceTransformer(modules=modules, device="cpu", similarity_fn_name=similarity or "cosine")
         exported.save_pretrained(str(made), create_model_card=False)
-        settings = made / "sentence_bert_config.json"  # a pooler of random weights would be added on loading
+        settings = made / "sentence_bert_config.json"  # else loading adds a pooler of random weights
         content = json.loads(settings.read_text()) | {"model_args": _without_pooler(model.encoder.backbone)}
         settings.write_text(json.dumps(content, indent=2) + "\n")
         (made / "README.md").write_text(model_card(model, view, similarity, repo or to.name), encoding="utf-8")
@@ -122,7 +122,9 @@ def export(
         got = loaded.encode(sentences, convert_to_tensor=True, show_progress_bar=False)
         apart = float(((got - views[view]).norm(dim=1) / views[view].norm(dim=1).clamp(min=1e-12)).max())
         if not apart <= TOLERANCE:
-            raise LightningCSEError(f"the exported vectors would differ by {apart:.1e}: nothing is kept. {INSTEAD}")
+            raise LightningCSEError(
+                f"the exported vectors differ from the model's by {apart:.1e}: nothing was written. {INSTEAD}"
+            )
         if to.exists():
             to.rename(Path(place) / "replaced")
         made.rename(to)
@@ -130,7 +132,7 @@ def export(
 
 
 def listing(folder: Path, repo: str, *, private: bool) -> str:
-    """Return what `push` would upload: the files with their sizes, and the head of the model card. Asks no network."""
+    """Return a list of what `push` would upload, without network: files, sizes and the head of the model card."""
     files = {path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
     width = max(map(len, files))
     lines = [f"  {name:{width}}  {size:>13,} bytes" for name, size in sorted(files.items())]
@@ -143,8 +145,8 @@ def listing(folder: Path, repo: str, *, private: bool) -> str:
 def push(folder: Path, repo: str, *, private: bool) -> str:
     """Upload a folder with the token of ``hf auth login`` or ``HF_TOKEN``, and return the address of the commit.
 
-    The repository is made if there is none. With ``private`` one that others can read is refused. The hub checks the
-    card before anything is uploaded.
+    The repository is created if there is none. With ``private``, one that others can read is refused. The hub checks
+    the card before anything is uploaded.
     """
     api = HfApi()
     try:
@@ -153,7 +155,7 @@ def push(folder: Path, repo: str, *, private: bool) -> str:
         if private and not api.model_info(repo).private:
             raise LightningCSEError(f"--private: {repo} is public already: nothing is uploaded. Give another name")
         commit = api.upload_folder(repo_id=repo, folder_path=folder, commit_message="Upload by lightning_cse.export")
-    except (httpx2.HTTPError, OSError, ValueError) as error:  # no token, no network, no permission, a wrong card
+    except (httpx2.HTTPError, OSError, ValueError) as error:  # no token, no network, no permission, an invalid card
         why = " ".join(str(error).split())[:300]
         helps = f"{folder} is kept: log in with `hf auth login` or set HF_TOKEN, then `hf upload {repo} {folder}`"
         raise LightningCSEError(f"--push: {repo}: {type(error).__name__}: {why}. {helps}") from error
@@ -161,7 +163,7 @@ def push(folder: Path, repo: str, *, private: bool) -> str:
 
 
 def _modules(model: Any, view: str, folder: Path) -> list[nn.Module]:
-    """Return the modules of sentence-transformers that give a view; backbone and tokenizer go through a folder."""
+    """Return the sentence-transformers modules that give a view; backbone and tokenizer are saved to a folder."""
     from sentence_transformers.sentence_transformer import modules as st
 
     encoder, template, layers = _parts(model, view)
@@ -169,7 +171,7 @@ def _modules(model: Any, view: str, folder: Path) -> list[nn.Module]:
         what = "encoder.denoise" if encoder.denoise else f"pooling {encoder.pooling}"
         raise EncoderError(f"{what} cannot be exported. {INSTEAD}")
     backbone, pooling = encoder.backbone, [st.Pooling(encoder.width, "cls" if encoder.pooling == "cls" else "mean")]
-    if template.pooled is not None:  # the mean of all tokens, of which only the mask, with an id of its own, has weight
+    if template.pooled is not None:  # a mean over all tokens in which only the mask, with a new id, has a weight
         place, count = len(template.suffix) - template.pooled, backbone.config.vocab_size
         backbone = copy.deepcopy(backbone)
         with torch.no_grad():
@@ -194,7 +196,7 @@ def _without_pooler(backbone: nn.Module) -> dict[str, bool]:
 
 
 def _parts(model: Any, view: str) -> tuple[Any, Template, list[Any]]:
-    """Return encoder, template and layers of a view; by the class itself, since a subclass may embed differently."""
+    """Return encoder, template and layers of a view, by exact class, since a subclass may embed differently."""
     encoder, template = model.encoder, model.templates[0]
     match type(model):
         case models.PointModel:
@@ -208,7 +210,7 @@ def _parts(model: Any, view: str) -> tuple[Any, Template, list[Any]]:
             prefix = "implicit_" if implicit and model.architecture == "bi" else ""
             heads = [getattr(model, f"{prefix}heads").mean] if hasattr(model, "heads") else []
             return getattr(model, f"{prefix}encoder"), model.templates[int(implicit)], heads
-    raise EncoderError(f"{type(model).__name__} cannot be exported: its layers are not known here. {INSTEAD}")
+    raise EncoderError(f"{type(model).__name__} cannot be exported: its layers are not supported. {INSTEAD}")
 
 
 def _with_template(tokenizer: PreTrainedTokenizerBase, template: Template) -> PreTrainedTokenizerBase:
@@ -216,7 +218,9 @@ def _with_template(tokenizer: PreTrainedTokenizerBase, template: Template) -> Pr
     if template == Template.from_tokenizer(tokenizer):
         return tokenizer
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
-        raise EncoderError(f"the tokenizer {type(tokenizer).__name__} takes no template around a sentence. {INSTEAD}")
+        raise EncoderError(
+            f"the tokenizer {type(tokenizer).__name__} does not support a template around a sentence. {INSTEAD}"
+        )
     ids = (*template.prefix, *template.suffix)
     texts = [str(text or MASK) for text in tokenizer.convert_ids_to_tokens(list(ids))]
     tokens = [{"id": f"piece-{n}", "ids": [ids[n]], "tokens": [text]} for n, text in enumerate(texts)]
@@ -237,14 +241,14 @@ class Source(NamedTuple):
     """A training or test set: a corpus, a data set of the hub, or a file."""
 
     title: str
-    dataset: str  # the id on the hub, else our name of a corpus; empty for a file and for the sample
-    licence: str  # as `corpora.yaml` has it
+    dataset: str  # the id on the hub, else our name of the corpus; empty for a file and for the sample
+    licence: str  # as in `corpora.yaml`
     is_corpus: bool
     is_sample: bool
 
     @classmethod
     def of(cls, given: str, corpus: Corpus | None, files: Mapping[str, str]) -> Source:
-        """Return what a config names ``given``; it is the sample if some file, given by name and sha256, is."""
+        """Return the source that a config calls ``given``; the sample if a file, by name and sha256, is from it."""
         if corpus:
             title, dataset, licence = corpus.title, str((corpus.hub or {}).get("id", corpus.name)), corpus.licence
         else:
@@ -252,14 +256,14 @@ class Source(NamedTuple):
         if given.startswith("hub:"):
             title, dataset = given, "/".join(re.split("[/:]", given)[1:3])
         for name, digest in files.items():
-            own = sample_dir() / name.lstrip("/")  # a file of one's own has its path
+            own = sample_dir() / name.lstrip("/")  # a user's own file has its path
             if own.is_file() and hashlib.sha256(own.read_bytes()).hexdigest() == digest:
                 return cls(f"{title}, sample", "", "CC0", corpus is not None, True)
         return cls(title, dataset, licence, corpus is not None, False)
 
 
 def model_card(model: LoadedModel, view: str, similarity: str | None, place: str) -> str:
-    """Return the card of a view of a model that will be in ``place``, a folder's name or a hub id; without a path."""
+    """Return the model card of a view; ``place`` is a folder's name or a hub id. The card has no local path."""
     record, name = model.record, Path(model.name).name
     config: Mapping[str, Any] = record.get("decisive", {}).get("config", {})
     base, licence = _known_encoder(model)
@@ -268,7 +272,7 @@ def model_card(model: LoadedModel, view: str, similarity: str | None, place: str
         base_model=base,
         datasets=sorted({source.dataset for source in sources} - {""}) or None,
         eval_results=measured or None,
-        language="en" if sources and all(source.is_corpus for source in sources) else None,  # of every corpus
+        language="en" if sources and all(source.is_corpus for source in sources) else None,  # every corpus is English
         library_name="sentence-transformers",
         license=licence or "other",
         license_name=None if licence else "that-of-the-encoder",
@@ -288,7 +292,7 @@ def model_card(model: LoadedModel, view: str, similarity: str | None, place: str
     limits = {
         f"`limits.{k}={v}`" for node in config.get("suite", {}).values() for k, v in node.items() if k[:5] == "test_"
     }
-    part = f"\n\nOn a part of each test set: {', '.join(sorted(limits))}." if limits else ""
+    part = f"\n\nEvaluated on part of each test set: {', '.join(sorted(limits))}." if limits else ""
     sections = {
         f"# {name}": (SAMPLE if any(source.is_sample for source in sources) else "") + INTRODUCTION,
         "## Model": _markdown(("", ""), facts.items()),
@@ -313,7 +317,7 @@ def _markdown(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
 
 
 def _known_encoder(model: LoadedModel) -> tuple[str | None, str | None]:
-    """Return the hub id and the licence of the encoder, as far as they are known."""
+    """Return the hub id and the licence of the encoder; each is None if it is unknown."""
     file = model.run / CONFIG if model.run else encoder_configs().get(model.name)
     node: Any = OmegaConf.load(file) if file else {"source": model.name}
     source, said = str((node["encoder"] if model.run else node).get("source", "")), {}  # type: str, Any
@@ -335,13 +339,13 @@ def _trained_on(record: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[
 
 
 def _measured(record: Mapping[str, Any]) -> Iterator[EvalResult]:
-    """Yield the metrics of a run on test sets; thresholds are no metrics."""
+    """Yield the metrics of a run on test sets; thresholds are left out."""
     corpora = {file.path: corpus for corpus in CORPORA.values() for file in corpus.files}
     every = {path: digest for files in record.get("task_data", {}).values() for path, digest in files.items()}
     for key, value in record.get("metrics", {}).items():
         split, task, metric = key.split("/", 2)
         if split == "test" and metric != "threshold" and math.isfinite(value):
-            files = record["task_data"].get(task) or every  # a mean of other tasks has none
+            files = record["task_data"].get(task) or every  # an average of other tasks has none
             of = {corpora[path].name: corpora[path] for path in files if path in corpora}
             source = Source.of(task, next(iter(of.values())) if len(of) == 1 else None, files)
             kinds = (kind for beginning, kind in TASK_TYPES.items() if metric.startswith(beginning))

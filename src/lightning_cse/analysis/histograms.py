@@ -1,4 +1,4 @@
-"""How far apart the pairs of data sets are, in words and to an encoder: the panels of NGCSE's Figure 7."""
+"""Histograms of the match error rate and the cosine of pairs of data sets: the panels of NGCSE's Figure 7."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Kind = Literal["positive", "negative"]
 
 @dataclass(frozen=True)
 class Pairs:
-    """The pairs of one kind that are looked at; ``there`` counts all, ``dropout`` says that they are two passes.
+    """The drawn pairs of one kind; ``there`` counts all pairs, ``dropout`` marks two passes over one sentence.
 
-    Once they are measured, ``mer`` and ``cosine`` are the match error rate and the cosine of each; there are no cosines
-    where there is no encoder.
+    Once they are measured, ``mer`` and ``cosine`` are the match error rate and the cosine of each pair; without an
+    encoder there are no cosines.
     """
 
     kind: Kind
@@ -55,11 +55,11 @@ def draw_histograms(sets: PairSets, path: Path) -> None:
 
 
 def histograms_figure(sets: PairSets) -> Figure:
-    """Draw a row a data set: match error rates of positive and negative pairs, then their cosines.
+    """Draw one row per data set: match error rates of positive and negative pairs, then their cosines.
 
-    Bars are shares of the pairs; dashed lines are means. Call it, and save the figure, in `plot_style`.
+    Bars are shares of the pairs; dashed lines are means. Call this, and save the figure, within `plot_style`.
 
-    Source: NGCSE, figure 7.  Differs: data sets have a row each, and the axis of the cosine leaves no pair out.
+    Source: NGCSE, figure 7.  Differs: each data set has its own row, and the axis of the cosine leaves no pair out.
     """
     bins = bins_of(sets)
     most = [max(Counter(pairs.kind for pairs in each).values(), default=0) for each in sets.values()]
@@ -97,9 +97,9 @@ def _panel(axes: Axes, kinds: Mapping[str, Sequence[float]], bins: np.ndarray, f
 
 
 def bins_of(sets: PairSets) -> dict[str, np.ndarray]:
-    """Return the edges of the bars by measure, ``mer`` and, where there are cosines, ``cosine``.
+    """Return the edges of the bars by measure: ``mer`` and, if there are cosines, ``cosine``.
 
-    The cosine's axis begins at 0.5, or at the tenth below the lowest value.
+    The axis of the cosine begins at 0.5, or at the tenth below the lowest value if this is lower.
     """
     bins = {"mer": np.linspace(0.0, 1.0, BINS + 1)}
     cosines = [value for each in sets.values() for pairs in each for value in pairs.cosine]
@@ -110,5 +110,5 @@ def bins_of(sets: PairSets) -> dict[str, np.ndarray]:
 
 
 def shares(values: Sequence[float], bins: np.ndarray) -> np.ndarray:
-    """Return the share of the values, at least one, in each bin; those beyond an edge are in the bin beside it."""
+    """Return the share of the values (at least one) in each bin; those beyond an edge count in the bin beside it."""
     return np.histogram(np.clip(values, bins[0], bins[-1]), bins)[0] / len(values)

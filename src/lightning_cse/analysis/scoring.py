@@ -1,4 +1,4 @@
-"""Scores sentences or pairs chunk by chunk: the input may be longer than memory."""
+"""Score sentences or pairs chunk by chunk, so the input may be larger than memory."""
 
 import contextlib
 import itertools
@@ -32,9 +32,10 @@ ENTAILMENT: Final = ("entailment", "entailment_reversed", "lead", "direction")
 
 @torch.no_grad()
 def answers(model: Any, *sides: Embedding) -> dict[str, np.ndarray]:
-    """Return the columns that a model gives about sentences, or about premises and hypotheses, row by row.
+    """Return the columns that a model gives for sentences, or for premises and hypotheses, row by row.
 
-    ``lead`` is ``entailment`` - ``entailment_reversed``, or the model's own ``direction``; ``direction`` is its sign.
+    ``lead`` is ``entailment`` - ``entailment_reversed``, or the model's own ``direction``; the column ``direction`` is
+    the sign of ``lead``.
     """
 
     def ask(question: str, *embeddings: Embedding) -> np.ndarray:
@@ -59,9 +60,9 @@ def answers(model: Any, *sides: Embedding) -> dict[str, np.ndarray]:
 
 
 def columns_of(model: Any, sides: int) -> tuple[list[str], list[str]]:
-    """Return the columns that a model gives about sentences or pairs, and those that are left out.
+    """Return the columns that a model gives for sentences or pairs, and those that are left out.
 
-    Of an entailment score that is the same both ways only ``entailment`` stays, unless it is the similarity.
+    Of an entailment score that is the same both ways, only ``entailment`` stays, and only if it is not the similarity.
     """
     like = model.embed(["a", "b"])
     columns = list(answers(model, *(like[:1], like[1:])[:sides]))
@@ -77,7 +78,7 @@ def columns_of(model: Any, sides: int) -> tuple[list[str], list[str]]:
 
 
 def run(options: Namespace) -> None:
-    """Score the input of a command line; what is not a score goes to standard error."""
+    """Score the input of a command line; messages go to standard error."""
     layout = options.input_format or layout_of(options.input, "tsv")  # a text is a TSV file of one column
     frames = read_frames(options.input, layout, columns=options.columns, most=2, at_once=options.batch_size)
     first = next(frames)
@@ -86,7 +87,7 @@ def run(options: Namespace) -> None:
     model = Length() if loaded is None else loaded.answers.to(device)
     columns, missing = columns_of(model, len(sides))
     if missing:
-        _say(f"{options.model} does not give, or gives the same both ways: {', '.join(missing)}; left out")
+        _say(f"left out, since {options.model} does not give them or they are symmetric: {', '.join(missing)}")
     if layout in ("csv", "jsonl"):
         _say(", ".join(f"{side} = {column}" for side, column in zip(sides, first.columns, strict=True)))
     rows = empty = cut = 0

@@ -1,4 +1,4 @@
-"""Searches sentences: exactly, or among the candidates of a faiss index, which are then scored again exactly."""
+"""Search sentences: exactly, or among the candidates of a faiss index, which are then scored again exactly."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 QUESTIONS: Final = {"similar": "similarity", "entails": "entailment_score", "entailed_by": "entailment_score"}
 BLOCK: Final = 2048  # sentences that are embedded or indexed together; bounds memory, changes no value
 QUERIES: Final = 64  # queries that are answered together
-CANDIDATES: Final = 200  # of an index, at least: a score that is not the cosine has another order
-TRAINED_ON: Final = 100_000  # vectors, of an index
+CANDIDATES: Final = 200  # at least so many of an index, since scores other than the cosine have another order
+TRAINED_ON: Final = 100_000  # the most vectors that an index is trained on
 
 
 def comparison(
     model: Any, like: Embedding, relation: str = "similar", view: str | None = None, against: str | None = None
 ) -> Comparison:
-    """Return how a model, of which ``like`` is any embedding, compares queries with sentences.
+    """Return how a model compares queries with sentences; ``like`` is any embedding of the model.
 
-    A ``view`` is compared by cosine, with the primary view of the sentences unless ``against`` names another: DualCSE
-    brings the implicit vector of a premise close to the explicit one of what it implies.
+    A ``view`` of the query is compared by cosine with the primary view of the sentences, unless ``against`` names
+    another. DualCSE, for example, brings the implicit vector of a premise close to the explicit one of what it implies.
     """
     name = type(model).__name__
     known = list(like.views())
@@ -55,7 +55,7 @@ def comparison(
     if ask is None:
         raise TaskError(f"--relation {relation}: {name} has no {QUESTIONS[relation]}")
     if relation != "similar" and is_same(ask, swapped(ask), like):
-        raise TaskError(f"--relation {relation}: the score of {name} is the same both ways; use --relation similar")
+        raise TaskError(f"--relation {relation}: the score of {name} is symmetric; use --relation similar")
     return Comparison.of(swapped(ask) if relation == "entailed_by" else ask, like)
 
 
@@ -72,14 +72,14 @@ def swapped(ask: Ask) -> Ask:
 
 
 def finite(embedding: Embedding) -> Embedding:
-    """Return an embedding as it is; raise EncoderError if a number of it is not finite."""
+    """Return an embedding unchanged; raise EncoderError if a number in it is not finite."""
     if not embedding.is_finite:
         raise EncoderError("some embeddings are not finite numbers: the weights of the model are broken")
     return embedding
 
 
 class Vectors:
-    """The embeddings of sentences in a file, (n, fields * width) in float32; without the file, it is written first."""
+    """The embeddings of sentences in a file, (n, fields * width) in float32; a missing file is written first."""
 
     def __init__(self, path: Path, sentences: Sequence[str], embed: Callable[..., Embedding]) -> None:
         self.like = embed(sentences[:1])
@@ -99,14 +99,14 @@ class Vectors:
         return type(self.like)(*torch.from_numpy(np.array(self.data[rows])).chunk(len(self.like.fields()), dim=1))
 
     def unit(self, rows: slice | Sequence[int], view: str) -> np.ndarray:
-        """Return the vectors of a view of some sentences, of length 1."""
+        """Return the vectors of a view of some sentences, scaled to length 1."""
         return np.asarray(normalize(self[rows].views()[view]))
 
 
 def faiss_index(factory: str, path: Path, vectors: Vectors, view: str) -> Any:
-    """Return the index of faiss over a view that a file has; without the file, build it and write it first.
+    """Return the faiss index over a view from a file; if the file is missing, build the index and write it first.
 
-    An inverted file looks at a sixteenth of its lists, at least at 16.
+    An inverted file searches a sixteenth of its lists, but at least 16.
     """
     try:
         import faiss
@@ -133,10 +133,10 @@ def faiss_index(factory: str, path: Path, vectors: Vectors, view: str) -> Any:
 def search(
     vectors: Vectors, compared: Comparison, queries: Embedding, count: int, index: Any = None
 ) -> list[list[tuple[int, float]]]:
-    """Return row and score of the best sentences for each query, best first; of equal scores the first row.
+    """Return row and score of the best sentences for each query, best first; of equal scores, the first row.
 
-    Every score is the model's own answer in float64. Without an index all sentences are compared, in float32; an index
-    gives 20 candidates for each sentence asked for, at least 200, by every view of the query that counts.
+    Every score is the model's own answer in float64. Without an index, all sentences are first compared in float32. An
+    index gives 20 candidates per sentence asked for, but at least 200, for each view of the query that is compared.
     """
     read = vectors.__getitem__
     if index is None:
@@ -152,12 +152,12 @@ def search(
 
 def read_corpus(path: str, column: str | None = None) -> pd.DataFrame:
     """Return each distinct ``sentence`` of a file, the first ``line`` that has it, and how many ``times`` it occurs."""
-    import pandas as pd  # slow to import, and of no use to a model in Python
+    import pandas as pd  # slow to import, and not needed by a model in Python
 
     texts = pd.concat(read_sentences(path, column, at_once=100_000))
     found = pd.DataFrame({"sentence": texts, "line": texts.index}).query("sentence != ''")
     if found.empty:
-        raise DataError(f"{path}: no line has a sentence")
+        raise DataError(f"{path}: contains no sentence")
     return found.groupby("sentence", sort=False).line.agg(line="first", times="size").reset_index()
 
 
@@ -168,7 +168,7 @@ def run(options: Namespace) -> None:
         lines = Path(options.queries).expanduser().read_text(encoding="utf-8-sig").splitlines()
     queries = [line.strip() for line in lines if line.strip()]
     if not queries and not piped:
-        raise DataError("--query, --queries: no query; give a sentence")
+        raise DataError("--query, --queries: no query; give at least one sentence")
     corpus = read_corpus(options.corpus, options.column)
     loaded, device = load_model(options.model, pooling=options.pooling), device_of(options.device)
     model, encoder = loaded.answers.to(device), loaded.encoder

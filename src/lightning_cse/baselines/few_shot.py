@@ -35,7 +35,7 @@ Answer with one of these four labels, and with nothing else:
 - contradiction: if the premise holds, the hypothesis is false"""
 _PAIR: Final = "Premise: {}\nHypothesis: {}"
 
-_WORD: Final = r"(?<![^\W_])(?:{})(?![^\W_])"  # markdown's underscores are no part of a word
+_WORD: Final = r"(?<![^\W_])(?:{})(?![^\W_])"  # markdown's underscores are not part of a word
 _LABEL: Final = re.compile(_WORD.format(r"(explicit|implied)[\s_*-]+entailment|(neutral|contradiction)"), re.IGNORECASE)
 _DECLINES: Final = re.compile(
     r"\b(sorry|apologi[sz]e|can(not| not|['’]?t)|unable|wo(n['’]t|uld rather not)|will not|not able|decline|refuse)\b",
@@ -48,19 +48,18 @@ _DENIES: Final = re.compile(
 
 
 Ask = Callable[[Iterable[Request]], Iterable[tuple[int, Reply | Failure]]]
-"""Yields the reply to each request, with the request's number, as they come."""
+"""Yields the reply to each request, with the number of the request, as replies arrive."""
 
 
 @dataclass(eq=False)
 class FewShot:
     """Entailment as judged by a language model that is shown some labelled pairs of INLI's train split.
 
-    The examples are drawn once by the seed, of distinct premises and balanced over the labels, and stand in the same
-    order before every pair. A pair has no label where `read_answer` finds none, the model declines or the endpoint gave
-    no reply.
+    The examples are drawn once by the seed, with distinct premises and balanced labels, and precede every pair in the
+    same order. A pair has no label if `read_answer` finds none, the model declines, or the endpoint gives no reply.
 
-    Source: DualCSE, RTE experiment, rows of few-shot LLMs.  Differs: the prompt's wording, the draw of the examples and
-    what counts as an answer are our own.
+    Source: DualCSE, RTE experiment, rows of few-shot LLMs.  Differs: the wording of the prompt, the draw of the
+    examples and the rules for answers are ours.
     """
 
     ask: Ask
@@ -68,7 +67,7 @@ class FewShot:
     data_dir: str
     shots: int = 8  # 0: no examples
     seed: int = 0  # draws the examples
-    parameters: Mapping[str, float | int | str] = field(default_factory=dict)  # sent, by the endpoint's own names
+    parameters: Mapping[str, float | int | str] = field(default_factory=dict)  # sent under the endpoint's own names
 
     @cached_property
     def _train(self) -> Rows:
@@ -76,7 +75,7 @@ class FewShot:
 
     @property
     def digests(self) -> dict[str, str]:
-        """The sha256 of the file the examples are drawn from, if there are any."""
+        """The sha256 of the file that the examples are drawn from, if there are any."""
         return {file.name: file.sha256 for file in self._train.files} if self.shots else {}
 
     @cached_property
@@ -97,7 +96,7 @@ class FewShot:
 
     @cached_property
     def messages(self) -> tuple[tuple[str, str], ...]:
-        """What precedes every pair: the task with its labels, then the examples as answered turns."""
+        """The messages before every pair: the task with its labels, then the examples as answered turns."""
         turns = [("system", _TASK)]
         for premise, hypothesis, kind in self.examples:
             turns += [("user", _PAIR.format(premise, hypothesis)), ("assistant", LABELS[kind])]
@@ -105,18 +104,18 @@ class FewShot:
 
     @property
     def prompt_digest(self) -> str:
-        """The sha256 of the whole prompt but for the pair."""
+        """The sha256 of the whole prompt except the pair."""
         return hashlib.sha256(json.dumps([*self.messages, ("user", _PAIR)]).encode()).hexdigest()
 
     def requests(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Iterator[Request]:
-        """Yield what is asked about pairs, in their order."""
+        """Yield one request per pair, in order."""
         for premise, hypothesis in zip(premises, hypotheses, strict=True):
             yield Request((*self.messages, ("user", _PAIR.format(premise, hypothesis))), self.parameters)
 
     def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[str]:
-        """Return the type of every hypothesis, in their order, or ``refused``, ``unparsable`` or ``failed``.
+        """Return the type of every hypothesis, in order, or ``refused``, ``unparsable`` or ``failed``.
 
-        If more than 5 % of the replies name no label, that is a warning.
+        If more than 5 % of the answers are unparsable, log a warning.
         """
         found = dict(self.ask(self.requests(premises, hypotheses)))
         replies = [found[number] for number in range(len(premises))]

@@ -1,4 +1,4 @@
-"""LENGTH: the longer sentence implies more, and entails the shorter one."""
+"""LENGTH: a longer sentence is more implicit than a shorter one, and entails it."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,10 @@ from lightning_cse.embeddings import PointEmbedding
 
 
 class Length(nn.Module):
-    """The number of words (separated by white space) as implicitness, of characters as the direction of entailment.
+    """The number of words (separated by white space) as implicitness, of characters for the direction of entailment.
 
-    Source: DualCSE, baseline LENGTH: words, and ties wrong, give its 99.90 on INLI test; GaussCSE, length baseline:
-    characters, a strictly longer premise, give its 69.14 on SICK.
+    Source: DualCSE, baseline LENGTH: words, with ties wrong, give its 99.90 on INLI test; GaussCSE, length baseline:
+    characters, with a strictly longer premise, give its 69.14 on SICK.
     """
 
     def embed(self, sentences: Sequence[str]) -> PointEmbedding:
@@ -24,5 +24,5 @@ class Length(nn.Module):
         return sentence.vector[:, 0]
 
     def direction(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
-        """Return by how many characters the premise is longer: (n,)."""
+        """Return how many characters the premise is longer than the hypothesis: (n,)."""
         return premise.vector[:, 1] - hypothesis.vector[:, 1]

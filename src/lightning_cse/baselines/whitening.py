@@ -1,4 +1,4 @@
-"""An encoder whose vectors are shifted and turned until their directions are uncorrelated and equally wide."""
+"""An encoder whose vectors are transformed so that their dimensions are uncorrelated and have equal variance."""
 
 import logging
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 _COLUMNS = ("sentence", "anchor", "sentence1", "sentence2", "premise", *HYPOTHESES)
 
 FLAT = 1e-10
-"""A direction with less than this part of the widest one's variance, or of the square of the mean, is rounding."""
+"""A direction with less than this share of the largest variance, or of the largest squared mean, is rounding."""
 
 
 class Whitening(PointModel):
@@ -30,21 +30,21 @@ class Whitening(PointModel):
 
     with the mean :math:`\mu` (d,) and the covariance :math:`U \, \text{diag}(s) \, U^\top` (d, d) of the vectors of the
     sentences it is fitted on, widest direction first, both in float64. It is fitted when sentences are first embedded.
-    The :math:`k` directions in which those vectors spread are kept; the others (`FLAT`), as when there are fewer
-    sentences than dimensions, are left out, which is logged.
+    The :math:`k` directions in which those vectors vary are kept. The others (see `FLAT`) exist, for example, if there
+    are fewer sentences than dimensions; they are left out with a warning.
 
     Source: Su et al. 2021 (BERT-whitening), algorithm 1; the numbers that SimCSE and NGCSE quote are fitted on SNLI and
-    MNLI train.  Differs: flat directions are left out, not blown up.
+    MNLI train.  Differs: flat directions are left out, not scaled up.
 
     Args:
-        sources: what it is fitted on: splits such as ``snli/train``, every sentence of every pair, and text files such
-            as ``my/sentences.txt``, a sentence a line.
+        sources: the sentences to fit on: every sentence of every pair of splits such as ``snli/train``, and text files
+            such as ``my/sentences.txt`` with one sentence per line.
         data_dir: where the corpora of ``sources`` are.
     """
 
     def __init__(self, encoder: SentenceEncoder, *, sources: str | Sequence[str], data_dir: str | Path = ".") -> None:
         super().__init__(encoder)
-        self.eval()  # it is fitted and asked without dropout
+        self.eval()  # it is fitted and used without dropout
         sources = [sources] if isinstance(sources, str) else sources
         self.sentences = _read(sources, Path(data_dir))
         self.fitted_on = ", ".join(sources)

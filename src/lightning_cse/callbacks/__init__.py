@@ -1,4 +1,4 @@
-"""What watches a training: evaluation and diagnostics, checkpoints, the log of steps, the progress shown."""
+"""Callbacks of training: evaluation and diagnostics, checkpoints, the log of steps, and the progress."""
 
 import lazy_loader
 

@@ -19,7 +19,7 @@ from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from lightning_cse.devices import from_all, largest, world
-from lightning_cse.errors import Interrupted, TrainingError
+from lightning_cse.errors import Interrupted, TrainingError, stop_signals
 from lightning_cse.runs import atomic_file
 
 if TYPE_CHECKING:
@@ -31,10 +31,11 @@ log = logging.getLogger(__name__)
 class BestAndLast(Checkpoint):
     """Keep ``best.ckpt`` (weights of the best evaluation) and ``last.ckpt`` (everything needed to resume).
 
-    Both are written after each evaluation; after Ctrl-C or SIGTERM, ``last.ckpt`` is written after the step that is
-    being made. Lightning calls checkpoint callbacks after all others, so what is saved includes this step's evaluation.
-    A file is written beside its place, synced and renamed: a kill at any moment leaves the one before. The best comes
-    first: a kill between the two resumes from the older last and makes the same best again.
+    ``last.ckpt`` is written after each evaluation and, on Ctrl-C or SIGTERM, after the current step; ``best.ckpt``
+    after an evaluation that is the best so far. Lightning calls checkpoint callbacks after all others, so a checkpoint
+    includes the evaluation of its step. A file is written next to its target, synced and renamed, so a kill at any
+    moment leaves the previous one. The best comes first: after a kill between the two, the run resumes from the older
+    ``last.ckpt`` and makes the same best again.
     """
 
     def __init__(self, folder: Path, evaluation: Evaluation) -> None:
@@ -46,7 +47,7 @@ class BestAndLast(Checkpoint):
         self._before = -1
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Have checkpoints written by `AtomicCheckpointIO`."""
+        """Make Lightning write checkpoints with `AtomicCheckpointIO`."""
         trainer.strategy.checkpoint_io = AtomicCheckpointIO()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -55,7 +56,7 @@ class BestAndLast(Checkpoint):
             self._write(trainer, self.best, weights_only=True)
 
     def on_train_batch_start(self, trainer: pl.Trainer, *args: Any) -> None:
-        """Note the number of steps made."""
+        """Record the number of steps made."""
         self._before = trainer.global_step
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any) -> None:
@@ -91,16 +92,16 @@ class BestAndLast(Checkpoint):
         return {"saved": self._saved}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore it."""
+        """Restore that step."""
         self._saved = state_dict["saved"]
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Write a checkpoint as `atomic_file` does: whole, or the one before stays.
+    """Write a checkpoint as `atomic_file` does: as a whole, or the previous one stays.
 
-    Lightning itself writes it to memory first and then to the folder of temporary files, and moves it from there:
-    three times the space, at two places that have nothing to do with the run's folder. A checkpoint of weights alone
-    keeps no counts, so that the same weights make the same file.
+    Lightning itself writes a checkpoint to memory, then to the folder of temporary files, and moves it from there. This
+    takes three times the space, two of them outside the run's folder. A checkpoint of weights alone keeps no counters,
+    so the same weights give the same file.
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
@@ -110,12 +111,12 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         with atomic_file(Path(path)) as file:
             try:
                 torch.save(checkpoint, file)
-            except RuntimeError as error:  # what torch makes of a full disk, say
+            except RuntimeError as error:  # which torch raises for a full disk, for example
                 raise (error.__context__ if isinstance(error.__context__, OSError) else error) from None
 
 
 class RandomState(Callback):
-    """Carry the random states of torch, NumPy and Python in the checkpoint, which Lightning leaves out."""
+    """Save the random states of torch, NumPy and Python in the checkpoint; Lightning leaves them out."""
 
     def __init__(self) -> None:
         self._restored: dict[str, Any] | None = None
@@ -126,10 +127,10 @@ class RandomState(Callback):
 
     @staticmethod
     def _state() -> dict[str, Any]:
-        numpy: Any = np.random.get_state()  # noqa: NPY002 - other people's code draws from the global generator
+        numpy: Any = np.random.get_state()  # noqa: NPY002 - third-party code draws from the global generator
         return {
             "torch": torch.get_rng_state(),
-            # Of the run's own GPU: another process, or a sweep, may give it another number when it is resumed.
+            # Only of the run's own GPU: its number may differ when another process or a sweep resumes the run.
             "cuda": [torch.cuda.get_rng_state()] if torch.cuda.is_available() else [],
             "numpy": (numpy[0], numpy[1].tolist(), *numpy[2:]),
             "python": random.getstate(),
@@ -147,7 +148,7 @@ class RandomState(Callback):
         self._restore()
 
     def on_train_batch_start(self, *args: Any) -> None:
-        """Restore the states once more, after all that a trainer draws before the first batch."""
+        """Restore the states again, after everything that the trainer draws before the first batch."""
         self._restore()
         self._restored = None
 
@@ -163,24 +164,24 @@ class RandomState(Callback):
 
 
 class Interrupts(Callback):
-    """Answer Ctrl-C and SIGTERM, as a context manager around a whole run and as a callback of its training.
+    """Handle Ctrl-C, SIGTERM and SLURM's time limit: a context manager around a whole run, and a training callback.
 
-    During training, the first signal is only noted: the checkpoint callback saves the step that is being made, and
-    raises `Interrupted`. At any other time, and for a second signal, it is raised at once.
+    During training, the first signal is only recorded: the checkpoint callback saves the current step and raises
+    `Interrupted`. At any other time, and for a second signal, `Interrupted` is raised at once.
     """
 
     def __init__(self, *, force: bool = False) -> None:
-        self.signum: int | None = None  # of the signal that was noted, by all processes in the same step
-        self._noted: int | None = None  # by this one
+        self.signum: int | None = None  # of the recorded signal; all processes set it in the same step
+        self._noted: int | None = None  # of the signal that this process received
         self.command = "the same command" + (" without force=true" if force else "")
-        self.continues = "starts the run"  # what the same command does later
+        self.continues = "starts the run"  # what the same command would do next
         self._training = False
         self._pid = os.getpid()
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            self._previous = {one: signal.signal(one, self._handle) for one in (signal.SIGINT, signal.SIGTERM)}
+            self._previous = {one: signal.signal(one, self._handle) for one in stop_signals()}
         return self
 
     def __exit__(self, *args: object) -> None:
@@ -188,20 +189,20 @@ class Interrupts(Callback):
             signal.signal(signum, handler)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Take the place of the handler that Lightning has just installed, which would end with exit code 0."""
+        """Replace the handler that Lightning has just installed, which would exit with code 0."""
         for signum in self._previous:
             signal.signal(signum, self._handle)
 
     def on_train_batch_start(self, *args: Any) -> None:
-        """Note signals from now on."""
+        """Only record a first signal from now on."""
         self._training = True
 
     def on_train_batch_end(self, *args: Any) -> None:
-        """Agree with the other processes on a signal that one of them noted."""
+        """Agree with the other processes on a signal that one of them received."""
         self.signum = largest(self._noted or 0) or None
 
     def end_training(self) -> None:
-        """Raise signals at once from now on, and the one that was noted."""
+        """Raise `Interrupted` if a signal was recorded, and at once for any later signal."""
         self.on_train_batch_end()
         self._training = False
         if self.signum is not None:
@@ -221,4 +222,4 @@ class Interrupts(Callback):
             self.signum = signum
         if not (self._training and first):
             self.stop(f"stopped; {self.command} {self.continues}")
-        log.warning("stopping after this step; once more stops at once")
+        log.warning("stopping after this step; a second signal stops at once")

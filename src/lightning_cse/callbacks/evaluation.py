@@ -1,4 +1,4 @@
-"""Evaluation while training, every so many optimizer steps: dev tasks, alignment, uniformity and RFD."""
+"""Evaluation during training, at regular optimizer steps: dev tasks, alignment, uniformity and RFD."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ MEASURES = ("alignment", "uniformity")
 class Evaluation(Callback):
     """Run the tasks on their dev split and the diagnostics, log every value, and remember the best step.
 
-    Lightning's own validation counts batches, may not be longer than an epoch and misses the end. All sentences of all
-    tasks and diagnostics are embedded once, each distinct one once. The method is in evaluation mode (unless
-    ``dropout``), the random state is forked, and the method is left as it was: training is the same with and without
-    this callback.
+    Lightning's own validation counts batches, cannot span more than an epoch and misses the last step. Here, each
+    distinct sentence of all tasks and diagnostics is embedded once. The method is in evaluation mode (unless
+    ``dropout``), the random state is forked, and the method is restored afterwards, so training is the same with and
+    without this callback.
 
     Args:
         tasks: dev tasks by name; a task's metric ``m`` is logged as ``val/<task>/<m>``.
-        diagnostics: alignment, uniformity and RFD of the sides that it has.
+        diagnostics: the sides that alignment, uniformity and RFD are measured on.
         every, least: optimizer steps between two evaluations, fewer in a run too short for ``least`` evaluations.
         monitor: the key whose highest value makes the best checkpoint.
-        patience: stop after so many evaluations in a row without a higher value of the monitor; None never stops.
-        min_delta: values that are higher by at most this do not count for ``patience``.
-        dropout: whether dropout is active for the diagnostics, as the NGCSE authors have it, so that a pair of one
-            sentence with itself is a dropout pair; tasks never see it.
+        patience: stop after this many evaluations in a row without a higher value of the monitor; None never stops.
+        min_delta: an increase of at most this much does not count as a higher value for ``patience``.
+        dropout: whether dropout is active for the diagnostics, as in the NGCSE authors' code, so that a pair of a
+            sentence with itself is a dropout pair; it is never active for tasks.
         interrupts: after a signal, an evaluation that is due is left to the resumed run, unless training may end there.
     """
 
@@ -79,14 +79,14 @@ class Evaluation(Callback):
         self.stopped: str | None = None  # why training ends before its last step
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Evaluate before the first step, and where an interrupted run left it undone."""
+        """Evaluate before the first step, or when an interrupted run left an evaluation due."""
         self.every = min(self.every, max(1, int(trainer.estimated_stepping_batches) // self.least))
         if trainer.global_step == 0 or self.due:
             self._evaluate(trainer, pl_module)
-        self._stop_early(trainer)  # also a run that was killed after it had stopped
+        self._stop_early(trainer)  # also for a run that was killed after it had stopped early
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any) -> None:
-        """Evaluate if a step was made that is due."""
+        """Evaluate if a step was made and an evaluation is due."""
         last = _is_last(trainer)
         if trainer.global_step == self.step or not (last or trainer.global_step % self.every == 0):
             return
@@ -102,11 +102,11 @@ class Evaluation(Callback):
 
     @property
     def improved(self) -> bool:
-        """Whether the evaluation just made is the best so far; step 0 never is, nothing is learned there."""
+        """Whether the latest evaluation is the best so far; that of step 0, before any learning, never is."""
         return self.step == self.best_step
 
     def _stop_early(self, trainer: pl.Trainer) -> None:
-        """Stop if patience is at an end and training is not."""
+        """Stop if patience runs out before the last step."""
         if self.patience is None or self.waited < self.patience or _is_last(trainer):
             return
         by = f" by more than {self.min_delta:g}" if self.min_delta else ""
@@ -123,7 +123,7 @@ class Evaluation(Callback):
             self.latest = self._measure(method)
         if self.monitor not in self.latest:
             near = did_you_mean(self.monitor, self.latest)
-            raise ConfigError([f"monitor: {self.monitor!r} is not evaluated{near}; there are: {sorted(self.latest)}"])
+            raise ConfigError([f"monitor: {self.monitor!r} is not evaluated{near}; choose from: {sorted(self.latest)}"])
         if self.step > 0:
             score = self.latest[self.monitor]
             if score > self.best_score:
@@ -168,9 +168,9 @@ class Evaluation(Callback):
         return {name: getattr(self, name) for name in self._STATE} | {"diagnostics": curves}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from there."""
+        """Restore that state."""
         for name in self._STATE:
-            setattr(self, name, state_dict.get(name, getattr(self, name)))  # a checkpoint may be older than a name
+            setattr(self, name, state_dict.get(name, getattr(self, name)))  # an older checkpoint may lack a name
         self.diagnostics.curves = state_dict["diagnostics"]["curves"]
 
 
@@ -180,7 +180,7 @@ def _is_last(trainer: pl.Trainer) -> bool:
 
 @contextmanager
 def _mode(module: torch.nn.Module, training: bool) -> Iterator[None]:
-    """Put a module and all its parts in one mode, and each part back in its own afterwards."""
+    """Put a module and all its parts in one mode, and restore the mode of each part afterwards."""
     modes = {part: part.training for part in module.modules()}
     module.train(training)
     try:
@@ -215,8 +215,8 @@ class Diagnostics:
     the last multiple.
     """
 
-    held_out: Side | None  # rows of the training distribution that are never trained on; without any no RFD is logged
-    evaluation: Side | None  # without it neither
+    held_out: Side | None  # rows of the training distribution that are never trained on; None logs no RFD
+    evaluation: Side | None  # None also logs no RFD
     # By measure, side and view, one entry per evaluation after step 0; part of the checkpoint.
     curves: dict[str, list[float]] = field(default_factory=dict)
 
@@ -237,9 +237,9 @@ class Diagnostics:
         return [sentence for side in self.sides.values() for _, second in side.pairs.values() for sentence in second]
 
     def measure(self, embedded: Embedded, second: Embedded, step: int) -> dict[str, float]:
-        """Return all values of this evaluation by key, from all `sentences`; there is no RFD at step 0.
+        """Return all values of this evaluation by key, from the embedded `sentences`; there is no RFD at step 0.
 
-        ``second`` has the `seconds`, another pass with dropout, or the same embeddings.
+        ``second`` has the embedded `seconds`: from another pass with dropout, or the same as in ``embedded``.
         """
         values: dict[str, float] = {}
         views = list(embedded[self.sentences()[:1]].views())
@@ -265,9 +265,10 @@ class Diagnostics:
 def build_diagnostics(method: Method, data: ContrastiveData, options: Mapping[str, Any], data_dir: str) -> Diagnostics:
     """Return the diagnostics of a method on its data, with the config's ``diag`` as options.
 
-    The held-out side is the data's held-out rows, if there are any: for each view the pair of roles that the method
-    names, and the sentences of the roles it spreads (all of the data, if it names none), row by row, cut to the first
-    ``options["sentences"]``. A role that no held-out row has is left out, and so is a view whose pair needs it.
+    The held-out side is the data's held-out rows, if there are any. Its pairs are, for each view, those of the two
+    roles that the method names. Its sentences are those of the roles that the method spreads (all roles of the data if
+    it names none), row by row, cut to the first ``options["sentences"]``. A role that no held-out row has is left out,
+    and so is a view whose pair needs it.
     """
     if not options["dropout"] and any(a == b for a, b in method.pairs.values()):
         kind = type(method).__name__
@@ -295,7 +296,7 @@ def stsb_dev(views: Sequence[str], options: Mapping[str, Any], data_dir: str) ->
     close = [row for row, score in enumerate(scores) if score >= options["positive_score"]]
     if not close:
         raise ConfigError(
-            [f"diag.positive_score: {options['positive_score']} is above all of STS-B dev ({max(scores)})"]
+            [f"diag.positive_score: {options['positive_score']} is above all scores of STS-B dev ({max(scores)})"]
         )
     chosen = [r for r, s in enumerate(scores) if s >= options["positive_score"] or s <= options["negative_score"]]
     aligned = rows.select(close)

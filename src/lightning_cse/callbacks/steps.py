@@ -1,4 +1,4 @@
-"""Loss and learning rate of every optimizer step for the loggers, and the progress shown."""
+"""The loss and learning rate of every optimizer step for the loggers, and the progress bar."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ log = logging.getLogger(__name__)
 
 
 class StepLog(Callback):
-    """Log loss and learning rate of every optimizer step, and measure the time training takes.
+    """Log the loss and the learning rate of every optimizer step, and measure the training time.
 
-    Keys: ``train/loss``, ``train/learning_rate``, and ``train/<part>`` where a loss has several terms: the mean over
-    the batches of a step that have it.
+    Keys: ``train/loss``, ``train/learning_rate``, and ``train/<part>`` where a loss has several terms. A loss or part
+    is the mean over the batches of the step that have it.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class StepLog(Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Start the clock, and note the rate this step is made with."""
+        """Start the clock, and record the learning rate of this step."""
         self._start = time.perf_counter()
         self._step = trainer.global_step
         self._learning_rate = trainer.optimizers[0].param_groups[0]["lr"]
@@ -46,7 +46,7 @@ class StepLog(Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Stop the clock and log the step."""
-        losses = {"loss": batch_loss(trainer, outputs)}  # before the clock: on a GPU this waits for the step
+        losses = {"loss": batch_loss(trainer, outputs)}  # before the clock stops: on a GPU this waits for the step
         losses |= {name: part.item() for name, part in outputs["parts"].items()}
         for name, value in losses.items():
             self._losses.setdefault(name, []).append(value)
@@ -69,12 +69,12 @@ class StepLog(Callback):
 
 
 def batch_loss(trainer: pl.Trainer, outputs: Any) -> float:
-    """Return the loss of a batch, which Lightning divides by the number of batches a step is made of."""
+    """Return the loss of a batch, which Lightning has divided by the number of batches per step."""
     return float(outputs["loss"].item() * trainer.accumulate_grad_batches)
 
 
 class StepBar(ProgressBar):
-    """Show the progress of the whole run: on a terminal one bar over its optimizer steps, and a line an evaluation."""
+    """Show the progress of the whole run: one line per evaluation and, on a terminal, a bar over optimizer steps."""
 
     _RFD = (("rfd_a", "diag/rfd_alignment"), ("rfd_u", "diag/rfd_uniformity"))
 
@@ -87,7 +87,7 @@ class StepBar(ProgressBar):
         self._streams: list[tuple[logging.StreamHandler[Any], Any]] = []
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Begin, at the step from which a run is resumed."""
+        """Start the bar at the current step, which is not 0 in a resumed run."""
         if sys.stderr.isatty():
             from rich.progress import TextColumn
 

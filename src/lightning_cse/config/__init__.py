@@ -12,17 +12,17 @@ def conf_dir() -> Path:
 
 
 def experiments_dir() -> Path:
-    """Return the folder with one folder a paper: its tables, figures and numbers."""
+    """Return the folder with one folder per paper, which has its tables, figures and numbers."""
     return _find("experiments")
 
 
 def encoder_configs() -> dict[str, Path]:
-    """Return the configs of the encoders that have a name, by it."""
+    """Return the config files of the named encoders, by name."""
     return {path.stem: path for path in (conf_dir() / "encoder").glob("*.yaml") if path.stem != "custom"}
 
 
 def encoder_name(source: str) -> str:
-    """Return the name of an encoder given as a folder, which is the folder's, or by its name on the hub."""
+    """Return the name of an encoder: that of its folder, or its name on the hub."""
     folder = Path(source).expanduser()
     name = folder.resolve().name if folder.is_dir() else source
     return f"folder/{name}" if name in encoder_configs() else name

@@ -1,9 +1,10 @@
-"""The one check of a composed config, before anything heavy is imported: keys, types, and values that make no run.
+"""The check of a composed config before anything heavy is imported: keys, types, and values that allow no run.
 
-The schema is for checking and then discarded. Nodes with a ``_target_`` are checked where they are built.
+The schema only serves this check and is then discarded. Nodes with a ``_target_`` are checked where they are built.
 """
 
 import functools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, make_dataclass
@@ -16,13 +17,13 @@ from lightning_cse.config.compose import CHOSEN, compose, is_choice, parse, plai
 from lightning_cse.errors import ConfigError, did_you_mean, user_error
 
 OPEN: Final = ("llm.parameters.", "method.optimizer.", "suite.", "baselines.", "hydra.")
-"""Below these a plus adds any key: ``+llm.parameters.top_p=0.9``. All others have the keys that ``conf/`` lists."""
+"""Nodes to which a plus adds any key: ``+llm.parameters.top_p=0.9``. All others have only the keys in ``conf/``."""
 
 PRECISIONS: Final = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
-"""What a model can be trained in, by Lightning's short names; ``16-mixed`` needs a GPU."""
+"""Training precisions, by Lightning's short names; ``16-mixed`` needs a GPU."""
 
 THROUGH: Final = ("corpora", "limits", "own", "transfer")
-"""Nodes that decide nothing but through the keys that refer to them."""
+"""Nodes that have an effect only through the keys that refer to them."""
 
 OWN: Final = {
     "sts": ("sentence1", "sentence2", "score"),
@@ -40,12 +41,12 @@ LEAST: Final = {
     "method.chunk_size most_words",
     2: "data.batch_size data.train_rows diag.sentences rows looked_at",
 }
-"""Keys whose value, if not null, is an integer of at least this."""
+"""Keys whose value, if not null, must be an integer of at least this."""
 
 BELOW: Final = {"seed": 2**32, "encoder.dropout": 1} | dict.fromkeys(
     ("method.optimizer.lr", "trainer.gradient_clip_val", "callbacks.early_stopping.min_delta"), float("inf")
 )
-"""Keys whose value, if not null, is a number from 0 to just below this."""
+"""Keys whose value, if not null, must be a number from 0 to just below this."""
 
 CHOICES: Final = {
     "trainer.precision": (*PRECISIONS.values(), "auto", *PRECISIONS),
@@ -58,7 +59,7 @@ CHOICES: Final = {
 
 
 def _schema(name: str, keys: Mapping[Any, str], **nodes: type) -> type:
-    """Return a schema that needs these keys, listed by type, and these nodes."""
+    """Return a schema that requires these keys, listed by type, and these nodes."""
     fields: list[Any] = [(key, kind, MISSING) for kind, names in keys.items() for key in names.split()]
     return make_dataclass(name, fields + [(key, node, field(default_factory=node)) for key, node in nodes.items()])
 
@@ -73,18 +74,18 @@ _TRAINER: Final = {
     bool | None: "benchmark",
     Any: "max_time limit_train_batches devices precision deterministic limit_val_batches",
 }
-"""Arguments of Lightning's Trainer that a user sets; the others are the engine's."""
+"""Arguments of Lightning's Trainer that a user sets; the engine sets the others."""
 
 _TRAIN: Final = {
     str: "name monitor",
     int: "seed eval_every least_evaluations",
     bool: "force retry_failed keep_last figures",
     dict[str, int | None]: "limits",
-    Any: "data suite encoder corpora baselines logger recipe transfer own",  # checked where it is built
+    Any: "data suite encoder corpora baselines logger recipe transfer own",  # checked where they are built
 }
-"""The top of ``conf/train.yaml``."""
+"""The top-level keys of ``conf/train.yaml``."""
 
-# Optimizers and methods have arguments of their own besides.
+# Optimizers and methods also have arguments of their own.
 _OPTIMIZER: Final = _schema("Optimizer", {float: "lr weight_decay"})
 _SCHEDULE: Final = _schema("Schedule", {str: "_target_ name", float: "warmup"})
 _METHOD: Final = _schema("Method", {}, optimizer=_OPTIMIZER, schedule=_SCHEDULE)
@@ -102,9 +103,10 @@ TRAIN: Final = _schema(
 
 
 def check(cfg: DictConfig, config_name: str, overrides: Sequence[str] = (), *, all_read: bool = True) -> None:
-    """Raise ConfigError for unknown keys, wrong types, and values that make no run; the config is not changed.
+    """Raise ConfigError for unknown keys, wrong types, and values that allow no run; the config is not changed.
 
-    The overrides are the command line, for what was added with a plus, and for what nothing reads (``all_read``).
+    The overrides are those of the command line, to check keys added with a plus and keys that nothing reads
+    (``all_read``).
     """
     cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
     if "local" in cfg:
@@ -158,28 +160,37 @@ def unread(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
         is_read = any(f"{key}.".startswith(f"{other}.") or other.startswith(f"{key}.") for other in near)
         if top in THROUGH and not (is_read or is_choice(one) or one.is_delete()):
             there = ", ".join(near) or "none"
-            faults[key] = f"{one.input_line}: nothing reads {key} here; leave it out (read: {there})"
+            faults[key] = f"{one.input_line}: nothing reads {key} here; leave it out (keys that are read: {there})"
     return faults
 
 
 def is_unasked(task: Any) -> bool:
-    """Whether a task is one of ``suite=own`` that was given no files."""
+    """Whether a task belongs to ``suite=own`` and was given no files."""
     return isinstance(task, DictConfig) and task.get("files", "") is None
 
 
 def _typed(plain: DictConfig) -> set[str]:
-    """Convert a copy to the schema, which raises what it refuses; return the keys that are missing."""
+    """Merge the config into the schema, which raises an error for wrong types; return the missing keys."""
     for key in ("trainer", "method", "method.optimizer", "method.schedule", "limits", "diag"):
         if not isinstance(value := OmegaConf.select(plain, key), Mapping):
             raise ConfigError([f"{key}: must be a mapping, got {value!r}"])
     schema = OmegaConf.structured(TRAIN)
     for node in (schema.method, schema.method.optimizer):
         OmegaConf.set_struct(node, False)
-    return set(OmegaConf.missing_keys(OmegaConf.merge(schema, plain))) - {"transfer", "own"}  # come with a suite
+    return set(OmegaConf.missing_keys(OmegaConf.merge(schema, plain))) - {"transfer", "own"}  # these come with a suite
+
+
+def _infinite(node: Any, key: str) -> Iterator[str]:
+    if isinstance(node, Mapping):
+        for name, value in node.items():
+            yield from _infinite(value, f"{key}.{name}".lstrip("."))
+    elif isinstance(node, float) and not math.isfinite(node):
+        yield f"{key}: must be a finite number, got {node}"
 
 
 def _values(plain: DictConfig) -> Iterator[str]:
-    """Yield a fault for each value that is out of its range, or none of its choices."""
+    """Yield a fault for each value that is out of its range, or not one of its choices."""
+    yield from _infinite(plain, "")
     for key, least in {key: least for least, names in LEAST.items() for key in names.split()}.items():
         value = OmegaConf.select(plain, key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
@@ -199,20 +210,23 @@ def _values(plain: DictConfig) -> Iterator[str]:
 
 
 def _training(plain: DictConfig) -> Iterator[str]:
-    """Yield a fault for each value that makes no training."""
+    """Yield a fault for each value with which there can be no training."""
     if not re.fullmatch(r"\w[\w.+-]{0,79}(/\w[\w.+-]{0,79})*", str(plain.name)):
-        yield f"name: {str(plain.name)[:80]!r} names no folder: up to 80 letters, digits and . _ + - a level"
+        yield f"name: {str(plain.name)[:80]!r} is not a valid name: use up to 80 letters, digits and . _ + - per level"
     if plain.callbacks.early_stopping.patience is None and plain.callbacks.early_stopping.min_delta:
-        yield "callbacks.early_stopping.min_delta: is read only with callbacks.early_stopping.patience; set that too"
+        yield "callbacks.early_stopping.min_delta: needs callbacks.early_stopping.patience; set that too"
     limit, here = plain.trainer.limit_train_batches, plain.trainer.devices
     if limit is not None and not (type(limit) in (int, float) and limit >= 0 and (type(limit) is int or limit <= 1)):
         yield f"trainer.limit_train_batches: must be a number of batches, or a share from 0.0 to 1.0, got {limit!r}"
     if not (isinstance(here, ListConfig) and here) and (type(here) is not int or here < 1):
         yield f"trainer.devices: must be a number of devices, at least 1, or a list of GPUs, got {here!r}"
-    if (count := devices(plain)) > (size := plain.data.get("batch_size", count)):
-        yield f"data.batch_size: {size} is the batch of all devices, and there are {count}; raise it"
+    size, count = plain.data.get("batch_size", -1), devices(plain)
+    if size is None:
+        yield "data.batch_size: must be an integer >= 2, got None"
+    elif type(size) is int and 0 < size < count:
+        yield f"data.batch_size: {size} is the batch of all {count} devices, too small for one row each; raise it"
     empty = (key for key in ("method", "data", "encoder") if "_target_" not in (plain[key] or {}))
-    yield from (f"{key}: has no _target_, so no option of conf/{key} is chosen" for key in empty)
+    yield from (f"{key}: has no _target_; choose an option of conf/{key}" for key in empty)
     if plain.trainer.max_epochs in (None, -1) and plain.trainer.max_steps == -1:
         yield "trainer.max_epochs: training never ends unless trainer.max_epochs or trainer.max_steps is set"
     if not any(isinstance(task, Mapping) for task in (plain.suite or {}).values()):
@@ -220,14 +234,14 @@ def _training(plain: DictConfig) -> Iterator[str]:
 
 
 def devices(cfg: DictConfig) -> int:
-    """Return how many devices a training is asked for; 1 where only the machine can tell."""
+    """Return the number of devices that a training run asks for; 1 if only the machine can tell."""
     here = cfg.trainer.devices
     here = len(here) if isinstance(here, ListConfig) else here if isinstance(here, int) and here > 0 else 1
     return int(here * cfg.trainer.num_nodes)
 
 
 def _own(own: Mapping[str, Any]) -> Iterator[str]:
-    """Yield that ``suite=own`` has no test set, or a column that none of them reads."""
+    """Yield a fault if ``suite=own`` has no test set, and for each column that no test set reads."""
     given = [name for name in OWN if own.get(name) is not None]
     if own and not given:
         yield "suite=own: has no test set; add own.sts=FILE, own.nli=FILE, own.direction=FILE or own.retrieval=FOLDER"

@@ -1,4 +1,4 @@
-"""Hydra by its public interface: composed configs, the options of groups, the resolvers of the project, and sweeps."""
+"""Hydra through its public interface: composed configs, options of groups, the project's resolvers, and sweeps."""
 
 import contextlib
 import functools
@@ -27,16 +27,16 @@ from lightning_cse.errors import ConfigError, did_you_mean
 if TYPE_CHECKING:
     from lightning_cse.runs.sweep import Sweep
 
-# The groups that no defaults list names: each is appended with a plus, and a later one wins over an earlier one.
+# The groups that no defaults list names: each is appended with a plus, and later ones override earlier ones.
 APPENDED: Final = ("experiment", "profile", "sweep", "debug")
 # Keys that are set by choosing an option of a group.
 CHOSEN: Final = {"name": "experiment", "suite": "suite", "pattern": "pattern", "data": "data"}
-# What Hydra raises for overrides or configs that do not compose.
+# Errors that Hydra raises for overrides or configs that do not compose.
 CompositionError = (HydraException, OmegaConfBaseException, YAMLError, ValueError)
 
 
 def _hydra() -> contextlib.AbstractContextManager[None]:
-    """Return Hydra with ``conf/``; inside a command, that of the command."""
+    """Return a context in which Hydra reads ``conf/``; inside a command, Hydra as the command set it up."""
     register()
     running = GlobalHydra.instance().is_initialized()
     return contextlib.nullcontext() if running else hydra.initialize_config_dir(str(conf_dir()), version_base="1.3")
@@ -51,7 +51,7 @@ def compose(config_name: str, *overrides: str) -> DictConfig:
 
 @functools.cache
 def options(group: str) -> tuple[str, ...]:
-    """Return the options of a group without parts of others (``_name``); none if there is no such group."""
+    """Return the options of a group, except for parts of others (``_name``); none if there is no such group."""
     with _hydra():
         found = GlobalHydra.instance().config_loader().get_group_options(group)
     return tuple(sorted(name for name in found if not name.startswith("_")))
@@ -89,10 +89,7 @@ def register() -> None:
 
 
 def _recipe(key: str, *, _root_: DictConfig) -> Any:
-    """Return ``recipe.<encoder.name>.<key>`` if it is there, else ``recipe.default.<key>``.
-
-    So ``encoder=bert_base`` on the command line brings the paper's learning rate for BERT with it.
-    """
+    """Return ``recipe.<encoder.name>.<key>``, such as a paper's value for BERT, else ``recipe.default.<key>``."""
     recipes, name = _recipes(_root_), recipe_name(_root_)
     numbers = recipes.get("default", {}) | recipes.get(name, {})
     if key in numbers:
@@ -102,7 +99,7 @@ def _recipe(key: str, *, _root_: DictConfig) -> Any:
 
 
 def recipe_name(cfg: DictConfig) -> str:
-    """Return the recipe that a config takes its numbers from: that of its encoder's name, or ``default``."""
+    """Return the name of the recipe that a config takes its numbers from: its encoder's name, or ``default``."""
     name = str(OmegaConf.select(cfg, "encoder.name", default="default"))
     return name if name in _recipes(cfg) else "default"
 
@@ -113,7 +110,7 @@ def _recipes(cfg: DictConfig) -> dict[str, dict[str, Any]]:
 
 
 def name_encoder(cfg: DictConfig) -> None:
-    """Name an encoder whose source is not that of its option: after the folder, or by its name on the hub."""
+    """Rename an encoder whose source is not that of its option, to the folder's name or its name on the hub."""
     node: Any = cfg.get("encoder") or {}
     option = conf_dir() / "encoder" / f"{node.get('name')}.yaml"
     if (source := node.get("source")) and option.is_file():
@@ -125,32 +122,32 @@ def name_encoder(cfg: DictConfig) -> None:
 
 
 def portable(overrides: Iterable[Any]) -> list[str]:
-    """Return overrides for a record: of the folder of a model or an encoder the name alone."""
+    """Return overrides for a record, in which the folder of a model or an encoder is reduced to its name."""
     return [re.sub(r"^((?:model|encoder\.source)=['\"]?)[/~].*/(?=[^/])", r"\1", str(one)) for one in overrides]
 
 
 current_sweep: "Sweep | None" = None
-"""The sweep of this process, noted by the sweeper: Hydra gives its callers no other way to it."""
+"""The sweep of this process, set by the sweeper, since Hydra gives its callers no other access to it."""
 _gpu: Any = None  # the lock of the GPU that this process uses, until it ends
 
 
 def in_sweep() -> bool:
-    """Whether this is a point of a sweep."""
+    """Whether the current job is a point of a sweep."""
     return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
 
 
 class Outcomes(Callback):
-    """Writes ``<hydra.sweep.dir>/<number>.json`` when a point ends, in the process that runs it."""
+    """Write ``<hydra.sweep.dir>/<number>.json`` when a point ends, in the process that runs it."""
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
-        """Write what became of the point; it was killed if it does not come so far."""
+        """Write the outcome of the point; a point that never gets here was killed."""
         if in_sweep() and hasattr(job_return.return_value, "write"):
             folder = Path(config.hydra.runtime.cwd, str(config.hydra.sweep.dir))
             job_return.return_value.write(folder / f"{config.hydra.job.num}.json")
 
 
 def take_gpu() -> None:
-    """Give each worker of a joblib sweep a GPU of its own, as long as there are enough, for what ``cuda`` means."""
+    """Make ``cuda`` mean another GPU in each worker of a joblib sweep, as long as there are enough."""
     global _gpu  # noqa: PLW0603 - a worker runs many points, and keeps its GPU
     if _gpu is not None or not in_sweep() or "joblib" not in HydraConfig.get().launcher._target_:
         return
@@ -165,5 +162,5 @@ def take_gpu() -> None:
         except Timeout:
             continue
         _gpu = lock
-        torch.cuda.set_device(device)  # unlike the environment, it can be changed at any time
+        torch.cuda.set_device(device)  # unlike environment variables, it can be set at any time
         return

@@ -1,6 +1,6 @@
-"""From a command line, or from a program, to a task: one way in for every Hydra command.
+"""From a command line or a program to a task: the entry point of every Hydra command.
 
-Nothing heavy is imported until the config is checked, so that ``--help`` and a typo are answered at once.
+Nothing heavy is imported until the config is checked, so ``--help`` and typos are answered at once.
 """
 
 import contextlib
@@ -28,22 +28,22 @@ from omegaconf import DictConfig, open_dict
 from lightning_cse.config import compose, conf_dir, encoder_configs
 from lightning_cse.config.check import check, devices
 from lightning_cse.config.compose import APPENDED, CompositionError, name_encoder, parse, plain_line, register
-from lightning_cse.errors import ConfigError, report, reported, user_error
+from lightning_cse.errors import ConfigError, report, reported, stop_signals, user_error
 
 _ONE_RUN = "one call from Python is one run; call it in a loop, or sweep with python -m lightning_cse.train"
-_RESULT = "LIGHTNING_CSE_RESULT"  # the file to which a process of its own writes what came of a run
+_RESULT = "LIGHTNING_CSE_RESULT"  # the file to which a separate process writes the result of a run
 _CHOICE = re.compile(rf"(?s)^\+{{0,2}}((?P<group>{'|'.join(APPENDED)})=.*)$")
 
 
 @reported
 def launch(task: str, config_name: str, args: Sequence[str] | None = None) -> int:
-    """Read the command line, check it, and run a task with the composed config, once or once a point of a sweep.
+    """Read the command line, check it, and run a task with the composed config: once, or once per point of a sweep.
 
-    The task is ``"module:function"``, imported after the check; it returns a `lightning_cse.runs.Outcome` or None. The
-    points of a sweep run on after one has failed; a table of them is printed at the end.
+    The task is ``"module:function"``, imported after the check; it returns a `lightning_cse.runs.Outcome` or None. A
+    sweep continues after a point has failed; a table of the points is printed at the end.
     """
     argv, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR", "0")
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its exceptions, in place of printing them
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its exceptions instead of printing them
     runner = Runner(task, config_name, verbose=full_error == "1")
     try:
         sys.argv = [argv[0], *ordered(as_custom(argv[1:] if args is None else args))]
@@ -59,12 +59,12 @@ def launch(task: str, config_name: str, args: Sequence[str] | None = None) -> in
 
 
 def call(task: str, config_name: str, overrides: Sequence[str]) -> Any:
-    """Run a task in a program: return what it returns, raise its errors, and leave Hydra as it was."""
+    """Run a task in a program: return its result, raise its errors, and leave Hydra as it was."""
     if isinstance(overrides, str):
         raise ConfigError([f"overrides: must be a list such as [{overrides!r}], got one string"])
     words, before = ordered(as_custom(overrides)), Singleton.get_state()
     try:
-        GlobalHydra.instance().clear()  # of a program that is itself started by Hydra
+        GlobalHydra.instance().clear()  # for a program that was itself started by Hydra
         with hydra.initialize_config_dir(str(conf_dir()), config_name, "1.3"), _heard():
             register()
             with _explained(words, config_name):
@@ -82,7 +82,7 @@ def call(task: str, config_name: str, overrides: Sequence[str]) -> Any:
 
 @contextlib.contextmanager
 def _explained(words: Sequence[str], config_name: str) -> Iterator[None]:
-    """Turn what Hydra says of words that do not compose into what is wrong with them."""
+    """Replace Hydra's error for words that do not compose by one that explains what is wrong with them."""
     try:
         yield
     except CompositionError as error:
@@ -110,7 +110,7 @@ def _heard() -> Iterator[None]:
 
 
 class Runner:
-    """The task as Hydra calls it. An instance and not a closure, since launchers pickle it into their workers."""
+    """The task as Hydra calls it: an instance and not a closure, since launchers pickle it for their workers."""
 
     def __init__(self, task: str, config_name: str, *, verbose: bool) -> None:
         register()
@@ -118,7 +118,7 @@ class Runner:
         self.error: Exception | None = None
 
     def __call__(self, cfg: DictConfig) -> Any:
-        """Run the task, and note its error; in a sweep, return what became of the point."""
+        """Run the task, and keep its error; in a sweep, return the outcome of the point."""
         overrides = list(map(str, HydraConfig.get().overrides.task))
         try:
             result = self.run(cfg)
@@ -156,17 +156,17 @@ def _is_own_process() -> bool:
 
 
 def _in_own_process(overrides: Sequence[str]) -> Any:
-    """Run a point in a process of its own: return what it returns, raise what it raises, pass signals on."""
+    """Run a point in a separate process: return its result, raise its errors, and pass signals on."""
     sources = HydraConfig.get().runtime.config_sources
     folders = [f"--config-dir={source.path}" for source in sources if source.provider == "command-line"]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "result")
-        command = [sys.executable, "-m", "lightning_cse.train", *overrides, *folders]
+        command = [sys.executable, "-m", "lightning_cse.train", *overrides, "hydra.mode=RUN", *folders]
         process = subprocess.Popen(command, env=os.environ | {_RESULT: str(file)}, start_new_session=True)
         previous = {}
         if threading.current_thread() is threading.main_thread():
             forward = lambda signum, _: os.killpg(process.pid, signum)  # noqa: E731 - to all processes of the run
-            previous = {one: signal.signal(one, forward) for one in (signal.SIGINT, signal.SIGTERM)}
+            previous = {one: signal.signal(one, forward) for one in stop_signals()}
         try:
             code = process.wait()
         finally:
@@ -174,20 +174,20 @@ def _in_own_process(overrides: Sequence[str]) -> Any:
                 signal.signal(signum, handler)
         if not file.is_file():
             raise RuntimeError(f"the process of the run ended with exit code {code}: {' '.join(command)}")
-        result = pickle.loads(file.read_bytes())  # noqa: S301 - of our own process
+        result = pickle.loads(file.read_bytes())  # noqa: S301 - from our own process
     if isinstance(result, BaseException):
         raise result
     return result
 
 
 def _told(task: Callable[[DictConfig], Any], cfg: DictConfig) -> Any:
-    """Do a task; in a process that `_in_own_process` started, tell it what came of it."""
-    file = os.environ.pop(_RESULT, None)  # not for the processes that this one starts
+    """Run a task; in a process that `_in_own_process` started, write the result or error to its file."""
+    file = os.environ.pop(_RESULT, None)  # processes that this one starts must not inherit it
     if file is None:
         return task(cfg)
     try:
         result = task(cfg)
-    except BaseException as error:  # noqa: BLE001 - raised again by the process that waits
+    except BaseException as error:  # noqa: BLE001 - raised again by the waiting process
         Path(file).write_bytes(pickle.dumps(error))
         sys.exit(1)
     Path(file).write_bytes(pickle.dumps(result))
@@ -195,7 +195,7 @@ def _told(task: Callable[[DictConfig], Any], cfg: DictConfig) -> Any:
 
 
 def as_custom(args: Iterable[str]) -> list[str]:
-    """Write ``encoder=<folder or hub id>`` as ``encoder=custom encoder.source=...``; of several that is a sweep."""
+    """Write ``encoder=<folder or hub id>`` as ``encoder=custom encoder.source=...``; several of them are a sweep."""
     written = []
     for arg in args:
         key, _, given = arg.partition("=")
@@ -203,7 +203,7 @@ def as_custom(args: Iterable[str]) -> list[str]:
         unnamed = [one for one in values if key == "encoder" and one not in encoder_configs()]
         places = [one for one in unnamed if "/" in one or (one and Path(one).is_dir())]
         if places and places != values:
-            raise ConfigError([f"{arg}: a sweep takes options of conf/encoder, or folders and hub ids, not both"])
+            raise ConfigError([f"{arg}: a sweep takes either options of conf/encoder or folders and hub ids"])
         written += ["encoder=custom", f"encoder.source={','.join(map(repr, places))}"] if places else [arg]
     return written
 

@@ -1,4 +1,4 @@
-"""What is wrong with a command line that Hydra refuses, and what was probably meant."""
+"""Explain what is wrong with a command line that Hydra refuses, and what was probably meant."""
 
 import difflib
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ _EXTRAS: Final = {"joblib": "joblib", "submitit_local": "slurm", "submitit_slurm
 
 
 def explain(overrides: Iterable[str], config_name: str, error: Exception) -> ConfigError:
-    """Return what is wrong with overrides that do not compose; ``error`` is Hydra's, for what has no better message."""
+    """Return what is wrong with overrides that do not compose; Hydra's ``error`` is used if nothing better is found."""
     faults: list[str] = []
     chosen: list[str] = []
     values: list[Override] = []
@@ -27,7 +27,7 @@ def explain(overrides: Iterable[str], config_name: str, error: Exception) -> Con
             key, equals, value = line.partition("=")
             near = did_you_mean(line, configs.options("experiment")).replace("'", "'+experiment=", 1)
             quote = f"Hydra cannot read this value; quote it for Hydra and for the shell: '{key}=\"{value}\"'"
-            faults.append(f"{line}: {quote if equals else f'not an override, which is key=value{near}'}")
+            faults.append(f"{line}: {quote if equals else f'not an override of the form key=value{near}'}")
             continue
         group, is_sweep = override.key_or_group, override.is_sweep_override()
         if override.is_delete() or not (configs.is_choice(override) or "/" in group):
@@ -49,7 +49,7 @@ def explain(overrides: Iterable[str], config_name: str, error: Exception) -> Con
 
 
 def not_chosen(cfg: DictConfig) -> Iterator[str]:
-    """Yield that an option of a group has to be chosen, with all there are."""
+    """Yield a fault for each group of which no option was chosen, with a list of the options."""
     for key, group in configs.CHOSEN.items():
         if OmegaConf.is_missing(cfg, key):
             width = max(map(len, configs.options(group)), default=0)
@@ -59,17 +59,17 @@ def not_chosen(cfg: DictConfig) -> Iterator[str]:
 
 
 def no_option(group: str, option: str) -> str:
-    """Return that a group has no such option, with those it has."""
+    """Return a fault for an option that a group does not have, with the options that it has."""
     if group == "hydra/launcher" and option in _EXTRAS:
         return f"is not installed - pip install 'lightning_cse[{_EXTRAS[option]}]'"
     near = did_you_mean(option, configs.options(group))
     if group == "data" and ("/" in option or "." in option):
-        near = f" - a file of your own: data=file data.train={option}"
-    return f"there is no {group} '{option}'{near} (there are: {', '.join(configs.options(group)) or 'none'})"
+        near = f" - for a file of your own: data=file data.train={option}"
+    return f"there is no {group} '{option}'{near} (choose from: {', '.join(configs.options(group)) or 'none'})"
 
 
 def unknown_key(override: Override, base: DictConfig) -> str:
-    """Return that a key is unknown, with the keys that were probably meant: spelled alike, or ending in that word."""
+    """Return a fault for an unknown key, with the keys probably meant: spelled alike, or ending in that word."""
     key = override.key_or_group
     suite, plus = key.partition(".")[0], "" if "method" in base else "+"
     file = conf_dir() / "suite" / f"{suite}.yaml"
@@ -89,7 +89,7 @@ def unknown_key(override: Override, base: DictConfig) -> str:
 
 
 def keys(node: Any, before: str = "") -> Iterator[str]:
-    """Yield every dotted key of a config, or of plain containers, places in lists included."""
+    """Yield every dotted key of a config, or of plain containers, including indices of lists."""
     node = OmegaConf.to_container(node, resolve=False) if isinstance(node, DictConfig) else node
     for key, value in node.items() if isinstance(node, dict) else enumerate(node if isinstance(node, list) else ()):
         yield f"{before}{key}"

@@ -1,4 +1,4 @@
-"""Official corpus files to token batches by role. The data know text and a tokenize function, never an encoder."""
+"""From corpus files to token batches by role. The data code knows text and a tokenize function, but no encoder."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Positives made of a sentence's own word pieces: in another order, or some of them left out."""
+"""Positives made from a sentence's own word pieces: in another order, or with some of them left out."""
 
 import hashlib
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ class TokenShuffle:
 
     .. math:: y_i = x_{\pi(i)}
 
-    with the bare ids :math:`x` of a sentence (no special tokens) and a permutation :math:`\pi` that the seed and the
-    sentence decide alone: the same in every epoch, process and machine, whatever stands beside the sentence.
+    where :math:`x` are the bare ids of the sentence (no special tokens). The permutation :math:`\pi` depends only on
+    the seed and the sentence: it is the same in every epoch, process and machine, whatever the other sentences are.
 
     Source: NGCSE, setting "token shuffle", and the authors' code, which stores the decoded text, as `ContrastiveData`
-    does; tokenised again it may give other pieces.  Differs: a repeated sentence is augmented the same way again.
+    does; the text may give other pieces when tokenised again.  Differs: a repeated sentence gets the same augmentation.
     """
 
     seed: int = 0
@@ -29,13 +29,13 @@ class TokenShuffle:
 
 @dataclass(frozen=True)
 class TokenCutoff:
-    r"""A sentence's word pieces without a random few, the others in their order.
+    r"""A sentence's word pieces without a few random ones; the others keep their order.
 
     .. math:: y = (x_i)_{i \notin C}, \quad |C| = \mathrm{round}(q \, n)
 
-    with :math:`x` as in `TokenShuffle`, the number :math:`n` of ids, ``share`` :math:`q` in [0, 1), and a uniformly
-    random set :math:`C` that the seed and the sentence decide alone. A half is rounded to the even neighbour, so that
-    with the default share a sentence of ten pieces or fewer stays as it is. One piece is always left.
+    where :math:`x` is as in `TokenShuffle`, :math:`n` is the number of ids, :math:`q` is ``share``, in [0, 1), and
+    :math:`C` is a uniformly random set that depends only on the seed and the sentence. Halves are rounded to the even
+    neighbour, so the default share leaves a sentence of ten pieces or fewer unchanged. At least one piece is kept.
 
     Source: NGCSE, setting "token cutoff", and the authors' code.  Differs: as in `TokenShuffle`.
     """
@@ -48,7 +48,7 @@ class TokenCutoff:
             raise ValueError(f"share must be in [0, 1), got {self.share}")
 
     def __call__(self, ids: Sequence[int], sentence: str) -> list[int]:
-        """Return the ids that are left."""
+        """Return the ids that are kept."""
         removed = min(round(self.share * len(ids)), len(ids) - 1)
         if removed < 1:
             return list(ids)
@@ -57,8 +57,8 @@ class TokenCutoff:
 
 
 def _order(length: int, name: str, seed: int, sentence: str) -> list[int]:
-    # A sort by hashed keys takes a third of the time of seeding random.Random, whose shuffle may also change with
-    # Python's version.
+    # Sorting by hashed keys takes a third of the time of seeding random.Random. The shuffle of random.Random may also
+    # change between Python versions.
     key = f"{name}\0{seed}\0{sentence}".encode()
     keys = np.frombuffer(hashlib.shake_128(key).digest(8 * length), dtype="<u8")
     return list(keys.argsort(kind="stable").tolist())

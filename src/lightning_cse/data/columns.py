@@ -1,10 +1,11 @@
-"""What the columns of people's own files mean: recognised by the names in use, or mapped by the user."""
+"""The meaning of the columns in the user's own files: recognised by common names, or mapped by the user."""
 
 import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from lightning_cse.arguments import hydra_text
 from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES, listed
 from lightning_cse.errors import ConfigError, DataError, did_you_mean
 
@@ -21,7 +22,7 @@ LAYOUTS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "sentence pairs": (("sentence1", "sentence2"), ("score",)),
     "sentences": (("anchor",), ()),
 }
-"""The layouts of people's own files, needed columns and optional ones; the first that fits is taken."""
+"""The layouts of the user's own files: required and optional columns. The first layout that fits is taken."""
 
 ALIASES: Final = {
     **{name: name for layout in LAYOUTS.values() for columns in layout for name in columns},
@@ -30,23 +31,23 @@ ALIASES: Final = {
     **dict.fromkeys(("neg", "hard_neg", "hard_negative"), "negative"),
     "gold_label": "label",
 }
-"""The names in use, and ours; those of hard negatives may have a number."""
+"""Common column names, mapped to our names; the names of hard negatives may end in a number."""
 
 
 def canonical(name: str) -> str | None:
-    """Return our name of a column, or None; hard negatives keep their number."""
+    """Return our name for a column, or None if it has none; hard negatives keep their number."""
     name = name.strip().casefold()
-    base, number = re.fullmatch(r"(.*?)(?:_?(\d+))?", name, re.DOTALL).groups()  # type: ignore[union-attr]  # always fits
+    base, number = re.fullmatch(r"(.*?)(?:_?(\d+))?", name, re.DOTALL).groups()  # type: ignore[union-attr]  # it fits
     return f"negative_{int(number)}" if number and ALIASES.get(base) == "negative" else ALIASES.get(name)
 
 
 def negatives(names: Iterable[str]) -> list[str]:
-    """Return the columns of hard negatives among our names: ``negative``, ``negative_2``, ..."""
+    """Return those of our names that are columns of hard negatives: ``negative``, ``negative_2``, ..."""
     return [name for name in names if name.startswith("negative")]
 
 
 def layout_of(names: Collection[str]) -> str | None:
-    """Return the first of `LAYOUTS` that a table with these columns has."""
+    """Return the first of `LAYOUTS` that fits a table with these columns, or None."""
     for layout, (needed, optional) in LAYOUTS.items():
         if set(needed) <= set(names) and (layout != "INLI" or not set(optional).isdisjoint(names)):
             return layout
@@ -54,16 +55,16 @@ def layout_of(names: Collection[str]) -> str | None:
 
 
 def recognise(found: Sequence[str], mapping: Mapping[str, str] | None, key: str, takes: str = "") -> dict[str, str]:
-    """Return the columns of a table by our names, those of its layout; DataError where they fit none.
+    """Return the columns of a table's layout by our names; raise DataError if the columns fit no layout.
 
-    ``mapping`` gives columns by our names, besides those that are recognised. ``key`` is the config key of a mapping,
-    if there is one, and ``takes`` says what the method takes, both for the message.
+    ``mapping`` maps our names to columns, besides those that are recognised. Two arguments are for messages: ``key`` is
+    the config key of such a mapping, if there is one, and ``takes`` says which columns the method takes.
     """
     names = dict(mapping or {})
     for name, column in names.items():
         if canonical(name) != name:
             known = dict.fromkeys(ALIASES.values())
-            raise ConfigError([f"{key}: no role {name!r}{did_you_mean(name, known)} (there are: {', '.join(known)})"])
+            raise ConfigError([f"{key}: no role {name!r}{did_you_mean(name, known)} (choose from: {', '.join(known)})"])
         if column not in found:
             raise DataError(f"{key}.{name}: no column {column!r}{did_you_mean(column, found)}; found: {listed(found)}")
     weak = [column for column in found if column.strip().casefold() in ("text", "sentence")]
@@ -97,7 +98,7 @@ def recognise(found: Sequence[str], mapping: Mapping[str, str] | None, key: str,
 
 
 def _misspelt(found: Iterable[str], names: Collection[str]) -> dict[str, str]:
-    """Return the columns that look like a name that is not there, by our names."""
+    """Return the columns that look like a misspelt form of a missing name, by our names."""
     absent = [alias for alias, name in ALIASES.items() if name not in names]
     meant: dict[str, str] = {}
     for column in found:
@@ -108,13 +109,13 @@ def _misspelt(found: Iterable[str], names: Collection[str]) -> dict[str, str]:
 
 
 def override(key: str, columns: Mapping[str, str]) -> str:
-    """Return the override that maps columns, quoted for the shell."""
-    cells = (f"{name}: {column if column.isidentifier() else repr(column)}" for name, column in columns.items())
+    """Return the command-line override that maps these columns, quoted for the shell."""
+    cells = (f"{name}: {hydra_text(column)}" for name, column in columns.items())
     return f'"{key}={{{", ".join(cells)}}}"'
 
 
 def _map(key: str, columns: Mapping[str, str]) -> str:
-    return f"say what the columns are, as in {override(key, columns)}" if key else "rename the columns"
+    return f"map roles to columns, as in {override(key, columns)}" if key else "rename the columns"
 
 
 _LISTED: Final = " | ".join(", ".join((*one, *(f"[{name}]" for name in two))) for one, two in LAYOUTS.values())

@@ -1,4 +1,4 @@
-"""The corpora that `corpora.yaml` declares, read from the data directory, else from the hub, else one clear error."""
+"""Read the corpora that `corpora.yaml` declares from the data directory or the hub, or raise one clear error."""
 
 import functools
 import gzip
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from lightning_cse.data.rows import Rows
 
 DATA_DIR_VARIABLE: Final = "LIGHTNING_CSE_DATA"
-SAMPLE: Final = "SAMPLE"  # a data directory with a file of this name has samples: their rows are not counted
+SAMPLE: Final = "SAMPLE"  # a data directory with a file of this name holds samples, whose rows are not counted
 
 log = logging.getLogger(__name__)
 
 
 class HubError(DataError):
-    """The Hugging Face hub could not give the corpus."""
+    """The Hugging Face hub could not provide the corpus."""
 
 
 @dataclass(frozen=True)
@@ -69,18 +69,18 @@ class Corpus:
         return tuple(dict.fromkeys(file.split for file in self.files))
 
     def rows(self, split: str) -> int:
-        """Return the number of rows of a split, those of all its parts together."""
+        """Return the number of rows of a split, over all its parts."""
         return sum({file.part: file.rows for file in self.split_files(split)}.values())
 
     def split_files(self, split: str) -> tuple[CorpusFile, ...]:
-        """Return the files of a split, or raise DataError with the splits there are."""
+        """Return the files of a split, or raise DataError, which lists the known splits."""
         name = self.aliases.get(split, split)
         if found := tuple(file for file in self.files if file.split == name):
             return found
         also = "".join(f"; {alias!r} means {name!r}" for alias, name in self.aliases.items())
         raise DataError(
             f"corpus {self.name!r} has no split {split!r}{did_you_mean(split, [*self.splits, *self.aliases])}; "
-            f"its splits: {', '.join(self.splits)}{also}"
+            f"choose from: {', '.join(self.splits)}{also}"
         )
 
 
@@ -97,14 +97,14 @@ CORPORA: Final = {corpus.name: corpus for corpus in _declared()}
 
 
 def get_corpus(name: str) -> Corpus:
-    """Return a corpus by name, or raise DataError with the corpora there are."""
+    """Return a corpus by name, or raise DataError, which lists the known corpora."""
     if name not in CORPORA:
-        raise DataError(f"unknown corpus {name!r}{did_you_mean(name, CORPORA)}; known: {', '.join(CORPORA)}")
+        raise DataError(f"unknown corpus {name!r}{did_you_mean(name, CORPORA)}; choose from: {', '.join(CORPORA)}")
     return CORPORA[name]
 
 
 def sample_dir() -> Path:
-    """Return the folder of the sample corpus that the package carries, in the layout of the official files."""
+    """Return the folder of the sample corpus in the package; its layout is that of the official files."""
     return Path(__file__).resolve().parent / "sample"
 
 
@@ -116,9 +116,9 @@ def default_data_dir() -> Path:
 def read_corpus(name: str, split: str, data_dir: str | Path) -> "Rows":
     """Read one split of a corpus.
 
-    ``python -m lightning_cse.prepare`` lists names and splits, ``corpora.yaml`` the columns. The Hugging Face hub is
-    asked only if ``data_dir`` has a file neither plain nor as ``.gz``. Besides bad rows, an official file with another
-    number of rows than declared is a DataError, unless the folder has a file named ``SAMPLE``.
+    ``python -m lightning_cse.prepare`` lists the names and splits; ``corpora.yaml`` lists the columns. The Hugging Face
+    hub is queried only for files that ``data_dir`` holds neither plain nor as ``.gz``. Bad rows are a DataError. So is
+    an official file without its declared number of rows, unless ``data_dir`` has a file named ``SAMPLE``.
     """
     corpus = get_corpus(name)
     folder = Path(data_dir).expanduser().absolute()
@@ -138,7 +138,7 @@ def _read_split(corpus: Corpus, split: str, folder: Path, counted: bool, states:
         if counted and len(rows) != files[0].rows:
             again = f"python -m lightning_cse.prepare {corpus.name} --force --data-dir {shlex.quote(str(folder))}"
             raise DataError(
-                f"{rows.files[0].path}: {len(rows):,} rows of split {files[0].split!r}, the official file has "
+                f"{rows.files[0].path}: {len(rows):,} rows of split {files[0].split!r}, but the official file has "
                 f"{files[0].rows:,}: is it cut off?\n  to fetch it again: {again}\n  if it differs on purpose: name "
                 f"it as a file of your own, or put an empty file named {SAMPLE} into {folder}: then no rows are "
                 "counted there"
@@ -151,7 +151,7 @@ _kept_split = functools.lru_cache(maxsize=128)(_read_split)  # the points of a s
 
 
 def _state(path: Path | None) -> tuple[str, int, int, int, int] | None:
-    """Return what changes when a file is replaced or written to."""
+    """Return values that change when a file is replaced or written to, or None if there is no file."""
     if path is None:
         return None
     state = path.stat()
@@ -164,7 +164,7 @@ def find_file(folder: Path, file: CorpusFile) -> Path | None:
 
 
 def absent(source: str, data_dir: str | Path) -> str | None:
-    """Return which file of ``corpus/split`` is missing and how to get it; None if none is, or the hub may have it."""
+    """Return which file of ``corpus/split`` is missing and how to get it; None if none is or the hub may have it."""
     from lightning_cse.data.own import is_own
 
     name, _, split = source.partition("/")
@@ -176,7 +176,7 @@ def absent(source: str, data_dir: str | Path) -> str | None:
 
 
 def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> "Rows":
-    """Read one file of a corpus, wherever it is, or raise DataError with file and line."""
+    """Read one file of a corpus from any path, or raise DataError with the file and line."""
     from lightning_cse.data.rows import Rows, SourceFile
 
     data = read_bytes(path)
@@ -193,7 +193,7 @@ def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> "Rows":
 
 
 def fetch_hub(corpus: Corpus, file: CorpusFile) -> "Rows":
-    """Read one split of the hub's data set; HubError if it has no copy, is switched off, or does not answer."""
+    """Read one split from the hub; raise HubError if it has no copy, is switched off, or does not answer."""
     from lightning_cse.data.rows import Rows, SourceFile
 
     if corpus.hub is None:
@@ -212,7 +212,7 @@ def fetch_hub(corpus: Corpus, file: CorpusFile) -> "Rows":
 
 
 def offline_mode() -> str:
-    """Return that the hub is switched off, and by what; an empty string if it is not."""
+    """Return a note that the hub is switched off, and by what, or an empty string if it is not."""
     for variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
         if (value := os.environ.get(variable, "")).upper() in {"1", "ON", "YES", "TRUE"}:
             return f"offline mode is on ({variable}={value})"
@@ -226,19 +226,19 @@ def _found_or_fetched(corpus: Corpus, file: CorpusFile, folder: Path) -> "Rows":
     except HubError as error:
         hub = str(error)
     path = folder / file.path
-    no_folder = "" if folder.is_dir() else f" ({folder} is no folder)"
+    no_folder = "" if folder.is_dir() else f" ({folder} is not a folder)"
     fetch = f"to fetch it: python -m lightning_cse.prepare {corpus.name} --data-dir {shlex.quote(str(folder))}"
     if not corpus.sources and corpus.hub is None:
         fetch = f"the command that prepares corpora {corpus.prepare}"
     raise DataError(
-        f"corpus {corpus.name!r}, split {file.split!r} is not there\n"
+        f"corpus {corpus.name!r}, split {file.split!r} was not found\n"
         f"  looked for: {path} and {path.name}.gz beside it{no_folder}\n  {hub}\n  {fetch}\n"
         f"  if you have it: set {DATA_DIR_VARIABLE} (or paths.data_dir) to the folder that holds {file.path}"
     )
 
 
 def _side_by_side(tables: Sequence["Rows"]) -> "Rows":
-    """Return the rows of files that hold one row a line each, as one: of the lines that none of them leaves out."""
+    """Join files line by line into one table; a line that any of the files leaves out is left out."""
     if len(tables) == 1:
         return tables[0]
     lengths = {table.files[0].path: table.counts["read"] for table in tables}
@@ -272,18 +272,18 @@ def read_bytes(path: Path) -> bytes:
 
 
 def largest(size: int) -> int:
-    """Return how many bytes a compressed file of this size may hold: 100 times as many; corpora have at most 12."""
+    """Return how many bytes a compressed file may expand to: 100 times its size (corpora: at most 12), plus 1 MiB."""
     return 100 * size + 2**20
 
 
 def decoded(data: bytes, path: str, encoding: str | None = None) -> str:
-    """Return the text of a file, which is UTF-8 or else of the other encoding, if there is one, or raise DataError."""
+    """Decode a file as UTF-8, or else in ``encoding``, if it is given; raise DataError if that is not text."""
     if not data:
         raise DataError(f"{path}: the file is empty (0 bytes)")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        start = error.start + (3 if data.startswith(b"\xef\xbb\xbf") else 0)  # the error counts without the mark
+        start = error.start + (3 if data.startswith(b"\xef\xbb\xbf") else 0)  # the error counts without the BOM
         line = data.count(b"\n", 0, start) + 1
         fault = f"{path}:{line}: not UTF-8 text: byte 0x{data[start]:02x} at position {start}"
         if encoding is None:

@@ -1,4 +1,4 @@
-"""Corpora as training batches by role, and as held-out rows to watch the training."""
+"""Turn corpora into training batches by role, and into held-out rows that are watched during training."""
 
 import contextlib
 import hashlib
@@ -25,38 +25,39 @@ from lightning_cse.data.own_rows import OwnRows
 from lightning_cse.data.roles import FIRST, SOURCE, RoleRows
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sampler import Batch, BatchLoader, Draws, on_gpu
-from lightning_cse.data.sources import LEAK, all_pairs, free_of, read_sources, without_pairs
+from lightning_cse.data.sources import LEAK, all_pairs, free_of, read_sources, warn_without_pairs, without_pairs
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.tokens import Tokenize, Tokens, TokenTable
 
 log = logging.getLogger(__name__)
 
 Augmentation = Callable[[Sequence[int], str], list[int]]
-"""The tokens of a sentence, and itself, to the tokens of another view of it: always the same ones."""
+"""Maps the tokens of a sentence, and the sentence itself, to the tokens of another view; deterministic."""
 
-HELD_OUT_SHARE = 0.05  # our choice, where neither rows nor a share are given
-LARGEST_WEIGHT = 1000  # a larger one would be a mistake, whose epochs would fill the memory
-TOKENS_VERSION = 2  # of the files of the token cache
+HELD_OUT_SHARE = 0.05  # our choice, if neither held-out rows nor a share is given
+LARGEST_WEIGHT = 1000  # a larger one is a mistake, and its epochs would fill the memory
+TOKENS_VERSION = 2  # version of the files in the token cache
 AT_ONCE = 10_000  # sentences that are tokenised at once
 
 
 class ContrastiveData(pl.LightningDataModule):
     """Rows with sentences by role, tokenised once; a batch is ``{"roles": {role: Tokens}, "index": rows}``.
 
-    A row may lack some roles (None in their columns): a role's ``Tokens.rows`` says to which rows of the batch its
-    sentences belong. ``counts`` is the account of the training rows: corpus rows ``read`` = ``used`` + all that were
-    ``dropped: reason``, and ``training_rows``; where rows lack a role, ``rows with <role>`` for each; where sources
-    have weights, ``rows an epoch``, of all and of each source.
+    A row may lack some roles (None in their columns); a role's ``Tokens.rows`` says which rows of the batch its
+    sentences belong to. ``counts`` accounts for the training rows: corpus rows ``read`` = ``used`` + the sum of all
+    ``dropped: <reason>``. It also has ``training_rows``; ``llm_rows``, or ``rows with <role>`` for each role that rows
+    lack; and, if sources have weights, ``rows an epoch``, in total and for each source.
 
-    ``roles`` are those that a method trains on, ``optional`` those of them that rows may lack (see `use`); without any,
-    batches hold all roles of the data. Of the role ``negative`` a row may have several sentences, in the columns
-    ``negative``, ``negative_2``, ...: its ``Tokens`` have all of them.
+    ``roles`` are the roles that a method trains on, and ``optional`` those of them that rows may lack (see `use`).
+    Without ``roles``, batches hold all roles of the data. A row may have several sentences of the role ``negative``, in
+    the columns ``negative``, ``negative_2``, ...; the role's ``Tokens`` hold all of them.
 
-    ``conf/data`` explains the options. For lists of sources and ``columns`` see `read_sources`, for ``train_rows``
-    `subset`, for ``llm_rows`` `fewer_llm_rows`, for ``llm_rows_together`` and ``distinct_in_batch`` `BatchLoader`, and
-    for ``weights`` (one a source of ``train``; None: every row once) `Draws`. ``held_out_share`` is of the sentences of
-    the first role (0.05 where ``held_out`` is None too; 0: all rows are trained on and none is watched);
-    ``augmentation`` makes the role ``positive`` from each anchor's tokens, once, as text.
+    ``conf/data`` explains the options. See `read_sources` for lists of sources and ``columns``, `subset` for
+    ``train_rows``, `fewer_llm_rows` for ``llm_rows``, `BatchLoader` for ``llm_rows_together`` and
+    ``distinct_in_batch``, and `Draws` for ``weights`` (one per source of ``train``; None: every row once).
+    ``held_out_share`` is the share of the first role's sentences that is held out: 0.05 by default if ``held_out`` is
+    None too; with 0, all rows are trained on and none is watched. ``augmentation`` makes the role ``positive`` from
+    each anchor's tokens, once, as text.
     """
 
     def __init__(
@@ -98,14 +99,14 @@ class ContrastiveData(pl.LightningDataModule):
         self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
         self.held_out_rows, self.llm_rows_together, self._llm_rows = held_out_rows, llm_rows_together, llm_rows
         self._by_share, self._distinct = held_out is None, distinct_in_batch
-        self.limit_train_batches: int | float | None = None  # the Trainer's, which would hand out the rest as an epoch
+        self.limit_train_batches: int | float | None = None  # the Trainer itself would make the rest an epoch
         self._loader: BatchLoader | None = None
         self._position: dict[str, Any] | None = None
         names = [train] if isinstance(train, str) else list(map(str, train))
         wanted = tuple(roles if augmentation is None else roles[:1])
         read = partial(read_sources, data_dir=Path(data_dir))
         takes = ", ".join(f"[{role}]" if role in optional else role for role in wanted)
-        read_own = partial(read, columns=columns, takes=f"the method takes {takes}" if wanted else "")
+        read_own = partial(read, columns=columns, takes=f"the method reads {takes}" if wanted else "")
         tables = read_own(names, key="data.train")
         weighted = weights is not None and list(weights) != [1] * len(tables)
         if weighted:
@@ -114,9 +115,10 @@ class ContrastiveData(pl.LightningDataModule):
         with _or_none_to_compare():
             self._watched = read(watched_in, key="data.watched_in", may_be_empty=True)
         pairs = all_pairs(self._excluded)
+        warn_without_pairs(self._excluded, tables, own=isinstance(rows, OwnRows))
         scheme = rows.scheme(tables, wanted, optional) if isinstance(rows, OwnRows) else rows
         self.roles = self._roles = scheme.roles
-        self._from_llm = "negative" in scheme.roles  # no other rows have contrastive learning's own negative
+        self._from_llm = "negative" in scheme.roles  # only LLM rows have a role of this name
         built = scheme([without_pairs(table, pairs) for table in tables])
         if held_out is not None:
             key = "data.held_out"
@@ -150,15 +152,15 @@ class ContrastiveData(pl.LightningDataModule):
             self.use(roles, optional)
 
     def _weigh(self, rows: Rows, weights: Sequence[float], names: Sequence[str]) -> Draws:
-        """Return how often the rows are drawn; add the rows an epoch to the account and the log."""
-        hint = "leave out sources that are not wanted"
+        """Return the draws of the weighted rows; add the rows per epoch to the account and the log."""
+        hint = "remove sources that you do not want"
         wrong = [weight for weight in weights if not 0 < weight <= LARGEST_WEIGHT]
         faults = [f"data.weights: must be in (0, {LARGEST_WEIGHT}], got {weight!r}; {hint}" for weight in wrong]
         if len(weights) != len(names):
             sources = f"the {len(names)} sources of data.train ({', '.join(names)})"
             faults.insert(0, f"data.weights: {len(weights)} numbers for {sources}")
         if SOURCE not in rows.names:
-            faults.append("data.weights: rows of this kind may have several sources: use data=quadruples, or null")
+            faults.append("data.weights: one row may be made from several sources here; set it to null")
         if self.llm_rows_together is not None:
             faults.append("data.weights: cannot be combined with data.llm_rows_together")
         if faults:
@@ -177,7 +179,7 @@ class ContrastiveData(pl.LightningDataModule):
     def _augment(self, augmentation: Augmentation) -> None:
         """Give every row, trained on or held out, an augmented anchor as its positive."""
         if "negative" in self.roles:
-            raise ConfigError(["data.augmentation: LLM rows have their positive already; use the plain corpus"])
+            raise ConfigError(["data.augmentation: LLM rows already have a positive; use the plain corpus"])
 
         def augmented(rows: Rows) -> Rows:
             anchors, positives = rows.values("anchor"), []
@@ -190,10 +192,10 @@ class ContrastiveData(pl.LightningDataModule):
         self.roles = self._roles = ("anchor", "positive")
 
     def watched(self, roles: Sequence[str]) -> Rows:
-        """Return the first ``held_out_rows`` held-out rows that have all these roles; fewer than two are an error.
+        """Return the first ``held_out_rows`` held-out rows that have all these roles; fewer than two are a DataError.
 
-        With ``watched_in``, only those whose anchor each of these sources has, and no other held-out row: then settings
-        of one corpus watch the same sentences.
+        With ``watched_in``, a row also needs an anchor that each of these sources has and no other held-out row has, so
+        that all settings of one corpus watch the same sentences.
 
         Source: the authors' code of NGCSE.  Differs: nothing.
         """
@@ -215,16 +217,18 @@ class ContrastiveData(pl.LightningDataModule):
         return self.held_out.select(numbers[: self.held_out_rows])
 
     def use(self, roles: Sequence[str], optional: Sequence[str] = ()) -> None:
-        """Choose the roles that batches hold, those that a method trains on; by default all that the rows have.
+        """Choose the roles that batches hold: those that a method trains on. Without this call, they hold all roles.
 
-        A role that the data lack, or no row has, is an error. All rows may lack some of the ``optional`` ones, whose
-        terms the loss drops, and those that LLM rows have. Data may lack the negative where it is optional.
+        A role that the data or some rows lack is an error, with exceptions: rows may lack some ``optional`` roles,
+        whose terms the loss drops, and roles that only LLM rows have; the data may lack an optional negative.
         """
         if "negative" in {*roles}.intersection(optional).difference(self.train.names):
             self.train = self.train.with_column("negative", pa.nulls(len(self.train), pa.string()))
         if lacking := [role for role in roles if role not in self.train.names]:
             have = f"this data has {', '.join(self.roles)}"
-            raise ConfigError([f"data: the method trains on {', '.join(roles)}, but {have}: no {', '.join(lacking)}"])
+            raise ConfigError(
+                [f"data: the method trains on {', '.join(roles)}, but {have}; missing: {', '.join(lacking)}"]
+            )
         count, there = len(self.train), {role: self.train.has(role) for role in roles}
         empty = [role for role in roles if not there[role].any()]
         if empty and set(empty) <= set(optional) and len(empty) < len(roles) - 1:
@@ -232,8 +236,8 @@ class ContrastiveData(pl.LightningDataModule):
             log.warning("data: %s; terms of the loss that need it are left out", what)
         elif empty and count and not self._from_llm:
             raise DataError(
-                f"data: not one of {count} training rows ({self.train.origin}) has a sentence of "
-                f"{' or '.join(empty)}, which the method trains on: give data.train a source that has some"
+                f"data: none of the {count} training rows ({self.train.origin}) has a sentence of "
+                f"{' or '.join(empty)}, which the method trains on: add a source that has some to data.train"
             )
         elif empty and count and self._llm_rows != 0:
             log.warning("data: none of %d training rows is an LLM row: see data.train_rows and data.llm_rows", count)
@@ -242,14 +246,16 @@ class ContrastiveData(pl.LightningDataModule):
                 first = self.train.where(int(np.argmin(there[role])))
                 what = f"no {role}, which the method trains on; {without} of {count} training rows lack it"
                 raise DataError(f"{first}: {what}: leave them out, or complete them")
-        if "contradiction" in roles and (more := [name for name in self.train.names if name.startswith("negative_")]):
-            log.warning("data: the method takes one contradiction a row; not used: %s", ", ".join(more))
+        more = [name for name in self.train.names if name.startswith("negative_")]
+        if more and not {"contradiction", "intermediate"}.isdisjoint(roles):
+            log.warning("data: the method uses one negative per row; not used: %s", ", ".join(more))
         self._roles = tuple(roles)
         self.__dict__.pop("_tokens", None)
 
     def _columns(self, role: str) -> list[str]:
-        """Return the columns of a role: one, and of hard negatives all that there are."""
-        return [role, *(name for name in self.train.names if role == "negative" and name.startswith("negative_"))]
+        """Return the columns of a role: one, or all columns of hard negatives unless there is an intermediate."""
+        several = role == "negative" and "intermediate" not in self._roles
+        return [role, *(name for name in self.train.names if several and name.startswith("negative_"))]
 
     @property
     def digests(self) -> dict[str, str]:
@@ -259,15 +265,15 @@ class ContrastiveData(pl.LightningDataModule):
 
     @cached_property
     def provenance(self) -> Mapping[str, dict[str, Any]]:
-        """The origin of the LLM rows that are trained on or held out, by the name of their file, where it is known."""
-        from lightning_cse.data.provenance import read_provenance  # pydantic, not before it is needed
+        """The known provenance of the LLM rows that are trained on or held out, by the name of their file."""
+        from lightning_cse.data.provenance import read_provenance  # it imports pydantic: only when needed
 
         files = dict.fromkeys((*self.train.files, *self.held_out.files))
         found = {file.name: read_provenance(file) for file in files}
         return {name: document for name, document in found.items() if document is not None}
 
     def setup(self, stage: str | None = None) -> None:
-        """Tokenise the training rows, unless that was done; a sentence without a token is a DataError."""
+        """Tokenise the training rows, if that is not done yet; a sentence without a token is a DataError."""
         _ = self._tokens
 
     @cached_property
@@ -284,7 +290,7 @@ class ContrastiveData(pl.LightningDataModule):
         return datasets.concatenate_datasets(columns, axis=1).with_format("arrow")
 
     def longer_than(self, limit: int) -> int:
-        """Count the training sentences of more than ``limit`` tokens, or of more than ``max_tokens``."""
+        """Count the training sentences of more than ``limit`` tokens, or ``max_tokens`` if that is smaller."""
         limit = limit if self.max_tokens is None else min(limit, self.max_tokens)
         return sum(int((_lengths(self._tokens, name) > limit).sum()) for name in self._tokens.column_names)
 
@@ -294,7 +300,7 @@ class ContrastiveData(pl.LightningDataModule):
         return sum(int(self.train.has(name).sum()) for role in self._roles for name in self._columns(role))
 
     def train_dataloader(self) -> BatchLoader:
-        """Return the loader of training batches, at the position of the checkpoint that was loaded, if one was."""
+        """Return the loader of training batches, at the position of the loaded checkpoint, if there is one."""
         drawn, size = len(self.train if self._draws is None else self._draws), self._batching["batch_size"]
         if drawn < size:
             log.warning("data.batch_size=%d, but an epoch has only %d rows: all are one batch", size, drawn)
@@ -316,11 +322,11 @@ class ContrastiveData(pl.LightningDataModule):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the loader's position, for the checkpoint."""
-        # Lightning restores no state of a loader that exists already, as it does once the number of steps is known.
+        # Lightning does not restore a loader that already exists, as this one does once the number of steps is known.
         return {} if self._loader is None else self._loader.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Keep the position for the loader, which is made later."""
+        """Keep the position for the loader, which is created later."""
         self._position = state_dict
 
     def collate(self, index: Tensor) -> Batch:
@@ -332,7 +338,7 @@ class ContrastiveData(pl.LightningDataModule):
 
 @contextlib.contextmanager
 def _or_none_to_compare() -> Iterator[None]:
-    """Add to an error about sources that only say what is watched that a run can do without them."""
+    """Add to a DataError about the sources of ``watched_in`` that a run does not need them."""
     try:
         yield
     except DataError as error:
@@ -340,7 +346,7 @@ def _or_none_to_compare() -> Iterator[None]:
 
 
 def _padded(columns: Sequence[pa.ChunkedArray], most: int | None) -> Tokens:
-    """Return the tokens of the rows that have some, each cut to ``most``; those of further columns come behind."""
+    """Return the tokens of the rows that have any, each cut to ``most``; further columns come after the first."""
     ids = pa.concat_arrays([chunk for column in columns for chunk in column.chunks])
     starts, lengths = ids.offsets.to_numpy()[:-1], ids.value_lengths().to_numpy()
     rows = np.flatnonzero(lengths)
@@ -349,17 +355,17 @@ def _padded(columns: Sequence[pa.ChunkedArray], most: int | None) -> Tokens:
 
 
 def token_table(sentences: Sequence[str], tokenize: Tokenize, cache_dir: Path | None) -> TokenTable:
-    """Return the tokens of sentences, from the cache where it has them."""
+    """Return the tokens of sentences, from the cache if it has them."""
     texts = pa.chunked_array([pa.array(sentences, pa.string())])
     ids = tokenise(texts, tokenize, cache_dir).data.column("ids").combine_chunks()
     return TokenTable(sentences, ids.value_lengths().to_numpy().astype(np.int64), ids.flatten().to_numpy())
 
 
 def tokenise(sentences: pa.ChunkedArray, tokenize: Tokenize, cache_dir: Path | None) -> Dataset:
-    """Return a dataset whose column ``ids`` has the bare token ids of each sentence; an empty list for a null.
+    """Return a dataset whose column ``ids`` holds the bare token ids of each sentence, with an empty list for a null.
 
-    It is mapped from a file in ``cache_dir`` that runs and processes share, named by a digest of the sentences and of
-    the tokenizer (None: in memory). A cache that cannot be read or written costs time, never the run.
+    It is memory-mapped from a file in ``cache_dir`` (None: kept in memory), which runs and processes share. A digest of
+    the sentences and the tokenizer names the file. A cache that cannot be read or written only costs time.
     """
     features = datasets.Features({"ids": datasets.List(datasets.Value("int32"))})
     if not len(sentences):
@@ -374,12 +380,12 @@ def tokenise(sentences: pa.ChunkedArray, tokenize: Tokenize, cache_dir: Path | N
         return {"ids": [[] if text is None else next(given) for text in texts]}
 
     if len(sentences) > 10 * AT_ONCE:
-        log.info("tokenising %d sentences, unless the cache has them", len(sentences))
+        log.info("tokenising %d sentences, or reading them from the cache", len(sentences))
     texts = Dataset(InMemoryTable(pa.table({"text": sentences})), fingerprint=fingerprint)
     columns: dict[str, Any] = {"input_columns": "text", "remove_columns": "text", "features": features}
     make = partial(texts.map, ids, batched=True, batch_size=AT_ONCE, new_fingerprint=fingerprint, **columns)
     bars = datasets.is_progress_bar_enabled()
-    datasets.disable_progress_bars()  # most would be a blink
+    datasets.disable_progress_bars()  # most would only flash up
     try:
         if cache_dir is not None:
             path = cache_dir / "tokens" / f"{fingerprint}.arrow"

@@ -1,7 +1,7 @@
 """Random choices of training rows, the same for all methods and seeds: a hold-out, fewer rows, fewer LLM rows.
 
-Rows that `Hybrid` added to a corpus are drawn apart from its own, so that all settings of a domain hold out the same
-sentences, and train on the same ones.
+Rows that `Hybrid` added to a corpus are drawn separately from the corpus's own rows, so that all settings of a domain
+hold out the same sentences and train on the same ones.
 """
 
 import logging
@@ -18,7 +18,7 @@ from lightning_cse.errors import ConfigError, DataError
 log = logging.getLogger(__name__)
 
 SEED = 0
-ANOTHER_ANCHOR = "\0another anchor"  # a negative that `with_another_anchor` replaces, once rows are held out
+ANOTHER_ANCHOR = "\0another anchor"  # a negative that `with_another_anchor` replaces after the hold-out
 
 
 def used(rows: Rows) -> int:
@@ -27,16 +27,16 @@ def used(rows: Rows) -> int:
 
 
 def keep(rows: Rows, kept: np.ndarray, reason: str) -> Rows:
-    """Return the training rows where ``kept``; the account counts the corpus rows that are no longer used."""
+    """Return the rows where ``kept`` is true; corpus rows that are no longer used count as dropped for ``reason``."""
     left = rows.select(np.flatnonzero(kept))
     return left.dropping({reason: used(rows) - used(left)})
 
 
 def hold_out(rows: Rows, share: float, *, of: str) -> tuple[Rows, Rows]:
-    """Split training rows: what is left to train on, and a share of the sentences of a role with all their rows.
+    """Split rows into those to train on and those held out: a share of a role's sentences, with all their rows.
 
-    Both sides keep the order of the corpus. The same share of the rows that were added to a corpus is held out too. A
-    share above 0 that leaves fewer than two sentences on one side is an error.
+    Both sides keep the order of the corpus. The same share of the added rows is held out too. At least two sentences
+    are held out if the share is above 0. Fewer than two sentences to train on are a DataError.
     """
     if not 0 <= share < 1:
         raise ConfigError([f"data.held_out_share: must be in [0, 1), got {share}"])
@@ -49,7 +49,7 @@ def hold_out(rows: Rows, share: float, *, of: str) -> tuple[Rows, Rows]:
 
 
 def subset(rows: Rows, count: int) -> Rows:
-    """Return ``count`` of the rows, own and added ones by their shares; those made of the same corpus rows are one."""
+    """Return ``count`` rows, own and added ones in proportion; rows made of the same corpus rows count as one."""
     own, added = _units(rows, pc.binary_join(pc.cast(rows.values("made_of"), pa.list_(pa.string())), " "))
     total = _count(own) + _count(added)
     if count > total:
@@ -60,12 +60,14 @@ def subset(rows: Rows, count: int) -> Rows:
 
 
 def fewer_llm_rows(rows: Rows, count: int, roles: Sequence[str]) -> Rows:
-    """Return the rows with ``count`` LLM rows, which have all of these roles; of others the corpus's anchors stay."""
+    """Keep ``count`` LLM rows, which have all of these roles; of the others, only the corpus's own anchors stay."""
+    if "negative" not in roles:
+        raise ConfigError(["data.llm_rows: must be null, except for a corpus with LLM rows (data=ngcse_...)"])
     llm = rows.has(*roles)
     numbers = np.flatnonzero(llm)
     if count > len(numbers):
         log.warning("data.llm_rows=%d, but there are only %d LLM rows to train on; all are used", count, len(numbers))
-    llm[numbers[seeded_order(len(numbers), SEED)[:count]]] = False  # now only those that do not stay
+    llm[numbers[seeded_order(len(numbers), SEED)[:count]]] = False  # from here on, only the LLM rows that do not stay
     for role in roles[1:]:
         rows = rows.with_column(role, pc.if_else(pa.array(llm), pa.scalar(None, pa.string()), rows.values(role)))
     return keep(rows, ~(llm & _added(rows)), "data.llm_rows")
@@ -74,7 +76,7 @@ def fewer_llm_rows(rows: Rows, count: int, roles: Sequence[str]) -> Rows:
 def with_another_anchor(rows: Rows) -> Rows:
     """Return the rows with the anchor of another row in place of each `ANOTHER_ANCHOR`.
 
-    Both sides of a hold-out need a call of their own: a negative drawn over both would train on held-out sentences. A
+    Call it separately for each side of a hold-out: negatives drawn over both would train on held-out sentences. A
     single row that needs an anchor is a DataError.
     """
     negatives = rows.column("negative") if "negative" in rows.names else []
@@ -90,7 +92,7 @@ def with_another_anchor(rows: Rows) -> Rows:
 
 
 def seeded_order(count: int, seed: int) -> list[int]:
-    """Return the numbers below ``count`` in an order that the seed alone decides."""
+    """Return the numbers below ``count`` in a random order that depends only on the seed."""
     return list(torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist())
 
 
@@ -100,7 +102,7 @@ def _added(rows: Rows) -> np.ndarray:
 
 
 def _units(rows: Rows, values: pa.ChunkedArray) -> list[np.ndarray]:
-    """Number the distinct values in order of appearance, of the corpus's own rows and of the added; -1: the others."""
+    """Number distinct values by first appearance, separately for own and added rows; -1 marks the other rows."""
     parts = (~_added(rows), _added(rows))
     found = [np.full(len(rows), -1) for _ in parts]
     for units, among in zip(found, parts, strict=True):

@@ -24,15 +24,15 @@ log = logging.getLogger(__name__)
 class Hybrid:
     """A corpus in which rows of an LLM (``llm``: splits or JSON-lines files) replace the sentences they were made from.
 
-    All other rows of the corpus, repeats of such a sentence included, stay rows of one sentence, the anchor. An LLM row
-    has the place of its sentence, so that anchors, and what is drawn of them, are those of the plain corpus. LLM rows
-    whose anchor the corpus lacks are added behind it, with a warning.
+    All other rows of the corpus, including repeats of such a sentence, have only one sentence, the anchor. An LLM row
+    takes the place of its sentence, so the anchors, and any draw from them, are those of the plain corpus. LLM rows
+    whose anchor the corpus lacks are added at the end, with a warning.
 
     Sources with other columns can stand in for LLM rows, so that a method can be tried without an LLM:
 
-    - WikiSplit for ``sts``: a sentence; its two simpler sentences; the first of them; another row's sentence, drawn
-      after the hold-out.
-    - NLI triplets for ``nli``: premise, entailment (INLI's explicit one), contradiction.
+    - WikiSplit for ``sts``: the anchor is a sentence, the positive its two simpler sentences, the intermediate the
+      first of them, and the negative the sentence of another row, drawn after the hold-out.
+    - NLI triplets for ``nli``: premise, entailment (INLI's explicit one) and contradiction.
 
     Source: NGCSE, hybrid data: 20,000 sentences of each corpus are replaced.
     """
@@ -44,11 +44,11 @@ class Hybrid:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Those of an LLM row; the other rows have an anchor only."""
+        """The roles of an LLM row; the other rows have only an anchor."""
         return PATTERNS[self.pattern]
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
-        """Return one row a sentence of the corpus or of the LLM; ``added`` marks those that the corpus lacks."""
+        """Return one row per row of the corpus, then the added LLM rows, which the column ``added`` marks."""
         corpus, llm = self.corpus(tables), self._llm()
         count, anchors = len(corpus), corpus.values("anchor")
         found = pc.fill_null(pc.index_in(anchors, value_set=llm.values("anchor")), -1).to_numpy()
@@ -59,7 +59,7 @@ class Hybrid:
         added = np.setdiff1d(np.arange(count, count + len(llm)), order)
         if len(added):
             foreign = f"{len(added)} of {len(llm)} LLM rows were made from sentences that the corpus does not have"
-            then = "they replace none and are added, and a share of them is held out beside the corpus's own"
+            then = "they replace no row and are added, and a share of them is held out with the corpus's own"
             log.warning("%s (the first: %s): %s", foreign, llm.where(int(added[0]) - count), then)
         parts = corpus.values("made_of")
         empty = dict.fromkeys(self.roles, pa.nulls(count, pa.string()))
@@ -75,7 +75,7 @@ class Hybrid:
         read = read_sources(self.llm, Path(self.data_dir), key="data.rows.llm")
         foreign = [file.name for rows in read if "anchor" not in rows.names for file in rows.files]
         if foreign:
-            log.warning("no LLM wrote %s: stand-ins for LLM rows of the pattern %s", ", ".join(foreign), self.pattern)
+            log.warning("no LLM wrote %s: used as LLM rows of the pattern %s", ", ".join(foreign), self.pattern)
         rows = Rows.cat([as_llm_rows(rows, self.pattern) for rows in read])
         seen: dict[str, int] = {}
         for row, anchor in enumerate(rows.column("anchor")):
@@ -87,8 +87,8 @@ class Hybrid:
 def as_llm_rows(rows: Rows, pattern: str) -> Rows:
     """Return rows with the roles of a pattern, from LLM rows or from a corpus that can stand in for them.
 
-    Rows of the ``sts`` pattern also fit ``nli``, without their intermediate. Of a corpus that stands in, the first
-    row a sentence is taken; others are dropped and counted. Columns that fit neither are a DataError.
+    Rows of the ``sts`` pattern also fit ``nli``, without their intermediate. From a corpus that stands in, the first
+    row of each anchor is taken; the others are dropped and counted. Columns that fit neither are a DataError.
     """
     roles = PATTERNS[pattern]
     if all(role in rows.names for role in roles):
@@ -103,7 +103,7 @@ def as_llm_rows(rows: Rows, pattern: str) -> Rows:
     else:
         raise DataError(
             f"{rows.files[0].path if rows.files else 'rows'}: no LLM rows of the pattern {pattern!r}: the columns "
-            f"{', '.join(roles)} are needed, there are {', '.join(rows.names)}"
+            f"{', '.join(roles)} are needed, found: {', '.join(rows.names)}"
         )
     stand_ins = rows.with_columns(**dict(zip(roles, columns, strict=True)))
     anchors = stand_ins.values("anchor").combine_chunks().dictionary_encode().indices.to_numpy()

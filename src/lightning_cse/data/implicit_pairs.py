@@ -1,4 +1,4 @@
-"""Training rows of ImpScore: an implicit sentence, with an explicit one of the same meaning and with another one."""
+"""Training rows of ImpScore: an implicit sentence with an explicit one of the same meaning and a mismatched one."""
 
 import random
 from collections.abc import Sequence
@@ -8,35 +8,36 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from lightning_cse.data.parsers import PAIR_SENTENCES
-from lightning_cse.data.roles import POSITIVES, made_of
+from lightning_cse.data.roles import POSITIVES, made_of, source_of, with_roles
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import DataError
 
 
 @dataclass(frozen=True)
 class ImplicitPairs:
-    """Pairs of ImpScore's authors: the positive pair, of one meaning, and the negative pair, which does not match."""
+    """Pairs of ImpScore's authors: a positive pair with the same meaning, and a negative pair that does not match."""
 
     roles: ClassVar[tuple[str, ...]] = PAIR_SENTENCES
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
         """Return the rows as they are: the roles are columns of the pair file."""
         rows = Rows.cat(tables)
-        return made_of(rows.with_columns(**{role: rows.values(role) for role in self.roles}), np.arange(len(rows)))
+        sentences = {role: rows.values(role) for role in self.roles}
+        return made_of(rows.with_columns(**sentences, **source_of(rows)), np.arange(len(rows)))
 
 
 @dataclass(frozen=True)
 class INLIImplicitPairs:
-    """INLI as pairs of ImpScore: the premise is the implicit sentence, an entailment of it the explicit one.
+    """INLI as pairs of ImpScore: the premise is the implicit sentence, and an entailment is the explicit one.
 
     The negative pair is the premise with another explicit sentence, chosen by ``mismatched``:
 
-    - ``other_premise``: the same kind of entailment, of another premise of the split, drawn by ``seed`` as Wang et al.
-      pair sentences that do not match; every one is drawn once where no premise or hypothesis is repeated;
+    - ``other_premise``: the same kind of entailment of another premise in the split, drawn by ``seed``, as Wang et al.
+      pair sentences that do not match; each is drawn once if no premise or hypothesis is repeated;
     - ``contradiction``, ``neutral``: the premise's own hypothesis of that kind.
 
-    ``explicit="both"`` makes two rows of a premise. DualCSE trains its baseline "ImpScore (INLI)" on such pairs; how it
-    makes them is not known.
+    ``explicit="both"`` makes two rows from each premise. DualCSE trains its baseline "ImpScore (INLI)" on such pairs;
+    how it makes them is not known.
     """
 
     roles: ClassVar[tuple[str, ...]] = PAIR_SENTENCES
@@ -45,8 +46,9 @@ class INLIImplicitPairs:
     seed: int = 0
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
-        """Return one row, or two, a premise; one that lacks a sentence makes none; no row at all is a DataError."""
-        rows = Rows.cat(tables)
+        """Return one or two rows per premise, but none with a missing sentence; no row at all is a DataError."""
+        mismatched = () if self.mismatched == "other_premise" else (self.mismatched,)
+        rows = with_roles(tables, ("premise", *POSITIVES[self.explicit], *mismatched))
         premise = rows.column("premise")
         kinds = {kind: rows.column(kind) for kind in POSITIVES[self.explicit]}
         if self.mismatched == "other_premise":
@@ -64,14 +66,15 @@ class INLIImplicitPairs:
                 f"{rows.origin}: no premise has an explicit sentence ({' or '.join(kinds)}) and a mismatched one "
                 f"({self.mismatched}), so there is no pair to train on; set data.rows.explicit or data.rows.mismatched"
             )
-        used, implicit, explicit, mismatched = zip(*made, strict=True)
-        sentences = dict(zip(self.roles, (implicit, explicit, implicit, mismatched), strict=True))
-        pairs = rows.select(used).with_columns(**sentences)
+        used, implicit, explicit, other = zip(*made, strict=True)
+        sentences = dict(zip(self.roles, (implicit, explicit, implicit, other), strict=True))
+        chosen = rows.select(used)
+        pairs = chosen.with_columns(**sentences, **source_of(chosen))
         return made_of(pairs.dropping({"no pair": len(rows) - len(set(used))}), used)
 
 
 def _of_another(premise: list[str], explicit: list[str | None], seed: int) -> dict[int, str]:
-    """Return for each row the explicit sentence of the next premise, in a circle, that has one the row's has not."""
+    """Return for each row an explicit sentence of the next premise, in a circle, that the row's own premise lacks."""
     own: dict[str, dict[int, str]] = {}
     for row, (implicit, sentence) in enumerate(zip(premise, explicit, strict=True)):
         if sentence is not None:

@@ -1,10 +1,11 @@
-"""People's own files as tables of one layout: CSV, TSV, JSON lines, Parquet, text, folders of `datasets`, the hub."""
+"""The user's own files as tables of one layout: CSV, TSV, JSON lines, Parquet, text, `datasets` folders, the hub."""
 
 import glob
 import hashlib
 import itertools
 import json
 import logging
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from lightning_cse.errors import ConfigError, DataError, did_you_mean
 
 HUB: Final = "hub:"
 SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")  # each also followed by ``.gz``
-FORMS: Final = f"a file of your own ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, or one of them and .gz"
+FORMS: Final = f"a file of your own ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, optionally followed by .gz"
 LABELS: Final = {label: label for label in (*NLI_LABELS, "not_entailment")} | {1: "1", "1": "1", 0: "0", "0": "0"}
 AT_ONCE: Final = 50_000  # rows that are held as Python objects at a time
 
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 def is_own(name: str) -> bool:
-    """Return whether a name means a file, a folder or a data set of the user's own, not ``corpus/split``."""
+    """Return whether a name means the user's own file, folder or data set, and not ``corpus/split``."""
     if name.startswith(HUB) or name.removesuffix(".gz").endswith(SUFFIXES):
         return True
     return name.partition("/")[0] not in CORPORA and (glob.has_magic(name) or Path(name).expanduser().is_dir())
@@ -40,13 +41,13 @@ def is_own(name: str) -> bool:
 def read_table(
     sources: str | Sequence[str], *, columns: Mapping[str, str] | None = None, key: str, takes: str = ""
 ) -> Rows:
-    """Read people's own files into one table; its columns are those of one of `columns.LAYOUTS`.
+    """Read the user's own files into one table with the columns of one of `columns.LAYOUTS`.
 
     A source is a path (relative to the working directory), a glob, a folder that `datasets` saved, or
     ``hub:user/name[/config][:split]`` (by default the split ``train``). ``columns`` maps our names to columns of the
-    files, besides those that are recognised. Several hard negatives a row become ``negative``, ``negative_2``, ...,
-    and are null where a row has fewer. Errors begin with ``key``, the config key of the sources; that of ``columns``
-    is ``data.columns`` or ``own.columns``. ``takes`` says for the message what columns the method takes.
+    files, besides those that are recognised. Several hard negatives per row become ``negative``, ``negative_2``, ...,
+    with null where a row has fewer. Error messages begin with ``key``, the config key of the sources; the key of
+    ``columns`` is ``data.columns`` or ``own.columns``. ``takes`` says, for messages, which columns the method takes.
     """
     names = [sources] if isinstance(sources, str) else [str(source) for source in sources]
     has_mapping = key in ("data.train", "data.held_out") or key.startswith("own.")
@@ -90,23 +91,29 @@ def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str) ->
     lines: list[int] = []
     dropped: Counter[str] = Counter()
     content = hashlib.sha256()
+
+    def recognised() -> dict[str, str]:
+        try:
+            return recognise(list(found), mapping, key, takes)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
+
     while some := list(itertools.islice(rows, AT_ONCE)):
         dropped.update(row for _, row in some if isinstance(row, str))
         if not (some := [(line, row) for line, row in some if isinstance(row, dict)]):
             continue
         new = dict.fromkeys(itertools.chain.from_iterable(row for _, row in some))
-        if not names or not new.keys() <= found.keys():  # rows of JSON lines may bring further columns later
+        if not names or not new.keys() <= found.keys():  # later rows of JSON lines may have further columns
             found |= new
-            try:
-                names = recognise(list(found), mapping, key, takes)
-            except DataError as error:
-                raise DataError(f"{path}: {error}") from None
+            names = recognised()
         values, at = _checked(some, names, path)
         parts.append(pa.table({ours: pa.array(cells) for ours, cells in values.items()}))
         lines += at
         if digest is None:
             content.update(json.dumps(values).encode())
     if not parts:
+        if found:  # a data set without any known column has no rows left
+            recognised()
         raise DataError(f"{path}: no rows{''.join(f', only {count} {reason}s' for reason, count in dropped.items())}")
     if unused := [column for column in found if column not in names.values()]:
         log.info("%s: columns that are not used: %s", path, listed(unused))
@@ -120,7 +127,7 @@ def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str) ->
 
 
 def _opened(path: str, mapped: Collection[str]) -> tuple[Iterator[Row], dict[str, None], str | None]:
-    """Return the rows of a file, the columns that are known beforehand, and the digest of its bytes."""
+    """Return the rows of a file, the columns that are known beforehand, and the digest of its bytes, if any."""
     if path.startswith(HUB) or Path(path).is_dir():
         return *_dataset_rows(_dataset(path), mapped), None
     data, suffix = read_bytes(Path(path)), Path(path.removesuffix(".gz")).suffix
@@ -133,13 +140,13 @@ def _opened(path: str, mapped: Collection[str]) -> tuple[Iterator[Row], dict[str
     if suffix == ".txt":
         return READERS["lines"](text, path, ["text"], blank="blank line"), {}, digest
     reader = {".csv": "csv", ".tsv": "quoted_tsv", ".jsonl": "json"}[suffix]
-    if reader == "json" and '"split"' in text[: text.find("\n")]:
+    if reader == "json" and '"split"' in text[: text.find("\n")] and re.search(r'"split": *"aigen"', text):
         reader = "llm"  # LLM rows in the layout of NGCSE's authors
     return READERS[reader](text, path, []), {}, digest
 
 
 def _dataset(path: str, data: bytes | None = None) -> Dataset:
-    """Return a data set of the hub, of a folder, or of the bytes of a Parquet file."""
+    """Load a data set from the hub, from a folder, or from the bytes of a Parquet file."""
     identity, _, split = path.removeprefix(HUB).partition(":")
     parts = identity.split("/", 2)
     try:
@@ -153,12 +160,12 @@ def _dataset(path: str, data: bytes | None = None) -> Dataset:
         why = f"{type(error).__name__}: {' '.join(str(error).split())}{offline}"
         raise DataError(f"{path}: cannot be loaded: {why}") from None
     if isinstance(found, datasets.DatasetDict):
-        raise DataError(f"{path}: has several splits, name one: {', '.join(f'{path}/{split}' for split in found)}")
+        raise DataError(f"{path}: has several splits; choose one of: {', '.join(f'{path}/{split}' for split in found)}")
     return found
 
 
 def _dataset_rows(dataset: Dataset, mapped: Collection[str]) -> tuple[Iterator[Row], dict[str, None]]:
-    """Return the rows of a data set, of the columns that may be meant, and the names of all its columns."""
+    """Return the rows of a data set, with only the columns that may be meant, and the names of all its columns."""
     chosen = [name for name in dataset.column_names if canonical(name) or name in mapped]
     classes = {name: getattr(dataset.features[name], "names", None) for name in chosen}
     words = {name: dict(enumerate(names)) | {-1: "-"} for name, names in classes.items() if names}
@@ -200,7 +207,9 @@ def _may_lack(names: Collection[str]) -> set[str]:
 
 
 def _is_list(cell: Any) -> bool:
-    return isinstance(cell, list) or (isinstance(cell, str) and cell[:2] in ('["', "['", "[]"))
+    if isinstance(cell, str):
+        return cell[:2] in ('["', "['", "[]") and cell.rstrip().endswith("]")
+    return isinstance(cell, list)
 
 
 def _unrolled(some: Iterable[Row], names: Mapping[str, str], path: str) -> Iterator[Row]:
@@ -221,5 +230,5 @@ def _items(cell: Any) -> list[Any]:
         try:
             cell = json.loads(cell)
         except ValueError:
-            raise ValueError(f'{quoted(cell)} is no list in JSON, such as ["one", "two"]') from None
+            raise ValueError(f'{quoted(cell)} is not a JSON list, such as ["one", "two"]') from None
     return cell if isinstance(cell, list) else [] if cell in (None, "") else [cell]

@@ -1,4 +1,4 @@
-"""How people's own files become training rows: by the scheme that their columns and the method call for."""
+"""Turn the user's own files into training rows, by the scheme that their columns and the method call for."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from lightning_cse.data.roles import TRAINED, TRIPLET, INLIQuadruples, INLITripl
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import DataError
 
-# The roles that some scheme makes of a layout; the others are pairs or triplets, and can be trained on together.
+# The roles that some scheme makes from a layout. The other layouts are pairs or triplets, and can be mixed.
 _GIVE: Final = {
     "sentences": TRAINED[:1],
     "unlabelled pairs": TRAINED[:1],
@@ -22,7 +22,7 @@ _GIVE: Final = {
 
 @dataclass(frozen=True)
 class OwnRows:
-    """Rows of people's own files, in the roles that a method takes.
+    """Rows of the user's own files, in the roles that a method takes.
 
     - INLI's columns: quadruples for DualCSE, implicit pairs for ImpScore, else triplets (`INLITriplets`);
     - labelled pairs: triplets if some are contradictions, else the entailed pairs (`NLITriplets`);
@@ -38,16 +38,16 @@ class OwnRows:
     positive: Literal["explicit", "implied", "both"] = "both"
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
-        """Return the sentences alone: the first of each row, and of labelled pairs each premise once."""
+        """Return the first sentence of each row; of labelled pairs, each premise once."""
         return self.scheme(tables, self.roles)(tables)
 
     def scheme(
         self, tables: Sequence[Rows], wanted: Collection[str], optional: Collection[str] = (), key: str = "data.train"
     ) -> RoleRows:
-        """Return the scheme that makes rows with the wanted roles; without any, one that keeps what the files have.
+        """Return the scheme that makes rows with the wanted roles or, if none are given, keeps the roles of the files.
 
-        Files that do not give a role are a DataError. Of the optional roles only the negative may be missing; INLI's
-        may be null.
+        Files that do not give a wanted role are a DataError. Of the optional roles, only the negative may be missing;
+        those of INLI may be null.
         """
         kinds = {layout_of(rows.names) or "sentences" for rows in tables}
         path, names = tables[0].origin, ", ".join(tables[0].names)
@@ -64,7 +64,7 @@ class OwnRows:
         columns = {name for rows in tables for name in rows.names}
         labels = {label for rows in tables if "label" in rows.names for label in rows.unique("label")}
         if {"0", "1"} & labels:
-            raise DataError(f"{key}: {path}: labels 1 and 0 are for tests alone; write entailment, not_entailment")
+            raise DataError(f"{key}: {path}: labels 1 and 0 are for test sets only; write entailment, not_entailment")
         contradicted = self.contradiction and bool({"negative", "contradiction"} & (columns | labels))
         kind, most = next(iter(kinds)), 3 if contradicted else 2
         paired = (*TRIPLET[:most], *TRAINED[:most], *(LLM_SENTENCES if kinds == {"LLM rows"} else ()))
@@ -76,9 +76,8 @@ class OwnRows:
                 f"{key}: {path}: the method trains on {' and '.join(lacking)}, which these columns do not give: "
                 f"{names}{hint}"
             )
-        sentences_alone = set(wanted) == set(self.roles) and "labelled pairs" not in kinds
-        if sentences_alone or kind in ("sentences", "unlabelled pairs"):
-            return Sentences()
+        if set(wanted) == set(self.roles) or kind in ("sentences", "unlabelled pairs"):
+            return Sentences(distinct="labelled pairs" in kinds)
         if kind == "implicit pairs":
             return ImplicitPairs()
         if kind != "INLI":

@@ -1,6 +1,6 @@
-"""From the text of a corpus file to columns: a reader a layout, and one conversion of cells for all of them.
+"""From the text of a corpus file to columns: one reader per layout, and one conversion of cells for all of them.
 
-A reader yields, for each row, the line it starts on and its cells by name; for a line that it leaves out, the reason.
+A reader yields the line that each row starts on and its cells by name or, for a line that it leaves out, the reason.
 """
 
 import collections
@@ -17,15 +17,15 @@ from typing import Any, Final
 
 from lightning_cse.errors import DataError, did_you_mean
 
-# The columns of a pair file: the implicit sentence with its own explicit sentence, and with one of another row.
+# The columns of a pair file: an implicit sentence with its own explicit sentence, and with that of another row.
 PAIR_SENTENCES: Final = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
 LLM_SENTENCES: Final = ("anchor", "positive", "intermediate", "negative")
-LLM_PATTERNS: Final = {"sts": LLM_SENTENCES, "nli": ("anchor", "positive", "negative")}  # by what the LLM was shown
+LLM_PATTERNS: Final = {"sts": LLM_SENTENCES, "nli": ("anchor", "positive", "negative")}  # by the LLM's examples
 NLI_LABELS: Final = ("entailment", "neutral", "contradiction", "-")  # - where the annotators did not agree
 
 _QUOTED: Final = 120  # characters of a cell that an error shows
 _FILLERS: Final = "\u115f\u1160\u2800\u3164\uffa0"  # letters and signs that show nothing
-_LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")  # of a large text, one at a time takes no memory
+_LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")  # read one by one, it takes no memory
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 Parsed = tuple[dict[str, list[Any]], list[int], dict[str, int]]
@@ -33,13 +33,13 @@ Row = tuple[int, Any]  # a line number with the cells of a row by name, or with 
 
 
 def quoted(cell: object) -> str:
-    """Return a cell as an error shows it: at most 120 characters of it."""
+    """Return a cell as an error message shows it, cut to 120 characters."""
     shown = repr(cell)
     return shown if len(shown) <= _QUOTED else f"{shown[:_QUOTED]}..."
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names as an error shows them: the first 50, and at most 120 characters of each."""
+    """Return names as an error message shows them: the first 50, each cut to 120 characters."""
     shown = (name[:_QUOTED].encode(errors="backslashreplace").decode() for name in itertools.islice(names, 50))
     return ", ".join(name or "(unnamed)" for name in shown) or "none"
 
@@ -53,7 +53,8 @@ def parse(text: str, path: str, *, reader: str, columns: Any = None, **options: 
 def columns_of(rows: Iterable[Row], columns: Any, path: str) -> Parsed:
     """Return the columns of some rows, the line that each row starts on, and how many lines were left out, by reason.
 
-    Columns are as in `corpora.yaml`; None: all cells of the first row. Raises DataError at the first fault, or no row.
+    ``columns`` are declared as in `corpora.yaml`; None means all cells of the first row. Raises DataError at the first
+    fault, or if there is no row.
     """
     plan: list[tuple[str, Callable[[Any], Any], list[Any]]] = []
     values: dict[str, list[Any]] = {}
@@ -81,13 +82,13 @@ def columns_of(rows: Iterable[Row], columns: Any, path: str) -> Parsed:
 
 
 def account(kept: int, dropped: Mapping[str, int]) -> dict[str, int]:
-    """Return how many rows were read, and how many of them were dropped for which reason."""
+    """Return how many rows were read, and how many of them were dropped for each reason."""
     reasons = {f"dropped: {reason}": count for reason, count in dropped.items()}
     return {"read": kept + sum(dropped.values())} | reasons
 
 
 def _planned(columns: Sequence[str] | Mapping[str, Any]) -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
-    """Yield of each declared column its name, its cell, and the function that converts a cell or raises ValueError."""
+    """Yield each declared column's name, its cell, and the function that converts a cell or raises ValueError."""
     for name in columns:
         given: Any = columns[name] if isinstance(columns, Mapping) else name
         spec = given if isinstance(given, Mapping) else {"sentence": given}
@@ -173,7 +174,7 @@ def _table(
     header: Sequence[str] = (),
     width: Sequence[int] = (),
 ) -> Iterator[Row]:
-    """Yield the rows of comma- or tab-separated text, of `cells` and others; `header` names those of a file without."""
+    """Yield the rows of delimited text, which must have the columns `cells`; `header` names those of a file without."""
     names, folded, widths = list(header), [""], width or [len(header)]
     blank = count = 0
     for line, row in (_quoted_rows if quotes else _plain_rows)(text, path, delimiter):
@@ -220,7 +221,7 @@ def _plain_rows(text: str, path: str, delimiter: str) -> Iterator[tuple[int, lis
 def _checked_header(found: list[str], wanted: Sequence[str], where: str) -> list[str]:
     twice = next((name for name, count in collections.Counter(found).items() if count > 1), None)
     if twice is not None:
-        raise DataError(f"{where}: column {quoted(twice)} is there twice")
+        raise DataError(f"{where}: column {quoted(twice)} appears twice")
     missing = [name for name in wanted if name not in found]
     if missing:
         near = did_you_mean(missing[0], [name[:_QUOTED] for name in found if name not in wanted])
@@ -242,14 +243,14 @@ def _json(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
         except json.JSONDecodeError as error:
             raise DataError(f"{where}: not valid JSON: {error.msg} at column {error.colno}") from None
         except (RecursionError, ValueError) as error:  # a value of thousands of levels, or of thousands of digits
-            raise DataError(f"{where}: JSON that cannot be read: {error}") from None
+            raise DataError(f"{where}: the JSON cannot be read: {error}") from None
         if not isinstance(found, dict):
-            raise DataError(f"{where}: a JSON object is needed, not {type(found).__name__}")
+            raise DataError(f"{where}: expected a JSON object, got {type(found).__name__}")
         yield line, found
 
 
 def _llm_rows(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
-    """Yield LLM rows: keys ``anchor``, ``positive``, ``negative``, for STS ``intermediate``; or the authors' layout."""
+    """Yield LLM rows by ``anchor``, ``positive``, ``negative``, for STS ``intermediate``, or in the authors' layout."""
     sts = "intermediate" in cells if cells else None
     for line, row in _json(text, path, cells):
         where = f"{path}:{line}"
@@ -264,20 +265,20 @@ def _llm_rows(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
         has = "intermediate" in row
         sts = has if sts is None else sts
         if has and not sts:
-            raise DataError(f"{where}: an intermediate sentence, and no row of this file may have one (NLI pattern)")
+            raise DataError(f"{where}: an intermediate sentence, but no row of this file may have one (NLI pattern)")
         if sts and not has:
-            raise DataError(f"{where}: no intermediate sentence, and every row of this file needs one (STS pattern)")
+            raise DataError(f"{where}: no intermediate sentence, but every row of this file needs one (STS pattern)")
         yield line, {name: row[name] for name in LLM_SENTENCES if name in row}
 
 
 def _by_role(row: Mapping[str, Any], where: str) -> dict[str, str]:
-    """Return the sentences of a row in the authors' layout by role: of the numbers in use, a closer one is higher."""
+    """Return the sentences of a row in the authors' layout by role; its keys are numbers, higher for a closer one."""
     if "split" not in row:
         raise DataError(f"{where}: missing key 'anchor', or 'split' beside 'sentence'; keys found: {listed(row)}")
     numbers = sorted((key for key in row if key.isdecimal() and row[key] != ""), key=int, reverse=True)
     roles = {len(names) - 1: names[1:] for names in LLM_PATTERNS.values()}.get(len(numbers))
     if roles is None:
-        found = f"{len(numbers)} sentences under numbers ({listed(numbers)})"
+        found = f"{len(numbers)} sentences under numbered keys ({listed(numbers)})"
         raise DataError(f"{where}: {found}; an LLM row has 3 (STS pattern) or 2 (NLI pattern)")
     keys = {"anchor": "sentence"} | dict(zip(roles, numbers, strict=True))
     return {role: checked_sentence(row[key], repr(key), where) for role, key in keys.items()}
@@ -286,7 +287,7 @@ def _by_role(row: Mapping[str, Any], where: str) -> dict[str, str]:
 def _lines(
     text: str, path: str, cells: Sequence[str], *, blank: str | None = None, pattern: str = "", form: str = ""
 ) -> Iterator[Row]:
-    """Yield a cell a line, or the groups of `pattern`; lines that show nothing are left out as `blank`, if set."""
+    """Yield one cell per line, or the groups of `pattern`; invisible lines are left out as `blank`, if that is set."""
     text = text.rstrip("\r\n") if blank is None else text.removesuffix("\n")
     fits = re.compile(pattern or f"(?P<{cells[0]}>.*)", re.DOTALL)
     for line, cell in enumerate(text.split("\n"), start=1):
@@ -297,7 +298,7 @@ def _lines(
 
 
 def _paragraphs(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
-    """Yield the sentences of tokenised paragraphs, one a line; headings and blank lines are left out."""
+    """Yield the sentences of tokenised text, one paragraph per line; headings and blank lines are left out."""
     (name,) = cells
     for line, row in _lines(text, path, cells, blank="blank line"):
         if isinstance(row, str):
@@ -309,14 +310,14 @@ def _paragraphs(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
 
 
 _ENDS: Final = frozenset(".?!")
-_CLOSING: Final = _ENDS | {")", "]", "}", "''", "\N{RIGHT DOUBLE QUOTATION MARK}"}  # of the sentence that they follow
+_CLOSING: Final = _ENDS | {")", "]", "}", "''", "\N{RIGHT DOUBLE QUOTATION MARK}"}  # they stay with the sentence before
 
 
 def split_sentences(paragraph: str) -> Iterator[str]:
-    """Yield the sentences of a tokenised paragraph, cut behind free-standing full stops and marks (? and !).
+    """Yield the sentences of a tokenised paragraph, split after free-standing full stops and marks (? and !).
 
-    Brackets and quotes that close there stay with the sentence, as do signs that no word follows; ``"`` closes if it is
-    the second, fourth, ... of the paragraph. There is no cut before a comma, semicolon, colon or small letter.
+    Closing brackets and quotes stay with the sentence, as do signs that no word follows. ``"`` closes if it is the
+    second, fourth, ... of the paragraph. There is no split before a comma, semicolon, colon or lower-case letter.
 
     Examples:
         >>> list(split_sentences('Dr. Ames said : " Go ! " to them . " Why ? " they asked .'))
@@ -347,19 +348,19 @@ _QUESTION: Final = re.compile(
 
 
 def _questions(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
-    """Yield the pairs of LLMsKnow: a question that holds premise and hypothesis, and its label as the answer."""
+    """Yield the pairs of LLMsKnow: a question that holds premise and hypothesis, and an answer that is the label."""
     for line, row in _table(text, path, ["Question", "Answer"]):
         question = checked_sentence(row["Question"], "Question", f"{path}:{line}")
         found = _QUESTION.fullmatch(question)
-        # Were the words in the middle there twice, nothing would say where the premise ends.
+        # If the words in the middle occurred twice, it would be unclear where the premise ends.
         if found is None or question.count('", does the hypothesis "') > 1:
             wording = _QUESTION.pattern.replace("(.*)", "...").replace("[?]", "?")
-            raise DataError(f"{path}:{line}: the Question {quoted(question)} is not worded as all are: {wording}")
+            raise DataError(f"{path}:{line}: the Question {quoted(question)} is not worded as expected: {wording}")
         yield line, {"premise": found[1], "hypothesis": found[2], "Answer": row["Answer"]}
 
 
 def _impscore(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
-    """Yield ImpScore's rows, which have no splits; ``split`` names the one that a row is drawn for."""
+    """Yield ImpScore's rows, which have no splits; the cell ``split`` names the one that a row is drawn for."""
     rows = list(_table(text, path, PAIR_SENTENCES))
     for (line, row), split in zip(rows, drawn_splits(len(rows)), strict=True):
         yield line, row | {"split": split}
@@ -368,12 +369,12 @@ def _impscore(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
 def drawn_splits(rows: int) -> list[str]:
     """Return the split of each row: nine tenths ``train``, a twentieth ``dev`` (both rounded down), the rest ``test``.
 
-    Source: ImpScore, authors' code: of 56,290 rows 50,661, 2,814 and 2,815.  Differs: the papers count pairs, two a
-    row, 101,320, 5,630 and 5,630, which is a row more of dev and one less of train than the code draws.
+    Source: ImpScore, authors' code: 50,661, 2,814 and 2,815 of 56,290 rows.  Differs: the papers count pairs, two per
+    row: 101,320, 5,630 and 5,630. That is one row more in dev and one less in train than the code draws.
     """
     rng = random.Random(42)  # noqa: S311 - a choice of rows, not a secret
     train = set(rng.sample(range(rows), int(rows * 0.9)))
-    rest = list(set(range(rows)) - train)  # not sorted: the authors' dev and test are drawn of a set's own order
+    rest = list(set(range(rows)) - train)  # not sorted: the authors draw dev and test in a set's order
     dev = set(rng.sample(rest, int(rows * 0.05)))
     return ["train" if row in train else "dev" if row in dev else "test" for row in range(rows)]
 

@@ -1,4 +1,4 @@
-"""Where LLM rows come from: a side file beside them, which whoever trains on the rows copies into the run's record."""
+"""The provenance of LLM rows: a side file beside them, which training on the rows copies into the run's record."""
 
 import hashlib
 import json
@@ -34,17 +34,17 @@ class _Document(BaseModel, extra="allow", strict=True):
 
 
 def side_file(rows: Path) -> Path:
-    """Return the side file of LLM rows: ``x.provenance.json`` for ``x.jsonl`` and ``x.jsonl.gz``, else ValueError."""
+    """Return the side file of LLM rows, ``x.provenance.json`` for ``x.jsonl`` and ``x.jsonl.gz``; else ValueError."""
     stem = rows.name.removesuffix(".gz")
     if not stem.endswith(".jsonl"):
-        raise ValueError(f"{rows}: LLM rows end in .jsonl or .jsonl.gz")
+        raise ValueError(f"{rows}: a file of LLM rows must end in .jsonl or .jsonl.gz")
     return rows.with_name(stem.removesuffix(".jsonl") + ".provenance.json")
 
 
 def write_provenance(rows: Path, document: Mapping[str, Any]) -> Path:
-    """Write where the rows of a finished file come from beside them, with its name, sha256 and count of rows.
+    """Write the side file of a finished file of rows, with the file's name, sha256 and number of rows.
 
-    What `read_provenance` would refuse is a ValueError.
+    A document that `read_provenance` would refuse is a ValueError.
     """
     path = side_file(rows)
     digest, count = _counted(rows)
@@ -57,9 +57,10 @@ def write_provenance(rows: Path, document: Mapping[str, Any]) -> Path:
 
 
 def read_provenance(rows: SourceFile | Path) -> dict[str, Any] | None:
-    """Return what the side file says of some rows, with ``unchanged``: whether they are what it was written for.
+    """Return what the side file says about some rows, with ``unchanged``: whether they are what it was written for.
 
-    A fault is a warning, since this is nothing but information: ``{"damaged": why}``. None where there is no side file.
+    A damaged side file causes only a warning, since it is just information, and gives ``{"damaged": why}``. Returns
+    None if there is no side file.
     """
     path, digest = (Path(rows.path), rows.sha256) if isinstance(rows, SourceFile) else (rows, None)
     is_jsonl = path.name.removesuffix(".gz").endswith(".jsonl")
@@ -69,13 +70,13 @@ def read_provenance(rows: SourceFile | Path) -> dict[str, Any] | None:
         document = _parsed(side.read_bytes())
         about = document["rows"]
         unchanged = about["sha256"] == (digest or _counted(path)[0])
-        # The rows may have another name, or other content, but not both.
+        # The rows may have a new name or new content, but not both.
         if not unchanged and about["file"].removesuffix(".gz") != path.name.removesuffix(".gz"):
-            raise ValueError(f"is about other rows, those of {about['file'][:80]!r}")
+            raise ValueError(f"describes other rows, those of {about['file'][:80]!r}")
     except (OSError, ValueError) as error:
         why = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-        unknown = f"so it is not known where the rows of {path.name} come from, which are used as they are"
-        log.warning("%s: %s; %s. Remove it, or put the one there that was made with the rows", side, why, unknown)
+        unknown = f"so the origin of the rows of {path.name} is unknown; they are used as they are"
+        log.warning("%s: %s; %s. Remove it, or restore the one that was made with the rows", side, why, unknown)
         return {"damaged": why}
     if not unchanged:
         log.warning("%s was edited after it was made, and %s may not hold for all its rows", path, side.name)
@@ -83,7 +84,7 @@ def read_provenance(rows: SourceFile | Path) -> dict[str, Any] | None:
 
 
 def _counted(rows: Path) -> tuple[str, int]:
-    """Return the sha256 of some rows and how many they are; line breaks at the end make none."""
+    """Return the sha256 of a file of rows and the number of rows; line breaks at the end do not count."""
     data = read_bytes(rows)
     content = data.rstrip(b"\r\n")
     return hashlib.sha256(data).hexdigest(), content.count(b"\n") + 1 if content else 0

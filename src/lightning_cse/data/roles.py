@@ -1,4 +1,4 @@
-"""How rows of a corpus become training rows with a column a role."""
+"""Turn the rows of a corpus into training rows with one column per role."""
 
 import itertools
 import random
@@ -13,14 +13,14 @@ import pyarrow as pa
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import DataError
 
-SOURCE = "source"  # the column with the number of the source that a row is from, where sources have weights
+SOURCE = "source"  # the column with the number of each row's source, if sources have weights
 TRIPLET = ("premise", "entailment", "contradiction")
-TRAINED = ("anchor", "positive", "negative")  # the same by the names of contrastive learning
-FIRST = ("sentence", "anchor", "premise", "sentence1")  # the first sentence of a row, by corpus
+TRAINED = ("anchor", "positive", "negative")  # the same under the names of contrastive learning
+FIRST = ("sentence", "anchor", "premise", "sentence1")  # the names of a row's first sentence; corpora differ
 
 
 class RoleRows(Protocol):
-    """How rows of a corpus become training rows with a column a role, and ``made_of`` (see `Rows`)."""
+    """Turns the rows of a corpus into training rows with one column per role, and ``made_of`` (see `made_of`)."""
 
     @property
     def roles(self) -> tuple[str, ...]: ...  # noqa: D102
@@ -29,10 +29,15 @@ class RoleRows(Protocol):
 
 
 def made_of(rows: Rows, numbers: Any) -> Rows:
-    """Return rows with the numbers of the corpus rows that each is made of: (rows,) or (rows, corpus rows of each)."""
+    """Return rows with the numbers of the corpus rows that each is made of: (rows,) or (rows, corpus rows per row)."""
     flat = np.asarray(numbers, dtype=np.int64).ravel()
     offsets = np.arange(len(rows) + 1) * (len(flat) // max(1, len(rows)))
     return rows.with_column("made_of", pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(flat)))
+
+
+def source_of(rows: Rows) -> dict[str, Any]:
+    """Return the column with the number of each row's source, if sources have weights."""
+    return {SOURCE: rows.values(SOURCE)} if SOURCE in rows.names else {}
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class INLIQuadruples:
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
         """Return the rows as they are; a table without premises or any hypothesis is a DataError."""
-        rows = _with_roles(tables, self.roles)
+        rows = with_roles(tables, self.roles)
         used = np.flatnonzero(np.any([rows.has(role) for role in self.roles[1:]], axis=0))
         if len(rows) and not len(used):
             raise DataError(f"{rows.origin}: no row has an entailment or a contradiction to train on")
@@ -60,9 +65,9 @@ POSITIVES["both"] = POSITIVES["explicit"] + POSITIVES["implied"]
 
 @dataclass(frozen=True)
 class INLITriplets:
-    """INLI as triplets: premise, an entailment, contradiction; ``positive="both"`` makes two of a premise.
+    """INLI as triplets: premise, an entailment, contradiction; ``positive="both"`` makes two triplets per premise.
 
-    The DualCSE paper does not say which entailment its baseline SimCSE (INLI) has; with ``both`` it sees the same
+    The DualCSE paper does not say which entailment its baseline SimCSE (INLI) uses; with ``both`` it sees the same
     sentences as DualCSE. Rows that lack the contradiction, or every chosen entailment, are dropped and counted.
     """
 
@@ -70,9 +75,9 @@ class INLITriplets:
     positive: Literal["explicit", "implied", "both"] = "both"
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
-        """Return one triplet, or two, a premise; a table without any is a DataError."""
+        """Return one or two triplets per premise; a table without any is a DataError."""
         names = POSITIVES[self.positive]
-        rows = _with_roles(tables, ("premise", *names, "contradiction"))
+        rows = with_roles(tables, ("premise", *names, "contradiction"))
         entailed = np.stack([rows.has(name) for name in names], axis=1)
         contradicted = rows.has("contradiction")
         made, kinds = np.nonzero(entailed & contradicted[:, None])
@@ -81,9 +86,8 @@ class INLITriplets:
         sentences = [rows.column(name) for name in names]
         entailment = [sentences[kind][row] for row, kind in zip(made, kinds, strict=True)]
         chosen = rows.select(made)
-        triplets = _triplets(chosen, chosen.values("premise"), entailment, chosen.values("contradiction"))
-        if SOURCE in rows.names:
-            triplets = triplets.with_column(SOURCE, chosen.values(SOURCE))
+        more = {"contradiction": chosen.values("contradiction"), **source_of(chosen)}
+        triplets = _triplets(chosen, chosen.values("premise"), entailment, **more)
         lacking = {"no contradiction": ~contradicted, "no entailment": contradicted & ~entailed.any(axis=1)}
         return made_of(triplets.dropping({reason: rows.sum() for reason, rows in lacking.items()}), made)
 
@@ -92,21 +96,21 @@ class INLITriplets:
 class NLITriplets:
     r"""Sentence pairs of NLI as triplets: a premise, one of its entailments, one of its contradictions.
 
-    Pairs are grouped by premise over all corpora; a premise is kept if it has an entailment and a contradiction (any
-    entailment, if ``contradiction`` is false). Where it has several, ``pairing`` says which go together:
+    Pairs are grouped by premise over all corpora. A premise is kept if it has an entailment and a contradiction; if
+    ``contradiction`` is false, every entailed pair is kept. ``pairing`` says which of several go together:
 
-    - ``first``: the first entailment with the first contradiction, one triplet a premise;
-    - ``random``: one of each, drawn by ``seed`` (the same for all training seeds), one triplet a premise;
+    - ``first``: the first entailment with the first contradiction, one triplet per premise;
+    - ``random``: one of each, drawn by ``seed`` (the same for all training seeds), one triplet per premise;
     - ``zip``: the first with the first, the second with the second, until either has no more;
     - ``cycle``: every entailment once, with the contradictions in turn;
     - ``product``: every entailment with every contradiction.
 
-    Ready-made triplets are taken as they are, with further hard negatives (``negative_2``, ...) and an intermediate
-    where there are; a table of pairs has no contradictions. Columns have the names of NLI and those of contrastive
-    learning: ``anchor``, ``positive``, ``negative``.
+    Ready-made triplets are taken as they are, with any further hard negatives (``negative_2``, ...) and intermediate;
+    ready-made pairs have no contradictions. Each column has two names, that of NLI and that of contrastive learning:
+    ``anchor``, ``positive``, ``negative``.
 
-    Source: supervised SimCSE, section 4; its triplets (275,601 of SNLI and MNLI) are released, their rule is not. One a
-    premise fits their number: SNLI has 150 thousand distinct premises and MNLI 130 thousand.
+    Source: supervised SimCSE, section 4. Its triplets (275,601 from SNLI and MNLI) are released, but not their rule.
+    One triplet per premise fits this number: SNLI has 150 thousand distinct premises and MNLI 130 thousand.
     """
 
     pairing: Literal["first", "random", "zip", "cycle", "product"] = "first"
@@ -119,7 +123,7 @@ class NLITriplets:
         return TRIPLET if self.contradiction else TRIPLET[:2]
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
-        """Return the triplets, in the order in which their premises first appear; none is a DataError."""
+        """Return the triplets, in the order in which their premises first appear; no triplet at all is a DataError."""
         pairs = [rows for rows in tables if "hypothesis" in rows.names]
         parts: list[Rows] = []
         start = 0
@@ -146,7 +150,7 @@ class NLITriplets:
         return _triplets(rows, *map(rows.values, names), **kept)
 
     def _build(self, rows: Rows, start: int) -> Rows:
-        """Group pairs by premise and pair them; corpus rows are counted from ``start``."""
+        """Build triplets from pairs, grouped by premise; corpus rows are numbered from ``start``."""
         dropped: Counter[str] = Counter()
         premises: dict[str, tuple[list[int], list[int]]] = {}
         seen: set[tuple[str, str]] = set()
@@ -190,28 +194,37 @@ class NLITriplets:
 
 @dataclass(frozen=True)
 class Sentences:
-    """Plain sentences, the first of each row, repeated ones included, as the authors of SimCSE have them."""
+    """Plain sentences: the first of each row, including repeated ones, as the authors of SimCSE have them.
+
+    With ``distinct``, a repeated sentence is dropped and counted.
+    """
 
     roles: ClassVar[tuple[str, ...]] = ("anchor",)
+    distinct: bool = False
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
-        """Return one row a sentence."""
+        """Return one row per sentence."""
         alone = []
         for rows in tables:
             name = next((name for name in FIRST if name in rows.names), FIRST[0])
-            alone.append(rows.with_columns(anchor=rows.values(name)))
-        return made_of(Rows.cat(alone), np.arange(sum(map(len, alone))))
+            alone.append(rows.with_columns(anchor=rows.values(name), **source_of(rows)))
+        sentences = Rows.cat(alone)
+        sentences = made_of(sentences, np.arange(len(sentences)))
+        if not self.distinct:
+            return sentences
+        codes = sentences.values("anchor").combine_chunks().dictionary_encode().indices.to_numpy()
+        return sentences.select(np.unique(codes, return_index=True)[1], reason="repeated sentence")
 
 
-def _with_roles(tables: Sequence[Rows], roles: Collection[str]) -> Rows:
-    """Return the rows of several tables with all of these roles, the first of which is the premise."""
+def with_roles(tables: Sequence[Rows], roles: Collection[str]) -> Rows:
+    """Return the rows of several tables with all of these roles, the premise first; missing roles are null."""
     whole = []
     for rows in tables:
         rows.values("premise")
         lacking = [role for role in roles if role not in rows.names]
         if len(lacking) == len(roles) - 1:
             raise DataError(
-                f"{rows.origin}: none of the columns {', '.join(lacking)}; there are: {', '.join(rows.names)}. "
+                f"{rows.origin}: none of the columns {', '.join(lacking)}; found: {', '.join(rows.names)}. "
                 "Rows in INLI's layout are needed"
             )
         for role in lacking:

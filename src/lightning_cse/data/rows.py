@@ -1,4 +1,4 @@
-"""The rows of a corpus: a `datasets.Dataset` with a column a role, and the file and line that each row comes from."""
+"""The rows of a corpus: a `datasets.Dataset` with one column per role, and the file and line of each row."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from datasets.table import InMemoryTable
 from lightning_cse.errors import DataError, did_you_mean
 
 PLACE = ("file", "line")  # where a row comes from
-MADE_OF = ("made_of", "added")  # of training rows: the corpus rows that each is made of; whether `Hybrid` added it
+MADE_OF = ("made_of", "added")  # of training rows: the corpus rows that each is made of, and whether `Hybrid` added it
 
 
 @dataclass(frozen=True)
@@ -22,21 +22,21 @@ class SourceFile:
     """One file that rows were read from."""
 
     name: str  # its place in the official layout, such as INLI/train.csv (without .gz)
-    path: str  # the file that was opened, absolute; for rows from the hub a text that says so
+    path: str  # the absolute path of the opened file, or a name on the hub
     sha256: str  # of the uncompressed bytes, so that a plain file and its .gz are the same corpus
 
 
 class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
-    """A `datasets.Dataset` with a column a role, ``file`` and ``line`` of each row, and the account of the reading.
+    """A `datasets.Dataset` with one column per role, the ``file`` and ``line`` of each row, and an account of the rows.
 
-    ``files`` are the files that the rows come from; ``counts`` how many rows were ``read``, and ``dropped: <reason>``.
-    Rows do not change: every method returns new ones.
+    ``files`` lists the files that the rows come from; ``counts`` says how many were ``read`` and ``dropped: <reason>``.
+    Rows are immutable: every method returns new ones.
     """
 
     def __init__(
         self, table: pa.Table, *, files: Iterable[SourceFile] = (), counts: Mapping[str, int] | None = None
     ) -> None:
-        # A fingerprint of their own would pickle all rows; those of `datasets` matter where a dataset is on disk.
+        # A fingerprint of the content would pickle all rows. Fingerprints matter only for a dataset on disk.
         super().__init__(InMemoryTable(table), fingerprint=generate_random_fingerprint())
         self.files: tuple[SourceFile, ...] = tuple(files)
         self.counts: dict[str, int] = {"read": len(self)} if counts is None else dict(counts)
@@ -52,12 +52,12 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
     ) -> Self:
         """Return rows with these columns, all from the first file (further ones hold other columns of the same rows).
 
-        The lines are 1, 2, 3, ... by default, and the account says that all rows were read. Columns that differ in
+        By default, the lines are 1, 2, 3, ..., and the account says that all rows were read. Columns that differ in
         length are a ValueError.
         """
         lengths = {name: len(values) for name, values in columns.items()}
         if len(set(lengths.values())) > 1:
-            raise ValueError(f"columns of one length are needed, got {lengths}")
+            raise ValueError(f"columns must have the same length, got {lengths}")
         length = next(iter(lengths.values()), 0)
         arrays = {name: _array(values) for name, values in columns.items()}
         arrays["file"] = pa.repeat(files[0].path if files else "", length)
@@ -66,9 +66,9 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 
     @classmethod
     def cat(cls, parts: Sequence[Self], *, fill: bool = False) -> Self:
-        """Return the rows of several tables, at least one, in turn, with the columns that all of them have.
+        """Concatenate the rows of one or more tables, with the columns that all of them have.
 
-        With ``fill``, all columns stay, and are null where a table has none.
+        With ``fill``, all columns are kept, with null where a table lacks one.
         """
         if not parts:
             raise ValueError("need at least one table of rows")
@@ -83,7 +83,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
     @property
     def table(self) -> pa.Table:
         """The rows as an Arrow table."""
-        # `filter` of `datasets` leaves the table as it is, and keeps the numbers of the rows beside it.
+        # `filter` of `datasets` does not change the table; it keeps the numbers of the rows beside it.
         return self.data.table if self._indices is None else self.with_format("arrow")[:]
 
     @property
@@ -97,18 +97,18 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         return ", ".join(file.name for file in self.files) or "rows"
 
     def values(self, name: str) -> pa.ChunkedArray:
-        """Return one column as Arrow has it; a DataError that lists the others if there is no such column."""
+        """Return one column as an Arrow array, or raise DataError, which lists the columns there are."""
         if name not in self.column_names:
             near = did_you_mean(name, self.names)
-            raise DataError(f"{self.origin}: no column {name!r}{near}; there are: {', '.join(self.names)}")
+            raise DataError(f"{self.origin}: no column {name!r}{near}; found: {', '.join(self.names)}")
         return self.table.column(name)
 
     def column(self, name: str) -> list[Any]:
-        """Return the values of one column, row by row; raises as `values`."""
+        """Return the values of one column as a list; raises like `values`."""
         return list(self.values(name).to_pylist())
 
     def has(self, *names: str) -> np.ndarray:
-        """Return whether each row has a value in all of these columns: (rows,); raises as `values`."""
+        """Return whether each row has a value in all of these columns: (rows,); raises like `values`."""
         valid = (self.values(name).is_valid().to_numpy() for name in names)
         return np.asarray(np.all([np.ones(len(self), dtype=bool), *valid], axis=0))
 
@@ -118,7 +118,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         return f"{file}:{line}" if file else f"row {line}"
 
     def select(self, indices: Iterable[int], *_: Any, reason: str | None = None, **__: Any) -> Self:
-        """Return the rows of these numbers, in this order; with a reason, the account counts the others as dropped."""
+        """Return the rows with these numbers, in this order; with a reason, the account counts the rest as dropped."""
         chosen = pa.array(indices if hasattr(indices, "__len__") else list(indices), pa.int64())
         counts = Counter(self.counts)
         if reason is not None:
@@ -132,16 +132,16 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         return type(self)(pa.table(arrays | places), files=self.files, counts=self.counts)
 
     def with_column(self, name: str, values: Sequence[Any] | np.ndarray) -> Self:
-        """Return the same rows with one more column, or with another one of this name."""
+        """Return the same rows with a column added or replaced."""
         columns = dict(zip(self.column_names, self.table.columns, strict=True))
         return type(self)(pa.table(columns | {name: _array(values)}), files=self.files, counts=self.counts)
 
     def recounted(self, counts: Mapping[str, int] | None = None) -> Self:
-        """Return the same rows with another account; by default all of them were read and none was dropped."""
+        """Return the same rows with another account; by default, all of them were read and none was dropped."""
         return type(self)(self.table, files=self.files, counts=counts)
 
     def dropping(self, counts: Mapping[str, int]) -> Self:
-        """Return the same rows with more rows dropped in the account: their number by reason."""
+        """Return the same rows, with these numbers of dropped rows, by reason, added to the account."""
         total = Counter(self.counts)
         total.update({f"dropped: {reason}": int(count) for reason, count in counts.items() if count})
         return self.recounted(total)

@@ -1,4 +1,4 @@
-"""Training batches in an order that seed and epoch decide; an epoch can be resumed at any batch."""
+"""Training batches in an order that depends only on seed and epoch; an epoch can be resumed at any batch."""
 
 import itertools
 import logging
@@ -22,16 +22,17 @@ log = logging.getLogger(__name__)
 
 
 class Draws:
-    r"""How often each row is drawn an epoch, by the weight of its source, and in which order.
+    r"""How often each row is drawn per epoch, by the weight of its source, and in which order.
 
-    A row of weight w is drawn :math:`\lfloor w \rfloor` times an epoch, and once more in a share of epochs, the
-    fraction of w. The rows of a source take turns at that in an order that the seed draws, as many an epoch as the
-    fraction of its rows, rounded. So epochs have one length, and no row waits longer than another.
+    A row of weight w is drawn :math:`\lfloor w \rfloor` times per epoch, and once more in some epochs; their share is
+    the fractional part of w. The rows of a source take turns at the extra draw, in an order that the seed draws. The
+    number of turns per epoch is that fraction of the source's rows, rounded. So all epochs have the same length, and no
+    row waits longer than another.
 
     The c copies of a row in an epoch get the keys :math:`(k + u)/c` for :math:`k = 0 \dots c - 1`, with u drawn from
-    (seed, epoch) for each row; the order of the keys is the order of the epoch, so that copies are 1/c of it apart,
-    and meet in a batch only where c comes near the number of batches, if at all. ``sources`` has the number of each
-    row's source. A weight that draws no row, or one more often than there are whole batches, is a DataError.
+    (seed, epoch) for each row. Sorting the keys gives the order of the epoch, so copies are 1/c of it apart, and meet
+    in a batch only if c comes near the number of batches, if at all. ``sources`` holds the number of each row's source.
+    A weight that draws no row, or draws one more often than there are whole batches, is a DataError.
     """
 
     def __init__(
@@ -39,8 +40,8 @@ class Draws:
     ) -> None:
         self.seed = seed
         self.by_source: list[int] = []
-        generator = _generator(seed, 0, 1)  # an epoch's has no third number
-        # Of each row: the whole part of its weight; the number of turns an epoch in its source, its own, and of rows.
+        generator = _generator(seed, 0, 1)  # that of an epoch has no third number
+        # For each row: the whole part of its weight; its source's turns per epoch; its own turn; its source's rows.
         self._whole, self._turns, self._own, self._rows = np.zeros((4, len(sources)), dtype=np.int64)
         most = 0
         for source, (weight, name) in enumerate(zip(weights, names, strict=True)):
@@ -49,7 +50,7 @@ class Draws:
             more = math.floor((weight - whole) * len(rows) + 0.5)
             if len(rows) and not whole and not more:
                 rows_of = f"the {len(rows)} training rows of {name}"
-                raise DataError(f"data.weights: {weight:g} of {rows_of} is none: raise it")
+                raise DataError(f"data.weights: {weight:g} of {rows_of} is less than one row: raise it")
             self._whole[rows], self._turns[rows], self._rows[rows] = whole, more, len(rows)
             self._own[rows[torch.randperm(len(rows), generator=generator).numpy()]] = np.arange(len(rows))
             self.by_source.append(whole * len(rows) + more)
@@ -61,7 +62,7 @@ class Draws:
             )
 
     def __len__(self) -> int:
-        """Rows an epoch, each as often as it is drawn."""
+        """Return the number of rows per epoch, each counted as often as it is drawn."""
         return sum(self.by_source)
 
     def copies(self, epoch: int) -> np.ndarray:
@@ -69,7 +70,7 @@ class Draws:
         return np.asarray(self._whole + ((self._own - epoch * self._turns) % self._rows < self._turns))
 
     def order(self, epoch: int) -> Tensor:
-        """Return the rows of an epoch in order: (rows an epoch,)."""
+        """Return the rows of an epoch in order: (rows per epoch,)."""
         copies = self.copies(epoch)
         within = torch.rand(len(copies), generator=_generator(self.seed, epoch), dtype=torch.float64).numpy()
         rows = np.repeat(np.arange(len(copies)), copies)
@@ -82,13 +83,11 @@ def _generator(*seed: int) -> torch.Generator:
 
 
 def _apart(order: np.ndarray, ends: Sequence[int], sentences: np.ndarray) -> np.ndarray:
-    """Return the rows of an epoch so ordered that no batch has a sentence twice; -1 where no row fits.
-
-    Rows with the most frequent sentences are placed first, as the others fit anywhere: each in its own batch of the
-    order, else in the next that takes it, else in place of a row for which another batch has room.
-    """
+    """Return the rows of an epoch in an order in which no batch has a sentence twice; -1 where no row fits."""
+    # Rows with the most frequent sentences are placed first, as the others fit anywhere: each in its own batch of the
+    # order, else in the next batch that takes it, else in place of a row for which another batch has room.
     sizes, numbers = np.diff([0, *ends]).tolist(), sentences[order[: ends[-1]]]
-    counts = np.append(np.bincount(numbers[numbers >= 0]), 0)  # the last one is that of -1, no sentence
+    counts = np.append(np.bincount(numbers[numbers >= 0]), 0)  # the last count is for -1, no sentence
     own_batch = np.repeat(np.arange(len(sizes)), sizes).tolist()
     batches: list[list[int]] = [[] for _ in sizes]
     held: list[set[int]] = [set() for _ in sizes]
@@ -130,25 +129,25 @@ def _apart(order: np.ndarray, ends: Sequence[int], sentences: np.ndarray) -> np.
 
 
 class BatchLoader:
-    """Yield the batches of one epoch after another, each made by ``collate`` from row numbers; a pass is one epoch.
+    """Yields the batches of one epoch after another, each made by ``collate`` from row numbers; a pass is one epoch.
 
-    The order of epoch e is a permutation drawn from (seed, e) alone, so no other random numbers change it; with
-    weights, a row comes more or less often than once (`Draws`). The trailing batch is dropped or kept (``drop_last``;
-    papers differ), the only one is always kept. A trailing row alone joins the batch before, because it would have no
-    negatives.
+    The order of epoch e is a permutation drawn from (seed, e) alone, so no other random numbers change it. With
+    weights, a row comes more or less often than once (see `Draws`). ``drop_last`` says whether the trailing batch is
+    dropped (papers differ); an only batch is always kept. A single trailing row joins the batch before it, because it
+    would have no negatives.
 
-    The rows of ``gathered`` (a boolean each) leave the batch they were drawn for and wait, over the end of an epoch
-    too, until ``together`` of them have come; then all that wait join the step's other rows. So batches differ in size,
-    and only what still waits after the last step is lost. Where a batch would keep fewer than two rows, those that wait
-    join it at once. Source: NGCSE, authors' code, which caches LLM rows in this way.
+    ``gathered`` marks rows (one boolean each) that leave the batch they were drawn for and wait, also across epochs,
+    until ``together`` of them have come; then all waiting rows join the other rows of that step. So batches differ in
+    size, and only rows that still wait after the last step are lost. If a batch would keep fewer than two rows, the
+    waiting rows join it at once. Source: NGCSE, authors' code, which caches LLM rows in this way.
 
-    With ``sentences``, (rows, roles) numbers with -1 for none, no two rows of a batch share one; rows that no batch
-    takes are left out of an epoch.
+    ``sentences`` holds the numbers of the rows' sentences, (rows, roles), with -1 for none. With it, no two rows of a
+    batch share a sentence; rows that no batch takes are left out of the epoch.
 
-    A side thread collates ``ahead`` batches before their turn. ``state_dict`` is epoch, position, permutation and what
-    waits, all of the batch that came last; the data module carries it through checkpoints. ``limit`` cuts an epoch to
-    that many batches, or to a share of them (a float), as ``limit_train_batches`` does. Too few rows for one batch, or
-    a state that does not fit the rows, are a DataError.
+    A side thread collates ``ahead`` batches before their turn. ``state_dict`` holds the epoch, position, permutation
+    and waiting rows as of the last batch that was yielded; the data module stores it in checkpoints. ``limit`` cuts an
+    epoch to that many batches, or to a share of them (a float), as ``limit_train_batches`` does. Too few rows for one
+    batch, or a state that does not fit the rows, are a DataError.
     """
 
     def __init__(
@@ -170,7 +169,7 @@ class BatchLoader:
             raise DataError(f"data.batch_size: {batch_size} leaves no negatives in a batch; at least 2 is needed")
         self.rows = rows if draws is None else len(draws)
         if self.rows < 2:
-            raise DataError(f"{self.rows} training rows do not make a batch: a row alone has no negatives")
+            raise DataError(f"{self.rows} training rows cannot form a batch: a single row has no negatives")
         self.collate, self.seed, self._draws, self._ahead = collate, seed, draws, ahead
         self.ends = list(range(batch_size, self.rows + 1, batch_size)) or [self.rows]
         if not drop_last and self.ends[-1] < self.rows:
@@ -187,15 +186,15 @@ class BatchLoader:
         self._waiting = torch.empty(0, dtype=torch.long)
 
     def __len__(self) -> int:
-        """Batches of an epoch."""
+        """Return the number of batches per epoch."""
         return len(self.ends)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Continue at the position; a finished epoch is followed by the next one."""
+        """Continue at the current position, or with the next epoch if this one is finished."""
         if self.position >= len(self):
             self.epoch, self.position, self._permutation = self.epoch + 1, 0, None
         upcoming: deque[tuple[Callable[[], Batch], int, Tensor]] = deque()
-        with ThreadPoolExecutor(1) as side:  # a thread is started where it gets work
+        with ThreadPoolExecutor(1) as side:  # it starts a thread only for work
             for step in itertools.chain(self._steps(), itertools.repeat(None, self._ahead)):
                 if step is not None:
                     made = side.submit(self.collate, step[0]).result if self._ahead else partial(self.collate, step[0])
@@ -205,7 +204,7 @@ class BatchLoader:
                     yield batch()
 
     def _steps(self) -> Iterator[tuple[Tensor, int, Tensor]]:
-        """Yield the rows of each batch from the position on; the position and what waits, once the batch has come."""
+        """Yield the rows of each batch from the position on, with the position and the waiting rows after it."""
         waiting = self._waiting
         for position in range(self.position, len(self)):
             chosen = self.permutation[self.ends[position - 1] if position else 0 : self.ends[position]]
@@ -219,7 +218,7 @@ class BatchLoader:
 
     @property
     def permutation(self) -> Tensor:
-        """The order of the rows in this epoch: (rows,), and with weights (rows an epoch,)."""
+        """The order of the rows in this epoch: (rows,), or (rows per epoch,) with weights."""
         if self._permutation is None:
             if self._draws is not None:
                 order = self._draws.order(self.epoch)
@@ -228,7 +227,7 @@ class BatchLoader:
             if self._sentences is not None:
                 order = torch.from_numpy(_apart(order.numpy(), self.ends, self._sentences))
                 if left := int((order[: self.ends[-1]] < 0).sum()):
-                    what = f"{left} of {self.ends[-1]} rows, whose sentences all batches have, are left out"
+                    what = f"{left} of {self.ends[-1]} rows, whose sentences are in every batch, are left out"
                     log.warning("data.distinct_in_batch: %s of epoch %d", what, self.epoch)
             self._permutation = order
         return self._permutation
@@ -250,12 +249,12 @@ class BatchLoader:
 
 
 def on_gpu(collate: Callable[[Tensor], Batch], device: torch.device) -> Callable[[Tensor], Batch]:
-    """Return what makes a batch and copies it to a GPU from pinned memory, on a stream of its own, beside the step."""
+    """Return a collate function that also copies to a GPU from pinned memory, on its own stream, beside the step."""
     own, steps = torch.cuda.Stream(device), torch.cuda.current_stream(device)
 
     def copied(tensor: Tensor) -> Tensor:
         copy = tensor.pin_memory().to(device, non_blocking=True)
-        copy.record_stream(steps)  # else another batch may get its memory while a step still reads it
+        copy.record_stream(steps)  # otherwise another batch may get its memory while a step still reads it
         return copy
 
     def made(rows: Tensor) -> Batch:

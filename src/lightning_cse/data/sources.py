@@ -1,6 +1,7 @@
 """The sources that a data set is read from, and the sentence pairs that must not be trained on."""
 
 import functools
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,11 +16,13 @@ from lightning_cse.errors import ConfigError, DataError
 
 # Columns that make a sentence pair together with ``premise``.
 HYPOTHESES = ("hypothesis", "entailment", "explicit_entailment", "implied_entailment", "neutral", "contradiction")
+log = logging.getLogger(__name__)
+
 LEAK = "pair of a dev or test set"
 
 _NO_LETTER = re.compile(r"[\W_]+")
 _LOWER = bytes(range(256)).lower()
-_NO_ASCII_LETTER = bytes(code for code in range(128) if not chr(code).isalnum())  # the same of ASCII, as a table
+_NO_ASCII_LETTER = bytes(code for code in range(128) if not chr(code).isalnum())  # the same for ASCII, to delete
 _PAIRS = (
     *(("premise", name) for name in HYPOTHESES),
     ("sentence1", "sentence2"),
@@ -38,10 +41,10 @@ def read_sources(
     columns: Mapping[str, str] | None = None,
     takes: str = "",
 ) -> list[Rows]:
-    """Read splits, such as ``snli/train``, and what is the user's own (`read_table`), such as ``my/sentences.txt``.
+    """Read splits, such as ``snli/train``, and the user's own files, such as ``my/sentences.txt`` (see `read_table`).
 
-    Relative paths start at the working directory. Errors name the config key that the sources come from; a name of
-    another form, or no name, is a ConfigError.
+    Relative paths start at the working directory. Errors name the config key that the sources come from. A name of
+    another form is a ConfigError, and so is no name unless ``may_be_empty``.
     """
     names = [sources] if isinstance(sources, str) else [str(source) for source in sources]
     if not names and not may_be_empty:
@@ -66,13 +69,13 @@ def read_sources(
 def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
     """Return, for each row, a key for each of its sentence pairs.
 
-    Two pairs have one key if they differ only in case, white space, punctuation and order, as a tokenised and a raw
-    edition of one corpus do. A pair with a missing sentence has an empty key.
+    Two pairs have the same key if they differ only in case, white space, punctuation and order, as in a tokenised and a
+    raw edition of one corpus. A pair with a missing sentence has an empty key.
     """
-    pairs = [pair for pair in _PAIRS if all(name in rows.names for name in pair)]
+    pairs = _pairs_of(rows)
     if not pairs:
         return [()] * len(rows)
-    if "premise" in rows.names:  # whose triplets have the names of contrastive learning too
+    if "premise" in rows.names:  # triplets also have the names of contrastive learning
         pairs = [pair for pair in pairs if pair[0] == "premise"]
     pairs += [(pairs[0][0], name) for name in rows.names if name.startswith("negative_")]
     columns = [zip(rows.column(first), rows.column(second), strict=True) for first, second in pairs]
@@ -97,6 +100,18 @@ def all_pairs(tables: Sequence[Rows]) -> set[str]:
     return {key for rows in tables for keys in pair_keys(rows) for key in keys if key}
 
 
+def warn_without_pairs(excluded: Sequence[Rows], train: Sequence[Rows], *, own: bool) -> None:
+    """Warn of files without sentence pairs, where ``data.excluded`` does nothing; of training files, only own ones."""
+    for key, tables in {"data.excluded": excluded, "data.train": train if excluded and own else ()}.items():
+        for rows in tables:
+            if not _pairs_of(rows):
+                log.warning("%s: %s has no sentence pairs, so data.excluded leaves out nothing", key, rows.origin)
+
+
+def _pairs_of(rows: Rows) -> list[tuple[str, str]]:
+    return [pair for pair in _PAIRS if all(name in rows.names for name in pair)]
+
+
 def _parts(name: str) -> tuple[str, str]:
     """Return the corpus and the split of a name; the split is empty if it looks like the name of a file."""
     corpus, _, split = name.partition("/")
@@ -107,8 +122,8 @@ def _key(first: str, second: str | None) -> str:
     return "" if second is None else "\0".join(sorted((_letters(first), _letters(second))))
 
 
-@functools.lru_cache(maxsize=1 << 18)  # premises stand in several pairs, and points of a sweep read the same corpora
+@functools.lru_cache(maxsize=1 << 18)  # premises occur in several pairs, and points of a sweep read the same corpora
 def _letters(sentence: str) -> str:
-    if sentence.isascii():  # most: twenty times as fast
+    if sentence.isascii():  # most sentences: twenty times as fast
         return sentence.encode().translate(_LOWER, _NO_ASCII_LETTER).decode()
     return _NO_LETTER.sub("", sentence).casefold()

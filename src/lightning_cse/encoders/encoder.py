@@ -23,18 +23,18 @@ TOKENS_AT_ONCE = 4096  # on a CPU: enough for the matrix products, few enough fo
 POOLINGS = ("cls", "cls_pooler", "embedding_last", "first_last", "mean", "prompt")
 
 EARLIER_STATES = {"first_last": 1, "embedding_last": 0}
-r"""Poolings of the average of the last layer's states and of earlier ones, and their index k in ``hidden_states``.
+r"""Poolings that average the states of the last layer and an earlier one, and its index k in ``hidden_states``.
 
 .. math:: x = \frac{1}{\ell} \sum_{t=1}^{\ell} \frac{h^{(k)}_t + h^{(L)}_t}{2}
 
-Source: SimCSE, authors' code, ``avg_first_last``. It has k = 1 since January 2022, which gives BERT-base an average of
-60.73 on the seven STS tasks (their issue 285); their paper's 56.70 for "first-last avg." is from k = 0, the embeddings.
+Source: SimCSE, authors' code, ``avg_first_last``, with k = 1 since January 2022. This gives BERT-base an average of
+60.73 on the seven STS tasks (their issue 285). The paper's 56.70 for "first-last avg." is from k = 0, the embeddings.
 """
 
 
 def pool(pooling: str, hidden: Tensor, mask: Tensor, place: Tensor) -> Tensor:
-    """Pool token vectors (n, length, d) to (n, d): the first, that at ``place`` (n,), or the mean over ``mask``."""
-    hidden = hidden.float()  # a mean of bfloat16 vectors, stored in bfloat16, makes ties between scores
+    """Pool token vectors (n, length, d) to (n, d): the first, the one at ``place`` (n,), or the mean over ``mask``."""
+    hidden = hidden.float()  # a mean that is stored in bfloat16 makes ties between scores
     if pooling in ("cls", "cls_pooler"):
         return hidden[:, 0]
     if pooling == "prompt":
@@ -67,24 +67,25 @@ class Tokenizer:
 
 
 class SentenceEncoder(nn.Module):
-    r"""Sentences to vectors: template, transformer, pooling.
+    r"""Encode sentences as vectors: template, transformer, pooling.
 
-    All sentences of a step go through in one call: on a CPU packed into windows (BERT and its kin; `MODEL_TYPES`), on a
-    GPU one behind the other (if ``compiled``, by torch), elsewhere padded in groups of similar lengths.
+    All sentences of a step are encoded in one call. For BERT-like models (`MODEL_TYPES`) they are packed into windows
+    on a CPU and concatenated on a GPU (with torch's compiler if ``compiled``). Otherwise, they are padded in groups of
+    similar length.
 
     .. math:: x_i = \text{pool}(\text{backbone}(\text{template}(s_i)))
 
     ``pooling`` takes the first token (``cls``), all real tokens (``mean``), the mask of a prompt around the sentence
-    (``prompt``; a vector a prompt, None for NGCSE's two), or all real tokens of two layers (`EARLIER_STATES`).
-    ``cls_pooler`` puts the first token through the checkpoint's own pooler, :math:`\tanh(W h_1 + b)`: SimCSE's authors
-    test their supervised checkpoints so, the unsupervised ones with ``cls`` (authors' code, ``evaluation.py``).
-    ``max_length`` counts the template; longer sentences are cut. ``denoise`` subtracts the prompt's own vector, that of
-    its mask without the sentence, with the suffix at the positions it has behind a sentence of that length:
+    (``prompt``; one vector per prompt, None for NGCSE's two), or all real tokens of two layers (`EARLIER_STATES`).
+    ``cls_pooler`` applies the checkpoint's own pooler to the first token, :math:`\tanh(W h_1 + b)`. SimCSE's authors
+    test their supervised checkpoints this way, the unsupervised ones with ``cls`` (authors' code, ``evaluation.py``).
+    ``max_length`` includes the template; longer sentences are cut. ``denoise`` subtracts the vector of the prompt
+    alone, of its mask without the sentence, with the suffix at its positions after a sentence of that length:
 
     .. math:: x_i = h_{\text{[MASK]}}(\text{template}(s_i)) - h_{\text{[MASK]}}(\text{template}_{|s_i|})
 
     Source (denoising): PromptBERT (Jiang et al. 2022), section 3.3.  Differs: only lengths that occur in a request are
-    encoded, each once, with one dropout mask; gradients flow through both.  Raises EncoderError for wrong options.
+    encoded, each once, with one dropout mask; gradients flow through both.  Raises EncoderError for invalid options.
     """
 
     def __init__(
@@ -111,14 +112,14 @@ class SentenceEncoder(nn.Module):
         if limit is not None and max_length > limit:
             raise EncoderError(f"encoder.max_length: {max_length} is more than the {limit} positions of {name}")
         if pooling == "cls_pooler" and not hasattr(getattr(backbone, "pooler", None), "dense"):
-            what = f"{name} ({backbone.config.model_type}) has no pooler, a dense layer and tanh on [CLS]"
+            what = f"{name} ({backbone.config.model_type}) has no pooler (a dense layer and tanh on [CLS])"
             raise EncoderError(f"encoder.pooling: {what}; choose cls or mean")
         self.backbone = backbone
         self.tokenizer = Tokenizer(tokenizer, digests["tokenizer"])
         self.name, self.pooling, self.max_length = name, pooling, max_length
         self.digests, self.denoise, self.compiled = digests, denoise, compiled
         self.chunk_size: int | None = None
-        """Sentences whose activations are kept at once while gradients are computed; None for all."""
+        """The number of sentences whose activations are kept at once while gradients are computed; None for all."""
         make_dropout_fast(backbone)
         if freeze_embeddings:
             if not isinstance(getattr(backbone, "embeddings", None), nn.Module):
@@ -128,19 +129,19 @@ class SentenceEncoder(nn.Module):
         self._windows = use_window_attention(backbone)
         self.has_segments = getattr(backbone.config, "type_vocab_size", 0) > 1
         self.templates = tuple(self._with_room(template) for template in self._single(prompts))
-        """The templates of a single sentence: one for each prompt, else one."""
+        """The templates of a single sentence: one per prompt, or just one without prompts."""
         if pooling in ("cls", "cls_pooler") and not self.templates[0].prefix:
             raise EncoderError(f"encoder.pooling: the tokenizer of {name} puts no [CLS] before a sentence; choose mean")
 
     def _single(self, prompts: Sequence[str] | None) -> list[Template]:
-        """Return a template a prompt; the tokenizer's own where no prompt is pooled."""
+        """Return one template per prompt, or the tokenizer's own where no prompt is pooled."""
         if self.pooling != "prompt":
             if prompts or self.denoise:
                 raise EncoderError(f"encoder.prompts, encoder.denoise: need encoder.pooling=prompt, got {self.pooling}")
             return [Template.from_tokenizer(self.tokenizer.tokenizer)]
         if self.denoise and not self._windows:
             kind, known = self.backbone.config.model_type, ", ".join(MODEL_TYPES)
-            raise EncoderError(f"encoder.denoise: positions of {kind} cannot be set; those of {known} can")
+            raise EncoderError(f"encoder.denoise: the positions of {kind} cannot be set, only those of {known}")
         if isinstance(prompts, str) or (prompts is not None and len(prompts) == 0):
             raise EncoderError(f"encoder.prompts: must be a list of prompts, or null for NGCSE's two; got {prompts!r}")
         return [Template.from_prompt(self.tokenizer.tokenizer, prompt) for prompt in prompts or PROMPTS]
@@ -157,12 +158,12 @@ class SentenceEncoder(nn.Module):
         return any(
             type(value) in (int, float) and value > 0
             for module in self.backbone.modules()
-            for key, value in vars(module).items()  # a number called dropout is the probability of a functional one
+            for key, value in vars(module).items()  # a number named dropout belongs to a functional one
             if "dropout" in key or (key == "p" and isinstance(module, nn.Dropout))
         )
 
     def template(self, second: str | None = None) -> Template:
-        """Return the first template of a single sentence, or of a pair: the word ``second``, which no prompt takes."""
+        """Return the first template of a single sentence, or that of a pair with the word ``second`` (no prompts)."""
         if second is None:
             return self.templates[0]
         if self.pooling == "prompt":
@@ -177,9 +178,9 @@ class SentenceEncoder(nn.Module):
         return self._with_room(template)
 
     def forward(self, requests: Sequence[tuple[Tokens, Template]], *, most: int | None = None) -> list[Tensor]:
-        """Encode every request in one pass; return one (n, d) float32 tensor a request.
+        """Encode all requests in one pass; return one (n, d) float32 tensor per request.
 
-        ``most`` bounds the padded tokens that go through the backbone at once (memory, in evaluation).
+        ``most`` limits the padded tokens that go through the backbone at once, to save memory in evaluation.
         """
         parts = [template.apply(tokens, self.max_length) for tokens, template in requests]
         if not self.denoise:
@@ -205,7 +206,7 @@ class SentenceEncoder(nn.Module):
             vectors = torch.cat(list(encode(sequences.take(rows), most)))
             if self.pooling != "cls_pooler":
                 return vectors
-            with torch.autocast(vectors.device.type, enabled=False):  # a vector rounded to bfloat16 makes ties
+            with torch.autocast(vectors.device.type, enabled=False):  # vectors rounded to bfloat16 make ties
                 pooled: Tensor = self.backbone.get_submodule("pooler")(vectors[:, None])
             return pooled
 
@@ -218,7 +219,7 @@ class SentenceEncoder(nn.Module):
         return list(vectors[order.argsort()].split([len(part.ids) for part in parts]))
 
     def _in_rows(self, kernel: gpu.Kernel, run: Any, sequences: Sequences, most: int | None) -> Iterator[Tensor]:
-        """Encode sequences sorted by length one behind the other, without padding (`lightning_cse.encoders.gpu`)."""
+        """Encode sequences, sorted by length, concatenated without padding (`lightning_cse.encoders.gpu`)."""
         for part, total, inputs in gpu.rows(sequences, most, kernel, rounded=run is not None):
             inputs["position_ids"] += self._first_position
             if not self.has_segments:
@@ -226,7 +227,7 @@ class SentenceEncoder(nn.Module):
             yield gpu.pool_row(self.pooling, self._states(run=run, **inputs)[0, :total], part)
 
     def _padded(self, sequences: Sequences, most: int | None) -> Iterator[Tensor]:
-        """Encode sequences sorted by length in groups of similar lengths, each padded to its longest."""
+        """Encode sequences, sorted by length, in groups of similar length, each padded to its longest."""
         lengths = sequences.lengths.cpu().numpy()
         for start, end in pairwise([0, *cut_by_length(lengths, most=most)]):
             part, width = sequences.take(slice(start, end)), int(lengths[end - 1])
@@ -241,18 +242,18 @@ class SentenceEncoder(nn.Module):
             yield pool(self.pooling, self._states(**inputs), mask, part.pooled)
 
     def _packed(self, sequences: Sequences, most: int | None) -> Iterator[Tensor]:
-        """Encode sequences sorted by length in rows of some thousand tokens (`lightning_cse.encoders.packing`)."""
+        """Encode sequences, sorted by length, in rows of a few thousand tokens (`lightning_cse.encoders.packing`)."""
         ends = np.cumsum(sequences.lengths.numpy())
         pieces = -(-int(ends[-1]) // min(TOKENS_AT_ONCE, most or TOKENS_AT_ONCE))
         # A sequence longer than a piece leaves some pieces empty, which unique() drops.
         _, sizes = np.unique((ends - 1) * pieces // ends[-1], return_counts=True)
         parts = [sequences.take(slice(*piece)) for piece in pairwise([0, *np.cumsum(sizes)])]
         rows = [self._row(part) for part in parts]
-        # Looked up for all rows at once, since each look-up's gradient is as large as the whole table.
+        # One look-up for all rows, since the gradient of each look-up is as large as the whole table.
         table, ids = self.backbone.get_input_embeddings(), [columns.pop("input_ids") for columns, *_ in rows]
         embedded = table(torch.cat(ids)).split([*map(len, ids)]) if torch.is_grad_enabled() else map(table, ids)
         kinds = getattr(self.backbone.config, "layer_types", None)
-        # Without it, ModernBERT masks every pair of tokens of a row.
+        # Without this, ModernBERT makes a mask over every pair of tokens of a row.
         unmasked: Any = {"attention_mask": dict.fromkeys(kinds)} if kinds else {}
         for part, inputs_embeds, (columns, windows, places, mask) in zip(parts, embedded, rows, strict=True):
             inputs = {name: column[None] for name, column in columns.items()} | unmasked
@@ -281,7 +282,7 @@ class SentenceEncoder(nn.Module):
         return columns, windows, places.where(mask, 0), mask
 
     def _states(self, *, run: Any = None, **inputs: Any) -> Tensor:
-        """Return the states that are pooled, of every token: the last layer's, or their average with earlier ones."""
+        """Return the states of every token for pooling: the last layer's, or their average with an earlier layer's."""
         earlier = EARLIER_STATES.get(self.pooling)
         inputs["output_hidden_states"] = earlier is not None
         found = run(self.backbone, inputs) if run else self.backbone(**inputs)
@@ -293,8 +294,8 @@ class SentenceEncoder(nn.Module):
 
 
 def positions(backbone: PreTrainedModel) -> tuple[int, int | None]:
-    """Return the position of the first token, and how many tokens can have one; None without a limit."""
-    # RoBERTa's and MPNet's positions start behind the padding id, so two of their 514 are never used.
+    """Return the position of the first token, and how many positions tokens can have; None without a limit."""
+    # Positions of RoBERTa and MPNet start after the padding id, so two of their 514 are never used.
     first = int(getattr(getattr(backbone, "embeddings", None), "padding_idx", -1)) + 1
     limit = getattr(backbone.config, "max_position_embeddings", None)
     return first, None if limit is None else limit - first

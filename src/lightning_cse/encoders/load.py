@@ -42,10 +42,10 @@ def load_encoder(
     freeze_embeddings: bool = False,
     compile: bool = False,  # noqa: A002 - the option's name
 ) -> SentenceEncoder:
-    """Load an encoder in float32, from safetensors alone, and without running code of a model's repository.
+    """Load an encoder in float32, from safetensors only, and without running code from a model's repository.
 
     ``layers`` keeps the first k layers; ``dropout`` replaces every dropout probability. ``auto`` takes the pooling and
-    the length of a sentence-transformers folder; if it has no length, the most that tokenizer and backbone allow.
+    the length of a sentence-transformers folder, or the most that tokenizer and backbone allow if it gives no length.
     """
     folder = find_encoder(source, package)
     _check_files(folder, source)
@@ -58,10 +58,10 @@ def load_encoder(
         backbone = _backbone(folder, config, has_pooler=pooling == "cls_pooler")
         length = _max_length(folder, backbone, tokenizer) if max_length == "auto" else max_length
     except (OSError, ValueError, KeyError, SafetensorError) as error:
-        why = f"{' '.join(str(error).split())} (it needs what save_pretrained writes of a model and its tokenizer)"
+        why = f"{' '.join(str(error).split())} (it needs what save_pretrained writes for a model and its tokenizer)"
         raise EncoderError(f"the encoder in {folder} cannot be loaded: {why}") from error
     ids, embedding = set(tokenizer.get_vocab().values()), cast("torch.nn.Embedding", backbone.get_input_embeddings())
-    if ids <= set(tokenizer.all_special_ids):  # transformers makes one up
+    if ids <= set(tokenizer.all_special_ids):  # transformers made one up
         raise EncoderError(f"{folder} has no tokenizer: save it beside the weights with tokenizer.save_pretrained")
     if (highest := max(ids)) >= (rows := embedding.num_embeddings):
         raise EncoderError(
@@ -80,7 +80,7 @@ def _check_files(folder: Path, source: str) -> None:
         helps = f"python -m lightning_cse.export --model {folder} --to FOLDER, then use FOLDER"
         raise EncoderError(f"{folder} is a run, not an encoder: {helps}")
     if not (folder / "config.json").is_file():
-        raise EncoderError(f"{folder} has no config.json: it is no folder that save_pretrained wrote of a model")
+        raise EncoderError(f"{folder} has no config.json: it is not a folder that save_pretrained wrote for a model")
     if not any(folder.glob("model*.safetensors")):
         code = "from transformers import AutoModel as M, AutoTokenizer as T"
         code += f"; [A.from_pretrained('{source}').save_pretrained('FOLDER') for A in (M, T)]"
@@ -95,7 +95,7 @@ def _config(folder: Path, layers: int | None) -> PreTrainedConfig:
     is_causal = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
     is_decoder = is_causal and type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING
     if config.is_encoder_decoder or is_decoder or getattr(config, "is_decoder", False):
-        kind = "an encoder-decoder" if config.is_encoder_decoder else "a decoder, whose tokens see only those before"
+        kind = "an encoder-decoder" if config.is_encoder_decoder else "a decoder, whose tokens see only earlier ones"
         raise EncoderError(f"the {config.model_type} in {folder} is {kind}; choose an encoder such as BERT")
     if layers is not None:
         own = getattr(config, "num_hidden_layers", 1)
@@ -109,12 +109,12 @@ def _config(folder: Path, layers: int | None) -> PreTrainedConfig:
 
 def _backbone(folder: Path, config: PreTrainedConfig, *, has_pooler: bool) -> PreTrainedModel:
     kind: Any = transformers.MODEL_MAPPING[type(config)]
-    # A pooler nobody asks for would never get a gradient; not every architecture has the switch.
+    # An unused pooler would never get a gradient; not every architecture has the switch.
     switch = {"add_pooling_layer": has_pooler} if "add_pooling_layer" in inspect.signature(kind).parameters else {}
-    # ignore_mismatched_sizes: they are reported below with the missing ones, both of which become random numbers.
+    # ignore_mismatched_sizes: mismatched and missing parameters become random numbers; both are reported below.
     options: dict[str, Any] = {"ignore_mismatched_sizes": True, "output_loading_info": True, **switch}
     verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()  # its report lists poolers and heads, which nobody wants here
+    transformers_logging.set_verbosity_error()  # its report lists poolers and heads, which are not needed here
     transformers_logging.disable_progress_bar()
     try:
         loaded = kind.from_pretrained(folder, config=config, dtype=torch.float32, use_safetensors=True, **options)
@@ -125,7 +125,7 @@ def _backbone(folder: Path, config: PreTrainedConfig, *, has_pooler: bool) -> Pr
     backbone, report = loaded
     names = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
     if has_pooler and any("pooler" in name for name in names):
-        what = f"the checkpoint in {folder} has no pooler, a dense layer and tanh on [CLS]"
+        what = f"the checkpoint in {folder} has no pooler (a dense layer and tanh on [CLS])"
         raise EncoderError(f"encoder.pooling: {what}; choose cls or mean")
     if lacking := sorted(name for name in names if "pooler" not in name):
         count, few = f"{len(lacking)} parameters of {kind.__name__}", ", ".join(lacking[:3])
@@ -134,10 +134,10 @@ def _backbone(folder: Path, config: PreTrainedConfig, *, has_pooler: bool) -> Pr
 
 
 def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
-    """Return the pooling of a sentence-transformers folder; raise EncoderError if it needs more than is ``applied``."""
+    """Return the pooling of a sentence-transformers folder; raise EncoderError if it needs more than ``applied``."""
     path = folder / "modules.json"
     if not path.is_file():
-        helps = f"choose cls or mean (there are: {', '.join(POOLINGS)})"
+        helps = f"choose cls or mean (all poolings: {', '.join(POOLINGS)})"
         raise EncoderError(f"encoder.pooling: {folder} has no modules.json that says how it pools: {helps}")
     try:
         modules = {str(module["type"]).rpartition(".")[2]: module["path"] for module in read_json(path)}
@@ -153,9 +153,9 @@ def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
     unknown += [f"the prompt {prompt!r} before sentences"] if prompt else []
     unknown += [] if mode in known else [f"the pooling {mode}"]
     if unknown:
-        raise EncoderError(f"{folder} has {' and '.join(unknown)}, not applied here: set pooling")
+        raise EncoderError(f"{folder} has {' and '.join(unknown)}, not supported here: set pooling")
     if "Normalize" in modules and "Normalize" not in applied:
-        log.info("%s scales its vectors to length one, which is left out here: no cosine changes", folder)
+        log.info("%s scales its vectors to length one, which is omitted here: no cosine changes", folder)
     return known[mode]
 
 
@@ -176,10 +176,10 @@ def read_json(path: Path) -> Any:
 
 
 def find_encoder(source: str, package: str | None = None) -> Path:
-    """Return the folder of an encoder; raise EncoderError with all that was tried.
+    """Return the folder of an encoder; raise EncoderError with a list of the places tried.
 
-    ``package`` is ``name/subfolder`` of an installed Python package, and is taken if it is there; ``source`` is a
-    folder or a name on the hub.
+    ``package`` is ``name/subfolder`` of an installed Python package, and is used if it exists; ``source`` is a folder
+    or a name on the hub.
     """
     tried = []
     if package is not None:
@@ -195,7 +195,7 @@ def find_encoder(source: str, package: str | None = None) -> Path:
     folder = Path(source).expanduser()
     if folder.is_dir():
         return folder
-    tried.append(f"the folder {folder.absolute()}: there is none")
+    tried.append(f"the folder {folder.absolute()}: does not exist")
     from huggingface_hub import snapshot_download  # heavy, and not needed for local folders
 
     try:
@@ -208,16 +208,16 @@ def find_encoder(source: str, package: str | None = None) -> Path:
 
 
 def digests(folder: Path, layers: int | None = None) -> dict[str, str]:
-    """Return the sha256 over config, weights and the layers kept, and that over the tokenizer's files."""
+    """Return the sha256 of the config, the weights and the layers kept, and that of the tokenizer's files."""
     weights = _digest(folder, ["config.json", *sorted(path.name for path in folder.glob("model*.safetensors"))])
     config = read_json(folder / "config.json")
-    if layers not in (None, config.get("num_hidden_layers", config.get("n_layers"))):  # DistilBERT's
+    if layers not in (None, config.get("num_hidden_layers", config.get("n_layers"))):  # DistilBERT's key
         weights = hashlib.sha256(f"{weights}, {layers} layers".encode()).hexdigest()
     return {"weights": weights, "tokenizer": _digest(folder, TOKENIZER)}
 
 
 def _digest(folder: Path, names: Iterable[str]) -> str:
-    """Return one sha256 over those of the named files that exist, by name and content."""
+    """Return one sha256 of the names and contents of those files that exist."""
     digest = hashlib.sha256()
     for path in (folder / name for name in names if (folder / name).is_file()):
         with path.open("rb") as file:
@@ -245,7 +245,7 @@ def tiny_encoder(
         tokenizer = transformers.BertTokenizer(vocab=str(path), do_lower_case=True)
     sizes: dict[str, Any] = {"hidden_size": width, "intermediate_size": 2 * width, "num_hidden_layers": layers}
     sizes |= {"num_attention_heads": 2, "max_position_embeddings": 256, "vocab_size": len(vocabulary.splitlines())}
-    sizes["initializer_range"] = 0.3  # at BERT's 0.02 all sentences would get one vector
+    sizes["initializer_range"] = 0.3  # with BERT's 0.02 all sentences would get the same vector
     config = transformers.BertConfig(**sizes)
     set_dropout(config, dropout)
     with torch.random.fork_rng(devices=[]):

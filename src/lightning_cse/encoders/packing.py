@@ -1,9 +1,10 @@
-"""Sequences packed into windows almost without padding, and a fast dropout: what makes one pass on a CPU fast.
+"""Fast passes on a CPU: sequences packed into windows almost without padding, and a fast dropout.
 
-The backbone sees all tokens of a step as one long row, cut into windows of one width, each filled with whole sequences;
-a token attends to its own sequence. So a layer is a handful of operations whose shapes come back from step to step:
-oneDNN keeps some thousand compiled products, and for a shape a length it compiles anew all the time. With dropout torch
-has only a slow path on a CPU, so attention and dropout are written out with their gradients (`docs/decisions.md`).
+The backbone sees all tokens of a step as one long row, cut into windows of one width. Each window holds whole
+sequences, and a token attends only to its own sequence. A layer is then a few operations whose shapes recur from step
+to step. oneDNN caches about a thousand compiled products, and with one shape per length it would compile all the time.
+With dropout, torch has only a slow path on a CPU, so attention and dropout are implemented here with their gradients
+(`docs/decisions.md`).
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from lightning_cse.encoders.gpu import Row
 from lightning_cse.errors import EncoderError
 
 MODEL_TYPES = ("albert", "bert", "camembert", "distilbert", "electra", "modernbert", "roberta", "xlm-roberta")
-"""Backbones whose forward hands ``windows`` through to attention, and takes ``inputs_embeds`` and ``position_ids``."""
+"""Backbones whose forward passes ``windows`` on to attention, and takes ``inputs_embeds`` and ``position_ids``."""
 
 NARROWEST = 32  # the narrowest window in tokens, and the step between widths: few widths, few shapes
-TOKEN_COST = 96  # what a token costs outside attention, in entries of its row of attention weights
+TOKEN_COST = 96  # the cost of a token outside attention, in entries of its row of attention weights
 _NAME = "lightning_cse"
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 
 def use_window_attention(backbone: PreTrainedModel) -> bool:
-    """Let the backbone's attention understand ``windows=``; return whether it can."""
+    """Make the backbone's attention accept ``windows=``; return whether it can."""
     if backbone.config.model_type not in MODEL_TYPES:
         return False
     keep_freed_memory()
@@ -50,24 +51,24 @@ def use_window_attention(backbone: PreTrainedModel) -> bool:
 
 
 class FastOutput(nn.Module):
-    """The end of a block of BERT's kin: ``norm(dropout(dense(x)) + residual)``."""
+    """The output of a block of a BERT-like model: ``norm(dropout(dense(x)) + residual)``."""
 
     dense: nn.Module
     dropout: nn.Module
     LayerNorm: nn.Module
 
     def forward(self, hidden: Tensor, residual: Tensor) -> Tensor:
-        """Add in place, and in one type: a sum of two types takes longer than a cast and a sum."""
+        """Add in place and in one dtype: a sum of two dtypes takes longer than a cast and a sum."""
         hidden = self.dropout(self.dense(hidden)).to(residual.dtype)
         normed: Tensor = self.LayerNorm(hidden.add_(residual))
         return normed
 
 
 def keep_freed_memory() -> None:
-    """Let the process keep memory that tensors on a CPU free, for the next ones, where its C library is glibc's.
+    """Keep the memory of freed CPU tensors in the process for later tensors, if the C library is glibc.
 
-    Else it goes back to the system, which hands it out again page by page, a tenth of a training step. Whoever sets
-    glibc's own ``MALLOC_*_`` variables keeps them.
+    Otherwise, it goes back to the system, which returns it page by page; this takes a tenth of a training step. If one
+    of glibc's own ``MALLOC_*_`` variables is set, nothing is changed.
     """
     if platform.libc_ver()[0] == "glibc" and not any(name.startswith("MALLOC_") for name in os.environ):
         for option in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
@@ -75,7 +76,7 @@ def keep_freed_memory() -> None:
 
 
 def _cast_once(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Cast the hidden states before query, key and value, which under autocast would each cast them again."""
+    """Cast the hidden states once under autocast; else query, key and value would each cast them."""
     hidden, kind = args[0], args[0].device.type
     if torch.is_autocast_enabled(kind):
         hidden = hidden.to(torch.get_autocast_dtype(kind))
@@ -84,17 +85,17 @@ def _cast_once(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Windows:
-    """``count`` windows of ``width`` tokens, and where each sequence starts in the row of tokens: ``starts`` (n,).
+    """``count`` windows of ``width`` tokens; ``starts`` (n,) is where each sequence starts in the row of tokens.
 
-    ``bias`` (count, 1, width, width) is 0 where a token attends to another of its window, else -inf; padding attends to
-    padding, so that nothing is divided by 0.
+    ``bias`` (count, 1, width, width) is 0 between tokens of one sequence, else -inf; padding attends to padding, which
+    avoids a division by 0.
     """
 
     count: int
     width: int
     starts: np.ndarray
     bias: Tensor
-    _near: dict[int, Windows] = field(default_factory=dict, repr=False)  # by distance, since layers ask alike
+    _near: dict[int, Windows] = field(default_factory=dict, repr=False)  # by distance; layers share them
     _biases: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -112,7 +113,7 @@ class Windows:
         return cls(count, width, starts, bias)
 
     def within(self, distance: int | None) -> Windows:
-        """Return them with attention to tokens nearer than a distance alone, as in ModernBERT's local layers."""
+        """Return the windows with attention only to tokens nearer than a distance, as in ModernBERT's local layers."""
         if distance is None or distance >= self.width:
             return self
         if distance not in self._near:
@@ -122,7 +123,7 @@ class Windows:
         return self._near[distance]
 
     def bias_a_head(self, dtype: torch.dtype, heads: int) -> Tensor:
-        """Return the bias of every head, (count * heads, width, width): one for all layers."""
+        """Return the bias for every head, (count * heads, width, width); all layers share it."""
         if dtype not in self._biases:
             self._biases[dtype] = self.bias.to(dtype).expand(-1, heads, -1, -1).flatten(0, 1)
         return self._biases[dtype]
@@ -141,7 +142,7 @@ def _first_fit(lengths: np.ndarray, width: int) -> tuple[np.ndarray, int]:
 def window_attention(
     module: nn.Module, *states: Any, windows: Windows | Row | None = None, dropout: float = 0.0, **options: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend in windows, (1, heads, tokens, width) thrice -> (1, tokens, heads, width); else as transformers does."""
+    """Attend in windows, else as transformers does: three (1, heads, tokens, width) -> (1, tokens, heads, width)."""
     if windows is None:
         return sdpa_attention_forward(module, *states, dropout=dropout, **options)  # type: ignore[misc]
     if isinstance(windows, Row):
@@ -175,8 +176,8 @@ class _WindowAttention(torch.autograd.Function):
 
     .. math:: \frac{\partial}{\partial P} = M \circ (\partial O\, (c V)^T)
 
-    A pass over the weights costs as much as a product, so the product adds the bias, the scale of dropout goes to
-    ``v``, and softmax and its gradient are torch's, which round to bfloat16 once.
+    A pass over the weights costs as much as a product. So the product adds the bias, ``v`` takes the scale of dropout,
+    and softmax and its gradient are torch's, which round to bfloat16 only once.
     """
 
     @staticmethod
@@ -203,7 +204,7 @@ class _WindowAttention(torch.autograd.Function):
 
 
 LANES = 65_536
-"""Dropout draws 16 bits an element and rounds p, since torch's own bits are a fifth of a training step on a CPU."""
+"""Dropout draws 16 bits per element and rounds p; torch's own bits take a fifth of a training step on a CPU."""
 
 _FAST = (torch.bfloat16, torch.float32)
 
@@ -214,7 +215,7 @@ def is_fast(x: Tensor, p: float) -> bool:
 
 
 def keep_mask(shape: tuple[int, ...], p: float) -> Tensor:
-    """Draw an int8 mask, 0 with probability ``p``, else 1; torch's random state decides it."""
+    """Draw an int8 mask, 0 with probability ``p``, else 1, from torch's random state."""
     count = math.prod(shape)
     seed = int(torch.randint(2**63 - 1, ()))
     lanes = np.random.SFC64(seed).random_raw(-(-count // 4)).view(np.uint16)[:count]
@@ -222,13 +223,13 @@ def keep_mask(shape: tuple[int, ...], p: float) -> Tensor:
 
 
 def _scale(p: float) -> float:
-    """Return 1 / (1 - p), for p as it is drawn."""
+    """Return 1 / (1 - p), for the rounded p."""
     return LANES / (LANES - round(p * LANES))
 
 
 def apply_mask(x: Tensor, mask: Tensor, p: float) -> Tensor:
     """Return ``x / (1 - p)`` where the mask keeps and 0 elsewhere, for the rounded ``p`` that it was drawn with."""
-    # A product of two of one type is several times as fast as one with a bool, torch.where or an and of the bits.
+    # A product of two tensors of one dtype is several times as fast as one with a bool, torch.where or a bitwise and.
     return mask.to(x.dtype).mul_(x).mul_(_scale(p))
 
 
@@ -247,7 +248,7 @@ class _Dropout(torch.autograd.Function):
 
 
 class FastDropout(nn.Dropout):
-    """`torch.nn.Dropout` with other bits of the same distribution on a CPU, for bfloat16 and float32."""
+    """`torch.nn.Dropout` with faster random bits on a CPU, for bfloat16 and float32; the distribution is the same."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the base class
         """Drop elements in training mode; scale the others so that the mean stays."""
@@ -265,7 +266,7 @@ def make_dropout_fast(root: nn.Module) -> None:
 
 
 def set_dropout(config: PreTrainedConfig, p: float | None) -> None:
-    """Set every dropout probability of a config, by whatever keys its architecture has; None leaves them."""
+    """Set every dropout probability of a config, whatever keys its architecture has for them; None leaves them."""
     if p is not None and (type(p) not in (int, float) or not 0 <= p < 1):
         raise EncoderError(f"encoder.dropout: must be in [0, 1), got {p!r}")
     for key, value in config.to_dict().items() if p is not None else ():
@@ -276,8 +277,8 @@ def set_dropout(config: PreTrainedConfig, p: float | None) -> None:
 def cut_by_length(lengths: np.ndarray, overhead: int = 256, most: int | None = None) -> list[int]:
     """Cut sentences sorted by length into groups to pad, and return the ends of the groups.
 
-    A group ends where one more sentence would make its padding more than ``overhead`` tokens, what one more group
-    costs, or the whole of it more than ``most`` tokens: lengths 5, 5, 6, 90 and overhead 10 give 3, 4.
+    A group ends where one more sentence would bring its padding above ``overhead`` tokens, the cost of another group,
+    or its padded size above ``most`` tokens. Lengths 5, 5, 6, 90 with overhead 10 give 3, 4.
     """
     ends, start, real = [], 0, 0
     for end, length in enumerate(lengths.tolist()):

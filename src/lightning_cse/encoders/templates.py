@@ -1,8 +1,8 @@
 """The tokens around the bare tokens of a sentence: special tokens, the word of a second segment, a prompt.
 
-A template comes from the tokenizer: a probe sentence is encoded with its special tokens, and what stands before and
-after the probe is the prefix and the suffix. So BERT's ``[CLS] s [SEP] explicit [SEP]`` with segment ids and RoBERTa's
-doubled separator come out as the tokenizer writes them, without a table of models.
+A template comes from the tokenizer: a probe sentence is encoded with its special tokens, and the tokens before and
+after the probe are the prefix and the suffix. So BERT's ``[CLS] s [SEP] explicit [SEP]`` with segment ids and RoBERTa's
+doubled separator are exactly as the tokenizer writes them, without a table of models.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from transformers import PreTrainedTokenizerBase
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens
 
-PROBE, SENTENCE, MASK = "zebra", "{}", "{mask}"  # no prompt of ours has a zebra
+PROBE, SENTENCE, MASK = "zebra", "{}", "{mask}"  # our prompts contain no zebra
 
 PROMPTS = (f'This sentence : "{SENTENCE}" means {MASK}', f'This sentence of "{SENTENCE}" means {MASK}')
-"""NGCSE's two: without PromptBERT's full stop, and with the capital letter of the authors' ids for RoBERTa."""
+"""NGCSE's two prompts: without PromptBERT's full stop, and with the capital of the authors' ids for RoBERTa."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Sequences:
     pooled: Tensor
 
     def take(self, rows: Tensor | slice) -> Sequences:
-        """Return some of the sequences."""
+        """Return the sequences of the given rows."""
         return Sequences(*(tensor[rows] for tensor in vars(self).values()))
 
     @staticmethod
@@ -86,13 +86,13 @@ class Template:
 
     @classmethod
     def from_prompt(cls, tokenizer: PreTrainedTokenizerBase, prompt: str) -> Template:
-        r"""Return the template of a prompt: text with ``{}`` for the sentence and, behind it, ``{mask}`` for the mask.
+        r"""Return the template of a prompt: text with ``{}`` for the sentence and, after it, ``{mask}`` for the mask.
 
         .. math:: \text{[CLS]} \; \text{before} \; s \; \text{between [MASK] after} \; \text{[SEP]}
 
-        Each piece is tokenised alone; spaces before the sentence and before the mask do not count.
+        Each piece is tokenised alone; spaces before the sentence and before the mask are dropped.
 
-        Source: NGCSE, authors' code, which inserts these ids.  Differs: they come from the tokenizer, not from a table.
+        Source: NGCSE, authors' code, which inserts these ids.  Differs: ids come from the tokenizer, not from a table.
         """
         before, _, rest = prompt.partition(SENTENCE)
         between, _, behind = rest.partition(MASK)
@@ -115,10 +115,10 @@ class Template:
         return len(self.prefix) + len(self.suffix)
 
     def apply(self, tokens: Tokens, max_length: int) -> Sequences:
-        """Put the template around each sentence of ``tokens`` (n, width), which is cut to ``max_length`` in all."""
+        """Put the template around each sentence of ``tokens`` (n, width), cut so that all fits ``max_length``."""
         device, start = tokens.ids.device, len(self.prefix)
         body = tokens.mask.sum(1).clamp(max=max_length - len(self))[:, None]  # (n, 1)
-        lengths = (body + len(self)).clamp(min=1)  # nothing at all is one padding token
+        lengths = (body + len(self)).clamp(min=1)  # an empty sequence becomes one padding token
         position = torch.arange(int(lengths.max()), device=device).expand(len(tokens), -1)
         ids, types = torch.full_like(position, self.pad_id), torch.zeros_like(position)
         ids[:, :start] = torch.tensor(self.prefix, device=device)
@@ -136,7 +136,7 @@ class Template:
         return Sequences(ids, types, position, lengths[:, 0], pooled[:, 0])
 
     def alone(self, sentence_lengths: Tensor) -> Sequences:
-        """Return the template without a sentence, its suffix at the positions it has behind one of each length (n,)."""
+        """Return the template without a sentence, its suffix at its positions after a sentence of each length (n,)."""
         nothing = sentence_lengths.new_zeros(len(sentence_lengths), 0)
         alone = self.apply(Tokens(nothing, nothing, sentence_lengths), len(self))
         shift = sentence_lengths[:, None] * (alone.positions >= len(self.prefix))

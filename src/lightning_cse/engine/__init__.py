@@ -1,1 +1,1 @@
-"""What the commands do: from a composed config to a record on disk; the entry points are thin."""
+"""The work behind the commands, from a composed config to a record on disk; the entry points only call it."""

@@ -1,4 +1,4 @@
-"""From the nodes of a config to the objects of a run, each node checked against its class before anything is loaded."""
+"""Build the objects of a run from a config; each node is checked against its class before anything is loaded."""
 
 import inspect
 import logging
@@ -12,7 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import torch
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from pytorch_lightning.utilities.exceptions import MisconfigurationException  # type: ignore[attr-defined]  # not theirs
 
 from lightning_cse.callbacks import Diagnostics, build_diagnostics
@@ -31,12 +31,12 @@ GIVEN: Mapping[str, Collection[str]] = {
     "data": {"tokenize", "seed"},
     "logger": {"run", "group", "settings", "resumed_at", "tags"},
 }
-"""Arguments that are not in the config but added where a node is built, by the node's key."""
+"""Arguments that are not in the config but added when a node is built, by the node's key."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a run is built of; ``left_out`` has the tasks that are not done, by name, with the reason."""
+    """The objects of a run; ``left_out`` maps the name of each task that is not evaluated to the reason."""
 
     encoder: SentenceEncoder
     data: ContrastiveData
@@ -47,14 +47,14 @@ class Parts:
 
     @property
     def digests(self) -> dict[str, str]:
-        """The sha256 of every file that decides the result, by its name in the official layout."""
+        """The sha256 of every file that affects the result, by its name in the official layout."""
         readers: tuple[Any, ...] = (self.data, *self.tasks.values(), *self.diagnostics.sides.values())
         return {name: digest for reader in readers for name, digest in reader.digests.items()}
 
 
 def build(cfg: DictConfig) -> Parts:
     """Build encoder, data, tasks, diagnostics and method of a config."""
-    with torch.random.fork_rng():  # what loading draws must not decide how a method's own layers begin
+    with torch.random.fork_rng():  # loading must not change the initial weights of the method's own layers
         encoder: SentenceEncoder = built(cfg.encoder)
     method: Method = built(cfg.method, encoder=encoder)
     wanted = {"roles": method.roles, "optional": method.optional}
@@ -72,15 +72,17 @@ def build(cfg: DictConfig) -> Parts:
         }
         near, name = did_you_mean(cfg.monitor, scores), "/".join(str(cfg.monitor).split("/")[1:2])
         why = f" of {name}: {reason}" if (reason := (reasons | left_out).get(name)) else near
-        raise ConfigError([f"monitor: {cfg.monitor!r} is no dev score{why} (there are: {', '.join(scores) or 'none'})"])
+        raise ConfigError(
+            [f"monitor: {cfg.monitor!r} is not a dev score{why} (choose from: {', '.join(scores) or 'none'})"]
+        )
     diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
     return Parts(encoder, data, tasks, diagnostics, method, left_out)
 
 
 def resolve_automatic(cfg: DictConfig, *, under: str = "trainer") -> dict[str, Any]:
-    """Replace ``auto`` choices in the config by what they become on this machine, and return what decides a result.
+    """Replace ``auto`` in the config by the values for this machine, and return those that affect a result.
 
-    ``under`` is the node that has ``accelerator`` and ``precision``; an empty string for the top.
+    ``under`` is the node that has ``accelerator`` and ``precision``; an empty string means the top level.
     """
     node, prefix = (cfg[under], f"{under}.") if under else (cfg, "")
     if node.accelerator == "auto":
@@ -89,24 +91,28 @@ def resolve_automatic(cfg: DictConfig, *, under: str = "trainer") -> dict[str, A
         raise ConfigError([f"{prefix}accelerator: torch finds no {node.accelerator} on this machine; use auto"])
     on_gpu = node.accelerator in ("gpu", "cuda")
     if node.precision == "auto":
-        # The processor's is private to torch; without it, float32 is always right.
+        # The check of the CPU is private to torch; where it is missing, float32 is always right.
         on_cpu = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
         fast = torch.cuda.is_bf16_supported(including_emulation=False) if on_gpu else on_cpu()
         node.precision = "bf16-mixed" if fast else "32-true"
     node.precision = PRECISIONS.get(str(node.precision), node.precision)
     if node.precision == "16-mixed" and not on_gpu:
         raise ConfigError([f"{prefix}precision: 16-mixed needs a GPU; use 32-true or bf16-mixed"])
+    if isinstance(node.get("devices"), ListConfig) and not on_gpu:
+        raise ConfigError(
+            [f"{prefix}devices: a list names GPUs, but the accelerator is {node.accelerator}; give a number"]
+        )
     return {f"{prefix}{key}": node[key] for key in ("accelerator", "precision")}
 
 
 def automatic_reading(cfg: DictConfig, encoder: SentenceEncoder) -> dict[str, Any]:
-    """Return the values of the ``auto`` choices of how an encoder reads, by dotted key: they decide the result."""
+    """Return the values that the encoder's ``auto`` options resolved to, by dotted key; they affect the result."""
     became = {"encoder.pooling": encoder.pooling, "encoder.max_length": encoder.max_length}
     return {key: value for key, value in became.items() if OmegaConf.select(cfg, key) == "auto"}
 
 
 def build_tasks(suite: DictConfig) -> tuple[dict[str, Task], dict[str, str]]:
-    """Return the tasks of a suite, by the names that their metrics have, and why others cannot be done."""
+    """Return the tasks of a suite, by their names in metrics, and the reason for each task that cannot be run."""
     tasks: dict[str, Task] = {}
     left_out: dict[str, str] = {}
     for key, node in suite.items():
@@ -123,13 +129,13 @@ def build_tasks(suite: DictConfig) -> tuple[dict[str, Task], dict[str, str]]:
 
 
 def built(node: DictConfig, **given: Any) -> Any:
-    """Build a node of the config; what its class says is wrong becomes a ConfigError with the node's key."""
+    """Build a node of the config; arguments that its class refuses become a ConfigError with the node's key."""
     try:
         return instantiate(node, **given)
     except InstantiationException as error:
         cause = error.__cause__ or error.__context__
         if isinstance(cause, LightningCSEError | OSError):
-            raise cause from None  # it says itself what to do
+            raise cause from None  # its message already says what to do
         if not isinstance(cause, ValueError | MisconfigurationException):
             raise  # a bug
         key = re.search(r"^full_key: (.+)$", str(error), re.MULTILINE)
@@ -148,8 +154,8 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
 def check_nodes(cfg: DictConfig) -> None:
     """Check the arguments of every node with a ``_target_`` against its signature, without building anything.
 
-    Types are checked where the annotation is made of builtins, ``Literal``, unions and sequences of them. The tests of
-    ``suite=own`` that were given no files are removed before.
+    Types are checked where the annotation is made of builtins, ``Literal``, unions and sequences of them. Tests of
+    ``suite=own`` that were given no files are removed from the config first.
     """
     with open_dict(cfg):
         for name in [name for name, task in (cfg.get("suite") or {}).items() if is_unasked(task)]:
@@ -176,7 +182,7 @@ def _nodes(value: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _faults(node: Mapping[str, Any], key: str, given: Collection[str]) -> Iterator[str]:
-    """Yield the unknown, mistyped and missing arguments of a node, a line each; ``given`` are added when it is made."""
+    """Yield one line per unknown, mistyped or missing argument of a node; ``given`` are added when it is built."""
     try:
         target = pkgutil.resolve_name(node["_target_"])
         signature = _signature(target)
@@ -208,7 +214,7 @@ def _signature(target: Any) -> inspect.Signature:
 
 
 def _is(value: Any, kind: Any) -> bool:
-    """Whether a value is of a kind; yes where that is not plain to see, as of a node that is not built yet."""
+    """Whether a value fits an annotation; true where this cannot be decided, as for a node that is not built yet."""
     origin, inner = get_origin(kind), get_args(kind)
     if isinstance(value, dict) and "_target_" in value:
         return True

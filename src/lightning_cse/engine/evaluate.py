@@ -1,4 +1,4 @@
-"""An evaluation from its config to its record: load a model, do the tasks one by one, write the result of each."""
+"""An evaluation from its config to its record: load a model, run the tasks one by one, write each result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SENTENCES_AT_ONCE = 1024  # between two updates of the progress bar
 
 
 def run(cfg: DictConfig) -> runs.Outcome:
-    """Evaluate, and print the table: what the command calls, once for each point of a sweep."""
+    """Evaluate a model and print the table; the command calls this once per point of a sweep."""
     overrides = list(map(str, HydraConfig.get().overrides.task))
     chosen = [one.value() for one in map(parse, overrides) if one.key_or_group == "suite"]  # Hydra's choices lack lists
     choice = chosen[-1] if chosen else HydraConfig.get().runtime.choices["suite"]
@@ -47,10 +47,10 @@ def run(cfg: DictConfig) -> runs.Outcome:
 
 
 def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs.Outcome:
-    """Evaluate a model on the suite in the config, unless that is done; the overrides go into the record.
+    """Evaluate a model on the suite in the config, unless this is done; the overrides go into the record.
 
-    Each result is on disk before the next task begins: an interrupted evaluation continues with the first task that is
-    missing (``force=true`` starts again). Errors are as in `train`.
+    Each result is written before the next task begins, so an interrupted evaluation continues with the first missing
+    task (``force=true`` starts again). Raises the same errors as `train`.
     """
     if faults := list(_mistakes(cfg, overrides)):
         raise ConfigError(faults)
@@ -115,7 +115,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
 
 
 def _mistakes(cfg: DictConfig, overrides: Sequence[str]) -> Iterator[str]:
-    """Yield what does not fit the model."""
+    """Yield a fault for each setting that does not fit the model."""
     if OmegaConf.is_missing(cfg, "model"):
         yield "model: must be the folder of a run, an encoder of conf/encoder, a local folder, or a name on the hub"
         return
@@ -134,7 +134,7 @@ def _mistakes(cfg: DictConfig, overrides: Sequence[str]) -> Iterator[str]:
 def _tasks(
     suite: DictConfig, model: Evaluated
 ) -> tuple[Mapping[str, Task | MTEBTask], dict[str, Average], dict[str, Sequence[str]]]:
-    """Build the tasks of a suite that suit the model, its averages, and what the tasks left out need."""
+    """Return the tasks of a suite that suit the model, its averages, and what each task that is left out needs."""
     if any(isinstance(node, ListConfig) for node in suite.values()):
         if "tasks" not in suite or len(suite) > 1:
             raise ConfigError(["suite: mteb is evaluated alone, without other suites"])
@@ -150,12 +150,12 @@ def _tasks(
     others = {*left_out, *averages}
     tasks = {name: task for name, task in every.items() if "test" in task.splits and name not in others}
     if not tasks:
-        raise TaskError(f"no task of the suite suits {model.name}: {kind} does not answer what they ask")
+        raise TaskError(f"no task of the suite suits {model.name}: {kind} does not give what they need")
     return tasks, averages, left_out | {name: (reason,) for name, reason in lacking.items()}
 
 
 def _result(folder: runs.Run, name: str, task: Task | MTEBTask, model: Evaluated, place: str) -> dict[str, Any]:
-    """Return metrics and costs of a task: those on disk, or new ones, which are written with the predictions."""
+    """Return the metrics and costs of a task: those on disk, or new ones, written with the predictions."""
     path = folder.path / "tasks" / f"{name}.json"
     done: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if not (finished := bool(done) and done.get("precision") == model.precision):
@@ -179,29 +179,29 @@ def _result(folder: runs.Run, name: str, task: Task | MTEBTask, model: Evaluated
 
 @dataclass
 class Evaluated:
-    """A model under evaluation; ``options``, ``encoder`` and ``data`` decide its answers."""
+    """A model under evaluation; ``options``, ``encoder`` and ``data`` determine its answers."""
 
-    model: Any  # answers the questions of tasks
-    name: str  # in tables
-    root: Path  # of its evaluations
+    model: Any  # answers the questions that tasks ask
+    name: str  # shown in tables
+    root: Path  # the folder of its evaluations
     options: dict[str, Any]  # how it reads sentences
     encoder: dict[str, str]  # its name, and the sha256 of its files
     data: dict[str, str] = field(default_factory=dict)  # the sha256 of the corpus files that it reads
     run: dict[str, Any] | None = None  # name, config_hash and seed of the run that trained it
     device: str = "cpu"
     loaded: LoadedModel | None = None  # the model with its encoder, if it has one
-    precision: str | None = None  # of an encoder
+    precision: str | None = None  # None without an encoder
     label: str = ""  # the task in the progress bar
     counts: Counter[str] = field(default_factory=Counter)
 
     def do(self, task: Task | MTEBTask, run: runs.Run, label: str) -> tuple[TaskResult, dict[str, Any]]:
-        """Do a task on its test split, and return its result and what it took: sentences, those cut, and an account."""
+        """Run a task on its test split; return its result and its costs: sentences, sentences cut, an LLM's account."""
         self.label, self.counts = label, Counter(sentences=0, cut=0)
         if isinstance(task, MTEBTask):
             return task.evaluate(self, run), dict(self.counts)
         if isinstance(self.model, LanguageModel):
             self.model.label = label
-            result = cast(RTE, task).judged(self.model, "test")  # the one task that asks for ``judge``
+            result = cast(RTE, task).judged(self.model, "test")  # the only task that asks for ``judge``
             return result, {"sentences": self.model.sentences, "cut": 0, "account": self.model.llm.taken()}
         embedded = Embedded(self, task.sentences("test"))
         if not embedded.embedding.is_finite:
@@ -209,14 +209,14 @@ class Evaluated:
         return task.evaluate(self.model, embedded, "test"), dict(self.counts)
 
     def embed(self, sentences: Sequence[str]) -> Embedding:
-        """Embed sentences with a progress bar on a terminal; count them, and those that are cut."""
+        """Embed sentences, with a progress bar on a terminal; count the sentences and those that are cut."""
         self.counts["sentences"] += len(sentences)
         kind = "cpu"
         if self.loaded is not None:
             kind = self.loaded.answers.device.type
             table = TokenTable.of(sentences, self.loaded.encoder.tokenizer)
             self.counts["cut"] += int((table.lengths > self.loaded.room).sum())
-            self.model.table = table  # which would tokenise them again
+            self.model.table = table  # saves tokenising them again
         with progress() as bar, torch.autocast(kind, torch.bfloat16, enabled=self.precision == "bf16-mixed"):
             starts = range(0, len(sentences), SENTENCES_AT_ONCE)
             shown = bar.track(starts, description=f"{self.label}: {len(sentences):,} sentences")
@@ -234,7 +234,7 @@ class LanguageModel(FewShot):
         super().__init__(lambda requests: self.llm.ask(requests, self.label, self._pairs), **shown)
 
     def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[str]:
-        """Return the type of every hypothesis, in their order; raise LLMError if replies are missing."""
+        """Return the type of every hypothesis, in order; raise LLMError if replies are missing."""
         self.sentences = len({*premises, *hypotheses})
         self._pairs = self.llm.announce(self.label, self.requests(premises, hypotheses))
         return super().judge(premises, hypotheses)

@@ -1,7 +1,7 @@
-"""A model by its name: the folder of a run, an encoder of ``conf/encoder``, another folder, or a name on the hub.
+"""Load a model by its name: a run's folder, an encoder of ``conf/encoder``, another folder, or a name on the hub.
 
-Importing this module is cheap, so that commands check names and devices before anything heavy is imported; loading
-itself needs neither Lightning nor Hydra.
+Importing this module is cheap, so commands can check names and devices before they import anything heavy. Loading
+needs neither Lightning nor Hydra.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LENGTH, LLM = WITHOUT_ENCODER = ("length", "llm")
-"""Models that an evaluation takes and that have no encoder; these names come before those of encoders."""
+"""Models without an encoder that an evaluation accepts; these names take precedence over those of encoders."""
 
 RECORD: Final = "record.json"
 CONFIG: Final = "config.yaml"
@@ -32,17 +32,18 @@ CHECKPOINT: Final = "checkpoints/best.ckpt"
 
 
 def check_model(model: str, *, pooling: str = "auto", prompt: str | None = None) -> Path | None:
-    """Return the folder of the run that a name means, None if it means an encoder, without loading either.
+    """Return the folder of the run that a name refers to, or None for an encoder, without loading either.
 
-    Raises EncoderError if it does not exist or is not finished, ConfigError if a run is given a pooling or a prompt.
+    Raises EncoderError if the folder does not exist or the run is not finished, and ConfigError if a run is given a
+    pooling or a prompt.
     """
     if model in WITHOUT_ENCODER:
         raise EncoderError(f"model: {model} has no encoder, and this command needs one")
     folder = Path(model).expanduser()
     if not folder.is_dir():
-        # Names on the hub have one slash at most; ours have none at the start.
+        # A name on the hub has at most one slash, and no name starts like a path.
         if model.startswith((".", "/", "~")) or model.rstrip("/").count("/") > 1:
-            raise EncoderError(f"model: there is no folder {folder.absolute()}; give that of a run or of an encoder")
+            raise EncoderError(f"model: there is no folder {folder.absolute()}; give one of a run or of an encoder")
         return None
     if (folder / "config.json").is_file():
         return None
@@ -53,7 +54,7 @@ def check_model(model: str, *, pooling: str = "auto", prompt: str | None = None)
         return None
     for key, given in (("pooling", pooling != "auto"), ("prompt", prompt is not None)):
         if given:
-            raise ConfigError([f"{key}: a run is evaluated as it was trained, and {folder} is one; leave it out"])
+            raise ConfigError([f"{key}: {folder} is a run, which is evaluated as it was trained; leave it out"])
     read_run(folder)
     return folder.resolve()
 
@@ -76,7 +77,7 @@ def read_run(folder: Path) -> dict[str, Any]:
         _ = [record[key] for key in ("name", "config_hash", "seed", "model")]
         _ = record["encoder"]["tokenizer"], record["checkpoint"]["sha256"]
     except (ValueError, LookupError, TypeError) as error:
-        raise EncoderError(f"{folder / RECORD} is no record of a training run ({error})") from error
+        raise EncoderError(f"{folder / RECORD} is not a record of a training run ({error})") from error
     return record
 
 
@@ -85,7 +86,7 @@ class LoadedModel:
     """A model in evaluation mode, and where it comes from."""
 
     answers: Model
-    name: str  # in tables
+    name: str  # shown in tables
     run: Path | None  # the run's folder; None for an encoder that was not trained here
     record: dict[str, Any]  # the run's; empty without a run
     digests: dict[str, str]  # sha256 of the weights and of the tokenizer's files
@@ -93,25 +94,25 @@ class LoadedModel:
 
     @property
     def encoder(self) -> SentenceEncoder:
-        """The encoder inside."""
+        """The encoder of the model."""
         return self.answers.encoder
 
     @property
     def templates(self) -> tuple[Template, ...]:
-        """What is put around a sentence, for each time it is encoded."""
+        """The templates around a sentence, one for each time that it is encoded."""
         return self.answers.templates
 
     @property
     def room(self) -> int:
-        """How many tokens of a sentence are read: the maximum length without the longest template."""
+        """The number of tokens read from a sentence: the maximum length minus the longest template."""
         return self.encoder.max_length - max(map(len, self.templates))
 
     def whitened(self, sources: Sequence[str], data_dir: str) -> LoadedModel:
-        """Return the encoder with its vectors whitened by those of other sentences; raise ConfigError for a run."""
+        """Return a copy whose vectors are whitened with those of other sentences; raise ConfigError for a run."""
         from lightning_cse.baselines import Whitening
 
         if self.run is not None:
-            raise ConfigError([f"whitening: a run is evaluated as it was trained, and {self.name} is one"])
+            raise ConfigError([f"whitening: {self.name} is a run, which is evaluated as it was trained; leave it out"])
         answers = Whitening(self.encoder, sources=sources, data_dir=data_dir)
         fitted_on = hashlib.sha256("\n".join(answers.sentences).encode()).hexdigest()
         return replace(self, answers=answers, digests={**self.digests, "whitening": fitted_on})
@@ -125,8 +126,8 @@ def load_model(
     The name is tried as the folder of a run, as an encoder of ``conf/encoder``, as the folder of a Hugging Face or
     sentence-transformers model, and as a name on the hub (so ``./bert_base`` is a folder and ``bert_base`` is not).
     ``pooling="auto"`` is the model's own; a ``prompt`` is a template of your own, and implies ``pooling="prompt"``;
-    ``max_length`` counts the template, and ``auto`` is what a run was trained with, or what an encoder can read.
-    Raises EncoderError and ConfigError as `check_model`.
+    ``max_length`` includes the template, and ``auto`` is the length that a run was trained with, or the longest that an
+    encoder can read. Raises EncoderError and ConfigError like `check_model`.
     """
     run = check_model(str(model), pooling=pooling, prompt=prompt)
     options: dict[str, Any] = {} if max_length == "auto" else {"max_length": max_length}
@@ -146,10 +147,10 @@ def _load_run(folder: Path, options: Mapping[str, Any]) -> LoadedModel:
     with best.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     if sha256 != record["checkpoint"]["sha256"]:
-        raise EncoderError(f"{best} is damaged (its sha256 is not the record's): train again with force=true")
+        raise EncoderError(f"{best} is damaged (its sha256 differs from the record's): train again with force=true")
     encoder = _encoder(config["encoder"], options)
     for part in ("tokenizer", "weights") if record["model"].get("frozen") else ("tokenizer",):
-        if encoder.digests[part] != record["encoder"][part]:  # the checkpoint has none
+        if encoder.digests[part] != record["encoder"][part]:  # the checkpoint does not contain it
             raise EncoderError(f"the {part} of the encoder {encoder.name} changed since {folder} was trained")
     model = build(encoder, record["model"])
     state = torch.load(best, map_location="cpu", weights_only=True)["state_dict"].items()
@@ -170,7 +171,7 @@ def _load_encoder(model: str, options: Mapping[str, Any]) -> LoadedModel:
     if model not in known:
         node |= {"name": name, "source": model}
     if not node["_target_"].endswith("tiny_encoder"):
-        node["max_length"] = "auto"  # conf/encoder has the length of training; evaluation cuts nothing
+        node["max_length"] = "auto"  # conf/encoder has the length for training; an evaluation reads all that it can
     folder: Path | None = None
     try:
         if model not in known and "pooling" not in options:

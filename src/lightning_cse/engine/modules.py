@@ -1,4 +1,4 @@
-"""The modules of a sentence-transformers folder behind its transformer, such as `lightning_cse.export` writes."""
+"""The modules after the transformer of a sentence-transformers folder, such as `lightning_cse.export` writes."""
 
 import hashlib
 import logging
@@ -29,8 +29,8 @@ class _Normalize(nn.Module):
 def with_modules(encoder: SentenceEncoder, folder: Path) -> tuple[PointModel, dict[str, str]]:
     """Return an encoder with the modules of its folder, and their digest.
 
-    A Normalize at the end is left out, since it changes no cosine. Raises EncoderError for a module that is not applied
-    as sentence-transformers does.
+    A Normalize at the end is left out, since it changes no cosine. Raises EncoderError for a module that cannot be
+    applied as in sentence-transformers.
     """
     layers: list[nn.Module] = []
     digest = hashlib.sha256()
@@ -46,12 +46,12 @@ def with_modules(encoder: SentenceEncoder, folder: Path) -> tuple[PointModel, di
             _pool_mask(encoder, read_json(path / "config.json"), path)
     normalized = bool(layers) and isinstance(layers[-1], _Normalize)
     if normalized:
-        log.info("%s scales its vectors to length one, which is left out here: no cosine changes", folder)
+        log.info("%s scales its vectors to length one, which is omitted here: no cosine changes", folder)
         layers.pop()
     settings = folder / "config_sentence_transformers.json"
     similarity = read_json(settings).get("similarity_fn_name") if settings.is_file() else None
     if similarity not in (None, "cosine", "dot" if normalized else "cosine"):
-        log.warning("%s compares its vectors by %s; here they are compared by the cosine", folder, similarity)
+        log.warning("%s compares its vectors with %s; here they are compared with the cosine", folder, similarity)
     model = PointModel(encoder)
     model.head = nn.Sequential(*layers) if layers else None
     return model, {"modules": digest.hexdigest()} if layers else {}
@@ -61,7 +61,7 @@ def _dense(path: Path) -> nn.Sequential:
     config = read_json(path / "config.json")
     name = str(config.get("activation_function")).rpartition(".")[2]
     if name not in ACTIVATIONS or config.get("module_input_name", "sentence_embedding") != "sentence_embedding":
-        raise EncoderError(f"{path}: a Dense with {config} is not applied here: set pooling, to leave it out")
+        raise EncoderError(f"{path}: a Dense with {config} is not supported here: set pooling to leave it out")
     layer = nn.Linear(config["in_features"], config["out_features"], bias=config.get("bias", True))
     try:
         weights = load_file(path / "model.safetensors")
@@ -76,6 +76,6 @@ def _pool_mask(encoder: SentenceEncoder, config: dict[str, Any], path: Path) -> 
     mask, (template,) = len(config["vocab"]) - 1, encoder.templates
     alone = config["word_weights"] == {config["vocab"][mask]: 1.0} and not config["unknown_word_weight"]
     if not alone or template.suffix.count(mask) != 1:
-        raise EncoderError(f"{path}: weights of words are not applied here: set pooling, to leave them out")
+        raise EncoderError(f"{path}: word weights are not supported here: set pooling to leave them out")
     place = len(template.suffix) - template.suffix.index(mask)
     encoder.pooling, encoder.templates = "prompt", (replace(template, pooled=place),)

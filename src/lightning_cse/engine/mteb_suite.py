@@ -1,4 +1,4 @@
-"""The mteb library: our models as its encoders, and its tasks as tasks of an evaluation."""
+"""Adapters for the mteb library: our models as its encoders, and its tasks as tasks of an evaluation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lightning_cse.similarity import cosine, cosine_matrix
 
 
 class MTEBModel:
-    """A model as mteb's ``EncoderProtocol``, for ``mteb.evaluate(model, tasks)``: one vector a sentence, by cosine.
+    """A model with mteb's ``EncoderProtocol``, for ``mteb.evaluate(model, tasks)``: one vector per sentence, cosine.
 
     ``encode`` takes a list of sentences and returns an array or a tensor (n, d). The name and ``known`` (``revision``,
     ``embed_dim``, ``max_tokens`` and other fields of mteb's ModelMeta) go into mteb's results.
@@ -34,7 +34,7 @@ class MTEBModel:
 
     @classmethod
     def of(cls, evaluated: Any, revision: str) -> MTEBModel:
-        """Wrap a model under evaluation: the vectors of its primary view."""
+        """Wrap a model under evaluation; its vectors are those of the primary view."""
         model = evaluated.model
         return cls(
             lambda sentences: model.features(evaluated.embed(sentences)),
@@ -46,12 +46,12 @@ class MTEBModel:
 
     @property
     def mteb_model_meta(self) -> Any:
-        """What mteb writes into its results; unknown values are None."""
+        """The metadata that mteb writes into its results; unknown values are None."""
         meta = _mteb().models.ModelMeta
         return meta(**{key: None for key, field in meta.model_fields.items() if field.is_required()} | self.known)
 
     def encode(self, inputs: Iterable[Mapping[str, Any]], **_: Any) -> Tensor:
-        """Return the vectors of all sentences in mteb's batches: (n, d), float32. Its prompts are not used."""
+        """Return the vectors of all sentences in mteb's batches: (n, d), float32. mteb's prompts are not used."""
         return torch.as_tensor(self._encode([sentence for batch in inputs for sentence in batch["text"]])).float()
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
@@ -64,7 +64,7 @@ class MTEBModel:
 
 
 class MTEBTask:
-    """One task of the mteb library, by its name there; metric: ``main_score``, over its test split."""
+    """A task of the mteb library, by its name there; the metric is ``main_score`` on its test split."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -80,7 +80,7 @@ class MTEBTask:
         return {f"mteb/{dataset['path']}": str(dataset["revision"]), "mteb": importlib.metadata.version("mteb")}
 
     def evaluate(self, model: Any, run: Run) -> TaskResult:
-        """Let mteb evaluate a model, with its own results in ``mteb/`` of the run."""
+        """Evaluate a model with mteb, which writes its own results to ``mteb/`` in the run's folder."""
         try:
             self._task.load_data()
         except Exception as error:

@@ -12,12 +12,12 @@ from lightning_cse.similarity import is_same
 class DirectionTask(CorpusTask):
     r"""Is the premise of an entailed pair recognised?
 
-    Right iff score(premise, hypothesis) > score(hypothesis, premise) for the model's ``entailment_score`` (GaussCSE:
-    sim(hyp || pre) > sim(pre || hyp)), or iff the model's ``direction`` is positive where it has that (LENGTH:
-    characters). Ties are wrong. Metrics: ``accuracy``, and ``accuracy_determinant`` where the model has Gaussians:
+    A pair is right iff score(premise, hypothesis) > score(hypothesis, premise) for the model's ``entailment_score``
+    (GaussCSE: sim(hyp || pre) > sim(pre || hyp)), or iff the model's ``direction`` is positive, if it has one (LENGTH:
+    characters). Ties are wrong. Metrics: ``accuracy``, and ``accuracy_determinant`` if the model has Gaussians:
     right iff :math:`\sum_d \log \sigma_d(\text{premise}) > \sum_d \log \sigma_d(\text{hypothesis})`.
 
-    A score that is the same both ways has no direction, which is not a direction that is always wrong: no metrics.
+    A score that is the same in both directions gives no metrics: having no direction is not always being wrong.
 
     Source: GaussCSE, experiment on the direction of entailment; the determinant is from the authors' code.
     """
@@ -37,7 +37,7 @@ class DirectionTask(CorpusTask):
             lead = answers.direction(premise, hypothesis).double()
         else:
             score = answers.entailment_score
-            # Asked of random embeddings: a score may tie on all pairs before training, and not later (DualCSE-Bi).
+            # Tested on random embeddings: a score may tie on all pairs before training, but not later (DualCSE-Bi).
             if is_same(score, lambda a, b: score(b, a), premise):
                 return TaskResult({}, reason="its score is the same both ways, so it has no direction")
             lead = score(premise, hypothesis).double() - score(hypothesis, premise).double()
@@ -51,14 +51,14 @@ class DirectionTask(CorpusTask):
 
 
 class Direction(DirectionTask):
-    """The direction of the entailed pairs among the first of an NLI corpus.
+    """The direction of the entailed pairs among the first rows of an NLI corpus.
 
-    Only pairs that are entailed one way: where a corpus labels both ways (SICK), pairs that also hold backwards are
-    left out.
+    Only pairs that are entailed one way are used: if a corpus has labels for both directions (SICK), pairs that are
+    also entailed backwards are left out.
 
-    Source: GaussCSE, as `DirectionTask`.  Differs: nothing on SNLI and MNLI; on SICK the released code cannot see the
-    backward label and keeps all 1,414 entailments of another edition, while the paper's exclusion (and this one) leaves
-    794 of the 4,906 test pairs.
+    Source: GaussCSE, as `DirectionTask`.  Differs: nothing on SNLI and MNLI. On SICK, the released code cannot see the
+    backward label and keeps all 1,414 entailments of another edition; the exclusion in the paper (and here) leaves 794
+    of the 4,906 test pairs.
     """
 
     def select(self, rows: Rows, split: Split) -> Rows:
@@ -69,7 +69,7 @@ class Direction(DirectionTask):
             forward, backward = rows.column("entailment_ab"), rows.column("entailment_ba")
             entailed = [r for r in entailed if forward[r] == "A_entails_B" and backward[r] != "B_entails_A"]
         if not entailed:
-            raise DataError(f"{rows.files[0].path}: none of the pairs is entailed one way, so direction is undefined")
+            raise DataError(f"{rows.files[0].path}: no pair is entailed in one direction only: direction is undefined")
         return rows.select(entailed, reason="not entailed one way")
 
 
@@ -77,7 +77,7 @@ class INLIDirection(INLITask, DirectionTask):
     """The direction of INLI's entailed pairs: each premise with its explicit and with its implied entailment.
 
     Metrics: ``accuracy`` over all, ``accuracy_explicit`` and ``accuracy_implied``. A premise of INLI is nearly always
-    longer than its hypotheses, so LENGTH is near 100 here and should be reported beside.
+    longer than its hypotheses, so LENGTH is near 100 here and should be reported, too.
 
     Source: ours; GaussCSE measures direction on other corpora.
     """

@@ -20,14 +20,14 @@ HYPOTHESES: Final = {
     "neutral": ("neutral", False),
     "contradiction": ("contradiction", False),
 }
-"""Type of hypothesis: its column in INLI, and whether it is entailed."""
+"""For each type of hypothesis, its column in INLI and whether it is entailed."""
 
 
 class INLITask(CorpusTask):
-    """A task on the pairs of an INLI premise and one of its hypotheses: all of one type, then all of the next.
+    """A task on pairs of an INLI premise and one of its hypotheses: all pairs of one type, then all of the next.
 
-    ``types`` are those it uses; the columns of its rows are ``row`` (of INLI), ``type``, ``label`` (entailed
-    or not), ``premise`` and ``hypothesis``. The limits count premises.
+    ``types`` are the types of hypotheses it uses. Its rows have the columns ``row`` (of INLI), ``type``, ``label``
+    (entailed or not), ``premise`` and ``hypothesis``. The limits count premises.
     """
 
     types: ClassVar[tuple[str, ...]] = tuple(HYPOTHESES)
@@ -54,22 +54,22 @@ class RTE(INLITask):
     Explicit and implied entailments are positive, neutral hypotheses and contradictions negative. :math:`\gamma` is
     tuned on dev (best accuracy over all dev pairs, midpoints between distinct scores) and used on test. Metrics:
     ``accuracy_explicit``, ``accuracy_implied``, ``accuracy_neutral``, ``accuracy_contradiction``, their mean
-    ``accuracy_all``, and ``threshold``; without one ``auc_explicit`` and ``auc_implied``, the `auc` of a type against
-    neutral hypotheses and contradictions, on test with the standard errors ``auc_<type>_se`` (`auc_error`).
+    ``accuracy_all``, and ``threshold``. ``auc_explicit`` and ``auc_implied`` need no threshold: the `auc` of a type
+    against neutral hypotheses and contradictions, on test with its standard error ``auc_<type>_se`` (`auc_error`).
 
-    A model that reads the pairs themselves names the type of each hypothesis, so it needs neither a threshold nor dev.
-    A pair without a type counts as wrong. Metrics besides the accuracies: ``accuracy_four_way``, the share of pairs
-    whose type is recognised, and the shares without a type: ``refused``, ``unparsable``, ``failed``.
+    A model that judges pairs of sentences names the type of each hypothesis, so it needs neither a threshold nor dev.
+    A pair without a type counts as wrong. Its other metrics are ``accuracy_four_way``, the share of pairs whose type is
+    recognised, and the shares of pairs without a type: ``refused``, ``unparsable``, ``failed``.
 
     Source: DualCSE, RTE experiment.  Differs: the paper does not say over which candidates the threshold is searched.
-    The AUCs are ours: thresholds of nearly the same accuracy on dev move that of a type by ten points.
+    The AUCs are ours: thresholds with nearly the same accuracy on dev change the accuracy of a type by ten points.
     """
 
     needs = ("entailment_score",)
     metrics = (*(f"accuracy_{kind}" for kind in HYPOTHESES), "accuracy_all", "threshold", "auc_explicit", "auc_implied")
 
     def sentences(self, split: Split) -> list[str]:
-        """Return the sentences of the split, and those of dev, which the threshold is tuned on."""
+        """Return the sentences of the split, and those of dev, on which the threshold is tuned."""
         return texts(self.rows("dev")) + (texts(self.rows("test")) if split == "test" else [])
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
@@ -83,12 +83,12 @@ class RTE(INLITask):
         return TaskResult({**accuracies, "threshold": threshold, **_areas(predictions, split)}, predictions)
 
     def judged(self, judge: Any, split: Split) -> TaskResult:
-        """Count the pairs of the split that the model judges right."""
+        """Compare the types that the model names with those of the pairs of the split."""
         rows = self.rows(split)
         predictions = _described(rows)
         predictions["answer"] = judge.judge(rows.column("premise"), rows.column("hypothesis"))
         predictions["prediction"] = [HYPOTHESES.get(answer, (None, None))[1] for answer in predictions["answer"]]
-        # A column of its own, since a pair without a type is wrong whatever the label.
+        # A separate column, since a pair without a type is wrong whatever the label.
         predictions["correct"] = _equal(predictions["prediction"], predictions["label"])
         counts = Counter(predictions["answer"])
         metrics = _accuracies(rows, predictions["correct"])
@@ -111,7 +111,7 @@ def _equal(a: Sequence[object], b: Sequence[object]) -> list[bool]:
 
 
 def _areas(predictions: Mapping[str, Sequence[Any]], split: Split) -> dict[str, float]:
-    """Return the AUC of each entailed type against all that is not entailed; on test with its standard error."""
+    """Return the AUC of each entailed type against all pairs not entailed; on test with its standard error."""
     types, labels, scores = (np.asarray(predictions[column]) for column in ("type", "label", "score"))
     found = {}
     for kind in ("explicit", "implied"):
@@ -176,8 +176,8 @@ class PairEIS(ImplicitnessTask):
     Both pairs of a row count, ``positive`` (the explicit sentence says what the implicit one implies) and ``negative``
     (it does not belong to it), so 2,815 rows make 5,630 pairs.
 
-    Where it is ``optional``, a registered corpus may be missing: without test the task is left out, without dev it has
-    no part in training. A missing file of your own is always an error.
+    If it is ``optional``, a registered corpus may be missing: without test, the task is left out; without dev, it is
+    not evaluated during training. A missing file of your own is always an error.
 
     Source: ImpScore, authors' code; DualCSE, EIS experiment, whose 5,630 test pairs are these.
     """
@@ -196,7 +196,7 @@ class PairEIS(ImplicitnessTask):
         self.optional = optional
 
     def lacking(self) -> str | None:
-        """Return which file of test is missing, if the task may be left out; without dev it is tested only."""
+        """Return which file of test is missing, if the task is optional; drop dev if its file is missing."""
         if not self.optional:
             return None
         if reason := absent(self.sources["test"], self.data_dir):

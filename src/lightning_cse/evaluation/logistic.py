@@ -14,13 +14,13 @@ from torch import Tensor, nn
 log = logging.getLogger(__name__)
 
 SEED: Final = 1111
-"""SentEval's seed: of the folds, of the first weights and of the order of batches."""
+"""SentEval's seed, for the folds, the initial weights and the order of batches."""
 
 MAX_ITERATIONS: Final = 1000  # of L-BFGS
 
 Numbers = NDArray[np.int64]
 Fold = tuple[Numbers, Numbers | None]
-"""The rows of the features to fit on, in this order, and those that early stopping watches (None: 5 % of the first)."""
+"""The rows of the features to fit on, in this order, and those for early stopping (None: 5 % of the former)."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Linear:
     bias: Tensor
 
     def predict(self, fold: int, decay: int, features: Tensor) -> Tensor:
-        """Return the class that one of the classifiers gives each row of features: (n,)."""
+        """Return the class that one classifier predicts for each row of features: (n,)."""
         logits = features.to(self.weight.dtype) @ self.weight[fold, decay].T + self.bias[fold, decay]
         return logits.argmax(dim=1)
 
@@ -47,27 +47,27 @@ def fit_lbfgs(features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Tenso
               + \frac{\lambda}{2} \lVert W \rVert_F^2
 
     with features :math:`x` ``(n, d)``, labels :math:`y` ``(n,)``, one row of :math:`W` per class (also for two classes)
-    and :math:`\lambda` = ``l2``, which is what a weight decay of :math:`\lambda` adds to the gradient; the bias is not
-    decayed. Float64, from zero; the second part of a fold is not used.
+    and :math:`\lambda` = ``l2``, which adds the gradient of a weight decay of :math:`\lambda`; the bias is not decayed.
+    The fit is in float64 and starts at zero; the second part of a fold is not used.
 
     The objectives are independent and minimized as one sum. They are scaled along the principal axes of the features,
-    where the Hessian at :math:`W = 0` is nearly the identity, which takes tens of iterations instead of hundreds.
+    so that the Hessian at :math:`W = 0` is nearly the identity; this takes tens of iterations instead of hundreds.
 
     Source: L-BFGS-B of scipy.  Differs: nothing; the optimum is that of scikit-learn's ``LogisticRegression`` with
     ``C=1 / (n * l2)`` (for two classes ``C=2 / (n * l2)``, since it has one weight vector where softmax has two).
 
-    The gradient's largest entry at the end is 1e-5; after 1,000 iterations it stops with a warning.
+    The fit ends when the largest entry of the gradient is 1e-5, or with a warning after 1,000 iterations.
     """
     from scipy.optimize import minimize  # takes half a second to import
 
     mean = features.double().mean(dim=0)
     centred = features.double() - mean
     variances, axes = torch.linalg.eigh(centred.T @ centred / len(centred))
-    spread = variances > variances[-1] * 1e-14  # in other directions all features are alike: their weights are zero
+    spread = variances > variances[-1] * 1e-14  # other directions have no variance: their weights are zero
     variances, axes = variances[spread], axes[:, spread]
     inputs = torch.cat([centred @ axes, torch.ones(len(centred), 1, dtype=torch.float64)], dim=1)
     truth = nn.functional.one_hot(labels).double()
-    share = torch.zeros(len(inputs), len(folds), 1, 1, dtype=torch.float64)  # of a row in the mean of a fold
+    share = torch.zeros(len(inputs), len(folds), 1, 1, dtype=torch.float64)  # the weight of a row in a fold's mean
     for number, (train, _) in enumerate(folds):
         share[torch.from_numpy(train), number] = 1 / len(train)
     classes = truth.shape[1]
@@ -102,13 +102,13 @@ def fit_senteval(features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Te
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n} - \log \mathrm{softmax}(W x_i + b)_{y_i}
 
-    with features :math:`x` ``(n, d)`` and labels :math:`y` ``(n,)``; ``l2`` is Adam's weight decay, of the bias too.
+    with features :math:`x` ``(n, d)`` and labels :math:`y` ``(n,)``; ``l2`` is Adam's weight decay, also of the bias.
     Accuracy on the second part of a fold is measured after every 4 epochs: the best weights are kept, and fitting stops
-    at the 6th measurement without a new best (the count is never reset) or the first after 200 epochs. One seed decides
-    first weights and batches (of 64) of every fit; the learning rate is 0.001.
+    at the 6th measurement without a new best (the count is never reset) or the first after 200 epochs. One seed draws
+    the initial weights and the batches (of 64) of every fit; the learning rate is 0.001.
 
-    Source: SentEval, ``tools/classifier.py`` with ``nhid=0, optim=adam``.  Differs: nothing in what is computed; folds
-    of equally many rows have the same batches by number, so that they are fitted together. Float32.
+    Source: SentEval, ``tools/classifier.py`` with ``nhid=0, optim=adam``.  Differs: nothing in what is computed. Folds
+    with equally many rows have the same batches by row number, so that they are fitted together. Float32.
     """
     inputs = torch.cat([features.float(), torch.ones(len(features), 1)], dim=1)
     truth = nn.functional.one_hot(labels).float()
@@ -122,7 +122,7 @@ def fit_senteval(features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Te
         numbers = np.array([number for number, other in enumerate(kinds) if other == kind])
         random = np.random.RandomState(SEED)
         trains, devs = [folds[number][0] for number in numbers], [folds[number][1] for number in numbers]
-        if kind[1]:  # SentEval sets 5 % apart, and fails with fewer than 20 rows
+        if kind[1]:  # SentEval holds out 5 %, and fails with fewer than 20 rows
             order, count = random.permutation(kind[0]), max(1, int(0.05 * kind[0]))
             trains, devs = [train[order[count:]] for train in trains], [train[order[:count]] for train in trains]
         rows, decay = torch.from_numpy(np.stack(trains)), l2[numbers].float()[:, :, None, None]

@@ -1,4 +1,4 @@
-"""Test sets of one's own: STS, NLI and direction of entailment on any files, with a dev side or without."""
+"""Your own test sets: STS, NLI and direction of entailment on any files, with or without a dev side."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -20,19 +20,19 @@ log = logging.getLogger(__name__)
 
 
 class OwnTask(CorpusTask):
-    """A task on people's own files, in any form that `read_table` reads.
+    """A task on your own files, in any form that `read_table` reads.
 
     Args:
-        files: those of the test: a path, a list of paths, whose rows are put together, or ``{dev: ..., test: ...}``.
-        columns: the columns of the files that have another name, by the names in ``reads``.
+        files: the test files: a path, a list of paths (their rows are concatenated), or ``{dev: ..., test: ...}``.
+        columns: the columns of the files that have other names, by the names in ``reads``.
         key: the config key of the files, for messages.
-        dev_rows, test_rows: use only the first so many rows.
+        dev_rows, test_rows: the maximum numbers of rows, the first ones of the files; None uses all.
     """
 
     reads: ClassVar[tuple[str, ...]]
     """The columns that it reads."""
     optional: ClassVar[tuple[str, ...]] = ()
-    """Those of them that a file may lack."""
+    """The columns among them that a file may lack."""
 
     def __init__(
         self,
@@ -54,21 +54,21 @@ class OwnTask(CorpusTask):
         )
 
     def read(self, split: Split) -> Rows:
-        """Read the files of a split, or raise DataError where a column is missing."""
+        """Read the files of a split, or raise DataError if a column is missing."""
         takes = f"{self.key} reads {', '.join(self.reads)}"
         rows = read_table(self.files[split], columns=self.columns, key=self.key, takes=takes)
         if missing := [name for name in self.reads if name not in (*rows.names, *self.optional)]:
             columns = ", ".join(f"{name}: COLUMN" for name in missing)
             found = f"no {' and no '.join(missing)}; columns recognised: {', '.join(rows.names)}"
-            say = f'say which it is: "own.columns={{{columns}}}"'
+            say = f'set "own.columns={{{columns}}}"'
             raise DataError(f"{self.key}: {rows.files[0].path}: {found}; {say}")
         if "label" in self.reads and "label" in rows.names and "1" in rows.column("label"):
-            log.info("%s: the label 1 is read as entailment, 0 as none", self.key)
+            log.info("%s: label 1 is read as entailment, label 0 as no entailment", self.key)
         return rows
 
     @property
     def digests(self) -> dict[str, str]:
-        """The sha256 of its files, by key, side and name."""
+        """The sha256 of its files, by key, split, number and name."""
         files = ((f"{self.key}/{split}", enumerate(self.table(split).files, 1)) for split in self.sources)
         return {f"{side}/{n}-{Path(file.path).name}": file.sha256 for side, some in files for n, file in some}
 
@@ -79,7 +79,7 @@ class OwnSTS(OwnTask, STS):
     reads = ("sentence1", "sentence2", "score")
 
     def read(self, split: Split) -> Rows:
-        """Read the files of a split; the score of some is called label, which is that of NLI."""
+        """Read the files of a split; if the error names a column ``label``, add that it may be the score."""
         try:
             return super().read(split)
         except DataError as error:
@@ -90,9 +90,9 @@ class OwnSTS(OwnTask, STS):
 class OwnNLI(OwnTask, NLI):
     r"""Two-way NLI on files of your own: a pair is entailed iff its score reaches a threshold :math:`\gamma`.
 
-    With a dev side :math:`\gamma` is tuned there: ``accuracy``, ``threshold``. Without one it is two-fold: tuned on the
-    rows with an even number for those with an odd one, and the other way round: ``accuracy_two_fold``. The candidates
-    are those of `best_threshold`, between any two scores. Metrics besides: ``auprc`` and ``auc``, which need none.
+    With a dev side, :math:`\gamma` is tuned there; the metrics are ``accuracy`` and ``threshold``. Without one, it is
+    tuned on even rows for odd rows, and vice versa; the metric is ``accuracy_two_fold``. The candidates are those of
+    `best_threshold`, between neighbouring scores. ``auprc`` and ``auc``, which need no threshold, are always measured.
 
     Source: ours; `NLI` has the papers' protocol.
     """
@@ -102,7 +102,7 @@ class OwnNLI(OwnTask, NLI):
 
     @property
     def metrics(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Their names say how the threshold is tuned."""
+        """The names of its metrics, which say how the threshold is tuned."""
         return (*NLI.metrics, "auc") if "dev" in self.sources else ("accuracy_two_fold", "auprc", "auc")
 
     def select(self, rows: Rows, split: Split) -> Rows:
@@ -110,7 +110,7 @@ class OwnNLI(OwnTask, NLI):
         rows = super().select(rows, split)
         if len(set(entailed(rows))) < 2:
             found = f"{rows.files[0].path}: all labels are {rows.column('label')[0]!r}"
-            raise DataError(f"{self.key}: {found}; entailed pairs and others are needed")
+            raise DataError(f"{self.key}: {found}; both entailed and other pairs are needed")
         return rows
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
@@ -121,10 +121,12 @@ class OwnNLI(OwnTask, NLI):
             return TaskResult(result.metrics | {"auc": area}, result.predictions)
         rows = self.rows(split)
         labels, scores = np.array(entailed(rows)), self.ask_pairs(answers, "entailment_score", embedded, rows).numpy()
+        # Every second row of each label: with every second row of all, rows in turn would put one label in a fold.
+        fold = np.where(labels, np.cumsum(labels), np.cumsum(~labels)) % 2
         predicted = np.empty(len(rows), dtype=bool)
-        for half in (0, 1):
-            threshold, _ = best_threshold(labels[1 - half :: 2], scores[1 - half :: 2])
-            predicted[half::2] = scores[half::2] >= threshold
+        for tested, tuned in ((fold == 0, fold == 1), (fold == 1, fold == 0)):
+            threshold, _ = best_threshold(labels[tuned], scores[tuned])
+            predicted[tested] = scores[tested] >= threshold
         metrics = {"accuracy_two_fold": float(np.mean(predicted == labels))}
         metrics |= {"auprc": auprc(labels, scores), "auc": auc(labels, scores)}
         columns = {"label": labels.tolist(), "score": scores.tolist(), "prediction": predicted.tolist()}

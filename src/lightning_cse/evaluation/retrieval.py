@@ -20,28 +20,28 @@ from lightning_cse.similarity import Comparison
 log = logging.getLogger(__name__)
 
 Relevance = dict[str, dict[str, float]]
-"""Of documents, by query."""
+"""The relevance of documents, by query."""
 
-DEPTH: Final = 100  # documents of a ranking: as many as a metric looks at
+DEPTH: Final = 100  # documents in a ranking: the most that a metric uses
 
 
 class Retrieval(Task):
     r"""Are the documents that are relevant to a query the ones most similar to it?
 
-    The model's ``similarity`` ranks all documents for each query, exactly; of equal scores the first one in the file.
-    A document with the id of the query is left out. Metrics, means over the queries that have judgements: ``ndcg@10``,
-    ``recall@10``, ``recall@100`` (see `ndcg` and `recall`), and ``accuracy@1``, the share of queries whose first
-    document is relevant.
+    The model's ``similarity`` ranks all documents for each query, exactly; equal scores keep the order of the file. A
+    document with the id of the query is left out. The metrics are means over the queries that have judgements:
+    ``ndcg@10``, ``recall@10``, ``recall@100`` (see `ndcg` and `recall`), and ``accuracy@1``, the share of queries whose
+    first document is relevant.
 
-    Source: Thakur et al. 2021 (BEIR): its layout and, but for ``accuracy@1``, its metrics, which are trec_eval's.
+    Source: Thakur et al. 2021 (BEIR): its layout and, except for ``accuracy@1``, its metrics, those of trec_eval.
     Differs: the order of equal scores, which trec_eval takes from the ids.
 
     Args:
-        files: a folder with ``corpus.jsonl`` (keys ``_id``, ``text``, and ``title``, if any, which is put before the
+        files: a folder with ``corpus.jsonl`` (keys ``_id``, ``text``, and optionally ``title``, which is put before the
             text), ``queries.jsonl`` (``_id``, ``text``) and ``qrels/test.tsv`` (``query-id``, ``corpus-id``,
-            ``score``); with ``qrels/dev.tsv`` training is evaluated on it. Each may end in ``.gz``.
+            ``score``). Evaluation during training needs ``qrels/dev.tsv``. Each file may end in ``.gz``.
         key: the config key of the folder, for messages.
-        dev_rows, test_rows: use only the first so many queries.
+        dev_rows, test_rows: the maximum numbers of queries, the first ones of the split; None uses all.
     """
 
     needs = ("similarity",)
@@ -70,7 +70,7 @@ class Retrieval(Task):
 
     @cached_property
     def qrels(self) -> dict[Split, Relevance]:
-        """How relevant documents are, by split and query."""
+        """The relevance of documents, by split and query."""
         return {s: _judgements(*self._read(f"qrels/{s}.tsv"), self.documents, self.queries) for s in self.splits}
 
     @property
@@ -83,11 +83,11 @@ class Retrieval(Task):
         return packed if packed.exists() and not plain.exists() else plain
 
     def _read(self, name: str) -> tuple[str, str]:
-        """Return the text of a file, and how messages call it."""
+        """Return the text of a file, and its name in messages."""
         path = self._path(name)
         shown = f"{self.key}: {path}"
         if not path.exists():
-            raise DataError(f"{shown} is not there; a folder needs corpus.jsonl, queries.jsonl and qrels/test.tsv")
+            raise DataError(f"{shown} does not exist; a folder needs corpus.jsonl, queries.jsonl and qrels/test.tsv")
         data = read_bytes(path)
         self._digests[f"{self.key}/{name}"] = hashlib.sha256(data).hexdigest()
         return decoded(data, shown), shown
@@ -134,7 +134,7 @@ def _objects(text: str, path: str, kind: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for line, one, title, body in zip(lines, *values.values(), strict=True):
         if one in found:
-            raise DataError(f"{path}:{line}: the _id {one!r} is there twice")
+            raise DataError(f"{path}:{line}: the _id {one!r} appears twice")
         found[one] = f"{title or ''} {body}".strip()
     return found
 

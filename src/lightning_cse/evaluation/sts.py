@@ -4,16 +4,16 @@ from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, 
 
 
 class STS(CorpusTask):
-    r"""Semantic textual similarity: does the similarity of embeddings rank pairs as people's scores do?
+    r"""Semantic textual similarity: does the similarity of embeddings rank pairs as human scores do?
 
-    The model's ``similarity`` of each pair against its gold score; rank correlations (ties get their mean rank,
-    float64). Metric of a corpus without subsets: ``spearman``. Metrics of one with subsets (STS12 to STS16):
-    ``spearman_all``, over all subsets put together; ``spearman_mean``, the mean of the subsets' correlations;
+    The rank correlation of the model's ``similarity`` of each pair with its gold score, in float64; ties get their mean
+    rank. Metric of a corpus without subsets: ``spearman``. Metrics of one with subsets (STS12 to STS16):
+    ``spearman_all``, over all subsets together; ``spearman_mean``, the mean of the subsets' correlations;
     ``spearman_wmean``, the same weighted by their numbers of pairs. The limits count the rows of each subset.
 
-    Source: Agirre et al. 2012 to 2016, Cer et al. 2017, Marelli et al. 2014; tables show ``spearman_all``, and no
-    regressor is trained on STS-B and SICK-R: SimCSE, its edition of SentEval; the means: SentEval.  Differs: 0 where
-    one side is constant and scipy gives NaN: the scores of a collapsed model rank nothing, and training must continue.
+    Source: Agirre et al. 2012 to 2016, Cer et al. 2017, Marelli et al. 2014. Tables show ``spearman_all``, and no
+    regressor is trained on STS-B and SICK-R: SimCSE, its edition of SentEval; the means: SentEval.  Differs: 0 if one
+    side is constant, where scipy gives NaN: the scores of a collapsed model rank nothing, and training must continue.
     """
 
     needs = ("similarity",)
@@ -21,7 +21,7 @@ class STS(CorpusTask):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """One correlation, or three where the corpus has subsets."""
+        """One correlation, or three if the corpus has subsets."""
         if "subset" in self.rows("test").names:
             return ("spearman_all", "spearman_mean", "spearman_wmean")
         return ("spearman",)

@@ -1,4 +1,4 @@
-"""Evaluation tasks: the sentences to embed, and metrics and predictions from a model's answers; suites of tasks."""
+"""Evaluation tasks and suites: the sentences to embed, and metrics and predictions from the answers of a model."""
 
 import functools
 import math
@@ -21,20 +21,20 @@ from lightning_cse.errors import ConfigError, did_you_mean
 Split = Literal["dev", "test"]
 
 QUESTIONS = ("similarity", "entailment_score", "direction", "implicitness", "log_determinant", "features", "judge")
-"""What a model can be asked: all about embeddings, except ``judge``, which is about sentences."""
+"""The questions that a model may answer: all take embeddings, except ``judge``, which takes sentences."""
 
 SIDES = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("implicit", "explicit"), ("sentence",))
-"""The columns of the sentences of a row, by kind of corpus."""
+"""The columns that hold the sentences of a row, by kind of corpus."""
 
 Answers = Any
-"""A model that embeds sentences, and answers those of the `QUESTIONS` that it has as methods."""
+"""A model that embeds sentences and answers those `QUESTIONS` that are its methods."""
 
 
 @dataclass(frozen=True)
 class TaskResult:
     """The outcome of a task: metrics by name, and the predictions for every example, by column.
 
-    Where what is measured does not exist for a model there are none, and ``reason`` says why.
+    If a model lacks the property that is measured, there are none, and ``reason`` says why.
     """
 
     metrics: dict[str, float]
@@ -43,7 +43,7 @@ class TaskResult:
 
 
 class Embedded:
-    """The embeddings of sentences, each distinct one embedded once, looked up by the sentence."""
+    """The embeddings of sentences, looked up by sentence; each distinct sentence is embedded once."""
 
     def __init__(self, answers: Answers, sentences: Iterable[str]) -> None:
         self._row = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
@@ -57,10 +57,10 @@ class Embedded:
 class Task(ABC):
     """One evaluation of one protocol on a dev or a test split.
 
-    ``needs`` names the questions it asks; a model that does not answer them is skipped. ``splits`` are those that it
-    evaluates: a test set without a dev split of its own has no part in training. ``suffix`` is what the keys of its
-    metrics say about the protocol behind the name of the corpus: ``mnli_matched``. ``without_dev`` says what to do
-    where a task without a dev split is to choose the checkpoint.
+    ``needs`` names the questions it asks; a model that does not answer them is skipped. ``splits`` are the splits it
+    evaluates; a test set without its own dev split is not evaluated during training. ``suffix`` is appended to the name
+    of the corpus in the keys of its metrics, to name the protocol: ``mnli_matched``. ``without_dev`` is the advice of
+    the error message if a task without a dev split is to choose the checkpoint.
     """
 
     needs: ClassVar[tuple[str, ...]]
@@ -79,7 +79,7 @@ class Task(ABC):
         return {}
 
     def sentences(self, split: Split) -> list[str]:
-        """Return all sentences that `evaluate` looks up; repeats are free."""
+        """Return all sentences that `evaluate` looks up; duplicates cost nothing."""
         return []
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Task(ABC):
         """Return metrics and predictions of a model on a split."""
 
     def lacking(self) -> str | None:
-        """Return why the task cannot be done with any model; None where it can."""
+        """Return why the task cannot run with any model, or None if it can."""
         return None
 
     def suits(self, answers: object) -> bool:
@@ -99,15 +99,15 @@ class CorpusTask(Task):
     """A task on the dev and the test split of corpora, each read when it is first needed.
 
     Args:
-        dev: ``corpus/split``, or a file of your own, that thresholds are tuned on and training is evaluated on; None
-            for a task without.
-        test: the same for the test.
-        watched: whether training is evaluated on dev; a test set that borrows the dev split of another corpus need not.
-        dev_rows, test_rows: use only the first so many rows.
+        dev: ``corpus/split`` or your own file, for tuning thresholds and for evaluation during training; None for a
+            task without dev.
+        test: the same for test.
+        watched: whether dev is evaluated during training; False if a test set borrows the dev split of another corpus.
+        dev_rows, test_rows: the maximum numbers of rows, the first ones of the split; None uses all.
     """
 
     limited_by: ClassVar[str | None] = None
-    """A column: the limits count the rows of each of its values, where a corpus has it."""
+    """A column: if a corpus has it, the limits count the rows of each of its values."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class CorpusTask(Task):
         return first_rows(rows, self.limits[split], each=self.limited_by)
 
     def ask_pairs(self, answers: object, question: str, embedded: Embedded, rows: Rows) -> Tensor:
-        """Return a model's float64 answers to a question about the pairs of sentences of rows: (n,)."""
+        """Return the float64 answers of a model to a question about the sentence pairs of rows: (n,)."""
         first, second = (embedded[rows.column(side)] for side in sides(rows))
         scores: Tensor = getattr(answers, question)(first, second)
         return scores.double()
@@ -150,7 +150,7 @@ class CorpusTask(Task):
         return {file.name: file.sha256 for split in self.sources for file in self.table(split).files}
 
     def sentences(self, split: Split) -> list[str]:
-        """Return the sentences of the split; none of one that is not evaluated."""
+        """Return the sentences of the split, or none if the split is not evaluated."""
         return texts(self.rows(split)) if split in self.splits else []
 
 
@@ -159,12 +159,12 @@ class Average(Task):
 
     .. math:: \frac{1}{K} \sum_{k=1}^{K} m_k
 
-    of the unrounded metrics :math:`m_k`. There is no mean where a model lacks one of the parts.
+    of the unrounded metrics :math:`m_k`. There is no mean if a model lacks one of the parts.
 
     Source: SimCSE, evaluation.py: the last column of its STS and transfer tables.  Differs: SimCSE averages values that
     were rounded to two decimals of a percent, which can change the last decimal.
 
-    ``of`` is what is averaged, ``<task>/<metric>`` each, such as ``sts12/spearman_all``; ``metric`` names the mean.
+    ``of`` lists the metrics as ``<task>/<metric>``, such as ``sts12/spearman_all``; ``metric`` names the mean.
     """
 
     needs = ()
@@ -186,7 +186,8 @@ def check_parts(tasks: Mapping[str, Task]) -> None:
     """Raise ConfigError with every part of an average that is not a metric of the suite."""
     known = [f"{name}/{metric}" for name, task in tasks.items() for metric in task.metrics]
     faults = [
-        f"suite.{name}.of: {part!r} is not a metric of this suite{did_you_mean(part, known)} (has {', '.join(known)})"
+        f"suite.{name}.of: {part!r} is not a metric of this suite{did_you_mean(part, known)} "
+        f"(choose from: {', '.join(known)})"
         for name, task in tasks.items()
         if isinstance(task, Average)
         for part in task.parts
@@ -199,7 +200,7 @@ def check_parts(tasks: Mapping[str, Task]) -> None:
 def summarize_tasks(
     tasks: Mapping[str, Task], metrics: Mapping[str, Mapping[str, float]], split: Split
 ) -> dict[str, TaskResult]:
-    """Return the averages of a suite that have the split and all their parts, from metrics by task."""
+    """Return the averages of a suite from metrics by task, without those that lack the split or a part."""
     values = {f"{name}/{metric}": value for name, found in metrics.items() for metric, value in found.items()}
     return {
         name: TaskResult({task.metrics[0]: math.fsum(values[part] for part in task.parts) / len(task.parts)})
@@ -223,7 +224,7 @@ def run_tasks(tasks: Mapping[str, Task], answers: Answers, split: Split) -> dict
 
 
 def measure(name: str, *inputs: Any, **options: Any) -> float:
-    """Return a metric of `lightning_cse.metrics`, of inputs that this process has whole: it waits for no other one."""
+    """Return a `lightning_cse.metrics` metric of inputs that this process has in full; it waits for no other one."""
     metric = getattr(metrics, name)(sync_on_compute=False, **options)  # imports torchmetrics
     metric.update(*inputs)
     return float(metric.compute())
@@ -235,12 +236,12 @@ def texts(rows: Rows) -> list[str]:
 
 
 def sides(rows: Rows) -> tuple[str, ...]:
-    """Return the columns of the sentences of rows."""
+    """Return the columns that hold the sentences of rows."""
     return next((columns for columns in SIDES if columns[0] in rows.names), SIDES[0])
 
 
 def first_rows(rows: Rows, limit: int | None, *, each: str | None = None) -> Rows:
-    """Return the first so many rows, of each value of a column where the rows have it.
+    """Return the first ``limit`` rows, or those of each value of the column ``each`` if the rows have it.
 
     Examples:
         >>> rows = Rows.of({"label": ["a", "a", "b", "a", "b"], "sentence": list("vwxyz")})

@@ -38,7 +38,7 @@ FOLDS: Final = 10
 
 @dataclass(frozen=True)
 class Round:
-    """One test: L2 is chosen on the folds, then fitted on ``train`` (SentEval stops early by ``dev``)."""
+    """One test: L2 is chosen on the folds, then used to fit on ``train`` (SentEval stops early by ``dev``)."""
 
     folds: list[Fold]
     train: Numbers
@@ -49,25 +49,25 @@ class Round:
 class Transfer(Task):
     r"""Accuracy of a logistic regression on frozen embeddings, for one of MR, CR, SUBJ, MPQA, SST2, TREC and MRPC.
 
-    Features are the model's ``features``: (n, d), the primary view; of MRPC's pairs
+    Features are the model's ``features``: (n, d), the primary view; for MRPC's pairs
     :math:`[\lvert a - b \rvert, \; a \odot b]`. The weight decay is the one of {1e-5, 1e-4, 1e-3, 1e-2} with the best
     mean accuracy (the smallest of the best, to two decimals of a percent):
 
-    - MR, CR, SUBJ, MPQA, which have one split: 10 folds; for each, chosen by 10 folds within the other nine, fitted
-      again on all nine, tested on it. The accuracy is the mean over the folds;
-    - TREC, MRPC: chosen by 10 folds of train, fitted again on all of train;
-    - SST2: chosen on dev.
+    - MR, CR, SUBJ, MPQA, which have one split: 10 folds. For each fold, the decay is chosen by 10 folds within the
+      other nine, and the classifier is fitted on all nine and tested on the fold. The accuracy is the mean over folds;
+    - TREC, MRPC: the decay is chosen by 10 folds of train, and the classifier is fitted again on all of train;
+    - SST2: the decay is chosen on dev.
 
-    Folds are stratified, shuffled with seed 1111, of rows sorted by number of words as SentEval sorts them.
+    Folds are stratified and shuffled with seed 1111; rows are first sorted by number of words, as in SentEval.
 
     ``protocol`` is how a classifier is fitted, and part of the metric's name: ``accuracy_lbfgs`` to the optimum
-    (`fit_lbfgs`: no seed decides the fit), ``accuracy_senteval`` by Adam with early stopping (`fit_senteval`), as for
-    the numbers in papers.
+    (`fit_lbfgs`, which has no seed), ``accuracy_senteval`` by Adam with early stopping (`fit_senteval`), as for the
+    numbers in papers.
 
     Source: Conneau and Kiela 2018 and SentEval's code, with the settings of SimCSE's full mode.  Differs: ``lbfgs`` is
     ours; accuracies are not rounded before they are averaged; the blank lines of CR (4) and MPQA (3) are not sentences.
 
-    ``rows`` uses only the first so many rows of each class, of each split.
+    ``rows`` is the maximum number of rows per class and split, the first ones of the file; None uses all.
     """
 
     needs = ("features",)
@@ -93,7 +93,7 @@ class Transfer(Task):
         return {file.name: file.sha256 for rows in self.tables.values() for file in rows.files}
 
     def sentences(self, split: Split) -> list[str]:
-        """Return all sentences of the corpus: they are trained on and tested on."""
+        """Return all sentences of the corpus, for training and test."""
         return [s for rows in self.tables.values() for s in texts(rows)] if split in self.splits else []
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
@@ -111,7 +111,7 @@ class Transfer(Task):
         for each, answer in zip(rounds, found, strict=True):
             predicted[each.test] = answer
         accuracies = [float(np.mean(predicted[each.test] == truth[each.test])) for each in rounds]
-        # The last table is the one tested, whole: back to the order of its file.
+        # The last table is tested, as a whole: restore the order of its file.
         back = len(truth) - len(orders[-1]) + np.argsort(orders[-1])
         predictions = {
             "row": list(range(len(back))),
@@ -125,7 +125,7 @@ class Transfer(Task):
         return parts[0] if len(parts) == 1 else torch.cat([(parts[0] - parts[1]).abs(), parts[0] * parts[1]], dim=1)
 
     def _rounds(self, truth: Numbers, sizes: list[int]) -> list[Round]:
-        """Return the tests; rows are numbered through all splits."""
+        """Return the rounds; rows are numbered through all splits."""
         parts = np.split(np.arange(len(truth)), np.cumsum(sizes)[:-1])
         if len(parts) == 3:
             train, dev, test = parts
@@ -134,10 +134,10 @@ class Transfer(Task):
         return [Round([*self._folds(train, truth)], train, test) for train, test in tests]
 
     def _folds(self, rows: Numbers, truth: Numbers) -> list[tuple[Numbers, Numbers]]:
-        from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped, unused-ignore]  # slow import
+        from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped, unused-ignore]  # slow
 
         if (folds := min(FOLDS, int(np.unique(truth[rows], return_counts=True)[1].min()))) < 2:
-            raise DataError(f"transfer: of {len(rows)} training rows a class has only one: raise limits.test_pairs")
+            raise DataError(f"transfer: a class has only one of {len(rows)} training rows: raise limits.test_pairs")
         split = StratifiedKFold(n_splits=folds, shuffle=True, random_state=SEED).split(rows, truth[rows])
         return [(rows[train], rows[test]) for train, test in split]
 
@@ -158,6 +158,6 @@ class Transfer(Task):
 
 
 def _senteval_order(rows: Rows, labels: Numbers) -> Numbers:
-    """Return row numbers by numbers of words, then class, as SentEval sorts before it draws folds."""
+    """Return row numbers sorted by number of words, then class, as SentEval sorts before it draws folds."""
     words = [np.array([len(sentence.split()) for sentence in rows.column(column)]) for column in sides(rows)]
     return np.lexsort([labels, *reversed(words)])

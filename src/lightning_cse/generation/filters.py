@@ -1,4 +1,4 @@
-"""Which replies of a language model are taken: each is cleaned, and then accepted, or rejected with a reason."""
+"""Filters for the replies of a language model: each is cleaned, and then accepted, or rejected with a reason."""
 
 import re
 import unicodedata
@@ -15,32 +15,32 @@ if TYPE_CHECKING:
     from lightning_cse.generation.pattern import Role
     from lightning_cse.llm import Reply
 
-_RUN: Final = 8  # words of the prompt in a row that no reply has by chance
-_FEW: Final = 6  # a sentence of fewer words may be paraphrased by a single one
+_RUN: Final = 8  # consecutive words of the prompt that no reply has by chance
+_FEW: Final = 6  # a sentence of fewer words may be paraphrased in a single word
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Checks(BaseModel, extra="forbid", strict=True, frozen=True):
-    """The filters of one role that a pattern sets; null leaves one out.
+    """The filters that a pattern sets for one role; null switches a filter off.
 
-    Source: NGCSE's code takes every reply. Differs: every filter is our own.
+    Source: NGCSE, whose code takes every reply. Differs: every filter is our own.
     """
 
-    most_sentences: Annotated[int, Field(ge=1)] | None = 1  # unless the sentence that the role is made of has more
+    most_sentences: Annotated[int, Field(ge=1)] | None = 1  # unless the sentence that the role is made from has more
     longest: Positive | None = 2.5  # times the words of that sentence ...
     always_allowed: Annotated[int, Field(ge=0)] = 16  # ... or this many words
-    less_detail_than: str | None = None  # an earlier role: it has more words, or as many and is closer to the source
-    shortest: Positive | None = None  # times the words of a sentence of six or more
+    less_detail_than: str | None = None  # an earlier role with more words, or as many and closer to the source
+    shortest: Positive | None = None  # times the words of that sentence, if it has six or more
     refused_words: list[Annotated[str, Field(pattern=r"\S")]] | None = None  # how refusals begin in other languages
 
 
 def judge(
     reply: "Reply", role: "Role", source: str, reference: str, written: Mapping[str, str]
 ) -> tuple[str, str | None]:
-    """Return the sentence of a reply, and the first reason to reject it; None: it is accepted.
+    """Return the sentence of a reply and the first reason to reject it, or None if it is accepted.
 
-    The role is made of the reference: the source, or the sentence that was ``written`` for an earlier role.
+    The role is made from the ``reference``: the ``source``, or the sentence that was ``written`` for an earlier role.
     """
     text = cleaned(reply.text, role.fields[1], reference)
     sentence, said, words = " ".join(text.split()), letters(text), len(text.split())
@@ -76,7 +76,7 @@ _NOTHING: Final = re.compile("yes|no|none|na|null|nothing|unknown|sure|ok|true|f
 
 
 def _echoes(text: str, role: "Role", source: str, reference: str) -> bool:
-    """Whether a reply has a label, a sentence of an example, or eight words in a row of the prompt."""
+    """Return whether a reply has a label, a sentence of an example, or eight consecutive words of the prompt."""
     given, said, asked = f"{source}\n{reference}", letters(text), letters(reference)
     if any(_label(field).search(text) and not _label(field).search(given) for field in role.fields):
         return True
@@ -88,7 +88,7 @@ def _echoes(text: str, role: "Role", source: str, reference: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _label(field: str) -> re.Pattern[str]:
-    """Return the pattern of a field's label, whatever its number; within a line in the same case only."""
+    """Return the pattern of a field's label, whatever its number; within a line, the case must be the same."""
     words = r"\s+".join(re.sub(r"\d+", r"\\d+", re.escape(word)) for word in field.split()) or r"(?!)"
     return re.compile(rf"(?:^[\s\W_]*(?i:{words})|(?<![^\W_]){words})[\s*_`]*[:：]", re.MULTILINE)
 
@@ -104,7 +104,7 @@ def _folded(text: str) -> str:
 
 
 def letters(text: str) -> str:
-    """Return the letters and digits of a text, with marks, in one case: sentences are equal if these are."""
+    """Return the letters, marks and digits of a text in one case; sentences count as equal if these are equal."""
     if text.isascii():
         return re.sub(r"[\W_]+", "", text).lower()
     return "".join(s for s in _folded(text) if unicodedata.category(s)[0] in "LNM" and s != "\ufe0f")
@@ -124,7 +124,7 @@ _REFUSALS: Final = re.compile(
 
 
 def refuses(text: str, beginnings: Sequence[str] = ()) -> bool:
-    """Return whether a text is a refusal: in English by how it begins, in other languages by these beginnings."""
+    """Return whether a text begins like a refusal in English, or with one of these beginnings in another language."""
     plain = _folded(text[:400].replace("’", "'"))
     if re.match(r"[\"'“«].*[,.!?][\"'”»] \w", plain):  # said by somebody in a story
         return False
@@ -137,8 +137,8 @@ _LABEL: Final = rf"(?:(?:the |your )?(?:(?:new|rewritten|revised) )?{_SENTENCE}|
 _AROUND: Final = tuple(
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
-        r"\A(?:.*</think>|\s*<think>.*)",  # of a reasoning model, which some servers leave in the reply
-        r"\A(?:[-–—•*>]|\d{1,2}[.)])\s+(?=\D)",  # of a list
+        r"\A(?:.*</think>|\s*<think>.*)",  # the thinking that some servers leave in a reply
+        r"\A(?:[-–—•*>]|\d{1,2}[.)])\s+(?=\D)",  # the bullet or number of a list
         r"\A(?:sure|certainly|of course|okay)(?:!\s+|[.,:]?\n|[.,:]\s+(?=here\b))",
         rf"\Ahere(?:['’]s| is)\b[^:.!?\n]{{0,80}}?\b{_SENTENCE}\b[^:.!?\n]{{0,80}}:[*_]*(?:\s+|\Z)",
         r"\A[^\n:：]{4,80}[:：][*_]*\n(?=.)",  # in any language, a line with a colon
@@ -150,9 +150,9 @@ _AROUND: Final = tuple(
 
 
 def cleaned(text: str, field: str = "", reference: str = "") -> str:
-    """Return a reply without quotes, markdown, labels, numbers, a preamble and remarks around the sentence.
+    """Return a reply without the quotes, markdown, labels, numbers, preamble and remarks around the sentence.
 
-    What the reference has too, such as a number or a label, belongs to the sentence.
+    Anything that the reference has too, such as a number or a label, belongs to the sentence.
     """
     around = [pattern for pattern in _AROUND if not pattern.search(reference.strip())]
     if field.strip():
@@ -171,7 +171,7 @@ def cleaned(text: str, field: str = "", reference: str = "") -> str:
 
 
 def _content(text: str) -> str:
-    """Return the sentence of a reply in JSON, though it be cut off or in a code block; another reply as it is."""
+    """Return the sentence of a reply in JSON, even if cut off or in a code block; any other reply is unchanged."""
     found = re.search(r"\A\s*(?:```(?:json)?\s*)?(\{.*?)(?:\s*```\s*)?\Z", text, re.DOTALL)
     if found is None:
         return text
@@ -181,7 +181,7 @@ def _content(text: str) -> str:
         return ""
 
 
-# The one pair of quotes, backticks or marks of emphasis that holds all of a text.
+# One pair of quotes, backticks or emphasis marks around the whole text.
 _PAIR: Final = re.compile(r"(?s)(?:([*_`]{1,3}|[\"'])((?:\b'\b|(?!\1).)+)\1|[“„«「]([^“”„«»「」]+)[”“»」])")
 
 _STOPS: Final = "。！？｡।॥؟۔։"
@@ -192,9 +192,9 @@ _SHORT: Final = re.compile(r"\b((?:[^\W\d_]\.){1,3}[^\W\d_]|[A-Z]|Mrs?|Ms|Dr|Pro
 
 
 def count_sentences(text: str) -> int:
-    """Return the number of sentences of a text by a rule of thumb; 0 where it has no letter, and for a list's number.
+    """Count the sentences of a text by a rule of thumb; a list's numbers and parts without letters do not count.
 
-    A sentence ends with its line, or at a full stop or mark before anything but a small letter.
+    A sentence ends with its line, or at a full stop or similar mark that no lower-case letter follows.
     """
     lines = (_SHORT.sub(r"\1", line) for line in text.splitlines())
     parts = [letters(part) for line in lines for part in _BETWEEN.split(line)]

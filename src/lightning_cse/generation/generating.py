@@ -1,8 +1,9 @@
-"""From a config to the rows that a language model writes by a pattern."""
+"""Generate the rows of a config, which a language model writes by a pattern."""
 
 import hashlib
 import json
 import logging
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from lightning_cse import runs
+from lightning_cse.arguments import hydra_text
 from lightning_cse.config.compose import portable
 from lightning_cse.data.parsers import LLM_PATTERNS
 from lightning_cse.data.provenance import read_provenance, side_file, write_provenance
@@ -32,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 def run(cfg: DictConfig) -> None:
-    """Generate the rows of a config and print a summary, or print what would be sent."""
+    """Generate the rows of a config and print a summary, or only print the requests that would be sent."""
     hydra, console = HydraConfig.get(), Console(highlight=False, markup=False, soft_wrap=True)
     check(cfg)
     generation = Generation(cfg, str(hydra.runtime.choices["data"]), list(map(str, hydra.overrides.task)))
@@ -50,10 +52,10 @@ def run(cfg: DictConfig) -> None:
 
 
 class Generation:
-    """One set of rows: its sentences, pattern and model, and its folder, which is named by what decides the rows.
+    """One set of rows: its sentences, pattern and model, and its folder, named by a hash of all that decides the rows.
 
-    Every reply is in the cache before it is looked at, and the same replies make the same rows. So a command that was
-    stopped starts again from the first sentence, and takes from the cache what came before.
+    Every reply is in the cache before it is used, and the same replies make the same rows. So a command that was
+    stopped starts again from the first sentence, and takes the earlier replies from the cache.
     """
 
     def __init__(self, cfg: DictConfig, data: str, overrides: Sequence[str] = ()) -> None:
@@ -79,7 +81,7 @@ class Generation:
 
     @property
     def finished(self) -> bool:
-        """Whether the rows are as they were written; their provenance is written last."""
+        """Whether the rows are complete and unchanged; their provenance is written last."""
         found = read_provenance(self.rows) if self.rows.is_file() else None
         return found is not None and bool(found.get("unchanged"))
 
@@ -94,19 +96,19 @@ class Generation:
         return document
 
     def _write(self) -> Tally:
-        """Write rows and given-up sentences in the order of drawing, whichever replies come first."""
+        """Write rows and given-up sentences in the order of drawing, whatever the order of the replies."""
         model = self.llm.endpoint.model
         log.info("%s: %d rows from %s; everything goes to %s", self.name, self.wanted, model, self.folder)
         tally = Tally({role.name: Counter() for role in self.pattern.roles})
         lost: Counter[str] = Counter()
-        waiting: dict[int, Row] = {}  # for one before it
+        waiting: dict[int, Row] = {}  # for an earlier row
         begun = written = 0
         with (
             runs.atomic_file(self.given_up) as given_up,
             runs.atomic_file(self.rows) as rows,
             self.llm.watching(self.name, "rows", self.wanted) as advance,
         ):
-            # As many sentences as rows are lacking: first all, then one for each that was given up, and so on.
+            # As many sentences as there are rows missing: first all, then one for each that was given up, and so on.
             while not lost and (places := range(len(self.sentences))[begun : begun + self.wanted - tally.complete]):
                 begun = places.stop
                 with closing(self.llm.each(self.writer.write, ((n, self.sentences[n]) for n in places))) as outcomes:
@@ -128,7 +130,7 @@ class Generation:
         return tally
 
     def _check_patience(self, tally: Tally, at_end: bool = False) -> None:
-        """Raise LLMError where so many sentences are given up that the fault is not with them."""
+        """Raise LLMError if so many sentences are given up that the fault cannot be with them."""
         patience, complete, last = self.cfg.patience, tally.complete, tally.last_rejected
         in_vain = patience is not None and tally.given_up > max(patience, complete)
         if in_vain or (at_end and not complete):
@@ -170,13 +172,14 @@ class Generation:
         }
 
     def conclusion(self) -> Iterator[str]:
-        """Yield where everything is, and the command that trains on the rows and the corpus they were written for."""
+        """Yield the paths of the outputs, and the command that trains on the rows and the corpus that they are for."""
         yield f"rows: {self.rows}\nprovenance: {side_file(self.rows)}\ngiven up: {self.given_up}"
         yield f"figure: {self.folder / 'histograms.png'}"
         roles, target = {ANCHOR, *(role.name for role in self.pattern.roles)}, str(self.cfg.data.rows._target_)
         kind = next((kind for kind, columns in LLM_PATTERNS.items() if roles.issuperset(columns)), None)
-        if kind is None:
+        if kind is None or target.endswith(".ImplicitPairs"):  # their rows have no anchor
             return
+        target = re.sub(r"\.INLI\w+$", ".INLITriplets", target)  # of INLI's rows, those with an anchor
         plain = target.endswith((".Sentences", ".OwnRows"))
         domain, corpus = ("wiki", "ngcse_wiki") if plain else ("nli", "nli_train")
         words = [f"+experiment=ngcse_{domain}_{'sts_ht' if kind == 'sts' else 'nli'}"]
@@ -184,17 +187,19 @@ class Generation:
         words += [override for override in self.overrides if override.startswith(shared)]
         if self.cfg.data.train != self.cfg.corpora[corpus]:
             train = self.cfg.data.train
-            words.append(f"corpora.{corpus}=[{train if isinstance(train, str) else ','.join(train)}]")
+            sources = [train] if isinstance(train, str) else train
+            words.append(f"corpora.{corpus}=[{','.join(map(hydra_text, sources))}]")
         if not plain and not target.endswith(".NLITriplets"):
             words.append(f"data.rows.corpus._target_={target}")
-        words += [f"{key}=[{self.rows}]" for key in ("data.watched_in", f"corpora.llm_{domain}_{kind}")]
+        rows = hydra_text(str(self.rows))
+        words += [f"{key}=[{rows}]" for key in ("data.watched_in", f"corpora.llm_{domain}_{kind}")]
         yield f"\nto train on them:\n  python -m lightning_cse.train {shlex.join(words)}"
 
 
 def draw_sentences(cfg: DictConfig, data: str, data_dir: Path) -> tuple[list[str], dict[str, str]]:
     """Return the distinct sentences of a data set's first role in the order of drawing, and the digests of its files.
 
-    Each has its own draw, the digest of the seed and itself, which has nothing to do with the draws of training.
+    A sentence is drawn by the digest of the seed and itself, independently of the draws of training.
     """
     build: RoleRows = built(cfg.data.rows)
     read = read_sources(cfg.data.train, data_dir, key="data.train", columns=cfg.data.columns)
@@ -213,7 +218,7 @@ def check(cfg: DictConfig) -> None:
     values: Any = OmegaConf.to_container(cfg, resolve=True)
     faults = []
     if str(OmegaConf.select(cfg, "data.rows._target_")).endswith(".Hybrid"):
-        faults.append("data: its rows are such rows already; choose that of its sentences, as data=wiki or data=nli")
+        faults.append("data: already has LLM rows; choose the data of its sentences, such as data=wiki or data=nli")
     if cfg.paths.cache_dir is None and not cfg.show_prompts:
         faults.append("paths.cache_dir: must be a folder: replies that are not kept are paid for again")
     faults += [one for one in wrong_settings(values.get("llm")) if not (cfg.show_prompts and "llm.model:" in one)]

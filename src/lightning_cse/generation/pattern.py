@@ -1,4 +1,4 @@
-"""Similarity patterns: what a language model is asked to write for a sentence, role by role, after which examples."""
+"""Similarity patterns: what a language model is asked to write for a sentence, role by role, with which examples."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from lightning_cse.data.sources import read_sources
 from lightning_cse.errors import DataError, did_you_mean
 from lightning_cse.generation.filters import Checks, letters
 
-SOURCE: Final = "source"  # the reference of a role that is made of the sentence itself
+SOURCE: Final = "source"  # the reference of a role that is made from the sentence itself
 ANCHOR: Final = "anchor"  # that sentence's key in a row
 
 _PLACEHOLDERS: Final = {
     "prompt": ("task", "relation", "examples", "rule"),
     "example": ("number", "first_field", "first", "second_field", "second"),
 }
-"""What may stand in braces in a layout."""
+"""The placeholders that a layout may have in braces."""
 
 Text = Annotated[str, Field(pattern=r"\S")]
 Pair = tuple[str, str]
 
 
 class Bounds(BaseModel, extra="forbid", strict=True, frozen=True):
-    """What the scores of pairs lie between, the bounds themselves excluded."""
+    """Bounds for the scores of pairs; the bounds themselves are excluded."""
 
     above: float | None = None
     below: float | None = None
@@ -45,22 +45,22 @@ class Bounds(BaseModel, extra="forbid", strict=True, frozen=True):
 
 
 class Source(BaseModel, extra="forbid", strict=True, frozen=True):
-    """What the examples of a role are drawn from."""
+    """The source that the examples of a role are drawn from."""
 
     from_: tuple[str, ...] = Field(alias="from", min_length=1)  # splits such as sts12/train, or own files
     first: str  # the column of the first sentences
     second: str
-    scores: Bounds | None = None  # of the column score
-    longer_first: bool | None = False  # the sentence of more words is the first; pairs of as many are left out
+    scores: Bounds | None = None  # for the column ``score``
+    longer_first: bool | None = False  # the sentence with more words comes first; ties are left out
 
     @property
     def label(self) -> str:
-        """What it is called, such as ``sts12/train, score above 4``."""
+        """The name of the source, such as ``sts12/train, score above 4``."""
         bounds = " and ".join(f"{name} {bound:g}" for name, bound in self.scores or () if bound is not None)
         return ", ".join([*self.from_, *([f"score {bounds}"] if bounds else [])])
 
     def pair(self, first: object, second: object) -> Pair | None:
-        """Return a pair in its order; None if it makes no example."""
+        """Return a pair in the source's order, or None if it makes no example."""
         if not isinstance(first, str) or not isinstance(second, str):
             return None
         if not letters(first) or not letters(second) or letters(first) == letters(second):
@@ -73,7 +73,7 @@ class Source(BaseModel, extra="forbid", strict=True, frozen=True):
 
 @dataclass(frozen=True)
 class Examples:
-    """The pairs that a role is ``shown``, and the ``pool`` of all that could have been drawn from the files."""
+    """The pairs ``shown`` for a role, and the ``pool`` of all pairs that could have been drawn from the files."""
 
     shown: tuple[Pair, ...]
     pool: tuple[Pair, ...]
@@ -138,8 +138,8 @@ class Role:
     """A sentence that is written for each source."""
 
     name: str
-    reference: str  # what it is made of: `SOURCE`, or the name of an earlier role
-    system: str  # the standing instruction, examples included
+    reference: str  # what it is made from: `SOURCE`, or the name of an earlier role
+    system: str  # the system message, examples included
     fields: tuple[str, str]  # the labels of an example's two sentences
     examples: Examples
     checks: Checks
@@ -147,9 +147,9 @@ class Role:
 
 @dataclass(frozen=True)
 class Pattern:
-    """What a language model writes for a sentence, from examples that are the same for every sentence.
+    """The roles that a language model writes for a sentence, from examples that are the same for every sentence.
 
-    Source: NGCSE, similarity pattern simulation. Differs: our own wording, and the draw of the examples.
+    Source: NGCSE, similarity pattern simulation. Differs: the wording is our own, and so is the draw of the examples.
     """
 
     name: str
@@ -157,18 +157,18 @@ class Pattern:
 
     @cached_property
     def digest(self) -> str:
-        """The sha256 of all that is sent but the sentence: each role's name, reference and standing instruction."""
+        """The sha256 of all that is the same for every sentence: each role's name, reference and system message."""
         document = [[role.name, role.reference, role.system] for role in self.roles]
         return hashlib.sha256(json.dumps(document).encode()).hexdigest()
 
     @property
     def digests(self) -> dict[str, str]:
-        """The sha256 of the files that the examples are from, by name."""
+        """The sha256 of the files that the examples come from, by name."""
         return {name: digest for role in self.roles for name, digest in role.examples.digests.items()}
 
 
 def wrong_pattern(node: Any) -> Iterator[str]:
-    """Yield all faults of the config below ``pattern``, as plain values; no file is read."""
+    """Yield all faults of the config below ``pattern``, given as plain values; no file is read."""
     models = (_Pattern, _Layout, _Role, Source, Bounds, Checks)
     known = {each.alias or name for model in models for name, each in model.model_fields.items()}
     try:
@@ -178,15 +178,15 @@ def wrong_pattern(node: Any) -> Iterator[str]:
             at = ".".join(["pattern", *(str(part) for part in fault["loc"] if part not in ("pairs", "drawn"))])
             if fault["type"] == "extra_forbidden":
                 key = str(fault["loc"][-1])
-                yield f"{at}: there is no such key{did_you_mean(key, known - {key})}"
+                yield f"{at}: unknown key{did_you_mean(key, known - {key})}"
             elif fault["type"] == "value_error" and not fault["loc"]:
                 yield from (f"pattern.{line}" for line in str(fault["ctx"]["error"]).splitlines())
-            elif fault["type"] != "too_short" or not fault["input"]:  # or all its items have faults of their own
+            elif fault["type"] != "too_short" or not fault["input"]:  # else its items have their own faults
                 yield f"{at}: {fault['msg'].removeprefix('Value error, ')}, got {str(fault['input'])[:60]!r}"
 
 
 def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
-    """Build the pattern of a config in which `wrong_pattern` finds nothing; raises as `draw_examples`."""
+    """Build the pattern of a config in which `wrong_pattern` finds nothing; raises like `draw_examples`."""
     config = _Pattern.model_validate_json(json.dumps(node))
     keys = {f"pattern.roles.{number}.examples": role for number, role in enumerate(config.roles)}
     wanted = {key: role.examples for key, role in keys.items() if isinstance(role.examples, Source)}
@@ -208,12 +208,12 @@ def _system(role: _Role, examples: tuple[Pair, ...], layout: _Layout) -> str:
 
 
 def _filled(layout: str, **values: str) -> str:
-    """Return a layout with its placeholders filled; braces in what they are filled with are left alone."""
+    """Return a layout with its placeholders filled; braces in the values are left alone."""
     return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], layout)
 
 
 def draw_examples(wanted: Mapping[str, Source], data_dir: Path, *, shots: int, seed: int) -> dict[str, Examples]:
-    """Draw the examples for keys of the config; a seed draws the same ones on every machine.
+    """Draw the examples for each key of the config; a seed draws the same ones on every machine.
 
     Roles with the same sources and bounds are shown the same rows: those that make an example for all of them. No two
     examples of a role share a sentence.
@@ -258,7 +258,7 @@ def _eligible(table: Rows, sources: Sequence[Source]) -> Iterator[tuple[Pair, ..
 
 
 def _draw(rows: Sequence[tuple[Pair, ...]], shots: int, seed: int) -> list[tuple[Pair, ...]]:
-    """Return so many of the rows, or fewer if all others repeat a sentence."""
+    """Return ``shots`` of the rows, or fewer if all others repeat a sentence."""
     draw = random.Random(seed)  # noqa: S311 - no secret; only its random() is the same for all versions of Python
     order = [draw.random() for _ in rows]
     chosen: list[tuple[Pair, ...]] = []

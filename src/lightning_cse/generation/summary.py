@@ -1,4 +1,4 @@
-"""What is shown of LLM rows: before, what would be sent; afterwards, how they compare with the pattern's examples."""
+"""Show the requests for LLM rows beforehand, and compare the rows with the pattern's examples afterwards."""
 
 import hashlib
 import json
@@ -20,14 +20,14 @@ from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern
 from lightning_cse.generation.writing import Writer
 from lightning_cse.llm import dollars, price_of
 
-_BYTES: Final = 4  # of a token, in English
+_BYTES: Final = 4  # per token, in English
 _FRAME: Final = 8  # tokens around the two messages
-_FEWEST: Final = 30  # pairs that a histogram of the pattern is made of; our choice: fewer leave most bins empty
-_DRAWS: Final = 500  # of two histograms of the same pairs; the mean overlap has two digits
+_FEWEST: Final = 30  # pairs for a histogram of the pattern; our choice, as fewer leave most bins empty
+_DRAWS: Final = 500  # of two histograms from the same pairs, for two digits of the mean overlap
 
 
 def print_prompts(writer: Writer, sentences: Sequence[str], finished: bool, console: Console) -> None:
-    """Print the requests for the first sentence, and estimate calls, tokens and money for all, if none is rejected."""
+    """Print the requests for the first sentence; estimate calls, tokens and cost for all, if no reply is rejected."""
     roles, endpoint = writer.pattern.roles, writer.llm.endpoint
     for number, role in enumerate(roles, start=1):
         made_of = "the source" if role.reference == SOURCE else f"the {role.reference} that was written"
@@ -49,10 +49,10 @@ def print_prompts(writer: Writer, sentences: Sequence[str], finished: bool, cons
         Rule(align="left"),
         f"rows: {len(sentences):,}{', all written' if finished else ''}",
         f"calls: {len(roles) * len(left):,} to {endpoint.address}; fewer where replies are in the cache, more where "
-        f"some are rejected (up to {writer.samples} for a role, then another sentence takes the place)",
+        f"some are rejected (up to {writer.samples} for a role, then another sentence takes its place)",
         "tokens: about {:,.0f} sent and {:,.0f} received".format(*(float(f"{count:.2g}") for count in tokens)),
         f"cost: {money}",
-        "nothing was sent; without show_prompts=true, it is",
+        "nothing was sent; leave out show_prompts=true to send it",
         sep="\n",
     )
 
@@ -60,12 +60,13 @@ def print_prompts(writer: Writer, sentences: Sequence[str], finished: bool, cons
 def summarise(
     pattern: Pattern, rows: Path, encoder: SentenceEncoder | None, *, looked_at: int, seed: int
 ) -> dict[str, Any]:
-    """Compare rows with the pattern, write ``summary.json`` and ``histograms.png`` beside them, return the summary.
+    """Compare rows with the pattern, write ``summary.json`` and ``histograms.png`` beside them, and return the summary.
 
-    Of each role, the written pairs are anchor and sentence, the pattern's all that its examples were drawn from, and of
-    both so many are looked at. The summary has their match error rates and, with an encoder, cosines, and what their
-    histograms p and q share: ``overlap``, the sum of min(p, q) over the bins, and ``alike``, the mean of two draws from
-    the pattern's histogram that are as large; neither where the pattern has fewer than 30 pairs.
+    For each role, the written pairs are anchor and sentence, and the pattern's pairs are all those that its examples
+    were drawn from; at most ``looked_at`` of each are measured. The summary has their match error rates and, with an
+    encoder, cosines. It also has the ``overlap`` of their histograms p and q, the sum of min(p, q) over the bins, and
+    ``alike``, the mean overlap of two draws of the same sizes from the pattern's histogram. Both are null if the
+    pattern has fewer than 30 pairs.
 
     Source: NGCSE, figure 7; Swain and Ballard 1991, "Color indexing", histogram intersection. Differs: the paper
     compares histograms by eye.
@@ -106,7 +107,7 @@ def summarise(
 
 
 def _overlaps(made: Pairs, shown: Pairs, bins: Mapping[str, np.ndarray], seed: int) -> dict[str, Any]:
-    """Return what the histograms share, and what those of as many of the pattern's pairs would; None without pairs."""
+    """Return the overlap of the histograms, and that of two draws from the pattern's histogram; None without pairs."""
     found: dict[str, Any] = {"overlap": {"mer": None, "cosine": None}, "alike": {"mer": None, "cosine": None}}
     for name, edges in bins.items() if len(shown.mer) else ():
         its, random = shares(getattr(shown, name), edges), np.random.default_rng(seed)
@@ -117,7 +118,7 @@ def _overlaps(made: Pairs, shown: Pairs, bins: Mapping[str, np.ndarray], seed: i
 
 
 def print_summary(summary: Mapping[str, Any], provenance: Mapping[str, Any], console: Console) -> None:
-    """Print what was accepted by role, how that compares with the pattern, and what it took."""
+    """Print the accepted replies by role, how the rows compare with the pattern, and the tokens and cost."""
     accepted = describing.table("role", "asked", "accepted", left=1)
     accepted.add_column("rejected as")
     for role, found in provenance["acceptance"]["roles"].items():

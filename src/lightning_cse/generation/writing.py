@@ -1,4 +1,4 @@
-"""A language model writes by a pattern, role by role for each sentence; what a filter rejects is asked for again."""
+"""Have a language model write by a pattern, role by role for each sentence; rejected replies are asked for again."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,24 +14,24 @@ SCHEMA: Final = {
     "required": ["sentence"],
     "additionalProperties": False,
 }
-"""Of a reply, where the endpoint offers structured output; others reply with the sentence alone."""
+"""The schema of a reply if the endpoint offers structured output; other endpoints reply with the sentence alone."""
 
 
 @dataclass
 class Row:
-    """What was written for the sentence at a position of the order of drawing."""
+    """The sentences that were written for the anchor at a position in the order of drawing."""
 
     position: int
     anchor: str
     sentences: dict[str, str] = field(default_factory=dict)  # by role
     rejected: list[dict[str, str]] = field(default_factory=list)  # role, reason and text of replies
     replies: list[Reply] = field(default_factory=list)
-    lost: str | None = None  # why a request has no reply that asking again may bring
+    lost: str | None = None  # why a request has no reply, if asking again may bring one
     complete: bool = False
 
 
 class Writer:
-    """Writes rows by a pattern, with at most so many samples of each role.
+    """Writes rows by a pattern, with at most ``samples`` replies for each role.
 
     Source: NGCSE, similarity pattern simulation. Differs: the authors' code has no filters, and takes every reply.
     """
@@ -40,14 +40,14 @@ class Writer:
         self.llm, self.pattern, self.samples = llm, pattern, samples
 
     def request(self, role: Role, sentence: str, sample: int = 0) -> Request:
-        """Return what is asked for a role, given the sentence it is made of; each sample has a seed of its own."""
+        """Return the request for a role, given the sentence that it is made from; each sample has its own seed."""
         parameters = dict(self.llm.parameters)
         if isinstance(seed := parameters.get("seed"), int):
             parameters["seed"] = seed + sample
         return Request((("system", role.system), ("user", sentence)), parameters, sample, SCHEMA)
 
     async def write(self, place: tuple[int, str]) -> Row:
-        """Return the row of a position and its sentence, complete or as far as it came."""
+        """Return the row for a position and its sentence, complete or as far as it got."""
         row = Row(*place)
         for role in self.pattern.roles:
             reference = row.anchor if role.reference == SOURCE else row.sentences[role.reference]
@@ -72,7 +72,7 @@ class Writer:
 
 @dataclass
 class Tally:
-    """Counts over rows; ``roles`` are the replies of each role by the reason to reject them, None if accepted."""
+    """Counts over rows; ``roles`` counts the replies of each role by the reason to reject them, None if accepted."""
 
     roles: dict[str, Counter[str | None]]
     complete: int = 0

@@ -1,4 +1,4 @@
-"""Every reply of a language model on disk, so that nothing is paid twice."""
+"""A cache on disk of every reply of a language model, so that nothing is paid for twice."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from filelock import FileLock
 
 from lightning_cse.llm.requests import LLMError, Reply, Request
 
-# `standing` holds what precedes the last message, which is long and the same for thousands of requests.
+# `standing` holds the messages before the last one, which are long and the same for thousands of requests.
 _TABLES: Final = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
@@ -32,19 +32,19 @@ _INSERT: Final = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, 
 
 
 class ReplyCache:
-    """Replies by `Request.key` in one SQLite file, which processes may share, or with None in memory until closed."""
+    """Replies by `Request.key` in one SQLite file, which processes may share, or, with None, in memory until closed."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self._connection: sqlite3.Connection | None = None
 
     def get(self, key: str) -> Reply | None:
-        """Return the reply that is kept under a key."""
+        """Return the reply that is kept under a key, or None."""
         with self._open() as connection:
             return next((Reply(*row) for row in connection.execute(_SELECT, (key,))), None)
 
     def put(self, key: str, model: str, request: Request, reply: Reply) -> Reply:
-        """Keep a reply, and return the one that is kept: an earlier one stays, with the tokens that were paid now."""
+        """Keep a reply, unless an earlier one is kept; return the kept one, with the tokens that were paid for now."""
         *before, last = (json.dumps(message, ensure_ascii=False) for message in request.messages)
         standing = f"[{', '.join(before)}]"
         digest = hashlib.sha256(standing.encode()).hexdigest()
@@ -71,7 +71,7 @@ class ReplyCache:
                 if self.path is not None:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._connection = sqlite3.connect(self.path or ":memory:", timeout=60)  # others may be writing
-                with FileLock(f"{self.path}.lock") if self.path else nullcontext():  # a new file has no such patience
+                with FileLock(f"{self.path}.lock") if self.path else nullcontext():  # no timeout covers a new file
                     self._connection.executescript(_TABLES)
             yield self._connection
         except (sqlite3.Error, OSError) as error:

@@ -1,4 +1,4 @@
-"""One language model and all that is asked of it: many requests at once, every reply kept, cost reported."""
+"""A language model and the requests to it: many at once, with every reply kept and the cost reported."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ class LLM:
         self._calls: Calls
 
     async def reply(self, request: Request) -> Outcome:
-        """Return the kept reply, or ask and keep it, only within `each`; raise LLMError if none will come any more."""
+        """Return the kept reply, or ask for it and keep it, only within `each`; raise LLMError if no more can come."""
         key, asked = request.key(self.endpoint.model), self._calls.asked
         outcome: Outcome | None
         if (call := asked.get(key)) is not None:
@@ -66,10 +66,11 @@ class LLM:
     def each(self, work: Callable[[Item], Coroutine[Any, Any, Result]], items: Iterable[Item]) -> Generator[Result]:
         """Do asynchronous work for ``llm.concurrency`` items at once, and yield results as they come.
 
-        Items are taken after each result, so an iterator may have more of them then. However this ends (by an error,
-        Ctrl-C or SIGTERM, too), calls under way are waited for and kept; a signal during that wait cuts them off.
+        Items are taken after each result, so an iterator may have more of them by then. However this ends, also by an
+        error, Ctrl-C or SIGTERM, it waits for the calls under way and keeps their replies; a signal during that wait
+        cuts them off.
         """
-        from lightning_cse.llm.http import Calls  # it takes a second
+        from lightning_cse.llm.http import Calls  # importing it takes a second
 
         source, tasks = iter(items), set[asyncio.Task[Result]]()
         with closing(self.cache), asyncio.Runner() as runner:
@@ -119,7 +120,7 @@ class LLM:
 
     @contextmanager
     def watching(self, what: str, of: str, total: int | None = None) -> Iterator[Callable[..., None]]:
-        """Show a bar, or log a line a minute, as the yielded function is called with a count; then log what it took."""
+        """Show a bar, or log a line per minute, as the yielded function is called with a count; then log the cost."""
         last, now = time.monotonic(), 0
 
         def advance(count: int, *shown: str) -> None:
@@ -141,7 +142,7 @@ class LLM:
                 log.info("%s: %d questions, %d answered before, %d failed, %d retried; %s", what, *counts)
 
     def taken(self) -> dict[str, Any]:
-        """Return the account since this was asked last, with ``cost``, and ``cost_if_new`` without cached replies."""
+        """Return the account since the last call, with ``cost`` and ``cost_if_new``, the cost with nothing cached."""
         account, self.account = self.account, Account()
         price = self.endpoint.price
         return {**vars(account), "cost": account.cost(price), "cost_if_new": account.cost(price, if_new=True)}

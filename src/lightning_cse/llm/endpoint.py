@@ -1,4 +1,4 @@
-"""Where a language model answers, and how it is asked: the settings below ``llm``."""
+"""The settings below ``llm``: where a language model answers, and how it is asked."""
 
 import os
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ class Endpoint(BaseModel, extra="forbid", frozen=True):
     """One model at one OpenAI-compatible endpoint; conf/llm/default.yaml says what each setting means."""
 
     model: str = Field(min_length=1)
-    base_url: str | None = None
+    base_url: str | None = Field(default=None, validate_default=True)
     key_variable: str = Field(default="OPENAI_API_KEY", min_length=1)
     timeout: _Limit = 60.0
     retries: int = Field(default=5, ge=0)
@@ -30,20 +30,22 @@ class Endpoint(BaseModel, extra="forbid", frozen=True):
     @field_validator("base_url")
     @classmethod
     def _is_address(cls, url: str | None) -> str | None:
-        parts = urlsplit(url or "http://localhost")
+        address = url or os.environ.get("OPENAI_BASE_URL", "")
+        name = "" if url else "OPENAI_BASE_URL in the environment "
+        parts = urlsplit(address or "http://localhost")
         # The address is not shown: it may hold a password.
-        if parts.scheme not in {"http", "https"} or not parts.hostname or set("@?#") & set(url or ""):
-            raise ValueError("must be http://... or https://..., without user, password, '?' and '#'")
+        if parts.scheme not in {"http", "https"} or not parts.hostname or set("@?#") & set(address):
+            raise ValueError(f"{name}must be http://... or https://..., without user, password, '?' and '#'")
         return url
 
     @property
     def address(self) -> str:
-        """The address, from the settings, the environment's OPENAI_BASE_URL or OpenAI's own."""
+        """The address: from the settings, else from OPENAI_BASE_URL in the environment, else OpenAI's own."""
         return (self.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1").rstrip("/")
 
     @property
     def here(self) -> bool:
-        """Whether it is on this machine."""
+        """Whether the endpoint is on this machine."""
         host = urlsplit(self.address).hostname or ""
         return host in {"localhost", "::1"} or host.startswith("127.")
 
@@ -58,7 +60,7 @@ class Endpoint(BaseModel, extra="forbid", frozen=True):
 
 
 def wrong_settings(llm: Any) -> Iterator[str]:
-    """Yield what is wrong with the settings below ``llm``, as plain values."""
+    """Yield all faults of the settings below ``llm``, given as plain values."""
     try:
         Endpoint.model_validate(llm)
     except ValidationError as error:
@@ -67,5 +69,5 @@ def wrong_settings(llm: Any) -> Iterator[str]:
             message = fault["msg"].removeprefix("Value error, ")
             if fault["type"] == "extra_forbidden":
                 near = did_you_mean(str(fault["loc"][-1]), Endpoint.model_fields)
-                message = f"unknown setting{near or '; what is sent to the model goes below llm.parameters'}"
+                message = f"unknown setting{near or '; parameters of the model go under llm.parameters'}"
             yield f"{name}: {message if name != 'llm.model' else 'must be set, as in llm.model=my-model'}"

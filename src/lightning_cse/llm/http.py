@@ -1,4 +1,4 @@
-"""Calls of one endpoint: the openai client's, with limits a minute, and a limit to the time and size of each call."""
+"""Calls to one endpoint by the openai client, with limits per minute, and limits on the time and size of each call."""
 
 import asyncio
 import logging
@@ -14,28 +14,28 @@ try:
     import openai
     from aiolimiter import AsyncLimiter
 except ImportError as missing:
-    raise LLMError(f"asking a language model needs pip install 'lightning_cse[llm]' ({missing})") from missing
+    raise LLMError(f"language models need further packages: pip install 'lightning_cse[llm]' ({missing})") from missing
 
 _LARGEST: Final = 1_000_000  # bytes of an answer
 _CONTINUES: Final = "The same command continues"
 _ADVICE: Final = {
     401: "Correct the key in the environment variable {variable}, or name another with llm.key_variable=...",
-    402: f"It asks for payment. {_CONTINUES}",
+    402: f"The endpoint asks for payment. {_CONTINUES}",
     403: "Is the key in the environment variable {variable} right?",
-    404: "llm.base_url as a rule ends in /v1, and llm.model must be the endpoint's own name",
+    404: "llm.base_url usually ends in /v1, and llm.model must be the endpoint's name for the model",
 }
-_CODES: Final = {"insufficient_quota": 402, "model_not_found": 404}  # that say more than the status
+_CODES: Final = {"insufficient_quota": 402, "model_not_found": 404}  # error codes that say more than the status
 _LATER: Final = frozenset({408, 409, 429})  # statuses below 500 after which the next start may get a reply
 
 log = logging.getLogger(__name__)
 
 
 class Calls(openai.DefaultAsyncHttpxClient):
-    """Asks an endpoint through the openai client, and sends what that wants to send, each retry too."""
+    """Asks an endpoint through the openai client, and makes the calls of that client, retries included."""
 
     def __init__(self, endpoint: Endpoint, account: Account) -> None:
-        super().__init__(trust_env=not endpoint.here)  # a proxy does not see this machine
-        for name in ("openai", "httpx2", "httpcore2"):  # a line for every call, and at DEBUG what is sent
+        super().__init__(trust_env=not endpoint.here)  # a proxy cannot reach this machine
+        for name in ("openai", "httpx2", "httpcore2"):  # they log every call, and at DEBUG what is sent
             logging.getLogger(name).setLevel(logging.WARNING)
         self.endpoint, self.account = endpoint, account
         self.asked: dict[str, asyncio.Task[Reply | Failure]] = {}  # by the request's key, also those that wait
@@ -45,7 +45,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         requests, tokens = endpoint.requests_per_minute, endpoint.tokens_per_minute
         self._requests = AsyncLimiter(1, 60 / requests) if requests else None
         self._tokens = AsyncLimiter(tokens / 60, 1) if tokens else None
-        self._owed = 0.0  # tokens, estimated or taken, that were not waited for
+        self._owed = 0.0  # tokens, estimated or used, that were not waited for yet
         self._line = asyncio.Lock()  # first come, first served
         self._reached = self._answered = False
         self._structured = True
@@ -71,13 +71,13 @@ class Calls(openai.DefaultAsyncHttpxClient):
         for task in tasks:
             task.cancel()
         if self._under_way:
-            wait = "waiting for %d calls that are paid for (at most %g s); Ctrl-C again cuts them off"
+            wait = "waiting for %d calls that are paid for (at most %g s); Ctrl-C again aborts them"
             log.info(wait, len(self._under_way), self.endpoint.timeout)
         await asyncio.gather(*tasks, *self.asked.values(), return_exceptions=True)
         await self.aclose()
 
     async def call(self, request: Request) -> Reply | Failure:
-        """Ask until there is a reply or asking again does not help; raise LLMError if it never will."""
+        """Ask until there is a reply or asking again does not help; raise LLMError if no request can get a reply."""
         outcome: Reply | Failure
         try:
             outcome = await self._ask(request)
@@ -92,7 +92,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         self._failed += 1
         if self._failed >= max(8, 2 * self.endpoint.concurrency):  # two rounds
             last = f"the last {self._failed} requests to {self.endpoint.address} all failed, the last one: "
-            raise LLMError(f"{last}{outcome.reason}. Is llm.base_url right? As a rule it ends in /v1. {_CONTINUES}")
+            raise LLMError(f"{last}{outcome.reason}. Is llm.base_url right? It usually ends in /v1. {_CONTINUES}")
         return outcome
 
     async def _ask(self, request: Request) -> Reply:
@@ -160,7 +160,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
                 self._owed -= part
 
     def _refused(self, error: openai.APIStatusError) -> Reply | Failure:
-        """Return what a status means for one request; raise LLMError where it holds for all."""
+        """Return what an error status means for one request; raise LLMError if it holds for all requests."""
         if error.code == "content_filter":
             return Reply("", error.code, endpoint=self.endpoint.address)
         body = error.body if isinstance(error.body, dict) else {}
@@ -172,5 +172,5 @@ class Calls(openai.DefaultAsyncHttpxClient):
         return Failure(reason, final=status < 500 and status not in _LATER)
 
     def _said(self, words: object) -> str:
-        """Return what somebody else wrote as a short line, without the key, which some servers repeat."""
+        """Return a message from outside as one short line, without the key, which some servers repeat."""
         return " ".join(str(words).replace(self._openai.api_key, "***").split())[:300]

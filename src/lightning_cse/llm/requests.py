@@ -1,4 +1,4 @@
-"""What is asked of a language model, what comes back, and what it took: calls, tokens, money."""
+"""Requests to a language model, its replies, and the account of calls, tokens and cost."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from lightning_cse.errors import LightningCSEError
 
 
 class LLMError(LightningCSEError):
-    """No further reply can be had: the endpoint, its key or the cache of replies is at fault."""
+    """No further reply can come: the endpoint, its key or the cache of replies is at fault."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model said."""
+    """One reply of a model."""
 
     text: str  # or the words of a refusal; it may be empty
-    finish: str  # why it ended, in the endpoint's word: stop, length, content_filter, ...; or refusal
-    model: str | None = None  # who answered, in the endpoint's word, if it said so
+    finish: str  # why it ended, in the endpoint's words: stop, length, content_filter, ...; or refusal
+    model: str | None = None  # the model that answered, in the endpoint's words, if given
     prompt_tokens: int | None = None  # None: the endpoint did not report them
     completion_tokens: int | None = None
     endpoint: str | None = None  # the address that answered
@@ -52,7 +52,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Failure:
-    """No reply after all retries, and why; it is not kept.  ``final``: asking again does not help."""
+    """No reply after all retries, and the reason; it is not kept. ``final``: asking again does not help."""
 
     reason: str
     final: bool = False
@@ -109,7 +109,7 @@ class Account:
             setattr(self, total, getattr(self, total) + (getattr(outcome, name) or 0))
 
     def cost(self, price: Mapping[Any, float] | None, *, if_new: bool = False) -> float | None:
-        """Return what new replies cost in USD, or with ``if_new`` the cached ones too; None if that is unknown."""
+        """Return the cost of new replies in USD, or with ``if_new`` also of cached ones; None if it is unknown."""
         replies = self.requests - self.failed - (0 if if_new else self.cached)
         if price is None or (self.unmetered and self.unmetered == replies):
             return None
@@ -117,19 +117,19 @@ class Account:
         return price_of(price, self.prompt_tokens, self.completion_tokens) + old
 
     def spent(self, price: Mapping[Any, float] | None) -> str:
-        """Return tokens and cost of new replies, for a line."""
+        """Return the tokens and cost of new replies as text for a log line."""
         cost = self.cost(price)
         unknown = "cost unknown" if price else "llm.price is not set"
         return f"{self.prompt_tokens + self.completion_tokens:,} tokens, {unknown if cost is None else dollars(cost)}"
 
 
 def price_of(price: Mapping[Any, float], sent: int, received: int) -> float:
-    """Return what tokens cost, at a price in USD per million tokens of ``input`` and ``output``."""
+    """Return the cost of tokens, at a price in USD per million tokens of ``input`` and ``output``."""
     return (sent * price["input"] + received * price["output"]) / 1_000_000
 
 
 def dollars(cost: float, least: int = 4) -> str:
-    """Return a sum with at least so many digits behind the point, and two that count: $12.5000, $0.000042."""
+    """Return a sum with at least ``least`` decimals and two significant digits, as in $12.5000 and $0.000042."""
     return f"${cost:,.{max(least, 1 - math.floor(math.log10(cost))) if cost > 0 else 2}f}"
 
 

@@ -1,4 +1,4 @@
-"""Where logged values go: always to the run's own curves, and to W&B or TensorBoard as a view on the same values."""
+"""Loggers: a run's own curves always, and W&B or TensorBoard as a view of the same values."""
 
 import lazy_loader
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SIDES: Final = {"held_out": ("held-out side", plots.BLUE, "-"), "eval": ("evaluation side", plots.ORANGE, "--")}
-_PANELS: Final = {  # title and vertical axis: the lines by the end of their keys
+_PANELS: Final = {  # (title, vertical axis): the lines, by the end of their keys
     ("Alignment (lower is closer)", "alignment"): {f"{side}/alignment": look for side, look in _SIDES.items()},
     ("Uniformity (lower is more even)", "uniformity"): {f"{side}/uniformity": look for side, look in _SIDES.items()},
     ("Relative fitting difficulty", "held-out minus evaluation"): {
@@ -76,10 +76,10 @@ def _dev_score(curves: plots.Curves, monitor: str) -> Figure | None:
 
 
 def _diagnostics(curves: plots.Curves) -> Figure | None:
-    """Draw a row a view."""
+    """Draw one row of panels per view."""
     ends = [end for lines in _PANELS.values() for end in lines]
     keys = [(key, end) for key in curves for end in ends if key.startswith("diag/") and key.endswith(f"/{end}")]
-    prefixes = sorted({key.removesuffix(end) for key, end in keys})  # the primary view's, diag/, is the first
+    prefixes = sorted({key.removesuffix(end) for key, end in keys})  # the first is diag/, that of the primary view
     if not prefixes:
         return None
     primary = "explicit" if "diag/implicit/" in prefixes else "primary"

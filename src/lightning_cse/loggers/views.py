@@ -1,4 +1,4 @@
-"""Where the values of a run go: its own curves, and views in TensorBoard and W&B, which can never fail the run."""
+"""Loggers of a run: its own curves, and views in TensorBoard and W&B, which can never fail the run."""
 
 import contextlib
 import logging
@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
-from pytorch_lightning.utilities import rank_zero_only
 from requests.utils import get_netrc_auth
 
 from lightning_cse.errors import one_line
@@ -21,9 +20,9 @@ from lightning_cse.runs import Curves, Run
 log = logging.getLogger("lightning_cse.loggers")
 
 STEP: Final = "trainer/global_step"  # the axis of every curve
-_LONGEST, _LONGEST_TAG = 128, 64  # characters of W&B's ids, names and groups, and of its tags
+_LONGEST, _LONGEST_TAG = 128, 64  # characters in W&B's ids, names and groups, and in its tags
 _SETTINGS: Final = {
-    "reinit": "create_new",  # not the process's global run: runs of a multirun stay apart
+    "reinit": "create_new",  # not the process's global run: runs of a sweep stay apart
     "console": "off",
     "silent": True,
     # The record holds commit, versions and machine; metadata would hold the whole command line.
@@ -51,9 +50,8 @@ class CurvesLogger(Logger):
         """The name of the run's folder."""
         return self.curves.path.parent.name
 
-    @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Append the values of one step."""
+        """Append the values of one step; only the first process of a run has loggers."""
         if step is None:
             raise ValueError(f"{sorted(metrics)} must be logged with a step")
         self.curves.append(step, metrics)
@@ -63,18 +61,18 @@ class CurvesLogger(Logger):
 
 
 class RunView(Logger):
-    """Stand before one of Lightning's loggers and keep its failures from the run.
+    """Wrap one of Lightning's loggers, and keep its failures away from the run.
 
     The first exception is reported in one warning and switches the view off. A Trainer calls ``finalize`` at the end of
-    every fit and test, so it does not end the view.
+    every fit and test, so ``finalize`` does not end the view.
     """
 
-    CALLED: ClassVar[str]  # in messages
+    CALLED: ClassVar[str]  # its name in messages
     _off = False
 
     @property
     def experiment(self) -> Any:
-        """What takes the values, started when it is first asked for; None where the view is off."""
+        """The object that takes the values, started on first use; None if the view is off."""
         return self._guarded("start", self._started)
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
@@ -82,7 +80,7 @@ class RunView(Logger):
         self._guarded("log", lambda: self._log(metrics, step))
 
     def conclude(self, record: Mapping[str, Any]) -> None:
-        """Show the final values of a finished run beside its settings, but no sentences or predictions."""
+        """Show the final values of a finished run next to its settings, but no sentences or predictions."""
         self._guarded("show the result", lambda: self._conclude(final_values(record), int(record["steps"])))
 
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
@@ -92,12 +90,12 @@ class RunView(Logger):
         """Do nothing: `close` ends the view."""
 
     def close(self, exit_code: int = 0) -> None:
-        """End the view within this job, so that the next one starts its own; later calls do nothing."""
+        """End the view within this job, so that the next job starts its own; later calls do nothing."""
         self._guarded("finish", lambda: self._end(exit_code))
         self._off = True
 
     def _started(self) -> Any:
-        return super().experiment  # type: ignore[misc]  # of the logger behind this one
+        return super().experiment  # type: ignore[misc]  # of the wrapped logger
 
     def _log(self, metrics: Mapping[str, float], step: int | None) -> None:
         super().log_metrics(dict(metrics), step)  # type: ignore[safe-super]
@@ -113,8 +111,8 @@ class RunView(Logger):
             return None
         try:
             return call()
-        except Exception as error:  # noqa: BLE001 - the service, the disk, a package: none of it may reach the run
-            if not self._off:  # else a call inside this one has reported it
+        except Exception as error:  # noqa: BLE001 - no failure of the service, disk or packages may reach the run
+            if not self._off:  # else a nested call has reported it
                 self._off = True
                 log.warning("%s could not %s (%s): the run continues without it", self.CALLED, what, one_line(error))
                 if what != "finish":
@@ -124,10 +122,10 @@ class RunView(Logger):
 
 
 class TensorBoardView(RunView, TensorBoardLogger):
-    """TensorBoard as a view on a run, as `RunView`: event files under ``<run folder>/tensorboard``.
+    """A view of a run in TensorBoard (see `RunView`): event files under ``<run folder>/tensorboard``.
 
-    The settings, with the final values, stand in TensorBoard's table of runs (HPARAMS). A resumed run makes it forget
-    the steps after the one from which it is resumed; arguments as of `WandbView`.
+    TensorBoard's table of runs (HPARAMS) has the settings and the final values. When a run is resumed, the steps after
+    the one that it is resumed from are dropped. The arguments are those of `WandbView`.
     """
 
     CALLED = "TensorBoard"
@@ -150,9 +148,9 @@ class TensorBoardView(RunView, TensorBoardLogger):
 
 
 class WandbView(RunView, WandbLogger):
-    """W&B as a view on a run, as `RunView`; offline when nobody is logged in.
+    """A view of a run in W&B (see `RunView`), offline when no user is logged in.
 
-    A run's line in W&B's table has the highest and the last of each dev score (``val/stsb/spearman.max``), the lowest
+    A run's row in W&B's table has the highest and the last of each dev score (``val/stsb/spearman.max``), the lowest
     and the last of each loss, the last of everything else, and the final values: ``test/...``, ``best/score``.
 
     Args:
@@ -161,7 +159,7 @@ class WandbView(RunView, WandbLogger):
         offline: True writes to the run folder only; None decides by ``WANDB_MODE``, else by whether a user is logged
             in; False asks for a connection, unless ``WANDB_MODE`` says otherwise.
         run, group, settings, tags: The run, ``name/sweep``, the resolved config, and words such as the profile's name.
-        resumed_at: The step from which the run is resumed; None begins anew.
+        resumed_at: The step from which the run is resumed; None starts afresh.
     """
 
     CALLED = "W&B"
@@ -193,18 +191,18 @@ class WandbView(RunView, WandbLogger):
             config=dict(settings),
             save_dir=run.path,
             mode=mode,
-            resume=None if resumed_at is None else "allow",  # None: what W&B has of the same id is begun anew
+            resume=None if resumed_at is None else "allow",  # None: a run of the same id in W&B starts afresh
             settings=_SETTINGS,
         )
         self._off = mode == "disabled"
-        del self._wandb_init["anonymous"]  # of Lightning 2.6; W&B warns of it
+        del self._wandb_init["anonymous"]  # set by Lightning 2.6; W&B warns about it
         self._defined: set[str] = set()
 
     def _started(self) -> Any:
         if self._experiment is not None:
             return self._experiment
         launch, new = "wandb.sdk.launch", "WANDB_SERVICE" not in os.environ
-        # W&B tries to import its Launch, which takes seconds in a large process, and continues without it.
+        # W&B tries to import its Launch, which takes seconds in a large process; it also works without it.
         sys.modules.setdefault(launch, None)  # type: ignore[arg-type]
         try:
             run = super()._started()
@@ -212,9 +210,9 @@ class WandbView(RunView, WandbLogger):
             if sys.modules[launch] is None:
                 del sys.modules[launch]
             if new:
-                os.environ.pop("WANDB_SERVICE", None)  # processes of later jobs would look for this one's service
+                os.environ.pop("WANDB_SERVICE", None)  # otherwise later jobs' processes look for this one's service
         offline = self._wandb_init["mode"] == "offline"
-        where = f"offline in {self.save_dir}/wandb; `wandb sync` on the folder in it uploads it"
+        where = f"offline in {self.save_dir}/wandb; `wandb sync` on the folder in it uploads the run"
         log.info("W&B: %s", where if offline else run.url)
         return run
 
@@ -245,12 +243,12 @@ def _mode(offline: bool | None) -> str:
     if is_logged_in():
         return "online"
     if given or offline is False:
-        log.warning("W&B: nobody is logged in, so the view is written offline; `wandb login` changes that")
+        log.warning("W&B: not logged in, so the run is logged offline; `wandb login` changes that")
     return "offline"
 
 
 def is_logged_in() -> bool:
-    """Whether W&B would find credentials, in the places where it looks itself; asks nobody and no server."""
+    """Whether W&B would find credentials in the places where it looks itself; neither user nor server is asked."""
     given = os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE")
     return bool(given or get_netrc_auth(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai"))
 

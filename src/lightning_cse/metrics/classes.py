@@ -27,11 +27,11 @@ from lightning_cse.metrics.scores import (
 class RowMetric(Metric):
     """A metric that keeps every row it is given, in float64 on the CPU, and computes the exact value from all of them.
 
-    A parent module's ``.to(...)``, ``.half()`` or ``.cuda()`` does not touch the rows. The processes of a distributed
-    run may have different numbers of rows, or none: ``compute`` returns in each of them what one process with all rows
-    would return. ``forward`` returns NaN where a batch alone has no value, such as uniformity of one sentence.
+    ``.to(...)``, ``.half()`` or ``.cuda()`` of a parent module does not change the rows. The processes of a distributed
+    run may have different numbers of rows, or none: in each of them, ``compute`` returns the value that one process
+    with all rows would return. ``forward`` returns NaN if a batch alone has no value (uniformity of one sentence).
 
-    Keyword arguments are those of `torchmetrics.Metric`. A checkpoint contains the rows only if ``in_checkpoint``.
+    Keyword arguments are those of `torchmetrics.Metric`. A checkpoint contains the rows if ``in_checkpoint`` is True.
     """
 
     is_differentiable = False
@@ -47,7 +47,7 @@ class RowMetric(Metric):
 
     @abstractmethod
     def _value(self) -> float:
-        """Return the value of all rows, or raise ValueError where it is undefined."""
+        """Return the value of all rows, or raise ValueError if it is undefined."""
 
     def compute(self) -> Tensor:
         """Return the value of all rows of all processes, a float64 scalar on the CPU."""
@@ -83,12 +83,12 @@ class RowMetric(Metric):
         return parts if isinstance(parts, Tensor) else torch.cat(parts)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = ()) -> Self:
-        nn.Module._apply(self, fn)  # torchmetrics' own would move and convert the states
+        nn.Module._apply(self, fn)  # torchmetrics' method would move and convert the states
         return self
 
     def _sync_dist(self, dist_sync_fn: Callable[..., Any] = gather_all_tensors, process_group: Any = None) -> None:
         """Gather the states as objects: NCCL cannot gather CPU tensors, and shards differ in length."""
-        if dist_sync_fn is not gather_all_tensors:  # the caller's own
+        if dist_sync_fn is not gather_all_tensors:  # given by the caller
             super()._sync_dist(dist_sync_fn, process_group)
             return
         group = process_group or self.process_group
@@ -118,7 +118,7 @@ class Alignment(RowMetric):
 
 
 class Uniformity(RowMetric):
-    """`uniformity` of all sentences; it keeps their vectors, 8 bytes a number."""
+    """`uniformity` of all sentences; it keeps their vectors, 8 bytes per number."""
 
     higher_is_better = False
     states = ("vectors",)
@@ -136,7 +136,7 @@ class Uniformity(RowMetric):
 
 
 class RelativeFittingDifficulty(RowMetric):
-    """`relative_fitting_difficulty` of a training run: update it once an evaluation, after step 0, and never reset it.
+    """`relative_fitting_difficulty` of a training run: update it once per evaluation, after step 0, and never reset it.
 
     Log the value of ``compute()``, not the metric, which Lightning would reset at the end of an epoch.
     """
@@ -168,7 +168,7 @@ class _LabelMetric(RowMetric):
 class ThresholdAccuracy(_LabelMetric):
     """`threshold_accuracy` at a given threshold, or at the `best_threshold` of the rows themselves.
 
-    Without ``threshold`` it is tuned on the rows at each ``compute``; ``tuned`` is the one that was used.
+    Without ``threshold``, each ``compute`` tunes the threshold on the rows. ``tuned`` is the threshold that was used.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class ThresholdAccuracy(_LabelMetric):
 class AUPRC(_LabelMetric):
     """`auprc` of all rows: the area under the precision-recall curve by trapezoids, not average precision.
 
-    The curve is exact, or has a point a threshold of ``grid``.
+    The curve is exact, or has one point per threshold of ``grid``.
     """
 
     def __init__(self, *, grid: Values | None = None, **kwargs: Any) -> None:
@@ -201,9 +201,9 @@ class AUPRC(_LabelMetric):
 
 
 class Spearman(RowMetric):
-    """Rank correlation of all rows, over all subsets as `spearman_all`, or a mean of theirs as `spearman_mean`.
+    """Rank correlation of all rows (`spearman_all`), or the mean of the correlations of subsets (`spearman_mean`).
 
-    ``constant`` is what a constant side counts, as in `spearman`; None makes it an error.
+    ``constant`` is the value if one side is constant, as in `spearman`; if it is None, a constant side is an error.
     """
 
     higher_is_better = True
@@ -218,13 +218,13 @@ class Spearman(RowMetric):
         self.aggregation, self.constant = aggregation, constant
 
     def update(self, gold: Values, scores: Values, subsets: str | Sequence[str] = "") -> None:
-        """Add rows: gold values and scores ``(n,)``, and the name of their subset, one for all or one a row."""
+        """Add rows: gold values and scores ``(n,)``, and their subset, one name for all rows or one per row."""
         if not self._any(gold, scores):
             return
         gold, scores = as_columns(gold, scores, names=("gold", "scores"))
         names = [subsets] * len(gold) if isinstance(subsets, str) else list(subsets)
         if len(names) != len(gold):
-            raise ValueError(f"need one subset a row, got {len(names)} for {len(gold)} rows")
+            raise ValueError(f"need one subset per row, got {len(names)} for {len(gold)} rows")
         numbers = [zlib.crc32(name.encode()) for name in names]  # the same in every process
         self._keep(gold=gold, scores=scores, subsets=np.array(numbers))
 
@@ -239,7 +239,7 @@ class _ShareLarger(RowMetric):
     states = ("correct",)
 
     def update(self, first: Values, second: Values) -> None:
-        """Add pairs of scores, both ``(n,)``; a pair is right where the first is the larger."""
+        """Add pairs of scores, both ``(n,)``; a pair is correct if the first score is larger."""
         if self._any(first, second):
             larger, smaller = as_columns(first, second, names=("first", "second"))
             self._keep(correct=larger > smaller)

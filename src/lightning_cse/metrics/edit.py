@@ -1,17 +1,17 @@
-"""The distance of two sentences in words, whatever the words mean."""
+"""The edit distance of two sentences, counted in words."""
 
 from rapidfuzz.distance import Levenshtein
 
 
 def match_error_rate(reference: str, hypothesis: str) -> float:
-    r"""Return the share of errors among all matches of the words of two sentences, from 0 (equal) to 1 (no word kept).
+    r"""Return the match error rate of the words of two sentences, from 0 (equal) to 1 (no word kept).
 
     .. math:: \mathrm{MER} = \frac{S + D + I}{S + D + I + H}
 
     with the substitutions :math:`S`, deletions :math:`D`, insertions :math:`I` and hits :math:`H` of an alignment with
     the fewest errors. White space separates words; they are compared as written. Two sentences without words are equal.
-    Where several alignments have the fewest errors, the one that rapidfuzz finds counts, as in jiwer, so exchanging the
-    two sentences can change the value.
+    If several alignments have the fewest errors, the one that rapidfuzz finds is used, as in jiwer, so swapping the two
+    sentences can change the value.
 
     Source: Morris, Maier and Green 2004, "From WER and RIL to MER and WIL"; NGCSE, figure 7.  Differs: a reference
     without words is allowed.

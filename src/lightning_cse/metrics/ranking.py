@@ -1,4 +1,4 @@
-"""Metrics of retrieval: how much of what is relevant to a query is found, and how early."""
+"""Metrics of retrieval: how many of the documents relevant to a query are found, and how early."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,11 @@ def ndcg(ranked: Sequence[float], judged: Sequence[float], k: int = 10) -> float
 
     .. math:: \frac{\sum_{i=1}^{k} g_i / \log_2 (i + 1)}{\sum_{i=1}^{k} g^*_i / \log_2 (i + 1)}
 
-    with the relevance :math:`g` of the documents, the best first (``ranked``), and :math:`g^*` that of all judged ones
-    (``judged``), the most relevant first. A negative relevance counts as 0. Without a relevant document it is 0.
+    with the relevance :math:`g` of the documents in the order of the ranking (``ranked``), and the relevance
+    :math:`g^*` of all judged documents (``judged``, in any order), the most relevant first. A negative relevance counts
+    as 0. The result is 0 if no document is relevant.
 
-    Source: Jarvelin and Kekalainen 2002, as trec_eval's ``ndcg_cut`` has it, which BEIR reports.  Differs: nothing.
+    Source: Jarvelin and Kekalainen 2002, as in trec_eval's ``ndcg_cut``, which BEIR reports.  Differs: nothing.
 
     Example:
         >>> round(ndcg([0, 2, 1], judged=[1, 2, 0]), 4)

@@ -30,9 +30,11 @@ def alignment(x: Tensor, y: Tensor, alpha: float = 2) -> float:
 
 @torch.no_grad()
 def pair_distances(x: Tensor, y: Tensor, alpha: float = 2) -> Tensor:
-    """Return the terms of `alignment`, one a pair: ``(n,)`` float64."""
+    """Return the terms of `alignment`, one per pair: ``(n,)`` float64."""
     if x.ndim != 2 or x.shape != y.shape or len(x) < 1:
-        raise ValueError(f"need two (n, d) tensors of one shape with n >= 1, got {tuple(x.shape)} and {tuple(y.shape)}")
+        raise ValueError(
+            f"need two (n, d) tensors of the same shape with n >= 1, got {tuple(x.shape)} and {tuple(y.shape)}"
+        )
     return (_unit(x) - _unit(y)).square().sum(dim=1).pow(alpha / 2)
 
 

@@ -1,7 +1,7 @@
 """Metrics of scores: thresholds, precision and recall, rank correlation, McNemar's test.
 
-All accept lists, arrays, series and tensors of any precision and device, and compute in float64. They raise ValueError
-if an input is empty, not 1-d or not finite, or if the lengths differ.
+All functions accept lists, arrays, series and tensors of any precision and device, and compute in float64. They raise
+ValueError if an input is empty, not 1-d or not finite, or if the lengths differ.
 """
 
 import math
@@ -17,7 +17,7 @@ from torch import Tensor
 Values: TypeAlias = ArrayLike | Tensor
 Column: TypeAlias = NDArray[np.float64]
 Subsets: TypeAlias = Iterable[tuple[Values, Values]]
-"""``[(gold, scores), ...]``, one entry a subset."""
+"""``[(gold, scores), ...]``, one entry per subset."""
 
 
 def best_threshold(
@@ -31,11 +31,11 @@ def best_threshold(
     thresholds the first one wins.
 
     Source: RTE of DualCSE (no grid, ``strict=True``); two-way NLI of GaussCSE
-    (``grid = [k / 1000 for k in range(1001)]``).  Differs: nothing; one sort instead of one pass a threshold.
+    (``grid = [k / 1000 for k in range(1001)]``).  Differs: nothing; one sort instead of one pass per threshold.
 
-    ``grid`` has the thresholds to try, in this order. None tries every way to cut the scores, lowest first: one
-    threshold below all scores, the midpoints of neighbouring distinct scores, and one above all. With ``strict`` a
-    score must exceed the threshold (:math:`>`), not only reach it.
+    ``grid`` has the thresholds to try, in this order. If it is None, every way to cut the scores is tried, lowest
+    first: one threshold below all scores, the midpoints of neighbouring distinct scores, and one above all. With
+    ``strict``, a score must exceed the threshold (:math:`>`), not only reach it.
 
     Examples:
         >>> best_threshold([0, 1, 1], [0.25, 0.75, 1.0])
@@ -94,7 +94,7 @@ def auprc(labels: Values, scores: Values, grid: Values | None = None) -> float:
 
     Source: GaussCSE, the authors' evaluation (`sklearn.metrics.precision_recall_curve` and `auc`); the paper itself
     names a grid, ``[k / 1000 for k in range(1001)]``.  Differs: no positive label is an error here, where
-    scikit-learn warns and takes recall for 1.
+    scikit-learn warns and sets recall to 1.
     """
     positive, values = labels_and_scores(labels, scores)
     if not positive.any():
@@ -105,7 +105,7 @@ def auprc(labels: Values, scores: Values, grid: Values | None = None) -> float:
     accepted = np.searchsorted(-values, -thresholds, side="right")
     true_positives = np.concatenate([[0], np.cumsum(positive)])[accepted]
     precision = np.where(accepted > 0, true_positives / np.maximum(accepted, 1), 1.0)
-    # Over counts, divided once: recall's roundings would make a perfect score 0.9999999999999999.
+    # Integrate over counts and divide once: with rounded recalls, a perfect score is 0.9999999999999999.
     curve = np.concatenate([[1.0], precision]), np.concatenate([[0], true_positives])
     return float(np.trapezoid(*curve) / positive.sum())
 
@@ -115,19 +115,19 @@ def auc(labels: Values, scores: Values) -> float:
 
     .. math:: \frac{1}{|P| \, |N|} \sum_{i \in P} \sum_{j \in N} \left( [s_i > s_j] + \frac{[s_i = s_j]}{2} \right)
 
-    with the scores :math:`s`, ``(n,)``, of the rows with label 1, :math:`P`, and of those with 0, :math:`N`. Without
-    one of the two it is an error.
+    with scores :math:`s` of shape ``(n,)``, the rows :math:`P` with label 1 and the rows :math:`N` with label 0. It
+    raises ValueError if either label is missing.
     """
     return float(np.mean(_placements(labels, scores)[0]))
 
 
 def auc_error(labels: Values, scores: Values) -> float:
-    r"""Return the standard error of `auc` over the rows, of which there must be two of either label.
+    r"""Return the standard error of `auc` over the rows; there must be at least two rows of each label.
 
     .. math:: \sqrt{ \frac{S^2(V_P)}{|P|} + \frac{S^2(V_N)}{|N|} }
 
-    with :math:`V_P` the share of negative rows below each positive one (an equal one counts half), :math:`V_N` the
-    share of positive rows above each negative one, and :math:`S^2` the variance.
+    with the share :math:`V_P` of negative rows below each positive row (ties count half), the share :math:`V_N` of
+    positive rows above each negative row, and the variance :math:`S^2`.
 
     Source: DeLong, DeLong and Clarke-Pearson 1988.  Differs: nothing.
     """
@@ -150,8 +150,8 @@ def spearman(gold: Values, scores: Values, *, constant: float | None = None) -> 
 
     with gold values :math:`g` and scores :math:`s`, ``(n,)``, and their ranks :math:`R`; ties have their mean rank.
 
-    Source: Spearman 1904, as `scipy.stats.spearmanr` computes it.  Differs: where a side is constant (also: one pair),
-    scipy gives NaN; here it is an error, or ``constant``, if given.
+    Source: Spearman 1904, as `scipy.stats.spearmanr` computes it.  Differs: if a side is constant (or has one value),
+    scipy gives NaN; here it is an error, or the result is ``constant`` if given.
     """
     from scipy import stats  # type: ignore[import-untyped, unused-ignore]  # slow import
 
@@ -250,7 +250,7 @@ class McNemar:
 
 
 def mcnemar(correct_a: Values, correct_b: Values) -> McNemar:
-    """Return McNemar's test of two classifiers from what each gets right: 1 (or True) or 0, ``(n,)``, in one order."""
+    """Return McNemar's test of two classifiers, each given as ``(n,)``: 1 (or True) if an example is right, else 0."""
     names = ("correct_a", "correct_b")
     a, b = (as_flags(column, name) for column, name in zip(as_columns(correct_a, correct_b, names), names, strict=True))
     return McNemar(*(int(np.sum(cell)) for cell in (a & b, a & ~b, ~a & b, ~a & ~b)))

@@ -1,6 +1,6 @@
 """Models: plain modules that embed sentences and answer questions about them; `methods` train them.
 
-`settings` of a model and its encoder are all it takes to build it again: ``build(encoder, model.settings())``.
+The `settings` of a model and its encoder suffice to build it again: ``build(encoder, model.settings())``.
 """
 
 import lazy_loader

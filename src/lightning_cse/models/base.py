@@ -1,4 +1,4 @@
-"""What every model shares: embedding sentences a bounded number at a time, and being built again from settings."""
+"""The base class of every model: embeds sentences in chunks of bounded size, and is built again from its settings."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens, TokenTable
 
 EVALUATION_TOKENS = 16_384
-"""Padded tokens through the encoder at once when nothing is learned; bounds memory, changes no value."""
+"""Padded tokens that the encoder takes at once without gradients; this bounds memory and changes no value."""
 
 SENTENCES_AT_ONCE = 16_384
 
@@ -23,14 +23,14 @@ SENTENCES_AT_ONCE = 16_384
 class Model(nn.Module, ABC):
     """An encoder, the layers on it, and the questions that evaluation asks.
 
-    A model defines ``encode`` (tokens to embeddings, all roles in one pass) and ``similarity``, which is symmetric;
-    ``entailment_score``, ``implicitness``, ``direction`` and ``log_determinant`` where it has them. It keeps every
-    constructor argument as an attribute of the same name, from which `settings` reads them.
+    A model defines ``encode`` (tokens to embeddings, all roles in one pass) and ``similarity``, which is symmetric. It
+    may define ``entailment_score``, ``implicitness``, ``direction`` and ``log_determinant``. It keeps every constructor
+    argument as an attribute of the same name, which `settings` reads.
     """
 
     encoder: SentenceEncoder
     table: TokenTable | None = None
-    """Tokens of sentences that will be embedded, perhaps many times; others are tokenised when they are."""
+    """Tokens of sentences that are embedded repeatedly; other sentences are tokenised when they are embedded."""
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Model(nn.Module, ABC):
 
     @property
     def templates(self) -> tuple[Template, ...]:
-        """What is put around a sentence, for each time it is encoded."""
+        """The templates put around a sentence, one for each time it is encoded."""
         return (self.encoder.template(),)
 
     @abstractmethod
@@ -47,7 +47,7 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def similarity(self, a: Any, b: Any) -> Tensor:
-        """Return how close each row of ``a`` is to the same row of ``b``, symmetric: (n,)."""
+        """Return the symmetric similarity of each row of ``a`` to the same row of ``b``: (n,)."""
 
     def features(self, embedding: Any) -> Tensor:
         """Return the vectors of the primary view, for classifiers on top: (n, d)."""
@@ -55,13 +55,13 @@ class Model(nn.Module, ABC):
 
     @torch.no_grad()
     def embed(self, sentences: Sequence[str]) -> Embedding:
-        """Embed sentences, in float32 and in main memory, in the present mode (with dropout unless ``eval()``)."""
+        """Embed sentences in the current mode (with dropout unless ``eval()``), as float32 in main memory."""
         table = self.table
         if table is None or not table.has(sentences):
             table = TokenTable.of(sentences, self.encoder.tokenizer)
         parts = []
         for start in range(0, len(sentences), SENTENCES_AT_ONCE):
-            # Cut to what the encoder reads: one broken row of 14,000 tokens would pad all others to its length.
+            # Truncate to what the encoder reads: one broken row of 14,000 tokens would pad all others to its length.
             tokens = table.tokens(sentences[start : start + SENTENCES_AT_ONCE], self.encoder.max_length)
             (embedding,) = self.encode(tokens.to(self.device))
             parts.append(embedding.to("cpu", torch.float32))
@@ -75,22 +75,22 @@ class Model(nn.Module, ABC):
 
     @property
     def tokens_at_once(self) -> int | None:
-        """The most padded tokens through the encoder at once; no bound while gradients are kept."""
+        """The most padded tokens that the encoder takes at once; None, no bound, while gradients are enabled."""
         return None if torch.is_grad_enabled() else EVALUATION_TOKENS
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return next(self.parameters()).device
 
     def settings(self) -> dict[str, Any]:
-        """Return the name of the class and its constructor arguments but the encoder, all plain values."""
+        """Return the name of the class and its constructor arguments except the encoder, as plain values."""
         names = list(inspect.signature(type(self)).parameters)[1:]
         return {"class": type(self).__name__} | {name: getattr(self, name) for name in names}
 
 
 def build(encoder: SentenceEncoder, settings: Mapping[str, Any]) -> Model:
-    """Build the model that some `Model.settings` describe, its own layers freshly initialised."""
+    """Build the model that `Model.settings` describe, with freshly initialised layers on the encoder."""
     options = dict(settings)
     try:
         model: Model = getattr(models, options.pop("class"))(encoder, **options)
@@ -100,6 +100,6 @@ def build(encoder: SentenceEncoder, settings: Mapping[str, Any]) -> Model:
 
 
 def in_float32(layer: nn.Module, vector: Tensor) -> Tensor:
-    """Apply a layer in float32 also under autocast: a vector rounded to bfloat16 makes ties between scores."""
+    """Apply a layer in float32 even under autocast, since vectors rounded to bfloat16 make scores tie."""
     with torch.autocast(vector.device.type, enabled=False):
         return cast(Tensor, layer(vector))

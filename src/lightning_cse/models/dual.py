@@ -1,4 +1,4 @@
-"""Two vectors a sentence: what it says (explicit) and what it implies (implicit)."""
+"""Two vectors per sentence: what it says (explicit) and what it implies (implicit)."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from lightning_cse.devices import world
 from lightning_cse.embeddings import DualEmbedding, Embedding
 from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.models.base import Model
@@ -20,7 +21,7 @@ class DualModel(Model):
     """Explicit vector r and implicit vector u of a sentence, compared by cosine.
 
     ``cross``: one encoder reads ``[CLS] s [SEP] explicit`` for r and ``[CLS] s [SEP] implicit`` for u (the tokenizer's
-    own pair encoding). ``bi``: two encoders from the same weights read ``[CLS] s``, one for r, one for u.
+    own pair encoding). ``bi``: two encoders, initially with the same weights, read ``[CLS] s``: one for r, one for u.
     """
 
     compare: Callable[[Any, Any], Tensor] = staticmethod(cosine)
@@ -34,7 +35,7 @@ class DualModel(Model):
 
     @property
     def templates(self) -> tuple[Template, ...]:
-        """The explicit and the implicit one."""
+        """The explicit and the implicit template."""
         return self.explicit_template, self.implicit_template
 
     def encode(self, *roles: Tokens) -> Sequence[Embedding]:
@@ -42,7 +43,7 @@ class DualModel(Model):
         return [DualEmbedding(r, u) for r, u in self.vectors(*roles)]
 
     def vectors(self, *roles: Tokens) -> list[tuple[Tensor, Tensor]]:
-        """Return r and u of every role's sentences, from one pass (cross), or from one pass an encoder (bi)."""
+        """Return r and u of every role's sentences, from one pass (cross) or one pass per encoder (bi)."""
         most = self.tokens_at_once
         explicit = [(tokens, self.explicit_template) for tokens in roles]
         implicit = [(tokens, self.implicit_template) for tokens in roles]
@@ -50,6 +51,8 @@ class DualModel(Model):
             vectors = self.encoder(explicit + implicit, most=most)
         else:
             vectors = self.encoder(explicit, most=most) + self.implicit_encoder(implicit, most=most)
+            if world()[1] > 1:  # DDP needs a gradient of every parameter, even if no term of a batch has this view
+                vectors[0] = vectors[0] + 0 * sum(u.sum() for u in vectors[len(roles) :])
         return list(zip(vectors[: len(roles)], vectors[len(roles) :], strict=True))
 
     def similarity(self, a: Any, b: Any) -> Tensor:
@@ -64,5 +67,5 @@ class DualModel(Model):
 
     def implicitness(self, sentence: Any) -> Tensor:
         r"""Return :math:`1 - \cos(r_s, u_s)`: the further apart, the more is implied."""
-        # In double: a similarity near 0 would be lost beside 1, and sentences tie that do not.
+        # In float64: a similarity near 0 would be lost beside 1, and different implicitnesses would tie.
         return 1 - self.compare(sentence.explicit, sentence.implicit).double()

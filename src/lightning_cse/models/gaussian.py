@@ -14,7 +14,7 @@ StsSimilarity = Literal["cosine_of_means", "symmetric"]
 
 
 class GaussianHeads(nn.Module):
-    r"""Two heads on a pooled vector v, the mean and the log variance of each dimension of a Gaussian.
+    r"""Two heads on a pooled vector v: the mean and the log variance of each dimension of a Gaussian.
 
     .. math:: \mu = \tanh(W_\mu v + b_\mu), \qquad \log \sigma^2 = W_\sigma v + b_\sigma
 
@@ -34,10 +34,10 @@ class GaussianHeads(nn.Module):
 
 
 class GaussianModel(Model):
-    """A Gaussian a sentence, by two heads on the pooled vector; ``reduce`` as in `gaussian_similarity`.
+    """One Gaussian per sentence, from two heads on the pooled vector; ``reduce`` is that of `gaussian_similarity`.
 
-    ``similarity`` is the ``cosine_of_means``, or ``symmetric``: the similarity of the two directions' mean divergence.
-    (Authors' code, neither is in the paper.)
+    ``sts_similarity`` selects the similarity: ``cosine_of_means``, or ``symmetric``, from the mean of the divergences
+    in both directions. (Authors' code; neither is in the paper.)
     """
 
     def __init__(
@@ -67,5 +67,5 @@ class GaussianModel(Model):
         return gaussian_similarity(hypothesis, premise, reduce=self.reduce)
 
     def log_determinant(self, sentence: GaussianEmbedding) -> Tensor:
-        r"""Return :math:`\sum_d \log \sigma_d^2`, how wide a sentence's Gaussian is."""
+        r"""Return :math:`\sum_d \log \sigma_d^2`, a measure of the width of a sentence's Gaussian."""
         return sentence.log_variance.sum(dim=-1)

@@ -1,4 +1,4 @@
-"""Semantic and pragmatic vector of a sentence; implicitness is the distance of the two."""
+"""Semantic and pragmatic vectors of a sentence; implicitness is their distance."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Distance = Literal["cosine", "euclidean"]
 
 
 class ImpScoreModel(Model):
-    r"""Linear maps without bias on the sentence vector x, P and S to ``dim`` dimensions and T inside them.
+    r"""Linear maps without bias: P and S from the sentence vector x to ``dim`` dimensions, and T within these.
 
     .. math:: p = P x, \qquad s = S x, \qquad I = d(s, T p), \qquad D = d'(p_1, p_2)
 
-    I is a sentence's implicitness, D the pragmatic distance of two sentences: how far apart they are in what is meant.
-    A distance is :math:`1 - \cos`, or Euclidean. A frozen encoder gets no gradient, drops nothing out and is not part
-    of the state dict.
+    I is the implicitness of a sentence, D the pragmatic distance of two sentences: how far apart their meanings are. A
+    distance is :math:`1 - \cos`, or Euclidean. A frozen encoder has no gradient and no dropout, and is not part of the
+    state dict.
 
     Source: ImpScore (Wang et al. 2025), method, and the authors' code, which has the third space's two maps.
     Differs: the score for entailment, minus the pragmatic distance, is ours.
 
-    ``space`` is what is compared for I: s and Tp (``p2s``), Ts and p (``s2p``), or, in a third space, each through a
-    map of its own, :math:`T_s s` and :math:`T_p p` (``third_space``). ``normalize`` scales sentence vectors to length
-    one, which Euclidean distances depend on.
+    ``space`` selects the vectors compared for I: s and Tp (``p2s``), Ts and p (``s2p``), or, in a third space with two
+    maps, :math:`T_s s` and :math:`T_p p` (``third_space``). ``normalize`` scales sentence vectors to length one, which
+    matters to Euclidean distances.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ImpScoreModel(Model):
         self.semantic = _xavier(encoder.width, dim)
         self.from_pragmatic = nn.Identity() if space == "s2p" else _xavier(dim, dim)
         self.from_semantic = nn.Identity() if space == "p2s" else _xavier(dim, dim)
-        # Vectors by the sentences embedded together, kept while a training with a frozen encoder runs.
+        # Vectors by the sentences embedded together, kept during training with a frozen encoder.
         self.kept: dict[tuple[str, ...], Tensor] | None = None
         if frozen:
             encoder.requires_grad_(False)
@@ -67,7 +67,7 @@ class ImpScoreModel(Model):
             self.register_load_state_dict_pre_hook(_with_own_encoder)  # type: ignore[no-untyped-call]
 
     def train(self, mode: bool = True) -> ImpScoreModel:
-        """Set the mode of all but a frozen encoder, which stays in evaluation mode."""
+        """Set the mode of all modules except a frozen encoder, which stays in evaluation mode."""
         super().train(mode)
         if self.frozen:
             self.encoder.eval()
@@ -91,7 +91,7 @@ class ImpScoreModel(Model):
 
     @torch.no_grad()
     def embed(self, sentences: Sequence[str]) -> Embedding:
-        """Embed sentences; where their vectors are `kept`, only the maps are applied anew."""
+        """Embed sentences; if their vectors are `kept`, only apply the maps."""
         if self.kept is None:
             return super().embed(sentences)
         key = tuple(sentences)
@@ -120,13 +120,13 @@ class ImpScoreModel(Model):
 
 
 def _without_encoder(module: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
-    """Leave a frozen encoder out of checkpoints: it is where it was loaded from, and far larger than the maps."""
+    """Leave a frozen encoder out of checkpoints: it can be loaded again, and is far larger than the maps."""
     for name in [name for name in state if name.startswith(f"{prefix}encoder.")]:
         del state[name]
 
 
 def _with_own_encoder(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Complete a checkpoint without the encoder by the encoder's own weights."""
+    """Add the weights of the encoder to a checkpoint that lacks them."""
     encoder = module.get_submodule("encoder")
     state.update({f"{prefix}encoder.{name}": value for name, value in encoder.state_dict().items()})
 

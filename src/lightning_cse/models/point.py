@@ -10,7 +10,7 @@ from lightning_cse.tokens import Tokens
 
 
 class PointModel(Model):
-    r"""One vector a sentence, compared by cosine: the pooled vector, or SimCSE's head :math:`\tanh(Wx + b)` on it."""
+    r"""One vector per sentence, compared by cosine: the pooled vector, or SimCSE's head :math:`\tanh(Wx + b)` on it."""
 
     def __init__(self, encoder: SentenceEncoder, *, has_head: bool = False) -> None:
         super().__init__(encoder)

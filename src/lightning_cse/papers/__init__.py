@@ -1,1 +1,1 @@
-"""Run records to figures and tables."""
+"""Tables and figures of the papers, made from the records of runs."""

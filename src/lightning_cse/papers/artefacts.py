@@ -1,4 +1,4 @@
-"""A table, figure or text of a paper as a file: rows, columns, how rows are obtained, and the paper's numbers."""
+"""Files that describe a paper's tables, figures and texts: columns, rows, how rows are obtained, published numbers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check_override(text: str) -> str:
     """Return an override that a run of an artefact may have; raise ValueError for any other text."""
     name = text.partition("=")[0].lstrip("+~")
     if "=" not in text and not text.startswith("~"):
-        raise ValueError(f"{text!r} is not an override, which is key=value")
+        raise ValueError(f"{text!r} is not an override of the form key=value")
     if name.partition("@")[0] in ("seed", *APPENDED) or re.match(r"hydra\b", name):
         raise ValueError(f"{text!r} cannot be set here{': use seeds' if name == 'seed' else ''}")
     return text
@@ -53,7 +53,7 @@ def _option(*groups: str) -> AfterValidator:
 
 
 def _values(adapter: TypeAdapter[Any]) -> BeforeValidator:
-    """Read a mapping to its values; their faults name the key."""
+    """Read a mapping as the tuple of its values; a fault in a value names its key."""
     return BeforeValidator(lambda of: tuple(adapter.validate_python(of).values()) if isinstance(of, dict) else of)
 
 
@@ -80,7 +80,7 @@ class Train:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluate:
-    """An evaluation of a model by its name, or of a training run; exactly one of ``model`` and ``of`` is given."""
+    """An evaluation of a named model or of a training run; exactly one of ``model`` and ``of`` is given."""
 
     suite: Suite
     model: str | None = None
@@ -90,7 +90,7 @@ class Evaluate:
 
 @dataclasses.dataclass(frozen=True)
 class Chosen:
-    """The best of a grid by the value at a dotted path in the record; larger is better."""
+    """The best training run of a grid: the one whose record has the largest value at the dotted path ``by``."""
 
     among: tuple[Train, ...]
     by: str
@@ -98,7 +98,7 @@ class Chosen:
 
 @dataclasses.dataclass(frozen=True)
 class Baseline:
-    """A baseline that the runs of another row (its label) have measured."""
+    """A baseline that the runs of another row have measured; ``of`` is the label of that row."""
 
     name: str
     of: str
@@ -106,7 +106,7 @@ class Baseline:
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """Only the paper's number, and why nothing is measured."""
+    """A row with the paper's numbers only; ``why`` gives the reason why nothing is measured."""
 
     why: str
 
@@ -127,9 +127,10 @@ class Needs:
 
 @dataclass(frozen=True, config=_FILE)
 class Column:
-    """Where the values of a column are: ``keys`` are one key or dotted path, of a mean the titles of its columns.
+    """A column and the source of its values.
 
-    ``instead`` has metrics for runs that lack the first one, each with the remark that marks its cells.
+    ``keys`` holds one key or dotted path; for a mean, it holds the titles of the columns to average. ``instead`` maps
+    the metrics to use for runs that lack the first one to the remarks that mark their cells.
     """
 
     title: str
@@ -156,7 +157,7 @@ class Column:
 
 @dataclass(frozen=True, config=_FILE)
 class Row:
-    """A row with the keys of the file."""
+    """A row; its fields are the keys in the file."""
 
     label: str
     name: str = ""
@@ -188,7 +189,7 @@ class Row:
 
     @functools.cached_property
     def way(self) -> Way:
-        """How the row is obtained, the encoder not filled in."""
+        """How the row is obtained, before the encoder is filled in."""
         if self.evaluate is not None:
             return self.evaluate
         if self.baseline is not None:
@@ -204,7 +205,7 @@ class Row:
 
 @dataclass(frozen=True, config=_FILE)
 class Profile:
-    """What a profile needs beyond ``+profile=NAME``: overrides for all rows and for some, and its own seeds."""
+    """Additions to ``+profile=NAME``: overrides for all rows, overrides for some rows, and seeds."""
 
     overrides: Overrides = ()
     seeds: Seeds | None = None
@@ -225,7 +226,7 @@ class PublishedValue:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What is asked of an artefact beyond its file: each replaces what the file has; ``only`` are labels of rows."""
+    """The user's choices for an artefact, which take precedence over its file; ``only`` holds labels of rows."""
 
     profile: str | None = None
     encoder: str | None = None
@@ -234,7 +235,7 @@ class Request:
     only: tuple[str, ...] = ()
 
     def within(self, artefact: Artefact, others: Iterable[Artefact]) -> Request | None:
-        """Return what is asked of one of several artefacts; None if others have the rows that are asked for."""
+        """Return the part of the request that concerns an artefact; None if only others have the requested rows."""
         elsewhere = {row.label for other in others for row in other.rows} - {row.label for row in artefact.rows}
         only = tuple(label for label in self.only if label not in elsewhere)
         return dataclasses.replace(self, only=only) if only or not self.only else None
@@ -242,7 +243,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A row, called ``name`` in the published numbers, with one encoder, and that of the numbers beside it."""
+    """A row with one encoder; ``name`` and ``paper_encoder`` identify the published numbers beside it."""
 
     label: str
     name: str
@@ -257,9 +258,9 @@ class Line:
 class Artefact:
     """A table, figure or text of a paper.
 
-    ``reference`` is the label of the row that ``test`` compares the others with, ``match`` which rows
-    make as many steps, or read as many sentences, as the first of them (of all rows: the reference), ``make`` the
-    function that makes a figure or a text. Rows without seeds or encoders of their own have those given here.
+    ``reference`` is the label of the row that ``test`` compares the others with. The rows in ``match`` train for as
+    many steps, or read as many sentences, as the first of them; if none is named, all trained rows match the reference.
+    ``make`` is the function that makes a figure or a text. ``seeds`` and ``encoders`` are the defaults of the rows.
     """
 
     paper: str
@@ -285,14 +286,14 @@ class Artefact:
         return f"{self.paper}/{self.name}"
 
     def profile(self, request: Request) -> Profile:
-        """Return what this artefact adds to the profile asked for."""
+        """Return this artefact's additions to the requested profile."""
         return self.profiles.get(request.profile or "", Profile())
 
     def lines(self, request: Request) -> list[Line]:
-        """Return the rows with every encoder asked for, in the order of the file.
+        """Return the rows with every requested encoder, in the order of the file.
 
-        A profile that sets an encoder, and ``request.encoder``, replace all encoders of a row: they become one line. A
-        row that evaluates a model of its own keeps that model, so with another encoder it is only published.
+        ``request.encoder``, or a profile that sets an encoder, replaces all encoders of a row, so the row becomes one
+        line. A row that evaluates one fixed model keeps it; with another encoder, it has only the paper's numbers.
         """
         if unknown := _unknown(
             (f"{self.path}: rows", label, [row.label for row in self.rows]) for label in request.only
@@ -305,12 +306,12 @@ class Artefact:
         return [line for row in rows for line in self._lines_of(row, request, given)]
 
     def line(self, label: str, request: Request, *, like: Line) -> Line:
-        """Return the line of a row that has the paper's encoder of another line, or else the row's first."""
+        """Return the line of a row that has the same paper encoder as ``like``, or else the row's first line."""
         found = self.lines(dataclasses.replace(request, only=(label,)))
         return next((line for line in found if line.paper_encoder == like.paper_encoder), found[0])
 
     def matched(self, label: str) -> str | None:
-        """Return the row that a row has as many steps, or sentences, as; None if it has a number of its own."""
+        """Return the row that sets the number of steps or sentences of a row; None if the row is not matched."""
         trained = [row.label for row in self.rows if row.experiment]
         rows = [named or (self.reference or trained[0], *trained) for named in self.match.values()]
         return next((named[0] for named in rows if label in named[1:] and label != named[0]), None)
@@ -339,18 +340,18 @@ class Artefact:
             yield Line(row.label, row.name, paper if isinstance(way, Published) else encoder, paper, way, seeds, needs)
 
     def _of_runs(self, row: Row, request: Request) -> tuple[Needs | None, tuple[int, ...]]:
-        """Return what the runs of a row need, and their seeds; a baseline has those of the row that measures it."""
+        """Return the needs and the seeds of a row's runs; a baseline has those of the row that measures it."""
         if row.baseline is not None:
             needs, seeds = self._of_runs(next(other for other in self.rows if other.label == row.of), request)
             return row.needs or needs, seeds
         if row.evaluate is not None:
-            return row.needs, (0,)  # nothing is drawn
+            return row.needs, (0,)  # an evaluation draws nothing at random
         quick = (0,) if request.profile == "tiny" else None
         return row.needs, request.seeds or self.profile(request).seeds or quick or row.seeds or self.seeds
 
 
 def find_artefacts(folder: Path) -> dict[str, Artefact]:
-    """Read all artefacts below a folder by key."""
+    """Read all artefacts below a folder, and return them by key."""
     files = (path for path in sorted(folder.glob("*/*.yaml")) if path.name != SHARED)
     return {artefact.key: artefact for artefact in map(read_artefact, files)}
 
@@ -358,9 +359,9 @@ def find_artefacts(folder: Path) -> dict[str, Artefact]:
 def read_artefact(path: Path) -> Artefact:
     """Read ``experiments/<paper>/<name>.yaml`` and, from ``published.csv`` beside it, the paper's numbers.
 
-    Profiles that the file does not name are those of ``profiles.yaml`` beside it, without rows that are not here; a
-    list of seeds in the file stays.
-    Faults of the file are raised as one ConfigError, each with file and key.
+    Profiles that the file does not define come from ``profiles.yaml`` beside it, without rows that the file lacks. If
+    the file lists its seeds, these profiles do not change them.
+    Faults of the file are raised as one ConfigError, each with the file and the key.
     """
     raw = load_yaml(path)
     numbers = dict(_numbers(path.with_name("published.csv"), str(raw.get("published", path.stem))))
@@ -376,7 +377,7 @@ def read_artefact(path: Path) -> Artefact:
         raise ConfigError([f"{path}: {_plain(one)}" for one in error.errors()]) from None
     unplaced = {number: _unplaced(artefact, number) for number in artefact.published}
     faults = list(_faults(artefact))
-    if "published" not in raw:  # all numbers of this table; of another table a part may be enough
+    if "published" not in raw:  # all numbers of its own table need a cell; another table may be used in part
         faults += [fault for found in unplaced.values() for fault in found]
     elif not numbers:
         faults.append(f"published: there is no table {raw['published']!r} in published.csv")

@@ -1,4 +1,4 @@
-"""From the lines of an artefact to points: commands without a seed, and their configs."""
+"""Turns the lines of an artefact into points, which are commands without a seed, and composes their configs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Command = Literal["train", "evaluate", "describe"]
 
 @dataclass(frozen=True)
 class Point:
-    """A command without its seed; ``of`` is the training whose run is evaluated, which then gives the ``model``."""
+    """A command without its seed; ``of`` is the training to evaluate, whose run becomes the ``model``."""
 
     command: Command
     overrides: tuple[str, ...]
@@ -35,11 +35,11 @@ class Point:
 
 
 def points_of(artefact: Artefact, request: Request, line: Line, column: Column) -> tuple[Point, ...]:
-    """Return the points of a cell: several for a grid, those of its row for a baseline, none for a published number.
+    """Return the points of a cell: several for a grid, those of its row for a baseline, none if only published.
 
-    Overrides come in this order, and a later one wins: those of the profile for all rows, of the row, of the profile
-    for this row, of the column, of the request. A setting of the profile or the request that only the other command
-    has a key for is left out.
+    Overrides are applied in this order, and a later one wins: the profile's for all rows, the row's, the profile's for
+    this row, the column's, the request's. A setting of the profile or the request is left out if only the other
+    command has its key.
     """
     way = line.way
     if isinstance(way, artefacts.Published):
@@ -79,7 +79,7 @@ def points_of(artefact: Artefact, request: Request, line: Line, column: Column) 
 
 @functools.cache
 def _corpora_of(profile: str | None) -> tuple[str, ...]:
-    """Return what makes an evaluation read what a profile trains and tests on: its corpora, and as much of them."""
+    """Return the overrides that give an evaluation the corpora of a profile and its limits on their size."""
     if profile is None:
         return ()
     own, default = compose("train", profile_override(profile)), compose("train")
@@ -92,15 +92,15 @@ def _corpora_of(profile: str | None) -> tuple[str, ...]:
 
 
 def _suiting(command: Command, head: tuple[str, ...], settings: Iterable[str]) -> list[str]:
-    """Return the settings that are for a command: those it has a key for, and those that neither command has."""
-    # Some suites bring keys of their own; that of all tasks has them, too.
+    """Return the settings for a command: those whose key it has, and those whose key neither command has."""
+    # Some suites add keys to the config; the suite of all tasks has these keys, too.
     other: tuple[Command, tuple[str, ...]] = ("evaluate", ("+suite=all",)) if command == "train" else ("train", ())
     return [one for one in settings if _has(command, head, one) or not _has(*other, one)]
 
 
 @functools.cache
 def _has(command: Command, head: tuple[str, ...], setting: str) -> bool:
-    """Return whether a command has the group of a setting, or the node at the top of its config that it is below."""
+    """Return whether a command has the group of a setting, or the top-level config node that contains its key."""
     with explained(command, (*head, setting)):
         chooses, key = _chooses(setting), _parse(setting).key_or_group
         name = key.partition("@" if chooses else ".")[0]
@@ -110,14 +110,14 @@ def _has(command: Command, head: tuple[str, ...], setting: str) -> bool:
 
 @functools.cache
 def composed(point: Point) -> dict[str, Any]:
-    """Return the resolved config of a point without Hydra's own part; it is shared, so do not change it."""
+    """Return the resolved config of a point without the ``hydra`` node; it is shared, so do not change it."""
     with explained(point.command, point.overrides):
         config: Any = OmegaConf.to_container(filled(point.command, point.overrides), resolve=True)
     return dict(config)
 
 
 def filled(command: Command, overrides: Iterable[str]) -> DictConfig:
-    """Compose a config once for its group choices, and put plain values in: eight times as fast as Hydra alone.
+    """Compose a config once for its group choices, then fill in plain values: eight times as fast as Hydra alone.
 
     Deletions, additions and values for a package, which are rare, are left to Hydra.
     """
@@ -147,7 +147,7 @@ def _chooses(line: str) -> bool:
 
 @contextlib.contextmanager
 def explained(command: Command, overrides: tuple[str, ...]) -> Iterator[None]:
-    """Turn what Hydra says of overrides into the faults that a command line with them reports."""
+    """Turn Hydra's errors about overrides into the faults that a command line with these overrides reports."""
     try:
         yield
     except (*CompositionError, ConfigError) as error:
@@ -168,5 +168,5 @@ def limited(point: Point, by: str, record: Mapping[str, Any]) -> Point:
         a_row = max(2, len(instantiate(rows).roles))  # a sentence alone is its own positive
         of_step = a_row * config["data"]["batch_size"] * config["trainer"]["accumulate_grad_batches"]
         steps = max(1, round(record["sentences_per_second"] * record["seconds"]["training"] / of_step))
-    # Without max_epochs, since the experiment's own may end the training before.
+    # Without max_epochs, since the limit of the experiment could end the training earlier.
     return replace(point, overrides=(*point.overrides, "trainer.max_epochs=-1", f"trainer.max_steps={steps}"))

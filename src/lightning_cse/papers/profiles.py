@@ -1,4 +1,4 @@
-"""What ``--profile`` means for an artefact: the override, its encoder, and what the files of a paper share."""
+"""Profiles of artefacts (``--profile``): the override, its encoder, and the profiles that a paper's files share."""
 
 import functools
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from lightning_cse.config.suggestions import no_option
 from lightning_cse.errors import ConfigError
 
 SHARED: Final = "profiles.yaml"
-"""Beside the artefacts of a paper: the profiles of those that do not name them."""
+"""The file beside a paper's artefacts, with the profiles for artefacts that do not define them."""
 
 
 def profile_override(profile: str) -> str:
@@ -27,14 +27,14 @@ def profile_override(profile: str) -> str:
 
 @functools.cache
 def profile_encoder(profile: str) -> str | None:
-    """Return the encoder that a profile sets; None if it leaves the experiment's."""
+    """Return the encoder that a profile sets; None if it keeps the experiment's encoder."""
     configs = compose("train", profile_override(profile)), compose("train")
     own, default = (str(cfg.hydra.runtime.choices.encoder) for cfg in configs)
     return own if own != default else None
 
 
 def shared_profiles(path: Path, artefact: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the profiles beside an artefact's file: what is of its rows, and no seeds where it lists its own."""
+    """Return the shared profiles for an artefact: only its rows, and no seeds if the artefact lists seeds."""
     file = path.with_name(SHARED)
     profiles = load_yaml(file) if file.is_file() else {}
     for profile in profiles.values():
@@ -45,7 +45,7 @@ def shared_profiles(path: Path, artefact: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """Return the plain values of a YAML file, or raise ConfigError with the file."""
+    """Return the plain values of a YAML file; raises ConfigError with the path if the file is malformed."""
     try:
         return dict(OmegaConf.to_container(OmegaConf.load(path), resolve=False))  # type: ignore[arg-type]
     except (OmegaConfBaseException, YAMLError, UnicodeDecodeError) as error:

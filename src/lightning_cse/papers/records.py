@@ -1,4 +1,4 @@
-"""The runs on disk, found by the point and the seed that they have made."""
+"""Finds the runs on disk by their point and seed."""
 
 import contextlib
 import functools
@@ -24,11 +24,11 @@ from lightning_cse.papers.points import Point, composed, filled
 
 State = Literal["finished", "running", "interrupted", "failed", "missing"]
 Key = tuple[Any, ...]
-"""What two points have in common if they are the same runs, however their overrides are written.
+"""The identity of a point: two points with the same key are the same runs, however their overrides are written.
 
-First the `config_hash` of their configs without digests and without automatic choices, then whether they read the
-sample corpus, then the automatic choices as they were asked for. A run has a key for each way to ask for a choice: by
-``auto``, and by what that became.
+It holds the `config_hash` of the config without digests and automatic choices, then whether the point reads the sample
+corpus, then the automatic choices as they were requested. A run has one key for each way to request a choice: as
+``auto``, and as the value that it became.
 """
 
 _NOTHING: Final[Mapping[str, Any]] = {"data": {}, "encoder": {"name": ""}, "resolved": {}}
@@ -37,9 +37,9 @@ _AUTOMATIC: Final = ("trainer.accelerator", "trainer.precision", "encoder.poolin
 
 @dataclass(frozen=True)
 class Found:
-    """A run: its record, the run's folder, None for a record kept as a file, and the file of the record.
+    """A run: its record, its folder (None for a record kept as a file), and the file of the record.
 
-    Only a report shows runs that are not finished; of their record it has name, hash and seed.
+    Only a report shows runs that are not finished; their record has only the name, the hash and the seed.
     """
 
     record: Mapping[str, Any] = field(repr=False, hash=False, compare=False)
@@ -49,17 +49,17 @@ class Found:
 
     @property
     def curves_path(self) -> Path:
-        """Where its curves are, if it has any: in the folder, or ``X.curves.csv`` beside a kept ``X.json``."""
+        """The file of its curves, which may not exist: in the folder, or ``X.curves.csv`` beside a kept ``X.json``."""
         return self.source.with_suffix(".curves.csv") if self.folder is None else self.folder / "curves.csv"
 
     @functools.cached_property
     def curves(self) -> Mapping[str, Sequence[tuple[int, float]]]:
-        """Its logged values ``(step, value)`` by key; empty without curves."""
+        """The logged values ``(step, value)`` by key; empty without curves."""
         return runs.Curves(self.curves_path).read()
 
     @functools.cached_property
     def training(self) -> "Found | None":
-        """The run whose model an evaluation has, None if it is not there; any other run itself."""
+        """The run whose model an evaluation uses, None if it is missing; for any other run, the run itself."""
         of = None if "steps" in self.record else (self.record.get("model") or {}).get("run")
         if not of:
             return self
@@ -82,7 +82,7 @@ class Measured:
 
 @functools.cache
 def key_of(point: Point, of: str | None = None) -> Key:
-    """Return the key of a point; of an evaluation, for the `identity` of a run, or for all runs of its training."""
+    """Return the key of a point; ``of`` is the `identity` of the evaluated run, None for any run of the training."""
     config = composed(point)
     if point.of is not None:
         of = of or str(key_of(point.of))
@@ -92,25 +92,25 @@ def key_of(point: Point, of: str | None = None) -> Key:
 
 
 def identity(record: Mapping[str, Any]) -> str:
-    """Return the folder of a run below that of all runs."""
+    """Return the path of a run's folder below the folder of all runs."""
     return f"{record['name']}/{record['config_hash']}-s{record['seed']}"
 
 
 def kept_name(record: Mapping[str, Any]) -> str:
-    """Return the name that a record is kept by, without its ending."""
+    """Return the file name of a kept record, without its ending."""
     suite = f"-{record['suite']}" if "suite" in record else ""
     return f"{record['name'].replace('/', '-')}{suite}-{record['config_hash']}-s{record['seed']}"
 
 
 def _training(config: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
-    """Return hash and automatic choices of the decisive part of a training's config."""
-    document = runs.decisive(config, **_NOTHING)["config"]  # a copy, as a record of this version would have it
+    """Return the hash and the automatic choices of a training, from the decisive part of its config."""
+    document = runs.decisive(config, **_NOTHING)["config"]  # a copy, as this version would write it to a record
     choices = [document[node].pop(key, None) for node, key in (dotted.split(".") for dotted in _AUTOMATIC)]
     return runs.config_hash(document, **_NOTHING), [PRECISIONS.get(str(one), one) for one in choices]
 
 
 def _evaluation(config: Mapping[str, Any], of: str | None) -> tuple[str, Sequence[Any]]:
-    """Return hash and automatic choices of an evaluation's config and of the run that it evaluates."""
+    """Return the hash and the automatic choices of an evaluation, from its config and the run that it evaluates."""
     document = {key: config[key] for key in ("suite", "prompt", "whitening")} | {"of": of or [config["model"]]}
     if config["model"] == "llm":
         document["llm"] = {key: config["llm"][key] for key in ("model", "parameters")}
@@ -139,7 +139,7 @@ def _keys_of_config(run: runs.Run) -> Iterator[Key]:
 
 
 def _keys(seed: int, samples: Sequence[bool], digest: str, became: Sequence[Any], *asked: Any) -> Iterator[Key]:
-    """Yield the keys of a run whose automatic choices became something; the last ones were asked for like this."""
+    """Yield a run's keys: each automatic choice as it ``became`` and as it was ``asked`` for (by default ``auto``)."""
     asked = (*["auto"] * (len(became) - len(asked)), *asked)
     return itertools.product([seed], [digest], samples, *map(set, zip(asked, became, strict=True)))
 
@@ -148,7 +148,7 @@ def _keys(seed: int, samples: Sequence[bool], digest: str, became: Sequence[Any]
 def _reads_sample(overrides: tuple[str, ...]) -> bool:
     """Return whether a command line reads the sample corpus: by a profile, by ``paths=sample``, or by its folder."""
     places = [line for line in overrides if re.match(r"\+?(profile|debug|paths|paths\.data_dir)=", line)]
-    with contextlib.suppress(*CompositionError):  # a profile of another version
+    with contextlib.suppress(*CompositionError):  # the profile is of another version
         return Path(filled("train", places).paths.data_dir) == sample_dir()
     return False
 
@@ -166,7 +166,7 @@ def _read(source: Path, folder: Path | None, changed: int) -> tuple[list[Key], F
 
 
 class RunsIndex:
-    """The runs below a folder, and records kept as files in others, by the points that they have made.
+    """An index, by point and seed, of the runs below a folder and of the records kept as files in other folders.
 
     The disk is read once, and again after `refresh`.
     """
@@ -175,16 +175,16 @@ class RunsIndex:
         self.runs_dir, self.kept = Path(runs_dir), tuple(kept)
 
     def refresh(self) -> None:
-        """Forget what is on disk; records that did not change are not read again."""
+        """Make the next query read the disk again; records that did not change are not read again."""
         vars(self).pop("_finished", None)
         vars(self).pop("_unfinished", None)
 
     def find(self, point: Point, seed: int) -> Found | None:
-        """Return the finished run of a point and a seed: the newest, and a run rather than a kept record."""
+        """Return the newest finished run of a point and a seed; runs take precedence over kept records."""
         return self._finished.get(self._key(point, seed))
 
     def state(self, point: Point, seed: int) -> State:
-        """Return how far a point and a seed are; what was left before its first checkpoint is missing."""
+        """Return the state of a point and a seed; a run that stopped before its first checkpoint is missing."""
         if self.find(point, seed) is not None:
             return "finished"
         run = self._unfinished.get(self._key(point, seed))
@@ -199,7 +199,7 @@ class RunsIndex:
         return status
 
     def failure(self, point: Point, seed: int) -> str:
-        """Return in one line why a run failed."""
+        """Return the reason why a run failed, in one line."""
         run = self._unfinished.get(self._key(point, seed))
         return (run and run.reason()) or ""
 
@@ -209,7 +209,7 @@ class RunsIndex:
 
     @functools.cached_property
     def _finished(self) -> dict[Key, Found]:
-        """The finished runs, of which a later one replaces an earlier one."""
+        """The finished runs by key; a later run replaces an earlier one."""
         kept = ((False, path, None) for folder in self.kept for path in folder.glob("*.json"))
         below = ((True, run.record_path, run.path) for run in runs.find_runs(self.runs_dir))
         there = [(own, path.stat().st_mtime_ns, path, run) for own, path, run in (*kept, *below) if path.is_file()]

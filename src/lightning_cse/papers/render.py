@@ -1,4 +1,4 @@
-"""Tables for the terminal, as Markdown, CSV and LaTeX: one view of the cells, and a template for each form."""
+"""Renders tables for the terminal and as CSV, and, from templates, as Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "
 
 
 def render(table: Table, form: Form) -> Any:
-    """Return a table: for `rich.console.Console.print`, or as text; a CSV has a row a cell, unrounded."""
+    """Return a table for `rich.console.Console.print` or as text; a CSV has one row per cell, unrounded."""
     if form == "terminal":
         return _terminal(view(table))
     return _csv(table) if form == "csv" else environment().get_template(_TEMPLATES[form]).render(view(table))
@@ -61,7 +61,7 @@ def write(table: Table, folder: Path, stem: str) -> list[Path]:
 
 @functools.cache
 def environment() -> Environment:
-    """Return where the templates of this package are, with what they use."""
+    """Return the Jinja environment of this package, with the filters that its templates use."""
     from jinja2 import Environment, FileSystemLoader, select_autoescape
 
     loader = FileSystemLoader(Path(__file__).parent / "templates")
@@ -73,7 +73,7 @@ def environment() -> Environment:
 
 
 def view(table: Table) -> dict[str, Any]:
-    """Return what the forms of a table show, as text: title, lines above, headings, lines with their cells, legend."""
+    """Return the contents of a table as text: title, lines above, headings, lines with their cells, legend."""
     lines = [line for line, quoted in zip(table.lines, table.quoted, strict=True) if not quoted]
     encoders = {line.encoder for line in lines if line.encoder}
     several = len(encoders) > 1 or len({line.paper_encoder for line in table.lines if line.paper_encoder}) > 1
@@ -131,7 +131,7 @@ def _cell(table: Table, cell: Any, column: Any) -> dict[str, Any]:
 
 
 def _seeds(baseline: bool, cells: list[tuple[Any, Any]]) -> str:
-    """Return how many seeds a line has, of how many where some are missing; a range where its cells differ."""
+    """Return the number of seeds of a line, ``n/asked`` if some are missing; a range if its cells differ."""
     counts = [(cell.n, cell.asked) for cell, column in cells if column.source != "config" and cell.asked]
     if not counts or (baseline and all(n == asked for n, asked in counts)):
         return "-" if counts else ""
@@ -171,7 +171,7 @@ def _terminal(shown: Mapping[str, Any]) -> RenderableType:
 
 
 def _rows(cells: Sequence[Mapping[str, Any]], *, uneven: bool) -> Iterator[tuple[str, list[str]]]:
-    """Yield the rows of a line that hold anything: measured, deviation, the paper's value and the difference."""
+    """Yield the non-empty rows of a line: measured values, their spread, the paper's values, the difference."""
     yield "", [(cell["mean"] or "-") + cell["signs"] for cell in cells]
     names = {"±": "sd", "from": "from", "to": "to", "n": "n", "paper": "paper", "  ±": "paper_sd", "diff": "difference"}
     for what, key in names.items():

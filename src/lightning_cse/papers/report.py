@@ -59,11 +59,11 @@ _RFD: Final = (
 
 
 def build_report(title: str, sections: Sequence[Mapping[str, Any]], *, facts: Mapping[str, str] | None = None) -> str:
-    """Return the page: self-contained, everything but the charts escaped, the same text for the same input."""
+    """Return a self-contained page; all but the charts is escaped, and the same input gives the same text."""
     from markdown_it import MarkdownIt
     from markupsafe import Markup, escape
 
-    # Markdown without HTML, and without what leads or loads from elsewhere.
+    # Markdown without HTML, links and images, so nothing leads elsewhere or is loaded from there.
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     markdown.disable(["link", "image", "autolink", "reference"])
     filters = environment().filters
@@ -85,7 +85,7 @@ def slug(text: str) -> str:
 
 
 def artefact_section(artefact: Artefact, table: Table | None, made: Any = None, *, part: str = "") -> dict[str, Any]:
-    """Return a table or figure of a paper as a section; ``made`` has its figures, its text and further tables."""
+    """Return a table or figure of a paper as a section; ``made`` holds its figures, its text and further tables."""
     anchor, tables = slug(artefact.key), []
     for name, rows in (made.tables if made else {}).items():
         frame = pd.DataFrame(rows).map(lambda value: f"{value:.4f}" if isinstance(value, float) else str(value))
@@ -118,7 +118,7 @@ def _chart(figure: Figure, title: str, name: str, groups: Sequence[_Group] = ())
 
 
 def _charts(groups: Sequence[_Group], asked: Mapping[str, str], name: str) -> Iterator[dict[str, Any]]:
-    """Yield a chart of all runs for each key that any of them has; ``asked`` has the titles."""
+    """Yield one chart of all runs for each key that any run has; ``asked`` maps keys to titles."""
     there = [key for key in asked if any(run.curves.get(key) for group in groups for run in group.runs)]
     for number, key in enumerate(there):
         with plot_style():
@@ -137,7 +137,7 @@ def _charts(groups: Sequence[_Group], asked: Mapping[str, str], name: str) -> It
 
 
 def _fitting_titles(keys: Iterable[str]) -> dict[str, str]:
-    """Return the titles of RFD, alignment and uniformity, of all views of the embeddings."""
+    """Return the chart titles of RFD, alignment and uniformity by key, for all views of the embeddings."""
     titles = {}
     for key in sorted(key for key in keys if re.fullmatch(r"diag/.*(alignment|uniformity)", key)):
         title = ", ".join(_FITTING.get(part, part) for part in reversed(key.split("/")[1:]))
@@ -161,7 +161,7 @@ def read_runs(paths: Iterable[Path], seeds: Sequence[int] | None = None) -> list
     Args:
         paths: run folders; folders with run folders below them, such as that of all runs; the folder of a sweep;
             records kept as files, with their curves beside them as ``<name>.curves.csv``; folders of such files.
-        seeds: only these.
+        seeds: read only the runs with these seeds.
     """
     found: dict[Path, Found] = {}
     for path in paths:
@@ -173,7 +173,7 @@ def read_runs(paths: Iterable[Path], seeds: Sequence[int] | None = None) -> list
 
 
 def _places(path: Path) -> Iterator[Path]:
-    """Yield run folders and record files; what lies in a run folder, such as its evaluations, belongs to it."""
+    """Yield run folders and record files; the contents of a run folder, such as evaluations, belong to it."""
     begun = re.fullmatch(r"[0-9A-Za-z]+-s\d+", path.name) and (path / "config.yaml").is_file()
     if begun or (path / "record.json").is_file():
         yield path
@@ -190,7 +190,7 @@ def _places(path: Path) -> Iterator[Path]:
 
 
 def _load(path: Path) -> dict[str, Any]:
-    """Return the content of a JSON file; empty where it is not a mapping, or damaged."""
+    """Return the content of a JSON file; an empty mapping if it is damaged or not a mapping."""
     with contextlib.suppress(ValueError):
         document = json.loads(path.read_text(encoding="utf-8"))
         return document if isinstance(document, dict) else {}
@@ -207,7 +207,7 @@ def _read(path: Path) -> Found:
 
 
 def run_facts(runs: Sequence[Found]) -> dict[str, str]:
-    """Return in a few words what runs these are, and on what they were made."""
+    """Return short facts about runs: their states, encoders, machines, commits and total time."""
     states = Counter(run.state for run in runs)
     known = [run.record for run in runs if run.record.get("environment")]
     seconds = sum(pd.Series(run.record.get("seconds") or {}, dtype=float).sum() for run in runs)
@@ -222,7 +222,7 @@ def run_facts(runs: Sequence[Found]) -> dict[str, str]:
 
 
 def run_sections(runs: Sequence[Found], *, name: str = "sweep", part: str = "") -> list[dict[str, Any]]:
-    """Return the sections of some runs; ``name`` begins their anchors, and the contents put them under ``part``."""
+    """Return the sections of runs; their anchors begin with ``name``, and the contents list them under ``part``."""
     if not runs:
         return []
     groups = [
@@ -252,7 +252,7 @@ def run_sections(runs: Sequence[Found], *, name: str = "sweep", part: str = "") 
 
 
 def _run_table(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """Return the metrics over seeds, and those of the baselines below."""
+    """Return a table of the metrics over seeds, with the baselines below."""
     runs = [(number, run) for number, group in enumerate(groups) for run in group.runs]
     best = [_scaled({_monitor(run): value_at(run.record, "best.score")}).values() for _, run in runs]
     frame = pd.DataFrame([_scaled(run.record.get("metrics")) for _, run in runs], dtype=float)
@@ -284,7 +284,7 @@ def _monitor(run: Found) -> str:
 
 
 def _scaled(metrics: Mapping[str, Any] | None) -> dict[str, float]:
-    """Return metrics as they are shown."""
+    """Return the metrics that are numbers, on the scale on which they are shown."""
     numbers = {key: float(value) for key, value in (metrics or {}).items() if is_number(value)}
     return {key: value * (100 if _PERCENT.match(key) else 1) for key, value in numbers.items()}
 
@@ -295,7 +295,7 @@ def _number(value: float | None, key: str) -> str:
 
 
 def _difference_tables(groups: Sequence[_Group]) -> list[dict[str, Any]]:
-    """Return the keys of the configs, and the digests of files and encoders, in which not all points are the same."""
+    """Return a table of the config keys, and the digests of files and encoders, in which the points differ."""
     settings = pd.DataFrame([dict(_settings(group.runs[0].record)) for group in groups]).fillna("")
     keys = sorted(key for key in settings if settings[key].nunique() > 1)
     rows = [[key, *((value[:_SHORT], "", value) for value in settings[key])] for key in keys]

@@ -1,4 +1,4 @@
-"""From an artefact's file to its table: which runs it needs, run what is missing, put it beside the paper's numbers."""
+"""Reproduces artefacts: plans the runs, runs those that are missing, and makes tables beside the paper's numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _STATES: Final = get_args(State)
 _LISTED: Final = 12  # commands that are listed one by one
-_WHOLE: Final = Column("", "metric", ())  # of a figure without columns: stands for the runs themselves
+_WHOLE: Final = Column("", "metric", ())  # stands for the runs themselves in a figure without columns
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Job:
 
 
 class Plan:
-    """An artefact as it was asked for: its lines, and the runs that each of them needs."""
+    """An artefact with a request: its lines, and the runs that each line needs."""
 
     def __init__(self, artefact: Artefact, request: Request, index: RunsIndex) -> None:
         self.artefact, self.request, self.index = artefact, request, index
@@ -56,7 +56,7 @@ class Plan:
 
     @property
     def stem(self) -> str:
-        """The name of the artefact's files: its own, with what was asked for, so that no part overwrites the whole."""
+        """The stem of the artefact's files: its name and the request, so that a part does not overwrite the whole."""
         request = self.request
         seeds = f"seeds{'-'.join(map(str, request.seeds))}" if request.seeds else ""
         digest = hashlib.sha256(repr((request.settings, request.only)).encode()).hexdigest()[:6]
@@ -64,7 +64,7 @@ class Plan:
         return ".".join(filter(None, [self.artefact.name, request.profile, request.encoder, seeds, rest]))
 
     def points(self, line: Line, column: Column) -> tuple[Point, ...]:
-        """Return the points of a cell; of a matched row none until the run that it is matched with is finished."""
+        """Return the points of a cell; a matched row has none until the run that it is matched with is finished."""
         points, job = points_of(self.artefact, self.request, line, column), self.matched(line, column)
         if job is None or (run := self.index.find(job.point, job.seed)) is None:
             return points if job is None else ()
@@ -82,8 +82,8 @@ class Plan:
     def jobs(self, line: Line) -> list[Job]:
         """Return the runs that a line needs.
 
-        A grid is run with the first seed; once it is complete, its winner is needed with the other seeds too. Of a
-        matched row, first the run that it is matched with.
+        A grid is run with the first seed; once it is complete, its winner is run with the other seeds too. A matched
+        row first needs the run that it is matched with.
         """
         return list(dict.fromkeys(job for column in self.columns for job in self._jobs(line, column)))
 
@@ -102,7 +102,7 @@ class Plan:
             yield from [job] if job.point.of is None else [Job(job.point.of, job.seed), job]
 
     def winner(self, line: Line, column: Column) -> tuple[Point, ...]:
-        """Return the best point of a grid with the first seed, none while one is missing. Of equals the first wins."""
+        """Return the best point of a grid with the first seed, none while one is missing; the first wins a tie."""
         by, points = getattr(line.way, "by", ""), self.points(line, column)
         found = {point: run for point in points if (run := self.index.find(point, line.seeds[0])) is not None}
         scores = {point: value_at(run.record, by) for point, run in found.items()}
@@ -133,11 +133,11 @@ class Plan:
 
 
 def status(plans: Iterable[Plan], only: Line | None = None) -> dict[str, list[Job]]:
-    """Return every run that some artefacts, or only one line, need, once: by its state, or by why it is not run."""
+    """Return each run that the artefacts or only one line need, once, by its state or the reason not to run it."""
     found: dict[str, list[Job]] = {state: [] for state in _STATES}
     seen: set[Key] = set()
     lines = [(plan, line) for plan in plans for line in plan.lines if only in (None, line)]
-    # What a withheld row needs may be needed by another row as well, and is run then.
+    # Withheld lines come last: a run that another line needs as well is run.
     for plan, line in sorted(lines, key=lambda pair: withheld(pair[1])):
         for job in plan.jobs(line):
             key = (job.seed, *key_of(job.point))
@@ -155,15 +155,15 @@ def missing(status: Mapping[str, Sequence[Job]]) -> list[Job]:
 
 
 def withheld(line: Line) -> bool:
-    """Return whether a line needs a variable that the environment lacks, or has as 0."""
+    """Return whether a line needs an environment variable that is not set, or is 0."""
     return line.needs is not None and os.environ.get(line.needs.variable, "") in ("", "0")
 
 
 def run_missing(plans: Sequence[Plan], folder: Path, options: Sequence[str] = (), *, retry_failed: bool = False) -> int:
-    """Run what is missing of some artefacts, and return the exit code of the first command that failed.
+    """Run the missing runs of some artefacts, and return the exit code of the first command that failed.
 
-    Training comes first, then the evaluation of what was trained, then what a grid's winner needs; a run is tried once.
-    ``options`` are for the commands as a whole, such as ``hydra/launcher=joblib``.
+    Training comes first, then the evaluation of the trained models, then the runs of a grid's winner. Each run is tried
+    once. ``options`` apply to the commands as a whole, such as ``hydra/launcher=joblib``.
     """
     code, index = 0, plans[0].index
     tried: set[Job] = set()
@@ -187,20 +187,20 @@ def run_missing(plans: Sequence[Plan], folder: Path, options: Sequence[str] = ()
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> int:
-    """Run a command, which saves what it has when this process is interrupted or ended."""
+    """Run a command; if this process is interrupted or terminated, wait while the command saves its state."""
     process = subprocess.Popen(command, env=environment)
     try:
         code = process.wait()
     except BaseException as stop:
-        if type(stop) is not KeyboardInterrupt:  # which the terminal has sent to the command as well
+        if type(stop) is not KeyboardInterrupt:  # the terminal has interrupted the command as well
             process.terminate()
         process.wait()
         raise
-    return 128 - code if code < 0 else code  # by the shell's rule for what a signal ended
+    return 128 - code if code < 0 else code  # as the shell reports a command that a signal ended
 
 
 def overrides_of(job: Job, index: RunsIndex) -> list[str]:
-    """Return the overrides that run a job; an evaluation of a run names its folder."""
+    """Return the overrides that run a job; an evaluation of a run names the folder of that run."""
     if job.point.of is not None:
         found = index.find(job.point.of, job.seed)
         return [f"model={'<its run>' if found is None else found.folder or found.source}", *job.point.overrides]
@@ -209,7 +209,7 @@ def overrides_of(job: Job, index: RunsIndex) -> list[str]:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """An artefact made of the finished runs: its table, its figures and its text, as far as it has them."""
+    """An artefact made from the finished runs: its table, its figures and its text, where it has them."""
 
     plan: Plan
     table: Table | None
@@ -235,14 +235,14 @@ class Reproduction:
 
 
 def reproduce(plan: Plan, kept_tests: Path | None = None) -> Reproduction:
-    """Make an artefact of the finished runs.
+    """Make an artefact from the finished runs.
 
-    What is made of data alone reads the corpora of the profile and the settings. Where predictions are missing, the
-    significance tests are those of an earlier table's file, ``kept_tests``.
+    Figures and texts made from data alone read the corpora of the profile and the settings. Significance tests with
+    the same seeds and means are taken from the file of an earlier table, ``kept_tests``, and need no predictions.
     """
     artefact, lines = plan.artefact, plan.lines
     table = made = None
-    # Without a row that is measured, what is made has the numbers, and a table would have the paper's alone.
+    # If no row is measured, the figure or text has the numbers, and a table would have only the paper's.
     if artefact.columns and not (artefact.make and all(isinstance(line.way, Published) for line in lines)):
         assembly = Assembly(artefact, lines, plan.measured, plan.request, change_of, plan.setting)
         table = assembly.table(kept_tests)
@@ -261,7 +261,8 @@ def kept_records(experiments: Path) -> list[Path]:
 def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
     """Write an artefact into ``experiments/<paper>/results/``, with the records and curves that no paper keeps yet.
 
-    Predictions are not kept, since they may be large, nor a text that quotes a corpus, which has its own licence.
+    Predictions are not kept, since they may be large. A text that quotes a corpus is not kept, since the corpus has its
+    own licence.
     """
     plan, made = reproduction.plan, reproduction.made
     folder = experiments / plan.artefact.paper / "results"
@@ -271,7 +272,7 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
     (folder / "records").mkdir(parents=True, exist_ok=True)
     found = [one for line in plan.lines for run in plan.found(line) for one in (run, run.training)]
     for run in dict.fromkeys(filter(None, found)):
-        # The digests are in ``decisive`` too, and the config gives the learning rates.
+        # The digests are in ``decisive`` too, and the learning rates follow from the config.
         record = {key: value for key, value in run.record.items() if key not in ("data", "task_data")}
         texts = {".json": json.dumps(record, indent=2, ensure_ascii=False) + "\n"}
         if run.curves_path.is_file():
@@ -294,17 +295,17 @@ def check_keys(keys: Sequence[str], artefacts: Mapping[str, Artefact]) -> list[A
     return [artefact for key, artefact in artefacts.items() if {key, artefact.paper} & set(keys)]
 
 
-# What is finished and what is missing ---------------------------------------------------------------------------------
+# Finished and missing runs --------------------------------------------------------------------------------------------
 
 
 def plans_table(plans: Sequence[Plan]) -> RenderableType:
-    """Return how many runs are in each state: by artefact, or by row of a single one, with the commands to run."""
+    """Return the number of runs in each state: by artefact, or, for one artefact, by row with the commands to run."""
     now, plan = status(plans), plans[0]
     if len(plans) > 1:
         table = _table("artefact", "shows", *_STATES)
         for one in plans:
             table.add_row(one.artefact.key, Text(one.artefact.title), *_counts(status([one])))
-        return Group(table, "", "All of them, each run once:", *_summary(now))
+        return Group(table, "", "In total, counting each run once:", *_summary(now))
     table = _table(plan.artefact.key, "encoder", *_STATES)
     for line in plan.lines:
         table.add_row(Text(line.label), line.encoder or "", *_counts(status([plan], line)))
@@ -318,13 +319,13 @@ def plans_table(plans: Sequence[Plan]) -> RenderableType:
 
 
 def status_table(plans: Sequence[Plan]) -> RenderableType:
-    """Return how far runs are: what is running, what failed and why, and how many are in each state."""
+    """Return the running runs, the failed runs with the reasons, and the number of runs in each state."""
     now, table = status(plans), _table("run", "status")
     for state in ("running", "failed"):
         for job in now[state]:
             why = f": {plans[0].index.failure(job.point, job.seed)[:400]}" if state == "failed" else ""
             table.add_row(Text(f"{' '.join(job.point.overrides)} seed={job.seed}"), Text(f"{state}{why}"))
-    hint = ["--retry-failed runs again what failed"] if now["failed"] else []
+    hint = ["--retry-failed reruns what failed"] if now["failed"] else []
     return Group(*([table] if table.rows else []), *hint, *_summary(now))
 
 
@@ -340,7 +341,7 @@ def _counts(now: Mapping[str, Sequence[Job]]) -> list[str]:
 
 
 def _summary(now: Mapping[str, Sequence[Job]]) -> list[RenderableType]:
-    """Return how many runs are in each state, and why some are not run."""
+    """Return the number of runs in each state, and the reasons why some are not run."""
     states = ", ".join(f"{len(now[state])} {state}" for state in _STATES if now[state])
     notes = (f"{why} ({len(jobs)} run{'s' * (len(jobs) > 1)})" for why, jobs in now.items() if why not in _STATES)
     total = sum(len(now[state]) for state in _STATES)

@@ -1,4 +1,4 @@
-"""Whether runs differ: McNemar's test and the paired bootstrap, from the predictions that finished runs left."""
+"""Tests whether runs differ: McNemar's test and the paired bootstrap on the predictions of finished runs."""
 
 import functools
 import itertools
@@ -25,14 +25,14 @@ _PLACE: Final = ("row", "encoder", "column", "reference", "test", "seeds", "seed
 TEST_FIELDS: Final = [*_PLACE, "mean", "mean_reference", "p", "p_holm"]
 """The columns of the comparisons that are kept beside a table."""
 _EXAMPLE: Final = ("row", "type", "label", "subset", "gold")
-"""The columns of predictions that say which example a line is, as far as they exist."""
-_SMALLEST_P: Final = 1e-300  # a float cannot tell less from 0, and no test is certain
+"""The columns that identify an example in a file of predictions; a file may lack some of them."""
+_SMALLEST_P: Final = 1e-300  # a float cannot tell smaller values from 0, and no test is certain
 _CHUNK: Final = 16  # draws at a time: their counts stay in the processor's cache
 
 
 @dataclass(frozen=True)
 class Point:
-    """What is compared: the runs of one experiment and hash over their seeds, or a baseline evaluated beside them."""
+    """A point to compare: the runs of one experiment and hash over their seeds, or a baseline evaluated beside them."""
 
     label: str
     runs: tuple[Found, ...]
@@ -45,13 +45,13 @@ class Point:
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks that any of its runs left predictions of."""
+        """The tasks for which any of its runs has predictions."""
         prefix = f"{self.baseline}-" if self.baseline else ""
         names = {name.removeprefix(prefix) for run in self.runs for name in stored(run) if name.startswith(prefix)}
         return sorted(name for name in names if "-" not in name)
 
     def files(self, task: str) -> list[Path]:
-        """Return the predictions of a task, a file a run; raises DataError if one is missing."""
+        """Return the prediction files of a task, one per run; raises DataError if one is missing."""
         name = f"{self.baseline}-{task}" if self.baseline else task
         for run in self.runs:
             if name not in (known := stored(run)):
@@ -61,7 +61,7 @@ class Point:
 
 
 def stored(run: Found) -> list[str]:
-    """Return the names of the predictions that a run left: ``<task>`` or ``<baseline>-<task>``."""
+    """Return the names of a run's prediction files: ``<task>`` or ``<baseline>-<task>``."""
     return sorted(path.stem for path in run.folder.glob("predictions/*.parquet")) if run.folder else []
 
 
@@ -71,7 +71,7 @@ def read_run(path: Path) -> Found:
 
 
 def points(runs: Iterable[Found]) -> list[Point]:
-    """Group runs over their seeds, in the order they came; a run given twice counts once."""
+    """Group runs over their seeds, in the order given; a run given twice counts once."""
     groups: dict[tuple[str, str], dict[int, Found]] = {}
     for run in {run.source.resolve(): run for run in runs}.values():
         name, config_hash, seed = (run.record[key] for key in ("name", "config_hash", "seed"))
@@ -83,7 +83,7 @@ def points(runs: Iterable[Found]) -> list[Point]:
 
 
 def labels_of(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a label a record: its name and, where records share the name, the settings in which they differ."""
+    """Return one label per record: its name and, if records share the name, the settings in which they differ."""
     names = [str(record["name"]) for record in records]
     labels = list(names)
     for name in set(names):
@@ -108,12 +108,12 @@ def _differences(records: Sequence[Mapping[str, Any]]) -> list[str]:
         texts = [", ".join(map(" ".join, zip(names, values, strict=True))) for values in settings[keys].to_numpy()]
         if len(set(texts)) == len(texts):
             return texts
-    # The same settings, so other files, or another encoder of the same name.
+    # The settings are the same, so the files differ, or the encoders of the same name.
     return [f"{text}, hash {r['config_hash']}".lstrip(", ") for text, r in zip(texts, records, strict=True)]
 
 
 def baseline_points(baseline: str, runs: Sequence[Found]) -> list[Point]:
-    """Return a baseline as it was evaluated beside these runs, a point for each encoder."""
+    """Return a baseline that was evaluated beside these runs, as one point per encoder."""
     groups: dict[str, list[Found]] = {}
     for run in runs:
         if any(name.startswith(f"{baseline}-") for name in stored(run)):
@@ -130,9 +130,9 @@ def baseline_points(baseline: str, runs: Sequence[Found]) -> list[Point]:
 
 
 def read_outcome(path: Path, metric: str = "accuracy") -> pd.DataFrame:
-    """Read predictions: the columns that name the examples, and ``correct``.
+    """Read predictions: the columns that identify the examples, and ``correct``.
 
-    ``accuracy_NAME`` is of the column ``correct_NAME``, or of the examples of type NAME, if there are such.
+    The metric ``accuracy_NAME`` uses the column ``correct_NAME``, or only the examples of type NAME, if these exist.
     """
     frame = _read(path)
     variant = metric.partition("_")[2]
@@ -159,7 +159,7 @@ def _read(path: Path) -> pd.DataFrame:
 def _read_scores(path: Path) -> pd.DataFrame:
     frame = _read(path)
     if not {"row", "gold", "score"} <= set(frame) or not np.isfinite(frame[["gold", "score"]]).all(axis=None):
-        raise DataError(f"{path}: no finite scores of pairs, which have the columns row, gold and score")
+        raise DataError(f"{path}: no finite scores of pairs in the columns row, gold and score")
     return frame
 
 
@@ -176,13 +176,13 @@ def _predictions(task: str, given: Sequence[Point], read: Callable[[Path], pd.Da
 
 
 def _outcomes(task: str, given: Sequence[Point], metric: str = "accuracy") -> list[list[NDArray[np.bool_]]]:
-    """Return what each run of each point got right."""
+    """Return, for each run of each point, which examples it got right."""
     frames = _predictions(task, given, functools.partial(read_outcome, metric=metric))
     return [[frame["correct"].to_numpy() for frame in of] for of in frames]
 
 
 def holm(pvalues: ArrayLike) -> NDArray[np.float64]:
-    r"""Return p-values adjusted for their number (Holm 1979), in the order they came.
+    r"""Return p-values adjusted for their number (Holm 1979), in the order given.
 
     .. math:: \tilde p_{(i)} = \max_{j \le i} \min \bigl( 1, \; (m - j + 1) \, p_{(j)} \bigr)
     """
@@ -199,13 +199,14 @@ def majority_vote(correct_by_seed: Sequence[ArrayLike]) -> NDArray[np.bool_]:
 
 
 def bootstrap(a: Point, b: Point, metrics: Sequence[str], draws: int = 10_000) -> float:
-    r"""Return the two-sided p-value of the paired bootstrap of two points in a rank correlation, or a mean of several.
+    r"""Return the two-sided p-value of a paired bootstrap of two points, by one rank correlation or a mean of several.
 
     .. math:: p = \min \Bigl( 1, \; 2 \,
         \frac{1 + \min ( |\{ d : \delta_d \le 0 \}|, \; |\{ d : \delta_d \ge 0 \}| )}{D + 1} \Bigr)
 
-    with :math:`\delta_d` the difference of the two, each averaged over its seeds, on draw :math:`d` of :math:`D`: as
-    many pairs as there are, with replacement, the same for all models. The tasks of a mean are drawn independently.
+    with :math:`\delta_d` the difference between the points, each averaged over its seeds, on draw :math:`d` of
+    :math:`D`. A draw takes as many pairs as there are, with replacement, and is the same for all models. The tasks of a
+    mean are drawn independently.
 
     Source: Efron and Tibshirani 1993, chapter 15; 1 added to both counts: Davison and Hinkley 1997, section 4.2.
     Differs: seeds are averaged.
@@ -248,7 +249,7 @@ def spearman_of_draws(
 ) -> NDArray[np.float64]:
     """Return the rank correlations of many draws, ``(S, D)``, from how often each pair was drawn, ``(n, D)``.
 
-    It is 0 where a side is constant.
+    A correlation is 0 where one side is constant.
     """
     gold_ranks, gold_squares = _centred_ranks(gold, counts)
     found = np.zeros((len(scores), counts.shape[1]))
@@ -264,8 +265,8 @@ def _centred_ranks(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     r"""Return each pair's rank in every draw less the mean rank, ``(n, D)``, and the sums of their squares, ``(D,)``.
 
-    Nothing is sorted again: with :math:`t_k` pairs drawn of the :math:`k`-th smallest distinct value and :math:`N` of
-    all, that is :math:`R_k = \sum_{j < k} t_j + (t_k - N) / 2`, and the sum of squares :math:`\sum_k t_k R_k^2`.
+    No draw is sorted: with :math:`t_k` pairs drawn of the :math:`k`-th smallest distinct value and :math:`N` pairs in
+    all, the rank is :math:`R_k = \sum_{j < k} t_j + (t_k - N) / 2`, and the sum of squares :math:`\sum_k t_k R_k^2`.
     """
     _, places = np.unique(values, return_inverse=True)
     order = np.argsort(places, kind="stable")
@@ -275,11 +276,11 @@ def _centred_ranks(
 
 
 def compare(given: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
-    """Compare every pair of points on every task, a row a comparison, with Holm's adjustment over all of them.
+    """Compare every pair of points on every task, one row per comparison, with Holm's adjustment over all of them.
 
-    Without ``tasks``, on every task with right and wrong answers. A point without predictions of a task is left out of
-    it (a symmetric score has none of a direction): ``attrs["left_out"]`` has the labels by task. Accuracies are
-    fractions, and the difference is in points.
+    Without ``tasks``, compare on every task with right and wrong answers. A point without predictions of a task is left
+    out there (a symmetric score predicts no direction); ``attrs["left_out"]`` has the labels by task. Accuracies are
+    fractions, and the difference is in percentage points.
     """
     methods = [point for point in given if not point.baseline] or list(given)
     having = {task: point for point in reversed(methods) for task in point.tasks}
@@ -317,14 +318,15 @@ class Side(NamedTuple):
 
     @property
     def baseline(self) -> str | None:
-        """The name of the baseline that it is of."""
+        """The name of the baseline that the cell measures, if any."""
         return self.line.way.name if isinstance(self.line.way, Baseline) else None
 
 
 def compare_lines(pairs: Sequence[tuple[Side, Side]], test: str, kept: Path | None, draws: int) -> pd.DataFrame:
-    """Test the pairs (the second is the reference) whose predictions exist or whose p-value was kept, with Holm.
+    """Test the pairs whose predictions exist or whose p-value was kept, with Holm's adjustment.
 
-    A comparison is a row: `TEST_FIELDS`, and ``a`` and ``b``, the numbers of the two lines.
+    The second side of a pair is the reference. Each comparison is one row: `TEST_FIELDS`, and ``a`` and ``b``, the
+    numbers of the two lines.
     """
     known = {(row.row, row.encoder, row.column, row.reference): row for row in read_tests(kept).itertuples(index=False)}
     done = []
@@ -334,7 +336,7 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], test: str, kept: Path | No
         means = [statistics.fmean(side.values.values()) for side in (a, b)]
         place = (a.line.label, a.line.encoder or "", a.column, b.line.label)
         old: Any = known.get(place)
-        # Who trains again gets other means.
+        # Retrained runs have other means.
         same = old is not None and [old.test, old.seeds, old.seeds_reference] == [test, *texts]
         if same and np.allclose([old.mean, old.mean_reference], means, rtol=1e-9, atol=1e-12):
             p = old.p
@@ -351,9 +353,9 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], test: str, kept: Path | No
 
 
 def _voters(a: Side, b: Side) -> tuple[list[int], list[int]]:
-    """Return the seeds that vote: on both sides the same odd number, those that both have first.
+    """Return the seeds that vote: the same odd number on both sides, beginning with the seeds that both have.
 
-    A majority of several is right more often than one, and a tie is wrong. A baseline is the same beside every seed.
+    A majority of several is right more often than one seed, and a tie is wrong. A baseline is the same for every seed.
     """
     counts = [len(side.values) for side in (a, b) if not (side.baseline and len(side.values) == 1)]
     odd = (min(counts, default=1) - 1) // 2 * 2 + 1

@@ -57,7 +57,7 @@ def test_metadata_and_results_of_a_run(run: Any, tmp_path: Path) -> None:
     assert (data.license, data.base_model, data.library_name) == ("mit", "somebody/bert", "sentence-transformers")
     assert (data.language, data.datasets) == ("en", None), "the sample is none of the data sets on the hub"
     assert {"sentence-transformers", "unsupervisedsimcse"} <= set(data.tags)
-    for note in ("**Trained on the sample corpus**", "On a part of each test set: `limits.test_rows=30`."):
+    for note in ("**Trained on the sample corpus**", "Evaluated on part of each test set: `limits.test_rows=30`."):
         assert note in text
     wanted = {key: value for key, value in kept["metrics"].items() if not key.endswith("/threshold")}
     results = {f"test/{one.metric_name.replace(', ', '/')}": one for one in data.eval_results}

@@ -118,7 +118,7 @@ def test_a_run_its_card_and_a_python_without_this_package(
     want = load_model(str(run.path)).answers.embed(["The kettle is on."]).views()["implicit"][0].tolist()
     assert [float(value) for value in done.stdout.splitlines()[-1].split()] == pytest.approx(want, abs=1e-5)
     assert main(command) == 2
-    assert "new/made is not empty: give another folder, or with --force" in capfd.readouterr().err
+    assert "new/made is not empty: give another folder; --force replaces" in capfd.readouterr().err
     before = Path("new/made/model.safetensors").stat().st_ino
     assert main((*command, "--force")) == 0
     assert Path("new/made/model.safetensors").stat().st_ino != before
@@ -155,7 +155,7 @@ def test_other_vectors_keep_what_was_there(tmp_path: Path, monkeypatch: pytest.M
     export(loaded(first), place)
     with (
         monkeypatch.context() as patched,
-        pytest.raises(LightningCSEError, match=r"would differ by .*: nothing is kept"),
+        pytest.raises(LightningCSEError, match=r"differ from the model's by .*: nothing was written"),
     ):
         patched.setattr(exporting, "TOLERANCE", -1.0)
         export(loaded(second), place, force=True)
@@ -175,6 +175,8 @@ def test_force_replaces_only_an_exported_folder_that_is_not_in_use(
     (speaking_encoder / "modules.json").write_text("[]")
     answers = make(PointModel, load_encoder(name="mine", source=str(speaking_encoder), pooling="mean", max_length=32))
     for place in (tmp_path / "notes", speaking_encoder):
-        with pytest.raises(LightningCSEError, match="or with --force one of sentence-transformers, not in use"):
+        with pytest.raises(
+            LightningCSEError, match="--force replaces only a sentence-transformers folder that is not in use"
+        ):
             export(loaded(answers), place, force=True)
     assert json.loads((speaking_encoder / "modules.json").read_text()) == []

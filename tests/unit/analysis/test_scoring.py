@@ -128,7 +128,7 @@ def test_a_score_that_is_the_same_both_ways(monkeypatch: pytest.MonkeyPatch, sco
         (b"", (), "cannot be read as tsv: No columns"),
         (b"a\n\xff\n", (), "'utf-8' codec can't decode byte 0xff"),
         (b"a\nb\tc\n", (), "Expected 1 fields in line 2, saw 2"),
-        (b"a,b\n1,2\n", ("--input-format", "csv", "--columns", "a,c"), r"no column 'c' (has: a, b)"),
+        (b"a,b\n1,2\n", ("--input-format", "csv", "--columns", "a,c"), r"no column 'c' (found: a, b)"),
         (b"a,b\n1,2,3\n", ("--input-format", "csv"), "the first row has more cells than the header"),
         (b'a,b\n"1,2\n', ("--input-format", "csv"), "EOF inside string"),
         (b"3 \n{", ("--input-format", "jsonl"), "cannot be read as jsonl"),

@@ -141,8 +141,8 @@ def test_a_direction_is_seen_in_wide_embeddings(reduce: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "relation", "view", "against", "message"),
     [
-        ("points", "entails", None, None, "--relation entails: the score of PointModel is the same both ways"),
-        ("impscore", "entailed_by", None, None, "same both ways; use --relation similar"),
+        ("points", "entails", None, None, "--relation entails: the score of PointModel is symmetric"),
+        ("impscore", "entailed_by", None, None, "is symmetric; use --relation similar"),
         ("dual", "similar", "implict", None, r"DualModel has no view 'implict' - did you mean 'implicit'\?"),
         ("gauss", "similar", None, "implicit", r"--against: GaussianModel has no view 'implicit' \(it has: mean\)"),
         ("dual", "entails", "implicit", None, "leave --view and --against out"),
@@ -207,10 +207,10 @@ def test_a_corpus_has_each_sentence_once(
 @pytest.mark.parametrize(
     ("name", "text", "column", "message"),
     [
-        ("a.txt", b" \n \n", None, "no line has a sentence"),
+        ("a.txt", b" \n \n", None, "contains no sentence"),
         ("a.jsonl", b"", None, "the file is empty"),
         ("a.txt", b"one\ntw\xf6\n", None, "'utf-8' codec can't decode byte 0xf6"),
-        ("a.csv", b"id,text\n1,one\n", None, "choose the column of the sentences with --column"),
+        ("a.csv", b"id,text\n1,one\n", None, "has several columns: name the one of the sentences with --column"),
         ("a.csv", b"id,text\n1,one\n", "txt", "no column 'txt' - did you mean 'text'"),
         ("a.txt.gz", gzip.compress(b"one\n" * 1000, mtime=0)[:-12], None, "end-of-stream"),
     ],

@@ -1,4 +1,4 @@
-"""Files of a data directory, rows as plain dictionaries, and the account of them."""
+"""Files of a data directory, rows as plain dictionaries, and a check of their account."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,13 +24,13 @@ def put(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
 
 @pytest.fixture(scope="session")
 def plain() -> Callable[[Rows], list[dict[str, Any]]]:
-    """Return rows without the columns that say where they come from."""
+    """Return rows without the columns that record their origin."""
     return lambda rows: [{name: row[name] for name in rows.names} for row in rows]
 
 
 @pytest.fixture(scope="session")
 def adds_up() -> Callable[..., bool]:
-    """Whether all rows that were read are used or dropped for a reason; data count those that are used themselves."""
+    """Return whether all rows that were read are used or dropped for a reason; data has its own count ``used``."""
 
     def adds_up(counts: Mapping[str, int], used: int | None = None) -> bool:
         dropped = sum(count for key, count in counts.items() if key.startswith("dropped: "))

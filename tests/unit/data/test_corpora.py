@@ -71,7 +71,7 @@ def test_sizes_are_the_published_ones() -> None:
 
 def test_unknown_names_are_reported_with_the_nearest(tmp_path: Path) -> None:
     corpus, split = fault("inly", "train", tmp_path), fault("inli", "vla", tmp_path)
-    assert corpus == f"unknown corpus 'inly' - did you mean 'inli'?; known: {', '.join(CORPORA)}"
+    assert corpus == f"unknown corpus 'inly' - did you mean 'inli'?; choose from: {', '.join(CORPORA)}"
     assert re.search(r"'inli' has no split 'vla' - did you mean 'val'\?.*train, val, test; 'dev'", split)
     assert re.search(r"'stsb' has no split 'val'.*train, dev, test$", fault("stsb", "val", tmp_path))
 
@@ -103,7 +103,7 @@ def test_a_missing_file_is_reported_with_place_command_and_variable(
 ) -> None:
     message = fault("inli", "dev", tmp_path)
     for part in (
-        "corpus 'inli', split 'val' is not there",
+        "corpus 'inli', split 'val' was not found",
         f"{tmp_path}/INLI/val.csv and val.csv.gz",
         f"python -m lightning_cse.prepare inli --data-dir {tmp_path}",
         "LIGHTNING_CSE_DATA",
@@ -115,7 +115,7 @@ def test_a_missing_file_is_reported_with_place_command_and_variable(
     assert "python -m" not in message
     monkeypatch.chdir(tmp_path)
     message = fault("stsb", "dev", Path("no where"))
-    assert f"({tmp_path}/no where is no folder)" in message
+    assert f"({tmp_path}/no where is not a folder)" in message
     assert f"--data-dir '{tmp_path}/no where'" in message
     assert "sentence-transformers/stsb) was not queried: offline mode is on (HF_HUB_OFFLINE=1)" in message
 
@@ -174,7 +174,7 @@ def test_an_official_file_that_is_cut_off_at_the_end_of_a_row_is_an_error(
 ) -> None:
     path = put("INLI/val.csv", INLI + ROW * 999)
     message = fault("inli", "val", tmp_path)
-    assert message.startswith(f"{path}: 999 rows of split 'val', the official file has 1,000: is it cut off?\n")
+    assert message.startswith(f"{path}: 999 rows of split 'val', but the official file has 1,000: is it cut off?\n")
     assert f"python -m lightning_cse.prepare inli --force --data-dir {tmp_path}\n" in message
     assert f"name it as a file of your own, or put an empty file named SAMPLE into {tmp_path}" in message
     put("INLI/val.csv", INLI + ROW * 1000)
@@ -190,10 +190,10 @@ def test_each_part_and_each_split_of_a_file_is_counted_and_rows_that_users_make_
 ) -> None:
     put("transfer/CR/custrev.pos", "good .\n" * 2405)
     put("transfer/CR/custrev.neg", "bad .\n" * 1365)
-    assert "CR/custrev.neg: 1,365 rows of split 'all', the official file has 1,366" in fault("cr", "all", tmp_path)
+    assert "CR/custrev.neg: 1,365 rows of split 'all', but the official file has 1,366" in fault("cr", "all", tmp_path)
     put("ImpScore/all_data.csv", "pos_implicit,pos_explicit,neg_implicit,neg_explicit\n" + "a,b,a,c\n" * 100)
     message = fault("impscore", "train", tmp_path)
-    assert "all_data.csv: 90 rows of split 'train', the official file has 50,661" in message
+    assert "all_data.csv: 90 rows of split 'train', but the official file has 50,661" in message
     put("ngcse/wiki_nli.jsonl", '{"anchor": "A.", "positive": "P.", "negative": "N."}\n')
     assert len(read_corpus("ngcse", "wiki_nli", tmp_path)) == 1
 
@@ -282,7 +282,7 @@ def test_a_line_that_one_file_leaves_out_is_left_out_of_all(put: Put, plain: Pla
     assert re.search(r"differ in length: .*input\.OnWN\.txt: 2 rows, .*gs\.OnWN\.txt: 3 rows", message)
     onwn.unlink()
     message = fault("sts13", "test", tmp_path)
-    assert re.search(r"corpus 'sts13', split 'test' is not there\n  looked for: .*gs\.OnWN\.txt and", message)
+    assert re.search(r"corpus 'sts13', split 'test' was not found\n  looked for: .*gs\.OnWN\.txt and", message)
 
 
 def test_one_file_of_all_splits(put: Put, tmp_path: Path) -> None:

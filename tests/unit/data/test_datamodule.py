@@ -160,8 +160,7 @@ REFUSED: list[tuple[RoleRows, list[str], dict[str, Any], str]] = [
     (Sentences(), ["wiki1m-train"], {"held_out": WIKI}, "train: 'wiki1m-train' is not of the form corpus/split"),
     (Sentences(), WIKI, {"held_out": ["mine"]}, "held_out: 'mine' is not of the form"),
     (Sentences(), WIKI, {"held_out": WIKI, "excluded": ["mine"]}, "excluded: 'mine' is not of the form"),
-    (Sentences(), [*WIKI, "wikitext2/valid"], {"held_out_share": 0.1, "weights": [1, 2]}, "weights: rows of this kind"),
-    (NLITriplets(), NLI[:2], {"held_out_share": 0.1, "weights": [1, 2]}, "weights: rows of this kind"),
+    (NLITriplets(), NLI[:2], {"held_out_share": 0.1, "weights": [1, 2]}, "weights: one row may be made from several"),
     (Sentences(), WIKI, {"distinct_in_batch": True, "llm_rows_together": 4}, "distinct_in_batch: cannot be combined"),
     *(
         (INLIQuadruples(), BOTH, {"held_out": ["inli/val"], **options}, f"weights: {message}")
@@ -199,7 +198,7 @@ def test_a_role_that_the_rows_lack_is_reported_with_those_they_have(data: Callab
     built = data()
     with pytest.raises(ConfigError) as caught:
         built.use(CSE_ROLES)
-    have = f"the method trains on {', '.join(CSE_ROLES)}, but this data has {', '.join(built.roles)}: no"
+    have = f"the method trains on {', '.join(CSE_ROLES)}, but this data has {', '.join(built.roles)}; missing: "
     assert have in str(caught.value)
 
 
@@ -366,7 +365,7 @@ def test_a_role_that_no_row_has_is_an_error_unless_the_method_does_without(
     uncontradicted: ContrastiveData, caplog: pytest.LogCaptureFixture
 ) -> None:
     data, roles = uncontradicted, uncontradicted.roles
-    message = r"not one of 9 training rows \(.*own\.csv\) has a sentence of contradiction, which"
+    message = r"none of the 9 training rows \(.*own\.csv\) has a sentence of contradiction, which"
     with pytest.raises(DataError, match=message):
         data.use(roles)
     with pytest.raises(DataError, match=message):

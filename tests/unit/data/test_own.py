@@ -113,7 +113,9 @@ def test_data_sets_with_named_classes(form: str, tmp_path: Path, monkeypatch: py
         name = "saved/train"
         assert fault(
             "saved"
-        ) == "data.train: saved: has several splits, name one: " + f"{tmp_path}/saved/train".replace(f"{tmp_path}/", "")
+        ) == "data.train: saved: has several splits; choose one of: " + f"{tmp_path}/saved/train".replace(
+            f"{tmp_path}/", ""
+        )
     elif form == "parquet":
         made.to_parquet(tmp_path / "saved.parquet")
         name = "saved.parquet"
@@ -274,6 +276,16 @@ def test_rows_with_different_numbers_of_hard_negatives(put: Put, name: str, cont
     assert cells(rows_of(name)) == want
 
 
+@pytest.mark.parametrize("cell", ["['90s music]?", '["Hi" he said'])
+def test_a_bracket_alone_is_text(put: Put, cell: str) -> None:
+    assert cells(rows_of(str(put("x.jsonl", lines({"anchor": "a", "positive": cell})))))["positive"] == [cell]
+
+
+def test_a_column_named_split_is_one_of_the_others(put: Put) -> None:
+    row = {"anchor": "a", "positive": "b", "negative": "c", "negative_2": "d", "split": "train"}
+    assert rows_of(str(put("x.jsonl", lines(row)))).names == ("anchor", "positive", "negative", "negative_2")
+
+
 def test_each_of_several_positives_makes_a_row(put: Put) -> None:
     put(
         "x.jsonl",
@@ -296,12 +308,12 @@ def test_each_of_several_positives_makes_a_row(put: Put) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.csv", "question,answer,my id\nQ,A,1\n", 'x.csv: the columns fit no known layout; columns found: question, answer, my id\n  layouts: pos_implicit, .* | anchor\n  say what the columns are, as in "data.columns={anchor: question, positive: answer}"'),
+        ("x.csv", "question,answer,my id\nQ,A,1\n", 'x.csv: the columns fit no known layout; columns found: question, answer, my id\n  layouts: pos_implicit, .* | anchor\n  map roles to columns, as in "data.columns={anchor: question, positive: answer}"'),
         ("x.csv", "premise,label\nA,neutral\n", "x.csv: the columns fit no known layout; columns found: premise, label\n"),
-        ("x.csv", "anchor,postive\nA,P\n", "x.csv: unknown column 'postive' - did you mean 'positive'? say what the columns are, as in \"data.columns={positive: postive}\""),
+        ("x.csv", "anchor,postive\nA,P\n", "x.csv: unknown column 'postive' - did you mean 'positive'? map roles to columns, as in \"data.columns={positive: postive}\""),
         ("x.csv", "anchr,postive\nA,P\n", "x.csv: the columns fit no known layout; columns found: anchr, postive\n.* as in \"data.columns={anchor: anchr, positive: postive}\""),
         ("x.csv", "premise,neutral,contradicton\nA,P,Q\n", "x.csv: unknown column 'contradicton' - did you mean 'contradiction'?"),
-        ("x.csv", "anchor,query,positive\nA,Q,P\n", "x.csv: two columns for anchor: 'anchor' and 'query'; say what the columns are, as in \"data.columns={anchor: query}\""),
+        ("x.csv", "anchor,query,positive\nA,Q,P\n", "x.csv: two columns for anchor: 'anchor' and 'query'; map roles to columns, as in \"data.columns={anchor: query}\""),
         ("x.csv", "anchor,positive,premise,entailment\nA,P,A,P\n", "x.csv: columns of several layouts (anchor, positive); columns found"),
         ("x.csv", "", "x.csv: the file is empty (0 bytes)"),
         ("x.csv", "anchor,positive\nA,P\nB,\n", "x.csv:3: positive is empty"),
@@ -310,7 +322,7 @@ def test_each_of_several_positives_makes_a_row(put: Put) -> None:
         ("x.csv", "premise,hypothesis,label\nA,P,entails\n", "x.csv:2: label 'entails' is not one of entailment, neutral, contradiction, -, not_entailment"),
         ("x.csv", "sentence1,sentence2,score\nA,P,high\n", "x.csv:2: score 'high' is not a number"),
         ("x.csv", "premise,explicit_entailment,neutral\nA,P,\nB,,\n", "x.csv:3: no hypothesis: explicit_entailment, neutral empty"),
-        ("x.csv", "anchor,positive,neg\nA,P,\"['N', 'M']\"\n", "x.csv:2: \"['N', 'M']\" is no list in JSON, such as [\"one\", \"two\"]"),
+        ("x.csv", "anchor,positive,neg\nA,P,\"['N', 'M']\"\n", "x.csv:2: \"['N', 'M']\" is not a JSON list, such as [\"one\", \"two\"]"),
         ("x.jsonl", lines({"anchor": "A", "positive": "P"}, {"anchor": "B", "positive": 3}), "x.jsonl:2: positive is not text but int (3)"),
         ("x.jsonl", lines({"anchor": "A", "positive": "P"}, {"anchor": "B"}), "x.jsonl:2: missing key 'positive'; keys found: anchor"),
         ("x.jsonl", lines({"anchor": "A", "positive": ["P"], "neg": [1]}), "x.jsonl:1: negative is not text but int (1)"),
@@ -318,6 +330,7 @@ def test_each_of_several_positives_makes_a_row(put: Put) -> None:
         ("x.parquet", b"anchor,positive\n", "x.parquet: cannot be loaded: ArrowInvalid: "),
         ("x.parquet", pd.DataFrame({"anchor": ["A", None], "positive": ["P", "Q"]}).to_parquet(), "x.parquet:2: anchor is empty (null)"),
         ("x.parquet", pd.DataFrame({"anchor": [], "positive": []}).to_parquet(), "x.parquet: no rows"),
+        ("x.parquet", pd.DataFrame({"q": ["a"], "r": ["b"]}).to_parquet(), "x.parquet: the columns fit no known layout"),
         ("x.csv.gz", gzip.compress(PAIRS.encode())[:-9], "x.csv.gz: the compressed data is cut off or broken"),
         ("x.txt", "\n \n", "x.txt: no rows, only 2 blank lines"),
         ("folder/x", "", "folder: cannot be loaded: FileNotFoundError: "),
@@ -336,7 +349,7 @@ def test_mistakes(put: Put, name: str, content: str | bytes, message: str) -> No
     ("name", "columns", "message"),
     [
         ("qa.csv", {"anchor": "qestion"}, "qa.csv: data.columns.anchor: no column 'qestion' - did you mean 'question'?; found: question, answer"),
-        ("qa.csv", {"ancor": "question"}, "data.columns: no role 'ancor' - did you mean 'anchor'? (there are: "),
+        ("qa.csv", {"ancor": "question"}, "data.columns: no role 'ancor' - did you mean 'anchor'? (choose from: "),
         ("qa.csv", {"text": "question"}, "data.columns: no role 'text'"),
         ("aq.csv", {}, "aq.csv: there is no such file - did you mean 'qa.csv'?; relative paths start at the working directory, "),
         ("*.none", {}, "*.none: there is no such file"),

@@ -13,6 +13,7 @@ from omegaconf import DictConfig
 from lightning_cse.config import conf_dir
 from lightning_cse.data import ContrastiveData, OwnRows, Rows, sample_dir
 from lightning_cse.data.columns import LAYOUTS
+from lightning_cse.data.parsers import PAIR_SENTENCES
 from lightning_cse.engine.build import built
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.methods import Method
@@ -127,7 +128,7 @@ def test_scored_pairs_are_a_test_set(tmp_path: Path, methods: dict[str, Method])
 
 def test_an_unknown_layout_is_answered_with_what_the_method_takes(tmp_path: Path, methods: dict[str, Method]) -> None:
     path = csv(tmp_path / "qa.csv", ("question", "answer"))
-    with pytest.raises(DataError, match=r"found: question, answer\n  the method takes anchor, positive, \[negative\]"):
+    with pytest.raises(DataError, match=r"found: question, answer\n  the method reads anchor, positive, \[negative\]"):
         data(path, methods["simcse_sup"])
 
 
@@ -195,7 +196,7 @@ def test_files_of_several_layouts(
         data(together, methods["gausscse"], held_out=files["triplets"], held_out_share=None)
     with pytest.raises(DataError, match=r"data\.train: files of these layouts cannot be trained .*: .* has prem"):
         data([files["INLI"], files["pairs"]], methods["simcse_sup"])
-    with pytest.raises(ConfigError, match="weights: rows of this kind may have several sources"):
+    with pytest.raises(ConfigError, match="weights: one row may be made from several sources"):
         data(together, methods["simcse_sup"], weights=[1, 2, 1])
     weighted = data(together[:2], methods["simcse_sup"], weights=[1, 2], batch_size=2)
     assert weighted.counts["rows an epoch"] == sum(k * (ROWS - 2) for k in (1, 2))
@@ -231,12 +232,15 @@ def test_all_hard_negatives_are_in_the_batch_with_their_rows(files: dict[str, st
     assert several.sentences == 3 * ROWS + ROWS // 2
 
 
-def test_a_method_of_one_contradiction_says_what_it_leaves_out(
-    files: dict[str, str], methods: dict[str, Method], caplog: pytest.LogCaptureFixture
+def test_a_method_of_one_negative_a_row_says_what_it_leaves_out(
+    files: dict[str, str], methods: dict[str, Method], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = data(files["several"], methods["gausscse"], held_out=files["several"], held_out_share=None)
-    assert caplog.messages == ["data: the method takes one contradiction a row; not used: negative_2"]
     assert len(one.collate(torch.arange(ROWS))["roles"]["contradiction"]) == ROWS
+    llm_rows = csv(tmp_path / "llm.csv", (*CSE[:2], "intermediate", "negative", "negative_2"))
+    nearest = data(llm_rows, methods["ngcse_nli_sts_ht"], held_out=llm_rows, held_out_share=None)
+    assert len(nearest.collate(torch.arange(ROWS))["roles"]["negative"]) == ROWS
+    assert caplog.messages == ["data: the method uses one negative per row; not used: negative_2"] * 2
     none = data(files["several"], methods["simcse_sup"], rows=OwnRows(contradiction=False))
     assert len(none.collate(torch.arange(6))["roles"]["negative"]) == 0
 
@@ -246,3 +250,36 @@ def test_the_default_share_is_a_twentieth(tmp_path: Path, caplog: pytest.LogCapt
         made = data(csv(tmp_path / "x.csv", CSE, rows=200), held_out_share=None)
     assert (len(made.train), len(made.held_out)) == (190, 10)
     assert made.counts == {"read": 200, "dropped: held out": 10, "used": 190, "training_rows": 190}
+
+
+def test_sources_of_any_layout_have_weights(tmp_path: Path, methods: dict[str, Method]) -> None:
+    for name, method in {"text": "simcse_unsup", "pairs": "simcse_unsup", "implicit pairs": "impscore"}.items():
+        columns = {"text": ["text"], "pairs": ["anchor", "positive"], "implicit pairs": list(PAIR_SENTENCES)}[name]
+        two = [csv(tmp_path / f"{name}{part}.csv", columns) for part in (1, 2)]
+        weighted = data(two, methods[method], weights=[2, 1], batch_size=2)
+        assert weighted.counts[f"rows an epoch: {two[0]}"] == 2 * weighted.counts[f"rows an epoch: {two[1]}"] > 0
+
+
+def test_sentences_of_labelled_pairs_are_their_premises(tmp_path: Path, methods: dict[str, Method]) -> None:
+    found = data(labelled(tmp_path / "nli.csv"), methods["simcse_unsup"], held_out_share=0)
+    assert found.train.column("anchor") == list(dict.fromkeys(found.train.column("anchor")))
+    assert found.counts["used"] + found.counts["dropped: repeated sentence"] == found.counts["read"]
+
+
+def test_what_cannot_be_excluded_or_limited_is_said(
+    tmp_path: Path, methods: dict[str, Method], caplog: pytest.LogCaptureFixture
+) -> None:
+    pairs, text = csv(tmp_path / "pairs.csv", ["anchor", "positive"]), csv(tmp_path / "text.csv", ["text"])
+    data(pairs, methods["simcse_sup"], excluded=[text])
+    data(text, methods["simcse_unsup"], excluded=[pairs])
+    assert [record.message for record in caplog.records if "leaves out nothing" in record.message] == [
+        f"data.excluded: {text} has no sentence pairs, so data.excluded leaves out nothing",
+        f"data.train: {text} has no sentence pairs, so data.excluded leaves out nothing",
+    ]
+    with pytest.raises(ConfigError, match=r"data\.llm_rows: must be null"):
+        data(pairs, methods["simcse_sup"], llm_rows=3)
+
+
+def test_impscore_takes_inli_with_one_entailment(tmp_path: Path, methods: dict[str, Method]) -> None:
+    file = csv(tmp_path / "inli.csv", ["premise", "implied_entailment", "contradiction"])
+    assert data(file, methods["impscore"], held_out_share=0).counts["training_rows"] == ROWS

@@ -198,14 +198,14 @@ NO_FORM = "is not of the form sentence, tab, simple sentence <::::> simple sente
          ":1: missing column 'premise' - did you mean 'premiss'?; columns found: (unnamed), dataset, "
          "premiss, implied_entailment, explicit_entailment, neutral, contradiction"),
         ("inli", "dataset,premise\n", ":1: missing columns 'implied_entailment', 'explicit_entailment', 'neutral', 'c"),
-        ("inli", INLI.replace("neutral", "premise"), ":1: column 'premise' is there twice"),
+        ("inli", INLI.replace("neutral", "premise"), ":1: column 'premise' appears twice"),
         ("inli", INLI + "0,c,P,I,E,N,C\n" + INLI, ":3: repeated header; were two files concatenated? Remove this line"),
         ("snli", snli() + snli("maybe"), ":2: gold_label 'maybe' is not one of entailment, neutral, contradiction, -"),
         ("snli", snli() * 2 + '{"gold_label": "neutral"', ":3: not valid JSON: Expecting ',' delimiter at column 25"),
         ("snli", lines({"gold_label": "-", "sentence1": "A"}), ":1: missing key 'sentence2'; keys found: gold_label, "),
         ("snli", snli(premise="half \ud83d of"), ":1: sentence1 has a lone surrogate, '\\ud83d' at position 5, which is"),
-        ("snli", '{"gold_label": ' + "[" * 5000 + "]" * 5000 + "}\n", ":1: JSON that cannot be read: maximum recursion"),
-        ("snli", '{"gold_label": 1' + "0" * 5000 + "}\n", ":1: JSON that cannot be read: Exceeds the limit"),
+        ("snli", '{"gold_label": ' + "[" * 5000 + "]" * 5000 + "}\n", ":1: the JSON cannot be read: maximum recursion"),
+        ("snli", '{"gold_label": 1' + "0" * 5000 + "}\n", ":1: the JSON cannot be read: Exceeds the limit"),
         *faults_of("snli", lambda signs: snli(premise=f" {signs}\n"), 1, [
             (signs, "sentence1 is empty (no visible character)")
             for signs in ("\u200b\u200d", "\ufeff", "\x07", "\ufe0f", "\u3164", "\u2800 \u115f")
@@ -246,18 +246,18 @@ NO_FORM = "is not of the form sentence, tab, simple sentence <::::> simple sente
         ("wiki_split", "a\t<::::> c\n", ":1: simple1 is empty"),
         *faults_of("ngcse", lambda bad: lines(OURS, bad, OURS), 2, [
             ("{", "not valid JSON: Expecting property name enclosed in double quotes at column 2"),
-            ([1], "a JSON object is needed, not list"),
+            ([1], "expected a JSON object, got list"),
             ({"positive": "P.", "negative": "N."}, "missing key 'anchor'; keys found: positive, negative"),
             ({"anchor": "A.", "postive": "P.", "negative": "N."},
              "missing key 'positive' - did you mean 'postive'?; keys found: anchor, postive, negative"),
             (OURS | {"intermediate": None}, "intermediate is empty (null)"),
-            (OURS_NLI, "no intermediate sentence, and every row of this file needs one (STS pattern)"),
+            (OURS_NLI, "no intermediate sentence, but every row of this file needs one (STS pattern)"),
             ({"sentence": "A."}, "missing key 'anchor', or 'split' beside 'sentence'; keys found: sentence"),
-            ({"split": "aigen", "sentence": "A.", "5": "P.", "4": ""}, "1 sentences under numbers (5); an LLM row"),
-            (THEIRS | {"2": "M."}, "4 sentences under numbers (5, 4, 3, 2); an LLM row has 3 (STS pattern) or 2"),
+            ({"split": "aigen", "sentence": "A.", "5": "P.", "4": ""}, "1 sentences under numbered keys (5); an LLM row"),
+            (THEIRS | {"2": "M."}, "4 sentences under numbered keys (5, 4, 3, 2); an LLM row has 3 (STS pattern) or 2"),
             (THEIRS | {"4": None}, "'4' is empty (null)"),
         ]),
-        ("ngcse/nli_nli", lines(OURS), ":1: an intermediate sentence, and no row of this file may have one (NLI pattern)"),
+        ("ngcse/nli_nli", lines(OURS), ":1: an intermediate sentence, but no row of this file may have one (NLI pattern)"),
     ],
     ids=lambda value: value[:40],
 )  # fmt: skip

@@ -97,7 +97,7 @@ def test_what_cannot_be_read_or_written_is_an_error(rows: Path, tmp_path: Path) 
         with pytest.raises(DataError, match=f"{path.name}: .*{why}"):
             write_provenance(path, WRITTEN)
         assert not side_file(path).exists()
-    with pytest.raises(ValueError, match=r"rows\.csv: LLM rows end in \.jsonl or \.jsonl\.gz"):
+    with pytest.raises(ValueError, match=r"rows\.csv: a file of LLM rows must end in \.jsonl or \.jsonl\.gz"):
         side_file(tmp_path / "rows.csv")
 
 
@@ -125,10 +125,10 @@ def test_a_side_file_of_other_rows_is_not_believed(rows: Path, caplog: pytest.Lo
     other = rows.with_name("other.jsonl")
     other.write_text(ROWS.replace("Some.", "Any."))
     shutil.copy(side_file(rows), side_file(other))
-    assert read_provenance(other) == {"damaged": "is about other rows, those of 'rows.jsonl'"}
+    assert read_provenance(other) == {"damaged": "describes other rows, those of 'rows.jsonl'"}
     (message,) = caplog.messages
-    assert message.startswith(f"{side_file(other)}: is about other rows")
-    assert "the rows of other.jsonl come from, which are used as they are" in message
+    assert message.startswith(f"{side_file(other)}: describes other rows")
+    assert "the origin of the rows of other.jsonl is unknown; they are used as they are" in message
 
 
 @pytest.mark.parametrize(

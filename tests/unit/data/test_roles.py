@@ -182,7 +182,7 @@ def test_two_triplets_of_a_premise_are_one_unit() -> None:
     ("rule", "columns", "message"),
     [
         (INLIQuadruples(), {"premise": ["P"], "hypothesis": ["H"]}, "none of the columns explicit_.*: premise, hyp"),
-        (INLIQuadruples(), {"sentence": ["S"]}, "no column 'premise'.*there are: sentence"),
+        (INLIQuadruples(), {"sentence": ["S"]}, "no column 'premise'.*found: sentence"),
         (INLIQuadruples(), {"premise": ["P"], "contradiction": [None]}, "no row has an entailment or a contradiction"),
         (INLITriplets("implied"), WHOLE | {"implied_entailment": [None]}, "a contradiction and implied_entailment"),
     ],

@@ -51,9 +51,9 @@ def test_tables_are_put_one_after_the_other() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(DataError, match=r"a.csv: no column 'premis'.*did you mean 'premise'.*there are: premise, "):
+    with pytest.raises(DataError, match=r"a.csv: no column 'premis'.*did you mean 'premise'.*found: premise, "):
         some().column("premis")
-    with pytest.raises(ValueError, match=r"columns of one length are needed, got \{'a': 1, 'b': 2\}"):
+    with pytest.raises(ValueError, match=r"columns must have the same length, got \{'a': 1, 'b': 2\}"):
         Rows.of({"a": ["x"], "b": ["x", "y"]})
     with pytest.raises(ValueError, match="need at least one table of rows"):
         Rows.cat([])

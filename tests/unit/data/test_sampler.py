@@ -73,7 +73,7 @@ def test_an_epoch_is_cut_to_a_number_or_a_share_of_its_batches(limit: float, cou
 
 @pytest.mark.parametrize(
     ("rows", "batch_size", "message"),
-    [(9, 1, r"data\.batch_size: 1 leaves no negatives"), (1, 8, "1 training rows do not make a batch")],
+    [(9, 1, r"data\.batch_size: 1 leaves no negatives"), (1, 8, "1 training rows cannot form a batch")],
 )
 def test_a_batch_without_negatives(rows: int, batch_size: int, message: str) -> None:
     with pytest.raises(DataError, match=message):
@@ -168,7 +168,7 @@ def test_an_epoch_has_the_copies_of_every_row(
     ("sizes", "weights", "message"),
     [
         ([5, 24], [8.2, 1], r"drawn 9 times an epoch, which has 8 whole batches of data\.batch_size=8"),
-        ([30, 4], [1, 0.1], r"0\.1 of the 4 training rows of corpus1/train is none"),
+        ([30, 4], [1, 0.1], r"0\.1 of the 4 training rows of corpus1/train is less than one row"),
     ],
 )
 def test_weights_that_fit_no_epoch(sizes: list[int], weights: list[float], message: str) -> None:
@@ -229,7 +229,7 @@ def test_rows_that_share_nothing_keep_their_batches() -> None:
 def test_rows_for_which_no_batch_is_left_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     sentences = np.stack([np.arange(40) % 4, 4 + np.arange(40)], axis=1)  # five batches, four rows each
     assert [len(batch) for batch in epoch(distinct(sentences))] == [4] * 5
-    left_out = "20 of 40 rows, whose sentences all batches have, are left out of epoch 0"
+    left_out = "20 of 40 rows, whose sentences are in every batch, are left out of epoch 0"
     assert caplog.messages == [f"data.distinct_in_batch: {left_out}"]
     with pytest.raises(DataError, match=r"data\.distinct_in_batch: so many rows share .* raise data\.batch_size"):
         epoch(distinct(np.zeros((40, 1), dtype=int)))

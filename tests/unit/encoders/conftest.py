@@ -1,4 +1,4 @@
-"""Tokenizers and encoders of the three kinds a user meets: BERT with real weights, a tiny BERT, a tiny RoBERTa."""
+"""Tokenizers and encoders of three kinds: BERT with real weights, a tiny BERT, a tiny RoBERTa."""
 
 import importlib.util
 from collections.abc import Callable
@@ -17,7 +17,7 @@ SIZES = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
 
 @pytest.fixture(scope="session")
 def minilm_folder() -> Path:
-    """Where the packaged MiniLM lies; the test is skipped where the extra `offline` is not installed."""
+    """The folder of the packaged MiniLM; without the extra `offline`, the test is skipped."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         pytest.skip(f"needs the package {PACKAGE} (the extra `offline`)")
@@ -26,7 +26,7 @@ def minilm_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def roberta_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random RoBERTa with 66 positions (64 of use), saved as the hub would have it."""
+    """A random RoBERTa with 66 positions (64 usable), saved as on the hub."""
     return save_kind("roberta", tmp_path_factory.mktemp("roberta"), max_position_embeddings=66)
 
 
@@ -48,7 +48,7 @@ def load(minilm_folder: Path, roberta_folder: Path) -> Callable[..., SentenceEnc
         if name == "tiny":
             return tiny_encoder(**options).eval()  # type: ignore[arg-type]
         source = str({"minilm": minilm_folder, "roberta": roberta_folder}[name])
-        given: Any = {"max_length": 64, "layers": 2} | options  # two layers of six: fast, and still real weights
+        given: Any = {"max_length": 64, "layers": 2} | options  # two of six layers: fast, and still real weights
         return load_encoder(name=name, source=source, **given).eval()
 
     return load
@@ -56,7 +56,7 @@ def load(minilm_folder: Path, roberta_folder: Path) -> Callable[..., SentenceEnc
 
 @pytest.fixture
 def bert_folder(tmp_path: Path) -> Path:
-    """A folder with a random BERT and the tiny tokenizer, which a test may spoil."""
+    """A folder with a random BERT and the tiny tokenizer, which a test may damage."""
     folder = tmp_path / "bert"
     tokenizer = tiny_encoder().tokenizer.tokenizer
     config = BertConfig(**SIZES, vocab_size=len(tokenizer), num_hidden_layers=1, max_position_embeddings=32)

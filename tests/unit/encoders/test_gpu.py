@@ -95,6 +95,13 @@ def test_compiled_rows_have_few_shapes_and_the_same_numbers(monkeypatch: pytest.
     gpu.compiled.cache_clear()
 
 
+def test_a_row_of_few_tokens_has_a_shape_too() -> None:
+    encoder = tiny_encoder()
+    few = encoder.template().apply(Tokens.pad([[5], [6]]), 8)
+    ((_, total, inputs),) = gpu.rows(few, None, gpu.plain, rounded=True)
+    assert (total, inputs["input_ids"].shape) == (6, (1, 64))
+
+
 def test_what_is_not_compiled(caplog: pytest.LogCaptureFixture) -> None:
     gpu.compiled.cache_clear()
     assert_near(encoded(tiny_encoder(dropout=0.0, compile=True)), encoded(tiny_encoder(dropout=0.0)))
@@ -112,7 +119,9 @@ def test_a_kernel_is_taken_if_it_agrees(caplog: pytest.LogCaptureFixture) -> Non
     assert gpu.kernel_for(tiny_encoder().backbone, CPU) is None
     with caplog.at_level(logging.INFO, "lightning_cse"):
         assert gpu._found(CPU, torch.bfloat16, 16) is None
-    assert "cpu has no attention over a row of sequences in torch.bfloat16: they are padded in groups" in caplog.text
+    assert (
+        "cpu has no attention kernel for packed sequences in torch.bfloat16: they are padded in groups" in caplog.text
+    )
 
 
 def test_torch_takes_what_the_kernels_give_it() -> None:

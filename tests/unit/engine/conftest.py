@@ -16,7 +16,7 @@ Evaluate = Callable[..., Run]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Evaluate:
-    """Evaluate on the sample corpus; runs and replies go below the test's folder."""
+    """Evaluate on the sample corpus; runs and replies are written to the test's folder."""
 
     def evaluated(*overrides: str) -> Run:
         line = ("corpora=sample", "paths=sample", *overrides)

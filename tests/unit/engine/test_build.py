@@ -13,11 +13,17 @@ from safetensors.torch import load_file, save_file
 
 from lightning_cse.data import corpora
 from lightning_cse.data.corpora import sample_dir
-from lightning_cse.engine.build import Parts, build, build_tasks, check_nodes
+from lightning_cse.engine.build import Parts, build, build_tasks, check_nodes, resolve_automatic
 from lightning_cse.errors import ConfigError
 
 Compose = Callable[..., DictConfig]
 Point = Callable[[int], Parts]
+
+
+def test_a_list_of_gpus_needs_gpus(compose: Compose) -> None:
+    cfg = compose("+experiment=gausscse", "+debug=tiny", "trainer.accelerator=cpu", "trainer.devices=[0]")
+    with pytest.raises(ConfigError, match="a list names GPUs, but the accelerator is cpu"):
+        resolve_automatic(cfg)
 
 
 # Points of one process
@@ -123,7 +129,7 @@ def refused_and_built(cfg: DictConfig, refused: str, monitor: str) -> Parts:
     """Build a config whose monitor is no dev score, which is refused, and build it again with another one."""
     cfg.paths.cache_dir = None
     cfg.monitor = refused
-    with pytest.raises(ConfigError, match=rf"'{refused}' is no dev score .*\(there are: val/"):
+    with pytest.raises(ConfigError, match=rf"'{refused}' is not a dev score .*\(choose from: val/"):
         build(cfg)
     cfg.monitor = monitor
     return build(cfg)

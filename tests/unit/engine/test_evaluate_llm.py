@@ -175,7 +175,7 @@ def test_a_mistake_names_its_key(given: str, key: str, run: Evaluate, tmp_path: 
 
 
 def test_suites_and_commands_that_do_not_fit(run: Evaluate) -> None:
-    with pytest.raises(TaskError, match=r"no task of the suite suits m: LanguageModel does not answer what they ask"):
+    with pytest.raises(TaskError, match=r"no task of the suite suits m: LanguageModel does not give what they need"):
         run("model=llm", "+suite=stsb", "llm.model=m")
     with pytest.raises(EncoderError, match=r"model: llm has no encoder"):
         load_model("llm")

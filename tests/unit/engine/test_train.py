@@ -56,6 +56,16 @@ def test_a_finished_run_says_which_baselines_it_lacks(
     assert run("baselines=default")[1] == ""
 
 
+def test_a_further_process_of_a_finished_run_ends_too(
+    run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_tiny(tmp_path, *SMALL)
+    caplog.set_level("INFO", "lightning_cse")  # a further process is silent; the level comes back after the test
+    monkeypatch.setattr(train, "rank_of", lambda cfg: 1)
+    monkeypatch.setattr(train, "_fit_and_test", lambda *given: pytest.fail("it would wait for the first process"))
+    run_tiny(tmp_path, *SMALL)
+
+
 def test_the_points_of_a_sweep_measure_their_baselines_once(
     run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +141,6 @@ def test_a_test_set_of_ones_own_chooses_the_checkpoint(run_tiny: RunTiny, tmp_pa
     assert {"test/own_nli/accuracy", "test/own_nli/auc", "test/stsb/spearman"} <= set(record["metrics"])
     assert "own.nli/dev/1-dev.tsv" in record["data"]
     with pytest.raises(
-        ConfigError, match=r"it has no dev side; give it one: own.nli={dev: FILE, test: FILE} \(there are: "
+        ConfigError, match=r"it has no dev side; give it one: own.nli={dev: FILE, test: FILE} \(choose from: "
     ):
         run_tiny(tmp_path, *line, f"own.nli={tmp_path}/test.tsv")

@@ -169,7 +169,7 @@ def test_length_counts_characters_strictly(tmp_path: Path) -> None:
 
 
 def test_no_entailed_pair_is_an_error_with_the_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"snli_1\.0_test\.jsonl: none of the pairs is entailed one way"):
+    with pytest.raises(DataError, match=r"snli_1\.0_test\.jsonl: no pair is entailed in one direction only"):
         direction(tmp_path, Difference(), [("p 0", "a 1", "neutral")])
 
 

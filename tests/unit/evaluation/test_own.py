@@ -62,16 +62,17 @@ def test_sts_takes_any_range_any_names_and_several_files_as_one(tmp_path: Path) 
     assert len(evaluated(OwnSTS(files=one, columns=task.columns, test_rows=1)).predictions["row"]) == 1
 
 
-def two_fold(labels: Sequence[bool], scores: Sequence[float]) -> float:
-    """The accuracy of every second row by the best cut of the others, tried one by one, the lowest of the best."""
+def two_fold(labels: list[bool], scores: Sequence[float]) -> float:
+    """The accuracy of every second row of a label by the best cut of the others, tried one by one, the lowest best."""
     right = 0
+    fold = [labels[: row + 1].count(label) % 2 for row, label in enumerate(labels)]
     for half in (0, 1):
-        tuned = [row for row in range(len(labels)) if row % 2 != half]
+        tuned = [row for row in range(len(labels)) if fold[row] != half]
         values = sorted({scores[row] for row in tuned})
         cuts = [values[0] - 1, *((a + b) / 2 for a, b in itertools.pairwise(values)), values[-1] + 1]
         hits = [sum((scores[row] >= cut) == labels[row] for row in tuned) for cut in cuts]
         cut = cuts[hits.index(max(hits))]
-        right += sum((scores[row] >= cut) == labels[row] for row in range(half, len(labels), 2))
+        right += sum((scores[row] >= cut) == labels[row] for row in range(len(labels)) if fold[row] == half)
     return right / len(labels)
 
 
@@ -88,7 +89,7 @@ def test_nli_without_a_dev_side_has_a_two_fold_threshold(
     task = OwnNLI(files=write(tmp_path / "nli.jsonl", NLI, rows), key="own.nli")
     with caplog.at_level("INFO"):
         result = evaluated(task)
-    assert ("own.nli: the label 1 is read as entailment" in caplog.text) == (yes != "entailment")
+    assert ("own.nli: label 1 is read as entailment" in caplog.text) == (yes != "entailment")
     scores = result.predictions["score"]
     assert result.predictions["label"] == labels
     assert scores == pytest.approx(numbers, abs=1e-6)
@@ -97,6 +98,13 @@ def test_nli_without_a_dev_side_has_a_two_fold_threshold(
     assert result.metrics["accuracy_two_fold"] == pytest.approx(right)
     assert result.metrics["auc"] == pytest.approx(roc_auc_score(labels, scores))
     assert (*result.metrics,) == task.metrics == ("accuracy_two_fold", "auprc", "auc")
+
+
+def test_the_two_folds_have_both_labels_in_any_order_of_rows(tmp_path: Path) -> None:
+    rows = [("p 0", f"h{row} {row % 2 * 9}", ("neutral", "entailment")[row % 2]) for row in range(8)]
+    for name, ordered in {"in turn": rows, "sorted": rows[::2] + rows[1::2]}.items():
+        task = OwnNLI(files=write(tmp_path / f"{name}.csv", NLI, ordered), key="own.nli")
+        assert evaluated(task).metrics["accuracy_two_fold"] == 1
 
 
 def test_nli_with_a_dev_side_takes_its_threshold_there(tmp_path: Path) -> None:
@@ -127,7 +135,7 @@ def test_direction_asks_the_pairs_with_the_label_entailment_or_all(labels: Any, 
     ("kind", "key", "columns", "rows", "message"),
     [
         (OwnSTS, "sts", ("q", "r", "score"), [("a 1", "b 2", 3)], 'as in "own.columns={sentence1: q, sentence2: r}"'),
-        (OwnSTS, "sts", STS[:2], [("a 1", "b 2")], 'no score; .* say which it is: "own.columns={score: COLUMN}"'),
+        (OwnSTS, "sts", STS[:2], [("a 1", "b 2")], 'no score; .* set "own.columns={score: COLUMN}"'),
         (
             OwnSTS,
             "sts",
@@ -147,7 +155,7 @@ def test_direction_asks_the_pairs_with_the_label_entailment_or_all(labels: Any, 
         ),
         (OwnNLI, "nli", NLI, [("a 1", "b 2", "yes")], "my.csv:2: label 'yes' is not one of entailment, neutral,"),
         (OwnNLI, "nli", NLI, [("a 1", "b 2", 1), ("a 1", "b 2", 2)], "my.csv:3: label '2' is not one of .*, 1, 0$"),
-        (OwnNLI, "nli", NLI, [("a 1", "b 2", 0)], "all labels are '0'; entailed pairs and others are needed"),
+        (OwnNLI, "nli", NLI, [("a 1", "b 2", 0)], "all labels are '0'; both entailed and other pairs are needed"),
         (OwnNLI, "nli", NLI[:2], [("a 1", "b 2")], 'no label; .*"own.columns={label: COLUMN}"'),
         (OwnDirection, "direction", NLI, [("a 1", "b 2", "neutral")], "no pair has the label entailment"),
     ],

@@ -123,8 +123,8 @@ CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        (CORPUS, None, "corpus.jsonl is not there; a folder needs corpus.jsonl, queries.jsonl and"),
-        (QRELS, None, "qrels/test.tsv is not there"),
+        (CORPUS, None, "corpus.jsonl does not exist; a folder needs corpus.jsonl, queries.jsonl and"),
+        (QRELS, None, "qrels/test.tsv does not exist"),
         (
             CORPUS,
             '{"_id": "1", "text": "a 1"}\n{"id": "2", "text": "b"}\n',
@@ -133,7 +133,7 @@ CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
         (
             CORPUS,
             '{"_id": "1", "text": "a 1"}\n{"_id": 1, "text": "b 1"}\n',
-            "corpus.jsonl:2: the _id '1' is there twice",
+            "corpus.jsonl:2: the _id '1' appears twice",
         ),
         (CORPUS, "1,a 1\n", "corpus.jsonl:1: not valid JSON"),
         (QUERIES, '{"_id": "q", "text": " "}\n', "queries.jsonl:1: text is empty"),

@@ -123,7 +123,7 @@ def test_pairs_of_the_corpus_against_a_loop() -> None:
 def test_a_corpus_that_is_not_there_is_lacking_only_where_it_may_be(pair_files: dict[str, str]) -> None:
     sources = pair_files | {"dev": "impscore/dev", "test": "impscore/test"}
     assert PairEIS(**sources).lacking() is None
-    with pytest.raises(DataError, match="corpus 'impscore', split 'test' is not there"):
+    with pytest.raises(DataError, match="corpus 'impscore', split 'test' was not found"):
         PairEIS(**sources).sentences("test")
     for missing in (sources, pair_files | {"test": "impscore/test"}):
         reason = PairEIS(**missing, optional=True).lacking()

@@ -287,7 +287,7 @@ def test_one_process_at_a_time_and_enough_sentences(serve: Serve, generation: Ge
         (["llm.requests_per_minute=0"], "llm.requests_per_minute: "),
         (["pattern.reference=positve"], "pattern.roles.1.reference: must be one of ['source', 'positive'], got"),
         (["paths.cache_dir=null"], "paths.cache_dir: must be a folder"),
-        (["data=ngcse_wiki_sts"], "data: its rows are such rows already; choose that of its sentences"),
+        (["data=ngcse_wiki_sts"], "data: already has LLM rows; choose the data of its sentences"),
     ],
 )
 def test_faults(generation: Generate, overrides: list[str], fault: str) -> None:
@@ -324,7 +324,7 @@ def test_prompts_are_shown_as_they_are_sent_and_nothing_is_sent(serve: Serve, ge
         ("wiki", ["data.train=[wiki_split/dev]"], "wiki_sts_ht", "corpora.ngcse_wiki=[wiki_split/dev]"),
         ("file", ["data.train=wiki_split/dev"], "wiki_sts_ht", "corpora.ngcse_wiki=[wiki_split/dev]"),
         ("inli", [], "nli_sts_ht", "corpora.nli_train=[inli/train] "
-         "data.rows.corpus._target_=lightning_cse.data.INLIQuadruples"),
+         "data.rows.corpus._target_=lightning_cse.data.INLITriplets"),
     ],
 )  # fmt: skip
 def test_the_command_that_trains(
@@ -338,6 +338,13 @@ def test_the_command_that_trains(
     assert " ".join(rest) == f"+experiment=ngcse_{experiment} corpora=sample paths=sample {expected}".strip()
     assert rows.endswith(f"=[{made.rows}]")
     config_check.check(compose("train", *ordered(words[3:])), "train", words[3:])
+
+
+def test_the_command_quotes_paths_and_is_left_out_without_anchors(generation: Generate) -> None:
+    made = generation(None, "llm.model=m", "paths.runs_dir='/tmp/läufe (1)'", data="wiki")
+    words = shlex.split(list(made.conclusion())[-1].splitlines()[-1])[3:]
+    assert compose("train", *ordered(words)).data.watched_in == [str(made.rows)]
+    assert "lightning_cse.train" not in "".join(generation(None, "llm.model=m", data="implicit_pairs").conclusion())
 
 
 def test_rows_are_trained_on_and_the_record_says_where_they_come_from(

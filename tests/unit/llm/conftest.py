@@ -1,4 +1,4 @@
-"""Local servers and models behind them, with a key that must not be seen anywhere."""
+"""Local servers and models behind them, with a key that must not appear anywhere."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -18,7 +18,7 @@ Model = Callable[..., LLM]
 
 @pytest.fixture(autouse=True)
 def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key in the environment, no other endpoint, a proxy that must not see this machine, and short waits."""
+    """Set a key, no other endpoint, a proxy that local calls must not use, and short waits."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")

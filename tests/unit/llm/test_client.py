@@ -178,10 +178,10 @@ def test_a_request_that_never_gets_through_fails_alone(
     [
         ("unauthorized", r"status 401: .*\*\*\*.* Correct the key in the environment variable OPENAI_API_KEY", 2),
         ("forbidden", "status 403: Your country is not supported", 2),
-        ("payment", "status 402: Insufficient Balance It asks for payment", 2),
-        ("quota", "status 429: You exceeded your current quota It asks for payment", 4),
+        ("payment", "status 402: Insufficient Balance The endpoint asks for payment", 2),
+        ("quota", "status 429: You exceeded your current quota The endpoint asks for payment", 4),
         ("no_model", "m: status 404: The model does not exist.*llm.model must be", 2),
-        ("no_path", r"status 404: Not Found.*llm.base_url as a rule ends in /v1", 2),
+        ("no_path", r"status 404: Not Found.*llm.base_url usually ends in /v1", 2),
         ("bad_request", r"the last 8 requests to \S+/v1 all failed, the last one: status 400: Unsupported", 10),
         ("html", r"the last 8 requests to \S+/v1 all failed", 20),
     ],

@@ -31,7 +31,7 @@ def test_the_config_holds_the_fields_with_their_defaults(repository: Path) -> No
         ({"price": {"input": 1.0}}, ["llm.price: "]),
         ({"price": {"input": 1.0, "output": -1}}, ["llm.price.output: "]),
         ({"retry": 1}, ["llm.retry: unknown setting - did you mean 'retries'?"]),
-        ({"top_p": 1}, ["llm.top_p: unknown setting; what is sent to the model goes below llm.parameters"]),
+        ({"top_p": 1}, ["llm.top_p: unknown setting; parameters of the model go under llm.parameters"]),
         ({"parameters": 3}, ["llm.parameters: "]),
     ],
 )
@@ -46,6 +46,13 @@ def test_the_address_is_the_setting_then_the_environment_then_openai(monkeypatch
     monkeypatch.setenv("OPENAI_BASE_URL", "http://vllm:8000/v1/")
     assert Endpoint(model="m").address == "http://vllm:8000/v1"
     assert Endpoint(model="m", base_url="http://other:1/v1").address == "http://other:1/v1"
+
+
+def test_the_address_of_the_environment_is_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://ann:hush@host/v1")
+    (fault,) = wrong_settings({"model": "m"})
+    assert fault.startswith("llm.base_url: OPENAI_BASE_URL in the environment must be http")
+    assert "hush" not in fault
 
 
 @pytest.mark.parametrize(

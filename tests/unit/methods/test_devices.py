@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from lightning_cse.config.compose import register
-from lightning_cse.devices import gather, share
+from lightning_cse.devices import gather, share, together
 from lightning_cse.encoders import SentenceEncoder, encoder
 from lightning_cse.engine.build import build
 from lightning_cse.methods import Method
@@ -77,15 +77,17 @@ def on_one_of_several(rank: int, file: str, cfgs: dict[str, DictConfig]) -> None
     SentenceEncoder.forward = masked(SentenceEncoder.forward)  # type: ignore[method-assign]
     alone = {name: steps(cfg) for name, cfg in cfgs.items()}
     dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=DEVICES)
-    for n in (1, 2, 3, 7):
-        assert torch.equal(gather(share(torch.arange(n))[:, None])[:n, 0], torch.arange(n))
-    for name, cfg in cfgs.items():
-        together = steps(cfg)
-        for _, grads in together:
-            for grad in grads.values():
-                dist.all_reduce(grad)  # as DDP does
-                grad /= DEVICES
-        assert max(differences(alone[name], together)) < 1e-5, name
+    assert gather(torch.ones(1, 1)).shape == (1, 1), "a program that has processes of its own computes alone"
+    with together():
+        for n in (1, 2, 3, 7):
+            assert torch.equal(gather(share(torch.arange(n))[:, None])[:n, 0], torch.arange(n))
+        for name, cfg in cfgs.items():
+            shared = steps(cfg)
+            for _, grads in shared:
+                for grad in grads.values():
+                    dist.all_reduce(grad)  # as DDP does
+                    grad /= DEVICES
+            assert max(differences(alone[name], shared)) < 1e-5, name
     dist.destroy_process_group()
 
 

@@ -132,7 +132,7 @@ def test_no_rows_have_no_value(kind, options, inputs, want):
         (Alignment(), (X, Y[:3]), r"got \(23, 5\) and \(3, 5\)"),
         (AUPRC(), (B, LABELS), "labels must be 0 or 1"),
         (ThresholdAccuracy(), ([0, 1], [0.5]), "labels and scores must be equally long"),
-        (Spearman(), (A, B, ["one"]), "need one subset a row, got 1 for 23 rows"),
+        (Spearman(), (A, B, ["one"]), "need one subset per row, got 1 for 23 rows"),
         (DirectionAccuracy(), ([math.nan], [0.5]), "first must be finite"),
     ],
 )

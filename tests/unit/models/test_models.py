@@ -28,6 +28,7 @@ from lightning_cse.models import (
     PointModel,
     base,
     build,
+    dual,
 )
 from lightning_cse.similarity import GaussianSimilarity, cosine, gaussian_similarity
 from lightning_cse.tokens import Tokens, TokenTable
@@ -106,6 +107,16 @@ def test_the_questions_are_answered_row_by_row(kind: type[Model], options: dict[
         assert torch.isfinite(answer).all()
     torch.testing.assert_close(model.similarity(a, b), model.similarity(b, a))
     assert torch.equal(model.features(a), next(iter(a.views().values())))
+
+
+def test_each_encoder_of_a_bi_encoder_has_a_gradient_on_several_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make(DualModel, architecture="bi")
+    alone = model.encode(tokens(model))[0].explicit
+    monkeypatch.setattr(dual, "world", lambda: (0, 2))
+    explicit = model.encode(tokens(model))[0].explicit
+    assert torch.equal(explicit, alone)
+    explicit.sum().backward()
+    assert all(p.grad is not None and not p.grad.any() for p in model.implicit_encoder.parameters())
 
 
 @pytest.mark.parametrize(("kind", "options"), MODELS)

@@ -1,4 +1,4 @@
-"""The figures and texts of the papers, made of the finished runs of an artefact or of data alone; one module a paper.
+"""Figures and texts of the papers, made from an artefact's finished runs or from data alone; one module per paper.
 
 Tables hold names and numbers only, so they may be kept beside the code; a text that quotes a corpus may not.
 """
@@ -30,7 +30,7 @@ _SAMPLE: Final = {"encoder": "tiny", "corpora": "sample", "paths": "sample"}
 
 @dataclass(frozen=True)
 class Material:
-    """What a figure or a text is made of; a line without finished runs may be left out of ``found``."""
+    """The input of a figure or a text; a line without finished runs may be left out of ``found``."""
 
     artefact: Artefact
     lines: Sequence[Line]
@@ -57,7 +57,7 @@ class Material:
 
 @dataclass(frozen=True)
 class Made:
-    """Figures and tables by name, and a text in Markdown, which is not kept with the code if it quotes a corpus."""
+    """Figures and tables by name, and a text in Markdown; a text that quotes a corpus is not kept with the code."""
 
     figures: Mapping[str, Figure] = field(default_factory=dict)
     text: str = ""
@@ -74,7 +74,7 @@ MAKERS: Final = {
 
 
 def make(material: Material) -> Made:
-    """Call what makes an artefact; only then is its module loaded, and matplotlib, pandas and torch with it."""
+    """Call the function that makes an artefact; its module loads only then, with matplotlib, pandas and torch."""
     name = str(material.artefact.make)
     found: Made = pkgutil.resolve_name(f"{__name__}.{MAKERS[name]}:{name}")(material)
     return found
@@ -88,13 +88,13 @@ def made(figures: Mapping[str, Figure | None], parts: Sequence[str], **tables: S
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> str:
-    """Return a Markdown table, of whose columns the first ``left`` are texts and the others numbers."""
+    """Return a Markdown table; the first ``left`` columns are left-aligned, the others right-aligned."""
     head, *lines = (f"| {' | '.join(map(str, row))} |" for row in (heads, *rows))
     return "\n".join([head, f"|{'---|' * left}{'---:|' * (len(heads) - left)}", *lines])
 
 
 def spread(name: str, values: ArrayLike) -> dict[str, float]:
-    """Return mean and quartiles under ``<name>_mean`` and the like; NaN where there is no value."""
+    """Return the mean and the quartiles as ``<name>_mean``, ``<name>_median`` and so on; NaN without values."""
     import pandas as pd
 
     keys = {"mean": "mean", "lower_quartile": "25%", "median": "50%", "upper_quartile": "75%"}
@@ -103,10 +103,10 @@ def spread(name: str, values: ArrayLike) -> dict[str, float]:
 
 
 def data_config(material: Material, row: str = "", **choices: str | None) -> DictConfig:
-    """Compose the config of ``describe``, its ``data`` only with a row, as profile, artefact and request set it."""
+    """Compose the config of ``describe`` as profile, artefact and request set it, ``data`` only if a row is given."""
     request = material.request
     profile = material.artefact.profile(request)
-    # A debug profile sets what only a training has.
+    # A debug profile sets keys that only a training has.
     groups = _SAMPLE if request.profile in options("debug") else {"+profile": request.profile}
     groups = groups | {group: name for group, name in choices.items() if name}
     overrides = [f"{group}={name}" for group, name in groups.items() if name]

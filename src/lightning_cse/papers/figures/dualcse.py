@@ -34,7 +34,7 @@ _COLUMNS: Final = ["query", "view", "rank", "found", "kind", "cosine"]
 
 
 def data_statistics(material: Material) -> Made:
-    """Make DualCSE's Table 6: the pairs of every corpus whose files are there, beside the paper's numbers."""
+    """Make DualCSE's Table 6: the number of pairs in each corpus whose files exist, beside the paper's numbers."""
     data_dir = Path(data_config(material).paths.data_dir)
     sampled = data_dir == sample_dir()
     notes = ["Counted in the sample corpus, which is a small part." if sampled else "Counted in the official files."]
@@ -57,9 +57,9 @@ def data_statistics(material: Material) -> Made:
 
 
 def pair_counts(corpus: str, data_dir: Path) -> dict[str, int]:
-    """Return the number of sentence pairs by split: a premise makes one with each of its hypotheses.
+    """Return the number of sentence pairs by split; a premise forms one pair with each of its hypotheses.
 
-    A row of implicit and explicit sentences makes two, one that matches and one that does not.
+    A row of implicit and explicit sentences forms two pairs, one that matches and one that does not.
     """
     counts = {}
     for split in dict.fromkeys(file.split for file in get_corpus(corpus).files):
@@ -71,7 +71,7 @@ def pair_counts(corpus: str, data_dir: Path) -> dict[str, int]:
 
 
 def retrieval(material: Material) -> Made:
-    """Make DualCSE's Table 3 of the best run of each line; the text quotes INLI, the table names file and line."""
+    """Make DualCSE's Table 3 from the best run of each line; the text quotes INLI, the table names file and line."""
     parts, table = material.missing(), []
     for line in material.lines:
         runs = [run for run in material.runs(line) if run.folder and (run.folder / CHECKPOINT).is_file()]
@@ -91,7 +91,7 @@ def retrieval(material: Material) -> Made:
 
 
 def hypotheses(rows: Rows) -> pd.DataFrame:
-    """Return the distinct hypotheses of premises, each where it first occurs: ``sentence``, ``kind`` and ``found``."""
+    """Return the distinct hypotheses, each at its first occurrence: ``sentence``, ``kind`` and ``found``."""
     columns = [name for name in rows.names if name in HYPOTHESES]
     table = rows.table.to_pandas().assign(found=_places(rows))
     long = table.melt("found", columns, "kind", "sentence", ignore_index=False).sort_index(kind="stable")
@@ -99,11 +99,11 @@ def hypotheses(rows: Rows) -> pd.DataFrame:
 
 
 def nearest(answers: Answers, queries: Rows, corpus: pd.DataFrame) -> pd.DataFrame:
-    """Return the sentences of a corpus nearest to each premise by each of its views, a row each, best first.
+    """Return the sentences of a corpus nearest to each premise by each of its views, one row each, best first.
 
     Source: DualCSE, table 3: premises of INLI's dev split, hypotheses of its train split, the three nearest by cosine.
-    Differs: the paper does not say which vector of a hypothesis is compared; training compares both vectors of a
-    premise with the explicit one, the primary view, and so does this.
+    Differs: the paper does not say which vector of a hypothesis is compared; as in training, both vectors of a premise
+    are compared with the hypothesis's explicit vector, the primary view.
     """
     log.info("embedding %d sentences", len(corpus))
     primary = next(iter(finite(answers.embed(corpus["sentence"].tolist())).views().values()))
@@ -118,13 +118,13 @@ def nearest(answers: Answers, queries: Rows, corpus: pd.DataFrame) -> pd.DataFra
 
 
 def _places(rows: Rows) -> list[str]:
-    """Return file and line of each row, files as the official layout names them."""
+    """Return ``file:line`` for each row, with the file names of the official layout."""
     names = {file.path: file.name for file in rows.files}
     return [f"{names[file]}:{line}" for file, line in zip(rows.column("file"), rows.column("line"), strict=True)]
 
 
 def _quoted(title: str, run: Found, found: pd.DataFrame) -> Iterator[str]:
-    """Yield the Markdown of a run: a heading, and a table a query with a column a view."""
+    """Yield the Markdown of a run: a heading, and one table per query with one column per view."""
     best: dict[str, Any] = run.record.get("best") or {}
     score = f", {best['monitor']} {100 * float(best['score']):.2f}" if best.get("score") is not None else ""
     yield f"## {title}: seed {run.record.get('seed')}{score}"

@@ -1,4 +1,4 @@
-"""GaussCSE's Figure 2: how much longer premises are than what they entail."""
+"""GaussCSE's Figure 2: how much longer premises are than hypotheses."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _CORPORA: Final = {"SNLI": "snli_test", "MNLI": "mnli_test", "SICK": "sick_test"}
-_STEP: Final = 0.2  # of the histogram: zero is an edge, so no bar holds both kinds of pairs
-_LEFT_OUT: Final = 0.001  # of the pairs on either side, which count in the outermost bars
+_STEP: Final = 0.2  # width of a bar: zero is an edge, so no bar holds both kinds of pairs
+_LEFT_OUT: Final = 0.001  # share of the pairs at either end, which count in the outermost bars
 _ROOM: Final = 0.28  # for the legend, as a share of the highest bar
 
 
 def length_ratios(material: Material) -> Made:
-    """Make GaussCSE's Figure 2 of every pair of the test sets, whatever its label; no run is needed.
+    """Make GaussCSE's Figure 2 from all pairs of the test sets, whatever their labels; no run is needed.
 
-    Lengths are in characters, since they alone give the paper's length baseline (69.14 on SICK), which is the share of
+    Lengths are in characters, since only this unit gives the paper's length baseline (69.14 on SICK): the share of
     longer premises among the pairs of the direction task.
     """
     cfg = data_config(material)
@@ -60,7 +60,7 @@ def _share_longer(ratios: NDArray[np.float64]) -> float:
 
 
 def length_figure(ratios: Mapping[str, NDArray[np.float64]]) -> Figure:
-    """Draw a histogram a corpus on common axes, with the pairs whose premise is not longer in another colour.
+    """Draw one histogram per corpus on common axes, with the pairs whose premise is not longer in another colour.
 
     Source: GaussCSE, figure 2.  Differs: shares of the pairs in place of counts, and the two colours.
     """

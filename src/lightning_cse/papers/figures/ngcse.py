@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_DRAWN: Final = ["title", "curves"]  # the columns of runs that serve the figures alone
+_DRAWN: Final = ["title", "curves"]  # the columns of runs that only the figures use
 MONITOR: Final = "val/stsb/spearman"
 SUMMARY: Final = [each.name for each in fields(CurveSummary)]
 FITTING: Final = {
@@ -53,7 +53,7 @@ _PLACES: Final = [  # of a label around its point, in points
 
 
 def runs_of(material: Material) -> pd.DataFrame:
-    """Return a row a run: its setting, encoder and seed, its summary, and its title and curves for figures."""
+    """Return one row per run: its setting, encoder and seed, its summary, and its title and curves for figures."""
     rows = []
     for line in material.lines:
         for run in material.runs(line):
@@ -71,7 +71,7 @@ def settings(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def published_settings(artefact: Artefact) -> pd.DataFrame:
-    """Return the paper's own values by setting, of the columns that show a part of the summary."""
+    """Return the paper's values by setting, for the columns that show a part of the summary."""
     shown = {c.title: (c.keys[0].removeprefix("summary."), c.scale) for c in artefact.columns if c.source == "field"}
     values: dict[str, dict[str, Any]] = {}
     for each in artefact.published:
@@ -82,15 +82,15 @@ def published_settings(artefact: Artefact) -> pd.DataFrame:
 
 
 def domain(title: str) -> str:
-    """Return the domain of a setting, which precedes the point."""
+    """Return the domain of a setting: the part of its title before the first dot, if there is one."""
     return title.partition(".")[0] if "." in title else ""
 
 
 def correlation(x: Sequence[float], y: Sequence[float], *, ranks: bool) -> tuple[float | None, ...]:
-    """Return Pearson's or, of ranks, Spearman's correlation and the ends of its 95 % interval.
+    """Return Pearson's correlation or, with ``ranks``, Spearman's, and the ends of its 95 % interval.
 
-    The ends are tanh(artanh r ± 1.96 se) with se = 1 / √(n - 3) or, of ranks, √((1 + r² / 2) / (n - 3)).
-    Fewer than three points or a constant have no correlation, and three points or |r| = 1 no interval: None.
+    The ends are tanh(artanh r ± 1.96 se) with se = 1 / √(n - 3) or, for ranks, √((1 + r² / 2) / (n - 3)). For fewer
+    than three points or a constant, all are None; for three points or |r| = 1, the ends are None.
 
     Source: Fisher 1921; for ranks Bonett and Wright 2000.  Differs: nothing.
     """
@@ -104,9 +104,9 @@ def correlation(x: Sequence[float], y: Sequence[float], *, ranks: bool) -> tuple
 
 
 def correlations(some: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
-    """Return how each RFD, and their sum, goes with the final score, overall and by domain, as rows and as Markdown.
+    """Correlate each RFD and their sum with the final score, overall and by domain; return rows and Markdown.
 
-    A point is a setting, the mean of its runs, since the runs of one setting do not stand for several settings.
+    A point is a setting, the mean of its runs, since several runs of one setting do not count as several settings.
     """
     domains = some.index.map(domain)
     scopes = ("all", *filter(None, domains.unique())) if len(some) else ()
@@ -125,7 +125,7 @@ def correlations(some: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
 
 
 def fitting_difficulty(material: Material) -> Made:
-    """Make NGCSE's Figure 1, and the correlations of RFD and final score: here, and in the paper's own numbers."""
+    """Make NGCSE's Figure 1, and the correlations of RFD with the final score, here and in the paper's numbers."""
     runs, parts, table = runs_of(material), material.missing(), []
     theirs = "The same of the settings that the authors released:", published_settings(material.artefact)
     for of, (heading, some) in {"here": ("Here:", settings(runs)), "authors": theirs}.items():
@@ -146,7 +146,8 @@ def best_step(material: Material) -> Made:
 def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | None:
     """Draw settings by two measures, coloured by a third; None where no setting has all three.
 
-    Of RFD, a line goes to each of several runs of a setting; a diamond is the encoder before training.
+    In the figure of RFD, lines connect a setting with each of its runs; in the other, a diamond marks the encoder
+    before training.
 
     Source: NGCSE, figures 1 and 2.  Differs: no marker is moved, and the score is that of the same step.
     """
@@ -166,7 +167,7 @@ def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | 
                 spoke = zip(some.loc[title, [across, up]], end, strict=True)
                 axes.plot(*spoke, color=GREY, linewidth=0.7, marker=".", markersize=3, markevery=[1], zorder=2)
         elif start := _start(runs):
-            x, y, first = start  # a score so far below the others that a common colour scale would make these all alike
+            x, y, first = start  # `first` is so low that a common colour scale would make the others look alike
             axes.scatter(x, y, marker="D", s=48, facecolor="white", edgecolor=GREY, linewidth=1.4, zorder=3)
             labels["pretrained" if first is None else f"pretrained ({100 * first:.1f})"] = (x, y)
         return _label(axes, labels)
@@ -181,7 +182,7 @@ def _start(runs: pd.DataFrame) -> Any:
 
 
 def _scatter(some: pd.DataFrame, title: str) -> Axes:
-    """Draw settings by the first two columns, coloured by the third, with a marker a domain."""
+    """Draw settings by the first two columns, coloured by the third, with one marker per domain."""
     figure = blank_figure(6.8, 4.6)
     axes = figure.subplots()
     scores = 100 * some.iloc[:, 2]
@@ -201,7 +202,7 @@ def _label(axes: Axes, labels: Mapping[str, tuple[float, float]]) -> Figure:
     """Write each label near its point, where it covers the fewest points and labels."""
     figure: Any = axes.figure
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # what is measured here must not move any more
+    figure.set_layout_engine("none")  # positions measured below must no longer change
     taken = [legend.get_window_extent()] if (legend := axes.get_legend()) else []
     taken += [Bbox([at, at]).padded(8) for at in axes.transData.transform(list(labels.values()))]
     sides = (0, axes.bbox.x0), (axes.bbox.x1, figure.bbox.x1)  # with the axis and the colour bar
@@ -228,9 +229,9 @@ def process(material: Material) -> Made:
 
 
 def process_figure(runs: pd.DataFrame) -> Figure | None:
-    """Draw alignment above uniformity by step, a column a setting, a line a run and side; None without curves.
+    """Draw alignment above uniformity by step: one column per setting, one line per run and side; None without curves.
 
-    Source: NGCSE, figures 3 and 6.  Differs: the axes span what was measured.
+    Source: NGCSE, figures 3 and 6.  Differs: the axes span the measured values.
     """
     shown = runs.loc[[any(key.startswith("diag/") for key in curves) for curves in runs["curves"]]]
     groups = list(shown.groupby("title", sort=False)["curves"])
@@ -254,7 +255,7 @@ def process_figure(runs: pd.DataFrame) -> Figure | None:
 
 
 def studies(material: Material) -> Made:
-    """Make NGCSE's Figure 5 of the score in the first column: the number of LLM rows, and one margin at a time."""
+    """Make NGCSE's Figure 5 for the first metric column: studies of the number of LLM rows and of each margin."""
     metric = next(column.keys[0] for column in material.artefact.columns if column.source == "metric")
     parts, table, figures = material.missing(), [], {}
     for name, varied in _STUDIES.items() if any(map(material.runs, material.lines)) else ():
@@ -271,7 +272,7 @@ def studies(material: Material) -> Made:
 
 
 def study(material: Material, option: str, metric: str) -> tuple[pd.DataFrame, list[tuple[float, float]]]:
-    """Return the runs of the rows that set an option, by its value, and the paper's scores by value; in percent."""
+    """Return the runs of the rows that set an option, by its value, and the paper's scores by value, in percent."""
     printed = {(each.row, each.encoder): each.value for each in material.artefact.published}
     rows, paper = [], {}
     for line in material.lines:
@@ -291,7 +292,7 @@ def studies_figure(drawn: Mapping[str, tuple[pd.DataFrame, Sequence[tuple[float,
     """Draw studies side by side with the paper's scores: the mean as a line, every run as a dot, the best as a star.
 
     The band is the 95 % interval of each mean, by Student's t with one standard deviation pooled over all values (two
-    or three runs a value say little about their spread); without repeated runs there is none.
+    or three runs per value say little about their spread). Without repeated runs, there is no band.
 
     Source: NGCSE, figure 5.  Differs: the paper does not say what its band is.
     """
@@ -322,7 +323,7 @@ def studies_figure(drawn: Mapping[str, tuple[pd.DataFrame, Sequence[tuple[float,
 
 
 def pooled_interval(runs: pd.DataFrame) -> Any:
-    """Return half the 95 % interval of each value's mean, with one variance for all; None where none has two runs."""
+    """Return half the 95 % interval of each value's mean, with one pooled variance; None if no value has two runs."""
     groups = runs.groupby("value")["score"]
     freedom = len(runs) - groups.ngroups
     if not freedom:
@@ -334,7 +335,7 @@ def pooled_interval(runs: pd.DataFrame) -> Any:
 def pattern_complexity(material: Material) -> Made:
     """Make NGCSE's Figure 7: match error rates and cosines of the pairs of training sets, with STS-B below each domain.
 
-    No run is needed: a line stands for the data of the experiment with its name.
+    No run is needed: a line stands for the data of the experiment of that name.
     """
     from lightning_cse.analysis.describing import pair_sets
     from lightning_cse.analysis.histograms import histograms_figure
