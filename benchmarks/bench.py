@@ -76,7 +76,7 @@ def bench(size: Size, repetitions: int, out: Console) -> dict[str, Any]:
     for what in ("training", "encoding"):
         table.add_row(what, *(str(both[f"{what} {who}"]) for who in ("ours", "theirs", "ratio")))
     result: dict[str, Any] = {name: measured.values for name, measured in both.items()}
-    for architecture in ("cross", "bi"):
+    for architecture in () if size.chunk else ("cross", "bi"):
         cfg = config_of(f"dualcse_{architecture}", replace(size, steps=max(3, size.steps // 2)))
         speed = Measured([SEQUENCES * size.batch / train_ours(cfg)[0] for _ in range(repetitions)])
         table.add_row(f"DualCSE {architecture} (sequences)", str(speed))

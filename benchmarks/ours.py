@@ -15,6 +15,7 @@ from measuring import ON_GPU, ROLES, Clock, Size
 from omegaconf import DictConfig
 
 from lightning_cse.config.compose import compose
+from lightning_cse.devices import together
 from lightning_cse.engine.build import build
 
 LIGHTNING = {"bf16": "bf16-mixed", "float32": "32-true"}
@@ -68,7 +69,8 @@ def train_ours(cfg: DictConfig, *callbacks: pl.Callback, **trained_with: Any) ->
     clock = LightningClock()
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = instantiate(cfg.trainer, **quiet, callbacks=[clock, *callbacks], **trained_with)
-    trainer.fit(parts.method, parts.data)
+    with together():  # with several devices, each encodes a share of a batch, as in the training command
+        trainer.fit(parts.method, parts.data)
     return clock.seconds + tokenising / len(clock.ends), parts.method
 
 
