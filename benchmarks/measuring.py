@@ -117,7 +117,7 @@ def save(file: Path, result: Mapping[str, Any]) -> None:
 def rounded(value: Any, digits: int = 5) -> Any:
     """Return a value with all floats rounded to this many significant digits."""
     if isinstance(value, Mapping):
-        return {key: rounded(part) for key, part in value.items()}
+        return {key: rounded(part, digits) for key, part in value.items()}
     if isinstance(value, list):
-        return [rounded(part) for part in value]
+        return [rounded(part, digits) for part in value]
     return float(f"{value:.{digits}g}") if isinstance(value, float) else value
