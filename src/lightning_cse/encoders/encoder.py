@@ -14,7 +14,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lightning_cse.devices import gather, share
 from lightning_cse.encoders import gpu
-from lightning_cse.encoders.packing import MODEL_TYPES, Windows, cut_by_length, make_dropout_fast, use_window_attention
+from lightning_cse.encoders.packing import (
+    MODEL_TYPES,
+    Windows,
+    cut_by_length,
+    keep_freed_memory,
+    make_dropout_fast,
+    use_window_attention,
+)
 from lightning_cse.encoders.templates import PROMPTS, Sequences, Template
 from lightning_cse.errors import EncoderError, did_you_mean
 from lightning_cse.tokens import Tokens
@@ -243,6 +250,7 @@ class SentenceEncoder(nn.Module):
 
     def _packed(self, sequences: Sequences, most: int | None) -> Iterator[Tensor]:
         """Encode sequences, sorted by length, in rows of a few thousand tokens (`lightning_cse.encoders.packing`)."""
+        keep_freed_memory()  # not before: reading a corpus would keep half as much memory again
         ends = np.cumsum(sequences.lengths.numpy())
         pieces = -(-int(ends[-1]) // min(TOKENS_AT_ONCE, most or TOKENS_AT_ONCE))
         # A sequence longer than a piece leaves some pieces empty, which unique() drops.

@@ -10,6 +10,7 @@ With dropout, torch has only a slow path on a CPU, so attention and dropout are 
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import os
 import platform
@@ -40,7 +41,6 @@ def use_window_attention(backbone: PreTrainedModel) -> bool:
     """Make the backbone's attention accept ``windows=``; return whether it can."""
     if backbone.config.model_type not in MODEL_TYPES:
         return False
-    keep_freed_memory()
     backbone.set_attn_implementation(_NAME)
     for module in backbone.modules():
         if type(module).__name__.endswith("SelfAttention"):
@@ -64,6 +64,7 @@ class FastOutput(nn.Module):
         return normed
 
 
+@functools.cache
 def keep_freed_memory() -> None:
     """Keep the memory of freed CPU tensors in the process for later tensors, if the C library is glibc.
 
