@@ -23,7 +23,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import ON_GPU, ROLES, Measured, Size, machine, results_file, rounded, save, seconds_of, silence
+from measuring import (
+    ON_GPU,
+    ROLES,
+    Measured,
+    Size,
+    machine,
+    results_file,
+    rounded,
+    save,
+    seconds_of,
+    silence,
+)
 from ours import LIGHTNING, config_of, for_theirs, sentences_of, simcse, train_ours
 from rich.console import Console
 from rich.table import Table
@@ -42,7 +53,11 @@ def compare(size: Size, repetitions: int) -> dict[str, Measured]:
 
     cfg, device = simcse(size), "cuda" if ON_GPU else "cpu"
     rows = sentences_of(cfg)
-    result = {f"{what} {who}": Measured() for what in ("training", "encoding") for who in ("ours", "theirs", "ratio")}
+    result = {
+        f"{what} {who}": Measured()
+        for what in ("training", "encoding")
+        for who in ("ours", "theirs", "ratio")
+    }
     for repetition in range(repetitions):
         speed: dict[str, float] = {}
         trained: dict[str, Any] = {}
@@ -56,10 +71,15 @@ def compare(size: Size, repetitions: int) -> dict[str, Measured]:
         sentences = [sentence for column in rows.values() for sentence in column]
         trained = {side: model.to(device).eval() for side, model in trained.items()}
         encode = {"ours": trained["ours"].model.embed, "theirs": trained["theirs"].encode}
-        with torch.autocast(device, torch.bfloat16, enabled=size.precision == "bf16"), torch.inference_mode():
+        with (
+            torch.autocast(device, torch.bfloat16, enabled=size.precision == "bf16"),
+            torch.inference_mode(),
+        ):
             for side in sides:
                 encode[side](sentences[: size.batch])
-                speed[f"encoding {side}"] = len(sentences) / seconds_of(lambda: encode[side](sentences))  # noqa: B023
+                speed[f"encoding {side}"] = len(sentences) / seconds_of(
+                    lambda: encode[side](sentences)
+                )  # noqa: B023
         for what in ("training", "encoding"):
             speed[f"{what} ratio"] = speed[f"{what} ours"] / speed[f"{what} theirs"]
         for name, value in speed.items():
@@ -70,7 +90,10 @@ def compare(size: Size, repetitions: int) -> dict[str, Measured]:
 def bench(size: Size, repetitions: int, out: Console) -> dict[str, Any]:
     """Measure everything at one precision, print the results and return them."""
     both = compare(size, repetitions)
-    table = Table(title=f"{size.precision}: sentences a second, median (range) of {repetitions}", title_justify="left")
+    table = Table(
+        title=f"{size.precision}: sentences a second, median (range) of {repetitions}",
+        title_justify="left",
+    )
     for column in ("", "lightning_cse", "sentence-transformers", "ratio"):
         table.add_column(column)
     for what in ("training", "encoding"):
@@ -83,7 +106,9 @@ def bench(size: Size, repetitions: int, out: Console) -> dict[str, Any]:
         result[f"dualcse {architecture}"] = speed.values
     out.print(table)
     aims = "" if ON_GPU or size.chunk else " (aims: {} and {})".format(*AIMS[size.precision])
-    times = " and encoding ".join(f"{both[f'{what} ratio'].median:.2f}" for what in ("training", "encoding"))
+    times = " and encoding ".join(
+        f"{both[f'{what} ratio'].median:.2f}" for what in ("training", "encoding")
+    )
     out.print(f"training is {times} times as fast as sentence-transformers' trainer{aims}")
     return result | profiled(size, both["training ours"].median, out)
 
@@ -94,27 +119,45 @@ def profiled(size: Size, speed: float | None, out: Console) -> dict[str, Any]:
     watch = Profile(step=2)
     seconds, _ = train_ours(cfg, watch)
     result: dict[str, Any] = {"shares": watch.shares()}
-    out.print("one training step: " + ", ".join(f"{kind} {share:.1%}" for kind, share in result["shares"].items()))
-    rate = matrix_rate(size.precision)
-    useful = operations(sentences_of(cfg), cfg) * (speed or size.batch * len(ROLES) / seconds) / size.batch / len(ROLES)
-    text = (
-        f"large matrix products: {rate / 1e9:.0f} GFLOP/s; training does {useful / rate:.0%} of that, padding aside\n"
+    out.print(
+        "one training step: "
+        + ", ".join(f"{kind} {share:.1%}" for kind, share in result["shares"].items())
     )
+    rate = matrix_rate(size.precision)
+    useful = (
+        operations(sentences_of(cfg), cfg)
+        * (speed or size.batch * len(ROLES) / seconds)
+        / size.batch
+        / len(ROLES)
+    )
+    text = f"large matrix products: {rate / 1e9:.0f} GFLOP/s; training does {useful / rate:.0%} of that, padding aside\n"
     out.print(text)
-    return result | {"matrix products, operations a second": rate, "of these in training": useful / rate}
+    return result | {
+        "matrix products, operations a second": rate,
+        "of these in training": useful / rate,
+    }
 
 
 def main() -> None:
     """Measure and print; see the top of this file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=6, help="steps a repetition, the first of which is not counted")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--steps", type=int, default=6, help="steps a repetition, the first of which is not counted"
+    )
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--batch", type=int, default=64, help="triplets a batch")
-    parser.add_argument("--chunk", type=int, metavar="K", help="sentences whose activations are in memory at once")
+    parser.add_argument(
+        "--chunk", type=int, metavar="K", help="sentences whose activations are in memory at once"
+    )
     parser.add_argument("--precision", choices=sorted(LIGHTNING), help="both if not given")
     parser.add_argument("--profile", action="store_true", help="only the shares of a step")
     parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="for the numbers, in the place of results/<machine>.json"
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="for the numbers, in the place of results/<machine>.json",
     )
     given = parser.parse_args()
     if given.steps < 2:
@@ -124,17 +167,30 @@ def main() -> None:
     out = Console(width=max(120, Console().width), highlight=False)
     corpus = "INLI" if os.environ.get("LIGHTNING_CSE_DATA") else "the sample corpus"
     about = machine()
-    out.print(f"MiniLM on {corpus}, batches of {given.batch} triplets, {given.steps} steps a repetition")
+    out.print(
+        f"MiniLM on {corpus}, batches of {given.batch} triplets, {given.steps} steps a repetition"
+    )
     where = about.get("gpu") or about["machine"]["cpu"]
     out.print(f"{where}, {about['threads']} threads, load {about['load']}, {about['versions']}\n")
     chosen = [given.precision] if given.precision else list(LIGHTNING)
-    sizes = {precision: Size(precision, given.steps, given.batch, given.chunk) for precision in chosen}
+    sizes = {
+        precision: Size(precision, given.steps, given.batch, given.chunk) for precision in chosen
+    }
     if given.profile:
         results = {precision: profiled(size, None, out) for precision, size in sizes.items()}
     else:
-        results = {precision: bench(size, given.repetitions, out) for precision, size in sizes.items()}
-    name = f"batch {given.batch}" + (f", chunk {given.chunk}" if given.chunk else "") + given.profile * ", profile"
-    save(given.json or results_file(), {name: rounded({"machine": about, "corpus": corpus, "results": results})})
+        results = {
+            precision: bench(size, given.repetitions, out) for precision, size in sizes.items()
+        }
+    name = (
+        f"batch {given.batch}"
+        + (f", chunk {given.chunk}" if given.chunk else "")
+        + given.profile * ", profile"
+    )
+    save(
+        given.json or results_file(),
+        {name: rounded({"machine": about, "corpus": corpus, "results": results})},
+    )
 
 
 if __name__ == "__main__":

@@ -40,8 +40,12 @@ MIB = 2**20
 def sentences(count: int) -> Iterator[str]:
     """Yield made-up sentences of 12 to 34 words (on average 23, about 130 characters), like those of Wikipedia."""
     draw = random.Random(0)  # noqa: S311 - no secret
-    syllables = [a + b for a in "bcdfglmnprstv" for b in ("a", "e", "i", "o", "u", "an", "er", "in")]
-    words = ["".join(draw.choices(syllables, k=draw.choice((1, 2, 2, 3, 4)))) for _ in range(50_000)]
+    syllables = [
+        a + b for a in "bcdfglmnprstv" for b in ("a", "e", "i", "o", "u", "an", "er", "in")
+    ]
+    words = [
+        "".join(draw.choices(syllables, k=draw.choice((1, 2, 2, 3, 4)))) for _ in range(50_000)
+    ]
     for number in range(count):
         yield " ".join((str(number), *draw.choices(words, k=draw.randint(12, 34)), "."))
 
@@ -54,7 +58,11 @@ def measure(encoder: str, file: str, cache: str, size: int) -> dict[str, float]:
 
     overrides = ("method=simcse_unsup", "suite=stsb", "data=wiki_sentences", f"encoder={encoder}")
     cfg = compose(
-        "train", *overrides, f"data.train=['{file}']", f"data.batch_size={size}", f"paths.cache_dir='{cache}'"
+        "train",
+        *overrides,
+        f"data.train=['{file}']",
+        f"data.batch_size={size}",
+        f"paths.cache_dir='{cache}'",
     )
     tokenizer = instantiate(cfg.encoder).tokenizer
     start = time.perf_counter()
@@ -86,7 +94,15 @@ def bench(rows: int, encoder: str, size: int) -> list[dict[str, Any]]:
             with file.open("w", encoding="utf-8") as out:
                 out.writelines(f"{sentence}\n" for sentence in sentences(count))
             for cached in (False, True):
-                command = [sys.executable, __file__, "--measure", encoder, str(file), f"{there}/cache", str(size)]
+                command = [
+                    sys.executable,
+                    __file__,
+                    "--measure",
+                    encoder,
+                    str(file),
+                    f"{there}/cache",
+                    str(size),
+                ]
                 done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
                 found.append({"sentences": count, "cached": cached, **json.loads(done.stdout)})
     return found
@@ -94,23 +110,41 @@ def bench(rows: int, encoder: str, size: int) -> list[dict[str, Any]]:
 
 def show(cases: list[dict[str, Any]], out: Console) -> None:
     """Print the cases, and the memory of the many sentences above that of the few."""
-    table = Table("sentences", "token cache", "read s", "tokenise s", "a batch ms", "peak MiB", "above the few MiB")
+    table = Table(
+        "sentences",
+        "token cache",
+        "read s",
+        "tokenise s",
+        "a batch ms",
+        "peak MiB",
+        "above the few MiB",
+    )
     base = max(case["peak_mib"] for case in cases if case["sentences"] == FEW)
     for case in cases:
-        times = (f"{case['read_seconds']:.1f}", f"{case['token_seconds']:.1f}", f"{case['batch_ms']:.2f}")
+        times = (
+            f"{case['read_seconds']:.1f}",
+            f"{case['token_seconds']:.1f}",
+            f"{case['batch_ms']:.2f}",
+        )
         above = case["peak_mib"] - base
         memory = (f"{case['peak_mib']:,.0f}", f"{above:,.0f}" if case["sentences"] > FEW else "")
-        table.add_row(f"{case['sentences']:,}", "read" if case["cached"] else "filled", *times, *memory)
+        table.add_row(
+            f"{case['sentences']:,}", "read" if case["cached"] else "filled", *times, *memory
+        )
     out.print(table, f"goal for a million sentences: below {GOAL_MIB:,} MiB above the few")
 
 
 def main() -> None:
     """Measure and print; see the top of this file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--encoder", default="minilm_l6", help="whose tokenizer is used")
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--json", type=Path, metavar="FILE", default=Path(__file__).with_suffix(".json"))
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", default=Path(__file__).with_suffix(".json")
+    )
     parser.add_argument("--measure", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.measure:

@@ -25,7 +25,9 @@ RECORDS = Path(__file__).parents[1] / "experiments"
 
 def main() -> None:
     """Read the records and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--every", type=int, default=125, help="steps between evaluations")
     every = parser.parse_args().every
     found = defaultdict(list)
@@ -35,16 +37,31 @@ def main() -> None:
             continue
         evaluations = len(Curves(file.with_suffix(".curves.csv")).read()[record["best"]["monitor"]])
         seconds = record["seconds"]
-        evaluation, step = seconds["evaluation"] / evaluations, seconds["training"] / record["steps"]
-        machine, data = record["environment"]["machine"]["cpu"], record["decisive"]["config"]["data"]
+        evaluation, step = (
+            seconds["evaluation"] / evaluations,
+            seconds["training"] / record["steps"],
+        )
+        machine, data = (
+            record["environment"]["machine"]["cpu"],
+            record["decisive"]["config"]["data"],
+        )
         key = (record["name"], record["encoder"]["name"], data["batch_size"], machine)
         found[key].append((evaluation, step, evaluation / (evaluation + every * step)))
     table = Table(
-        "run", "encoder", "batch", "machine", "runs", "s per evaluation", "s per step", f"share, every {every}"
+        "run",
+        "encoder",
+        "batch",
+        "machine",
+        "runs",
+        "s per evaluation",
+        "s per step",
+        f"share, every {every}",
     )
     for key, values in sorted(found.items()):
         seconds, step, share = map(statistics.median, zip(*values, strict=True))
-        table.add_row(*map(str, key), str(len(values)), f"{seconds:.1f}", f"{step:.2f}", f"{share:.1%}")
+        table.add_row(
+            *map(str, key), str(len(values)), f"{seconds:.1f}", f"{step:.2f}", f"{share:.1%}"
+        )
     Console(width=140).print(table)
 
 

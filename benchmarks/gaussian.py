@@ -57,7 +57,9 @@ def make_work(n: int, d: int, reduce: str, passes: str) -> Callable[[str], None]
     means, logs = torch.randn(2, 2, n, d, generator=generator)
     weights = torch.randn(n, n, generator=generator)
     leaves = [
-        tensor.requires_grad_(passes == "both") for k in range(2) for tensor in (means[k].tanh(), logs[k].clone())
+        tensor.requires_grad_(passes == "both")
+        for k in range(2)
+        for tensor in (means[k].tanh(), logs[k].clone())
     ]
     a, b = GaussianEmbedding(*leaves[:2]), GaussianEmbedding(*leaves[2:])
 
@@ -86,7 +88,11 @@ def highest_resident() -> int:
     """Return the largest resident set so far, in bytes."""
     status = Path("/proc/self/status")
     if status.is_file():
-        return next(int(line.split()[1]) * 1024 for line in status.read_text().splitlines() if line[:5] == "VmHWM")
+        return next(
+            int(line.split()[1]) * 1024
+            for line in status.read_text().splitlines()
+            if line[:5] == "VmHWM"
+        )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
@@ -108,7 +114,11 @@ def measure_memory(side: str, n: int, d: int, reduce: str, passes: str) -> dict[
     reset = forget_highest_resident()
     before = highest_resident()
     work(side)
-    how = "VmHWM, reset before" if reset else "rise of the process's peak, which misses what lies below an earlier peak"
+    how = (
+        "VmHWM, reset before"
+        if reset
+        else "rise of the process's peak, which misses what lies below an earlier peak"
+    )
     return {"bytes": highest_resident() - before, "how": how}
 
 
@@ -137,7 +147,9 @@ def bench(repetitions: int) -> list[dict[str, Any]]:
                         "passes": passes,
                         "seconds": times,
                         "speed, ours over naive": median["naive"] / median["ours"],
-                        "peak bytes above inputs": {side: value["bytes"] for side, value in used.items()},
+                        "peak bytes above inputs": {
+                            side: value["bytes"] for side, value in used.items()
+                        },
                         "memory measured by": used["ours"]["how"],
                     }
                 )
@@ -147,7 +159,16 @@ def bench(repetitions: int) -> list[dict[str, Any]]:
 def show(rows: list[dict[str, Any]], repetitions: int, out: Console) -> None:
     """Print the results as a table."""
     table = Table(title=f"medians of {repetitions}", title_justify="left")
-    for column in ("n x n x d", "reduce", "passes", "naive ms", "ours ms", "times as fast", "naive MiB", "ours MiB"):
+    for column in (
+        "n x n x d",
+        "reduce",
+        "passes",
+        "naive ms",
+        "ours ms",
+        "times as fast",
+        "naive MiB",
+        "ours MiB",
+    ):
         table.add_column(column, justify="left" if column in {"reduce", "passes"} else "right")
     for row in rows:
         times, used = row["seconds"], row["peak bytes above inputs"]
@@ -164,9 +185,13 @@ def show(rows: list[dict[str, Any]], repetitions: int, out: Console) -> None:
 
 def main() -> None:
     """Measure, print and write; see the top of this file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--json", type=Path, metavar="FILE", default=Path(__file__).with_suffix(".json"))
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", default=Path(__file__).with_suffix(".json")
+    )
     parser.add_argument("--memory", nargs=5, help=argparse.SUPPRESS)
     given = parser.parse_args()
     out = Console(width=max(120, Console().width), highlight=False)

@@ -42,7 +42,11 @@ from lightning_cse.runs import environment  # noqa: E402
 
 CONCURRENCY = 64
 FAULTS = 0.1
-WORDS = (ROOT / "src/lightning_cse/data/sample/STS/STSBenchmark/sts-train.csv").read_text(encoding="utf-8").split()
+WORDS = (
+    (ROOT / "src/lightning_cse/data/sample/STS/STSBenchmark/sts-train.csv")
+    .read_text(encoding="utf-8")
+    .split()
+)
 KILLS = (1 / 3, 2 / 3)
 ROLES = 3
 
@@ -90,7 +94,13 @@ def answer(body: dict[str, Any]) -> str:
     words = sentence.rstrip(".").split()
     draw = random.Random(f"{sentence} {system[:200]} {time.monotonic_ns()}")  # noqa: S311 - no secret
     if draw.random() < 0.05:
-        return draw.choice((sentence, "I'm sorry, but I can't help with that.", "One thing. Another thing. A third."))
+        return draw.choice(
+            (
+                sentence,
+                "I'm sorry, but I can't help with that.",
+                "One thing. Another thing. A third.",
+            )
+        )
     if "fewer details" in system:
         return " ".join(words[: max(1, len(words) // 2)]) + "."
     first, rest = words[0], words[1:]
@@ -119,7 +129,9 @@ class Memory:
             status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
         except OSError:
             return
-        held = next((line.split()[1] for line in status.splitlines() if line.startswith("RssAnon")), None)
+        held = next(
+            (line.split()[1] for line in status.splitlines() if line.startswith("RssAnon")), None
+        )
         if held is not None:
             self.seen.append((share, int(held) / 1024))
 
@@ -144,7 +156,9 @@ def kept(cache: Path) -> Counter[int]:
 def bench(n: int, scratch: Path) -> dict[str, Any]:
     """Generate with two kills, and return the counts and the costs."""
     corpus = scratch / "sentences.txt"
-    corpus.write_text("".join(f"{sentence}\n" for sentence in sentences(n + n // 10)), encoding="utf-8")
+    corpus.write_text(
+        "".join(f"{sentence}\n" for sentence in sentences(n + n // 10)), encoding="utf-8"
+    )
     cache = scratch / "cache" / "llm" / "replies.sqlite"
     memory, lost, asked_again, seconds = Memory(), [], 0, 0.0
     with CountingServer() as server:
@@ -157,11 +171,21 @@ def bench(n: int, scratch: Path) -> dict[str, Any]:
                 sys.exit(f"the command ended with {code}; see {scratch / 'log.txt'}")
             now = kept(cache)
             # A request with only one reply had none rejected, so there was no reason to repeat it.
-            asked_again += sum(server.asked[each] - before[each] for each in finished if now[each] == 1)
+            asked_again += sum(
+                server.asked[each] - before[each] for each in finished if now[each] == 1
+            )
             lost.append(sum(server.done.values()) - now.total())
         calls, faults = sum(server.asked.values()), dict(server.faults.most_common())
-    rows = [json.loads(line) for path in scratch.rglob("wiki_sts.jsonl") for line in path.open(encoding="utf-8")]
-    given_up = [json.loads(line) for path in scratch.rglob("given_up.jsonl") for line in path.open(encoding="utf-8")]
+    rows = [
+        json.loads(line)
+        for path in scratch.rglob("wiki_sts.jsonl")
+        for line in path.open(encoding="utf-8")
+    ]
+    given_up = [
+        json.loads(line)
+        for path in scratch.rglob("given_up.jsonl")
+        for line in path.open(encoding="utf-8")
+    ]
     anchors = [row["anchor"] for row in (*rows, *given_up)]
     return {
         "n": n,
@@ -169,25 +193,51 @@ def bench(n: int, scratch: Path) -> dict[str, Any]:
         "rows": len(rows),
         "given_up": len(given_up),
         "anchors_twice": len(anchors) - len(set(anchors)),
-        "roles_missing": sum(set(row) != {"anchor", "positive", "intermediate", "negative"} for row in rows),
+        "roles_missing": sum(
+            set(row) != {"anchor", "positive", "intermediate", "negative"} for row in rows
+        ),
         "finished_roles_asked_again": asked_again,
         "answered_and_not_kept_after_each_start": lost,
         "calls": calls,
         "faults": faults,
         "seconds": seconds,
         "calls_per_second": calls / seconds,
-        "memory_mib": {f"{low:.1f}-{low + 0.1:.1f}": memory.at(low, low + 0.1) for low in (0.1, 0.3, 0.5, 0.7, 0.9)},
+        "memory_mib": {
+            f"{low:.1f}-{low + 0.1:.1f}": memory.at(low, low + 0.1)
+            for low in (0.1, 0.3, 0.5, 0.7, 0.9)
+        },
     }
 
 
-def attempt(n: int, corpus: Path, scratch: Path, server: CountingServer, memory: Memory, kill: float | None) -> int:
+def attempt(
+    n: int, corpus: Path, scratch: Path, server: CountingServer, memory: Memory, kill: float | None
+) -> int:
     """Run the command once, kill it at the share ``kill`` of all replies, if given, and return its exit code."""
-    line = [sys.executable, "-m", "lightning_cse.generate", "+pattern=sts", "data=wiki", f"data.train=[{corpus}]"]
-    line += [f"n={n}", "corpora=sample", "paths=sample", "~encoder", "llm.model=made-up", f"llm.base_url={server.url}"]
+    line = [
+        sys.executable,
+        "-m",
+        "lightning_cse.generate",
+        "+pattern=sts",
+        "data=wiki",
+        f"data.train=[{corpus}]",
+    ]
+    line += [
+        f"n={n}",
+        "corpora=sample",
+        "paths=sample",
+        "~encoder",
+        "llm.model=made-up",
+        f"llm.base_url={server.url}",
+    ]
     line += [f"llm.concurrency={CONCURRENCY}", "llm.timeout=5", "llm.retries=8"]
-    variables = {"LIGHTNING_CSE_RUNS": str(scratch / "runs"), "LIGHTNING_CSE_CACHE": str(scratch / "cache")}
+    variables = {
+        "LIGHTNING_CSE_RUNS": str(scratch / "runs"),
+        "LIGHTNING_CSE_CACHE": str(scratch / "cache"),
+    }
     with (scratch / "log.txt").open("a", encoding="utf-8") as log:
-        process = subprocess.Popen(line, env=os.environ | variables, stdout=log, stderr=log, cwd=scratch)
+        process = subprocess.Popen(
+            line, env=os.environ | variables, stdout=log, stderr=log, cwd=scratch
+        )
         stopped = threading.Event()
 
         def watch() -> None:
@@ -208,7 +258,9 @@ def attempt(n: int, corpus: Path, scratch: Path, server: CountingServer, memory:
 
 def main() -> None:
     """Read the command line, generate, and print or write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--n", type=int, default=20_000, help="rows (default: 20000)")
     parser.add_argument("--scratch", type=Path, help="an empty folder in which all of it is kept")
     parser.add_argument("--json", type=Path, help="where to write what was measured")

@@ -60,7 +60,9 @@ def point(side: str, what: dict[str, Any]) -> None:
     else:
         from theirs import train_theirs
 
-        rows = [json.loads(line) for line in Path(what["file"]).read_text(encoding="utf-8").splitlines()]
+        rows = [
+            json.loads(line) for line in Path(what["file"]).read_text(encoding="utf-8").splitlines()
+        ]
         columns = {role: [row[role] for row in rows] for role in ROLES}
         speed = what["sentences"] / train_theirs(columns, **what["theirs"])[0]
     peak = torch.cuda.max_memory_allocated() if ON_GPU and "size" in what else highest_resident()
@@ -73,7 +75,9 @@ def point(side: str, what: dict[str, Any]) -> None:
 def run(command: list[str], **variables: str) -> dict[str, Any]:
     """Run a Python command; return the combined results that its processes print."""
     env = os.environ | variables
-    done = subprocess.run([sys.executable, *command], check=False, capture_output=True, text=True, env=env)
+    done = subprocess.run(
+        [sys.executable, *command], check=False, capture_output=True, text=True, env=env
+    )
     found = [json.loads(text) for text in re.findall(r"\{[^{}]*_mib[^{}]*\}", done.stdout)]
     if done.returncode or not found:
         sys.exit(f"{' '.join(command)}: {done.stdout}{done.stderr}")
@@ -82,9 +86,15 @@ def run(command: list[str], **variables: str) -> dict[str, Any]:
 
 def measured(side: str, what: dict[str, Any], devices: int = 1) -> dict[str, Any]:
     """Measure a point in separate processes; return sentences per second, and the memory of all of them."""
-    several = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(devices)] if devices > 1 else []
+    several = (
+        ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(devices)]
+        if devices > 1
+        else []
+    )
     threads = max(1, torch.get_num_threads() // devices)
-    return run([*several, __file__, "--point", side, json.dumps(what)], OMP_NUM_THREADS=str(threads))
+    return run(
+        [*several, __file__, "--point", side, json.dumps(what)], OMP_NUM_THREADS=str(threads)
+    )
 
 
 def training(axis: str, x: int, given: argparse.Namespace, there: str) -> dict[str, dict[str, Any]]:
@@ -94,11 +104,23 @@ def training(axis: str, x: int, given: argparse.Namespace, there: str) -> dict[s
     batch = x if axis == "batch" else TRIPLETS[axis]
     size = Size(given.precision, given.steps or max(3, 2 + 256 // batch), batch, given.chunk)
     columns = made_up(x, size.steps * batch) if axis == "length" else sentences_of(simcse(size))
-    rows = islice(cycle(zip(*columns.values(), strict=True)), size.steps * batch)  # the sample corpus is small
+    rows = islice(
+        cycle(zip(*columns.values(), strict=True)), size.steps * batch
+    )  # the sample corpus is small
     file = Path(there, "rows.jsonl")
-    file.write_text("".join(json.dumps(dict(zip(ROLES, row, strict=True))) + "\n" for row in rows), encoding="utf-8")
-    overrides = ["encoder.max_length=128", "data=file", f"data.train=['{file}']", "data.held_out_share=0"]
-    several = [f"trainer.devices={x}", "trainer.strategy=ddp"] if axis == "devices" and x > 1 else []
+    file.write_text(
+        "".join(json.dumps(dict(zip(ROLES, row, strict=True))) + "\n" for row in rows),
+        encoding="utf-8",
+    )
+    overrides = [
+        "encoder.max_length=128",
+        "data=file",
+        f"data.train=['{file}']",
+        "data.held_out_share=0",
+    ]
+    several = (
+        [f"trainer.devices={x}", "trainer.strategy=ddp"] if axis == "devices" and x > 1 else []
+    )
     what = {
         "size": vars(size),
         "overrides": [*overrides, *several],
@@ -112,7 +134,10 @@ def training(axis: str, x: int, given: argparse.Namespace, there: str) -> dict[s
 def made_up(tokens: int, count: int) -> dict[str, list[str]]:
     """Return triplets of sentences with this many tokens, including [CLS] and [SEP]; each letter is one token."""
     draw = random.Random(0)  # noqa: S311 - no secret
-    return {role: [" ".join(draw.choices(ascii_lowercase, k=tokens - 2)) for _ in range(count)] for role in ROLES}
+    return {
+        role: [" ".join(draw.choices(ascii_lowercase, k=tokens - 2)) for _ in range(count)]
+        for role in ROLES
+    }
 
 
 def reading(x: int, given: argparse.Namespace, there: str) -> dict[str, dict[str, Any]]:
@@ -125,8 +150,15 @@ def reading(x: int, given: argparse.Namespace, there: str) -> dict[str, dict[str
     for series in ("ours", "ours, tokens cached") if "ours" in given.sides else ():
         data = Path(__file__).with_name("data.py")
         case = run([str(data), "--measure", "minilm_l6", str(file), f"{there}/cache", "64"])
-        seconds = case["read_seconds"] + case["token_seconds"] + case["rows"] / 64 * case["batch_ms"] / 1000
-        found[series] = {"sentences_per_second": case["rows"] / seconds, "peak_mib": case["peak_mib"]}
+        seconds = (
+            case["read_seconds"]
+            + case["token_seconds"]
+            + case["rows"] / 64 * case["batch_ms"] / 1000
+        )
+        found[series] = {
+            "sentences_per_second": case["rows"] / seconds,
+            "peak_mib": case["peak_mib"],
+        }
     if "theirs" in given.sides:
         folder = for_theirs(config_of("simcse_inli", Size("float32", 2, 2)))["folder"]
         found["theirs"] = measured("theirs", {"read": str(file), "folder": folder, "count": x})
@@ -138,25 +170,38 @@ def draw(curves: dict[str, Any], title: str, path: Path) -> None:
     from lightning_cse.plots import blank_figure, plot_style, save_figures, series_look
 
     shown = [axis for axis in AXES if axis in curves]
-    every = sorted({series for axis in shown for series in curves[axis]}, key=lambda name: (name == "theirs", name))
+    every = sorted(
+        {series for axis in shown for series in curves[axis]},
+        key=lambda name: (name == "theirs", name),
+    )
     with plot_style():
-        panels = (figure := blank_figure(3.2 * len(shown), 5.4)).subplots(2, len(shown), squeeze=False)
+        panels = (figure := blank_figure(3.2 * len(shown), 5.4)).subplots(
+            2, len(shown), squeeze=False
+        )
         lines = {}
-        for (column, axis), (row, (key, label)) in product(enumerate(shown), enumerate(MEASURED.items())):
+        for (column, axis), (row, (key, label)) in product(
+            enumerate(shown), enumerate(MEASURED.items())
+        ):
             panel = panels[row][column]
             for series, found in curves[axis].items():
                 colour = "0.45" if series == "theirs" else series_look(every.index(series))[0]
                 points = sorted((int(x), values[key]) for x, values in found.items())
                 look = "--" if series == "theirs" else "-"
-                (lines[series],) = panel.plot(*zip(*points, strict=True), marker="o", color=colour, linestyle=look)
+                (lines[series],) = panel.plot(
+                    *zip(*points, strict=True), marker="o", color=colour, linestyle=look
+                )
             panel.set(xscale="log", xlabel=AXES[axis][0], ylabel=label if column == 0 else "")
-            highest = max(values[key] for found in curves[axis].values() for values in found.values())
+            highest = max(
+                values[key] for found in curves[axis].values() for values in found.values()
+            )
             panel.set_ylim(0, 1.1 * highest)
             ticks = sorted({int(x) for found in curves[axis].values() for x in found})
             panel.set_xticks(ticks, [f"{x:,}" for x in ticks])
             panel.minorticks_off()
         named = [name.replace("theirs", "sentence-transformers") for name in every]
-        figure.legend([lines[name] for name in every], named, loc="outside lower center", ncols=len(every))
+        figure.legend(
+            [lines[name] for name in every], named, loc="outside lower center", ncols=len(every)
+        )
         figure.suptitle(title)
         save_figures({path.name: figure}, path.parent)
 
@@ -166,16 +211,32 @@ def main() -> None:
     if sys.argv[1:2] == ["--point"]:
         point(sys.argv[2], json.loads(sys.argv[3]))
         return
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for axis, (label, default) in AXES.items():
-        parser.add_argument(f"--{axis}", nargs="*", type=int, default=default, help=f"{label} (none: no such curve)")
-    parser.add_argument("--sides", nargs="+", choices=("ours", "theirs"), default=["ours", "theirs"])
-    parser.add_argument("--chunk", type=int, metavar="K", help="sentences whose activations are in memory at once")
+        parser.add_argument(
+            f"--{axis}", nargs="*", type=int, default=default, help=f"{label} (none: no such curve)"
+        )
+    parser.add_argument(
+        "--sides", nargs="+", choices=("ours", "theirs"), default=["ours", "theirs"]
+    )
+    parser.add_argument(
+        "--chunk", type=int, metavar="K", help="sentences whose activations are in memory at once"
+    )
     parser.add_argument("--precision", choices=("bf16", "float32"), default="bf16")
-    parser.add_argument("--steps", type=int, help="of a training point (default: at least 3, more for small batches)")
-    parser.add_argument("--repetitions", type=int, default=1, help="medians of so many, in both orders")
+    parser.add_argument(
+        "--steps",
+        type=int,
+        help="of a training point (default: at least 3, more for small batches)",
+    )
+    parser.add_argument(
+        "--repetitions", type=int, default=1, help="medians of so many, in both orders"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", default=results_file())
-    parser.add_argument("--figure", type=Path, metavar="FILE", default=Path(__file__).with_suffix(".png"))
+    parser.add_argument(
+        "--figure", type=Path, metavar="FILE", default=Path(__file__).with_suffix(".png")
+    )
     given = parser.parse_args()
     about = machine()
     curves: dict[str, Any] = saved(given.json).get("growth", {}).get("curves", {})
@@ -196,10 +257,19 @@ def main() -> None:
             sys.stdout.write(f"{axis} {x:,}, {series}: {speed}; {memory}; load {at['load']}\n")
             sys.stdout.flush()
         save(given.json, {"growth": {"machine": about, "curves": curves}})
-    points = [values for found in curves.values() for series in found.values() for values in series.values()]
+    points = [
+        values
+        for found in curves.values()
+        for series in found.values()
+        for values in series.values()
+    ]
     loads, kinds = ({values[key] for values in points} for key in ("load", "precision"))
     where = about.get("gpu") or f"{about['machine']['cpu']}, {about['threads']} threads"
-    draw(curves, f"MiniLM, {' and '.join(sorted(kinds))}; {where}; load {min(loads)} to {max(loads)}", given.figure)
+    draw(
+        curves,
+        f"MiniLM, {' and '.join(sorted(kinds))}; {where}; load {min(loads)} to {max(loads)}",
+        given.figure,
+    )
 
 
 if __name__ == "__main__":

@@ -97,7 +97,11 @@ def results_file() -> Path:
     """Return the file of this machine's results, named after its GPU or, without one, its processor and cores."""
     about = environment()["machine"]
     name = torch.cuda.get_device_name() if ON_GPU else f"{about['cpu']} {about['cores']} cores"
-    return Path(__file__).parent / "results" / (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".json")
+    return (
+        Path(__file__).parent
+        / "results"
+        / (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".json")
+    )
 
 
 def saved(file: Path) -> dict[str, Any]:

@@ -59,7 +59,9 @@ def sentences_of(cfg: DictConfig) -> dict[str, list[str]]:
     return {role: rows.column(role) for role in ROLES}
 
 
-def train_ours(cfg: DictConfig, *callbacks: pl.Callback, **trained_with: Any) -> tuple[float, pl.LightningModule]:
+def train_ours(
+    cfg: DictConfig, *callbacks: pl.Callback, **trained_with: Any
+) -> tuple[float, pl.LightningModule]:
     """Train one epoch with Lightning; return seconds per step (including tokenisation), and the method."""
     pl.seed_everything(0, workers=True, verbose=False)
     parts = build(cfg)
@@ -69,7 +71,9 @@ def train_ours(cfg: DictConfig, *callbacks: pl.Callback, **trained_with: Any) ->
     clock = LightningClock()
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = instantiate(cfg.trainer, **quiet, callbacks=[clock, *callbacks], **trained_with)
-    with together():  # with several devices, each encodes a share of a batch, as in the training command
+    with (
+        together()
+    ):  # with several devices, each encodes a share of a batch, as in the training command
         trainer.fit(parts.method, parts.data)
     return clock.seconds + tokenising / len(clock.ends), parts.method
 

@@ -29,7 +29,9 @@ from lightning_cse.similarity import cosine_matrix
 COUNT = 10
 
 
-def clusters(numbers: Sequence[int], centres: torch.Tensor, width: int, noise: float) -> PointEmbedding:
+def clusters(
+    numbers: Sequence[int], centres: torch.Tensor, width: int, noise: float
+) -> PointEmbedding:
     """Return the vector of each number, which does not depend on the batch."""
     out = torch.randn(centres.shape[1], width, generator=torch.Generator().manual_seed(1))
     rows = []
@@ -43,12 +45,18 @@ def clusters(numbers: Sequence[int], centres: torch.Tensor, width: int, noise: f
 
 def main() -> None:
     """Read the command line, measure, and print JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--n", type=int, default=100_000, help="sentences (default: 100000)")
     parser.add_argument("--width", type=int, default=384)
-    parser.add_argument("--noise", type=float, default=0.8, help="of a sentence; the centres have 1")
+    parser.add_argument(
+        "--noise", type=float, default=0.8, help="of a sentence; the centres have 1"
+    )
     parser.add_argument("--queries", type=int, default=100)
-    parser.add_argument("--index", nargs="+", default=["IVF256,Flat"], help="factory strings of faiss")
+    parser.add_argument(
+        "--index", nargs="+", default=["IVF256,Flat"], help="factory strings of faiss"
+    )
     options = parser.parse_args()
     centres = torch.randn(max(2, options.n // 100), 24, generator=torch.Generator().manual_seed(0))
 
@@ -65,13 +73,18 @@ def main() -> None:
             path, begun = Path(folder) / f"{factory}.faiss", time.perf_counter()
             index = None if factory is None else faiss_index(factory, path, vectors, "primary")
             built = time.perf_counter()
-            found = [{row for row, _ in hits} for hits in search(vectors, compared, queries, COUNT, index)]
+            found = [
+                {row for row, _ in hits}
+                for hits in search(vectors, compared, queries, COUNT, index)
+            ]
             truth = truth or found
             result["found"][factory or "exact"] = {
                 "build_s": round(built - begun, 2),
                 "query_ms": round(1000 * (time.perf_counter() - built) / options.queries, 2),
                 "size_mib": round(path.stat().st_size / 2**20, 1) if path.exists() else None,
-                "recall@10": sum(len(a & b) for a, b in zip(truth, found, strict=True)) / COUNT / options.queries,
+                "recall@10": sum(len(a & b) for a, b in zip(truth, found, strict=True))
+                / COUNT
+                / options.queries,
             }
     sys.stdout.write(json.dumps(result, indent=2) + "\n")
 

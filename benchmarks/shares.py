@@ -15,14 +15,25 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 INSIDE = {
     "optimizer": ("aten::_foreach", "aten::_fused_adam", "aten::linalg_vector_norm"),
-    "attention": ("Attention", "aten::scaled_dot_product", "aten::_scaled_dot_product", "aten::_softmax"),
+    "attention": (
+        "Attention",
+        "aten::scaled_dot_product",
+        "aten::_scaled_dot_product",
+        "aten::_softmax",
+    ),
     "dropout": ("Dropout", "aten::native_dropout", "aten::dropout"),
 }
 """Work inside an operation with one of these in its name (a class of our own, or its gradient) is of this kind."""
 
 MATRICES = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 OWN = {
-    "casts and copies": ("aten::copy_", "aten::_to_copy", "aten::to", "aten::clone", "aten::contiguous"),
+    "casts and copies": (
+        "aten::copy_",
+        "aten::_to_copy",
+        "aten::to",
+        "aten::clone",
+        "aten::contiguous",
+    ),
     "gelu": ("aten::gelu", "aten::gelu_backward"),
     "layer norm": ("aten::native_layer_norm", "aten::native_layer_norm_backward"),
     "embedding": ("aten::embedding", "aten::embedding_dense_backward", "aten::index_select"),
@@ -37,24 +48,32 @@ class Profile(pl.Callback):
 
     def __init__(self, step: int) -> None:
         self.step = step
-        self.profile = profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if ON_GPU else [])])
+        self.profile = profile(
+            activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if ON_GPU else [])]
+        )
         self.waited = self.computed = 0.0
         self._last = self._begun = now()
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Mark the work of the loss."""
         ranges: list[Any] = []
-        pl_module.loss.register_forward_pre_hook(lambda *_: ranges.append(record_function("loss").__enter__()))
+        pl_module.loss.register_forward_pre_hook(
+            lambda *_: ranges.append(record_function("loss").__enter__())
+        )
         pl_module.loss.register_forward_hook(lambda *_: ranges.pop().__exit__(None, None, None))
 
-    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, index: int) -> None:
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, index: int
+    ) -> None:
         """Start at the chosen step."""
         if index == self.step:
             self.waited = now() - self._last
             self.profile.start()
             self._begun = now()
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: Any, outputs: Any, batch: Any, index: int) -> None:
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: Any, outputs: Any, batch: Any, index: int
+    ) -> None:
         """Stop after the chosen step."""
         self._last = now()
         if index == self.step:
@@ -66,16 +85,27 @@ class Profile(pl.Callback):
 
         Tokens are the wait for the batch. Laying them out in the step counts as Python, as does the profiler itself.
         """
-        events = [event for event in self.profile.events() if event.device_type == torch.autograd.DeviceType.CPU]
-        events = [event for event in events if not event.name.startswith("Optimizer.")]  # around the whole step
-        steps_of_loss = {e.sequence_nr for e in events if e.sequence_nr >= 0 and "loss" in _names_above(e)}
+        events = [
+            event
+            for event in self.profile.events()
+            if event.device_type == torch.autograd.DeviceType.CPU
+        ]
+        events = [
+            event for event in events if not event.name.startswith("Optimizer.")
+        ]  # around the whole step
+        steps_of_loss = {
+            e.sequence_nr for e in events if e.sequence_nr >= 0 and "loss" in _names_above(e)
+        }
         seconds: Counter[str] = Counter({"tokens": self.waited})
         for event in events:
             own = event.self_device_time_total if ON_GPU else event.self_cpu_time_total
             seconds[kind_of(event, steps_of_loss)] += own / 1e6
         seconds["Python"] = max(0.0, self.waited + self.computed - seconds.total())
         total = seconds.total()
-        return {kind: part / total for kind, part in sorted(seconds.items(), key=lambda x: (x[0] in LAST, -x[1]))}
+        return {
+            kind: part / total
+            for kind, part in sorted(seconds.items(), key=lambda x: (x[0] in LAST, -x[1]))
+        }
 
 
 def _names_above(event: Any) -> set[str]:
@@ -90,7 +120,9 @@ def kind_of(event: Any, steps_of_loss: set[int]) -> str:
     """Return the kind of work of a profiler event; a gradient has the sequence number of its operation."""
     names, above = _names_above(event), event
     while above is not None:
-        if above.name == "loss" or (above.sequence_nr in steps_of_loss and above.name.startswith("autograd::engine")):
+        if above.name == "loss" or (
+            above.sequence_nr in steps_of_loss and above.name.startswith("autograd::engine")
+        ):
             return "loss"
         above = above.cpu_parent
     if event.name in MATRICES:
@@ -103,8 +135,13 @@ def kind_of(event: Any, steps_of_loss: set[int]) -> str:
 
 def matrix_rate(precision: str) -> float:
     """Return floating-point operations per second in large matrix products: the best of a few measurements."""
-    dtype, width = torch.bfloat16 if precision == "bf16" else torch.float32, 8192 if ON_GPU else 2048
-    a, b = (torch.randn(width, width, dtype=dtype, device="cuda" if ON_GPU else "cpu") for _ in range(2))
+    dtype, width = (
+        torch.bfloat16 if precision == "bf16" else torch.float32,
+        8192 if ON_GPU else 2048,
+    )
+    a, b = (
+        torch.randn(width, width, dtype=dtype, device="cuda" if ON_GPU else "cpu") for _ in range(2)
+    )
     a @ b
     return 2 * width**3 / min(seconds_of(lambda: a @ b) for _ in range(8))
 
@@ -117,6 +154,10 @@ def operations(rows: dict[str, list[str]], cfg: DictConfig) -> float:
     width, inner, layers = shape.hidden_size, shape.intermediate_size, shape.num_hidden_layers
     total = 0.0
     for column in rows.values():
-        for ids in tokenizer(column, truncation=True, max_length=cfg.encoder.max_length)["input_ids"]:
-            total += layers * len(ids) * (2 * (4 * width**2 + 2 * width * inner) + 4 * len(ids) * width)
+        for ids in tokenizer(column, truncation=True, max_length=cfg.encoder.max_length)[
+            "input_ids"
+        ]:
+            total += (
+                layers * len(ids) * (2 * (4 * width**2 + 2 * width * inner) + 4 * len(ids) * width)
+            )
     return 3 * total * cfg.data.batch_size / len(rows[ROLES[0]])

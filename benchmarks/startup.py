@@ -36,20 +36,34 @@ def main() -> None:
     """Measure, and print one line per number."""
     words = sys.argv[1:] or list(RUN)
     with tempfile.TemporaryDirectory() as folder:
-        run = [sys.executable, __file__, *words, f"paths.runs_dir={folder}/runs", f"hydra.run.dir={folder}"]
+        run = [
+            sys.executable,
+            __file__,
+            *words,
+            f"paths.runs_dir={folder}/runs",
+            f"hydra.run.dir={folder}",
+        ]
         sweep = [*run, f"hydra.sweep.dir={folder}", "seed=1,2,3", "-m"]
         (lightning,) = _seconds([sys.executable, "-c", LIGHTNING], "lightning")
         (before,) = _seconds(run, "before")
         first, *later = _seconds(sweep, "point")
     out = Console(highlight=False)
     out.print(f"import of pytorch_lightning: {lightning:.2f} s")
-    out.print(f"a run until training starts: {before:.2f} s, {before - lightning:.2f} beyond the import")
-    out.print(f"a sweep's points, the first with the imports: {', '.join(f'{one:.2f}' for one in (first, *later))} s")
+    out.print(
+        f"a run until training starts: {before:.2f} s, {before - lightning:.2f} beyond the import"
+    )
+    out.print(
+        f"a sweep's points, the first with the imports: {', '.join(f'{one:.2f}' for one in (first, *later))} s"
+    )
 
 
 def _seconds(command: list[str], label: str) -> list[float]:
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=os.environ | {CHILD: "1"})
-    said = [line.split() for line in done.stdout.splitlines() if line.startswith(f"{CHILD} {label} ")]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, env=os.environ | {CHILD: "1"}
+    )
+    said = [
+        line.split() for line in done.stdout.splitlines() if line.startswith(f"{CHILD} {label} ")
+    ]
     if done.returncode or not (found := [float(words[2]) for words in said]):
         sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
     return found

@@ -10,7 +10,11 @@ from typing import Any
 import datasets
 import transformers
 from measuring import ON_GPU, Clock
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from sentence_transformers.sentence_transformer import losses
 from torch.utils.data import DataLoader
 
@@ -28,17 +32,28 @@ class HuggingFaceClock(Clock, transformers.TrainerCallback):
 
 
 def train_theirs(
-    rows: dict[str, list[str]], *, folder: str, max_length: int, batch: int, chunk: int | None, **options: Any
+    rows: dict[str, list[str]],
+    *,
+    folder: str,
+    max_length: int,
+    batch: int,
+    chunk: int | None,
+    **options: Any,
 ) -> tuple[float, SentenceTransformer]:
     """Train one epoch of the same rows with sentence-transformers; return seconds per step, and the model.
 
     With ``chunk``, its loss caches gradients (Gao et al. 2021). Processes started by torchrun share the batch.
     """
     model = SentenceTransformer(folder, device="cuda" if ON_GPU else "cpu")
-    model.model_card_data.widget = [{"text": ""}]  # otherwise it makes examples, with a progress bar
+    model.model_card_data.widget = [
+        {"text": ""}
+    ]  # otherwise it makes examples, with a progress bar
     model.max_seq_length = max_length
     processes = int(os.environ.get("WORLD_SIZE", "1"))
-    shared: dict[str, Any] = {"scale": 1 / options["temperature"], "gather_across_devices": processes > 1}
+    shared: dict[str, Any] = {
+        "scale": 1 / options["temperature"],
+        "gather_across_devices": processes > 1,
+    }
     if chunk is None:
         loss = losses.MultipleNegativesRankingLoss(model, **shared)
     else:
@@ -79,7 +94,10 @@ def read_theirs(file: str, folder: str, batch: int, most: int = 500) -> float:
         rows = datasets.load_dataset("text", data_files=file, split="train", cache_dir=cache)
         read = time.perf_counter() - start
         loader = DataLoader(
-            rows, batch, shuffle=True, collate_fn=lambda part: model.preprocess([r["text"] for r in part])
+            rows,
+            batch,
+            shuffle=True,
+            collate_fn=lambda part: model.preprocess([r["text"] for r in part]),
         )
         start = time.perf_counter()
         for number, _ in zip(range(1, most + 1), loader, strict=False):

@@ -27,10 +27,14 @@ from lightning_cse.models import PointModel
 
 def main() -> None:
     """Measure both protocols, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tasks", nargs="+", choices=list(SPLITS), default=list(SPLITS))
     parser.add_argument("--protocols", nargs="+", choices=list(SOLVERS), default=list(SOLVERS))
-    parser.add_argument("--float32", action="store_true", help="embed in float32 also where bfloat16 is fast")
+    parser.add_argument(
+        "--float32", action="store_true", help="embed in float32 also where bfloat16 is fast"
+    )
     arguments = parser.parse_args()
     encoder = load_encoder(
         name="minilm_l6",
@@ -45,7 +49,11 @@ def main() -> None:
     for corpus in arguments.tasks:
         start = time.perf_counter()
         sentences = Transfer(data_dir=str(default_data_dir()), corpus=corpus).sentences("test")
-        with nullcontext() if arguments.float32 or not fast else torch.autocast("cpu", dtype=torch.bfloat16):
+        with (
+            nullcontext()
+            if arguments.float32 or not fast
+            else torch.autocast("cpu", dtype=torch.bfloat16)
+        ):
             embedded = Embedded(answers, sentences)
         embedding = time.perf_counter() - start
         for protocol in arguments.protocols:

@@ -15,10 +15,14 @@ torch.manual_seed(0)
 encoder = lightning_cse.load("minilm_l6")
 
 
-def pairs(corpus: str, split: str, first: str, second: str, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+def pairs(
+    corpus: str, split: str, first: str, second: str, rows: int
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the vectors of sentence pairs of a corpus: (rows, 384) each."""
     table = read_corpus(corpus, split, sample_dir())
-    one, other = (encoder.encode(table.column(name)[:rows], convert_to="torch") for name in (first, second))
+    one, other = (
+        encoder.encode(table.column(name)[:rows], convert_to="torch") for name in (first, second)
+    )
     return one, other
 
 

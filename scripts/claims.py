@@ -14,7 +14,11 @@ BLOCK = re.compile(r"(?<=<!-- claims -->\n).*?(?=<!-- end of claims -->)", re.DO
 def claims(page: Path) -> Iterator[tuple[str, str]]:
     """Yield each claim of a page with its verdict; raise ValueError for an unknown verdict or a page without claims."""
     section = page.read_text(encoding="utf-8").partition("\n## Claims\n")[2].partition("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in section.splitlines()
+        if line[:1] == "|"
+    ]
     if len(rows) < 3:
         raise ValueError(f"{page}: has no table under '## Claims'")
     for claim, _, verdict in rows[2:]:
@@ -29,12 +33,18 @@ def summary(repository: Path) -> str:
     for page in sorted((repository / "experiments").glob("*/README.md")):
         paper = page.read_text(encoding="utf-8").partition(",")[0].removeprefix("# ")
         found = list(claims(page))
-        cells = ["<br>".join(claim for claim, verdict in found if verdict == each) for each in VERDICTS]
-        lines.append(f"| [{paper}]({page.relative_to(repository).as_posix()}) | {' | '.join(cells)} |")
+        cells = [
+            "<br>".join(claim for claim, verdict in found if verdict == each) for each in VERDICTS
+        ]
+        lines.append(
+            f"| [{paper}]({page.relative_to(repository).as_posix()}) | {' | '.join(cells)} |"
+        )
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
     root = Path(__file__).parents[1]
     readme = root / "README.md"
-    readme.write_text(BLOCK.sub(lambda _: summary(root), readme.read_text(encoding="utf-8")), encoding="utf-8")
+    readme.write_text(
+        BLOCK.sub(lambda _: summary(root), readme.read_text(encoding="utf-8")), encoding="utf-8"
+    )

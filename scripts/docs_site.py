@@ -73,16 +73,24 @@ class _Formulas(Preprocessor):
 @functools.cache
 def svg(latex: str, *, inline: bool) -> str:
     """Return a formula as SVG, aligned with the text and in its colour and size."""
-    latex = re.sub(r"\\Vert\b", r"\\parallel", " ".join(latex.split()))  # a fence would grow with the symbols beside it
+    latex = re.sub(
+        r"\\Vert\b", r"\\parallel", " ".join(latex.split())
+    )  # a fence would grow with the symbols beside it
     lines = rf"\begin{{align*}}{latex}\end{{align*}}" if r"\\" in latex else latex
     mathml = tex2mml(lines, inline=inline).replace('rowspacing="3pt"', 'rowspacing="10pt"')
     drawn = ziamath.Math(mathml, size=SIZE)
     # The first width and height are those of the image; the line of a fraction has its own.
     sides = re.compile(r'(width|height)="([\d.]+)"')
-    image = sides.sub(lambda side: f'{side[1]}="{float(side[2]) / SIZE:.3f}em"', drawn.svg(), count=2)
+    image = sides.sub(
+        lambda side: f'{side[1]}="{float(side[2]) / SIZE:.3f}em"', drawn.svg(), count=2
+    )
     image = image.replace("<svg ", f'<svg role="img" aria-label="{html.escape(latex)}" ', 1)
     below = f' style="vertical-align: {drawn.getyofst() / SIZE:.3f}em"'
-    return f'<span class="formula"{below}>{image}</span>' if inline else f'<div class="formula">{image}</div>'
+    return (
+        f'<span class="formula"{below}>{image}</span>'
+        if inline
+        else f'<div class="formula">{image}</div>'
+    )
 
 
 def on_config(config: MkDocsConfig) -> None:
@@ -142,7 +150,9 @@ def linked(markdown: str, name: str, page: str) -> str:
         target = resolved(name, found["target"])
         if (ROOT / target).is_dir():
             return found["text"]
-        to = posixpath.relpath("index.md" if target == FRONT else target.removeprefix("docs/"), folder)
+        to = posixpath.relpath(
+            "index.md" if target == FRONT else target.removeprefix("docs/"), folder
+        )
         return f"[{found['text']}]({to}{found['anchor'] or ''})"
 
     return LINK.sub(link, markdown)
@@ -155,14 +165,26 @@ def shown(link: re.Match[str], page: str, figures: list[str]) -> str:
     if not (what or "/results/" in target) or not (ROOT / target).is_file():
         return link[0]
     if not target.endswith(".md"):
-        images = [target] if target.endswith(".png") else [f for f in figures if f.startswith(target[:-3])]
+        images = (
+            [target]
+            if target.endswith(".png")
+            else [f for f in figures if f.startswith(target[:-3])]
+        )
         folder = posixpath.dirname(page) or "."
-        return "\n\n".join(f"![{link['text']}]({posixpath.relpath(image, folder)})" for image in images)
-    text = (ROOT / target).read_text(encoding="utf-8").replace("<details>", '<details markdown="1">')
+        return "\n\n".join(
+            f"![{link['text']}]({posixpath.relpath(image, folder)})" for image in images
+        )
+    text = (
+        (ROOT / target).read_text(encoding="utf-8").replace("<details>", '<details markdown="1">')
+    )
     if what == "section":
         text = re.split(rf"(?m)^#+ {re.escape(of)}\n", text)[1]
         text = re.split(r"(?m)^#+ ", text)[0]
     elif what == "rows":
-        row = re.compile(r"(?m)^\| (?! *\|)(?P<name>.+?) \|.*\n")  # the first cell of a header is empty
-        text = row.sub(lambda one: one[0] if one["name"].replace("\\", "") in of.split(", ") else "", text)
+        row = re.compile(
+            r"(?m)^\| (?! *\|)(?P<name>.+?) \|.*\n"
+        )  # the first cell of a header is empty
+        text = row.sub(
+            lambda one: one[0] if one["name"].replace("\\", "") in of.split(", ") else "", text
+        )
     return linked(text, target, page)

@@ -38,7 +38,9 @@ from golden_batches import batches
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 FOLDER: Final = REPOSITORY / "tests" / "golden"
-EXPERIMENTS: Final = sorted(path.stem for path in (REPOSITORY / "conf" / "experiment").glob("*.yaml"))
+EXPERIMENTS: Final = sorted(
+    path.stem for path in (REPOSITORY / "conf" / "experiment").glob("*.yaml")
+)
 PARTS: Final = ("configs", "runs", "batches", "tables")
 
 RELATIVE: Final = {"configs": 0.0, "runs": 1e-4, "batches": 0.0, "tables": 1e-4}
@@ -190,7 +192,10 @@ def run_of(experiment: str) -> dict[str, Any]:
         with (folder / "curves.csv").open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
                 # The two encoders are equal before the first step, so their implicitness is 0 up to rounding errors.
-                noise = experiment.startswith("dualcse_bi") and (row["key"], row["step"]) == ("val/eis/accuracy", "0")
+                noise = experiment.startswith("dualcse_bi") and (row["key"], row["step"]) == (
+                    "val/eis/accuracy",
+                    "0",
+                )
                 if row["key"].startswith(CURVES) and not noise:
                     curves.setdefault(row["key"], {})[row["step"]] = float(row["value"])
         record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
@@ -209,10 +214,17 @@ def tables() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as there:
         folder = Path(there)
         # 2: some artefacts need corpora that are missing.
-        options = ("--kept", "--no-run", f"--runs-dir={folder / 'runs'}", f"--out={folder / 'tables'}")
+        options = (
+            "--kept",
+            "--no-run",
+            f"--runs-dir={folder / 'runs'}",
+            f"--out={folder / 'tables'}",
+        )
         with contextlib.redirect_stderr(io.StringIO()):
             command("reproduce", "--all", "--profile=small", *options, accept=(0, 2))
-            command("reproduce", "dualcse/table2", "--profile=small", "--encoder=minilm_l6", *options)
+            command(
+                "reproduce", "dualcse/table2", "--profile=small", "--encoder=minilm_l6", *options
+            )
         for file in sorted((folder / "tables").rglob("*.csv")):
             found[f"{file.parent.name}/{file.name}"] = _cells(file)
     return found
@@ -233,7 +245,9 @@ def _cells(file: Path) -> dict[str, dict[str, Any]]:
         name = ", ".join(row[key] for key in labels if row[key])
         if name in cells:
             name = f"{name} ({len(cells)})"
-        cells[name] = {key: _cell(key, text) for key, text in row.items() if text and key not in labels}
+        cells[name] = {
+            key: _cell(key, text) for key, text in row.items() if text and key not in labels
+        }
     return cells
 
 
@@ -273,10 +287,14 @@ def write(part: str, results: Mapping[str, Any]) -> Path:
             for key, value in first.items()
             if all(key in config and _same(config[key], value) for config in results.values())
         }
-        own = {n: {key: v for key, v in config.items() if key not in shared} for n, config in results.items()}
+        own = {
+            n: {key: v for key, v in config.items() if key not in shared}
+            for n, config in results.items()
+        }
         results = {"": shared} | own
     lines = [
-        f"{json.dumps(name)}: {json.dumps(rounded(each), separators=(',', ':'))}" for name, each in results.items()
+        f"{json.dumps(name)}: {json.dumps(rounded(each), separators=(',', ':'))}"
+        for name, each in results.items()
     ]
     path = FOLDER / f"{part}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -322,14 +340,24 @@ def compare(golden: Any, found: Any, path: str = "") -> list[Difference]:
         return differences
     if _same(golden, found):
         return []
-    if isinstance(golden, float) and isinstance(found, float) and math.isfinite(golden) and math.isfinite(found):
+    if (
+        isinstance(golden, float)
+        and isinstance(found, float)
+        and math.isfinite(golden)
+        and math.isfinite(found)
+    ):
         floor = 1e-12 if any(name in path for name in NO_FLOOR) else FLOOR
         return [Difference(path, golden, found, abs(golden - found) / max(abs(golden), floor))]
     return [Difference(path, golden, found, math.inf)]
 
 
 def _same(one: Any, other: Any) -> bool:
-    both_nan = isinstance(one, float) and isinstance(other, float) and math.isnan(one) and math.isnan(other)
+    both_nan = (
+        isinstance(one, float)
+        and isinstance(other, float)
+        and math.isnan(one)
+        and math.isnan(other)
+    )
     return both_nan or (type(one) is type(other) and bool(one == other))
 
 
@@ -352,9 +380,15 @@ def results_of(part: str, only: Iterable[str]) -> dict[str, Any]:
 
 def main() -> int:
     """Write or compare the golden results; see the top of this file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all if none is given")
-    parser.add_argument("--only", nargs="+", choices=EXPERIMENTS, metavar="EXPERIMENT", help="needs --check")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all if none is given"
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=EXPERIMENTS, metavar="EXPERIMENT", help="needs --check"
+    )
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     given = parser.parse_args()
     if unknown := set(given.parts) - set(PARTS):
@@ -375,7 +409,9 @@ def main() -> int:
         differences = sorted(compare(golden, results), key=lambda one: -one.relative)
         failed = [one for one in differences if one.relative > RELATIVE[part]]
         worst = differences[0].relative if differences else 0.0
-        print(f"{part}: worst relative difference {worst:.1e}, {len(failed)} values beyond {RELATIVE[part]:g}")
+        print(
+            f"{part}: worst relative difference {worst:.1e}, {len(failed)} values beyond {RELATIVE[part]:g}"
+        )
         for one in failed[:20]:
             print(f"  {one}")
         code = code or int(bool(failed))

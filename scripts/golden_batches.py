@@ -15,7 +15,11 @@ DATA: Final = sorted({path.stem for path in (CONF / "data").glob("[!_]*.yaml")} 
 VARIANTS: Final[Mapping[str, tuple[str, ...]]] = {
     "all": (),
     "part": ("data.llm_rows=8", "data.train_rows=40", "data.max_tokens=6", "data.drop_last=true"),
-    "weighted": ("data.train=[inli/train,inli/val]", "data.excluded=[inli/test]", "data.weights=[1.5,0.25]"),
+    "weighted": (
+        "data.train=[inli/train,inli/val]",
+        "data.excluded=[inli/test]",
+        "data.weights=[1.5,0.25]",
+    ),
 }
 """Overrides of a data config; llm_rows apply to data with LLM rows, weights to quadruples."""
 
@@ -39,10 +43,20 @@ def batches_of(name: str, corpora: str | None = None) -> dict[str, Any]:
             continue
         llm = name.endswith(("nli_nli", "nli_sts", "wiki_nli", "wiki_sts"))
         chosen = [one for one in overrides if llm or "llm_rows" not in one]
-        where = ["corpora=partial", f"paths.data_dir={corpora}"] if corpora else ["paths.data_dir=${sample_dir:}"]
+        where = (
+            ["corpora=partial", f"paths.data_dir={corpora}"]
+            if corpora
+            else ["paths.data_dir=${sample_dir:}"]
+        )
         GlobalHydra.instance().clear()
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            fixed = ("method=simcse_unsup", "suite=stsb", "encoder=tiny", f"data={name}", "data.batch_size=12")
+            fixed = (
+                "method=simcse_unsup",
+                "suite=stsb",
+                "encoder=tiny",
+                f"data={name}",
+                "data.batch_size=12",
+            )
             cfg = hydra.compose("train", [*fixed, "paths.cache_dir=null", *where, *chosen])
         with tempfile.TemporaryDirectory() as cache:
             found[variant] = _digests(cfg.data, corpora, cache)
@@ -60,15 +74,21 @@ def _digests(node: Any, corpora: str | None, cache: str) -> dict[str, Any]:
     drawn = [batch for _, batch in zip(range(3), _forever(loader), strict=False)]
     sides = {"train": data.train, "held_out": data.held_out}
     sizes = {name: len(rows) for name, rows in sides.items()}
-    texts = {name: _digest([rows.column(role) for role in data.roles]) for name, rows in sides.items()}
+    texts = {
+        name: _digest([rows.column(role) for role in data.roles]) for name, rows in sides.items()
+    }
     places = {
-        name: _digest([_place(rows.where(row)) for row in range(0, len(rows), 7)]) for name, rows in sides.items()
+        name: _digest([_place(rows.where(row)) for row in range(0, len(rows), 7)])
+        for name, rows in sides.items()
     }
     tokens = [
         [
             batch["index"].tolist(),
             {
-                role: [own.rows.tolist(), [i[m].tolist() for i, m in zip(own.ids, own.mask, strict=True)]]
+                role: [
+                    own.rows.tolist(),
+                    [i[m].tolist() for i, m in zip(own.ids, own.mask, strict=True)],
+                ]
                 for role, own in sorted(batch["roles"].items())
             },
         ]

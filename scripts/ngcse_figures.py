@@ -25,9 +25,15 @@ def released_runs(folder: Path) -> pd.DataFrame:
         tables = {f"val/{name}/spearman": (metrics, name) for name in ("stsb", "sickr")}
         for side, ours in (("train", "held_out"), ("eval", "eval")):
             file = metrics.with_name(f"{side}_alignment_and_uniformity")
-            tables |= {f"diag/{ours}/{measure}": (file, measure) for measure in ("alignment", "uniformity")}
-        frames = {key: pd.read_csv(file)[["step", column]] for key, (file, column) in tables.items()}
-        curves = {key: list(frame.itertuples(index=False, name=None)) for key, frame in frames.items()}
+            tables |= {
+                f"diag/{ours}/{measure}": (file, measure) for measure in ("alignment", "uniformity")
+            }
+        frames = {
+            key: pd.read_csv(file)[["step", column]] for key, (file, column) in tables.items()
+        }
+        curves = {
+            key: list(frame.itertuples(index=False, name=None)) for key, frame in frames.items()
+        }
         title = ".".join(_NAMES.get(part, part) for part in metrics.parent.parts[-2:])
         rows.append({"title": title, "curves": curves, **asdict(summarise(curves))})
     return pd.DataFrame(rows, dtype=object)
@@ -35,6 +41,13 @@ def released_runs(folder: Path) -> pd.DataFrame:
 
 if __name__ == "__main__":
     runs = released_runs(Path(sys.argv[1]))
-    drawn = {"fitting.png": ngcse.scatter_figure(runs, ngcse.FITTING), "process.png": ngcse.process_figure(runs)}
+    drawn = {
+        "fitting.png": ngcse.scatter_figure(runs, ngcse.FITTING),
+        "process.png": ngcse.process_figure(runs),
+    }
     drawn["best_step.png"] = ngcse.scatter_figure(runs, ngcse.BEST_STEP)
-    print(ngcse.correlations(ngcse.settings(runs))[1], *save_figures(drawn, Path(sys.argv[2])), sep="\n")
+    print(
+        ngcse.correlations(ngcse.settings(runs))[1],
+        *save_figures(drawn, Path(sys.argv[2])),
+        sep="\n",
+    )

@@ -18,7 +18,9 @@ ROLES = ("premise", "implied_entailment", "explicit_entailment", "neutral", "con
 
 def main() -> None:
     """Write ``encoders/tiny_vocab.txt``."""
-    with (PACKAGE / "data" / "sample" / "INLI" / "train.csv").open(encoding="utf-8", newline="") as file:
+    with (PACKAGE / "data" / "sample" / "INLI" / "train.csv").open(
+        encoding="utf-8", newline=""
+    ) as file:
         sentences = [row[role] for row in csv.DictReader(file) for role in ROLES]
     tokenizer = BertWordPieceTokenizer(lowercase=True)
     tokenizer.train_from_iterator(sentences, vocab_size=2000, min_frequency=2, show_progress=False)

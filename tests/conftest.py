@@ -93,7 +93,9 @@ def compose() -> Compose:
         GlobalHydra.instance().clear()
         try:
             with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-                return hydra_compose("train", ordered(as_custom(overrides)), return_hydra_config=with_hydra)
+                return hydra_compose(
+                    "train", ordered(as_custom(overrides)), return_hydra_config=with_hydra
+                )
         finally:
             GlobalHydra.instance().clear()
 

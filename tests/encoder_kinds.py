@@ -44,8 +44,13 @@ def texts() -> list[str]:
 
 def word_pieces(special: list[str]) -> dict[str, int]:
     raw = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    raw.normalizer, raw.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    raw.train_from_iterator(texts(), trainers.WordPieceTrainer(vocab_size=400, special_tokens=special))
+    raw.normalizer, raw.pre_tokenizer = (
+        normalizers.BertNormalizer(),
+        pre_tokenizers.BertPreTokenizer(),
+    )
+    raw.train_from_iterator(
+        texts(), trainers.WordPieceTrainer(vocab_size=400, special_tokens=special)
+    )
     return raw.get_vocab()
 
 
@@ -53,7 +58,8 @@ def unigram(special: list[str]) -> list[tuple[str, float]]:
     raw = Tokenizer(models.Unigram())
     raw.pre_tokenizer = pre_tokenizers.Metaspace()
     raw.train_from_iterator(
-        texts(), trainers.UnigramTrainer(vocab_size=400, special_tokens=special, unk_token=special[3])
+        texts(),
+        trainers.UnigramTrainer(vocab_size=400, special_tokens=special, unk_token=special[3]),
     )
     return [(piece, score) for piece, score in json.loads(raw.to_str())["model"]["vocab"]]
 
@@ -73,12 +79,19 @@ def roberta_tokenizer(sentences: list[str] | None = None) -> Any:
 
 
 def modernbert_tokenizer() -> Any:
-    raw, names = byte_pairs(BERT), dict(zip(("pad", "cls", "sep", "unk", "mask"), BERT, strict=True))
+    raw, names = (
+        byte_pairs(BERT),
+        dict(zip(("pad", "cls", "sep", "unk", "mask"), BERT, strict=True)),
+    )
     raw.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B [SEP]",
+        special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
     )
     inputs = {"tokenizer_object": raw, "model_input_names": ["input_ids", "attention_mask"]}
-    return hf.PreTrainedTokenizerFast(**inputs, **{f"{name}_token": token for name, token in names.items()})
+    return hf.PreTrainedTokenizerFast(
+        **inputs, **{f"{name}_token": token for name, token in names.items()}
+    )
 
 
 class Kind(NamedTuple):
@@ -104,7 +117,9 @@ KINDS = {
     "mpnet": Kind(hf.MPNetConfig, lambda: hf.MPNetTokenizer(vocab=word_pieces(MPNET)), {}),
     "distilbert": Kind(hf.DistilBertConfig, bert_tokenizer, DISTILBERT),
     "electra": Kind(hf.ElectraConfig, bert_tokenizer, {"embedding_size": 8}, True),
-    "deberta-v3": Kind(hf.DebertaV2Config, lambda: hf.DebertaV2Tokenizer(vocab=unigram(BERT), unk_id=3), DEBERTA_V3),
+    "deberta-v3": Kind(
+        hf.DebertaV2Config, lambda: hf.DebertaV2Tokenizer(vocab=unigram(BERT), unk_id=3), DEBERTA_V3
+    ),
     "modernbert": Kind(hf.ModernBertConfig, modernbert_tokenizer, MODERNBERT),
     "xlm-roberta": Kind(hf.XLMRobertaConfig, xlm_roberta_tokenizer, {"type_vocab_size": 1}),
     "camembert": Kind(hf.CamembertConfig, xlm_roberta_tokenizer, {"type_vocab_size": 1}),
@@ -116,7 +131,10 @@ def save_kind(name: str, folder: Path, **changes: Any) -> Path:
     """Save a random model of a kind, with changes to its config, and its tokenizer, with save_pretrained."""
     kind = KINDS[name]
     tokenizer = kind.tokenizer()
-    ids = {f"{which}_token_id": getattr(tokenizer, f"{which}_token_id") for which in ("pad", "cls", "sep")}
+    ids = {
+        f"{which}_token_id": getattr(tokenizer, f"{which}_token_id")
+        for which in ("pad", "cls", "sep")
+    }
     ids |= {"bos_token_id": tokenizer.cls_token_id, "eos_token_id": tokenizer.sep_token_id}
     config = kind.config(**SIZES | {"vocab_size": len(tokenizer)} | ids | kind.own | changes)
     with torch.random.fork_rng(devices=[]):

@@ -41,7 +41,11 @@ STATUSES = {  # with code and message
     "forbidden": (403, "forbidden", "Your country is not supported."),
     "payment": (402, "insufficient_balance", "Insufficient Balance"),
     "filter_400": (400, "content_filter", "The response was filtered."),
-    "too_long": (400, "context_length_exceeded", "This model's maximum context length is 8 tokens."),
+    "too_long": (
+        400,
+        "context_length_exceeded",
+        "This model's maximum context length is 8 tokens.",
+    ),
     "bad_request": (400, "unsupported_parameter", "Unsupported parameter: 'max_tokens'."),
     "no_schema": (400, None, "response_format is not supported."),
     "no_model": (404, "model_not_found", "The model does not exist."),
@@ -141,7 +145,9 @@ class ChatServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self.serve_forever, args=(0.01,), name="chat server", daemon=True).start()
+        threading.Thread(
+            target=self.serve_forever, args=(0.01,), name="chat server", daemon=True
+        ).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -202,7 +208,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.end(body, answered=fault is None or fault in ODD or fault == "filter_400")
         if fault in STATUSES:
             status, code, text = STATUSES[fault]
-            error = {"message": text.format(held=self.headers["Authorization"]), "type": "x", "code": code}
+            error = {
+                "message": text.format(held=self.headers["Authorization"]),
+                "type": "x",
+                "code": code,
+            }
             self._send(status, json.dumps({"error": error}).encode())
         elif fault == "unavailable":
             self._send(503, b"<html><body>503 Service Unavailable</body></html>")
@@ -213,14 +223,28 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _reply(self, body: dict[str, Any], odd: str | None) -> dict[str, Any]:
         text = self.server.answer(body)
-        odd_texts = {"refusal": None, "filter": None, "null": None, "length": text[:3], "surrogate": "cut \ud83d"}
+        odd_texts = {
+            "refusal": None,
+            "filter": None,
+            "null": None,
+            "length": text[:3],
+            "surrogate": "cut \ud83d",
+        }
         content = odd_texts.get(odd or "", text)
-        message = {"role": "assistant", "content": content, "refusal": "I cannot." if odd == "refusal" else None}
+        message = {
+            "role": "assistant",
+            "content": content,
+            "refusal": "I cannot." if odd == "refusal" else None,
+        }
         finish = {"filter": "content_filter", "length": "length"}.get(odd or "", "stop")
         sent = sum(len(each["content"].split()) for each in body["messages"])
         usage: Any = {"prompt_tokens": sent, "completion_tokens": len((content or "").split())}
         choices = [{"message": message, "finish_reason": finish}]
-        return {"model": body["model"], "choices": choices, "usage": None if odd == "no_usage" else usage}
+        return {
+            "model": body["model"],
+            "choices": choices,
+            "usage": None if odd == "no_usage" else usage,
+        }
 
     def _leave(self, kind: str, whole: bytes) -> None:
         """Leave a call without a complete answer."""
@@ -231,7 +255,9 @@ class _Handler(BaseHTTPRequestHandler):
         if kind in {"silent", "stall"}:
             self.connection.settimeout(60.0)  # or until the client leaves
             self.connection.recv(1)
-        while kind in {"trickle", "huge"} and not self.server.stopped.wait(0.02 if kind == "trickle" else 0):
+        while kind in {"trickle", "huge"} and not self.server.stopped.wait(
+            0.02 if kind == "trickle" else 0
+        ):
             self.wfile.write(b" " * (1 if kind == "trickle" else 100_000))
         if kind in {"break", "break_body"}:
             self.connection.shutdown(socket.SHUT_RDWR)

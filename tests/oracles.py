@@ -15,7 +15,9 @@ from lightning_cse.encoders import tiny_encoder
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
     """Return normal numbers, drawn by the seed in float64 and then converted to the dtype."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+    return torch.randn(
+        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    ).to(dtype)
 
 
 def cos(x: Tensor, y: Tensor) -> float:
@@ -42,7 +44,9 @@ class Numbers:
 
     def embed(self, sentences: Sequence[str]) -> PointEmbedding:
         self.embedded += sentences
-        return PointEmbedding(torch.tensor([[float(s.split()[-1]), float(len(s.split()[0]))] for s in sentences]))
+        return PointEmbedding(
+            torch.tensor([[float(s.split()[-1]), float(len(s.split()[0]))] for s in sentences])
+        )
 
 
 def save_tiny(folder: Path) -> Path:
@@ -53,7 +57,9 @@ def save_tiny(folder: Path) -> Path:
     return folder
 
 
-def senteval_classifier(x: Tensor, labels: Tensor, fold: Any, l2: float, classes: int) -> tuple[nn.Linear, int]:
+def senteval_classifier(
+    x: Tensor, labels: Tensor, fold: Any, l2: float, classes: int
+) -> tuple[nn.Linear, int]:
     """Fit SentEval's classifier as a loop in float64, on a fold (train, dev or None); also return the epochs."""
     random = np.random.RandomState(1111)
     with torch.random.fork_rng():

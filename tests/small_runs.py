@@ -48,7 +48,14 @@ def curves(run: Run) -> dict[str, dict[int, float]]:
 
 
 # Values of a record on the machine, the command and the time, which differ between two runs of one point.
-COSTS = ("seconds", "evaluation_share", "sentences_per_second", "peak_memory_mib", "environment", "overrides")
+COSTS = (
+    "seconds",
+    "evaluation_share",
+    "sentences_per_second",
+    "peak_memory_mib",
+    "environment",
+    "overrides",
+)
 
 
 def outcome(run: Run) -> dict[str, Any]:
@@ -60,7 +67,9 @@ def outcome(run: Run) -> dict[str, Any]:
         checkpoint = torch.load(run.checkpoints / f"{name}.ckpt", weights_only=True)
         for state in checkpoint.get("callbacks", {}).values():
             state.pop("seconds", None)
-        checkpoint.pop("loops", None)  # Lightning's own counts; if they matter, the rest differs too
+        checkpoint.pop(
+            "loops", None
+        )  # Lightning's own counts; if they matter, the rest differs too
         found[name] = checkpoint
     return found | {path.name: path.read_bytes() for path in run.predictions.iterdir()}
 

@@ -36,5 +36,7 @@ def run(cfg: DictConfig) -> Any:
     with (runs / "done.txt").open("a") as file:
         file.write(f"{fate} {cfg.get('seed')}\n")
     return SimpleNamespace(
-        status="skipped" if fate == "skipped" else "finished", folder=str(runs), score=0.5 + cfg.get("seed", 0)
+        status="skipped" if fate == "skipped" else "finished",
+        folder=str(runs),
+        score=0.5 + cfg.get("seed", 0),
     )

@@ -45,7 +45,9 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 RUN = frozenset({"bash", "python"})
 LEFT_ALONE = frozenset({"text", "yaml", "bibtex"})
 HYDRA = frozenset({"train", "evaluate", "generate", "describe"})
-UNCHECKED = frozenset({"cd", "export", "printf", "seq", "source", "tail", "tensorboard", "wandb", "ray"})
+UNCHECKED = frozenset(
+    {"cd", "export", "printf", "seq", "source", "tail", "tensorboard", "wandb", "ray"}
+)
 SECONDS = 1500  # for one block
 give = command_lines.give  # the fixture
 
@@ -93,7 +95,11 @@ def read_blocks(markdown: str, page: str = "") -> list[Block]:
     before = ""
     for token in MarkdownIt().parse(markdown):
         if token.type == "code_block" and token.map and "python -m lightning_cse" in token.content:
-            blocks.append(Block("bash", token.content, token.map[0] + 1, page, skipped=True, reason="indented"))
+            blocks.append(
+                Block(
+                    "bash", token.content, token.map[0] + 1, page, skipped=True, reason="indented"
+                )
+            )
         if token.type == "fence":
             comment, file = _SKIP.search(before), _FILE.search(before)
             language, start = token.info.strip(), token.map[0] + 1 if token.map else 0
@@ -122,7 +128,11 @@ def masked(text: str, checkout: Path | None = None) -> list[str]:
 def make_targets(line: str) -> list[str]:
     """Return the targets a line of shell asks make for; [] if it does not call make."""
     found = _MAKE.search(line)
-    return [word for word in shlex.split(found["rest"]) if "=" not in word and word[0] != "-"] if found else []
+    return (
+        [word for word in shlex.split(found["rest"]) if "=" not in word and word[0] != "-"]
+        if found
+        else []
+    )
 
 
 def runnable(block: Block) -> str:
@@ -138,17 +148,31 @@ def runnable(block: Block) -> str:
     return "\n".join(kept) if any(line.split("#")[0].strip() for line in kept) else ""
 
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "experiments").rglob("README.md"))]
-BLOCKS = [
-    block for page in PAGES for block in read_blocks(page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)))
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "experiments").rglob("README.md")),
 ]
-SHELL = [line for block in read_blocks(README) if block.language == "bash" for line in block.body.splitlines()]
+BLOCKS = [
+    block
+    for page in PAGES
+    for block in read_blocks(page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)))
+]
+SHELL = [
+    line
+    for block in read_blocks(README)
+    if block.language == "bash"
+    for line in block.body.splitlines()
+]
 
 
 def params(skipped: bool) -> list[object]:
     """Return the bash and Python blocks, those of a page for one worker: they build on each other."""
     chosen = [block for block in BLOCKS if block.language in RUN and block.skipped == skipped]
-    return [pytest.param(block, id=str(block), marks=pytest.mark.xdist_group(block.page)) for block in chosen]
+    return [
+        pytest.param(block, id=str(block), marks=pytest.mark.xdist_group(block.page))
+        for block in chosen
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -161,7 +185,11 @@ def checkout_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
         command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
         if listed.returncode != 0:
-            shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*_cache", ".git", ".venv", "runs", "site"))
+            shutil.copytree(
+                ROOT,
+                folder,
+                ignore=shutil.ignore_patterns(".*_cache", ".git", ".venv", "runs", "site"),
+            )
             return folder
         for name in set(os.fsdecode(listed.stdout).split("\0")) - {""}:
             if (ROOT / name).is_file():
@@ -218,7 +246,9 @@ def test_block_runs(block: Block, checkout_of: Callable[[str], Path]) -> None:
         output = run(["bash", "-euo", "pipefail", "-c", script], checkout)
     if block.expected is not None:
         want = masked(block.expected, checkout)
-        assert masked(output, checkout)[-len(want) :] == want, f"it ended otherwise; it printed\n{output}"
+        assert masked(output, checkout)[-len(want) :] == want, (
+            f"it ended otherwise; it printed\n{output}"
+        )
 
 
 # What is checked instead
@@ -244,9 +274,13 @@ def commands(shell: str) -> Iterator[list[str]]:
                 words.append(word)
 
 
-def check_command(words: list[str], give: Callable[..., tuple[int, str, str]], patch: pytest.MonkeyPatch) -> None:
+def check_command(
+    words: list[str], give: Callable[..., tuple[int, str, str]], patch: pytest.MonkeyPatch
+) -> None:
     """Fail if a command could not start."""
-    words = words[: next((place for place, word in enumerate(words) if word[0] in "<>"), len(words))]
+    words = words[
+        : next((place for place, word in enumerate(words) if word[0] in "<>"), len(words))
+    ]
     if words[:2] == ["python", "-m"]:
         words = ["lightning-cse", *words[2].split(".", 1)[1:], *words[3:]]
     program, *args = words
@@ -254,7 +288,9 @@ def check_command(words: list[str], give: Callable[..., tuple[int, str, str]], p
         assert set(make_targets(" ".join(words))) <= make_known()
     elif program == "pip":
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        assert set(re.findall(r"\[(\w+)\]", " ".join(args))) <= set(project["optional-dependencies"])
+        assert set(re.findall(r"\[(\w+)\]", " ".join(args))) <= set(
+            project["optional-dependencies"]
+        )
     elif program == "python":
         assert (ROOT / args[0]).is_file()
     elif program != "lightning-cse":
@@ -282,7 +318,9 @@ def check_command(words: list[str], give: Callable[..., tuple[int, str, str]], p
 
 def make_known() -> set[str]:
     """Return the targets of the Makefile."""
-    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    return set(
+        re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    )
 
 
 @pytest.mark.docs
@@ -305,7 +343,11 @@ def test_skipped_block_could_start(
 
 
 def test_blocks_are_of_a_known_language_and_skipped_for_a_reason() -> None:
-    assert {block.page for block in BLOCKS} >= {"README.md", "docs/using.md", "experiments/README.md"}
+    assert {block.page for block in BLOCKS} >= {
+        "README.md",
+        "docs/using.md",
+        "experiments/README.md",
+    }
     assert [str(block) for block in BLOCKS if block.language not in RUN | LEFT_ALONE] == []
     assert [str(block) for block in BLOCKS if block.skipped and not block.reason.strip()] == []
     for block in BLOCKS:
@@ -334,8 +376,12 @@ def test_only_a_make_run_whose_output_is_told_is_run_and_only_words_are_compared
     assert kept[0].startswith("make run ARGS='seed=1' --silent READY_RUN= BIN=")
     assert kept[1:] == ["ls"]
     assert runnable(Block("bash", "make run\nmake test  # all\n# that is all", 1)) == ""
-    here = masked("\x1b[1mRTE\x1b[0m   71.3 %   record runs/x/0a1b2c3d4e-s0/record.json\n\n━━━━━━\n")
-    assert here == masked("RTE 8 % record /tmp/copy/runs/x/ffff0000ff-s0/record.json\n━━", Path("/tmp/copy"))
+    here = masked(
+        "\x1b[1mRTE\x1b[0m   71.3 %   record runs/x/0a1b2c3d4e-s0/record.json\n\n━━━━━━\n"
+    )
+    assert here == masked(
+        "RTE 8 % record /tmp/copy/runs/x/ffff0000ff-s0/record.json\n━━", Path("/tmp/copy")
+    )
     assert masked("RTE 71.3") != masked("EIS 71.3")
 
 
@@ -380,20 +426,32 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_site_builds_and_loads_nothing_from_elsewhere(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > 30
-    loaded = re.compile(r"<(?:script|img|iframe|link)\b[^>]*(?:src|href)=[\"']?(?:https?:)?//[^>]*>|@import|url\(http")
-    found = [(page.name, tag) for page in pages for tag in loaded.findall(page.read_text(encoding="utf-8"))]
+    loaded = re.compile(
+        r"<(?:script|img|iframe|link)\b[^>]*(?:src|href)=[\"']?(?:https?:)?//[^>]*>|@import|url\(http"
+    )
+    found = [
+        (page.name, tag)
+        for page in pages
+        for tag in loaded.findall(page.read_text(encoding="utf-8"))
+    ]
     assert found == []
 
 
 @pytest.mark.docs
 @pytest.mark.xdist_group("site")
 def test_formulas_are_drawn_and_tables_come_from_the_committed_results(site: Path) -> None:
-    for name, formulas in (("methods/dualcse", 1), ("methods/gausscse", 3), ("reference/losses", 5)):
+    for name, formulas in (
+        ("methods/dualcse", 1),
+        ("methods/gausscse", 3),
+        ("reference/losses", 5),
+    ):
         page = (site / f"{name}.html").read_text(encoding="utf-8")
         assert page.count('<div class="formula"><svg') == formulas
         assert not re.search(r"\$\$|\.\. math|:math:", re.sub(r"(?s)<(pre|code).*?</\1>", "", page))
     page = html.unescape((site / "methods" / "simcse.html").read_text(encoding="utf-8"))
-    shown = re.findall(r"<td>((?:Wiki|NLI)\.\w+)</td>\s*<td[^>]*>([\d/]+)</td>\s*<td[^>]*>([^<]+)", page)
+    shown = re.findall(
+        r"<td>((?:Wiki|NLI)\.\w+)</td>\s*<td[^>]*>([\d/]+)</td>\s*<td[^>]*>([^<]+)", page
+    )
     measured = (ROOT / "experiments/ngcse/results/figure1.small.md").read_text(encoding="utf-8")
     assert {row[0] for row in shown} == {"Wiki.dropout", "NLI.dropout", "NLI.SUP"}
     assert all(f"| {name} | {n} | {cell}" in measured for name, n, cell in shown)

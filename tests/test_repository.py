@@ -11,11 +11,29 @@ from types import SimpleNamespace
 import pytest
 
 LARGEST = 1024 * 1024
-TEXT = frozenset({"", ".cfg", ".csv", ".ini", ".json", ".md", ".py", ".sh", ".toml", ".tsv", ".txt", ".yaml", ".yml"})
+TEXT = frozenset(
+    {
+        "",
+        ".cfg",
+        ".csv",
+        ".ini",
+        ".json",
+        ".md",
+        ".py",
+        ".sh",
+        ".toml",
+        ".tsv",
+        ".txt",
+        ".yaml",
+        ".yml",
+    }
+)
 # "TO" "DO": this file is searched as well.
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
 # A path that exists on one machine only. /tmp is everywhere.
-SOMEBODYS_PATH = re.compile(r"(?<![\w.:/~}-])/(home|Users|root|work|workspace|mnt)/\w|\b[A-Z]:\\Users\\")
+SOMEBODYS_PATH = re.compile(
+    r"(?<![\w.:/~}-])/(home|Users|root|work|workspace|mnt)/\w|\b[A-Z]:\\Users\\"
+)
 OUTSIDE = re.compile(r"\.\./shared\b")
 
 
@@ -49,12 +67,18 @@ def test_every_module_imports_and_every_folder_of_modules_is_a_package(repositor
     assert len(paths) > 30
     for path in paths:
         assert (path.parent / "__init__.py").is_file()
-        importlib.import_module(".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__"))
+        importlib.import_module(
+            ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
+        )
 
 
 def test_nothing_is_left_to_do_in_the_product(files: dict[str, Path]) -> None:
-    product = {name: path for name, path in files.items() if name.startswith(("src/", "conf/", "scripts/"))}
-    found = [line for line in lines(product, frozenset({".py", ".yaml"})) if UNFINISHED.search(line[2])]
+    product = {
+        name: path for name, path in files.items() if name.startswith(("src/", "conf/", "scripts/"))
+    }
+    found = [
+        line for line in lines(product, frozenset({".py", ".yaml"})) if UNFINISHED.search(line[2])
+    ]
     assert found == []
 
 
@@ -74,14 +98,25 @@ def test_no_path_of_one_machine(files: dict[str, Path]) -> None:
 
 def test_the_path_rule_knows_a_path_when_it_sees_one() -> None:
     assert SOMEBODYS_PATH.search("see /home" + "/ann/x")
-    assert not SOMEBODYS_PATH.search("https://example.org/home/page or /tmp/x or ~/home/x or ${HOME}/place/x")
+    assert not SOMEBODYS_PATH.search(
+        "https://example.org/home/page or /tmp/x or ~/home/x or ${HOME}/place/x"
+    )
 
 
 def test_commands_are_executable_and_call_make_targets_that_exist(repository: Path) -> None:
     assert os.access(repository / ".ci" / "run", os.X_OK)
-    called = re.findall(r"entry: make ([a-z-]+)", (repository / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
-    called += re.findall(r"^make ([a-z-]+)$", (repository / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
-    targets = set(re.findall(r"^([a-z-]+):", (repository / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    called = re.findall(
+        r"entry: make ([a-z-]+)",
+        (repository / ".pre-commit-config.yaml").read_text(encoding="utf-8"),
+    )
+    called += re.findall(
+        r"^make ([a-z-]+)$", (repository / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    targets = set(
+        re.findall(
+            r"^([a-z-]+):", (repository / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+        )
+    )
     assert called
     assert set(called) <= targets
 
@@ -90,7 +125,11 @@ def test_the_readme_has_the_claims_of_every_paper(repository: Path, tmp_path: Pa
     claims = SimpleNamespace(**runpy.run_path(str(repository / "scripts" / "claims.py")))
     found = claims.BLOCK.findall((repository / "README.md").read_text(encoding="utf-8"))
     assert found == [claims.summary(repository)], "run python scripts/claims.py"
-    assert all(f"experiments/{paper}/README.md" in found[0] for paper in ("dualcse", "gausscse", "ngcse"))
-    (page := tmp_path / "README.md").write_text("# A\n\n## Claims\n\n| a | b | c |\n|---|---|---|\n| x | 1 | maybe |\n")
+    assert all(
+        f"experiments/{paper}/README.md" in found[0] for paper in ("dualcse", "gausscse", "ngcse")
+    )
+    (page := tmp_path / "README.md").write_text(
+        "# A\n\n## Claims\n\n| a | b | c |\n|---|---|---|\n| x | 1 | maybe |\n"
+    )
     with pytest.raises(ValueError, match="'maybe' is none of shows, shows in part"):
         list(claims.claims(page))

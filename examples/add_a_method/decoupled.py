@@ -19,7 +19,9 @@ class Decoupled(nn.Module):
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor | None = None) -> Tensor:
         """Return the mean loss of anchors and positives (n, d) and negatives (k, d)."""
         logits = cosine_matrix(anchor, positive) / self.temperature
-        others = logits.masked_fill(torch.eye(len(logits), dtype=torch.bool, device=logits.device), -torch.inf)
+        others = logits.masked_fill(
+            torch.eye(len(logits), dtype=torch.bool, device=logits.device), -torch.inf
+        )
         if negative is not None:
             others = torch.cat([others, cosine_matrix(anchor, negative) / self.temperature], dim=1)
         return (others.logsumexp(dim=1) - logits.diagonal()).mean()

@@ -31,7 +31,14 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
-from hydra.core.utils import JobReturn, JobStatus, configure_log, filter_overrides, run_job, setup_globals
+from hydra.core.utils import (
+    JobReturn,
+    JobStatus,
+    configure_log,
+    filter_overrides,
+    run_job,
+    setup_globals,
+)
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
@@ -57,7 +64,9 @@ class PointsSweeperConf:
     params: dict[str, Any] = field(default_factory=dict)
 
 
-ConfigStore.instance().store(group="hydra/sweeper", name="points", node=PointsSweeperConf, provider="lightning_cse")
+ConfigStore.instance().store(
+    group="hydra/sweeper", name="points", node=PointsSweeperConf, provider="lightning_cse"
+)
 
 
 class PointsSweeper(Sweeper):
@@ -67,11 +76,17 @@ class PointsSweeper(Sweeper):
     value is checked before the first point starts.
     """
 
-    def __init__(self, file: str | None, points: Sequence[Any] | None, params: Mapping[str, Any]) -> None:
+    def __init__(
+        self, file: str | None, points: Sequence[Any] | None, params: Mapping[str, Any]
+    ) -> None:
         self.file, self.params = file, params
-        self.points: Any = OmegaConf.to_container(points, resolve=True) if OmegaConf.is_config(points) else points
+        self.points: Any = (
+            OmegaConf.to_container(points, resolve=True) if OmegaConf.is_config(points) else points
+        )
 
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
         """Keep the objects that Hydra passes, and build the launcher."""
         self.cfg = config
         self.loader = hydra_context.config_loader
@@ -107,12 +122,20 @@ class PointsSweeper(Sweeper):
             try:
                 listed = yaml.safe_load(Path(self.file).expanduser().read_text(encoding="utf-8"))
             except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-                raise ConfigError([f"hydra.sweeper.file={self.file}: {' '.join(str(error).split())}"]) from error
+                raise ConfigError(
+                    [f"hydra.sweeper.file={self.file}: {' '.join(str(error).split())}"]
+                ) from error
         if listed is None and self.file is None:
             return [[]]
         points = listed if isinstance(listed, list) else []
-        if not points or not all(isinstance(p, list) and all(isinstance(one, str) for one in p) for p in points):
-            raise ConfigError([f"{place}: must be a list of points, each a list of overrides: [[seed=0, ...], ...]"])
+        if not points or not all(
+            isinstance(p, list) and all(isinstance(one, str) for one in p) for p in points
+        ):
+            raise ConfigError(
+                [
+                    f"{place}: must be a list of points, each a list of overrides: [[seed=0, ...], ...]"
+                ]
+            )
         return points
 
     def _parse(self, lines: Sequence[str]) -> list[Override]:
@@ -133,7 +156,11 @@ class PointsSweeper(Sweeper):
             except CompositionError as error:
                 raise (user_error(error) or explain(job, name, error)) from error
             faults = unread(cfg, job)
-            never = {key: fault for key, fault in faults.items() if key in (typed if never is None else never)}
+            never = {
+                key: fault
+                for key, fault in faults.items()
+                if key in (typed if never is None else never)
+            }
         if never:
             raise ConfigError(never.values())
 
@@ -144,11 +171,15 @@ def _combinations(overrides: Sequence[Override]) -> list[list[str]]:
     for override in overrides:
         key = override.get_key_element()
         if override.is_interval_sweep():
-            raise ConfigError([f"{override.input_line}: a grid needs a list of values, such as 1e-5,3e-5"])
+            raise ConfigError(
+                [f"{override.input_line}: a grid needs a list of values, such as 1e-5,3e-5"]
+            )
         if override.is_sweep_override():
             lines[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
         else:
-            lines[key] = [key if override.is_delete() else f"{key}={override.get_value_element_as_str()}"]
+            lines[key] = [
+                key if override.is_delete() else f"{key}={override.get_value_element_as_str()}"
+            ]
     return [list(combination) for combination in itertools.product(*lines.values())]
 
 
@@ -158,7 +189,9 @@ RAY: dict[str, dict[str, Any]] = {
         "num_cpus": None,  # how many this machine offers; null: all it has
         "num_gpus": None,
         "include_dashboard": False,
-        "object_store_memory": 80 * 1024 * 1024,  # the least that Ray accepts; nothing large goes through it
+        "object_store_memory": 80
+        * 1024
+        * 1024,  # the least that Ray accepts; nothing large goes through it
         "log_to_driver": True,
         "logging_level": "error",
     },
@@ -175,23 +208,33 @@ class RayLauncherConf:
     ray: dict[str, dict[str, Any]] = field(default_factory=lambda: RAY)
 
 
-ConfigStore.instance().store(group="hydra/launcher", name="ray", node=RayLauncherConf, provider="lightning_cse")
+ConfigStore.instance().store(
+    group="hydra/launcher", name="ray", node=RayLauncherConf, provider="lightning_cse"
+)
 
 
 class RayLauncher(Launcher):
     """Run every point as a Ray task with the options of `RAY`; if a worker dies, only its point fails."""
 
     def __init__(self, ray: Mapping[str, Any]) -> None:
-        settings: Any = OmegaConf.to_container(ray, resolve=True) if OmegaConf.is_config(ray) else ray
-        self.init: dict[str, Any] = {key: value for key, value in settings["init"].items() if value is not None}
+        settings: Any = (
+            OmegaConf.to_container(ray, resolve=True) if OmegaConf.is_config(ray) else ray
+        )
+        self.init: dict[str, Any] = {
+            key: value for key, value in settings["init"].items() if value is not None
+        }
         self.remote: dict[str, Any] = dict(settings["remote"])
 
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
         """Keep the objects that Hydra passes."""
         self.config = config
         self.work = (hydra_context, config, task_function)
 
-    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+    def launch(
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+    ) -> Sequence[JobReturn]:
         """Run the points, as many at once as Ray has resources for, and return their results in order."""
         # Ray reads these on import: it sends no usage data, and points have the same priority as with other launchers.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -199,7 +242,9 @@ class RayLauncher(Launcher):
         try:
             import ray
         except ImportError as error:
-            raise ConfigError([f"hydra/launcher=ray needs Ray: pip install 'lightning_cse[ray]' ({error})"]) from error
+            raise ConfigError(
+                [f"hydra/launcher=ray needs Ray: pip install 'lightning_cse[ray]' ({error})"]
+            ) from error
         setup_globals()
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
         Path(str(self.config.hydra.sweep.dir)).mkdir(parents=True, exist_ok=True)
@@ -207,11 +252,20 @@ class RayLauncher(Launcher):
         if ours:
             self._start(ray)
         try:
-            log.info("Ray is launching %d points, with %s", len(job_overrides), ray.cluster_resources())
+            log.info(
+                "Ray is launching %d points, with %s", len(job_overrides), ray.cluster_resources()
+            )
             task = ray.remote(**self.remote)(_run)
-            shared = ray.put((*self.work, Singleton.get_state()))  # once for all points: it holds every config source
-            running = [task.remote(shared, n, list(job)) for n, job in enumerate(job_overrides, start=initial_job_idx)]
-            return [self._result(ray, one, job) for one, job in zip(running, job_overrides, strict=True)]
+            shared = ray.put(
+                (*self.work, Singleton.get_state())
+            )  # once for all points: it holds every config source
+            running = [
+                task.remote(shared, n, list(job))
+                for n, job in enumerate(job_overrides, start=initial_job_idx)
+            ]
+            return [
+                self._result(ray, one, job) for one, job in zip(running, job_overrides, strict=True)
+            ]
         finally:
             if ours:
                 ray.shutdown()
@@ -219,7 +273,12 @@ class RayLauncher(Launcher):
     def _start(self, ray: Any) -> None:
         settings = {"address": "local"} | self.init
         if settings["address"] != "local":
-            for key in ("num_cpus", "num_gpus", "include_dashboard", "object_store_memory"):  # for a new Ray only
+            for key in (
+                "num_cpus",
+                "num_gpus",
+                "include_dashboard",
+                "object_store_memory",
+            ):  # for a new Ray only
                 settings.pop(key, None)
         try:
             ray.init(**settings)
@@ -234,7 +293,9 @@ class RayLauncher(Launcher):
         try:
             result: JobReturn = ray.get(reference)
         except ray.exceptions.RayError as error:
-            why = " ".join(str(error).split()).partition(". ")[0]  # without the long advice after it
+            why = " ".join(str(error).split()).partition(". ")[
+                0
+            ]  # without the long advice after it
             log.error("%s was lost: %s", " ".join(filter_overrides(overrides)), why)
             return JobReturn(overrides=list(overrides), status=JobStatus.FAILED)
         return result

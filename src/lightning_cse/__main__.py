@@ -18,9 +18,13 @@ def main() -> int:
     """Run the command that the first word names, or list the commands with the first line of each file."""
     name, *rest = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
-        sys.stdout.write("lightning-cse COMMAND ...: run one of these; COMMAND --help shows its options\n\n")
+        sys.stdout.write(
+            "lightning-cse COMMAND ...: run one of these; COMMAND --help shows its options\n\n"
+        )
         for command in COMMANDS:
-            text = (Path(__file__).parent / f"{command}.py").read_text(encoding="utf-8")[3:]  # faster than importing
+            text = (Path(__file__).parent / f"{command}.py").read_text(encoding="utf-8")[
+                3:
+            ]  # faster than importing
             sys.stdout.write(f"  {command:<10} {text.partition(': ``')[0]}\n")
         return 0
     if name not in COMMANDS:

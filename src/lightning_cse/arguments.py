@@ -29,27 +29,62 @@ def seeds(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, text.split(","))))
 
 
-def add_model(parser: argparse.ArgumentParser, name: str = "--model", *, device: bool = True) -> None:
+def add_model(
+    parser: argparse.ArgumentParser, name: str = "--model", *, device: bool = True
+) -> None:
     """Add the arguments that name a model, and those that say how and where it reads sentences."""
     add = parser.add_argument
     required: dict[str, Any] = {"required": True} if name.startswith("-") else {}
-    add(name, **required, metavar="MODEL", help="folder of a run, or an encoder: its name, folder or hub name")
+    add(
+        name,
+        **required,
+        metavar="MODEL",
+        help="folder of a run, or an encoder: its name, folder or hub name",
+    )
     add("--pooling", default="auto", metavar="NAME", help="pooling of an encoder; default: its own")
     if device:
-        add("--precision", choices=("32-true", "bf16-mixed"), default="32-true", help="precision of the encoder")
-        add("--device", choices=("auto", "cpu", "gpu", "cuda", "mps"), default="auto", help="default: a GPU if any")
+        add(
+            "--precision",
+            choices=("32-true", "bf16-mixed"),
+            default="32-true",
+            help="precision of the encoder",
+        )
+        add(
+            "--device",
+            choices=("auto", "cpu", "gpu", "cuda", "mps"),
+            default="auto",
+            help="default: a GPU if any",
+        )
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say which runs fill a paper's tables, and where they are."""
     add = parser.add_argument
-    add("--profile", choices=PROFILES, help="a setting smaller than the paper's; its cells are marked")
-    add("--encoder", metavar="NAME", help="from conf/encoder, instead of the paper's; its cells are marked")
+    add(
+        "--profile",
+        choices=PROFILES,
+        help="a setting smaller than the paper's; its cells are marked",
+    )
+    add(
+        "--encoder",
+        metavar="NAME",
+        help="from conf/encoder, instead of the paper's; its cells are marked",
+    )
     default = path(os.environ.get("LIGHTNING_CSE_RUNS") or "runs")
-    add("--runs-dir", type=path, default=default, metavar="DIR", help="default: LIGHTNING_CSE_RUNS, else runs")
+    add(
+        "--runs-dir",
+        type=path,
+        default=default,
+        metavar="DIR",
+        help="default: LIGHTNING_CSE_RUNS, else runs",
+    )
     records = "folder of further records, kept as files; may be repeated"
     add("--records", type=path, action="append", default=[], metavar="DIR", help=records)
-    add("--kept", action="store_true", help="count the records kept in experiments/ as finished runs")
+    add(
+        "--kept",
+        action="store_true",
+        help="count the records kept in experiments/ as finished runs",
+    )
 
 
 def hydra_text(value: str) -> str:

@@ -29,7 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     given = points(map(read_run, arguments.run))
     runs = [run for point in given for run in point.runs]
-    given += [point for name in dict.fromkeys(arguments.baseline) for point in baseline_points(name, runs)]
+    given += [
+        point for name in dict.fromkeys(arguments.baseline) for point in baseline_points(name, runs)
+    ]
     found = compare(given, arguments.task)
     for task, labels in found.attrs["left_out"].items():
         why = "no predictions; a symmetric score has none for a direction"
@@ -43,7 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.write(json.dumps(found.to_dict("records"), indent=2) + "\n")
     elif arguments.format == "csv":  # a spreadsheet reads a text that begins like this as a formula
         formula = ("=", "+", "-", "@")
-        safe = found.map(lambda value: f"'{value}" if isinstance(value, str) and value.startswith(formula) else value)
+        safe = found.map(
+            lambda value: (
+                f"'{value}" if isinstance(value, str) and value.startswith(formula) else value
+            )
+        )
         sys.stdout.write(safe.to_csv(index=False, lineterminator="\n"))
     else:
         texts = found.map(_shown).map(lambda text: text.replace("|", r"\|"))
@@ -75,7 +81,13 @@ def _print(found: pd.DataFrame, legend: str) -> None:
         a, b = (Text(row.a), row.seeds_a or "-"), (Text(row.b), row.seeds_b or "-")
         difference = f"{row.difference:+.2f}"
         table.add_row(
-            row.task, *a, f"{100 * row.accuracy_a:.2f}", str(row.only_a), difference, _shown(row.p_exact), holm
+            row.task,
+            *a,
+            f"{100 * row.accuracy_a:.2f}",
+            str(row.only_a),
+            difference,
+            _shown(row.p_exact),
+            holm,
         )
         table.add_row("", *b, f"{100 * row.accuracy_b:.2f}", str(row.only_b))
     console = Console(highlight=False, soft_wrap=False)
@@ -86,12 +98,29 @@ def _print(found: pd.DataFrame, legend: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m lightning_cse.compare", description=__doc__)
     add = parser.add_argument
-    add("run", nargs="+", type=shared.path, metavar="RUN", help="folders of finished runs, with all their seeds")
-    add("--task", nargs="+", action="extend", default=[], help="the tasks to compare on (default: all in common)")
+    add(
+        "run",
+        nargs="+",
+        type=shared.path,
+        metavar="RUN",
+        help="folders of finished runs, with all their seeds",
+    )
+    add(
+        "--task",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="the tasks to compare on (default: all in common)",
+    )
     beside = "baselines that were evaluated beside the runs and are to be compared too, such as untrained"
     add("--baseline", nargs="+", action="extend", default=[], help=beside)
     add("--alpha", type=float, default=0.05, help="level of the mark, after Holm (default: 0.05)")
-    add("--format", choices=("table", "csv", "markdown", "json"), default="table", help="(default: table)")
+    add(
+        "--format",
+        choices=("table", "csv", "markdown", "json"),
+        default="table",
+        help="(default: table)",
+    )
     return parser
 
 

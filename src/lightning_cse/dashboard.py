@@ -19,7 +19,14 @@ _MOST_RUNS: Final = 100  # in a chart
 
 # The metrics that choose the best checkpoint: one chart and one column each; those of other papers stay empty.
 _DEV: Final = "stsb/spearman", "rte/accuracy_all", "snli/auprc", "eis/accuracy", "eis_wang/accuracy"
-_TEST: Final = "sts_avg/spearman_all", "rte/accuracy_all", "eis/accuracy", "snli/auprc", "mnli/auprc", "sick/auprc"
+_TEST: Final = (
+    "sts_avg/spearman_all",
+    "rte/accuracy_all",
+    "eis/accuracy",
+    "snli/auprc",
+    "mnli/auprc",
+    "sick/auprc",
+)
 DEV_SCORES: Final = tuple(f"val/{key}" for key in _DEV)
 TEST_SCORES: Final = tuple(f"test/{key}" for key in _TEST)
 
@@ -42,16 +49,33 @@ def workspace(layout: Layout) -> ws.Workspace:
     measures = ("alignment", "uniformity")
     rfd: dict[str, Any] = {f"RFD of {m}": f"diag/rfd_{m}" for m in measures}
     rfd |= {f"Best dev score by RFD of {m}": (f"summary/rfd_{m}", "best/score") for m in measures}
-    sides = {f"{m}, {title}": f"diag/{side}/{m}" for m in measures for side, title in _SIDES.items()}
+    sides = {
+        f"{m}, {title}": f"diag/{side}/{m}" for m in measures for side, title in _SIDES.items()
+    }
     charts = {  # from top to bottom
         "Relative fitting difficulty: how much harder the held-out side is to fit": rfd,
-        "Dev score: chooses the best checkpoint; higher is better": {k.removeprefix("val/"): k for k in layout.dev},
+        "Dev score: chooses the best checkpoint; higher is better": {
+            k.removeprefix("val/"): k for k in layout.dev
+        },
         "Alignment and uniformity of the two sides that RFD compares; lower is better": sides,
-        "Training: one value per optimizer step": {"loss": "train/loss", "learning rate": "train/learning_rate"},
+        "Training: one value per optimizer step": {
+            "loss": "train/loss",
+            "learning rate": "train/learning_rate",
+        },
     }
-    sections = [ws.Section(name=name, panels=_panels(some), is_open=True) for name, some in charts.items()]
-    scores = [*(f"{key}.max" for key in layout.dev), *layout.test, *(f"summary/rfd_{m}" for m in measures)]
-    columns = ["run:displayName", "config:seed.value", *(f"summary:{key}" for key in ("best/score", *scores))]
+    sections = [
+        ws.Section(name=name, panels=_panels(some), is_open=True) for name, some in charts.items()
+    ]
+    scores = [
+        *(f"{key}.max" for key in layout.dev),
+        *layout.test,
+        *(f"summary/rfd_{m}" for m in measures),
+    ]
+    columns = [
+        "run:displayName",
+        "config:seed.value",
+        *(f"summary:{key}" for key in ("best/score", *scores)),
+    ]
     order = [expr.Ordering(expr.Metric("Name"), ascending=True)]
     runs = ws.RunsetSettings(groupby=[expr.Metric("Group")], order=order, pinned_columns=columns)
     settings = ws.WorkspaceSettings(x_axis=_STEP, max_runs=_MOST_RUNS)
@@ -65,7 +89,9 @@ def build(layout: Layout, *, save: bool) -> Any:
         from lightning_cse.loggers.views import is_logged_in
 
         if not is_logged_in():
-            raise LightningCSEError("not logged in to W&B: run `wandb login`, or use --dry-run, which needs no server")
+            raise LightningCSEError(
+                "not logged in to W&B: run `wandb login`, or use --dry-run, which needs no server"
+            )
     try:
         if save and not layout.entity:  # who is logged in
             import wandb
@@ -77,7 +103,9 @@ def build(layout: Layout, *, save: bool) -> Any:
         built.save()
         return str(built.url)
     except ImportError as error:
-        raise LightningCSEError(f"{error.name} is not installed: pip install 'lightning_cse[dashboard]'") from error
+        raise LightningCSEError(
+            f"{error.name} is not installed: pip install 'lightning_cse[dashboard]'"
+        ) from error
     except Exception as error:  # whatever W&B's client and its transport raise
         raise LightningCSEError(
             f"the workspace of {layout.entity}/{layout.project} failed ({one_line(error)}): check --entity, --project, "
@@ -110,16 +138,44 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.epilog = "Without an account: logger=tensorboard shows the same curves; "
     parser.epilog += "python -m lightning_cse.report writes an HTML page."
     add = parser.add_argument
-    add("--project", required=True, metavar="NAME", help="W&B project (logger.project, lightning_cse)")
-    add("--entity", default="", metavar="NAME", help="W&B user or team; default: the user who is logged in")
+    add(
+        "--project",
+        required=True,
+        metavar="NAME",
+        help="W&B project (logger.project, lightning_cse)",
+    )
+    add(
+        "--entity",
+        default="",
+        metavar="NAME",
+        help="W&B user or team; default: the user who is logged in",
+    )
     add("--title", default=Layout("").title, help="title of the workspace")
-    add("--dev", action="append", metavar="KEY", help="a dev score, such as val/stsb/spearman; may be repeated")
-    add("--test", action="append", metavar="KEY", help="a test score for the table of runs; may be repeated")
-    add("--dry-run", action="store_true", help="print as JSON what would be built, without contacting the server")
+    add(
+        "--dev",
+        action="append",
+        metavar="KEY",
+        help="a dev score, such as val/stsb/spearman; may be repeated",
+    )
+    add(
+        "--test",
+        action="append",
+        metavar="KEY",
+        help="a test score for the table of runs; may be repeated",
+    )
+    add(
+        "--dry-run",
+        action="store_true",
+        help="print as JSON what would be built, without contacting the server",
+    )
     args = parser.parse_args(argv)
-    layout = Layout(args.project, args.entity, args.title, args.dev or DEV_SCORES, args.test or TEST_SCORES)
+    layout = Layout(
+        args.project, args.entity, args.title, args.dev or DEV_SCORES, args.test or TEST_SCORES
+    )
     built = build(layout, save=not args.dry_run)
-    sys.stdout.write(f"{json.dumps(built, indent=2, ensure_ascii=False) if args.dry_run else built}\n")
+    sys.stdout.write(
+        f"{json.dumps(built, indent=2, ensure_ascii=False) if args.dry_run else built}\n"
+    )
     return 0
 
 

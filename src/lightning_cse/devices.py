@@ -70,7 +70,9 @@ def from_all(value: Any) -> list[Any]:
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, own: Tensor) -> Tensor:
-        parts = [torch.empty_like(own, memory_format=torch.contiguous_format) for _ in range(world()[1])]
+        parts = [
+            torch.empty_like(own, memory_format=torch.contiguous_format) for _ in range(world()[1])
+        ]
         dist.all_gather(parts, own.contiguous())
         return torch.stack(parts, dim=1).flatten(0, 1)
 

@@ -15,14 +15,23 @@ class Embedding:
     Fields may differ in dtype (under autocast a mean can be bfloat16 while a log variance is float32), never in shape.
     """
 
-    _views: ClassVar[Mapping[str, str]] = {}  # the field of each view, by its name; empty: all fields are views
+    _views: ClassVar[
+        Mapping[str, str]
+    ] = {}  # the field of each view, by its name; empty: all fields are views
 
     def __post_init__(self) -> None:
         """Check the shapes."""
-        shapes = [tuple(getattr(value, "shape", (type(value).__name__,))) for value in self.fields().values()]
+        shapes = [
+            tuple(getattr(value, "shape", (type(value).__name__,)))
+            for value in self.fields().values()
+        ]
         if len(shapes[0]) != 2 or len(set(shapes)) > 1:
-            got = ", ".join(f"{name} {shape}" for name, shape in zip(self.fields(), shapes, strict=True))
-            raise ValueError(f"{type(self).__name__}: need tensors of the same shape (n, d), got {got}")
+            got = ", ".join(
+                f"{name} {shape}" for name, shape in zip(self.fields(), shapes, strict=True)
+            )
+            raise ValueError(
+                f"{type(self).__name__}: need tensors of the same shape (n, d), got {got}"
+            )
 
     def fields(self) -> dict[str, Tensor]:
         """Return the tensors by field name, in the order of the constructor."""
@@ -50,9 +59,13 @@ class Embedding:
         """Join batches of one kind row-wise; ``Embedding.cat`` joins any kind."""
         kinds = sorted({type(part).__name__ for part in parts})
         if len(kinds) != 1 or not isinstance(parts[0], cls):
-            raise TypeError(f"{cls.__name__}.cat: need parts of the same kind, got {', '.join(kinds) or 'none'}")
+            raise TypeError(
+                f"{cls.__name__}.cat: need parts of the same kind, got {', '.join(kinds) or 'none'}"
+            )
         columns = [part.fields() for part in parts]
-        return type(parts[0])(**{name: torch.cat([column[name] for column in columns]) for name in columns[0]})
+        return type(parts[0])(
+            **{name: torch.cat([column[name] for column in columns]) for name in columns[0]}
+        )
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Move or convert every tensor; takes what `torch.Tensor.to` takes."""
@@ -63,7 +76,10 @@ class Embedding:
 
     def __repr__(self) -> str:
         """Return kind, shapes and dtypes; never the numbers."""
-        shown = [f"{k}={tuple(v.shape)} {str(v.dtype).removeprefix('torch.')}" for k, v in self.fields().items()]
+        shown = [
+            f"{k}={tuple(v.shape)} {str(v.dtype).removeprefix('torch.')}"
+            for k, v in self.fields().items()
+        ]
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
@@ -81,7 +97,9 @@ class GaussianEmbedding(Embedding):
 
     mean: Tensor
     log_variance: Tensor
-    _views: ClassVar = {"mean": "mean"}  # a log variance is not a point in the space that diagnostics measure
+    _views: ClassVar = {
+        "mean": "mean"
+    }  # a log variance is not a point in the space that diagnostics measure
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -100,7 +118,10 @@ class DualGaussianEmbedding(Embedding):
     explicit_log_variance: Tensor
     implicit_mean: Tensor
     implicit_log_variance: Tensor
-    _views: ClassVar = {"explicit": "explicit_mean", "implicit": "implicit_mean"}  # as in `GaussianEmbedding`
+    _views: ClassVar = {
+        "explicit": "explicit_mean",
+        "implicit": "implicit_mean",
+    }  # as in `GaussianEmbedding`
 
     @classmethod
     def of(cls, explicit: GaussianEmbedding, implicit: GaussianEmbedding) -> Self:

@@ -48,7 +48,9 @@ class ConfigError(LightningCSEError):
     def __init__(self, faults: Iterable[str]) -> None:
         self.faults = list(faults)
         several = "".join(f"\n  {fault}" for fault in self.faults)
-        super().__init__(self.faults[0] if len(self.faults) == 1 else f"{len(self.faults)} faults:{several}")
+        super().__init__(
+            self.faults[0] if len(self.faults) == 1 else f"{len(self.faults)} faults:{several}"
+        )
 
     def __reduce__(self) -> tuple[type[Self], tuple[list[str]]]:
         return (type(self), (self.faults,))
@@ -91,7 +93,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def exit_code(error: BaseException) -> int:
     """Return the exit code of an exception; refusals of the system (a full disk, a folder) are user errors."""
     known = user_error(error)
-    return known.exit_code if known else USER if isinstance(error, OSError) and error.strerror else BUG
+    return (
+        known.exit_code if known else USER if isinstance(error, OSError) and error.strerror else BUG
+    )
 
 
 def one_line(error: BaseException) -> str:
@@ -113,10 +117,14 @@ def report(error: BaseException, *, verbose: bool = False) -> int:
     if verbose:
         traceback.print_exception(error)
     if isinstance(error, KeyboardInterrupt):
-        sys.stderr.write(f"{str(error) or 'interrupted; the same command continues where it stopped'}\n")
+        sys.stderr.write(
+            f"{str(error) or 'interrupted; the same command continues where it stopped'}\n"
+        )
         return 128 + int(getattr(error, "signum", signal.SIGINT))
     code = exit_code(error)
-    where = f"\n  a bug in lightning_cse; traceback: {_keep_traceback(error)}" if code == BUG else ""
+    where = (
+        f"\n  a bug in lightning_cse; traceback: {_keep_traceback(error)}" if code == BUG else ""
+    )
     sys.stderr.write(f"error: {one_line(error)}{where}\n")
     return code
 
@@ -158,7 +166,9 @@ def _keep_traceback(error: BaseException) -> str:
     """Return the path of the run's log, which has the traceback, or of a temporary file that it is written to."""
     if hasattr(error, "log_path"):
         return str(error.log_path)
-    with tempfile.NamedTemporaryFile("w", prefix="lightning_cse-", suffix=".log", delete=False) as file:
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="lightning_cse-", suffix=".log", delete=False
+    ) as file:
         file.write("".join(traceback.format_exception(error)))
     return file.name
 
@@ -168,6 +178,8 @@ def _stdout_is_closed() -> bool:
         sys.stdout.write("\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more when it ends
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # Python flushes once more when it ends
         return True
     return False

@@ -25,8 +25,16 @@ if TYPE_CHECKING:
 Sentences = str | Iterable[str]
 Scores = float | np.ndarray
 
-DTYPES: Final[dict[str, torch.dtype]] = {"auto": torch.float32, "float32": torch.float32, "bfloat16": torch.bfloat16}
-QUESTIONS: Final = {"similarity": "similarity", "entailment": "entailment_score", "implicitness": "implicitness"}
+DTYPES: Final[dict[str, torch.dtype]] = {
+    "auto": torch.float32,
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+}
+QUESTIONS: Final = {
+    "similarity": "similarity",
+    "entailment": "entailment_score",
+    "implicitness": "implicitness",
+}
 
 
 def load(
@@ -46,7 +54,9 @@ def load(
     check_device(str(device), "device")
     if (kind := str(dtype).removeprefix("torch.")) not in DTYPES:
         raise ConfigError([f"dtype: must be {' or '.join(DTYPES)}, got {kind!r}"])
-    return SentenceModel(load_model(path_or_name, pooling=pooling), device_of(str(device)), DTYPES[kind])
+    return SentenceModel(
+        load_model(path_or_name, pooling=pooling), device_of(str(device)), DTYPES[kind]
+    )
 
 
 class Encoding(TypedDict, total=False):
@@ -69,7 +79,9 @@ class SentenceModel:
     ``pragmatic``, ``semantic`` (ImpScore). Sentences longer than ``max_length`` tokens are cut.
     """
 
-    def __init__(self, loaded: LoadedModel, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self, loaded: LoadedModel, device: torch.device, dtype: torch.dtype = torch.float32
+    ) -> None:
         self.loaded, self.name, self.max_length = loaded, loaded.name, loaded.room
         self.answers, self.device, self.dtype = loaded.answers.to(device), device, dtype
         self._who = f"{self.name} ({loaded.method})"
@@ -91,7 +103,12 @@ class SentenceModel:
 
     @overload
     def encode(
-        self, sentences: Sentences, view: str | None = ..., *, convert_to: Literal["torch"], **how: Unpack[Encoding]
+        self,
+        sentences: Sentences,
+        view: str | None = ...,
+        *,
+        convert_to: Literal["torch"],
+        **how: Unpack[Encoding],
     ) -> Tensor: ...
 
     @overload
@@ -124,7 +141,9 @@ class SentenceModel:
         if convert_to not in ("numpy", "torch"):
             raise ConfigError([f"convert_to: must be numpy or torch, got {convert_to!r}"])
         view, texts = checked_view(self._who, view, self.views), _listed(sentences)
-        order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))  # the longest first: they need most memory
+        order = sorted(
+            range(len(texts)), key=lambda row: -len(texts[row])
+        )  # the longest first: they need most memory
         vectors = torch.empty(len(texts), _vectors(self._like)[view].shape[1])
         with progress(shown=show_progress) as bar:
             starts = range(0, len(texts), batch_size)
@@ -172,7 +191,13 @@ class SentenceModel:
         from lightning_cse.engine.mteb_suite import MTEBModel
 
         width, revision = self.encode("a").shape[0], self.loaded.digests["weights"][:12]
-        return MTEBModel(self.encode, name=self.name, revision=revision, embed_dim=width, max_tokens=self.max_length)
+        return MTEBModel(
+            self.encode,
+            name=self.name,
+            revision=revision,
+            embed_dim=width,
+            max_tokens=self.max_length,
+        )
 
     def _question(self, name: str) -> Callable[..., Tensor]:
         ask: Callable[..., Tensor] | None = getattr(self.answers, QUESTIONS.get(name, name), None)
@@ -182,12 +207,21 @@ class SentenceModel:
 
     def _ask(self, ask: Callable[..., Tensor], *sides: Sentences) -> Scores:
         embedded = [self.embed(side) for side in sides]
-        counts = [len(each) for side, each in zip(sides, embedded, strict=True) if not isinstance(side, str)]
+        counts = [
+            len(each)
+            for side, each in zip(sides, embedded, strict=True)
+            if not isinstance(side, str)
+        ]
         count = max(counts, default=1)
         first = torch.zeros(count, dtype=torch.long)
-        rows = [each[first] if isinstance(side, str) else each for side, each in zip(sides, embedded, strict=True)]
+        rows = [
+            each[first] if isinstance(side, str) else each
+            for side, each in zip(sides, embedded, strict=True)
+        ]
         if any(len(each) != count for each in rows):
-            raise ValueError(f"{' and '.join(str(len(each)) for each in rows)} sentences cannot be compared row by row")
+            raise ValueError(
+                f"{' and '.join(str(len(each)) for each in rows)} sentences cannot be compared row by row"
+            )
         with torch.no_grad():
             scores = ask(*rows)
         return float(scores) if all(isinstance(side, str) for side in sides) else np.asarray(scores)
@@ -199,5 +233,9 @@ def _listed(sentences: Sentences) -> list[str]:
 
 def _vectors(embedding: Embedding) -> dict[str, Tensor]:
     """Return the views of an embedding, and its variances, by name."""
-    logs = {name.replace("log_", ""): value for name, value in embedding.fields().items() if "log_variance" in name}
+    logs = {
+        name.replace("log_", ""): value
+        for name, value in embedding.fields().items()
+        if "log_variance" in name
+    }
     return embedding.views() | {name: value.exp() for name, value in logs.items()}

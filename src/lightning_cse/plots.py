@@ -19,7 +19,14 @@ Points = Sequence[tuple[int, float]]
 Curves = Mapping[str, Points]
 
 # The palette of Okabe and Ito, which color-blind readers can distinguish; line styles carry the difference in print.
-BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
+BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#D55E00",
+)
 GREY: Final = "#777777"
 PALETTE: Final = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, GREY)
 STYLES: Final = ("-", "--", ":", "-.")
@@ -63,12 +70,16 @@ def series_look(number: int) -> tuple[str, str]:
 
 def xy(points: Points) -> tuple[list[int], list[float]]:
     """Return steps and values; a value that is not finite becomes NaN, which leaves a gap."""
-    return [step for step, _ in points], [value if math.isfinite(value) else math.nan for _, value in points]
+    return [step for step, _ in points], [
+        value if math.isfinite(value) else math.nan for _, value in points
+    ]
 
 
 def line(axes: Axes, points: Points, **options: Any) -> None:
     """Draw a curve, with markers where it has few points."""
-    axes.plot(*xy(points), **{"marker": "o" if len(points) <= 30 else "", "markersize": 3.2, **options})
+    axes.plot(
+        *xy(points), **{"marker": "o" if len(points) <= 30 else "", "markersize": 3.2, **options}
+    )
 
 
 def by_step(axes: Axes) -> None:

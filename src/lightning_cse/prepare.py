@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from lightning_cse.data import corpora as known
-from lightning_cse.data.corpora import CORPORA, DATA_DIR_VARIABLE, Corpus, CorpusFile, find_file, read_bytes
+from lightning_cse.data.corpora import (
+    CORPORA,
+    DATA_DIR_VARIABLE,
+    Corpus,
+    CorpusFile,
+    find_file,
+    read_bytes,
+)
 from lightning_cse.errors import DataError, one_line, reported
 
 ATTEMPTS: Final = 4
@@ -35,9 +42,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=".prepare-", dir=folder) as scratch:
                 for corpus in corpora:
-                    prepare(corpus, folder, Path(scratch), source=arguments.source, force=arguments.force)
+                    prepare(
+                        corpus,
+                        folder,
+                        Path(scratch),
+                        source=arguments.source,
+                        force=arguments.force,
+                    )
         except OSError as error:
-            raise DataError(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from None
+            raise DataError(
+                f"{error.filename or folder}: cannot be written: {error.strerror or error}"
+            ) from None
     return 0
 
 
@@ -49,13 +64,17 @@ def list_corpora(folder: Path) -> None:
         _echo(f"\n{corpus.name}: {corpus.title}\n  licence: {corpus.licence}\n  {corpus.prepare}")
         for split in corpus.splits:
             files = corpus.split_files(split)
-            found = [path for path in (find_file(folder, file) for file in files) if path is not None]
+            found = [
+                path for path in (find_file(folder, file) for file in files) if path is not None
+            ]
             lacks = next((file.path for file in files if find_file(folder, file) is None), "")
             many = f" and {len(files) - 1} more" if len(files) > 1 else ""
             state = "is there  " if not lacks else "is in part" if found else "is missing"
             state += f"  {found[0].relative_to(folder) if found else files[0].path}{many}"
             state += f"; {lacks} is missing" if lacks and found else ""
-            _echo(f"  {split:<{max(map(len, corpus.splits))}}  {corpus.rows(split):>7} rows  {state}")
+            _echo(
+                f"  {split:<{max(map(len, corpus.splits))}}  {corpus.rows(split):>7} rows  {state}"
+            )
 
 
 def check(corpus: Corpus, folder: Path) -> None:
@@ -64,17 +83,23 @@ def check(corpus: Corpus, folder: Path) -> None:
     paths = _by_path(corpus)
     for files in paths:
         path = find_file(folder, files[0])
-        fault = f"{folder / files[0].path}: missing" if path is None else _fault(corpus, files, path)
+        fault = (
+            f"{folder / files[0].path}: missing" if path is None else _fault(corpus, files, path)
+        )
         if fault:
             faults.append(fault)
         else:
             _echo(f"{path}: ok, {_rows(files)}")
     if faults:
         lines = "".join(f"\n  {fault}" for fault in faults)
-        raise DataError(f"corpus {corpus.name!r}: {len(faults)} of {len(paths)} files failed the check:{lines}")
+        raise DataError(
+            f"corpus {corpus.name!r}: {len(faults)} of {len(paths)} files failed the check:{lines}"
+        )
 
 
-def prepare(corpus: Corpus, folder: Path, scratch: Path, *, source: str | None = None, force: bool = False) -> None:
+def prepare(
+    corpus: Corpus, folder: Path, scratch: Path, *, source: str | None = None, force: bool = False
+) -> None:
     """Put the files of a corpus into the data directory, each complete and checked, or raise DataError."""
     _echo(f"{corpus.title}; licence: {corpus.licence}")
     for files in _by_path(corpus):
@@ -99,10 +124,17 @@ def prepare(corpus: Corpus, folder: Path, scratch: Path, *, source: str | None =
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m lightning_cse.prepare", description=__doc__)
     option: Any = parser.add_argument
-    option("corpus", nargs="*", metavar="NAME", help=f"what to fetch: {', '.join(CORPORA)}; default: list them")
+    option(
+        "corpus",
+        nargs="*",
+        metavar="NAME",
+        help=f"what to fetch: {', '.join(CORPORA)}; default: list them",
+    )
     where = f"where to put the files (default: {DATA_DIR_VARIABLE}, else ./data)"
     option("--data-dir", type=Path, metavar="DIR", help=where)
-    other = "a mirror or a folder with the official files; in a folder they may be gzipped or extracted"
+    other = (
+        "a mirror or a folder with the official files; in a folder they may be gzipped or extracted"
+    )
     option("--source", metavar="URL|DIR", help=other)
     option("--check", action="store_true", help="only check the files that are present")
     option("--force", action="store_true", help="replace files that differ from the official ones")
@@ -118,10 +150,14 @@ def _by_path(corpus: Corpus) -> list[list[CorpusFile]]:
 def _rows(files: Sequence[CorpusFile]) -> str:
     splits = ", ".join(f"{file.split} {file.rows}" for file in files)
     digest = " (its official digest is not known)" if files[0].sha256 is None else ""
-    return f"{sum(file.rows for file in files)} rows{f' ({splits})' if len(files) > 1 else ''}{digest}"
+    return (
+        f"{sum(file.rows for file in files)} rows{f' ({splits})' if len(files) > 1 else ''}{digest}"
+    )
 
 
-def _fault(corpus: Corpus, files: Sequence[CorpusFile], path: Path, *, name: str | None = None) -> str | None:
+def _fault(
+    corpus: Corpus, files: Sequence[CorpusFile], path: Path, *, name: str | None = None
+) -> str | None:
     """Return what is wrong with a file, which may hold several splits, or ``None``."""
     official = files[0].sha256
     try:
@@ -144,10 +180,16 @@ def _fault(corpus: Corpus, files: Sequence[CorpusFile], path: Path, *, name: str
     return None
 
 
-def _fetch(corpus: Corpus, file: CorpusFile, part: Path, scratch: Path, *, source: str | None, folder: Path) -> str:
+def _fetch(
+    corpus: Corpus, file: CorpusFile, part: Path, scratch: Path, *, source: str | None, folder: Path
+) -> str:
     """Write one file, unchecked, to ``part`` and return where it came from."""
     member = "" if file.member is None else f"{file.member} in "
-    where = f"; the official file is {member}{corpus.sources[0]}/{file.remote}" if corpus.sources else ""
+    where = (
+        f"; the official file is {member}{corpus.sources[0]}/{file.remote}"
+        if corpus.sources
+        else ""
+    )
     by_hand = (
         f"  without a network: put the file at {folder / file.path}{where}\n"
         f"  or fetch it from a mirror or a folder: python -m lightning_cse.prepare {corpus.name} --source URL-or-folder"
@@ -159,10 +201,14 @@ def _fetch(corpus: Corpus, file: CorpusFile, part: Path, scratch: Path, *, sourc
             rows = known.fetch_hub(corpus, file)
         except known.HubError as error:
             raise DataError(f"{error}\n{by_hand}") from None
-        with part.open("w", encoding="utf-8", newline="") as official:  # in STS-B's layout: no other corpus comes here
+        with part.open(
+            "w", encoding="utf-8", newline=""
+        ) as official:  # in STS-B's layout: no other corpus comes here
             for number, row in enumerate(rows):
                 pair = (" ".join(row[name].split()) for name in ("sentence1", "sentence2"))
-                official.write("\t".join(["hub"] * 3 + [f"{number:04d}", f"{row['score']:.3f}", *pair]) + "\n")
+                official.write(
+                    "\t".join(["hub"] * 3 + [f"{number:04d}", f"{row['score']:.3f}", *pair]) + "\n"
+                )
         return rows.files[0].path
     if source is not None and urllib.parse.urlsplit(source).scheme not in {"http", "https"}:
         return _copy(file, Path(source.removeprefix("file://")).expanduser().absolute(), part)
@@ -181,7 +227,9 @@ def _fetch(corpus: Corpus, file: CorpusFile, part: Path, scratch: Path, *, sourc
 
 def _copy(file: CorpusFile, folder: Path, part: Path) -> str:
     """Copy a file from a folder that has it under its own name, at its place in a data directory, or in its archive."""
-    names = [name for plain in (file.member or file.remote, file.path) for name in (plain, f"{plain}.gz")]
+    names = [
+        name for plain in (file.member or file.remote, file.path) for name in (plain, f"{plain}.gz")
+    ]
     for name in names:
         path = folder / name
         if path.is_file():
@@ -191,7 +239,9 @@ def _copy(file: CorpusFile, folder: Path, part: Path) -> str:
         if (folder / file.remote).is_file():
             return _extract(folder / file.remote, file.member, part, name=str(folder / file.remote))
         names.append(file.remote)
-    raise DataError(f"{folder}: {'has none of ' + ', '.join(names) if folder.is_dir() else 'is not a folder'}")
+    raise DataError(
+        f"{folder}: {'has none of ' + ', '.join(names) if folder.is_dir() else 'is not a folder'}"
+    )
 
 
 def _extract(archive: Path, member: str, part: Path, *, name: str) -> str:
@@ -205,7 +255,9 @@ def _extract(archive: Path, member: str, part: Path, *, name: str) -> str:
                 shutil.copyfileobj(source, target)
     # zipfile raises RuntimeError for an encrypted member or an unknown method.
     except (KeyError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        raise DataError(f"{name}: not the official zip archive: {error.args[0]}; fetch it again") from None
+        raise DataError(
+            f"{name}: not the official zip archive: {error.args[0]}; fetch it again"
+        ) from None
     return f"{name}/{member}"
 
 
@@ -217,14 +269,18 @@ def _download(url: str, scratch: Path) -> Path | str:
     def attempt(url: str, output_file: Any, store: Any) -> None:
         try:
             # The timeout counts seconds without a byte.
-            pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30.0)(url, output_file, store)
+            pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30.0)(
+                url, output_file, store
+            )
         except requests.HTTPError as error:
             if error.response.status_code < 500 and error.response.status_code != 429:
                 raise DataError(str(error)) from None  # pooch does not try that again
             raise
 
     folder, name = scratch / hashlib.sha256(url.encode()).hexdigest()[:16], url.rpartition("/")[2]
-    store = pooch.create(folder, "", registry={name: None}, urls={name: url}, retry_if_failed=ATTEMPTS - 1)
+    store = pooch.create(
+        folder, "", registry={name: None}, urls={name: url}, retry_if_failed=ATTEMPTS - 1
+    )
     try:
         return Path(store.fetch(name, downloader=attempt))
     except DataError as error:

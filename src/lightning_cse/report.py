@@ -35,26 +35,39 @@ def _page(arguments: argparse.Namespace) -> str:
     paths = [Path(one).expanduser() for one in arguments.what if one not in names]
     for path in paths:
         if not path.exists():
-            raise LightningCSEError(f"{path}: neither an artefact nor a path{did_you_mean(str(path), names)}")
-    index = RunsIndex(arguments.runs_dir, [*arguments.records, *(kept_records(experiments) if arguments.kept else [])])
+            raise LightningCSEError(
+                f"{path}: neither an artefact nor a path{did_you_mean(str(path), names)}"
+            )
+    index = RunsIndex(
+        arguments.runs_dir,
+        [*arguments.records, *(kept_records(experiments) if arguments.kept else [])],
+    )
     request = Request(profile=arguments.profile, encoder=arguments.encoder, seeds=arguments.seeds)
     papers: dict[str, list[Plan]] = {}
     for key, artefact in artefacts.items():
         if {"all", key, artefact.paper} & set(arguments.what):
-            papers.setdefault(artefact.source.partition(",")[0], []).append(Plan(artefact, request, index))
+            papers.setdefault(artefact.source.partition(",")[0], []).append(
+                Plan(artefact, request, index)
+            )
     sections: list[dict[str, Any]] = []
     shown = []
     for paper, plans in papers.items():
         sections += [_artefact(plan, experiments, paper) for plan in plans]
-        found = {run.source: run for plan in plans for line in plan.lines for run in plan.found(line)}
-        runs = [run for run in found.values() if "steps" in run.record]  # an evaluation has no curves
+        found = {
+            run.source: run for plan in plans for line in plan.lines for run in plan.found(line)
+        }
+        runs = [
+            run for run in found.values() if "steps" in run.record
+        ]  # an evaluation has no curves
         sections += run_sections(runs, name=f"{slug(paper)}-sweep", part=paper)
         shown += runs
     if paths:
         runs = read_runs(paths, arguments.seeds)
         sections += run_sections(runs, part="Runs" if papers else "")
         shown += runs
-    called = ", ".join(papers) or "Runs: " + ", ".join(list(dict.fromkeys(run.record["name"] for run in shown))[:3])
+    called = ", ".join(papers) or "Runs: " + ", ".join(
+        list(dict.fromkeys(run.record["name"] for run in shown))[:3]
+    )
     profile = {"profile": arguments.profile} if arguments.profile and papers else {}
     return build_report(arguments.title or called, sections, facts={**profile, **run_facts(shown)})
 
@@ -65,7 +78,10 @@ def _artefact(plan: Any, experiments: Path, paper: str) -> dict[str, Any]:
     from lightning_cse.papers.reproducing import reproduce
 
     try:
-        done = reproduce(plan, kept_tests=experiments / plan.artefact.paper / "results" / f"{plan.stem}.tests.csv")
+        done = reproduce(
+            plan,
+            kept_tests=experiments / plan.artefact.paper / "results" / f"{plan.stem}.tests.csv",
+        )
     except LightningCSEError as error:
         sys.stderr.write(f"warning: {plan.artefact.key} is left empty: {error}\n")
         return artefact_section(plan.artefact, None, part=paper) | {"text": f"Not made: {error}\n"}
@@ -81,7 +97,13 @@ def _parser() -> argparse.ArgumentParser:
     what = "papers, artefacts such as dualcse/table5, or all; folders of runs or of a sweep; records kept as files"
     add = parser.add_argument
     add("what", nargs="+", metavar="WHAT", help=what)
-    add("--to", type=shared.path, default=Path("report.html"), metavar="FILE", help="default: report.html")
+    add(
+        "--to",
+        type=shared.path,
+        default=Path("report.html"),
+        metavar="FILE",
+        help="default: report.html",
+    )
     add("--title", help="the heading of the page")
     add("--seeds", type=shared.seeds, metavar="0,1,2", help="only these seeds")
     shared.add_runs(parser)

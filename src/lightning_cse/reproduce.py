@@ -39,7 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     console.width = max(console.width, 100)
     artefacts, kept = find_artefacts(experiments_dir()), reproducing.kept_records(experiments_dir())
     if not (keys := list(artefacts) if given.all else given.artefact):
-        console.print("Tables and figures; name one, a paper or --all (with --dry-run: their status):\n")
+        console.print(
+            "Tables and figures; name one, a paper or --all (with --dry-run: their status):\n"
+        )
         titles = (f"  {key:<18}  {artefact.title}" for key, artefact in artefacts.items())
         console.print(*titles, sep="\n", markup=False)
         return 0
@@ -48,7 +50,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     request = Request(given.profile, given.encoder, given.seeds, settings, tuple(given.only))
     index = RunsIndex(given.runs_dir, [*given.records, *(kept if given.kept else [])])
     chosen = reproducing.check_keys(keys, artefacts)
-    plans = [reproducing.Plan(one, asked, index) for one in chosen if (asked := request.within(one, chosen))]
+    plans = [
+        reproducing.Plan(one, asked, index)
+        for one in chosen
+        if (asked := request.within(one, chosen))
+    ]
     if given.status:
         with Live(reproducing.status_table(plans), console=console, refresh_per_second=1) as live:
             while console.is_terminal and reproducing.status(plans)["running"]:
@@ -63,9 +69,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if given.dry_run:
             return 0
         hydra += [f"hydra/launcher={given.launcher}"] if given.launcher else []
-        code = reproducing.run_missing(plans, folder / "points", hydra, retry_failed=given.retry_failed)
+        code = reproducing.run_missing(
+            plans, folder / "points", hydra, retry_failed=given.retry_failed
+        )
     index.refresh()
-    unmade = [plan for plan in plans if not _make(console, plan, given, folder / plan.artefact.paper)]
+    unmade = [
+        plan for plan in plans if not _make(console, plan, given, folder / plan.artefact.paper)
+    ]
     if not given.no_run and _code(plans):
         console.print("", reproducing.status_table(plans))
         code = code or (1 if reproducing.missing(reproducing.status(plans)) else BUSY)
@@ -88,7 +98,10 @@ def _make(console: Console, plan: Plan, given: argparse.Namespace, folder: Path)
     from lightning_cse.papers.reproducing import keep, reproduce
 
     artefact = plan.artefact
-    tests = [home / f"{plan.stem}.tests.csv" for home in (folder, experiments_dir() / artefact.paper / "results")]
+    tests = [
+        home / f"{plan.stem}.tests.csv"
+        for home in (folder, experiments_dir() / artefact.paper / "results")
+    ]
     try:
         made = reproduce(plan, kept_tests=next((file for file in tests if file.is_file()), None))
     except LightningCSEError as error:
@@ -96,8 +109,13 @@ def _make(console: Console, plan: Plan, given: argparse.Namespace, folder: Path)
         return False
     shown = [] if made.table is None else [render(made.table, given.format)]
     if made.made is not None and made.made.text:
-        text, alone = made.made.text, f"**{artefact.source}: {artefact.title}**\n\n{made.made.text}\n\n{artefact.note}"
-        shown.append(text if given.format != "terminal" else Markdown(alone if made.table is None else text))
+        text, alone = (
+            made.made.text,
+            f"**{artefact.source}: {artefact.title}**\n\n{made.made.text}\n\n{artefact.note}",
+        )
+        shown.append(
+            text if given.format != "terminal" else Markdown(alone if made.table is None else text)
+        )
     for part in shown:
         if isinstance(part, str):
             sys.stdout.write(f"{part.rstrip()}\n")
@@ -120,14 +138,32 @@ def _parser() -> argparse.ArgumentParser:
         "  python -m lightning_cse.reproduce --all --dry-run\n",
     )
     add = parser.add_argument
-    add("artefact", nargs="*", help="such as gausscse/table3; a paper's name stands for all of its artefacts")
+    add(
+        "artefact",
+        nargs="*",
+        help="such as gausscse/table3; a paper's name stands for all of its artefacts",
+    )
     add("--all", action="store_true", help="every artefact of every paper")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--dry-run", action="store_true", help="show what is finished and what is missing; run nothing")
-    what.add_argument("--status", action="store_true", help="show what is running, what failed and why, until the end")
-    what.add_argument("--no-run", action="store_true", help="make the tables from the runs that exist; run nothing")
+    what.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="show what is finished and what is missing; run nothing",
+    )
+    what.add_argument(
+        "--status",
+        action="store_true",
+        help="show what is running, what failed and why, until the end",
+    )
+    what.add_argument(
+        "--no-run",
+        action="store_true",
+        help="make the tables from the runs that exist; run nothing",
+    )
     shared.add_runs(parser)
-    add("--seeds", type=shared.seeds, metavar="0,1,2", help="seeds to use instead of the artefact's")
+    add(
+        "--seeds", type=shared.seeds, metavar="0,1,2", help="seeds to use instead of the artefact's"
+    )
     add(
         "--only",
         nargs="+",
@@ -137,11 +173,29 @@ def _parser() -> argparse.ArgumentParser:
     )
     of_sweep = "an additional override for every run; with the prefix hydra. or hydra/, for the whole sweep"
     add("--set", action="append", default=[], metavar="KEY=VALUE", help=of_sweep)
-    add("--launcher", metavar="NAME", help="joblib, ray, submitit_slurm, ...; default: one run after another")
+    add(
+        "--launcher",
+        metavar="NAME",
+        help="joblib, ray, submitit_slurm, ...; default: one run after another",
+    )
     add("--retry-failed", action="store_true", help="also rerun what failed before")
-    add("--keep", action="store_true", help="also write tables, figures and records into experiments/<paper>/results")
-    add("--out", type=shared.path, metavar="DIR", help="where tables and figures go; default: <runs>/reproduce")
-    add("--format", choices=("terminal", "markdown", "csv", "latex"), default="terminal", help="for the printed table")
+    add(
+        "--keep",
+        action="store_true",
+        help="also write tables, figures and records into experiments/<paper>/results",
+    )
+    add(
+        "--out",
+        type=shared.path,
+        metavar="DIR",
+        help="where tables and figures go; default: <runs>/reproduce",
+    )
+    add(
+        "--format",
+        choices=("terminal", "markdown", "csv", "latex"),
+        default="terminal",
+        help="for the printed table",
+    )
     return parser
 
 

@@ -15,16 +15,44 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m lightning_cse.score", description=__doc__)
     parser.epilog = "Columns of a sentence: line, sentence, implicitness; of a pair: line, premise, hypothesis, "
     parser.epilog += "similarity, entailment, entailment_reversed, lead (their difference), direction (its sign: "
-    parser.epilog += "forward, backward, tie), implicitness of both; as far as the model gives them."
+    parser.epilog += (
+        "forward, backward, tie), implicitness of both; as far as the model gives them."
+    )
     add_model(parser)
     add = parser.add_argument
-    add("--input", required=True, metavar="FILE", help="one column: sentences, two: pairs; also .gz; -: standard input")
-    add("--input-format", choices=("text", "tsv", "csv", "jsonl"), help="default: from the file name, else tsv")
+    add(
+        "--input",
+        required=True,
+        metavar="FILE",
+        help="one column: sentences, two: pairs; also .gz; -: standard input",
+    )
+    add(
+        "--input-format",
+        choices=("text", "tsv", "csv", "jsonl"),
+        help="default: from the file name, else tsv",
+    )
     columns = "the sentence, or premise and hypothesis; default: the first two; a .tsv file then needs a header"
-    add("--columns", type=lambda text: text.split(","), default=(), metavar="NAME[,NAME]", help=columns)
-    add("--output", default="-", metavar="FILE", help="file to write, replaced at the end; default: standard output")
+    add(
+        "--columns",
+        type=lambda text: text.split(","),
+        default=(),
+        metavar="NAME[,NAME]",
+        help=columns,
+    )
+    add(
+        "--output",
+        default="-",
+        metavar="FILE",
+        help="file to write, replaced at the end; default: standard output",
+    )
     add("--format", choices=("csv", "jsonl"), default="csv", help="output format; default: csv")
-    add("--batch-size", type=count, default=1024, metavar="N", help="rows that are scored together; default: 1024")
+    add(
+        "--batch-size",
+        type=count,
+        default=1024,
+        metavar="N",
+        help="rows that are scored together; default: 1024",
+    )
     options = parser.parse_args(argv)
     if len(options.columns) > 2:
         parser.error("--columns takes one name, or two separated by a comma")

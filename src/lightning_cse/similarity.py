@@ -66,13 +66,17 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
     with ``a`` and ``b`` of shape ``(n, d)`` and the result of shape ``(n,)``: the diagonal of `cosine_matrix`.
     """
     if a.ndim != 2 or a.shape != b.shape:
-        raise ValueError(f"need two (n, d) tensors of one shape, got {tuple(a.shape)} and {tuple(b.shape)}")
+        raise ValueError(
+            f"need two (n, d) tensors of one shape, got {tuple(a.shape)} and {tuple(b.shape)}"
+        )
     with _no_autocast(a):
         a, b = (_unit(side) for side in _wide(a, b))
         return (a * b).sum(dim=-1)
 
 
-def gaussian_similarity_matrix(a: GaussianEmbedding, b: GaussianEmbedding, reduce: Reduce = "mean_of_sims") -> Tensor:
+def gaussian_similarity_matrix(
+    a: GaussianEmbedding, b: GaussianEmbedding, reduce: Reduce = "mean_of_sims"
+) -> Tensor:
     r"""Return the similarity of every Gaussian of ``a`` to every Gaussian of ``b``, from their KL divergence.
 
     With means :math:`\mu` and variances :math:`s`, ``(n, d)`` in ``a`` and ``(m, d)`` in ``b``, dimension :math:`h`
@@ -105,7 +109,9 @@ def gaussian_similarity_matrix(a: GaussianEmbedding, b: GaussianEmbedding, reduc
     """
     check_reduce(reduce)
     if a.mean.shape[1] != b.mean.shape[1]:
-        raise ValueError(f"need (n, d) and (m, d), got {tuple(a.mean.shape)} and {tuple(b.mean.shape)}")
+        raise ValueError(
+            f"need (n, d) and (m, d), got {tuple(a.mean.shape)} and {tuple(b.mean.shape)}"
+        )
     tensors = _wide(a.mean, a.log_variance, b.mean, b.log_variance)
     if reduce == "sim_of_sum":
         return _sim_of_sum_matrix(*tensors)
@@ -113,7 +119,9 @@ def gaussian_similarity_matrix(a: GaussianEmbedding, b: GaussianEmbedding, reduc
     return similarity
 
 
-def gaussian_similarity(a: GaussianEmbedding, b: GaussianEmbedding, reduce: Reduce = "mean_of_sims") -> Tensor:
+def gaussian_similarity(
+    a: GaussianEmbedding, b: GaussianEmbedding, reduce: Reduce = "mean_of_sims"
+) -> Tensor:
     r"""Return the similarity of each Gaussian of ``a`` to the same row of ``b``, from their KL divergence.
 
     .. math:: s_i = \frac{1}{d} \sum_h \frac{1}{1 + k_h(a_i \Vert b_i)} \quad \text{(mean of sims)}, \qquad
@@ -183,7 +191,10 @@ def is_same(first: Ask, second: Ask, like: Embedding) -> bool:
     """Return whether two row-by-row scores agree on random embeddings (always the same) of the kind and width given."""
     draws, kind = torch.Generator().manual_seed(0), type(like)
     widths = [value.shape[1] for value in like.fields().values()]
-    a, b = (kind(*(torch.randn(16, d, generator=draws, dtype=torch.float64) for d in widths)) for _ in range(2))
+    a, b = (
+        kind(*(torch.randn(16, d, generator=draws, dtype=torch.float64) for d in widths))
+        for _ in range(2)
+    )
     with torch.no_grad():
         return torch.allclose(first(a, b).double(), second(a, b).double(), rtol=1e-5, atol=1e-9)
 
@@ -215,7 +226,8 @@ class Comparison:
         for start in range(0, total, _SENTENCES):
             block = read(range(start, min(start + _SENTENCES, total)))
             found = [
-                _top(self.matrix(queries[q : q + _QUERIES], block), count) for q in range(0, len(queries), _QUERIES)
+                _top(self.matrix(queries[q : q + _QUERIES], block), count)
+                for q in range(0, len(queries), _QUERIES)
             ]
             scores = torch.cat([scores, torch.cat([values for values, _ in found])], dim=1)
             rows = torch.cat([rows, torch.cat([places + start for _, places in found])], dim=1)
@@ -230,7 +242,8 @@ class Comparison:
         scores = self.ask(query.to(torch.float64)[first], read(chosen).to(torch.float64))
         best = scores.sort(descending=True, stable=True)
         return [
-            (chosen[place], score) for place, score in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            (chosen[place], score)
+            for place, score in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
 
 
@@ -279,10 +292,16 @@ class _MeanOfSims(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         # torch's once_differentiable checks only the incoming gradient, and lets a wrong second derivative pass.
         if torch.is_grad_enabled():
-            raise RuntimeError("mean_of_sims has no second derivative: take gradients without create_graph=True")
+            raise RuntimeError(
+                "mean_of_sims has no second derivative: take gradients without create_graph=True"
+            )
         a_mean, a_log, b_mean, b_log = ctx.saved_tensors
         (n, width), m = a_mean.shape, len(b_mean)
-        a_variance, b_precision, b_log_and_1 = torch.exp(a_log), torch.exp(b_log).reciprocal(), b_log + 1
+        a_variance, b_precision, b_log_and_1 = (
+            torch.exp(a_log),
+            torch.exp(b_log).reciprocal(),
+            b_log + 1,
+        )
         gradient = gradient * (-2 / width)
         rows, columns = _block_shape(a_mean, b_mean)
         memory = a_mean.new_empty(3, rows, columns, width)
@@ -309,7 +328,12 @@ class _MeanOfSims(torch.autograd.Function):
                 b_sums[j].baddbmm_(gradient[i, j].T[:, None], flat[:, :, width:].transpose(0, 1))
         a_by_precision, a_plain, a_by_difference = a_sums.view(n, 3, width).unbind(1)
         b_plain, b_by_difference, b_by_r = b_sums.view(m, 3, width).unbind(1)
-        return 2 * a_by_difference, a_variance * a_by_precision - a_plain, -2 * b_by_difference, b_plain - b_by_r
+        return (
+            2 * a_by_difference,
+            a_variance * a_by_precision - a_plain,
+            -2 * b_by_difference,
+            b_plain - b_by_r,
+        )
 
 
 def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -340,12 +364,19 @@ def _sim_of_sum_matrix(a_mean: Tensor, a_log: Tensor, b_mean: Tensor, b_log: Ten
         centre = b_mean.detach().sum(dim=0) / max(1, len(b_mean))  # only reduces cancellation
         x, y, precision = a_mean - centre, b_mean - centre, torch.exp(-b_log)
         twice = (torch.exp(a_log) + x.square()) @ precision.T - 2 * (x @ (y * precision).T)
-        twice = twice + (y.square() * precision + b_log).sum(dim=1) - a_log.sum(dim=1, keepdim=True) - x.shape[1]
+        twice = (
+            twice
+            + (y.square() * precision + b_log).sum(dim=1)
+            - a_log.sum(dim=1, keepdim=True)
+            - x.shape[1]
+        )
         return (1 + twice.clamp_min(0) / 2).reciprocal().to(dtype)
 
 
 def _wide(*tensors: Tensor) -> list[Tensor]:
-    dtype = functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors), torch.float32)
+    dtype = functools.reduce(
+        torch.promote_types, (tensor.dtype for tensor in tensors), torch.float32
+    )
     return [tensor.to(dtype) for tensor in tensors]
 
 
@@ -359,7 +390,9 @@ def _unit(x: Tensor) -> Tensor:
 def _divergences(a: GaussianEmbedding, b: GaussianEmbedding) -> Tensor:
     """Return the divergence of each row and dimension: (n, d)."""
     if a.mean.shape != b.mean.shape:
-        raise ValueError(f"need two (n, d) Gaussians of one shape, got {tuple(a.mean.shape)} and {tuple(b.mean.shape)}")
+        raise ValueError(
+            f"need two (n, d) Gaussians of one shape, got {tuple(a.mean.shape)} and {tuple(b.mean.shape)}"
+        )
     a_mean, a_log, b_mean, b_log = _wide(a.mean, a.log_variance, b.mean, b.log_variance)
     ratio = a_log - b_log
     # expm1 keeps the digits of a small divergence; if rounding makes it negative, that is too little to show beside 1.

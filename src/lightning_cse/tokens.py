@@ -45,11 +45,19 @@ class Tokens:
         lengths = torch.tensor([len(sentence) for sentence in sentences])
         mask = torch.arange(max(map(len, sentences), default=0)) < lengths[:, None]
         ids = torch.zeros(mask.shape, dtype=torch.long)
-        ids[mask] = torch.tensor([token for sentence in sentences for token in sentence], dtype=torch.long)
-        return cls(ids, mask, torch.arange(len(sentences)) if rows is None else torch.tensor(rows, dtype=torch.long))
+        ids[mask] = torch.tensor(
+            [token for sentence in sentences for token in sentence], dtype=torch.long
+        )
+        return cls(
+            ids,
+            mask,
+            torch.arange(len(sentences)) if rows is None else torch.tensor(rows, dtype=torch.long),
+        )
 
     @classmethod
-    def cut(cls, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, rows: np.ndarray) -> Self:
+    def cut(
+        cls, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, rows: np.ndarray
+    ) -> Self:
         """Cut sentences out of concatenated ids, each by its start and length; starts, lengths and rows are (n,)."""
         places = np.arange(lengths.max(initial=0))
         mask = places < lengths[:, None]
@@ -63,8 +71,12 @@ class Tokens:
 
     def to(self, device: torch.device | str) -> Self:
         """Return the same tokens on another device."""
-        on_gpu = torch.device(device).type == "cuda"  # elsewhere a copy in the background may be read too early
-        return type(self)(*(tensor.to(device, non_blocking=on_gpu) for tensor in (self.ids, self.mask, self.rows)))
+        on_gpu = (
+            torch.device(device).type == "cuda"
+        )  # elsewhere a copy in the background may be read too early
+        return type(self)(
+            *(tensor.to(device, non_blocking=on_gpu) for tensor in (self.ids, self.mask, self.rows))
+        )
 
 
 class TokenTable:
@@ -81,11 +93,17 @@ class TokenTable:
         self.lengths, self._starts, self._ids = lengths, np.cumsum(lengths) - lengths, ids
 
     @classmethod
-    def of(cls, sentences: Sequence[str], tokenize: Callable[[Sequence[str]], Sequence[Sequence[int]]]) -> Self:
+    def of(
+        cls, sentences: Sequence[str], tokenize: Callable[[Sequence[str]], Sequence[Sequence[int]]]
+    ) -> Self:
         """Build a table by tokenising sentences."""
         ids = tokenize(sentences)
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-        return cls(sentences, lengths, np.fromiter(itertools.chain.from_iterable(ids), np.int32, lengths.sum()))
+        return cls(
+            sentences,
+            lengths,
+            np.fromiter(itertools.chain.from_iterable(ids), np.int32, lengths.sum()),
+        )
 
     def has(self, sentences: Iterable[str]) -> bool:
         """Return whether the table has all these sentences."""
@@ -94,4 +112,9 @@ class TokenTable:
     def tokens(self, sentences: Iterable[str], most: int) -> Tokens:
         """Return the tokens of sentences that the table has, each cut to ``most`` tokens."""
         rows = np.array([self._row[sentence] for sentence in sentences], dtype=np.int64)
-        return Tokens.cut(self._ids, self._starts[rows], np.minimum(self.lengths[rows], most), np.arange(len(rows)))
+        return Tokens.cut(
+            self._ids,
+            self._starts[rows],
+            np.minimum(self.lengths[rows], most),
+            np.arange(len(rows)),
+        )

@@ -82,7 +82,10 @@ def in_place(
 
 @pytest.fixture
 def evaluate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, in_place: Callable[..., tuple[int, str, str]]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    key: str,
+    in_place: Callable[..., tuple[int, str, str]],
 ) -> Command:
     """Run ``lightning_cse.evaluate`` in this process, in an empty folder; return exit code, stdout and stderr."""
     from lightning_cse import evaluate

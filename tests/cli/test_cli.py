@@ -33,7 +33,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder, with runs and caches in it; W&B and the hub stay offline."""
     for name in ("LIGHTNING_CSE_DATA", "HYDRA_FULL_ERROR"):
         monkeypatch.delenv(name, raising=False)
-    for name, folder in (("LIGHTNING_CSE_RUNS", "runs"), ("LIGHTNING_CSE_CACHE", "cache"), ("HF_HOME", "hub")):
+    for name, folder in (
+        ("LIGHTNING_CSE_RUNS", "runs"),
+        ("LIGHTNING_CSE_CACHE", "cache"),
+        ("HF_HOME", "hub"),
+    ):
         monkeypatch.setenv(name, str(tmp_path / folder))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.chdir(tmp_path)
@@ -45,7 +49,9 @@ def command(place: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> C
     """Start a command in a process of its own."""
     monkeypatch.setenv("PYTHONPATH", str(repository / "src"))
 
-    def start(name: str, *args: str, python: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    def start(
+        name: str, *args: str, python: tuple[str, ...] = ()
+    ) -> subprocess.CompletedProcess[str]:
         line = [sys.executable, *python, "-m", f"lightning_cse.{name}", *args]
         return subprocess.run(line, cwd=place, capture_output=True, text=True, timeout=400)
 
@@ -62,7 +68,9 @@ def lightly(command: Command, *line: str) -> subprocess.CompletedProcess[str]:
     """Run a command, which may not import anything heavy."""
     done = command(*line, python=("-X", "importtime"))
     imported = {
-        shown.rpartition("|")[2].strip().partition(".")[0] for shown in done.stderr.splitlines() if "|" in shown
+        shown.rpartition("|")[2].strip().partition(".")[0]
+        for shown in done.stderr.splitlines()
+        if "|" in shown
     }
     assert not imported & HEAVY
     return done
@@ -74,7 +82,10 @@ def test_help_imports_nothing_heavy(name: str, command: Command, place: Path) ->
     assert done.returncode == 0
     assert f"lightning_cse.{name}" in done.stdout
     if name == "evaluate":
-        assert all(word in done.stdout for word in ("model=MODEL +suite=NAME", "minilm_l6", "inli", "pooling: auto"))
+        assert all(
+            word in done.stdout
+            for word in ("model=MODEL +suite=NAME", "minilm_l6", "inli", "pooling: auto")
+        )
     assert not list(place.iterdir())
     assert len(COMMANDS) == 13
 
@@ -89,18 +100,27 @@ def test_one_command_for_all(
     assert "  encode     Writes the vectors of sentences to a NumPy file\n" in out
     code, _, errors = in_place(__main__.main, "trian", "+experiment=gausscse")
     assert code == 2
-    assert errors.startswith("error: unknown command 'trian' - did you mean 'train'? (choose from: train, evaluate,")
-    code, out, _ = in_place(__main__.main, "train", "+experiment=gausscse", "+debug=tiny", "--cfg", "job")
+    assert errors.startswith(
+        "error: unknown command 'trian' - did you mean 'train'? (choose from: train, evaluate,"
+    )
+    code, out, _ = in_place(
+        __main__.main, "train", "+experiment=gausscse", "+debug=tiny", "--cfg", "job"
+    )
     assert code == 0
     assert "name: gausscse" in out
     code, _, errors = in_place(__main__.main, "score", "--model", "nowhere/at/all", "--input", "x")
     assert code == 2
     assert "there is no folder" in errors
-    assert 'lightning-cse = "lightning_cse.__main__:main"' in (repository / "pyproject.toml").read_text()
+    assert (
+        'lightning-cse = "lightning_cse.__main__:main"'
+        in (repository / "pyproject.toml").read_text()
+    )
 
 
 @pytest.mark.parametrize("line", ["+method.foo=1", "-m seed=0,1 epochs=1"])
-def test_a_typo_is_answered_before_anything_heavy_is_imported(line: str, command: Command, place: Path) -> None:
+def test_a_typo_is_answered_before_anything_heavy_is_imported(
+    line: str, command: Command, place: Path
+) -> None:
     done = lightly(command, "train", "+experiment=dualcse_cross", *line.split())
     assert done.returncode == 2
     assert re.search(r"^error: ", done.stderr, re.MULTILINE)
@@ -110,7 +130,9 @@ def test_a_typo_is_answered_before_anything_heavy_is_imported(line: str, command
 def test_a_reader_that_has_seen_enough(repository: Path) -> None:
     line = f"set -o pipefail; {sys.executable} -m lightning_cse.reproduce --help | true"
     environment = os.environ | {"PYTHONPATH": str(repository / "src")}
-    done = subprocess.run(["bash", "-c", line], env=environment, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(
+        ["bash", "-c", line], env=environment, capture_output=True, text=True, timeout=400
+    )
     assert done.stderr == ""
 
 
@@ -136,10 +158,16 @@ def test_a_sweep_from_end_to_end(command: Command, in_process: Train, place: Pat
     assert {run.path: Run.at(run.path).record_path.stat().st_mtime_ns for run in runs} == stamps
 
 
-def test_an_encoder_that_is_not_found_says_what_was_tried_and_what_helps(in_process: Train, place: Path) -> None:
+def test_an_encoder_that_is_not_found_says_what_was_tried_and_what_helps(
+    in_process: Train, place: Path
+) -> None:
     code, out, errors = in_process("+experiment=dualcse_cross", "+debug=tiny", "encoder=bert_base")
     assert code == 2
     assert "Traceback" not in out + errors
-    for text in ("google-bert/bert-base-uncased", "set 'HF_HUB_OFFLINE=0'", "or minilm_l6 (pip install"):
+    for text in (
+        "google-bert/bert-base-uncased",
+        "set 'HF_HUB_OFFLINE=0'",
+        "or minilm_l6 (pip install",
+    ):
         assert text in errors
     assert not list(find_runs(place / "runs"))

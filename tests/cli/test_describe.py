@@ -12,13 +12,20 @@ import pytest
 pytestmark = pytest.mark.timeout(900)
 
 
-def test_the_sample_is_described_and_a_corpus_that_is_missing_is_not(tmp_path: Path, repository: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(repository / "src"), "LIGHTNING_CSE_RUNS": str(tmp_path / "runs")}
+def test_the_sample_is_described_and_a_corpus_that_is_missing_is_not(
+    tmp_path: Path, repository: Path
+) -> None:
+    environment = os.environ | {
+        "PYTHONPATH": str(repository / "src"),
+        "LIGHTNING_CSE_RUNS": str(tmp_path / "runs"),
+    }
     environment.pop("LIGHTNING_CSE_DATA", None)
 
     def command(*args: str) -> subprocess.CompletedProcess[str]:
         line = [sys.executable, "-m", "lightning_cse.describe", "encoder=tiny", *args]
-        return subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
+        return subprocess.run(
+            line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400
+        )
 
     missing = command("data=inli")
     assert missing.returncode == 2

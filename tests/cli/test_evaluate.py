@@ -27,7 +27,10 @@ def tiny(tmp_path: Path) -> Path:
     [
         (("modl=tiny", "+suite=stsb"), "'modl' - did you mean 'model'?"),
         (("model=tiny", "+suite=nly"), "there is no suite 'nly' - did you mean 'nli'?"),
-        (("model=tiny", "+suite=stsb", "corpora=sampel"), "there is no corpora 'sampel' - did you mean 'sample'?"),
+        (
+            ("model=tiny", "+suite=stsb", "corpora=sampel"),
+            "there is no corpora 'sampel' - did you mean 'sample'?",
+        ),
         (("model=tiny",), "+suite=<one of these>"),
         (("+suite=stsb",), "model: "),
         (("model=org/nothing like it", "+suite=stsb", *SAMPLE), "no model 'org/nothing like it'"),
@@ -35,7 +38,9 @@ def tiny(tmp_path: Path) -> Path:
         (("model=tiny", "+suite=stsb", *SAMPLE, "precision=16-mixed"), "precision: "),
     ],
 )
-def test_a_mistake_is_one_error(line: tuple[str, ...], message: str, evaluate: Command, tmp_path: Path) -> None:
+def test_a_mistake_is_one_error(
+    line: tuple[str, ...], message: str, evaluate: Command, tmp_path: Path
+) -> None:
     code, stdout, stderr = evaluate(*line)
     assert (code, "Traceback" in stdout + stderr) == (2, False)
     assert stderr.startswith("error: ")
@@ -43,7 +48,9 @@ def test_a_mistake_is_one_error(line: tuple[str, ...], message: str, evaluate: C
     assert not list((tmp_path / "runs").rglob("record.json"))
 
 
-def test_a_path_with_anything_in_it_is_evaluated_once(evaluate: Command, tiny: Path, tmp_path: Path) -> None:
+def test_a_path_with_anything_in_it_is_evaluated_once(
+    evaluate: Command, tiny: Path, tmp_path: Path
+) -> None:
     line = (f"model={tiny}", "+suite=stsb", "pooling=mean", "max_length=64", *SAMPLE)
     code, stdout, stderr = evaluate(*line)
     assert (code, stderr) == (0, ""), "no progress bar without a terminal"
@@ -64,7 +71,11 @@ def test_a_path_with_anything_in_it_is_evaluated_once(evaluate: Command, tiny: P
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_ctrl_c_keeps_what_is_finished(evaluate: Command, start: Start, tmp_path: Path) -> None:
-    line = ("model=tiny", "+suite=transfer", *SAMPLE)  # whose tasks take long enough to be interrupted
+    line = (
+        "model=tiny",
+        "+suite=transfer",
+        *SAMPLE,
+    )  # whose tasks take long enough to be interrupted
     process = start("evaluate", *line)
     assert process.stdout is not None
     for shown in process.stdout:

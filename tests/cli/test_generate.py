@@ -18,14 +18,23 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 pytestmark = pytest.mark.timeout(900)  # as the other tests that start processes on a busy machine
 
-LINE = ("generate", "+pattern=sts", "data=wiki", "corpora=sample", "paths=sample", "llm.model=some-model")
+LINE = (
+    "generate",
+    "+pattern=sts",
+    "data=wiki",
+    "corpora=sample",
+    "paths=sample",
+    "llm.model=some-model",
+)
 
 
 def answer(body: dict[str, Any]) -> str:
     """A good sentence of the role that the prompt is of; now and then a bad one, another each time."""
     system, words = body["messages"][0]["content"], prompt(body).rstrip(".").split()
     if random.random() < 0.1:
-        return random.choice([prompt(body), "I'm sorry, but I can't help with that.", "One. Two of it. Three of it."])
+        return random.choice(
+            [prompt(body), "I'm sorry, but I can't help with that.", "One. Two of it. Three of it."]
+        )
     if "fewer details" in system:
         return " ".join(words[: len(words) // 2]) + "."
     return " ".join([*words[1:], "so" if "means the same" in system else "never", "it", "is"]) + "."
@@ -43,28 +52,45 @@ def cached(folder: Path) -> Counter[str]:
         return Counter()
     query = "SELECT messages, last FROM replies JOIN standing ON standing = digest"
     with sqlite3.connect(path, timeout=60) as connection:
-        return Counter(f"{json.loads(last)[1]} {json.loads(first)[0][1]}" for first, last in connection.execute(query))
+        return Counter(
+            f"{json.loads(last)[1]} {json.loads(first)[0][1]}"
+            for first, last in connection.execute(query)
+        )
 
 
-def test_rows_a_summary_and_the_command_that_trains_on_them(start: Start, tmp_path: Path, key: str) -> None:
+def test_rows_a_summary_and_the_command_that_trains_on_them(
+    start: Start, tmp_path: Path, key: str
+) -> None:
     with ChatServer(answer, key=key) as server:
-        stdout, stderr = start(*LINE, f"llm.base_url={server.url}", "n=20", "encoder=tiny").communicate(timeout=300)
+        stdout, stderr = start(
+            *LINE, f"llm.base_url={server.url}", "n=20", "encoder=tiny"
+        ).communicate(timeout=300)
     assert stderr == ""
     (folder,) = (tmp_path / "runs" / "generate").iterdir()
-    names = {"config.yaml", "histograms.png", "summary.json", "wiki_sts.provenance.json", "given_up.jsonl"}
+    names = {
+        "config.yaml",
+        "histograms.png",
+        "summary.json",
+        "wiki_sts.provenance.json",
+        "given_up.jsonl",
+    }
     assert {*names, "wiki_sts.jsonl"} == {path.name for path in folder.iterdir()}
     assert len(rows(tmp_path)) == 20
     assert stdout.splitlines()[-1].strip() == (
         "python -m lightning_cse.train +experiment=ngcse_wiki_sts_ht corpora=sample paths=sample "
         f"'data.watched_in=[{folder}/wiki_sts.jsonl]' 'corpora.llm_wiki_sts=[{folder}/wiki_sts.jsonl]'"
     )
-    assert not [path for path in tmp_path.rglob("*") if path.is_file() and key.encode() in path.read_bytes()]
+    assert not [
+        path for path in tmp_path.rglob("*") if path.is_file() and key.encode() in path.read_bytes()
+    ]
     assert key not in stdout
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_stopped_by_a_signal_then_the_same_command(start: Start, tmp_path: Path, signum: int, code: int) -> None:
+def test_stopped_by_a_signal_then_the_same_command(
+    start: Start, tmp_path: Path, signum: int, code: int
+) -> None:
     with ChatServer(answer, seconds=0.02) as server:
         line = (f"llm.base_url={server.url}", "n=60", "llm.concurrency=4", "~encoder")
         process = start(*LINE, *line)
@@ -82,7 +108,9 @@ def test_stopped_by_a_signal_then_the_same_command(start: Start, tmp_path: Path,
 
 
 @pytest.mark.slow
-def test_killed_twice_among_faults_nothing_is_lost_and_nothing_is_paid_twice(start: Start, tmp_path: Path) -> None:
+def test_killed_twice_among_faults_nothing_is_lost_and_nothing_is_paid_twice(
+    start: Start, tmp_path: Path
+) -> None:
     count, at_once = 200, 16
     with ChatServer(answer, share(0.1, TRANSIENT, times=3)) as server:
         line = [f"llm.base_url={server.url}", f"n={count}", f"llm.concurrency={at_once}"]
@@ -99,7 +127,10 @@ def test_killed_twice_among_faults_nothing_is_lost_and_nothing_is_paid_twice(sta
         final = cached(tmp_path)
         # What has one reply only was not rejected, so that nothing was to be asked again.
         done = {asked for asked, replies in finished.items() if final[asked] == replies == 1}
-        later = {f"{prompt(call.body)} {call.body['messages'][0]['content']}" for call in server.calls[before:]}
+        later = {
+            f"{prompt(call.body)} {call.body['messages'][0]['content']}"
+            for call in server.calls[before:]
+        }
         assert len(done) > 300
         assert done.isdisjoint(later)
     made = rows(tmp_path)

@@ -29,7 +29,9 @@ def corpus(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Search:
+def search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Search:
     """Run the command in this process: exit code, standard output, standard error."""
     monkeypatch.setenv("LIGHTNING_CSE_CACHE", str(tmp_path / "cache"))
 
@@ -45,7 +47,18 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 
 def test_queries_tables_and_what_is_kept(search: Search, corpus: Path, tmp_path: Path) -> None:
-    command = ("--model", "tiny", "--corpus", corpus, "--query", QUERY, "--query", "Nobody knows.", "-k", 3)
+    command = (
+        "--model",
+        "tiny",
+        "--corpus",
+        corpus,
+        "--query",
+        QUERY,
+        "--query",
+        "Nobody knows.",
+        "-k",
+        3,
+    )
     code, out, err = search(*command, "--format", "json")
     assert code == 0, err
     first, second = map(json.loads, out.splitlines())
@@ -64,15 +77,28 @@ def test_queries_tables_and_what_is_kept(search: Search, corpus: Path, tmp_path:
     assert len(list(kept.parent.iterdir())) == 3, "other vectors"
 
 
-def test_lines_of_standard_input_are_answered_in_step(search: Search, corpus: Path, tmp_path: Path) -> None:
+def test_lines_of_standard_input_are_answered_in_step(
+    search: Search, corpus: Path, tmp_path: Path
+) -> None:
     given = f"\n{SENTENCES[3]}\n".encode()
-    code, out, err = search("--model", "tiny", "--corpus", corpus, "--queries", "-", "-k", 1, given=given)
+    code, out, err = search(
+        "--model", "tiny", "--corpus", corpus, "--queries", "-", "-k", 1, given=given
+    )
     assert code == 0, err
     nothing, answer = map(json.loads, out.splitlines())
     assert nothing == {"query": "", "hits": []}
     assert answer["query"] == answer["hits"][0]["sentence"] == SENTENCES[3]
     (tmp_path / "queries.txt").write_bytes(given)
-    command = ("--model", "tiny", "--corpus", corpus, "--queries", tmp_path / "queries.txt", "-k", 1)
+    command = (
+        "--model",
+        "tiny",
+        "--corpus",
+        corpus,
+        "--queries",
+        tmp_path / "queries.txt",
+        "-k",
+        1,
+    )
     assert json.loads(search(*command, "--format", "json")[1]) == answer
 
 
@@ -81,13 +107,20 @@ def test_lines_of_standard_input_are_answered_in_step(search: Search, corpus: Pa
     [
         (("--corpus", "no.txt", "--query", "a"), "no.txt: No such file"),
         (("--corpus", "premises.txt", "--query", " "), "no query; give at least one sentence"),
-        (("--corpus", "premises.txt", "--query", "a", "--model", "tny"), "no model 'tny' - did you mean 'tiny'?"),
+        (
+            ("--corpus", "premises.txt", "--query", "a", "--model", "tny"),
+            "no model 'tny' - did you mean 'tiny'?",
+        ),
         (("--corpus", "premises.txt", "--query", "a", "--relation", "entails"), "is symmetric"),
         (("--corpus", "premises.txt", "--query", "a", "--index", "IFV"), "--index IFV: "),
     ],
 )
 def test_one_clear_error(
-    arguments: tuple[str, ...], message: str, search: Search, corpus: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: tuple[str, ...],
+    message: str,
+    search: Search,
+    corpus: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(corpus.parent)
     code, out, err = search("--model", "tiny", *arguments)

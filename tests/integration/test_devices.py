@@ -31,7 +31,9 @@ def start(tmp_path: Path, repository: Path) -> Start:
     """Start ``train`` in a session of its own; the runs lie in ``<folder>/runs``."""
 
     def started(place: str, *overrides: str) -> subprocess.Popen[str]:
-        environment = {key: value for key, value in os.environ.items() if key != "LIGHTNING_CSE_DATA"} | {
+        environment = {
+            key: value for key, value in os.environ.items() if key != "LIGHTNING_CSE_DATA"
+        } | {
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": str(repository / "src"),
             "LIGHTNING_CSE_RUNS": str(tmp_path / place),
@@ -39,7 +41,9 @@ def start(tmp_path: Path, repository: Path) -> Start:
         }
         line = [sys.executable, "-m", "lightning_cse.train", *POINT, *overrides]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        return subprocess.Popen(line, cwd=tmp_path, env=environment, text=True, start_new_session=True, **pipes)
+        return subprocess.Popen(
+            line, cwd=tmp_path, env=environment, text=True, start_new_session=True, **pipes
+        )
 
     return started
 
@@ -58,12 +62,24 @@ def finished(process: subprocess.Popen[str], folder: Path) -> Run:
         "dualcse_cross",
         *(
             pytest.param(name, marks=pytest.mark.slow)
-            for name in ("simcse_sup", "gausscse", "dualcse_bi", "dualgauss", "impscore_inli", "ngcse_nli_nli")
+            for name in (
+                "simcse_sup",
+                "gausscse",
+                "dualcse_bi",
+                "dualgauss",
+                "impscore_inli",
+                "ngcse_nli_nli",
+            )
         ),
     ],
 )
 def test_two_devices_have_the_curves_of_one(experiment: str, start: Start, tmp_path: Path) -> None:
-    point = (f"+experiment={experiment}", "encoder.dropout=0", "data.train_rows=27", "data.batch_size=9")
+    point = (
+        f"+experiment={experiment}",
+        "encoder.dropout=0",
+        "data.train_rows=27",
+        "data.batch_size=9",
+    )
     if experiment == "ngcse_nli_nli":  # whose rows are dropout pairs, but for prompts
         point = (
             *point,
@@ -72,14 +88,19 @@ def test_two_devices_have_the_curves_of_one(experiment: str, start: Start, tmp_p
             "diag.dropout=false",
             "diag.evaluation=none",
         )
-    one, two = (finished(start(name, *point, *more), tmp_path / name) for name, more in (("one", ()), ("two", SEVERAL)))
+    one, two = (
+        finished(start(name, *point, *more), tmp_path / name)
+        for name, more in (("one", ()), ("two", SEVERAL))
+    )
     assert one.path.name == two.path.name, "devices are no part of the config hash"
     whole, shared = curves(one), curves(two)
     assert whole.keys() == shared.keys()
     for key, points in whole.items():
         assert shared[key] == pytest.approx(points, rel=1e-4, abs=1e-4), key
     assert len(whole["train/loss"]) == 20
-    assert two.read()["metrics"] == pytest.approx(one.read()["metrics"], abs=1e-3)  # ranks of scores that nearly tie
+    assert two.read()["metrics"] == pytest.approx(
+        one.read()["metrics"], abs=1e-3
+    )  # ranks of scores that nearly tie
 
 
 def test_killed_stopped_and_resumed(start: Start, tmp_path: Path) -> None:
@@ -88,7 +109,9 @@ def test_killed_stopped_and_resumed(start: Start, tmp_path: Path) -> None:
 
     def run_until(step: int, stop: Callable[[int], None]) -> tuple[int, str]:
         process = start("stopped", *point)
-        while not any(f"\n{step}," in path.read_text() for path in (tmp_path / "stopped").rglob("curves.csv")):
+        while not any(
+            f"\n{step}," in path.read_text() for path in (tmp_path / "stopped").rglob("curves.csv")
+        ):
             assert process.poll() is None, process.communicate()[0]
             time.sleep(0.01)
         stop(process.pid)
@@ -97,7 +120,9 @@ def test_killed_stopped_and_resumed(start: Start, tmp_path: Path) -> None:
 
     code, _ = run_until(5, lambda pid: os.killpg(pid, signal.SIGKILL))
     assert code == -signal.SIGKILL
-    code, output = run_until(9, lambda pid: os.kill(pid, signal.SIGINT))  # the second process hears it from the first
+    code, output = run_until(
+        9, lambda pid: os.kill(pid, signal.SIGINT)
+    )  # the second process hears it from the first
     assert code == 130, output
     assert "resuming from step 4" in output
     assert "the same command continues from there" in output

@@ -45,7 +45,11 @@ def run(run_tiny: RunTiny, place: Path) -> Callable[[str], Run]:
 
     @functools.cache
     def make(experiment: str) -> Run:
-        return run_tiny(place, f"+experiment={experiment}", f"figures={str(experiment == 'dualcse_cross').lower()}")
+        return run_tiny(
+            place,
+            f"+experiment={experiment}",
+            f"figures={str(experiment == 'dualcse_cross').lower()}",
+        )
 
     return make
 
@@ -55,12 +59,16 @@ def test_a_run_leaves_a_complete_folder(run: Callable[[str], Run], place: Path) 
     record = folder.read()
     assert (folder.status, folder.path.parent) == ("finished", place / "runs" / "dualcse_cross")
     assert folder.path.name == f"{record['config_hash']}-s0"
-    files = {str(path.relative_to(folder.path)) for path in folder.path.rglob("*") if path.is_file()}
+    files = {
+        str(path.relative_to(folder.path)) for path in folder.path.rglob("*") if path.is_file()
+    }
     assert {name for name in files if not name.startswith("predictions/")} == {
         *("config.yaml", "curves.csv", "record.json", "train.log", "checkpoints/best.ckpt"),
         *(f"figures/{name}.png" for name in ("loss", "dev_score", "diagnostics")),
     }
-    assert {f"predictions/{name}.parquet" for name in ("eis", "length-eis", "rte", "untrained-rte")} <= files
+    assert {
+        f"predictions/{name}.parquet" for name in ("eis", "length-eis", "rte", "untrained-rte")
+    } <= files
     best = (folder.checkpoints / "best.ckpt").read_bytes()
     assert record["checkpoint"] == {"sha256": hashlib.sha256(best).hexdigest()}
     assert (record["name"], record["seed"]) == ("dualcse_cross", 0)
@@ -68,27 +76,42 @@ def test_a_run_leaves_a_complete_folder(run: Callable[[str], Run], place: Path) 
     assert record["environment"]["versions"]["torch"] == torch.__version__
     assert set(record["seconds"]) == {"training", "evaluation", "test"}
     assert set(record["encoder"]) == {"name", "weights", "tokenizer"}
-    assert all(digests.items() <= record["data"].items() for digests in record["task_data"].values())
+    assert all(
+        digests.items() <= record["data"].items() for digests in record["task_data"].values()
+    )
     assert OmegaConf.load(folder.config_path).encoder.name == "tiny"
 
 
 @EACH
-def test_evaluated_at_the_start_on_the_way_and_at_the_end(experiment: str, run: Callable[[str], Run]) -> None:
+def test_evaluated_at_the_start_on_the_way_and_at_the_end(
+    experiment: str, run: Callable[[str], Run]
+) -> None:
     folder = run(experiment)
     record, values = folder.read(), curves(folder)
     monitor, steps = record["best"]["monitor"], list(values[record["best"]["monitor"]])
     every = OmegaConf.load(folder.config_path).eval_every
     assert steps == sorted({*range(0, record["steps"], every), record["steps"]})
     evaluated = {key for key in values if key.startswith(("val/", "diag/"))}
-    assert all(list(values[key]) == [step for step in steps if step or "/rfd_" not in key] for key in evaluated)
+    assert all(
+        list(values[key]) == [step for step in steps if step or "/rfd_" not in key]
+        for key in evaluated
+    )
     assert record["final"] == {key: values[key][steps[-1]] for key in evaluated}
-    for prefix in {key.removesuffix("rfd_alignment") for key in values if key.endswith("/rfd_alignment")}:
+    for prefix in {
+        key.removesuffix("rfd_alignment") for key in values if key.endswith("/rfd_alignment")
+    }:
         for measure in MEASURES:
             for until in steps[1:]:  # the running mean over the evaluations after step 0
                 past = [step for step in steps[1:] if step <= until]
-                held_out, other = ([values[f"{prefix}{side}/{measure}"][step] for step in past] for side in SIDES)
-                difference = math.fsum(a - b for a, b in zip(held_out, other, strict=True)) / len(past)
-                assert values[f"{prefix}rfd_{measure}"][until] == pytest.approx(difference, abs=1e-12)
+                held_out, other = (
+                    [values[f"{prefix}{side}/{measure}"][step] for step in past] for side in SIDES
+                )
+                difference = math.fsum(a - b for a, b in zip(held_out, other, strict=True)) / len(
+                    past
+                )
+                assert values[f"{prefix}rfd_{measure}"][until] == pytest.approx(
+                    difference, abs=1e-12
+                )
     # Above 0 also for unsupervised SimCSE, whose pairs are one sentence each, under two dropout masks.
     assert min(values["diag/held_out/alignment"].values()) > 0
     assert list(values["train/loss"]) == list(range(1, record["steps"] + 1))
@@ -107,7 +130,11 @@ def test_evaluated_at_the_start_on_the_way_and_at_the_end(experiment: str, run: 
 def recomputed(table: Mapping[str, list[Any]], threshold: float) -> dict[str, float]:
     """The main metrics that follow from what a task wrote down for every example, each checked against its scores."""
     if "gold" in table:
-        return {"spearman_all" if "subset" in table else "spearman": spearman(table["gold"], table["score"])}
+        return {
+            "spearman_all" if "subset" in table else "spearman": spearman(
+                table["gold"], table["score"]
+            )
+        }
     if "correct" in table:
         if "lead" in table:
             assert [lead > 0 for lead in table["lead"]] == table["correct"]
@@ -133,7 +160,11 @@ def test_predictions_give_the_recorded_metrics(experiment: str, run: Callable[[s
     for path in paths:
         baseline, _, task = path.stem.rpartition("-")
         metrics = record["baselines"][baseline] if baseline else record["metrics"]
-        said = {key.rpartition("/")[2]: value for key, value in metrics.items() if key.startswith(f"test/{task}/")}
+        said = {
+            key.rpartition("/")[2]: value
+            for key, value in metrics.items()
+            if key.startswith(f"test/{task}/")
+        }
         table = pq.read_table(path).to_pydict()
         found = recomputed(table, said.get("threshold", 0.0))
         assert found == pytest.approx({name: said[name] for name in found}, abs=1e-12), path.name
@@ -151,9 +182,15 @@ def test_the_best_checkpoint_alone_gives_the_recorded_test_scores(
     parts = training.build(compose(f"+experiment={experiment}", "+debug=tiny"))
     untrained = run_tasks(parts.tasks, parts.method.eval().model, "test")
     results = run_tasks(parts.tasks, load_model(folder.path).answers, "test")
-    metrics = {f"test/{task}/{name}": value for task, r in results.items() for name, value in r.metrics.items()}
+    metrics = {
+        f"test/{task}/{name}": value
+        for task, r in results.items()
+        for name, value in r.metrics.items()
+    }
     assert metrics == folder.read()["metrics"]
-    assert metrics != {f"test/{task}/{name}": v for task, r in untrained.items() for name, v in r.metrics.items()}
+    assert metrics != {
+        f"test/{task}/{name}": v for task, r in untrained.items() for name, v in r.metrics.items()
+    }
 
 
 def test_a_finished_run_asked_for_again_is_not_trained_again(
@@ -161,9 +198,17 @@ def test_a_finished_run_asked_for_again_is_not_trained_again(
 ) -> None:
     folder = run("dualcse_cross")
     before = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}
-    monkeypatch.setattr(training, "_fit_and_test", lambda *args, **kwargs: pytest.fail("it was trained again"))
+    monkeypatch.setattr(
+        training, "_fit_and_test", lambda *args, **kwargs: pytest.fail("it was trained again")
+    )
     # Switches, another logger and another place of the cache decide nothing, so they name the same run.
-    again = run_tiny(place, CROSS, "+trainer.enable_progress_bar=false", "paths.cache_dir=elsewhere", "keep_last=true")
+    again = run_tiny(
+        place,
+        CROSS,
+        "+trainer.enable_progress_bar=false",
+        "paths.cache_dir=elsewhere",
+        "keep_last=true",
+    )
     assert again.path == folder.path
     assert {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")} == before
 
@@ -172,7 +217,11 @@ def test_force_runs_again_with_the_same_numbers_and_another_seed_gives_others(
     run: Callable[[str], Run], run_tiny: RunTiny, place: Path
 ) -> None:
     folder = run("dualcse_cross")
-    first, was, stamp = folder.read(), folder.curves_path.read_text(), folder.record_path.stat().st_mtime_ns
+    first, was, stamp = (
+        folder.read(),
+        folder.curves_path.read_text(),
+        folder.record_path.stat().st_mtime_ns,
+    )
     forced = run_tiny(place, CROSS, "force=true")
     assert forced.record_path.stat().st_mtime_ns > stamp
     assert forced.curves_path.read_text() == was

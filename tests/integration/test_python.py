@@ -70,21 +70,35 @@ def test_hydra_is_left_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "message"),  # the messages are those that tests/config/test_command_lines.py has of the command
+    (
+        "overrides",
+        "message",
+    ),  # the messages are those that tests/config/test_command_lines.py has of the command
     [
-        ([*TINY, "epochs=1"], "epochs=1: unknown key 'epochs' - did you mean 'trainer.max_epochs'?"),
+        (
+            [*TINY, "epochs=1"],
+            "epochs=1: unknown key 'epochs' - did you mean 'trainer.max_epochs'?",
+        ),
         (["+experiment=gauscse"], "there is no experiment 'gauscse' - did you mean 'gausscse'?"),
         (["+debug=tiny"], "name: no experiment was chosen - add +experiment=<one of these>:"),
         ([*TINY, "data.batch_size=1"], "data.batch_size: must be an integer >= 2, got 1"),
         ([*TINY, "method.foo=1"], "method.foo=1: unknown key 'method.foo'"),
         ([*TINY, "paths.data_dir=nowhere"], "corpus 'simcse_nli', split 'train' was not found"),
-        ([*TINY, "seed=0,1"], "seed=0,1: one call from Python is one run; call it in a loop, or sweep with python -m"),
+        (
+            [*TINY, "seed=0,1"],
+            "seed=0,1: one call from Python is one run; call it in a loop, or sweep with python -m",
+        ),
         ([*TINY, "+sweep=seeds"], "+sweep=seeds: one call from Python is one run"),
         ([*TINY, "--multirun"], "--multirun: one call from Python is one run"),
-        ("+experiment=gausscse", "overrides: must be a list such as ['+experiment=gausscse'], got one string"),
+        (
+            "+experiment=gausscse",
+            "overrides: must be a list such as ['+experiment=gausscse'], got one string",
+        ),
     ],
 )
-def test_errors_are_exceptions_with_the_text_of_the_command(overrides: list[str], message: str, tmp_path: Path) -> None:
+def test_errors_are_exceptions_with_the_text_of_the_command(
+    overrides: list[str], message: str, tmp_path: Path
+) -> None:
     with pytest.raises(LightningCSEError) as raised:
         lightning_cse.train(overrides)
     assert message in str(raised.value)
@@ -101,7 +115,9 @@ def test_progress_is_printed_unless_the_program_logs(tmp_path: Path) -> None:
         "assert lightning_cse.train.__name__ == 'train'"
     )
     shown = [
-        subprocess.run([sys.executable, "-c", code, *more], capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", code, *more], capture_output=True, text=True, check=True
+        ).stdout
         for more in ((), ("quiet",))
     ]
     assert "step 4/4  loss" in shown[0]

@@ -28,9 +28,15 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> str:
         writer = csv.writer(file)
         writer.writerow(("premise", "explicit_entailment", "implied_entailment", "contradiction"))
         for row in range(ROWS):
-            hypotheses = (f"Lamp {row} is red.", f"Nobody may enter room {row}.", f"Lamp {row} is green.")
+            hypotheses = (
+                f"Lamp {row} is red.",
+                f"Nobody may enter room {row}.",
+                f"Lamp {row} is green.",
+            )
             there = HOLES[row % len(HOLES)]
-            cells = [sentence if there >> place & 1 else "" for place, sentence in enumerate(hypotheses)]
+            cells = [
+                sentence if there >> place & 1 else "" for place, sentence in enumerate(hypotheses)
+            ]
             writer.writerow((f"The lamp above door {row} turned red.", *cells))
     return str(path)
 
@@ -55,7 +61,9 @@ def sources(own: str, weights: str = "[1,0.5]") -> tuple[str, ...]:
     return *small, f"data.train=[inli/train,'{own}']", f"data.weights={weights}"
 
 
-def test_a_run_on_both_and_its_account(run_tiny: RunTiny, own: str, tmp_path: Path, drawn: list[list[int]]) -> None:
+def test_a_run_on_both_and_its_account(
+    run_tiny: RunTiny, own: str, tmp_path: Path, drawn: list[list[int]]
+) -> None:
     record = run_tiny(tmp_path, *sources(own)).read()
     rows = record["rows"]
     assert rows["read"] == 595 + ROWS
@@ -64,13 +72,17 @@ def test_a_run_on_both_and_its_account(run_tiny: RunTiny, own: str, tmp_path: Pa
     from_inli, from_own = rows["rows an epoch: inli/train"], rows[f"rows an epoch: {own}"]
     assert from_own == (36 - from_inli + 1) // 2 > 4, "half of them, rounded"
     assert from_inli + from_own == rows["rows an epoch"]
-    assert all(0 < rows[f"rows with {role}"] < 36 for role in ("explicit_entailment", "contradiction"))
+    assert all(
+        0 < rows[f"rows with {role}"] < 36 for role in ("explicit_entailment", "contradiction")
+    )
     assert {"INLI/train.csv", own} <= record["data"].keys()
     assert record["steps"] == len(drawn)
     epochs = drawn[: len(drawn) // 2], drawn[len(drawn) // 2 :]
     assert [sum(map(len, batches)) for batches in epochs] == [rows["rows an epoch"]] * 2
     once = [row for batches in epochs for batch in batches for row in batch]
-    assert set(range(36)) == set(once), "of weight 0.5, those that the first epoch leaves come in the second"
+    assert set(range(36)) == set(once), (
+        "of weight 0.5, those that the first epoch leaves come in the second"
+    )
 
 
 def test_killed_in_either_epoch_it_ends_where_an_undisturbed_one_does(
@@ -92,7 +104,9 @@ def test_killed_in_either_epoch_it_ends_where_an_undisturbed_one_does(
         assert_same(again, whole)
 
 
-def test_a_file_of_several_hard_negatives_killed_in_either_epoch(run_tiny: RunTiny, tmp_path: Path) -> None:
+def test_a_file_of_several_hard_negatives_killed_in_either_epoch(
+    run_tiny: RunTiny, tmp_path: Path
+) -> None:
     path = tmp_path / "own.jsonl"
     rows = [
         {
@@ -103,7 +117,13 @@ def test_a_file_of_several_hard_negatives_killed_in_either_epoch(run_tiny: RunTi
         for n in range(24)
     ]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    own = ("+experiment=simcse_sup", *small_runs.LITTLE, "keep_last=true", "data=file", f"data.train={path}")
+    own = (
+        "+experiment=simcse_sup",
+        *small_runs.LITTLE,
+        "keep_last=true",
+        "data=file",
+        f"data.train={path}",
+    )
     overrides = (*own, "data.held_out_share=0.2", "data.distinct_in_batch=true")
     whole = run_tiny(tmp_path / "whole", *overrides)
     record = whole.read()

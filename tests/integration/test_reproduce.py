@@ -18,15 +18,30 @@ TINY = ["dualcse/table5", "--profile", "tiny"]
 
 def test_a_table_is_run_and_then_found(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     command = [sys.executable, "-m", "lightning_cse.reproduce", *TINY, "--only", *ROWS]
-    environment = {**os.environ, "LIGHTNING_CSE_RUNS": str(tmp_path), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    environment = {
+        **os.environ,
+        "LIGHTNING_CSE_RUNS": str(tmp_path),
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "2 runs: 2 missing" in done.stdout
     table = done.stdout[done.stdout.rindex("DualCSE, Table 5") :]
-    assert all(shown in " ".join(table.split()) for shown in (*ROWS, "80.18", "64.68", "tiny in place of roberta_base"))
-    records = {path: json.loads(path.read_text()) for path in tmp_path.glob("dualcse*/*/record.json")}
+    assert all(
+        shown in " ".join(table.split())
+        for shown in (*ROWS, "80.18", "64.68", "tiny in place of roberta_base")
+    )
+    records = {
+        path: json.loads(path.read_text()) for path in tmp_path.glob("dualcse*/*/record.json")
+    }
     assert len(records) == 2
-    assert all(f"{100 * record['metrics']['test/rte/accuracy_all']:.2f}" in table for record in records.values())
+    assert all(
+        f"{100 * record['metrics']['test/rte/accuracy_all']:.2f}" in table
+        for record in records.values()
+    )
     assert {path.suffix for path in (tmp_path / "reproduce" / "dualcse").glob("table5.tiny.*")} >= {
         ".md",
         ".csv",
@@ -35,12 +50,18 @@ def test_a_table_is_run_and_then_found(tmp_path: Path, capfd: pytest.CaptureFixt
 
     changed = {path: path.stat().st_mtime for path in records}
     assert main([*TINY, "--only", *ROWS, "--runs-dir", str(tmp_path)]) == 0
-    assert {path: path.stat().st_mtime for path in tmp_path.glob("dualcse*/*/record.json")} == changed
+    assert {
+        path: path.stat().st_mtime for path in tmp_path.glob("dualcse*/*/record.json")
+    } == changed
     assert "missing" not in capfd.readouterr().out.split("DualCSE, Table 5")[0]
 
     assert main([*TINY, "--no-run", "--runs-dir", str(tmp_path), "--format", "csv"]) == 0
     lines = capfd.readouterr().out.splitlines()
-    (empty,) = [line for line in lines if line.startswith("DualCSE-Cross w/o contradiction,") and ",RTE all," in line]
+    (empty,) = [
+        line
+        for line in lines
+        if line.startswith("DualCSE-Cross w/o contradiction,") and ",RTE all," in line
+    ]
     assert ",0," in empty, "a row without a run has no measured number"
     assert "64.57" in empty
 
@@ -49,18 +70,23 @@ def test_a_table_is_run_and_then_found(tmp_path: Path, capfd: pytest.CaptureFixt
 
 
 @pytest.mark.slow
-def test_a_text_without_a_measured_row_has_no_table(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_text_without_a_measured_row_has_no_table(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert main(["dualcse/table6", "--profile", "tiny", "--runs-dir", str(tmp_path)]) == 0
     shown = " ".join(capfd.readouterr().out.split())
     assert shown.startswith("DualCSE, Table 6: Sentence pairs of the two data sets train dev test")
     assert all(
-        part in shown for part in ("(paper 32,000)", "Counted in the sample corpus", "four hypotheses makes four")
+        part in shown
+        for part in ("(paper 32,000)", "Counted in the sample corpus", "four hypotheses makes four")
     )
     written = {path.name for path in (tmp_path / "reproduce" / "dualcse").iterdir()}
     assert written == {"table6.tiny.text.md", "table6.tiny.pairs.csv"}
 
 
-def test_the_overview_and_the_list_name_every_artefact(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_overview_and_the_list_name_every_artefact(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     for arguments in (["--all", "--dry-run", "--profile", "tiny", "--runs-dir", str(tmp_path)], []):
         assert main(arguments) == 0
         shown = capfd.readouterr().out
@@ -79,7 +105,9 @@ def test_the_overview_and_the_list_name_every_artefact(tmp_path: Path, capfd: py
         (["dualcse/table5", "--set", "seed=3"], "seeds"),
     ],
 )
-def test_mistakes(arguments: list[str], told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_mistakes(
+    arguments: list[str], told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert main([*arguments, "--dry-run", "--runs-dir", str(tmp_path)]) == 2
     shown = capfd.readouterr().err
     assert told in shown

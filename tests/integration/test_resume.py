@@ -35,7 +35,10 @@ ROLES = "[anchor,positive,intermediate,negative]"
 MOMENTS: Moments = (
     (DualCSE, "training_step"),
     (StepLog, "on_train_batch_end"),  # the step is made, nothing of it is logged
-    (CurvesLogger, "log_metrics"),  # before the step's values, and between these and the evaluation's
+    (
+        CurvesLogger,
+        "log_metrics",
+    ),  # before the step's values, and between these and the evaluation's
     (Evaluation, "_measure"),
     (BestAndLast, "_save"),  # evaluated and logged, not saved
     (BestAndLast, "_write"),  # before the best, and between the best and the last
@@ -72,7 +75,9 @@ def killed_at(moment: int, seen: list[str], moments: Moments = MOMENTS) -> Itera
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory, run_tiny: Train) -> Train:
     """The run of the same overrides that is never stopped."""
-    return functools.cache(lambda *overrides: run_tiny(tmp_path_factory.mktemp("reference"), *SMALL, *overrides))
+    return functools.cache(
+        lambda *overrides: run_tiny(tmp_path_factory.mktemp("reference"), *SMALL, *overrides)
+    )
 
 
 @pytest.fixture
@@ -109,28 +114,53 @@ VARIANTS = {
     "accumulated": (("trainer.accumulate_grad_batches=2", "eval_every=1"), 4),
     "saved at the end of an epoch": (("eval_every=3",), 6),
     "a trailing row joins": (("data.train_rows=17",), 4),
-    "bi-encoder, dropout while measuring": (("method=dualcse_bi", "diag.dropout=true", "diag.evaluation=none"), 6),
+    "bi-encoder, dropout while measuring": (
+        ("method=dualcse_bi", "diag.dropout=true", "diag.evaluation=none"),
+        6,
+    ),
     "a head": (("method=simcse", "data=inli_triplets", "data.rows.positive=implied"), 6),
     "stopped early": (("eval_every=1", "callbacks.early_stopping.patience=2"), 3),
     "by steps": (("trainer.max_epochs=-1", "trainer.max_steps=5"), 5),
     "bfloat16": (("trainer.precision=bf16-mixed",), 6),
     # Two heads, warm-up and weight decay, and an accuracy of the determinant beside each direction's.
-    "GaussCSE": (("method=gausscse", "data=nli_triplets", "suite=nli", "monitor=val/snli/auprc"), 6),
+    "GaussCSE": (
+        ("method=gausscse", "data=nli_triplets", "suite=nli", "monitor=val/snli/auprc"),
+        6,
+    ),
     # Four terms of Gaussians, and directions of three corpora watched or tested.
     "DualGauss": (("method=dualgauss", "suite=inli_direction"), 6),
     # Vectors of a frozen encoder, which are in no checkpoint and are made anew.
-    "ImpScore": (("method=impscore", "data=inli_implicit_pairs", EXPLICIT, "monitor=val/eis/accuracy"), 6),
+    "ImpScore": (
+        ("method=impscore", "data=inli_implicit_pairs", EXPLICIT, "monitor=val/eis/accuracy"),
+        6,
+    ),
     # LLM rows that wait when the run is killed, over the end of an epoch too.
     "NGCSE": (
         (
-            *("method=ngcse", "method.contrastive=hierarchical_triplet", f"method.roles={ROLES}", "diag.dropout=true"),
-            *("data=ngcse_wiki_sts", "data.llm_rows_together=6", "suite=stsb", "monitor=val/stsb/spearman"),
+            *(
+                "method=ngcse",
+                "method.contrastive=hierarchical_triplet",
+                f"method.roles={ROLES}",
+                "diag.dropout=true",
+            ),
+            *(
+                "data=ngcse_wiki_sts",
+                "data.llm_rows_together=6",
+                "suite=stsb",
+                "monitor=val/stsb/spearman",
+            ),
         ),
         6,
     ),
     # Two passes with dropout a step, and evaluations that draw dropout masks of their own between the steps.
     "unsupervised SimCSE": (
-        ("method=simcse_unsup", "data=wiki_sentences", "suite=stsb", "monitor=val/stsb/spearman", "diag.dropout=true"),
+        (
+            "method=simcse_unsup",
+            "data=wiki_sentences",
+            "suite=stsb",
+            "monitor=val/stsb/spearman",
+            "diag.dropout=true",
+        ),
         6,
     ),
 }
@@ -155,7 +185,9 @@ def test_killed_after_it_stopped_early(run: Train, reference: Train) -> None:
         run(*overrides)
     resumed = run(*overrides)
     assert_same(resumed, reference(*overrides))
-    assert resumed.read()["stopped_early"] == "val/rte/accuracy_all has not improved in 2 evaluations"
+    assert (
+        resumed.read()["stopped_early"] == "val/rte/accuracy_all has not improved in 2 evaluations"
+    )
     assert resumed.read()["best"]["step"] == steps - 2
 
 
@@ -178,7 +210,9 @@ def test_every_generator_goes_on_where_it_was(run: Train, monkeypatch: pytest.Mo
 
     def drawing(self: DualCSE, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         numpy = [np.random.random(), np.random.standard_normal()]  # noqa: NPY002 - an augmentation might
-        drawn.append((self.global_step, random.random(), random.gauss(0, 1), *numpy, torch.rand(1).item()))
+        drawn.append(
+            (self.global_step, random.random(), random.gauss(0, 1), *numpy, torch.rand(1).item())
+        )
         return step(self, batch, batch_idx)
 
     monkeypatch.setattr(DualCSE, "training_step", drawing)
@@ -209,14 +243,22 @@ def test_a_failed_run_is_done_again(
     run: Train, reference: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = DualCSE.training_step
-    for moment, checkpoint in ((2, None), (5, 4)):  # before the first checkpoint, and after the second
+    for moment, checkpoint in (
+        (2, None),
+        (5, 4),
+    ):  # before the first checkpoint, and after the second
 
-        def fails(self: DualCSE, batch: dict[str, Any], batch_idx: int, moment: int = moment) -> dict[str, Any]:
+        def fails(
+            self: DualCSE, batch: dict[str, Any], batch_idx: int, moment: int = moment
+        ) -> dict[str, Any]:
             if self.global_step + 1 == moment:
                 raise RuntimeError(f"a bug at step {moment}")
             return original(self, batch, batch_idx)
 
-        with monkeypatch.context() as patch, pytest.raises(RuntimeError, match=f"a bug at step {moment}"):
+        with (
+            monkeypatch.context() as patch,
+            pytest.raises(RuntimeError, match=f"a bug at step {moment}"),
+        ):
             patch.setattr(DualCSE, "training_step", fails)
             run()
         (failed,) = tmp_path.rglob("failed.json")
@@ -225,7 +267,9 @@ def test_a_failed_run_is_done_again(
         assert failure["message"] == f"a bug at step {moment}"
         assert "training_step" in failure["traceback"]
         assert not list(tmp_path.rglob("record.json"))
-        assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == ([] if checkpoint is None else [checkpoint])
+        assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == (
+            [] if checkpoint is None else [checkpoint]
+        )
         assert Run.at(failed.parent).status == "failed"
     folder = run()
     assert folder.status == "finished"
@@ -274,7 +318,10 @@ def test_a_disk_that_fills_up_in_the_curves_is_one_message_too(
                 raise OSError(errno.ENOSPC, "No space left on device")
         append(self, step, values)
 
-    with monkeypatch.context() as patch, pytest.raises(LightningCSEError, match=r"no space left .*curves\.csv"):
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(LightningCSEError, match=r"no space left .*curves\.csv"),
+    ):
         patch.setattr(Curves, "append", half_a_line)
         run()
     assert_same(run(), reference())
@@ -304,7 +351,9 @@ def stopped_at(run: Train, owner: Any, name: str, count: int, *overrides: str, n
 
 
 @pytest.mark.parametrize("step", [1, 2, STEPS])  # the second and the last are evaluated
-def test_a_signal_in_a_step_saves_that_step(step: int, run: Train, reference: Train, tmp_path: Path) -> None:
+def test_a_signal_in_a_step_saves_that_step(
+    step: int, run: Train, reference: Train, tmp_path: Path
+) -> None:
     said = stopped_at(run, DualCSE, "training_step", step)
     assert said == f"stopped at step {step}; the same command continues from there"
     assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == [step]
@@ -375,13 +424,17 @@ def test_a_process_that_is_interrupted_and_killed_ends_where_an_undisturbed_one_
 
     def command(*start: str) -> subprocess.CompletedProcess[str]:
         line = [sys.executable, *start, "+debug=tiny", *SMALL]
-        return subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
+        return subprocess.run(
+            line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400
+        )
 
     done = command("dies.py", "interrupt")  # a step after the first checkpoint
     (run,) = (tmp_path / "runs" / "dualcse_cross").iterdir()
     last = run / "checkpoints" / "last.ckpt"
     assert (done.returncode, saved(last)) == (130, 3), done.stderr
-    assert "stopped at step 3; the same command continues from there" in done.stderr.splitlines()[-1]
+    assert (
+        "stopped at step 3; the same command continues from there" in done.stderr.splitlines()[-1]
+    )
     assert "Traceback" not in done.stderr
     assert not (run / "failed.json").exists()
 
@@ -396,4 +449,8 @@ def test_a_process_that_is_interrupted_and_killed_ends_where_an_undisturbed_one_
     assert "resuming from step 3" in done.stdout
     assert done.stdout.splitlines()[-1] == f"record: {run / 'record.json'}"
     assert_same(Run.at(run), reference())
-    assert Run.at(run).read()["overrides"] == ["+experiment=dualcse_cross", "+debug=tiny", *SMALL[1:]]
+    assert Run.at(run).read()["overrides"] == [
+        "+experiment=dualcse_cross",
+        "+debug=tiny",
+        *SMALL[1:],
+    ]

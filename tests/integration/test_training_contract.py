@@ -74,20 +74,28 @@ def test_evaluation_does_not_change_training(run: Train, monkeypatch: pytest.Mon
             watch = Watch(patch)
             folder = run(*overrides, "keep_last=true", place=name.replace(" ", "_"))
         parameters = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)["state_dict"]
-        seen[name] = (watch.rows, curves(folder)["train/loss"], {k: v.tolist() for k, v in parameters.items()})
+        seen[name] = (
+            watch.rows,
+            curves(folder)["train/loss"],
+            {k: v.tolist() for k, v in parameters.items()},
+        )
     want = seen.pop("as it is")
     assert [len(batch) for batch in want[0]] == [8, 8, 4] * 2
     assert [name for name, found in seen.items() if found != want] == []
 
 
 @pytest.mark.parametrize("limit", ["2", "0.7"])
-def test_a_limited_epoch_is_the_start_of_its_order(limit: str, run: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limited_epoch_is_the_start_of_its_order(
+    limit: str, run: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         whole = Watch(patch)
         run("trainer.max_epochs=3", place="whole")
     with monkeypatch.context() as patch:
         watch = Watch(patch)
-        folder = run(f"trainer.limit_train_batches={limit}", "trainer.max_epochs=3", place="limited")
+        folder = run(
+            f"trainer.limit_train_batches={limit}", "trainer.max_epochs=3", place="limited"
+        )
     assert watch.rows == [rows for epoch in range(3) for rows in whole.rows[3 * epoch :][:2]]
     assert folder.read()["steps"] == 6, "as the schedule was told"
 
@@ -156,8 +164,14 @@ def test_a_number_that_is_none_stops_the_run_and_keeps_the_last_checkpoint(
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["method.optimizer.lr=1e30", "eval_every=1"], "after step 1 some embeddings are not finite"),
-        (["+trainer.limit_train_batches=0"], r"no training step was made: see trainer\.limit_train_batches"),
+        (
+            ["method.optimizer.lr=1e30", "eval_every=1"],
+            "after step 1 some embeddings are not finite",
+        ),
+        (
+            ["+trainer.limit_train_batches=0"],
+            r"no training step was made: see trainer\.limit_train_batches",
+        ),
     ],
 )
 def test_what_cannot_be_trained_leaves_no_checkpoint(
@@ -174,17 +188,32 @@ def test_what_cannot_be_trained_leaves_no_checkpoint(
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["method.loss.temperature=0"], r"method\.loss: temperature must be positive and finite, got 0"),
+        (
+            ["method.loss.temperature=0"],
+            r"method\.loss: temperature must be positive and finite, got 0",
+        ),
         (["encoder.width=33"], r"encoder: The hidden size \(33\) is not a multiple"),
-        (["method.optimizer.betas=[1,2]"], r"method\.optimizer: Invalid beta parameter at index 0: 1"),
-        (["monitor=val/rte/acuracy_all"], r"monitor: 'val/rte/acuracy_all' .* did you mean 'val/rte/accuracy_all'"),
+        (
+            ["method.optimizer.betas=[1,2]"],
+            r"method\.optimizer: Invalid beta parameter at index 0: 1",
+        ),
+        (
+            ["monitor=val/rte/acuracy_all"],
+            r"monitor: 'val/rte/acuracy_all' .* did you mean 'val/rte/accuracy_all'",
+        ),
         (
             ["data=inli_triplets"],
             r"data: the method trains on premise, .*implied_entailment, contradiction, but this data has premise, "
             r"entailment, contradiction; missing: explicit_entailment, implied_entailment",
         ),
-        ([*GAUSSCSE, "method.loss.sets=[ent,cont]"], r"method\.loss: sets must be a list of ent, con, rev .*'cont'"),
-        ([*GAUSSCSE, "suite=nli"], r"monitor: 'val/rte/accuracy_all' is not a dev score .*val/snli/auprc"),
+        (
+            [*GAUSSCSE, "method.loss.sets=[ent,cont]"],
+            r"method\.loss: sets must be a list of ent, con, rev .*'cont'",
+        ),
+        (
+            [*GAUSSCSE, "suite=nli"],
+            r"monitor: 'val/rte/accuracy_all' is not a dev score .*val/snli/auprc",
+        ),
         ([*UNSUPERVISED], r"diag\.dropout: the pairs of UnsupervisedSimCSE are dropout passes"),
         (["diag.evaluation=corpus_dev"], r"corpus_dev is already the held-out side"),
         (["diag.positive_score=9"], r"diag\.positive_score: 9 is above"),
@@ -195,7 +224,9 @@ def test_what_cannot_be_trained_leaves_no_checkpoint(
         ),
     ],
 )
-def test_values_that_only_their_owner_can_refuse_are_named(overrides: list[str], message: str, run: Train) -> None:
+def test_values_that_only_their_owner_can_refuse_are_named(
+    overrides: list[str], message: str, run: Train
+) -> None:
     with pytest.raises(ConfigError, match=message):
         run(*overrides)
 
@@ -214,7 +245,12 @@ def test_a_batch_that_is_larger_than_the_data_is_all_of_it_and_reported(
 
 @pytest.mark.parametrize("method", [CROSS, BI, TRIPLETS, ENTAILED, GAUSSCSE, IMPSCORE])
 def test_twenty_steps_lower_the_loss(method: tuple[str, ...], run: Train) -> None:
-    overfit = ("data.train_rows=16", "trainer.max_epochs=-1", "trainer.max_steps=20", "eval_every=20")
+    overfit = (
+        "data.train_rows=16",
+        "trainer.max_epochs=-1",
+        "trainer.max_steps=20",
+        "eval_every=20",
+    )
     rate = ("method.optimizer.lr=5e-3", "method.schedule.name=constant", "encoder.dropout=0.0")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*has no dropout")
@@ -223,7 +259,9 @@ def test_twenty_steps_lower_the_loss(method: tuple[str, ...], run: Train) -> Non
     assert np.mean(losses[-4:]) < 0.7 * np.mean(losses[:4])
 
 
-def test_accumulated_batches_log_the_mean_of_their_losses(run: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accumulated_batches_log_the_mean_of_their_losses(
+    run: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
     losses: list[float] = []
     forward = DualContrastive.forward
 
@@ -238,15 +276,23 @@ def test_accumulated_batches_log_the_mean_of_their_losses(run: Train, monkeypatc
     steps = [np.mean(losses[0:2]), losses[2], np.mean(losses[3:5]), losses[5]]
     assert list(found["train/loss"].values()) == pytest.approx(steps, rel=1e-6)
     assert list(found["val/rte/accuracy_all"]) == [0, 1, 2, 3, 4]
-    assert list(found["train/learning_rate"].values()) == pytest.approx([5e-5 * k / 4 for k in (4, 3, 2, 1)])
+    assert list(found["train/learning_rate"].values()) == pytest.approx(
+        [5e-5 * k / 4 for k in (4, 3, 2, 1)]
+    )
 
 
 # Long sentences and other corpora
 
 
-@pytest.mark.parametrize(("overrides", "specials"), [(["method=dualcse_cross"], None), (TRIPLETS, 2)])
+@pytest.mark.parametrize(
+    ("overrides", "specials"), [(["method=dualcse_cross"], None), (TRIPLETS, 2)]
+)
 def test_sentences_that_are_too_long_are_counted_and_reported_once(
-    overrides: list[str], specials: int | None, run: Train, compose: Compose, caplog: pytest.LogCaptureFixture
+    overrides: list[str],
+    specials: int | None,
+    run: Train,
+    compose: Compose,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING):
         folder = run("encoder.max_length=20", *overrides)
@@ -269,7 +315,13 @@ def test_sentences_that_are_too_long_are_counted_and_reported_once(
 def test_a_method_of_triplets_trains_on_inli_too(
     compose: Compose, tmp_path: Path, capsys: pytest.CaptureFixture[str], one_thread: None
 ) -> None:
-    overrides = ("+debug=tiny", "paths.cache_dir=null", "+experiment=gausscse", *LITTLE, "data=inli_triplets")
+    overrides = (
+        "+debug=tiny",
+        "paths.cache_dir=null",
+        "+experiment=gausscse",
+        *LITTLE,
+        "data=inli_triplets",
+    )
     cfg = compose(*overrides)
     cfg.paths.runs_dir = str(tmp_path)
     outcome = training.run(cfg)
@@ -278,10 +330,16 @@ def test_a_method_of_triplets_trains_on_inli_too(
     assert (record["rows"]["used"], record["rows"]["training_rows"]) == (20, 40)
     read = {"INLI/train.csv", "INLI/val.csv", "INLI/test.csv", "SNLI/snli_1.0/snli_1.0_test.jsonl"}
     assert read <= set(record["data"])
-    assert {"test/snli/auprc", "test/stsb/spearman", "test/sick_direction/accuracy"} <= set(record["metrics"])
+    assert {"test/snli/auprc", "test/stsb/spearman", "test/sick_direction/accuracy"} <= set(
+        record["metrics"]
+    )
     # A sweeper gets the best dev score.
     points, best = curves(folder)["val/snli/auprc"], record["best"]
     assert best == {"monitor": "val/snli/auprc", "score": outcome.score, "step": best["step"]}
-    assert outcome.score == max(value for step, value in points.items() if step > 0) == points[best["step"]]
+    assert (
+        outcome.score
+        == max(value for step, value in points.items() if step > 0)
+        == points[best["step"]]
+    )
     assert outcome.status == "finished"
     assert str(folder.record_path) in capsys.readouterr().out.replace("\n", "")

@@ -36,7 +36,11 @@ def make_run(tmp_path: Path) -> MakeRun:
 @pytest.fixture
 def two(make_run: MakeRun) -> list[str]:
     """Three seeds of a good and of a poor point, whose name a spreadsheet would take for a formula."""
-    return [make_run(name, seed, right) for name, right in (("good", GOOD), ("=poor", POOR)) for seed in range(3)]
+    return [
+        make_run(name, seed, right)
+        for name, right in (("good", GOOD), ("=poor", POOR))
+        for seed in range(3)
+    ]
 
 
 def test_the_table_fits_the_terminal(
@@ -50,7 +54,9 @@ def test_the_table_fits_the_terminal(
     # 18 examples are right in one only: p = 2^-17, and three tests for Holm.
     assert ["rte", "good", "0", "1", "2", "75.00", "18", "+45.00", "8e-06", "2e-05", "*"] in cells
     assert ["untrained", "-", "0.00", "0"] in cells
-    assert "adjusted for the 3 tests of this table, * below 0.05" in " ".join(" ".join(lines).split())
+    assert "adjusted for the 3 tests of this table, * below 0.05" in " ".join(
+        " ".join(lines).split()
+    )
 
 
 def test_who_has_no_predictions_of_a_task_is_left_out_and_named(
@@ -58,17 +64,25 @@ def test_who_has_no_predictions_of_a_task_is_left_out_and_named(
 ) -> None:
     columns = {"row": [0, 1], "lead": [0.5, -0.5]}
     for run, correct in ((two[0], [True, False]), (two[3], [True, True])):
-        write_predictions(Run.at(Path(run)).predictions, "sick_direction", {**columns, "correct": correct})
+        write_predictions(
+            Run.at(Path(run)).predictions, "sick_direction", {**columns, "correct": correct}
+        )
     runs = [two[0], two[3], make_run("simcse", 0, POOR)]
     assert main([*runs, "--baseline", "untrained", "--format", "json"]) == 0
     printed = capsys.readouterr()
     compared = [(one["task"], one["a"], one["b"]) for one in json.loads(printed.out)]
-    assert [one for one in compared if one[0] == "sick_direction"] == [("sick_direction", "good", "=poor")]
+    assert [one for one in compared if one[0] == "sick_direction"] == [
+        ("sick_direction", "good", "=poor")
+    ]
     assert len(compared) == 1 + 6
-    assert printed.err.startswith("sick_direction: left out: simcse, untrained (no predictions; a symmetric score")
+    assert printed.err.startswith(
+        "sick_direction: left out: simcse, untrained (no predictions; a symmetric score"
+    )
 
 
-def test_points_of_one_name_are_called_by_what_differs(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+def test_points_of_one_name_are_called_by_what_differs(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([make_run("same", 0, right, lr) for right, lr in ((GOOD, 1e-5), (POOR, 3e-5))]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["rte", "lr", "1e-05"] in [row[:3] for row in rows]
@@ -78,7 +92,12 @@ def test_points_of_one_name_are_called_by_what_differs(make_run: MakeRun, capsys
 def test_csv_and_json_are_unrounded(two: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*two, "--format", "csv", "--task", "rte"]) == 0
     (line,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
-    assert (line["a"], line["b"], line["seeds_a"], line["significant"]) == ("good", "'=poor", "0 1 2", "True")
+    assert (line["a"], line["b"], line["seeds_a"], line["significant"]) == (
+        "good",
+        "'=poor",
+        "0 1 2",
+        "True",
+    )
     assert main([*two[3:], *two[:3], "--format", "csv"]) == 0
     (turned,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert turned["difference"] == "-45.0", "a number stays a number"
@@ -96,10 +115,15 @@ def test_csv_and_json_are_unrounded(two: list[str], capsys: pytest.CaptureFixtur
     [
         (["nowhere"], "is not the folder of a run"),
         (["--task", "snli"], "has no predictions of snli (found: rte, untrained-rte)"),
-        (["--baseline", "length"], "no run has predictions of the baseline 'length' (found: untrained)"),
+        (
+            ["--baseline", "length"],
+            "no run has predictions of the baseline 'length' (found: untrained)",
+        ),
     ],
 )
-def test_user_errors(two: list[str], arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_user_errors(
+    two: list[str], arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*two, *arguments]) == 2
     captured = capsys.readouterr()
     assert (captured.out, captured.err[:7]) == ("", "error: ")

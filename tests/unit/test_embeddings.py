@@ -17,7 +17,13 @@ from lightning_cse.embeddings import (
     PragmaticEmbedding,
 )
 
-KINDS = [PointEmbedding, GaussianEmbedding, DualEmbedding, DualGaussianEmbedding, PragmaticEmbedding]
+KINDS = [
+    PointEmbedding,
+    GaussianEmbedding,
+    DualEmbedding,
+    DualGaussianEmbedding,
+    PragmaticEmbedding,
+]
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -37,7 +43,11 @@ def assert_same(a: Embedding, b: Embedding) -> None:
         (PointEmbedding, ["vector"], {"primary": "vector"}),
         (GaussianEmbedding, ["mean", "log_variance"], {"mean": "mean"}),
         (DualEmbedding, ["explicit", "implicit"], {"explicit": "explicit", "implicit": "implicit"}),
-        (PragmaticEmbedding, ["semantic", "pragmatic"], {"pragmatic": "pragmatic", "semantic": "semantic"}),
+        (
+            PragmaticEmbedding,
+            ["semantic", "pragmatic"],
+            {"pragmatic": "pragmatic", "semantic": "semantic"},
+        ),
     ],
 )
 def test_fields_keep_the_order_of_the_constructor_and_views_name_the_primary_one_first(
@@ -45,7 +55,9 @@ def test_fields_keep_the_order_of_the_constructor_and_views_name_the_primary_one
 ) -> None:
     embedding = make(kind)
     assert list(embedding.fields()) == fields
-    assert list(embedding.views().items()) == [(view, getattr(embedding, name)) for view, name in views.items()]
+    assert list(embedding.views().items()) == [
+        (view, getattr(embedding, name)) for view, name in views.items()
+    ]
 
 
 def test_two_gaussians_a_sentence_are_put_together_and_taken_apart() -> None:
@@ -85,7 +97,9 @@ def test_parts_are_joined_moved_and_copied(kind):
     assert_same(Embedding.cat(parts), embedding)
     assert_same(copy.deepcopy(embedding), embedding)
     assert_same(pickle.loads(pickle.dumps(embedding)), embedding)
-    assert {value.dtype for value in embedding.to(torch.bfloat16).fields().values()} == {torch.bfloat16}
+    assert {value.dtype for value in embedding.to(torch.bfloat16).fields().values()} == {
+        torch.bfloat16
+    }
     assert {value.device.type for value in embedding.to("meta").fields().values()} == {"meta"}
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(embedding, next(iter(embedding.fields())), torch.zeros(4, 3))
@@ -100,11 +114,13 @@ def test_rows_and_cat_carry_gradients():
 
 
 @pytest.mark.parametrize(
-    ("explicit", "implicit"), [((2, 3), (2, 4)), ((2, 3), (1, 3)), ((3,), (3,)), ((2, 3, 4), (2, 3, 4))]
+    ("explicit", "implicit"),
+    [((2, 3), (2, 4)), ((2, 3), (1, 3)), ((3,), (3,)), ((2, 3, 4), (2, 3, 4))],
 )
 def test_wrong_shapes_are_refused(explicit, implicit):
     with pytest.raises(
-        ValueError, match=r"DualEmbedding: need tensors of the same shape \(n, d\), got explicit \(.*\), imp"
+        ValueError,
+        match=r"DualEmbedding: need tensors of the same shape \(n, d\), got explicit \(.*\), imp",
     ):
         DualEmbedding(torch.zeros(explicit), torch.zeros(implicit))
     with pytest.raises(ValueError, match=r"got vector \(3,\)"):

@@ -16,7 +16,11 @@ from lightning_cse.errors import ConfigError, DataError, Interrupted, report, re
         (ConfigError(["seed: wrong"]), 2, "error: seed: wrong\n"),
         (ConfigError(["a", "b"]), 2, "error: 2 faults:\n  a\n  b\n"),
         (DataError("no corpus"), 2, "error: no corpus\n"),
-        (PermissionError(errno.EACCES, "Permission denied", "runs"), 2, "error: runs: Permission denied\n"),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "runs"),
+            2,
+            "error: runs: Permission denied\n",
+        ),
         (OSError(errno.ENOSPC, "No space left on device"), 2, "error: No space left on device\n"),
         (KeyboardInterrupt(), 130, "interrupted; the same command continues where it stopped\n"),
         (Interrupted("stopped at step 40", signal.SIGTERM), 143, "stopped at step 40\n"),
@@ -40,7 +44,9 @@ def test_slurm_announces_its_time_limit_by_further_signals(monkeypatch: pytest.M
     assert stop_signals() == [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2]
 
 
-def test_the_traceback_of_a_fault_of_ours_is_in_a_file_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_traceback_of_a_fault_of_ours_is_in_a_file_that_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert report(KeyError("x")) == 1
     said, _, file = capsys.readouterr().err.rstrip().partition("; traceback: ")
     assert said == "error: KeyError: 'x'\n  a bug in lightning_cse"
@@ -48,7 +54,9 @@ def test_the_traceback_of_a_fault_of_ours_is_in_a_file_that_is_named(capsys: pyt
     Path(file).unlink()
 
 
-def test_sigterm_in_a_command_is_an_interrupt_and_its_handler_goes_with_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sigterm_in_a_command_is_an_interrupt_and_its_handler_goes_with_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     before = signal.getsignal(signal.SIGTERM)
 
     @reported

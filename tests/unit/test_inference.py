@@ -20,16 +20,31 @@ from lightning_cse.embeddings import DualEmbedding, GaussianEmbedding
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.engine.load import LoadedModel
 from lightning_cse.errors import ConfigError, EncoderError, TaskError
-from lightning_cse.models import DualGaussianModel, DualModel, GaussianModel, ImpScoreModel, PointModel
+from lightning_cse.models import (
+    DualGaussianModel,
+    DualModel,
+    GaussianModel,
+    ImpScoreModel,
+    PointModel,
+)
 
-SENTENCES = ["The ferry leaves at noon.", "", "salt " * 90 + "was dear.", "Is it?", "He fixed the gate.", "Is it?"]
+SENTENCES = [
+    "The ferry leaves at noon.",
+    "",
+    "salt " * 90 + "was dear.",
+    "Is it?",
+    "He fixed the gate.",
+    "Is it?",
+]
 PREMISES, HYPOTHESES = SENTENCES[:3], SENTENCES[3:]
 
 tiny = partial(tiny_encoder, max_length=48)
 
 
 def loaded(answers: Any) -> LoadedModel:
-    return LoadedModel(answers.eval(), "made", None, {}, {"weights": "1" * 64}, type(answers).__name__)
+    return LoadedModel(
+        answers.eval(), "made", None, {}, {"weights": "1" * 64}, type(answers).__name__
+    )
 
 
 def made(kind: Callable[..., Any], **options: Any) -> SentenceModel:
@@ -59,13 +74,19 @@ def test_every_view_is_what_evaluation_embeds_in_the_order_of_the_sentences(kind
     model = made(kind)
     assert model.views == VIEWS[kind]
     embedding = model.answers.embed(SENTENCES)
-    want = {name.replace("log_", ""): value.exp() for name, value in embedding.fields().items() if "log" in name}
+    want = {
+        name.replace("log_", ""): value.exp()
+        for name, value in embedding.fields().items()
+        if "log" in name
+    }
     for view, vectors in (embedding.views() | want).items():
         for batch_size in (2, 1024):
             found = model.encode(SENTENCES, view, batch_size=batch_size)
             assert found.dtype == np.float32
             np.testing.assert_allclose(found, vectors, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(model.encode(SENTENCES[4], view), vectors[4], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            model.encode(SENTENCES[4], view), vectors[4], rtol=1e-4, atol=1e-5
+        )
     assert np.array_equal(model.encode(SENTENCES), model.encode(SENTENCES, model.views[0]))
 
 
@@ -105,7 +126,9 @@ def test_answers_are_those_of_the_model_row_by_row(kind: Any) -> None:
     matrix = model.similarity_matrix(PREMISES, SENTENCES)
     rows = [model.similarity(premise, SENTENCES) for premise in PREMISES]
     np.testing.assert_allclose(matrix, rows, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(model.similarity_matrix(PREMISES), matrix[:, :3], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        model.similarity_matrix(PREMISES), matrix[:, :3], rtol=1e-4, atol=1e-5
+    )
 
 
 class Known:
@@ -113,11 +136,15 @@ class Known:
 
     def embed(self, sentences: list[str]) -> GaussianEmbedding:
         rows = len(sentences)
-        logs = torch.tensor([[1.0 if text == "animal" else -1.0] for text in sentences]).expand(rows, 32)
+        logs = torch.tensor([[1.0 if text == "animal" else -1.0] for text in sentences]).expand(
+            rows, 32
+        )
         return GaussianEmbedding(torch.ones(rows, 32), logs)
 
 
-def test_a_direction_is_positive_for_a_premise_and_its_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_direction_is_positive_for_a_premise_and_its_hypothesis(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model = made(GaussianModel)
     monkeypatch.setattr(model.answers, "embed", Known().embed)
     forward = model.direction("dog", "animal")
@@ -126,12 +153,23 @@ def test_a_direction_is_positive_for_a_premise_and_its_hypothesis(monkeypatch: p
     assert model.encode(["animal"], "variance")[0].tolist() == pytest.approx([np.e] * 32)
 
 
-def test_what_a_model_cannot_answer_is_said_with_what_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_model_cannot_answer_is_said_with_what_it_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model = made(PointModel)
     for ask, message in (
-        (lambda: model.implicitness("a"), "made (PointModel) has no implicitness (it has: similarity, entailment)"),
-        (lambda: model.direction("a", "b"), "made (PointModel) has no direction (it has: similarity, entailment)"),
-        (lambda: model.encode("a", "primry"), "has no view 'primry' - did you mean 'primary'? (it has: primary)"),
+        (
+            lambda: model.implicitness("a"),
+            "made (PointModel) has no implicitness (it has: similarity, entailment)",
+        ),
+        (
+            lambda: model.direction("a", "b"),
+            "made (PointModel) has no direction (it has: similarity, entailment)",
+        ),
+        (
+            lambda: model.encode("a", "primry"),
+            "has no view 'primry' - did you mean 'primary'? (it has: primary)",
+        ),
     ):
         with pytest.raises(TaskError) as raised:
             ask()
@@ -162,7 +200,9 @@ def test_an_exported_folder_gives_the_vectors_of_the_model(
     export(model, tmp_path / "made", view=view)
     found = lightning_cse.load(tmp_path / "made")
     assert found.name == "made"
-    want = model.answers.embed(SENTENCES).views()[view or next(iter(model.answers.embed(["a"]).views()))]
+    want = model.answers.embed(SENTENCES).views()[
+        view or next(iter(model.answers.embed(["a"]).views()))
+    ]
     np.testing.assert_allclose(found.encode(SENTENCES), want, rtol=1e-4, atol=1e-5)
     layers = found.answers.head
     assert (layers is not None) == ("modules" in found.loaded.digests)
@@ -172,10 +212,26 @@ def test_an_exported_folder_gives_the_vectors_of_the_model(
     ("module", "change", "message"),
     [
         ("2_LSTM", {}, r"has the module LSTM, not supported here: set pooling"),
-        ("2_Dense", {"activation_function": "torch.nn.modules.activation.Mish"}, "2_Dense: a Dense with .*Mish"),
-        ("2_Dense", {"module_input_name": "token_embeddings"}, "2_Dense: a Dense with .*token_embeddings"),
-        ("2_Dense", {"out_features": 31}, r"2_Dense: .*size mismatch.* \(a Dense needs model\.safetensors\)"),
-        ("2_WordWeights", {"vocab": ["a", "b"], "word_weights": {"a": 0.5}, "unknown_word_weight": 1}, "2_WordWeights"),
+        (
+            "2_Dense",
+            {"activation_function": "torch.nn.modules.activation.Mish"},
+            "2_Dense: a Dense with .*Mish",
+        ),
+        (
+            "2_Dense",
+            {"module_input_name": "token_embeddings"},
+            "2_Dense: a Dense with .*token_embeddings",
+        ),
+        (
+            "2_Dense",
+            {"out_features": 31},
+            r"2_Dense: .*size mismatch.* \(a Dense needs model\.safetensors\)",
+        ),
+        (
+            "2_WordWeights",
+            {"vocab": ["a", "b"], "word_weights": {"a": 0.5}, "unknown_word_weight": 1},
+            "2_WordWeights",
+        ),
     ],
 )
 def test_a_module_that_is_not_applied_is_refused(
@@ -197,10 +253,14 @@ def test_a_module_that_is_not_applied_is_refused(
 def test_another_similarity_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     export(loaded(ImpScoreModel(tiny())), tmp_path / "made")
     lightning_cse.load(tmp_path / "made")
-    assert "compares its vectors with euclidean; here they are compared with the cosine" in caplog.text
+    assert (
+        "compares its vectors with euclidean; here they are compared with the cosine" in caplog.text
+    )
 
 
-def test_devices_kinds_of_numbers_and_plain_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_kinds_of_numbers_and_plain_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     folder = save_tiny(tmp_path / "plain")
     for options, message in (
@@ -230,5 +290,12 @@ def test_loading_and_asking_import_neither_lightning_nor_hydra() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     seconds, *modules = done.stdout.split()
-    assert not {"pytorch_lightning", "hydra", "datasets", "torchmetrics", "sklearn", "pandas"} & set(modules)
+    assert not {
+        "pytorch_lightning",
+        "hydra",
+        "datasets",
+        "torchmetrics",
+        "sklearn",
+        "pandas",
+    } & set(modules)
     assert float(seconds) < 1.5

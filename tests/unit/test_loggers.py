@@ -46,7 +46,9 @@ def written(folder: Path) -> tuple[Path, list[wandb_internal_pb2.Record]]:
     while True:
         (run,) = (folder / "wandb").glob("offline-run-*")
         (file,) = run.glob("*.wandb")
-        found = [wandb_internal_pb2.Record.FromString(record) for record in records(file.read_bytes())]
+        found = [
+            wandb_internal_pb2.Record.FromString(record) for record in records(file.read_bytes())
+        ]
         if of_type(found, "exit") or time.monotonic() > deadline:
             return run, found
         time.sleep(0.02)
@@ -77,7 +79,9 @@ def history(found: list[wandb_internal_pb2.Record]) -> list[dict[str, Any]]:
     """Return what was logged, without W&B's own values."""
     rows = []
     for row in of_type(found, "history"):
-        values = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in row.item}
+        values = {
+            item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in row.item
+        }
         rows.append({key: value for key, value in values.items() if not key.startswith("_")})
     return rows
 
@@ -99,13 +103,22 @@ class Line(LightningModule):
 
 def fit(used: list[Any], folder: Path) -> None:
     """Fit on four constant batches of one."""
-    quiet = dict.fromkeys(("enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False)
-    options: dict[str, Any] = {"accelerator": "cpu", "max_epochs": 1, "log_every_n_steps": 1, **quiet}
+    quiet = dict.fromkeys(
+        ("enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False
+    )
+    options: dict[str, Any] = {
+        "accelerator": "cpu",
+        "max_epochs": 1,
+        "log_every_n_steps": 1,
+        **quiet,
+    }
     trainer = Trainer(logger=used, default_root_dir=folder, **options)
     trainer.fit(Line(), DataLoader(torch.ones(4, 1)))
 
 
-def test_two_runs_in_one_process_stay_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_runs_in_one_process_stay_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setattr(sys, "argv", ["train", "some.key=on-the-command-line"])
     before = dict(os.environ)
@@ -127,7 +140,10 @@ def test_two_runs_in_one_process_stay_apart(tmp_path: Path, monkeypatch: pytest.
         assert run.name.endswith(f"-dualcse_cross-0123456789-s{seed}")
         (start,) = of_type(found, "run")[:1]
         assert start.run_id == f"dualcse_cross-0123456789-s{seed}"
-        assert (start.display_name, start.run_group) == (f"dualcse_cross-s{seed}", "dualcse_cross/seeds")
+        assert (start.display_name, start.run_group) == (
+            f"dualcse_cross-s{seed}",
+            "dualcse_cross/seeds",
+        )
         assert (start.project, start.job_type) == ("lightning_cse", "train")
         settings = {item.key: json.loads(item.value_json) for item in start.config.update}
         assert settings["method"] == config["method"]
@@ -136,11 +152,16 @@ def test_two_runs_in_one_process_stay_apart(tmp_path: Path, monkeypatch: pytest.
             {"train/loss": 0.5 + seed, "trainer/global_step": 20},
             {"test/rte/accuracy_all": 0.75, "trainer/global_step": 20},
         ]
-        axes = {metric.name: metric.step_metric for metric in of_type(found, "metric") if metric.name}
+        axes = {
+            metric.name: metric.step_metric for metric in of_type(found, "metric") if metric.name
+        }
         step = "trainer/global_step"
         assert axes == {step: "", "train/loss": step, "test/rte/accuracy_all": step}
         assert [end.exit_code for end in of_type(found, "exit")] == [seed]
-        assert not any("on-the-command-line" in record.SerializeToString().decode("latin-1") for record in found)
+        assert not any(
+            "on-the-command-line" in record.SerializeToString().decode("latin-1")
+            for record in found
+        )
         assert not of_type(found, "output_raw")
 
 
@@ -185,7 +206,13 @@ class Broken:
 RECORD: dict[str, Any] = {
     "metrics": {"test/rte/accuracy_all": 0.75, "test/eis/accuracy": float("nan")},
     "best": {"step": 20, "score": 0.8, "monitor": "val/rte/accuracy_all"},
-    "summary": {"rfd_alignment": 0.25, "rfd_uniformity": None, "final_score": 0.7, "best_score": 0.8, "best_step": 20},
+    "summary": {
+        "rfd_alignment": 0.25,
+        "rfd_uniformity": None,
+        "final_score": 0.7,
+        "best_score": 0.8,
+        "best_step": 20,
+    },
     "steps": 20,
 }
 
@@ -201,9 +228,18 @@ def summary(found: list[wandb_internal_pb2.Record]) -> dict[str, Any]:
 
 
 def test_what_stands_in_the_table_of_runs(tmp_path: Path) -> None:
-    settings = {"method": {"_target_": "lightning_cse.methods.DualCSE"}, "encoder": {"name": "small"}}
+    settings = {
+        "method": {"_target_": "lightning_cse.methods.DualCSE"},
+        "encoder": {"name": "small"},
+    }
     one = view(tmp_path, settings=settings, tags=["small", "", "t" * 80])
-    keys = ("val/rte/accuracy_all", "val/rte/threshold", "train/loss", "train/learning_rate", "diag/eval/uniformity")
+    keys = (
+        "val/rte/accuracy_all",
+        "val/rte/threshold",
+        "train/loss",
+        "train/learning_rate",
+        "diag/eval/uniformity",
+    )
     for step, value in enumerate((1.0, 3.0, 2.0)):
         one.log_metrics(dict.fromkeys(keys, value), step=step)
     one.conclude(RECORD)
@@ -268,9 +304,16 @@ def test_one_warning_and_then_silence(
     ],
 )
 def test_who_decides_the_mode(
-    monkeypatch: pytest.MonkeyPatch, variable: str | None, offline: bool | None, logged_in: bool, want: str
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str | None,
+    offline: bool | None,
+    logged_in: bool,
+    want: str,
 ) -> None:
-    for name, value in (("WANDB_MODE", variable), ("WANDB_API_KEY", "0" * 40 if logged_in else None)):
+    for name, value in (
+        ("WANDB_MODE", variable),
+        ("WANDB_API_KEY", "0" * 40 if logged_in else None),
+    ):
         if value is not None:
             monkeypatch.setenv(name, value)
     assert views._mode(offline) == want

@@ -26,20 +26,30 @@ def view(root: Path, **options: Any) -> TensorBoardView:
     run = Run(root, "dualcse_cross", "0123456789", 0)
     run.path = root
     settings = {"seed": 0, "method": {"lr": 5e-5}}
-    return TensorBoardView(run=run, **{"group": "dualcse_cross/seeds", "settings": settings, "tags": ["a"], **options})
+    return TensorBoardView(
+        run=run, **{"group": "dualcse_cross/seeds", "settings": settings, "tags": ["a"], **options}
+    )
 
 
 def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
     """Return every curve under a run folder as TensorBoard shows it."""
     read = EventAccumulator(str(folder / "tensorboard")).Reload()
-    return {key: [(event.step, event.value) for event in read.Scalars(key)] for key in read.Tags()["scalars"]}
+    return {
+        key: [(event.step, event.value) for event in read.Scalars(key)]
+        for key in read.Tags()["scalars"]
+    }
 
 
 def settings_of(folder: Path) -> dict[str, Any]:
     """Return the settings in TensorBoard's table of runs."""
     found = EventAccumulator(str(folder / "tensorboard")).Reload().summary_metadata
-    content = plugin_data_pb2.HParamsPluginData.FromString(found["_hparams_/session_start_info"].plugin_data.content)
-    return {key: getattr(value, value.WhichOneof("kind")) for key, value in content.session_start_info.hparams.items()}
+    content = plugin_data_pb2.HParamsPluginData.FromString(
+        found["_hparams_/session_start_info"].plugin_data.content
+    )
+    return {
+        key: getattr(value, value.WhichOneof("kind"))
+        for key, value in content.session_start_info.hparams.items()
+    }
 
 
 def test_every_value_is_there(tmp_path: Path) -> None:
@@ -57,7 +67,12 @@ def test_every_value_is_there(tmp_path: Path) -> None:
     assert found["test/rte/accuracy_all"] == [(3, 0.75)]
     assert found["summary/rfd_alignment"] == [(3, 0.25)]
     assert "summary/rfd_uniformity" not in found
-    assert settings_of(tmp_path) == {"seed": 0, "method/lr": 5e-5, "group": "dualcse_cross/seeds", "tags": "a"}
+    assert settings_of(tmp_path) == {
+        "seed": 0,
+        "method/lr": 5e-5,
+        "group": "dualcse_cross/seeds",
+        "tags": "a",
+    }
 
 
 def test_no_step_is_there_twice_after_a_resume(tmp_path: Path) -> None:
@@ -69,7 +84,16 @@ def test_no_step_is_there_twice_after_a_resume(tmp_path: Path) -> None:
     for step in range(4, 8):
         resumed.log_metrics({"train/loss": 10.0 + step}, step=step)
     resumed.close()
-    assert curves(tmp_path)["train/loss"] == [(0, 0), (1, 1), (2, 2), (3, 3), (4, 14), (5, 15), (6, 16), (7, 17)]
+    assert curves(tmp_path)["train/loss"] == [
+        (0, 0),
+        (1, 1),
+        (2, 2),
+        (3, 3),
+        (4, 14),
+        (5, 15),
+        (6, 16),
+        (7, 17),
+    ]
     begun_anew = view(tmp_path)
     begun_anew.log_metrics({"train/loss": 2.0}, step=0)
     begun_anew.close()

@@ -36,12 +36,16 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """The figures themselves, in the order in which they are saved."""
     kept: list[Figure] = []
     save = Figure.savefig
-    monkeypatch.setattr(Figure, "savefig", lambda figure, *a, **b: (kept.append(figure), save(figure, *a, **b)))
+    monkeypatch.setattr(
+        Figure, "savefig", lambda figure, *a, **b: (kept.append(figure), save(figure, *a, **b))
+    )
     return kept
 
 
 def lines(axes: Any) -> dict[str, Any]:
-    return {line.get_label(): line for line in axes.get_lines() if not line.get_label().startswith("_")}
+    return {
+        line.get_label(): line for line in axes.get_lines() if not line.get_label().startswith("_")
+    }
 
 
 @pytest.mark.parametrize(
@@ -66,7 +70,11 @@ def test_the_best_step_is_marked(tmp_path: Path, drawn: list[Figure]) -> None:
     run_figures(curves(), tmp_path, MONITOR)
     (scores,) = drawn[1].axes
     shown = lines(scores)
-    assert set(shown) == {"rte/accuracy_implied", "rte/accuracy_all (monitor)", "best: 0.7500 at step 250"}
+    assert set(shown) == {
+        "rte/accuracy_implied",
+        "rte/accuracy_all (monitor)",
+        "best: 0.7500 at step 250",
+    }
     assert shown["best: 0.7500 at step 250"].get_xydata().tolist() == [[250, 0.75]]
 
 
@@ -79,11 +87,17 @@ def test_a_row_a_view(tmp_path: Path, drawn: list[Figure]) -> None:
             styles = {label: line.get_linestyle() for label, line in lines(panel).items()}
             assert styles == {"held-out side": "-", "evaluation side": "--"}
         assert list(axes[row + 2].get_lines()[0].get_xdata()) == STEPS[1:]
-    assert [panel.get_ylabel() for panel in axes[::3]] == ["explicit view: alignment", "implicit view: alignment"]
+    assert [panel.get_ylabel() for panel in axes[::3]] == [
+        "explicit view: alignment",
+        "implicit view: alignment",
+    ]
 
 
 def test_values_that_are_not_finite_are_drawn(tmp_path: Path) -> None:
-    odd: dict[str, list[tuple[int, float]]] = {"train/loss": [(1, math.nan), (2, math.inf)], MONITOR: [(0, math.nan)]}
+    odd: dict[str, list[tuple[int, float]]] = {
+        "train/loss": [(1, math.nan), (2, math.inf)],
+        MONITOR: [(0, math.nan)],
+    }
     assert len(run_figures(odd, tmp_path, MONITOR)) == 2
 
 
@@ -98,7 +112,9 @@ def test_the_files_do_not_depend_on_the_settings_of_matplotlib(tmp_path: Path) -
 
 
 def test_the_moving_average_against_a_loop() -> None:
-    values = [math.nan if i % 6 == 5 else math.inf if i == 9 else float(i * i % 7) for i in range(20)]
+    values = [
+        math.nan if i % 6 == 5 else math.inf if i == 9 else float(i * i % 7) for i in range(20)
+    ]
     want = []
     for i in range(20):
         window = [values[j] for j in range(20) if abs(j - i) <= 2 and math.isfinite(values[j])]

@@ -31,7 +31,9 @@ SPLITS = ("train", "val", "test")
 INLI = {f"INLI/{split}.csv": (sample_dir() / f"INLI/{split}.csv").read_bytes() for split in SPLITS}
 TRAIN = INLI["INLI/train.csv"]
 MEMBERS = {
-    f"snli_1.0/snli_1.0_{split}.jsonl": (sample_dir() / f"SNLI/snli_1.0/snli_1.0_{split}.jsonl").read_bytes()
+    f"snli_1.0/snli_1.0_{split}.jsonl": (
+        sample_dir() / f"SNLI/snli_1.0/snli_1.0_{split}.jsonl"
+    ).read_bytes()
     for split in ("train", "dev", "test")
 }
 SNLI = {f"SNLI/{member}": data for member, data in MEMBERS.items()}
@@ -97,7 +99,9 @@ def change(monkeypatch: pytest.MonkeyPatch) -> Change:
 
     def changed(corpus: Corpus, fields: dict[str, Any], **others: Any) -> None:
         files = (
-            dataclasses.replace(file, **{key: of(file) if callable(of) else of for key, of in fields.items()})
+            dataclasses.replace(
+                file, **{key: of(file) if callable(of) else of for key, of in fields.items()}
+            )
             for file in others.pop("files", corpus.files)
         )
         new = dataclasses.replace(corpus, files=tuple(files), **others)
@@ -140,13 +144,19 @@ def run(data: Path, capsys: pytest.CaptureFixture[str]) -> Prepare:
         assert prepare.main([*arguments, "--data-dir", str(data)]) == code
         shown = capsys.readouterr()
         assert "Traceback" not in shown.err
-        return shown.out if code == 0 else shown.err[shown.err.index("error: ") :]  # behind the lines of pooch
+        return (
+            shown.out if code == 0 else shown.err[shown.err.index("error: ") :]
+        )  # behind the lines of pooch
 
     return prepared
 
 
 def there(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 # Files
@@ -161,7 +171,9 @@ def test_all_files_are_fetched_and_checked_from_the_official_address_or_a_mirror
     assert "CC BY-SA 4.0" in output
     assert f"{data}/INLI/train.csv: fetched from {mirror.url}/inli/train.csv, 595 rows" in output
     mirror.asked.clear()
-    mirror.files |= {path.replace("/inli/", "/deep/er/"): body for path, body in mirror.files.items()}
+    mirror.files |= {
+        path.replace("/inli/", "/deep/er/"): body for path, body in mirror.files.items()
+    }
     monkeypatch.setenv("LIGHTNING_CSE_DATA", str(data / "corpora"))
     assert prepare.main(["inli", "--source", f"{mirror.url}/deep/er/"]) == 0
     assert mirror.asked == [f"/deep/er/{split}.csv" for split in SPLITS]
@@ -181,7 +193,12 @@ def test_what_was_fetched_before_a_failure_is_kept_and_not_fetched_again(
 ) -> None:
     body = mirror.files.pop("/inli/test.csv")
     message = run("inli", code=2)
-    assert mirror.asked == ["/inli/train.csv", "/inli/val.csv", "/inli/test.csv", "/second/test.csv"]
+    assert mirror.asked == [
+        "/inli/train.csv",
+        "/inli/val.csv",
+        "/inli/test.csv",
+        "/second/test.csv",
+    ]
     for address in ("inli", "second"):
         assert f"{mirror.url}/{address}/test.csv: 404 Client Error" in message
     assert f"put the file at {data}/INLI/test.csv" in message
@@ -193,17 +210,24 @@ def test_what_was_fetched_before_a_failure_is_kept_and_not_fetched_again(
     assert there(data) == INLI
 
 
-def test_a_wrong_digest_shows_both_and_keeps_nothing(mirror: Mirror, run: Prepare, data: Path) -> None:
+def test_a_wrong_digest_shows_both_and_keeps_nothing(
+    mirror: Mirror, run: Prepare, data: Path
+) -> None:
     body = b"<html>please log in</html>"
     mirror.files["/inli/train.csv"] = body
     message = run("inli", code=2)
-    assert f"{mirror.url}/inli/train.csv: not the official file (26 bytes, and it is an HTML page)" in message
+    assert (
+        f"{mirror.url}/inli/train.csv: not the official file (26 bytes, and it is an HTML page)"
+        in message
+    )
     assert hashlib.sha256(body).hexdigest() in message
     assert hashlib.sha256(TRAIN).hexdigest() in message
     assert there(data) == {}
 
 
-def test_a_file_that_differs_is_left_alone_unless_forced(mirror: Mirror, run: Prepare, data: Path) -> None:
+def test_a_file_that_differs_is_left_alone_unless_forced(
+    mirror: Mirror, run: Prepare, data: Path
+) -> None:
     path = data / "INLI/train.csv"
     path.write_text("mine")
     message = run("inli", code=2)
@@ -225,10 +249,15 @@ def test_server_errors_and_cut_bodies_are_tried_again(
     assert there(data) == INLI
 
 
-def test_what_cannot_be_fetched_is_reported_with_what_to_do(mirror: Mirror, run: Prepare, data: Path) -> None:
+def test_what_cannot_be_fetched_is_reported_with_what_to_do(
+    mirror: Mirror, run: Prepare, data: Path
+) -> None:
     mirror.faults["/inli/train.csv"] = [500] * 10
     message = run("inli", code=2)
-    assert f"{mirror.url}/inli/train.csv: HTTPError: 500 Server Error: Internal Server Error (4 attempts)" in message
+    assert (
+        f"{mirror.url}/inli/train.csv: HTTPError: 500 Server Error: Internal Server Error (4 attempts)"
+        in message
+    )
     assert mirror.asked == ["/inli/train.csv"] * 4 + ["/second/train.csv"]
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -251,15 +280,22 @@ def test_a_folder_is_a_source_too(
     for split in ("val", "test"):
         (source / f"{layout}{split}.csv").write_bytes(INLI[f"INLI/{split}.csv"])
     message = run("inli", "--source", str(source), code=2)
-    assert f"{source}: has none of train.csv, train.csv.gz, INLI/train.csv, INLI/train.csv.gz" in message
+    assert (
+        f"{source}: has none of train.csv, train.csv.gz, INLI/train.csv, INLI/train.csv.gz"
+        in message
+    )
     (source / f"{layout}train.csv.gz").write_bytes(gzip.compress(TRAIN))
     run("inli", "--source", f"{scheme}{source}")
     assert there(data) == INLI
     assert mirror.asked == []
-    assert f"{tmp_path}/none: is not a folder" in run("snli", "--source", f"{tmp_path}/none", code=2)
+    assert f"{tmp_path}/none: is not a folder" in run(
+        "snli", "--source", f"{tmp_path}/none", code=2
+    )
 
 
-def test_check_reports_all_faults_and_fetches_nothing(mirror: Mirror, run: Prepare, data: Path) -> None:
+def test_check_reports_all_faults_and_fetches_nothing(
+    mirror: Mirror, run: Prepare, data: Path
+) -> None:
     (data / "INLI/val.csv").write_bytes(INLI["INLI/val.csv"])
     (data / "INLI/test.csv.gz").write_bytes(gzip.compress(INLI["INLI/test.csv"])[:-20])
     message = run("inli", "--check", code=2)
@@ -276,7 +312,10 @@ def test_check_reports_all_faults_and_fetches_nothing(mirror: Mirror, run: Prepa
 
 def test_without_a_name_the_corpora_are_listed(run: Prepare, data: Path) -> None:
     (data / "SNLI/senteval").mkdir(parents=True)
-    for name in ("INLI/val.csv.gz", *(f"SNLI/senteval/{n}" for n in ("s1.dev", "s2.dev.gz", "labels.dev", "s2.test"))):
+    for name in (
+        "INLI/val.csv.gz",
+        *(f"SNLI/senteval/{n}" for n in ("s1.dev", "s2.dev.gz", "labels.dev", "s2.test")),
+    ):
         (data / name).write_bytes(b"")
     output = run()
     assert f"data directory: {data} " in output
@@ -291,21 +330,33 @@ def test_without_a_name_the_corpora_are_listed(run: Prepare, data: Path) -> None
     assert max(map(len, output.splitlines()[1:])) <= 160
 
 
-def test_a_wrong_name_a_wrong_folder_and_no_torch(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_name_a_wrong_folder_and_no_torch(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (data / "file").write_text("")
     assert prepare.main(["inli", "--data-dir", str(data / "file")]) == 2
     assert f"{data}/file: cannot be written: File exists" in capsys.readouterr().err
     code = "import sys; from lightning_cse.prepare import main; sys.exit(10 * ('torch' in sys.modules) + main())"
-    done = subprocess.run([sys.executable, "-c", code, "inly"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "inly"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2
-    assert done.stderr == f"error: unknown corpus 'inly' - did you mean 'inli'?; choose from: {', '.join(CORPORA)}\n"
+    assert (
+        done.stderr
+        == f"error: unknown corpus 'inly' - did you mean 'inli'?; choose from: {', '.join(CORPORA)}\n"
+    )
 
 
-def test_stsb_from_the_hub_in_the_official_layout(run: Prepare, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stsb_from_the_hub_in_the_official_layout(
+    run: Prepare, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes = {"train": 5749, "validation": 1499, "test": 1379}
 
     def load_dataset(name: str, *, split: str, revision: str) -> list[dict[str, object]]:
-        return [{"sentence1": f"One {i}.", "sentence2": f"Two {i}.", "score": 0.5} for i in range(sizes[split])]
+        return [
+            {"sentence1": f"One {i}.", "sentence2": f"Two {i}.", "score": 0.5}
+            for i in range(sizes[split])
+        ]
 
     message = run("stsb", code=2)
     assert "offline mode is on (HF_HUB_OFFLINE=1)" in message
@@ -325,9 +376,13 @@ def test_stsb_from_the_hub_in_the_official_layout(run: Prepare, data: Path, monk
     run("stsb", "--check")
 
 
-def test_corpora_that_must_be_brought_say_where_from_and_are_checked(run: Prepare, data: Path) -> None:
+def test_corpora_that_must_be_brought_say_where_from_and_are_checked(
+    run: Prepare, data: Path
+) -> None:
     message = run("sts12", code=2)
-    assert message.startswith("error: STS/STS12-en-train/STS.input.MSRpar.txt: fetches nothing: unpack SemEval's")
+    assert message.startswith(
+        "error: STS/STS12-en-train/STS.input.MSRpar.txt: fetches nothing: unpack SemEval's"
+    )
     assert f"put the file at {data}/STS/STS12-en-train/STS.input.MSRpar.txt\n" in message
     assert "lightning_cse.prepare sts12 --source URL-or-folder" in message
     assert "put the rows there, one JSON object per line" in run("ngcse", code=2)
@@ -351,7 +406,9 @@ def test_an_archive_is_fetched_once_a_run_and_not_kept(
     output = run("snli", "again")
     assert mirror.asked.count(ARCHIVE) == 3
     assert there(data) == SNLI | {f"again/{member}": content for member, content in MEMBERS.items()}
-    fetched = f"{data}/SNLI/snli_1.0/snli_1.0_dev.jsonl: fetched from {mirror.url}{ARCHIVE}/snli_1.0/"
+    fetched = (
+        f"{data}/SNLI/snli_1.0/snli_1.0_dev.jsonl: fetched from {mirror.url}{ARCHIVE}/snli_1.0/"
+    )
     assert f"{fetched}snli_1.0_dev.jsonl, 60 rows (its official digest is not known)" in output
     mirror.asked.clear()
     run("snli")
@@ -374,10 +431,16 @@ SHORTER = b"".join(MEMBERS[DEV].splitlines(keepends=True)[:59])
         (packed({DEV: MEMBERS[DEV]}), ": not the official zip archive: There is no item named", 0),
         (b"<html>moved</html>", ": not the official zip archive: ", 0),
         (WHOLE[: len(WHOLE) // 2], ": not the official zip archive: ", 0),
-        (packed(MEMBERS | {DEV: bytes(10**8)}), f": not the official zip archive: {DEV} expands to 100,000,000", 1),
+        (
+            packed(MEMBERS | {DEV: bytes(10**8)}),
+            f": not the official zip archive: {DEV} expands to 100,000,000",
+            1,
+        ),
     ],
 )
-def test_a_wrong_archive(mirror: Mirror, run: Prepare, data: Path, body: bytes, message: str, kept: int) -> None:
+def test_a_wrong_archive(
+    mirror: Mirror, run: Prepare, data: Path, body: bytes, message: str, kept: int
+) -> None:
     mirror.files[ARCHIVE] = body
     assert run("snli", code=2).startswith(f"error: {mirror.url}{ARCHIVE}{message}")
     assert len(there(data)) == kept
@@ -414,7 +477,11 @@ def test_a_file_of_several_splits_is_fetched_and_reported_once(
     """The first file has three splits, which a column tells apart; the second one has a fourth."""
     dev, test = CORPORA["snli"].files[1:]
     labels = {"entailment": 20, "neutral": 18, "contradiction": 20}
-    first = {"remote": "all.jsonl", "member": None, "sha256": hashlib.sha256(MEMBERS[DEV]).hexdigest()}
+    first = {
+        "remote": "all.jsonl",
+        "member": None,
+        "sha256": hashlib.sha256(MEMBERS[DEV]).hexdigest(),
+    }
     parts = [
         dataclasses.replace(dev, split=label, rows=rows, only=("label", label), **first)
         for label, rows in labels.items()
@@ -436,7 +503,11 @@ def test_a_file_of_several_splits_is_fetched_and_reported_once(
 
 @pytest.mark.skipif(not REAL_DATA, reason="LIGHTNING_CSE_DATA is not set: no real corpora")
 def test_real_corpora_are_right() -> None:
-    found = [name for name, corpus in CORPORA.items() if any(find_file(Path(REAL_DATA), file) for file in corpus.files)]
+    found = [
+        name
+        for name, corpus in CORPORA.items()
+        if any(find_file(Path(REAL_DATA), file) for file in corpus.files)
+    ]
     wanted = "sts12 sts13 sts14 sts15 sts16 mr cr subj mpqa sst2 trec mrpc inli stsb snli_senteval snli_partial"
     assert {*wanted.split(), "snli_sample", "snli_counterfactual"} <= set(found)
     assert prepare.main([*found, "--check", "--data-dir", REAL_DATA]) == 0

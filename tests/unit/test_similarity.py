@@ -21,7 +21,9 @@ def loop(a: Tensor, b: Tensor) -> Tensor:
 def test_against_loop(n, m, d, seed):
     a, b, c = normal(n, d, seed=seed), normal(m, d, seed=seed + 1), normal(n, d, seed=seed + 2)
     torch.testing.assert_close(cosine_matrix(a, b), loop(a, b), rtol=0, atol=1e-12)
-    torch.testing.assert_close(cosine_matrix(a.float(), b.float()).double(), loop(a, b), rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        cosine_matrix(a.float(), b.float()).double(), loop(a, b), rtol=0, atol=1e-6
+    )
     torch.testing.assert_close(cosine(a, c), loop(a, c).diagonal(), rtol=0, atol=1e-12)
 
 
@@ -38,7 +40,9 @@ def test_autocast_does_not_downcast(dtype):
     a, b = normal(6, 384, dtype=dtype), normal(6, 384, seed=1, dtype=dtype)
     for function in BOTH:
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            assert (a @ b.T).dtype == torch.bfloat16 or dtype == torch.float64  # autocast is really on
+            assert (
+                a @ b.T
+            ).dtype == torch.bfloat16 or dtype == torch.float64  # autocast is really on
             got = function(a, b)
         assert got.dtype == dtype
         torch.testing.assert_close(got, function(a, b), rtol=0, atol=0)
@@ -69,7 +73,8 @@ def test_gradients(function):
 
 
 @pytest.mark.parametrize(
-    ("functions", "a", "b"), [(BOTH, (2, 3), (2, 4)), (BOTH, (3,), (2, 3)), ([cosine], (3, 4), (2, 4))]
+    ("functions", "a", "b"),
+    [(BOTH, (2, 3), (2, 4)), (BOTH, (3,), (2, 3)), ([cosine], (3, 4), (2, 4))],
 )
 def test_wrong_shapes_are_refused(functions, a, b):
     for function in functions:

@@ -14,7 +14,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from lightning_cse import similarity
 from lightning_cse.embeddings import GaussianEmbedding
-from lightning_cse.similarity import gaussian_similarity, gaussian_similarity_matrix, symmetric_gaussian_similarity
+from lightning_cse.similarity import (
+    gaussian_similarity,
+    gaussian_similarity_matrix,
+    symmetric_gaussian_similarity,
+)
 
 ROWS = (gaussian_similarity, symmetric_gaussian_similarity)
 ALL = (gaussian_similarity_matrix, *ROWS)
@@ -33,12 +37,16 @@ def leaves(*embeddings: GaussianEmbedding) -> list[Tensor]:
 
 
 def trainable(embedding: GaussianEmbedding) -> GaussianEmbedding:
-    return GaussianEmbedding(*(value.clone().requires_grad_() for value in embedding.fields().values()))
+    return GaussianEmbedding(
+        *(value.clone().requires_grad_() for value in embedding.fields().values())
+    )
 
 
 def kl(a: GaussianEmbedding, b: GaussianEmbedding, i: int, j: int) -> list[float]:
     """The divergence in every dimension, spelled out."""
-    values = (tensor.tolist() for tensor in (a.mean[i], a.log_variance[i], b.mean[j], b.log_variance[j]))
+    values = (
+        tensor.tolist() for tensor in (a.mean[i], a.log_variance[i], b.mean[j], b.log_variance[j])
+    )
     result = []
     for a_mean, a_log, b_mean, b_log in zip(*values, strict=True):
         s, t = math.exp(a_log), math.exp(b_log)
@@ -59,14 +67,21 @@ def loop(a: GaussianEmbedding, b: GaussianEmbedding, reduce: str) -> Tensor:
 
 def symmetric_loop(a: GaussianEmbedding, b: GaussianEmbedding, reduce: str) -> Tensor:
     both_ways = [(kl(a, b, i, i), kl(b, a, i, i)) for i in range(len(a))]
-    rows = [reduced([(x + y) / 2 for x, y in zip(*pair, strict=True)], reduce) for pair in both_ways]
+    rows = [
+        reduced([(x + y) / 2 for x, y in zip(*pair, strict=True)], reduce) for pair in both_ways
+    ]
     return torch.tensor(rows, dtype=torch.float64)
 
 
 def naive(a: GaussianEmbedding, b: GaussianEmbedding, reduce: str) -> Tensor:
     """The formula over a tensor of all pairs and dimensions, for autograd."""
     s, t = a.log_variance.exp()[:, None], b.log_variance.exp()
-    k = (s / t + (a.mean[:, None] - b.mean).square() / t - 1 - (a.log_variance[:, None] - b.log_variance)) / 2
+    k = (
+        s / t
+        + (a.mean[:, None] - b.mean).square() / t
+        - 1
+        - (a.log_variance[:, None] - b.log_variance)
+    ) / 2
     return (1 / (1 + k)).mean(dim=-1) if reduce == "mean_of_sims" else 1 / (1 + k.sum(dim=-1))
 
 
@@ -85,7 +100,11 @@ def test_against_loop(reduce, n, m, d, seed):
     assert got.shape == (n, m)
     assert_near(got, loop(a, b, reduce))
     single, other = a.to(torch.float32), b.to(torch.float32)
-    assert_near(gaussian_similarity_matrix(single, other, reduce).double(), loop(single, other, reduce), 1e-6)
+    assert_near(
+        gaussian_similarity_matrix(single, other, reduce).double(),
+        loop(single, other, reduce),
+        1e-6,
+    )
     if reduce == "mean_of_sims":
         assert torch.equal(gaussian_similarity_matrix(a, b), got), "the default"
     assert_near(gaussian_similarity(a, c, reduce), loop(a, c, reduce).diagonal())
@@ -153,11 +172,15 @@ class Largest(TorchDispatchMode):
         super().__init__()
         self.numbers = 0
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         result = function(*args, **(kwargs or {}))
         for value in result if isinstance(result, list | tuple) else (result,):
             if isinstance(value, Tensor):
-                self.numbers = max(self.numbers, value.untyped_storage().nbytes() // value.element_size())
+                self.numbers = max(
+                    self.numbers, value.untyped_storage().nbytes() // value.element_size()
+                )
         return result
 
 
@@ -180,7 +203,9 @@ def test_gradients(reduce):
     a, b, c = (trainable(gaussians(n, 4, seed=seed)) for seed, n in enumerate((3, 2, 3)))
 
     def call(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        return lambda am, al, bm, bl: function(GaussianEmbedding(am, al), GaussianEmbedding(bm, bl), reduce)
+        return lambda am, al, bm, bl: function(
+            GaussianEmbedding(am, al), GaussianEmbedding(bm, bl), reduce
+        )
 
     assert torch.autograd.gradcheck(call(gaussian_similarity_matrix), leaves(a, b))
     for function in ROWS:
@@ -223,7 +248,9 @@ def test_no_similarity_exceeds_one(reduce, n, d, dtype, apart):
 def test_float32_keeps_its_digits_where_variances_are_small(reduce, log, apart):
     """Expanding the square in float32 loses up to half a percent here."""
     place, noise = gaussians(1, 256, seed=1).mean.tanh(), gaussians(20, 256, seed=2)
-    a = GaussianEmbedding((place + apart * noise.mean).float(), (log + 0.1 * noise.log_variance).float())
+    a = GaussianEmbedding(
+        (place + apart * noise.mean).float(), (log + 0.1 * noise.log_variance).float()
+    )
     far = a.mean.flip(0)[:10] + 2  # the mean of all is then no help
     b = GaussianEmbedding(torch.cat([a.mean.flip(0)[:10], far]), a.log_variance.flip(0))
     got = gaussian_similarity_matrix(a, b, reduce).double()
@@ -254,7 +281,9 @@ def test_half_precision_is_computed_in_float32(reduce, dtype):
         got = function(a, b, reduce)
         assert got.dtype == torch.float32
         assert_near(got.double(), function(a.to(torch.float64), b.to(torch.float64), reduce), 1e-6)
-        mixed = GaussianEmbedding(a.mean, a.log_variance.double())  # under autocast a mean can be the narrower
+        mixed = GaussianEmbedding(
+            a.mean, a.log_variance.double()
+        )  # under autocast a mean can be the narrower
         assert function(mixed, b, reduce).dtype == function(b, mixed, reduce).dtype == torch.float64
 
 
@@ -266,7 +295,9 @@ def test_autocast_does_not_downcast(reduce, dtype):
         want = function(a, b, reduce)
         want_gradients = torch.autograd.grad(want.sum(), leaves(a, b))
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            assert (a.mean @ b.mean.T).dtype == torch.bfloat16 or dtype == torch.float64  # autocast is really on
+            assert (
+                a.mean @ b.mean.T
+            ).dtype == torch.bfloat16 or dtype == torch.float64  # autocast is really on
             got = function(a, b, reduce)
             gradients = torch.autograd.grad(got.sum(), leaves(a, b))
         assert got.dtype == dtype

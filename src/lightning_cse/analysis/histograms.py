@@ -62,7 +62,9 @@ def histograms_figure(sets: PairSets) -> Figure:
     Source: NGCSE, figure 7.  Differs: each data set has its own row, and the axis of the cosine leaves no pair out.
     """
     bins = bins_of(sets)
-    most = [max(Counter(pairs.kind for pairs in each).values(), default=0) for each in sets.values()]
+    most = [
+        max(Counter(pairs.kind for pairs in each).values(), default=0) for each in sets.values()
+    ]
     heights = [2.0 + 0.26 * number for number in most]  # with the legends above
     figure = blank_figure(6.4 * len(bins), 0.4 + sum(heights))
     grid = figure.subplots(len(sets), 2 * len(bins), squeeze=False, sharex="col")
@@ -78,7 +80,9 @@ def histograms_figure(sets: PairSets) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, kinds: Mapping[str, Sequence[float]], bins: np.ndarray, first_color: int) -> None:
+def _panel(
+    axes: Axes, kinds: Mapping[str, Sequence[float]], bins: np.ndarray, first_color: int
+) -> None:
     axes.set_xlim(float(bins[0]), float(bins[-1]))
     for place, (label, values) in enumerate(kinds.items()):
         if not len(values):
@@ -86,13 +90,25 @@ def _panel(axes: Axes, kinds: Mapping[str, Sequence[float]], bins: np.ndarray, f
         color, style = series_look(first_color + place)
         name = textwrap.fill(label, 36, max_lines=2, placeholder=" ...")
         name += f"\nmean {np.mean(values):.2f}, n = {len(values)}"
-        look = {"linewidth": 1.6, "linestyle": style} if axes.patches else {"fill": True, "alpha": 0.55}
+        look = (
+            {"linewidth": 1.6, "linestyle": style}
+            if axes.patches
+            else {"fill": True, "alpha": 0.55}
+        )
         axes.stairs(shares(values, bins), bins, color=color, label=name, **look)
         axes.axvline(float(np.mean(values)), color=color, linewidth=1.1, linestyle="--")
     if axes.patches:
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=7, handlelength=1.2)
     else:
-        axes.text(0.5, 0.5, "no such pairs", transform=axes.transAxes, ha="center", va="center", color=GREY)
+        axes.text(
+            0.5,
+            0.5,
+            "no such pairs",
+            transform=axes.transAxes,
+            ha="center",
+            va="center",
+            color=GREY,
+        )
         axes.set_yticks([])
 
 

@@ -26,9 +26,13 @@ def layout_of(path: str, default: str) -> str:
 def read_sentences(path: str, column: str | None, *, at_once: int) -> Iterator[pd.Series[str]]:
     """Yield the sentences of a file, indexed by line, as `read_frames` does; raise DataError for several columns."""
     columns = [] if column is None else [column]
-    for frame in read_frames(path, layout_of(path, "text"), columns=columns, most=2, at_once=at_once):
+    for frame in read_frames(
+        path, layout_of(path, "text"), columns=columns, most=2, at_once=at_once
+    ):
         if len(frame.columns) > 1:
-            raise DataError(f"{path}: has several columns: name the one of the sentences with --column")
+            raise DataError(
+                f"{path}: has several columns: name the one of the sentences with --column"
+            )
         yield frame.iloc[:, 0]
 
 
@@ -61,16 +65,27 @@ def read_frames(
                     f"{name}: the first row has more cells than the header; put texts that contain commas in quotes"
                 )
             if layout != "jsonl":
-                frame.columns = [cell.strip() if header else f"column {cell + 1}" for cell in frame.columns]
+                frame.columns = [
+                    cell.strip() if header else f"column {cell + 1}" for cell in frame.columns
+                ]
             if not chosen:
                 chosen = list(columns) or list(frame.columns[:most])
                 for column in chosen:
                     if column not in frame.columns:
                         near = f"{did_you_mean(column, frame.columns)} (found: {', '.join(map(str, frame.columns))})"
                         raise DataError(f"{name}: no column {column!r}{near}")
-            texts = frame.reindex(columns=chosen).map(lambda cell: cell.strip() if isinstance(cell, str) else "")
+            texts = frame.reindex(columns=chosen).map(
+                lambda cell: cell.strip() if isinstance(cell, str) else ""
+            )
             yield texts.set_axis(frame.index + (2 if header else 1))
         if not chosen:
             raise DataError(f"{name}: the file is empty")
-    except (ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:  # from pandas, its parsers and decoders
-        raise DataError(f"{name}: cannot be read as {layout}: {' '.join(str(error).split())}") from None
+    except (
+        ValueError,
+        EOFError,
+        gzip.BadGzipFile,
+        zlib.error,
+    ) as error:  # from pandas, its parsers and decoders
+        raise DataError(
+            f"{name}: cannot be read as {layout}: {' '.join(str(error).split())}"
+        ) from None

@@ -55,7 +55,10 @@ def answers(model: Any, *sides: Embedding) -> dict[str, np.ndarray]:
             signs = np.sign(np.nan_to_num(found["lead"])).astype(int)
             found["direction"] = np.array(["tie", "forward", "backward"])[signs]
     if hasattr(model, "implicitness"):
-        found |= {name: ask("implicitness", side) for name, side in zip(IMPLICITNESS[len(sides)], sides, strict=True)}
+        found |= {
+            name: ask("implicitness", side)
+            for name, side in zip(IMPLICITNESS[len(sides)], sides, strict=True)
+        }
     return found
 
 
@@ -66,50 +69,75 @@ def columns_of(model: Any, sides: int) -> tuple[list[str], list[str]]:
     """
     like = model.embed(["a", "b"])
     columns = list(answers(model, *(like[:1], like[1:])[:sides]))
-    if "entailment" in columns and is_same(model.entailment_score, swapped(model.entailment_score), like):
+    if "entailment" in columns and is_same(
+        model.entailment_score, swapped(model.entailment_score), like
+    ):
         repeated = {"entailment_reversed"} if hasattr(model, "direction") else set(ENTAILMENT[1:])
         if "similarity" in columns and is_same(model.entailment_score, model.similarity, like):
             repeated.add("entailment")
         columns = [column for column in columns if column not in repeated]
     known = [*(("similarity", *ENTAILMENT) if sides == 2 else ()), *IMPLICITNESS[sides]]
     if not columns:
-        raise TaskError(f"{type(model).__name__} gives no {' and no '.join(known)}; give pairs, or another model")
+        raise TaskError(
+            f"{type(model).__name__} gives no {' and no '.join(known)}; give pairs, or another model"
+        )
     return columns, [column for column in known if column not in columns]
 
 
 def run(options: Namespace) -> None:
     """Score the input of a command line; messages go to standard error."""
-    layout = options.input_format or layout_of(options.input, "tsv")  # a text is a TSV file of one column
-    frames = read_frames(options.input, layout, columns=options.columns, most=2, at_once=options.batch_size)
+    layout = options.input_format or layout_of(
+        options.input, "tsv"
+    )  # a text is a TSV file of one column
+    frames = read_frames(
+        options.input, layout, columns=options.columns, most=2, at_once=options.batch_size
+    )
     first = next(frames)
     sides, device = SIDES[len(first.columns)], device_of(options.device)
     loaded = None if options.model == LENGTH else load_model(options.model, pooling=options.pooling)
     model = Length() if loaded is None else loaded.answers.to(device)
     columns, missing = columns_of(model, len(sides))
     if missing:
-        _say(f"left out, since {options.model} does not give them or they are symmetric: {', '.join(missing)}")
+        _say(
+            f"left out, since {options.model} does not give them or they are symmetric: {', '.join(missing)}"
+        )
     if layout in ("csv", "jsonl"):
-        _say(", ".join(f"{side} = {column}" for side, column in zip(sides, first.columns, strict=True)))
+        _say(
+            ", ".join(
+                f"{side} = {column}" for side, column in zip(sides, first.columns, strict=True)
+            )
+        )
     rows = empty = cut = 0
     try:
         with _output(options.output) as sink, progress() as bar:
             task = bar.add_task("rows", total=None)
             for frame in itertools.chain([first], frames):
                 whole = (frame != "").all(axis=1)
-                frame, empty = frame[whole].set_axis(list(sides), axis=1), empty + int((~whole).sum())
+                frame, empty = (
+                    frame[whole].set_axis(list(sides), axis=1),
+                    empty + int((~whole).sum()),
+                )
                 if frame.empty:
                     continue
                 distinct = list(dict.fromkeys(frame.to_numpy().ravel()))
                 if loaded is not None:
                     cut += sum(len(ids) > loaded.room for ids in loaded.encoder.tokenizer(distinct))
-                with torch.autocast(device.type, torch.bfloat16, enabled=options.precision == "bf16-mixed"):
+                with torch.autocast(
+                    device.type, torch.bfloat16, enabled=options.precision == "bf16-mixed"
+                ):
                     embedded = Embedded(model, distinct)
                 found = answers(model, *(embedded[frame[side].tolist()] for side in sides))
                 scored = frame.assign(**{name: found[name] for name in columns})
                 finite = np.isfinite(scored.select_dtypes("number")).all(axis=1)
                 if not finite.all():
-                    raise LightningCSEError(f"{options.input}:{finite.idxmin()}: a score of the model is not finite")
-                sink.write(_text(scored.rename_axis("line").reset_index(), options.format, header=not rows).encode())
+                    raise LightningCSEError(
+                        f"{options.input}:{finite.idxmin()}: a score of the model is not finite"
+                    )
+                sink.write(
+                    _text(
+                        scored.rename_axis("line").reset_index(), options.format, header=not rows
+                    ).encode()
+                )
                 sink.flush()
                 rows += len(frame)
                 bar.update(task, completed=rows)
@@ -117,13 +145,19 @@ def run(options: Namespace) -> None:
                 raise DataError(f"{options.input}: no row can be scored: each has an empty cell")
     except KeyboardInterrupt as error:
         signum = getattr(error, "signum", signal.SIGINT)
-        raise Interrupted(f"interrupted after {rows:,} rows; a file is written only at the end", signum) from None
-    _say(f"{rows:,} rows scored, {empty:,} with an empty cell left out, {cut:,} sentences cut to the maximum length")
+        raise Interrupted(
+            f"interrupted after {rows:,} rows; a file is written only at the end", signum
+        ) from None
+    _say(
+        f"{rows:,} rows scored, {empty:,} with an empty cell left out, {cut:,} sentences cut to the maximum length"
+    )
 
 
 def _text(scored: pd.DataFrame, layout: str, *, header: bool) -> str:
     if layout == "csv":
-        return str(scored.to_csv(index=False, header=header, float_format="%.6g", lineterminator="\n"))
+        return str(
+            scored.to_csv(index=False, header=header, float_format="%.6g", lineterminator="\n")
+        )
     rounded = scored.map(lambda cell: float(f"{cell:.6g}") if isinstance(cell, float) else cell)
     return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rounded.to_dict("records"))
 

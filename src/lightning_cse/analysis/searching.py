@@ -29,15 +29,27 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # The question of a model that each relation asks; ``entails``: the query is the premise.
-QUESTIONS: Final = {"similar": "similarity", "entails": "entailment_score", "entailed_by": "entailment_score"}
-BLOCK: Final = 2048  # sentences that are embedded or indexed together; bounds memory, changes no value
+QUESTIONS: Final = {
+    "similar": "similarity",
+    "entails": "entailment_score",
+    "entailed_by": "entailment_score",
+}
+BLOCK: Final = (
+    2048  # sentences that are embedded or indexed together; bounds memory, changes no value
+)
 QUERIES: Final = 64  # queries that are answered together
-CANDIDATES: Final = 200  # at least so many of an index, since scores other than the cosine have another order
+CANDIDATES: Final = (
+    200  # at least so many of an index, since scores other than the cosine have another order
+)
 TRAINED_ON: Final = 100_000  # the most vectors that an index is trained on
 
 
 def comparison(
-    model: Any, like: Embedding, relation: str = "similar", view: str | None = None, against: str | None = None
+    model: Any,
+    like: Embedding,
+    relation: str = "similar",
+    view: str | None = None,
+    against: str | None = None,
 ) -> Comparison:
     """Return how a model compares queries with sentences; ``like`` is any embedding of the model.
 
@@ -46,23 +58,32 @@ def comparison(
     """
     name = type(model).__name__
     known = list(like.views())
-    first, second = checked_view(f"--view: {name}", view, known), checked_view(f"--against: {name}", against, known)
+    first, second = (
+        checked_view(f"--view: {name}", view, known),
+        checked_view(f"--against: {name}", against, known),
+    )
     if view or against:
         if relation != "similar":
-            raise TaskError(f"--relation {relation} compares whole embeddings: leave --view and --against out")
+            raise TaskError(
+                f"--relation {relation} compares whole embeddings: leave --view and --against out"
+            )
         return Comparison(lambda a, b: cosine(a.views()[first], b.views()[second]), (first, second))
     ask: Ask | None = getattr(model, QUESTIONS[relation], None)
     if ask is None:
         raise TaskError(f"--relation {relation}: {name} has no {QUESTIONS[relation]}")
     if relation != "similar" and is_same(ask, swapped(ask), like):
-        raise TaskError(f"--relation {relation}: the score of {name} is symmetric; use --relation similar")
+        raise TaskError(
+            f"--relation {relation}: the score of {name} is symmetric; use --relation similar"
+        )
     return Comparison.of(swapped(ask) if relation == "entailed_by" else ask, like)
 
 
 def checked_view(who: str, view: str | None, views: Sequence[str]) -> str:
     """Return one of the views of a model, by default the primary one."""
     if view and view not in views:
-        raise TaskError(f"{who} has no view {view!r}{did_you_mean(view, views)} (it has: {', '.join(views)})")
+        raise TaskError(
+            f"{who} has no view {view!r}{did_you_mean(view, views)} (it has: {', '.join(views)})"
+        )
     return view or views[0]
 
 
@@ -74,19 +95,25 @@ def swapped(ask: Ask) -> Ask:
 def finite(embedding: Embedding) -> Embedding:
     """Return an embedding unchanged; raise EncoderError if a number in it is not finite."""
     if not embedding.is_finite:
-        raise EncoderError("some embeddings are not finite numbers: the weights of the model are broken")
+        raise EncoderError(
+            "some embeddings are not finite numbers: the weights of the model are broken"
+        )
     return embedding
 
 
 class Vectors:
     """The embeddings of sentences in a file, (n, fields * width) in float32; a missing file is written first."""
 
-    def __init__(self, path: Path, sentences: Sequence[str], embed: Callable[..., Embedding]) -> None:
+    def __init__(
+        self, path: Path, sentences: Sequence[str], embed: Callable[..., Embedding]
+    ) -> None:
         self.like = embed(sentences[:1])
         if not path.is_file():
             shape = (len(sentences), sum(value.shape[1] for value in self.like.fields().values()))
             with progress() as bar, atomic_file(path) as file:
-                np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+                np.lib.format.write_array_header_1_0(
+                    file, {"descr": "<f4", "fortran_order": False, "shape": shape}
+                )
                 for start in bar.track(range(0, len(sentences), BLOCK), description="sentences"):
                     fields = finite(embed(sentences[start : start + BLOCK])).fields().values()
                     file.write(np.concatenate(list(fields), axis=1, dtype="<f4").tobytes())
@@ -96,7 +123,9 @@ class Vectors:
         return len(self.data)
 
     def __getitem__(self, rows: slice | Sequence[int]) -> Embedding:
-        return type(self.like)(*torch.from_numpy(np.array(self.data[rows])).chunk(len(self.like.fields()), dim=1))
+        return type(self.like)(
+            *torch.from_numpy(np.array(self.data[rows])).chunk(len(self.like.fields()), dim=1)
+        )
 
     def unit(self, rows: slice | Sequence[int], view: str) -> np.ndarray:
         """Return the vectors of a view of some sentences, scaled to length 1."""
@@ -115,7 +144,10 @@ def faiss_index(factory: str, path: Path, vectors: Vectors, view: str) -> Any:
             index = faiss.read_index(str(path))
         else:
             some = vectors.unit(
-                np.linspace(0, len(vectors) - 1, min(TRAINED_ON, len(vectors))).astype(int).tolist(), view
+                np.linspace(0, len(vectors) - 1, min(TRAINED_ON, len(vectors)))
+                .astype(int)
+                .tolist(),
+                view,
             )
             index = faiss.index_factory(some.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
             index.train(some)
@@ -124,7 +156,9 @@ def faiss_index(factory: str, path: Path, vectors: Vectors, view: str) -> Any:
             write_atomic(path, faiss.serialize_index(index).tobytes())
         lists = faiss.try_extract_index_ivf(index)
     except (ImportError, RuntimeError) as error:
-        raise ConfigError([f"--index {factory}: {' '.join(str(error).split())} (pip install faiss-cpu)"]) from None
+        raise ConfigError(
+            [f"--index {factory}: {' '.join(str(error).split())} (pip install faiss-cpu)"]
+        ) from None
     if lists is not None:
         lists.nprobe = min(lists.nlist, max(16, lists.nlist // 16))
     return index
@@ -147,7 +181,9 @@ def search(
         most = min(max(CANDIDATES, 20 * count), len(vectors))
         near = [index.search(np.asarray(normalize(view)), most)[1] for view in some]
         candidates = [found[found >= 0].tolist() for found in np.concatenate(near, axis=1)]
-    return [compared.ranked(queries[n : n + 1], read, rows)[:count] for n, rows in enumerate(candidates)]
+    return [
+        compared.ranked(queries[n : n + 1], read, rows)[:count] for n, rows in enumerate(candidates)
+    ]
 
 
 def read_corpus(path: str, column: str | None = None) -> pd.DataFrame:
@@ -179,10 +215,23 @@ def run(options: Namespace) -> None:
 
     compared = comparison(model, embed(["a"]), options.relation, options.view, options.against)
     sentences: list[str] = corpus.sentence.tolist()
-    decides = [loaded.digests, loaded.record.get("config_hash"), model.settings(), options.precision, encoder.pooling]
-    decides += [encoder.max_length, *([each.prefix, each.suffix] for each in loaded.templates), sentences]
+    decides = [
+        loaded.digests,
+        loaded.record.get("config_hash"),
+        model.settings(),
+        options.precision,
+        encoder.pooling,
+    ]
+    decides += [
+        encoder.max_length,
+        *([each.prefix, each.suffix] for each in loaded.templates),
+        sentences,
+    ]
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]
-    cache = Path(os.environ.get("LIGHTNING_CSE_CACHE") or "~/.cache/lightning_cse").expanduser() / "search"
+    cache = (
+        Path(os.environ.get("LIGHTNING_CSE_CACHE") or "~/.cache/lightning_cse").expanduser()
+        / "search"
+    )
     name = f"{Path(options.corpus).stem}-{digest}"
     vectors, index = Vectors(cache / f"{name}.npy", sentences, embed), None
     if options.index is not None:
@@ -191,14 +240,24 @@ def run(options: Namespace) -> None:
         index = faiss_index(options.index, path, vectors, view)
 
     def answer(queries: Sequence[str]) -> None:
-        found = search(vectors, compared, finite(embed(queries)), options.k, index) if any(queries) else [[]]
+        found = (
+            search(vectors, compared, finite(embed(queries)), options.k, index)
+            if any(queries)
+            else [[]]
+        )
         for query, best in zip(queries, found, strict=True):
             found_in = corpus.iloc[[row for row, _ in best]].to_dict("records")
-            scores = ({"rank": rank, "score": float(np.round(score, 6))} for rank, (_, score) in enumerate(best, 1))
+            scores = (
+                {"rank": rank, "score": float(np.round(score, 6))}
+                for rank, (_, score) in enumerate(best, 1)
+            )
             hits = [score | record for score, record in zip(scores, found_in, strict=True)]
             lines = [json.dumps({"query": query, "hits": hits}, ensure_ascii=False)]
             if not piped and options.format == "table":
-                texts = ("{rank:4}  {score:.4f}  {sentence}  (line {line}, x{times})".format(**hit) for hit in hits)
+                texts = (
+                    "{rank:4}  {score:.4f}  {sentence}  (line {line}, x{times})".format(**hit)
+                    for hit in hits
+                )
                 lines = [query, *(text.replace(", x1)", ")") for text in texts), ""]
             sys.stdout.writelines(f"{line}\n" for line in lines)
         sys.stdout.flush()

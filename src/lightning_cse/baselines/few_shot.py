@@ -36,13 +36,17 @@ Answer with one of these four labels, and with nothing else:
 _PAIR: Final = "Premise: {}\nHypothesis: {}"
 
 _WORD: Final = r"(?<![^\W_])(?:{})(?![^\W_])"  # markdown's underscores are not part of a word
-_LABEL: Final = re.compile(_WORD.format(r"(explicit|implied)[\s_*-]+entailment|(neutral|contradiction)"), re.IGNORECASE)
+_LABEL: Final = re.compile(
+    _WORD.format(r"(explicit|implied)[\s_*-]+entailment|(neutral|contradiction)"), re.IGNORECASE
+)
 _DECLINES: Final = re.compile(
     r"\b(sorry|apologi[sz]e|can(not| not|['’]?t)|unable|wo(n['’]t|uld rather not)|will not|not able|decline|refuse)\b",
     re.IGNORECASE,
 )
 _DENIES: Final = re.compile(
-    _WORD.format(r"not|no|nor|neither|never|cannot|without|than|false|wrong|incorrect|ruled\s+out|\w+n['’]t"),
+    _WORD.format(
+        r"not|no|nor|neither|never|cannot|without|than|false|wrong|incorrect|ruled\s+out|\w+n['’]t"
+    ),
     re.IGNORECASE,
 )
 
@@ -67,7 +71,9 @@ class FewShot:
     data_dir: str
     shots: int = 8  # 0: no examples
     seed: int = 0  # draws the examples
-    parameters: Mapping[str, float | int | str] = field(default_factory=dict)  # sent under the endpoint's own names
+    parameters: Mapping[str, float | int | str] = field(
+        default_factory=dict
+    )  # sent under the endpoint's own names
 
     @cached_property
     def _train(self) -> Rows:
@@ -83,16 +89,24 @@ class FewShot:
         """Premise, hypothesis and type of every example."""
         if not self.shots:
             return ()
-        first = {premise: row for row, premise in reversed(list(enumerate(self._train.column("premise"))))}
+        first = {
+            premise: row
+            for row, premise in reversed(list(enumerate(self._train.column("premise"))))
+        }
         if self.shots > len(first):
-            raise DataError(f"few_shot.shots: must be <= {len(first)}, the premises of INLI train, got {self.shots}")
+            raise DataError(
+                f"few_shot.shots: must be <= {len(first)}, the premises of INLI train, got {self.shots}"
+            )
         draw = random.Random(self.seed)  # noqa: S311 - no secret; the same draw on every machine
         kinds = draw.sample(list(LABELS), len(LABELS))
         kinds = [kinds[number % len(kinds)] for number in range(self.shots)]
         draw.shuffle(kinds)
         chosen = [self._train[row] for row in draw.sample(sorted(first.values()), self.shots)]
         columns = [LABELS[kind].replace(" ", "_") for kind in kinds]
-        return tuple((row["premise"], row[it], kind) for row, it, kind in zip(chosen, columns, kinds, strict=True))
+        return tuple(
+            (row["premise"], row[it], kind)
+            for row, it, kind in zip(chosen, columns, kinds, strict=True)
+        )
 
     @cached_property
     def messages(self) -> tuple[tuple[str, str], ...]:
@@ -110,7 +124,9 @@ class FewShot:
     def requests(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Iterator[Request]:
         """Yield one request per pair, in order."""
         for premise, hypothesis in zip(premises, hypotheses, strict=True):
-            yield Request((*self.messages, ("user", _PAIR.format(premise, hypothesis))), self.parameters)
+            yield Request(
+                (*self.messages, ("user", _PAIR.format(premise, hypothesis))), self.parameters
+            )
 
     def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[str]:
         """Return the type of every hypothesis, in order, or ``refused``, ``unparsable`` or ``failed``.
@@ -119,7 +135,9 @@ class FewShot:
         """
         found = dict(self.ask(self.requests(premises, hypotheses)))
         replies = [found[number] for number in range(len(premises))]
-        answers = ["failed" if isinstance(reply, Failure) else read_answer(reply) for reply in replies]
+        answers = [
+            "failed" if isinstance(reply, Failure) else read_answer(reply) for reply in replies
+        ]
         unread = [r for r in replies if isinstance(r, Reply) and read_answer(r) == "unparsable"]
         if len(unread) > 0.05 * len(answers):
             log.warning(
@@ -151,6 +169,11 @@ def read_answer(reply: Reply) -> str:
     if not _LABEL.search(reply.text):
         return "refused" if _DECLINES.search(reply.text) else "unparsable"
     clauses = re.split(r"[.,;:!?\n]+|\brather\b", reply.text)
-    kinds = {(m[1] or m[2]).lower() for one in clauses if not _DENIES.search(one) for m in _LABEL.finditer(one)}
+    kinds = {
+        (m[1] or m[2]).lower()
+        for one in clauses
+        if not _DENIES.search(one)
+        for m in _LABEL.finditer(one)
+    }
     cut_off = reply.finish == "length" and not _LABEL.match(re.sub(r"^[\W_]+", "", reply.text))
     return kinds.pop() if len(kinds) == 1 and not cut_off else "unparsable"

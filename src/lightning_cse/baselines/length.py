@@ -17,7 +17,9 @@ class Length(nn.Module):
 
     def embed(self, sentences: Sequence[str]) -> PointEmbedding:
         """Return the numbers of words and of characters: (n, 2)."""
-        return PointEmbedding(torch.tensor([[float(len(s.split())), float(len(s))] for s in sentences]))
+        return PointEmbedding(
+            torch.tensor([[float(len(s.split())), float(len(s))] for s in sentences])
+        )
 
     def implicitness(self, sentence: PointEmbedding) -> Tensor:
         """Return the numbers of words: (n,)."""

@@ -42,7 +42,9 @@ class Whitening(PointModel):
         data_dir: where the corpora of ``sources`` are.
     """
 
-    def __init__(self, encoder: SentenceEncoder, *, sources: str | Sequence[str], data_dir: str | Path = ".") -> None:
+    def __init__(
+        self, encoder: SentenceEncoder, *, sources: str | Sequence[str], data_dir: str | Path = "."
+    ) -> None:
         super().__init__(encoder)
         self.eval()  # it is fitted and used without dropout
         sources = [sources] if isinstance(sources, str) else sources
@@ -76,7 +78,10 @@ class Whitening(PointModel):
 
     def _moments(self) -> tuple[Tensor, Tensor]:
         """Return the mean (d,) and the covariance (d, d) of the vectors, summed over a bounded number at once."""
-        n, shift = len(self.sentences), self._vectors(self.sentences[:1])  # sums of the vectors themselves would cancel
+        n, shift = (
+            len(self.sentences),
+            self._vectors(self.sentences[:1]),
+        )  # sums of the vectors themselves would cancel
         total, products = torch.zeros_like(shift[0]), torch.zeros_like(shift.T @ shift)
         for start in range(0, n, SENTENCES_AT_ONCE):
             vectors = self._vectors(self.sentences[start : start + SENTENCES_AT_ONCE]) - shift
@@ -86,9 +91,13 @@ class Whitening(PointModel):
 
 def _read(sources: Sequence[str], data_dir: Path) -> list[str]:
     sentences: list[str] = []
-    for source, rows in zip(sources, read_sources(sources, data_dir, key="whitening.sources"), strict=True):
+    for source, rows in zip(
+        sources, read_sources(sources, data_dir, key="whitening.sources"), strict=True
+    ):
         names = [name for name in _COLUMNS if name in rows.names]
         if not names:
-            raise DataError(f"whitening.sources: {source} has no column {', '.join(_COLUMNS[:-1])} or {_COLUMNS[-1]}")
+            raise DataError(
+                f"whitening.sources: {source} has no column {', '.join(_COLUMNS[:-1])} or {_COLUMNS[-1]}"
+            )
         sentences += [sentence for name in names for sentence in rows.column(name) if sentence]
     return sentences

@@ -59,14 +59,20 @@ class BestAndLast(Checkpoint):
         """Record the number of steps made."""
         self._before = trainer.global_step
 
-    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any) -> None:
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any
+    ) -> None:
         """Save if this step was evaluated, or if it is the last one because of a signal."""
         self._save(trainer)
         step = trainer.global_step
-        if self.interrupts.signum is not None and step > self._before:  # not while gradients are accumulated
+        if (
+            self.interrupts.signum is not None and step > self._before
+        ):  # not while gradients are accumulated
             if step != self._saved:
                 self._write(trainer, self.last, weights_only=False)
-            self.interrupts.stop(f"stopped at step {step}; {self.interrupts.command} continues from there")
+            self.interrupts.stop(
+                f"stopped at step {step}; {self.interrupts.command} continues from there"
+            )
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save the last step, wherever training ended."""
@@ -104,15 +110,22 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     so the same weights give the same file.
     """
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
+    ) -> None:
         """Write the file, and wait until it is on the disk."""
         if "optimizer_states" not in checkpoint:
-            checkpoint = {key: checkpoint[key] for key in ("state_dict", "global_step", "pytorch-lightning_version")}
+            checkpoint = {
+                key: checkpoint[key]
+                for key in ("state_dict", "global_step", "pytorch-lightning_version")
+            }
         with atomic_file(Path(path)) as file:
             try:
                 torch.save(checkpoint, file)
             except RuntimeError as error:  # which torch raises for a full disk, for example
-                raise (error.__context__ if isinstance(error.__context__, OSError) else error) from None
+                raise (
+                    error.__context__ if isinstance(error.__context__, OSError) else error
+                ) from None
 
 
 class RandomState(Callback):
@@ -140,7 +153,9 @@ class RandomState(Callback):
         """Keep the states until training starts."""
         rank, count = world()
         if (saved := len(state_dict["ranks"])) != count:
-            raise TrainingError(f"the run was started on {saved} devices: continue with trainer.devices={saved}")
+            raise TrainingError(
+                f"the run was started on {saved} devices: continue with trainer.devices={saved}"
+            )
         self._restored = state_dict["ranks"][rank]
 
     def on_train_start(self, *args: Any) -> None:
@@ -171,7 +186,9 @@ class Interrupts(Callback):
     """
 
     def __init__(self, *, force: bool = False) -> None:
-        self.signum: int | None = None  # of the recorded signal; all processes set it in the same step
+        self.signum: int | None = (
+            None  # of the recorded signal; all processes set it in the same step
+        )
         self._noted: int | None = None  # of the signal that this process received
         self.command = "the same command" + (" without force=true" if force else "")
         self.continues = "starts the run"  # what the same command would do next
@@ -213,7 +230,9 @@ class Interrupts(Callback):
         raise Interrupted(message, self.signum or self._noted or signal.SIGINT)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._pid:  # a worker of the data loader: Ctrl-C reaches it too, and the run still needs it
+        if (
+            os.getpid() != self._pid
+        ):  # a worker of the data loader: Ctrl-C reaches it too, and the run still needs it
             if signum == signal.SIGTERM:
                 os._exit(128 + signum)
             return

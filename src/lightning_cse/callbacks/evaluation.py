@@ -85,7 +85,9 @@ class Evaluation(Callback):
             self._evaluate(trainer, pl_module)
         self._stop_early(trainer)  # also for a run that was killed after it had stopped early
 
-    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any) -> None:
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any
+    ) -> None:
         """Evaluate if a step was made and an evaluation is due."""
         last = _is_last(trainer)
         if trainer.global_step == self.step or not (last or trainer.global_step % self.every == 0):
@@ -123,7 +125,11 @@ class Evaluation(Callback):
             self.latest = self._measure(method)
         if self.monitor not in self.latest:
             near = did_you_mean(self.monitor, self.latest)
-            raise ConfigError([f"monitor: {self.monitor!r} is not evaluated{near}; choose from: {sorted(self.latest)}"])
+            raise ConfigError(
+                [
+                    f"monitor: {self.monitor!r} is not evaluated{near}; choose from: {sorted(self.latest)}"
+                ]
+            )
         if self.step > 0:
             score = self.latest[self.monitor]
             if score > self.best_score:
@@ -137,7 +143,11 @@ class Evaluation(Callback):
 
     def _measure(self, method: Method) -> dict[str, float]:
         watched = self.diagnostics.sentences()
-        tasks = {name: task for name, task in self.tasks.items() if "dev" in task.splits and task.suits(method.model)}
+        tasks = {
+            name: task
+            for name, task in self.tasks.items()
+            if "dev" in task.splits and task.suits(method.model)
+        }
         sentences = [sentence for task in tasks.values() for sentence in task.sentences("dev")]
         with _mode(method, training=False):
             embedded = self._embed(method, sentences if self.dropout else sentences + watched)
@@ -150,7 +160,9 @@ class Evaluation(Callback):
         if not self.dropout:
             return values | self.diagnostics.measure(embedded, embedded, self.step)
         with _mode(method, training=True):
-            first, second = (self._embed(method, some) for some in (watched, self.diagnostics.seconds()))
+            first, second = (
+                self._embed(method, some) for some in (watched, self.diagnostics.seconds())
+            )
             return values | self.diagnostics.measure(first, second, self.step)
 
     def _embed(self, method: Method, sentences: list[str]) -> Embedded:
@@ -170,7 +182,9 @@ class Evaluation(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore that state."""
         for name in self._STATE:
-            setattr(self, name, state_dict.get(name, getattr(self, name)))  # an older checkpoint may lack a name
+            setattr(
+                self, name, state_dict.get(name, getattr(self, name))
+            )  # an older checkpoint may lack a name
         self.diagnostics.curves = state_dict["diagnostics"]["curves"]
 
 
@@ -196,7 +210,9 @@ class Side:
 
     pairs: Mapping[str, tuple[Sequence[str], Sequence[str]]]
     sentences: Sequence[str]
-    digests: dict[str, str] = field(default_factory=dict)  # sha256 of the files that only this side reads
+    digests: dict[str, str] = field(
+        default_factory=dict
+    )  # sha256 of the files that only this side reads
 
 
 @dataclass
@@ -215,7 +231,9 @@ class Diagnostics:
     the last multiple.
     """
 
-    held_out: Side | None  # rows of the training distribution that are never trained on; None logs no RFD
+    held_out: (
+        Side | None
+    )  # rows of the training distribution that are never trained on; None logs no RFD
     evaluation: Side | None  # None also logs no RFD
     # By measure, side and view, one entry per evaluation after step 0; part of the checkpoint.
     curves: dict[str, list[float]] = field(default_factory=dict)
@@ -223,18 +241,30 @@ class Diagnostics:
     @property
     def sides(self) -> dict[str, Side]:
         """The sides by name."""
-        return {name: side for name, side in zip(SIDES, (self.held_out, self.evaluation), strict=True) if side}
+        return {
+            name: side
+            for name, side in zip(SIDES, (self.held_out, self.evaluation), strict=True)
+            if side
+        }
 
     def sentences(self) -> list[str]:
         """Return every sentence that `measure` looks up."""
         found = []
         for side in self.sides.values():
-            found += [*side.sentences, *(s for pair in side.pairs.values() for sentences in pair for s in sentences)]
+            found += [
+                *side.sentences,
+                *(s for pair in side.pairs.values() for sentences in pair for s in sentences),
+            ]
         return found
 
     def seconds(self) -> list[str]:
         """Return the second sentence of every pair."""
-        return [sentence for side in self.sides.values() for _, second in side.pairs.values() for sentence in second]
+        return [
+            sentence
+            for side in self.sides.values()
+            for _, second in side.pairs.values()
+            for sentence in second
+        ]
 
     def measure(self, embedded: Embedded, second: Embedded, step: int) -> dict[str, float]:
         """Return all values of this evaluation by key, from the embedded `sentences`; there is no RFD at step 0.
@@ -250,7 +280,9 @@ class Diagnostics:
                     a, b = side.pairs[view]
                     first, other = embedded[a].views()[view], second[b].views()[view]
                     values[f"{prefix}{name}/alignment"] = measure("Alignment", first, other)
-                values[f"{prefix}{name}/uniformity"] = measure("Uniformity", embedded[side.sentences].views()[view])
+                values[f"{prefix}{name}/uniformity"] = measure(
+                    "Uniformity", embedded[side.sentences].views()[view]
+                )
             for name in MEASURES if len(self.sides) == 2 and step > 0 else ():
                 keys = [f"{prefix}{side}/{name}" for side in SIDES]
                 if not values.keys() >= {*keys}:
@@ -262,7 +294,9 @@ class Diagnostics:
         return values
 
 
-def build_diagnostics(method: Method, data: ContrastiveData, options: Mapping[str, Any], data_dir: str) -> Diagnostics:
+def build_diagnostics(
+    method: Method, data: ContrastiveData, options: Mapping[str, Any], data_dir: str
+) -> Diagnostics:
     """Return the diagnostics of a method on its data, with the config's ``diag`` as options.
 
     The held-out side is the data's held-out rows, if there are any. Its pairs are, for each view, those of the two
@@ -272,16 +306,28 @@ def build_diagnostics(method: Method, data: ContrastiveData, options: Mapping[st
     """
     if not options["dropout"] and any(a == b for a, b in method.pairs.values()):
         kind = type(method).__name__
-        raise ConfigError([f"diag.dropout: the pairs of {kind} are dropout passes over one sentence; set it to true"])
+        raise ConfigError(
+            [
+                f"diag.dropout: the pairs of {kind} are dropout passes over one sentence; set it to true"
+            ]
+        )
     if options["evaluation"] == "corpus_dev":
-        raise ConfigError(["diag.evaluation: corpus_dev is already the held-out side; use stsb_dev or none"])
-    other = None if options["evaluation"] == "none" else stsb_dev(list(method.pairs), options, data_dir)
+        raise ConfigError(
+            ["diag.evaluation: corpus_dev is already the held-out side; use stsb_dev or none"]
+        )
+    other = (
+        None if options["evaluation"] == "none" else stsb_dev(list(method.pairs), options, data_dir)
+    )
     if not len(data.held_out):
         return Diagnostics(None, other)
     there = {role for role in data.held_out.names if data.held_out.has(role).any()}
     spread = [role for role in method.spread or data.roles if role in there]
-    aligned = {view: pair for view, pair in method.pairs.items() if there.issuperset(pair)} or method.pairs
-    watched = data.watched(list(dict.fromkeys([*spread, *(role for pair in aligned.values() for role in pair)])))
+    aligned = {
+        view: pair for view, pair in method.pairs.items() if there.issuperset(pair)
+    } or method.pairs
+    watched = data.watched(
+        list(dict.fromkeys([*spread, *(role for pair in aligned.values() for role in pair)]))
+    )
     pairs = {view: (watched.column(a), watched.column(b)) for view, (a, b) in aligned.items()}
     return Diagnostics(Side(pairs, _flat(watched, spread)[: options["sentences"]]), other)
 
@@ -291,20 +337,34 @@ def stsb_dev(views: Sequence[str], options: Mapping[str, Any], data_dir: str) ->
     try:
         rows = read_corpus("stsb", "dev", data_dir)
     except DataError as error:
-        raise DataError(f"{error}\n  diag.evaluation=none trains without it, and logs no RFD") from None
+        raise DataError(
+            f"{error}\n  diag.evaluation=none trains without it, and logs no RFD"
+        ) from None
     scores = rows.column("score")
     close = [row for row, score in enumerate(scores) if score >= options["positive_score"]]
     if not close:
         raise ConfigError(
-            [f"diag.positive_score: {options['positive_score']} is above all scores of STS-B dev ({max(scores)})"]
+            [
+                f"diag.positive_score: {options['positive_score']} is above all scores of STS-B dev ({max(scores)})"
+            ]
         )
-    chosen = [r for r, s in enumerate(scores) if s >= options["positive_score"] or s <= options["negative_score"]]
+    chosen = [
+        r
+        for r, s in enumerate(scores)
+        if s >= options["positive_score"] or s <= options["negative_score"]
+    ]
     aligned = rows.select(close)
     pair = (aligned.column("sentence1"), aligned.column("sentence2"))
     sentences = _flat(rows.select(chosen), ("sentence1", "sentence2"))[: options["sentences"]]
-    return Side(dict.fromkeys(views, pair), sentences, {file.name: file.sha256 for file in rows.files})
+    return Side(
+        dict.fromkeys(views, pair), sentences, {file.name: file.sha256 for file in rows.files}
+    )
 
 
 def _flat(rows: Rows, columns: Sequence[str]) -> list[str]:
     """Return the sentences row by row, as the authors of NGCSE count them."""
-    return [sentence for row in zip(*(rows.column(column) for column in columns), strict=True) for sentence in row]
+    return [
+        sentence
+        for row in zip(*(rows.column(column) for column in columns), strict=True)
+        for sentence in row
+    ]

@@ -43,10 +43,17 @@ class StepLog(Callback):
         self._learning_rate = trainer.optimizers[0].param_groups[0]["lr"]
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
         """Stop the clock and log the step."""
-        losses = {"loss": batch_loss(trainer, outputs)}  # before the clock stops: on a GPU this waits for the step
+        losses = {
+            "loss": batch_loss(trainer, outputs)
+        }  # before the clock stops: on a GPU this waits for the step
         losses |= {name: part.item() for name, part in outputs["parts"].items()}
         for name, value in losses.items():
             self._losses.setdefault(name, []).append(value)
@@ -54,10 +61,14 @@ class StepLog(Callback):
         self.sentences += outputs["sentences"]
         if trainer.global_step == self._step:
             return  # gradients are being accumulated
-        means = {f"train/{name}": sum(values) / len(values) for name, values in self._losses.items()}
+        means = {
+            f"train/{name}": sum(values) / len(values) for name, values in self._losses.items()
+        }
         self._losses = {}
         for logger in trainer.loggers:
-            logger.log_metrics(means | {"train/learning_rate": self._learning_rate}, step=trainer.global_step)
+            logger.log_metrics(
+                means | {"train/learning_rate": self._learning_rate}, step=trainer.global_step
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """Return the totals so far."""
@@ -98,13 +109,20 @@ class StepBar(ProgressBar):
             self._bar.add_task("train", total=steps, completed=trainer.global_step, values="")
             self._bar.start()
             # rich has replaced sys.stderr by a stream that writes above the bar.
-            handlers = [one for one in logging.getLogger().handlers if type(one) is logging.StreamHandler]
+            handlers = [
+                one for one in logging.getLogger().handlers if type(one) is logging.StreamHandler
+            ]
             self._streams = [(handler, handler.setStream(sys.stderr)) for handler in handlers]
         if trainer.global_step == self.evaluation.step:
             self._log(trainer)
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
         """Show the step, and an evaluation if there was one."""
         self._losses.append(batch_loss(trainer, outputs))
@@ -124,7 +142,9 @@ class StepBar(ProgressBar):
             handler.setStream(stream)
         self._streams = []
 
-    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
         """Remove the bar."""
         self.on_train_end(trainer, pl_module)
 

@@ -18,7 +18,9 @@ def experiments_dir() -> Path:
 
 def encoder_configs() -> dict[str, Path]:
     """Return the config files of the named encoders, by name."""
-    return {path.stem: path for path in (conf_dir() / "encoder").glob("*.yaml") if path.stem != "custom"}
+    return {
+        path.stem: path for path in (conf_dir() / "encoder").glob("*.yaml") if path.stem != "custom"
+    }
 
 
 def encoder_name(source: str) -> str:
@@ -34,4 +36,6 @@ def _find(name: str) -> Path:
     for root in (_PACKAGE, _REPOSITORY):
         if (root / name).exists():
             return root / name
-    raise ConfigError([f"{name}: not found in {_PACKAGE} and {_REPOSITORY}; install with `pip install -e .`"])
+    raise ConfigError(
+        [f"{name}: not found in {_PACKAGE} and {_REPOSITORY}; install with `pip install -e .`"]
+    )

@@ -44,7 +44,8 @@ LEAST: Final = {
 """Keys whose value, if not null, must be an integer of at least this."""
 
 BELOW: Final = {"seed": 2**32, "encoder.dropout": 1} | dict.fromkeys(
-    ("method.optimizer.lr", "trainer.gradient_clip_val", "callbacks.early_stopping.min_delta"), float("inf")
+    ("method.optimizer.lr", "trainer.gradient_clip_val", "callbacks.early_stopping.min_delta"),
+    float("inf"),
 )
 """Keys whose value, if not null, must be a number from 0 to just below this."""
 
@@ -60,8 +61,12 @@ CHOICES: Final = {
 
 def _schema(name: str, keys: Mapping[Any, str], **nodes: type) -> type:
     """Return a schema that requires these keys, listed by type, and these nodes."""
-    fields: list[Any] = [(key, kind, MISSING) for kind, names in keys.items() for key in names.split()]
-    return make_dataclass(name, fields + [(key, node, field(default_factory=node)) for key, node in nodes.items()])
+    fields: list[Any] = [
+        (key, kind, MISSING) for kind, names in keys.items() for key in names.split()
+    ]
+    return make_dataclass(
+        name, fields + [(key, node, field(default_factory=node)) for key, node in nodes.items()]
+    )
 
 
 _TRAINER: Final = {
@@ -90,7 +95,12 @@ _OPTIMIZER: Final = _schema("Optimizer", {float: "lr weight_decay"})
 _SCHEDULE: Final = _schema("Schedule", {str: "_target_ name", float: "warmup"})
 _METHOD: Final = _schema("Method", {}, optimizer=_OPTIMIZER, schedule=_SCHEDULE)
 _STOPPING: Final = _schema("EarlyStopping", {int | None: "patience", float: "min_delta"})
-_DIAG: Final = {str: "evaluation", bool: "dropout", float: "positive_score negative_score", int: "sentences"}
+_DIAG: Final = {
+    str: "evaluation",
+    bool: "dropout",
+    float: "positive_score negative_score",
+    int: "sentences",
+}
 TRAIN: Final = _schema(
     "Train",
     _TRAIN,
@@ -102,7 +112,9 @@ TRAIN: Final = _schema(
 )
 
 
-def check(cfg: DictConfig, config_name: str, overrides: Sequence[str] = (), *, all_read: bool = True) -> None:
+def check(
+    cfg: DictConfig, config_name: str, overrides: Sequence[str] = (), *, all_read: bool = True
+) -> None:
     """Raise ConfigError for unknown keys, wrong types, and values that allow no run; the config is not changed.
 
     The overrides are those of the command line, to check keys added with a plus and keys that nothing reads
@@ -118,13 +130,25 @@ def check(cfg: DictConfig, config_name: str, overrides: Sequence[str] = (), *, a
 
         raise ConfigError(not_chosen(cfg))
     try:
-        plain: DictConfig = OmegaConf.create(OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True))  # type: ignore[assignment]
+        plain: DictConfig = OmegaConf.create(
+            OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+        )  # type: ignore[assignment]
         missing = _typed(plain) if config_name == "train" else set()
     except OmegaConfBaseException as error:
-        near = did_you_mean(str(error.key), error.parent_node) if isinstance(error, ConfigKeyError) else ""
-        raise user_error(error) or ConfigError([f"{error.full_key}: {plain_line(error)}{near}"]) from error
+        near = (
+            did_you_mean(str(error.key), error.parent_node)
+            if isinstance(error, ConfigKeyError)
+            else ""
+        )
+        raise user_error(error) or ConfigError(
+            [f"{error.full_key}: {plain_line(error)}{near}"]
+        ) from error
     faults = [f"{key}: is missing, and cannot be left out" for key in missing]
-    if faults := faults or list(_values(plain)) or list(unread(cfg, overrides).values() if all_read else ()):
+    if (
+        faults := faults
+        or list(_values(plain))
+        or list(unread(cfg, overrides).values() if all_read else ())
+    ):
         raise ConfigError(faults)
 
 
@@ -152,15 +176,21 @@ def unread(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
     while waiting:
         for key in set(re.findall(r"\$\{([a-z]\w*(?:\.\w+)*)[}\[]", waiting.pop())) - read:
             read.add(key)
-            waiting.append(str(functools.reduce(lambda node, part: node[part], key.split("."), raw)))
+            waiting.append(
+                str(functools.reduce(lambda node, part: node[part], key.split("."), raw))
+            )
     faults = {}
     for one in map(parse, overrides):
         key, top = one.key_or_group, one.key_or_group.partition(".")[0]
         near = [other for other in sorted(read) if f"{other}.".startswith(f"{top}.")]
-        is_read = any(f"{key}.".startswith(f"{other}.") or other.startswith(f"{key}.") for other in near)
+        is_read = any(
+            f"{key}.".startswith(f"{other}.") or other.startswith(f"{key}.") for other in near
+        )
         if top in THROUGH and not (is_read or is_choice(one) or one.is_delete()):
             there = ", ".join(near) or "none"
-            faults[key] = f"{one.input_line}: nothing reads {key} here; leave it out (keys that are read: {there})"
+            faults[key] = (
+                f"{one.input_line}: nothing reads {key} here; leave it out (keys that are read: {there})"
+            )
     return faults
 
 
@@ -177,7 +207,10 @@ def _typed(plain: DictConfig) -> set[str]:
     schema = OmegaConf.structured(TRAIN)
     for node in (schema.method, schema.method.optimizer):
         OmegaConf.set_struct(node, False)
-    return set(OmegaConf.missing_keys(OmegaConf.merge(schema, plain))) - {"transfer", "own"}  # these come with a suite
+    return set(OmegaConf.missing_keys(OmegaConf.merge(schema, plain))) - {
+        "transfer",
+        "own",
+    }  # these come with a suite
 
 
 def _infinite(node: Any, key: str) -> Iterator[str]:
@@ -191,9 +224,13 @@ def _infinite(node: Any, key: str) -> Iterator[str]:
 def _values(plain: DictConfig) -> Iterator[str]:
     """Yield a fault for each value that is out of its range, or not one of its choices."""
     yield from _infinite(plain, "")
-    for key, least in {key: least for least, names in LEAST.items() for key in names.split()}.items():
+    for key, least in {
+        key: least for least, names in LEAST.items() for key in names.split()
+    }.items():
         value = OmegaConf.select(plain, key)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int) or value < least
+        ):
             yield f"{key}: must be an integer >= {least}, got {value!r}"
     for key, limit in BELOW.items():
         value = OmegaConf.select(plain, key)
@@ -216,7 +253,9 @@ def _training(plain: DictConfig) -> Iterator[str]:
     if plain.callbacks.early_stopping.patience is None and plain.callbacks.early_stopping.min_delta:
         yield "callbacks.early_stopping.min_delta: needs callbacks.early_stopping.patience; set that too"
     limit, here = plain.trainer.limit_train_batches, plain.trainer.devices
-    if limit is not None and not (type(limit) in (int, float) and limit >= 0 and (type(limit) is int or limit <= 1)):
+    if limit is not None and not (
+        type(limit) in (int, float) and limit >= 0 and (type(limit) is int or limit <= 1)
+    ):
         yield f"trainer.limit_train_batches: must be a number of batches, or a share from 0.0 to 1.0, got {limit!r}"
     if not (isinstance(here, ListConfig) and here) and (type(here) is not int or here < 1):
         yield f"trainer.devices: must be a number of devices, at least 1, or a list of GPUs, got {here!r}"
@@ -236,7 +275,13 @@ def _training(plain: DictConfig) -> Iterator[str]:
 def devices(cfg: DictConfig) -> int:
     """Return the number of devices that a training run asks for; 1 if only the machine can tell."""
     here = cfg.trainer.devices
-    here = len(here) if isinstance(here, ListConfig) else here if isinstance(here, int) and here > 0 else 1
+    here = (
+        len(here)
+        if isinstance(here, ListConfig)
+        else here
+        if isinstance(here, int) and here > 0
+        else 1
+    )
     return int(here * cfg.trainer.num_nodes)
 
 

@@ -39,7 +39,11 @@ def _hydra() -> contextlib.AbstractContextManager[None]:
     """Return a context in which Hydra reads ``conf/``; inside a command, Hydra as the command set it up."""
     register()
     running = GlobalHydra.instance().is_initialized()
-    return contextlib.nullcontext() if running else hydra.initialize_config_dir(str(conf_dir()), version_base="1.3")
+    return (
+        contextlib.nullcontext()
+        if running
+        else hydra.initialize_config_dir(str(conf_dir()), version_base="1.3")
+    )
 
 
 @functools.cache
@@ -61,7 +65,9 @@ def describe(group: str, option: str) -> str:
     """Return the first line of the comment that opens an option's file."""
     file = conf_dir() / group / f"{option}.yaml"
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    return next((line.strip("# ") for line in lines if line.startswith("#") and "@package" not in line), "")
+    return next(
+        (line.strip("# ") for line in lines if line.startswith("#") and "@package" not in line), ""
+    )
 
 
 def parse(line: str) -> Override:
@@ -77,8 +83,14 @@ def is_choice(override: Override) -> bool:
 
 def plain_line(error: BaseException) -> str:
     """Return a message of Hydra or OmegaConf, with its cause's, in one line and without their trailers."""
-    lines = [line.strip() for part in (error, error.__cause__ or "") for line in str(part).splitlines()]
-    return " ".join(line for line in lines if not line.startswith(("full_key:", "object_type=", "reference_type=")))
+    lines = [
+        line.strip() for part in (error, error.__cause__ or "") for line in str(part).splitlines()
+    ]
+    return " ".join(
+        line
+        for line in lines
+        if not line.startswith(("full_key:", "object_type=", "reference_type="))
+    )
 
 
 def register() -> None:
@@ -95,7 +107,9 @@ def _recipe(key: str, *, _root_: DictConfig) -> Any:
     if key in numbers:
         return numbers[key]
     near = did_you_mean(key, {str(known) for node in recipes.values() for known in node})
-    raise ConfigError([f"${{recipe:{key}}}: neither recipe.{name}.{key} nor recipe.default.{key} exists{near}"])
+    raise ConfigError(
+        [f"${{recipe:{key}}}: neither recipe.{name}.{key} nor recipe.default.{key} exists{near}"]
+    )
 
 
 def recipe_name(cfg: DictConfig) -> str:
@@ -117,13 +131,19 @@ def name_encoder(cfg: DictConfig) -> None:
         own: Any = OmegaConf.load(option)
         if source != own.get("source"):
             folder = Path(source).expanduser()
-            node.name, node.source = encoder_name(source), str(folder.absolute()) if folder.is_dir() else source
+            node.name, node.source = (
+                encoder_name(source),
+                str(folder.absolute()) if folder.is_dir() else source,
+            )
             node.package = None if node.package == own.package else node.package
 
 
 def portable(overrides: Iterable[Any]) -> list[str]:
     """Return overrides for a record, in which the folder of a model or an encoder is reduced to its name."""
-    return [re.sub(r"^((?:model|encoder\.source)=['\"]?)[/~].*/(?=[^/])", r"\1", str(one)) for one in overrides]
+    return [
+        re.sub(r"^((?:model|encoder\.source)=['\"]?)[/~].*/(?=[^/])", r"\1", str(one))
+        for one in overrides
+    ]
 
 
 current_sweep: "Sweep | None" = None

@@ -27,7 +27,14 @@ from omegaconf import DictConfig, open_dict
 
 from lightning_cse.config import compose, conf_dir, encoder_configs
 from lightning_cse.config.check import check, devices
-from lightning_cse.config.compose import APPENDED, CompositionError, name_encoder, parse, plain_line, register
+from lightning_cse.config.compose import (
+    APPENDED,
+    CompositionError,
+    name_encoder,
+    parse,
+    plain_line,
+    register,
+)
 from lightning_cse.errors import ConfigError, report, reported, stop_signals, user_error
 
 _ONE_RUN = "one call from Python is one run; call it in a loop, or sweep with python -m lightning_cse.train"
@@ -43,12 +50,16 @@ def launch(task: str, config_name: str, args: Sequence[str] | None = None) -> in
     sweep continues after a point has failed; a table of the points is printed at the end.
     """
     argv, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR", "0")
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its exceptions instead of printing them
+    os.environ["HYDRA_FULL_ERROR"] = (
+        "1"  # makes Hydra raise its exceptions instead of printing them
+    )
     runner = Runner(task, config_name, verbose=full_error == "1")
     try:
         sys.argv = [argv[0], *ordered(as_custom(argv[1:] if args is None else args))]
         with _explained(sys.argv[1:], config_name):
-            hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=config_name)(runner)()
+            hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=config_name)(
+                runner
+            )()
     finally:
         sys.argv, os.environ["HYDRA_FULL_ERROR"] = argv, full_error
         sweep, compose.current_sweep = compose.current_sweep, None
@@ -69,7 +80,10 @@ def call(task: str, config_name: str, overrides: Sequence[str]) -> Any:
             register()
             with _explained(words, config_name):
                 for word in words:
-                    if word.startswith(("-", "+sweep=", "hydra.mode=")) or parse(word).is_sweep_override():
+                    if (
+                        word.startswith(("-", "+sweep=", "hydra.mode="))
+                        or parse(word).is_sweep_override()
+                    ):
                         raise ConfigError([f"{word}: {_ONE_RUN}"])
                 cfg = hydra.compose(config_name, words, return_hydra_config=True)
             HydraConfig.instance().set_config(cfg)
@@ -88,7 +102,9 @@ def _explained(words: Sequence[str], config_name: str) -> Iterator[None]:
     except CompositionError as error:
         from lightning_cse.config.suggestions import explain
 
-        if any(word.startswith(("--config-", "-cd", "-cp", "-cn")) for word in words):  # configs that we do not know
+        if any(
+            word.startswith(("--config-", "-cd", "-cp", "-cn")) for word in words
+        ):  # configs that we do not know
             raise user_error(error) or ConfigError([plain_line(error)]) from error
         given = itertools.takewhile(lambda word: word[:1] != "-", words)
         raise user_error(error) or explain(given, config_name, error) from error
@@ -137,7 +153,9 @@ class Runner:
 
     def run(self, cfg: DictConfig) -> Any:
         """Check the config, import the task and return its result."""
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads may deadlock once a data loader forks
+        os.environ.setdefault(
+            "TOKENIZERS_PARALLELISM", "false"
+        )  # its threads may deadlock once a data loader forks
         register()
         name_encoder(cfg)
         overrides = list(map(str, HydraConfig.get().overrides.task))
@@ -158,11 +176,22 @@ def _is_own_process() -> bool:
 def _in_own_process(overrides: Sequence[str]) -> Any:
     """Run a point in a separate process: return its result, raise its errors, and pass signals on."""
     sources = HydraConfig.get().runtime.config_sources
-    folders = [f"--config-dir={source.path}" for source in sources if source.provider == "command-line"]
+    folders = [
+        f"--config-dir={source.path}" for source in sources if source.provider == "command-line"
+    ]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "result")
-        command = [sys.executable, "-m", "lightning_cse.train", *overrides, "hydra.mode=RUN", *folders]
-        process = subprocess.Popen(command, env=os.environ | {_RESULT: str(file)}, start_new_session=True)
+        command = [
+            sys.executable,
+            "-m",
+            "lightning_cse.train",
+            *overrides,
+            "hydra.mode=RUN",
+            *folders,
+        ]
+        process = subprocess.Popen(
+            command, env=os.environ | {_RESULT: str(file)}, start_new_session=True
+        )
         previous = {}
         if threading.current_thread() is threading.main_thread():
             forward = lambda signum, _: os.killpg(process.pid, signum)  # noqa: E731 - to all processes of the run
@@ -173,7 +202,9 @@ def _in_own_process(overrides: Sequence[str]) -> Any:
             for signum, handler in previous.items():
                 signal.signal(signum, handler)
         if not file.is_file():
-            raise RuntimeError(f"the process of the run ended with exit code {code}: {' '.join(command)}")
+            raise RuntimeError(
+                f"the process of the run ended with exit code {code}: {' '.join(command)}"
+            )
         result = pickle.loads(file.read_bytes())  # noqa: S301 - from our own process
     if isinstance(result, BaseException):
         raise result
@@ -203,8 +234,12 @@ def as_custom(args: Iterable[str]) -> list[str]:
         unnamed = [one for one in values if key == "encoder" and one not in encoder_configs()]
         places = [one for one in unnamed if "/" in one or (one and Path(one).is_dir())]
         if places and places != values:
-            raise ConfigError([f"{arg}: a sweep takes either options of conf/encoder or folders and hub ids"])
-        written += ["encoder=custom", f"encoder.source={','.join(map(repr, places))}"] if places else [arg]
+            raise ConfigError(
+                [f"{arg}: a sweep takes either options of conf/encoder or folders and hub ids"]
+            )
+        written += (
+            ["encoder=custom", f"encoder.source={','.join(map(repr, places))}"] if places else [arg]
+        )
     return written
 
 

@@ -25,9 +25,13 @@ def explain(overrides: Iterable[str], config_name: str, error: Exception) -> Con
             override = configs.parse(line)
         except HydraException:
             key, equals, value = line.partition("=")
-            near = did_you_mean(line, configs.options("experiment")).replace("'", "'+experiment=", 1)
+            near = did_you_mean(line, configs.options("experiment")).replace(
+                "'", "'+experiment=", 1
+            )
             quote = f"Hydra cannot read this value; quote it for Hydra and for the shell: '{key}=\"{value}\"'"
-            faults.append(f"{line}: {quote if equals else f'not an override of the form key=value{near}'}")
+            faults.append(
+                f"{line}: {quote if equals else f'not an override of the form key=value{near}'}"
+            )
             continue
         group, is_sweep = override.key_or_group, override.is_sweep_override()
         if override.is_delete() or not (configs.is_choice(override) or "/" in group):
@@ -35,7 +39,9 @@ def explain(overrides: Iterable[str], config_name: str, error: Exception) -> Con
             continue
         found: Any = list(override.sweep_string_iterator()) if is_sweep else override.value()
         given = [str(one).strip("'\"") for one in (found if isinstance(found, list) else [found])]
-        faults += [f"{line}: {no_option(group, one)}" for one in given if one not in configs.options(group)][:1]
+        faults += [
+            f"{line}: {no_option(group, one)}" for one in given if one not in configs.options(group)
+        ][:1]
         chosen += [] if is_sweep else [line]
     if not faults and values:
         try:
@@ -53,7 +59,10 @@ def not_chosen(cfg: DictConfig) -> Iterator[str]:
     for key, group in configs.CHOSEN.items():
         if OmegaConf.is_missing(cfg, key):
             width = max(map(len, configs.options(group)), default=0)
-            rows = [f"\n    {option:<{width}}  {configs.describe(group, option)}" for option in configs.options(group)]
+            rows = [
+                f"\n    {option:<{width}}  {configs.describe(group, option)}"
+                for option in configs.options(group)
+            ]
             chosen = f"{'' if group == 'data' else '+'}{group}=<one of these>"
             yield f"{key}: no {group} was chosen - add {chosen}:{''.join(rows)}"
 
@@ -75,15 +84,22 @@ def unknown_key(override: Override, base: DictConfig) -> str:
     file = conf_dir() / "suite" / f"{suite}.yaml"
     if suite not in base and file.is_file() and suite in OmegaConf.load(file):
         return f"{override.input_line}: comes with a suite: add {plus}suite={suite}, or {plus}suite=[stsb,{suite}]"
-    groups = [] if "." in key else [folder.name for folder in conf_dir().iterdir() if folder.is_dir()]
+    groups = (
+        [] if "." in key else [folder.name for folder in conf_dir().iterdir() if folder.is_dir()]
+    )
     known = [*groups, *(name for name in keys(base) if not name.startswith(("hydra", "recipe")))]
     last = {name: name.rpartition(".")[2] for name in known}
     word = key.rpartition(".")[2]
-    meant = difflib.get_close_matches(key, known, n=1, cutoff=0.85) or [name for name in known if last[name] == word]
+    meant = difflib.get_close_matches(key, known, n=1, cutoff=0.85) or [
+        name for name in known if last[name] == word
+    ]
     if not meant:
         near = difflib.get_close_matches(word, last.values(), n=1, cutoff=0.7)
         meant = [name for name in known if last[name] in near]
-    shown = [f"{'+' if name in configs.APPENDED else ''}{name}=" if name in groups else name for name in meant]
+    shown = [
+        f"{'+' if name in configs.APPENDED else ''}{name}=" if name in groups else name
+        for name in meant
+    ]
     hint = f" - did you mean {' or '.join(map(repr, dict.fromkeys(shown[:3])))}?" if meant else ""
     return f"{override.input_line}: unknown key '{key}'{hint}"
 
@@ -91,6 +107,10 @@ def unknown_key(override: Override, base: DictConfig) -> str:
 def keys(node: Any, before: str = "") -> Iterator[str]:
     """Yield every dotted key of a config, or of plain containers, including indices of lists."""
     node = OmegaConf.to_container(node, resolve=False) if isinstance(node, DictConfig) else node
-    for key, value in node.items() if isinstance(node, dict) else enumerate(node if isinstance(node, list) else ()):
+    for key, value in (
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node if isinstance(node, list) else ())
+    ):
         yield f"{before}{key}"
         yield from keys(value, f"{before}{key}.")

@@ -38,7 +38,11 @@ def canonical(name: str) -> str | None:
     """Return our name for a column, or None if it has none; hard negatives keep their number."""
     name = name.strip().casefold()
     base, number = re.fullmatch(r"(.*?)(?:_?(\d+))?", name, re.DOTALL).groups()  # type: ignore[union-attr]  # it fits
-    return f"negative_{int(number)}" if number and ALIASES.get(base) == "negative" else ALIASES.get(name)
+    return (
+        f"negative_{int(number)}"
+        if number and ALIASES.get(base) == "negative"
+        else ALIASES.get(name)
+    )
 
 
 def negatives(names: Iterable[str]) -> list[str]:
@@ -54,7 +58,9 @@ def layout_of(names: Collection[str]) -> str | None:
     return None
 
 
-def recognise(found: Sequence[str], mapping: Mapping[str, str] | None, key: str, takes: str = "") -> dict[str, str]:
+def recognise(
+    found: Sequence[str], mapping: Mapping[str, str] | None, key: str, takes: str = ""
+) -> dict[str, str]:
     """Return the columns of a table's layout by our names; raise DataError if the columns fit no layout.
 
     ``mapping`` maps our names to columns, besides those that are recognised. Two arguments are for messages: ``key`` is
@@ -64,30 +70,61 @@ def recognise(found: Sequence[str], mapping: Mapping[str, str] | None, key: str,
     for name, column in names.items():
         if canonical(name) != name:
             known = dict.fromkeys(ALIASES.values())
-            raise ConfigError([f"{key}: no role {name!r}{did_you_mean(name, known)} (choose from: {', '.join(known)})"])
+            raise ConfigError(
+                [
+                    f"{key}: no role {name!r}{did_you_mean(name, known)} (choose from: {', '.join(known)})"
+                ]
+            )
         if column not in found:
-            raise DataError(f"{key}.{name}: no column {column!r}{did_you_mean(column, found)}; found: {listed(found)}")
+            raise DataError(
+                f"{key}.{name}: no column {column!r}{did_you_mean(column, found)}; found: {listed(found)}"
+            )
     weak = [column for column in found if column.strip().casefold() in ("text", "sentence")]
     for column in [*(column for column in found if column not in weak), *weak]:
         name = canonical(column) or ""
-        if not name or column in names.values() or name in (mapping or ()) or (column in weak and layout_of(names)):
+        if (
+            not name
+            or column in names.values()
+            or name in (mapping or ())
+            or (column in weak and layout_of(names))
+        ):
             continue
         if name in names:
-            raise DataError(f"two columns for {name}: {names[name]!r} and {column!r}; {_map(key, {name: column})}")
+            raise DataError(
+                f"two columns for {name}: {names[name]!r} and {column!r}; {_map(key, {name: column})}"
+            )
         names[name] = column
-    if "premise" not in names and {"sentence1", "sentence2", "label"} <= names.keys() and "score" not in names:
+    if (
+        "premise" not in names
+        and {"sentence1", "sentence2", "label"} <= names.keys()
+        and "score" not in names
+    ):
         names |= {"premise": names.pop("sentence1"), "hypothesis": names.pop("sentence2")}
     hard = sorted(negatives(names), key=lambda name: int(name.partition("_")[2] or 0))
-    numbered = {"negative" if k == 1 else f"negative_{k}": names.pop(name) for k, name in enumerate(hard, start=1)}
+    numbered = {
+        "negative" if k == 1 else f"negative_{k}": names.pop(name)
+        for k, name in enumerate(hard, start=1)
+    }
     names |= numbered
     layout = layout_of(names)
     roles = {role for columns in LAYOUTS[layout] for role in columns} if layout else set()
-    kept = {name: column for name, column in names.items() if ("negative" if name in numbered else name) in roles}
+    kept = {
+        name: column
+        for name, column in names.items()
+        if ("negative" if name in numbered else name) in roles
+    }
     left = [column for name, column in names.items() if name not in (*kept, "label", "score")]
     meant = {} if mapping and layout else _misspelt(found, kept)
     if layout is None or (left and not mapping):
-        why = f"columns of several layouts ({', '.join(left)})" if layout else "the columns fit no known layout"
-        wanted = [word for word in re.findall(r"\w+", takes) if word in ALIASES] or ["anchor", "positive"]
+        why = (
+            f"columns of several layouts ({', '.join(left)})"
+            if layout
+            else "the columns fit no known layout"
+        )
+        wanted = [word for word in re.findall(r"\w+", takes) if word in ALIASES] or [
+            "anchor",
+            "positive",
+        ]
         raise DataError(
             f"{why}; columns found: {listed(found)}\n  {takes or 'layouts: ' + _LISTED}\n  "
             f"{_map(key, meant or dict(zip(wanted[:2], found, strict=False)))}"
@@ -118,4 +155,6 @@ def _map(key: str, columns: Mapping[str, str]) -> str:
     return f"map roles to columns, as in {override(key, columns)}" if key else "rename the columns"
 
 
-_LISTED: Final = " | ".join(", ".join((*one, *(f"[{name}]" for name in two))) for one, two in LAYOUTS.values())
+_LISTED: Final = " | ".join(
+    ", ".join((*one, *(f"[{name}]" for name in two))) for one, two in LAYOUTS.values()
+)

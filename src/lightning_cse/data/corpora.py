@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from lightning_cse.data.rows import Rows
 
 DATA_DIR_VARIABLE: Final = "LIGHTNING_CSE_DATA"
-SAMPLE: Final = "SAMPLE"  # a data directory with a file of this name holds samples, whose rows are not counted
+SAMPLE: Final = (
+    "SAMPLE"  # a data directory with a file of this name holds samples, whose rows are not counted
+)
 
 log = logging.getLogger(__name__)
 
@@ -85,11 +87,16 @@ class Corpus:
 
 
 def _declared() -> Iterator[Corpus]:
-    entries = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    entries = yaml.load(
+        Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader
+    )
     for name, entry in entries.items():
         layout = {"layout": entry.pop("layout", None)}
         defaults = ({"remote": file["path"].rpartition("/")[2]} | layout for file in entry["files"])
-        files = tuple(CorpusFile(**default | file) for default, file in zip(defaults, entry["files"], strict=True))
+        files = tuple(
+            CorpusFile(**default | file)
+            for default, file in zip(defaults, entry["files"], strict=True)
+        )
         yield Corpus(**entry | {"name": name, "files": files})
 
 
@@ -99,7 +106,9 @@ CORPORA: Final = {corpus.name: corpus for corpus in _declared()}
 def get_corpus(name: str) -> Corpus:
     """Return a corpus by name, or raise DataError, which lists the known corpora."""
     if name not in CORPORA:
-        raise DataError(f"unknown corpus {name!r}{did_you_mean(name, CORPORA)}; choose from: {', '.join(CORPORA)}")
+        raise DataError(
+            f"unknown corpus {name!r}{did_you_mean(name, CORPORA)}; choose from: {', '.join(CORPORA)}"
+        )
     return CORPORA[name]
 
 
@@ -128,7 +137,9 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> "Rows":
     return rows.recounted(rows.counts)
 
 
-def _read_split(corpus: Corpus, split: str, folder: Path, counted: bool, states: tuple[Any, ...]) -> "Rows":
+def _read_split(
+    corpus: Corpus, split: str, folder: Path, counted: bool, states: tuple[Any, ...]
+) -> "Rows":
     parts: dict[str | None, list[CorpusFile]] = {}
     for file in corpus.split_files(split):
         parts.setdefault(file.part, []).append(file)
@@ -143,11 +154,15 @@ def _read_split(corpus: Corpus, split: str, folder: Path, counted: bool, states:
                 f"it as a file of your own, or put an empty file named {SAMPLE} into {folder}: then no rows are "
                 "counted there"
             )
-        tables.append(rows if part is None else rows.with_column(corpus.part_column, [part] * len(rows)))
+        tables.append(
+            rows if part is None else rows.with_column(corpus.part_column, [part] * len(rows))
+        )
     return tables[0] if len(tables) == 1 else type(tables[0]).cat(tables)
 
 
-_kept_split = functools.lru_cache(maxsize=128)(_read_split)  # the points of a sweep read each split once
+_kept_split = functools.lru_cache(maxsize=128)(
+    _read_split
+)  # the points of a sweep read each split once
 
 
 def _state(path: Path | None) -> tuple[str, int, int, int, int] | None:
@@ -160,7 +175,9 @@ def _state(path: Path | None) -> tuple[str, int, int, int, int] | None:
 
 def find_file(folder: Path, file: CorpusFile) -> Path | None:
     """Return the path of a file below the data directory, plain before ``.gz``; ``None`` if there is neither."""
-    return next((path for path in (folder / file.path, folder / f"{file.path}.gz") if path.exists()), None)
+    return next(
+        (path for path in (folder / file.path, folder / f"{file.path}.gz") if path.exists()), None
+    )
 
 
 def absent(source: str, data_dir: str | Path) -> str | None:
@@ -172,7 +189,11 @@ def absent(source: str, data_dir: str | Path) -> str | None:
         return None
     folder, files = Path(data_dir).expanduser().absolute(), corpus.split_files(split)
     gone = next((file.path for file in files if find_file(folder, file) is None), None)
-    return None if gone is None else f"{gone} is not in paths.data_dir; prepare {name}: {corpus.prepare}"
+    return (
+        None
+        if gone is None
+        else f"{gone} is not in paths.data_dir; prepare {name}: {corpus.prepare}"
+    )
 
 
 def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> "Rows":
@@ -181,8 +202,12 @@ def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> "Rows":
 
     data = read_bytes(path)
     source = SourceFile(file.path, str(path), hashlib.sha256(data).hexdigest())
-    columns, lines, dropped = parsers.parse(decoded(data, str(path), corpus.encoding), str(path), **file.layout)
-    rows = Rows.of(columns, files=[source], lines=lines, counts=parsers.account(len(lines), dropped))
+    columns, lines, dropped = parsers.parse(
+        decoded(data, str(path), corpus.encoding), str(path), **file.layout
+    )
+    rows = Rows.of(
+        columns, files=[source], lines=lines, counts=parsers.account(len(lines), dropped)
+    )
     if not file.only:
         return rows
     column, value = file.only
@@ -198,13 +223,21 @@ def fetch_hub(corpus: Corpus, file: CorpusFile) -> "Rows":
 
     if corpus.hub is None:
         raise HubError("the Hugging Face hub has no known copy")
-    name, revision, split = corpus.hub["id"], corpus.hub["revision"], corpus.hub["splits"][file.split]
+    name, revision, split = (
+        corpus.hub["id"],
+        corpus.hub["revision"],
+        corpus.hub["splits"][file.split],
+    )
     if offline := offline_mode():
         raise HubError(f"the Hugging Face hub ({name}) was not queried: {offline}")
     try:
-        dataset = importlib.import_module("datasets").load_dataset(name, split=split, revision=revision)
+        dataset = importlib.import_module("datasets").load_dataset(
+            name, split=split, revision=revision
+        )
     except Exception as error:  # the hub's client raises whatever its many layers raise
-        raise HubError(f"the Hugging Face hub ({name}) could not load it: {type(error).__name__}: {error}") from error
+        raise HubError(
+            f"the Hugging Face hub ({name}) could not load it: {type(error).__name__}: {error}"
+        ) from error
     path = f"hf://datasets/{name}@{revision[:12]}/{split}"
     columns, lines, _ = parsers.columns_of(enumerate(dataset, start=1), corpus.hub["columns"], path)
     digest = hashlib.sha256(json.dumps(columns).encode()).hexdigest()
@@ -263,11 +296,15 @@ def read_bytes(path: Path) -> bytes:
         with gzip.open(path) as file:
             data = file.read(largest(size) + 1)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path}: the compressed data is cut off or broken ({error}); fetch it again") from None
+        raise DataError(
+            f"{path}: the compressed data is cut off or broken ({error}); fetch it again"
+        ) from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     if len(data) > largest(size):
-        raise DataError(f"{path}: expands to more than {largest(size):,} bytes, which is not text; fetch it again")
+        raise DataError(
+            f"{path}: expands to more than {largest(size):,} bytes, which is not text; fetch it again"
+        )
     return data
 
 
@@ -283,7 +320,9 @@ def decoded(data: bytes, path: str, encoding: str | None = None) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        start = error.start + (3 if data.startswith(b"\xef\xbb\xbf") else 0)  # the error counts without the BOM
+        start = error.start + (
+            3 if data.startswith(b"\xef\xbb\xbf") else 0
+        )  # the error counts without the BOM
         line = data.count(b"\n", 0, start) + 1
         fault = f"{path}:{line}: not UTF-8 text: byte 0x{data[start]:02x} at position {start}"
         if encoding is None:

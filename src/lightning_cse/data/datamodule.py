@@ -20,12 +20,26 @@ from datasets import Dataset
 from datasets.table import InMemoryTable
 from torch import Tensor
 
-from lightning_cse.data.drawing import fewer_llm_rows, hold_out, keep, subset, used, with_another_anchor
+from lightning_cse.data.drawing import (
+    fewer_llm_rows,
+    hold_out,
+    keep,
+    subset,
+    used,
+    with_another_anchor,
+)
 from lightning_cse.data.own_rows import OwnRows
 from lightning_cse.data.roles import FIRST, SOURCE, RoleRows
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sampler import Batch, BatchLoader, Draws, on_gpu
-from lightning_cse.data.sources import LEAK, all_pairs, free_of, read_sources, warn_without_pairs, without_pairs
+from lightning_cse.data.sources import (
+    LEAK,
+    all_pairs,
+    free_of,
+    read_sources,
+    warn_without_pairs,
+    without_pairs,
+)
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.tokens import Tokenize, Tokens, TokenTable
 
@@ -95,22 +109,37 @@ class ContrastiveData(pl.LightningDataModule):
             fault = "data.distinct_in_batch: cannot be combined with data.llm_rows_together; set it to null"
             raise ConfigError([fault])
         self.tokenize, self.max_tokens = tokenize, max_tokens
-        self._batching: dict[str, Any] = {"batch_size": batch_size, "drop_last": drop_last, "seed": seed}
+        self._batching: dict[str, Any] = {
+            "batch_size": batch_size,
+            "drop_last": drop_last,
+            "seed": seed,
+        }
         self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
-        self.held_out_rows, self.llm_rows_together, self._llm_rows = held_out_rows, llm_rows_together, llm_rows
+        self.held_out_rows, self.llm_rows_together, self._llm_rows = (
+            held_out_rows,
+            llm_rows_together,
+            llm_rows,
+        )
         self._by_share, self._distinct = held_out is None, distinct_in_batch
-        self.limit_train_batches: int | float | None = None  # the Trainer itself would make the rest an epoch
+        self.limit_train_batches: int | float | None = (
+            None  # the Trainer itself would make the rest an epoch
+        )
         self._loader: BatchLoader | None = None
         self._position: dict[str, Any] | None = None
         names = [train] if isinstance(train, str) else list(map(str, train))
         wanted = tuple(roles if augmentation is None else roles[:1])
         read = partial(read_sources, data_dir=Path(data_dir))
         takes = ", ".join(f"[{role}]" if role in optional else role for role in wanted)
-        read_own = partial(read, columns=columns, takes=f"the method reads {takes}" if wanted else "")
+        read_own = partial(
+            read, columns=columns, takes=f"the method reads {takes}" if wanted else ""
+        )
         tables = read_own(names, key="data.train")
         weighted = weights is not None and list(weights) != [1] * len(tables)
         if weighted:
-            tables = [table.with_column(SOURCE, [source] * len(table)) for source, table in enumerate(tables)]
+            tables = [
+                table.with_column(SOURCE, [source] * len(table))
+                for source, table in enumerate(tables)
+            ]
         self._excluded = read(excluded, key="data.excluded", may_be_empty=True)
         with _or_none_to_compare():
             self._watched = read(watched_in, key="data.watched_in", may_be_empty=True)
@@ -123,7 +152,9 @@ class ContrastiveData(pl.LightningDataModule):
         if held_out is not None:
             key = "data.held_out"
             tables = read_own(held_out, key=key)
-            of_held_out = rows.scheme(tables, wanted, optional, key) if isinstance(rows, OwnRows) else rows
+            of_held_out = (
+                rows.scheme(tables, wanted, optional, key) if isinstance(rows, OwnRows) else rows
+            )
             self.held_out = of_held_out(tables)
         else:
             share = HELD_OUT_SHARE if held_out_share is None else held_out_share
@@ -131,7 +162,11 @@ class ContrastiveData(pl.LightningDataModule):
         built, self.held_out = with_another_anchor(built), with_another_anchor(self.held_out)
         built = keep(built, free_of(built, pairs), LEAK)
         if leaks := built.counts.get(f"dropped: {LEAK}", 0):
-            log.info("%d training rows have a sentence pair of %s and are left out", leaks, ", ".join(excluded))
+            log.info(
+                "%d training rows have a sentence pair of %s and are left out",
+                leaks,
+                ", ".join(excluded),
+            )
         if llm_rows is not None:
             built = fewer_llm_rows(built, llm_rows, self.roles)
         if train_rows is not None:
@@ -146,7 +181,11 @@ class ContrastiveData(pl.LightningDataModule):
             self.counts["llm_rows"] = int(self._complete.sum())
         elif not self._complete.all():
             present = {role: int(self.train.has(role).sum()) for role in self.roles}
-            self.counts |= {f"rows with {role}": count for role, count in present.items() if count < len(self.train)}
+            self.counts |= {
+                f"rows with {role}": count
+                for role, count in present.items()
+                if count < len(self.train)
+            }
         self._draws = self._weigh(built, weights or (), names) if weighted else None
         if roles:
             self.use(roles, optional)
@@ -155,37 +194,56 @@ class ContrastiveData(pl.LightningDataModule):
         """Return the draws of the weighted rows; add the rows per epoch to the account and the log."""
         hint = "remove sources that you do not want"
         wrong = [weight for weight in weights if not 0 < weight <= LARGEST_WEIGHT]
-        faults = [f"data.weights: must be in (0, {LARGEST_WEIGHT}], got {weight!r}; {hint}" for weight in wrong]
+        faults = [
+            f"data.weights: must be in (0, {LARGEST_WEIGHT}], got {weight!r}; {hint}"
+            for weight in wrong
+        ]
         if len(weights) != len(names):
             sources = f"the {len(names)} sources of data.train ({', '.join(names)})"
             faults.insert(0, f"data.weights: {len(weights)} numbers for {sources}")
         if SOURCE not in rows.names:
-            faults.append("data.weights: one row may be made from several sources here; set it to null")
+            faults.append(
+                "data.weights: one row may be made from several sources here; set it to null"
+            )
         if self.llm_rows_together is not None:
             faults.append("data.weights: cannot be combined with data.llm_rows_together")
         if faults:
             raise ConfigError(faults)
         source_of = rows.values(SOURCE).to_numpy()
-        draws = Draws(source_of, weights, names, batch_size=self._batching["batch_size"], seed=self._batching["seed"])
+        draws = Draws(
+            source_of,
+            weights,
+            names,
+            batch_size=self._batching["batch_size"],
+            seed=self._batching["seed"],
+        )
         self.counts["rows an epoch"] = len(draws)
         parts = []
-        for source, (name, weight, count) in enumerate(zip(names, weights, draws.by_source, strict=True)):
+        for source, (name, weight, count) in enumerate(
+            zip(names, weights, draws.by_source, strict=True)
+        ):
             key = f"rows an epoch: {name}"
             self.counts[key] = self.counts.get(key, 0) + count
-            parts.append(f"{count} of {name} ({np.count_nonzero(source_of == source)} rows of weight {weight:g})")
+            parts.append(
+                f"{count} of {name} ({np.count_nonzero(source_of == source)} rows of weight {weight:g})"
+            )
         log.info("an epoch draws %d rows: %s", len(draws), ", ".join(parts))
         return draws
 
     def _augment(self, augmentation: Augmentation) -> None:
         """Give every row, trained on or held out, an augmented anchor as its positive."""
         if "negative" in self.roles:
-            raise ConfigError(["data.augmentation: LLM rows already have a positive; use the plain corpus"])
+            raise ConfigError(
+                ["data.augmentation: LLM rows already have a positive; use the plain corpus"]
+            )
 
         def augmented(rows: Rows) -> Rows:
             anchors, positives = rows.values("anchor"), []
             for some in _slices(anchors):
                 tokens = zip(self.tokenize(some), some, strict=True)
-                positives += self.tokenize.decode([augmentation(ids, sentence) for ids, sentence in tokens])
+                positives += self.tokenize.decode(
+                    [augmentation(ids, sentence) for ids, sentence in tokens]
+                )
             return rows.with_columns(anchor=anchors, positive=positives)
 
         self.train, self.held_out = augmented(self.train), augmented(self.held_out)
@@ -201,7 +259,12 @@ class ContrastiveData(pl.LightningDataModule):
         """
         chosen = self.held_out.has(*roles)
         if self._watched:
-            places = self.held_out.values("anchor").combine_chunks().dictionary_encode().indices.to_numpy()
+            places = (
+                self.held_out.values("anchor")
+                .combine_chunks()
+                .dictionary_encode()
+                .indices.to_numpy()
+            )
             chosen &= (np.bincount(places) == 1)[places]
         for rows in self._watched:
             anchors = rows.values(next(name for name in FIRST if name in rows.names))
@@ -209,7 +272,11 @@ class ContrastiveData(pl.LightningDataModule):
         numbers = np.flatnonzero(chosen)
         if len(numbers) < 2:
             within = " and an anchor in data.watched_in" if self._watched else ""
-            do = "raise data.held_out_share" if self._by_share else "give data.held_out splits that have them"
+            do = (
+                "raise data.held_out_share"
+                if self._by_share
+                else "give data.held_out splits that have them"
+            )
             raise DataError(
                 f"data: {len(numbers)} of {len(self.held_out)} held-out rows have the roles {', '.join(roles)}{within}"
                 f", and at least 2 are needed: {do}"
@@ -227,7 +294,9 @@ class ContrastiveData(pl.LightningDataModule):
         if lacking := [role for role in roles if role not in self.train.names]:
             have = f"this data has {', '.join(self.roles)}"
             raise ConfigError(
-                [f"data: the method trains on {', '.join(roles)}, but {have}; missing: {', '.join(lacking)}"]
+                [
+                    f"data: the method trains on {', '.join(roles)}, but {have}; missing: {', '.join(lacking)}"
+                ]
             )
         count, there = len(self.train), {role: self.train.has(role) for role in roles}
         empty = [role for role in roles if not there[role].any()]
@@ -240,7 +309,10 @@ class ContrastiveData(pl.LightningDataModule):
                 f"{' or '.join(empty)}, which the method trains on: add a source that has some to data.train"
             )
         elif empty and count and self._llm_rows != 0:
-            log.warning("data: none of %d training rows is an LLM row: see data.train_rows and data.llm_rows", count)
+            log.warning(
+                "data: none of %d training rows is an LLM row: see data.train_rows and data.llm_rows",
+                count,
+            )
         for role in roles if not self._from_llm else ():
             if role not in optional and (without := count - int(there[role].sum())):
                 first = self.train.where(int(np.argmin(there[role])))
@@ -255,7 +327,10 @@ class ContrastiveData(pl.LightningDataModule):
     def _columns(self, role: str) -> list[str]:
         """Return the columns of a role: one, or all columns of hard negatives unless there is an intermediate."""
         several = role == "negative" and "intermediate" not in self._roles
-        return [role, *(name for name in self.train.names if several and name.startswith("negative_"))]
+        return [
+            role,
+            *(name for name in self.train.names if several and name.startswith("negative_")),
+        ]
 
     @property
     def digests(self) -> dict[str, str]:
@@ -266,7 +341,9 @@ class ContrastiveData(pl.LightningDataModule):
     @cached_property
     def provenance(self) -> Mapping[str, dict[str, Any]]:
         """The known provenance of the LLM rows that are trained on or held out, by the name of their file."""
-        from lightning_cse.data.provenance import read_provenance  # it imports pydantic: only when needed
+        from lightning_cse.data.provenance import (
+            read_provenance,
+        )  # it imports pydantic: only when needed
 
         files = dict.fromkeys((*self.train.files, *self.held_out.files))
         found = {file.name: read_provenance(file) for file in files}
@@ -285,36 +362,62 @@ class ContrastiveData(pl.LightningDataModule):
             if len(empty):
                 row = int(empty[0])
                 sentence = repr(self.train[row][role][:120])
-                raise DataError(f"{self.train.where(row)}: {role} {sentence} has no token in the encoder's vocabulary")
+                raise DataError(
+                    f"{self.train.where(row)}: {role} {sentence} has no token in the encoder's vocabulary"
+                )
             columns.append(tokens.rename_column("ids", role))
         return datasets.concatenate_datasets(columns, axis=1).with_format("arrow")
 
     def longer_than(self, limit: int) -> int:
         """Count the training sentences of more than ``limit`` tokens, or ``max_tokens`` if that is smaller."""
         limit = limit if self.max_tokens is None else min(limit, self.max_tokens)
-        return sum(int((_lengths(self._tokens, name) > limit).sum()) for name in self._tokens.column_names)
+        return sum(
+            int((_lengths(self._tokens, name) > limit).sum()) for name in self._tokens.column_names
+        )
 
     @property
     def sentences(self) -> int:
         """The number of training sentences, over the roles in use."""
-        return sum(int(self.train.has(name).sum()) for role in self._roles for name in self._columns(role))
+        return sum(
+            int(self.train.has(name).sum()) for role in self._roles for name in self._columns(role)
+        )
 
     def train_dataloader(self) -> BatchLoader:
         """Return the loader of training batches, at the position of the loaded checkpoint, if there is one."""
-        drawn, size = len(self.train if self._draws is None else self._draws), self._batching["batch_size"]
+        drawn, size = (
+            len(self.train if self._draws is None else self._draws),
+            self._batching["batch_size"],
+        )
         if drawn < size:
-            log.warning("data.batch_size=%d, but an epoch has only %d rows: all are one batch", size, drawn)
+            log.warning(
+                "data.batch_size=%d, but an epoch has only %d rows: all are one batch", size, drawn
+            )
         options = {**self._batching, "draws": self._draws, "limit": self.limit_train_batches}
         if self.llm_rows_together is not None and self.has_llm_rows:
-            options |= {"gathered": torch.from_numpy(self._complete), "together": self.llm_rows_together}
+            options |= {
+                "gathered": torch.from_numpy(self._complete),
+                "together": self.llm_rows_together,
+            }
         if self._distinct:
-            columns = [self.train.values(name) for role in self._roles for name in self._columns(role)]
-            sentences = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string())
-            numbers = sentences.combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
+            columns = [
+                self.train.values(name) for role in self._roles for name in self._columns(role)
+            ]
+            sentences = pa.chunked_array(
+                [chunk for column in columns for chunk in column.chunks], pa.string()
+            )
+            numbers = (
+                sentences.combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
+            )
             options["sentences"] = numbers.reshape(len(columns), -1).T
         collate: Callable[[Tensor], Batch] = self.collate
-        if self.trainer is not None and (device := self.trainer.strategy.root_device).type == "cuda":
-            collate, options["ahead"] = on_gpu(collate, device), 2  # a CPU has no core to spare for a side thread
+        if (
+            self.trainer is not None
+            and (device := self.trainer.strategy.root_device).type == "cuda"
+        ):
+            collate, options["ahead"] = (
+                on_gpu(collate, device),
+                2,
+            )  # a CPU has no core to spare for a side thread
         self._loader = BatchLoader(len(self.train), collate, **options)
         if self._position is not None:
             self._loader.load_state_dict(self._position)
@@ -333,7 +436,10 @@ class ContrastiveData(pl.LightningDataModule):
         """Return the batch of these rows."""
         table = self._tokens[index.tolist()]
         columns = {role: [table[name] for name in self._columns(role)] for role in self._roles}
-        return {"roles": {role: _padded(some, self.max_tokens) for role, some in columns.items()}, "index": index}
+        return {
+            "roles": {role: _padded(some, self.max_tokens) for role, some in columns.items()},
+            "index": index,
+        }
 
 
 @contextlib.contextmanager
@@ -342,7 +448,9 @@ def _or_none_to_compare() -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        raise DataError(f"{error}\n  data.watched_in=[] watches the first held-out rows instead") from None
+        raise DataError(
+            f"{error}\n  data.watched_in=[] watches the first held-out rows instead"
+        ) from None
 
 
 def _padded(columns: Sequence[pa.ChunkedArray], most: int | None) -> Tokens:
@@ -358,7 +466,9 @@ def token_table(sentences: Sequence[str], tokenize: Tokenize, cache_dir: Path | 
     """Return the tokens of sentences, from the cache if it has them."""
     texts = pa.chunked_array([pa.array(sentences, pa.string())])
     ids = tokenise(texts, tokenize, cache_dir).data.column("ids").combine_chunks()
-    return TokenTable(sentences, ids.value_lengths().to_numpy().astype(np.int64), ids.flatten().to_numpy())
+    return TokenTable(
+        sentences, ids.value_lengths().to_numpy().astype(np.int64), ids.flatten().to_numpy()
+    )
 
 
 def tokenise(sentences: pa.ChunkedArray, tokenize: Tokenize, cache_dir: Path | None) -> Dataset:
@@ -382,8 +492,14 @@ def tokenise(sentences: pa.ChunkedArray, tokenize: Tokenize, cache_dir: Path | N
     if len(sentences) > 10 * AT_ONCE:
         log.info("tokenising %d sentences, or reading them from the cache", len(sentences))
     texts = Dataset(InMemoryTable(pa.table({"text": sentences})), fingerprint=fingerprint)
-    columns: dict[str, Any] = {"input_columns": "text", "remove_columns": "text", "features": features}
-    make = partial(texts.map, ids, batched=True, batch_size=AT_ONCE, new_fingerprint=fingerprint, **columns)
+    columns: dict[str, Any] = {
+        "input_columns": "text",
+        "remove_columns": "text",
+        "features": features,
+    }
+    make = partial(
+        texts.map, ids, batched=True, batch_size=AT_ONCE, new_fingerprint=fingerprint, **columns
+    )
     bars = datasets.is_progress_bar_enabled()
     datasets.disable_progress_bars()  # most would only flash up
     try:
@@ -396,7 +512,11 @@ def tokenise(sentences: pa.ChunkedArray, tokenize: Tokenize, cache_dir: Path | N
                 return found
             except (OSError, ValueError) as error:
                 what = " ".join(str(error).split())[:120]
-                log.warning("the token cache %s cannot be used (%s); the sentences are tokenised in memory", path, what)
+                log.warning(
+                    "the token cache %s cannot be used (%s); the sentences are tokenised in memory",
+                    path,
+                    what,
+                )
                 with contextlib.suppress(OSError):
                     path.unlink()  # the next run makes it again
         return make(keep_in_memory=True)
@@ -406,7 +526,9 @@ def tokenise(sentences: pa.ChunkedArray, tokenize: Tokenize, cache_dir: Path | N
 
 
 def _slices(sentences: pa.ChunkedArray) -> Iterator[list[str]]:
-    return (sentences.slice(start, AT_ONCE).to_pylist() for start in range(0, len(sentences), AT_ONCE))
+    return (
+        sentences.slice(start, AT_ONCE).to_pylist() for start in range(0, len(sentences), AT_ONCE)
+    )
 
 
 def _lengths(tokens: Dataset, column: str) -> np.ndarray:

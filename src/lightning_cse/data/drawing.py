@@ -18,7 +18,9 @@ from lightning_cse.errors import ConfigError, DataError
 log = logging.getLogger(__name__)
 
 SEED = 0
-ANOTHER_ANCHOR = "\0another anchor"  # a negative that `with_another_anchor` replaces after the hold-out
+ANOTHER_ANCHOR = (
+    "\0another anchor"  # a negative that `with_another_anchor` replaces after the hold-out
+)
 
 
 def used(rows: Rows) -> int:
@@ -43,14 +45,18 @@ def hold_out(rows: Rows, share: float, *, of: str) -> tuple[Rows, Rows]:
     own, added = _units(rows, rows.values(of))
     number = max(2, round(share * _count(own))) if share else 0
     if number > _count(own) - 2:
-        raise DataError(f"data.held_out_share: {share} of {_count(own)} sentences leaves too few on one side")
+        raise DataError(
+            f"data.held_out_share: {share} of {_count(own)} sentences leaves too few on one side"
+        )
     apart = _drawn(own, number) | _drawn(added, round(share * _count(added)))
     return keep(rows, ~apart, "held out"), rows.select(np.flatnonzero(apart))
 
 
 def subset(rows: Rows, count: int) -> Rows:
     """Return ``count`` rows, own and added ones in proportion; rows made of the same corpus rows count as one."""
-    own, added = _units(rows, pc.binary_join(pc.cast(rows.values("made_of"), pa.list_(pa.string())), " "))
+    own, added = _units(
+        rows, pc.binary_join(pc.cast(rows.values("made_of"), pa.list_(pa.string())), " ")
+    )
     total = _count(own) + _count(added)
     if count > total:
         log.warning("data.train_rows=%d, but there are only %d rows; all are used", count, total)
@@ -62,14 +68,24 @@ def subset(rows: Rows, count: int) -> Rows:
 def fewer_llm_rows(rows: Rows, count: int, roles: Sequence[str]) -> Rows:
     """Keep ``count`` LLM rows, which have all of these roles; of the others, only the corpus's own anchors stay."""
     if "negative" not in roles:
-        raise ConfigError(["data.llm_rows: must be null, except for a corpus with LLM rows (data=ngcse_...)"])
+        raise ConfigError(
+            ["data.llm_rows: must be null, except for a corpus with LLM rows (data=ngcse_...)"]
+        )
     llm = rows.has(*roles)
     numbers = np.flatnonzero(llm)
     if count > len(numbers):
-        log.warning("data.llm_rows=%d, but there are only %d LLM rows to train on; all are used", count, len(numbers))
-    llm[numbers[seeded_order(len(numbers), SEED)[:count]]] = False  # from here on, only the LLM rows that do not stay
+        log.warning(
+            "data.llm_rows=%d, but there are only %d LLM rows to train on; all are used",
+            count,
+            len(numbers),
+        )
+    llm[numbers[seeded_order(len(numbers), SEED)[:count]]] = (
+        False  # from here on, only the LLM rows that do not stay
+    )
     for role in roles[1:]:
-        rows = rows.with_column(role, pc.if_else(pa.array(llm), pa.scalar(None, pa.string()), rows.values(role)))
+        rows = rows.with_column(
+            role, pc.if_else(pa.array(llm), pa.scalar(None, pa.string()), rows.values(role))
+        )
     return keep(rows, ~(llm & _added(rows)), "data.llm_rows")
 
 
@@ -84,7 +100,9 @@ def with_another_anchor(rows: Rows) -> Rows:
     if not waiting:
         return rows
     if len(waiting) < 2:
-        raise DataError("data: a single row that stands in for an LLM row has no other row to take its negative from")
+        raise DataError(
+            "data: a single row that stands in for an LLM row has no other row to take its negative from"
+        )
     anchors, order = rows.column("anchor"), seeded_order(len(waiting), SEED)
     for place, another in zip(order, [*order[1:], order[0]], strict=True):
         negatives[waiting[place]] = anchors[waiting[another]]
@@ -106,7 +124,9 @@ def _units(rows: Rows, values: pa.ChunkedArray) -> list[np.ndarray]:
     parts = (~_added(rows), _added(rows))
     found = [np.full(len(rows), -1) for _ in parts]
     for units, among in zip(found, parts, strict=True):
-        units[among] = values.filter(pa.array(among)).combine_chunks().dictionary_encode().indices.to_numpy()
+        units[among] = (
+            values.filter(pa.array(among)).combine_chunks().dictionary_encode().indices.to_numpy()
+        )
     return found
 
 

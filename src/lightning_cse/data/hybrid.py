@@ -53,7 +53,9 @@ class Hybrid:
         count, anchors = len(corpus), corpus.values("anchor")
         found = pc.fill_null(pc.index_in(anchors, value_set=llm.values("anchor")), -1).to_numpy()
         rows = np.flatnonzero(found >= 0)
-        replaced = rows[np.unique(found[rows], return_index=True)[1]]  # where each anchor first appears
+        replaced = rows[
+            np.unique(found[rows], return_index=True)[1]
+        ]  # where each anchor first appears
         order = np.arange(count)
         order[replaced] = count + found[replaced]
         added = np.setdiff1d(np.arange(count, count + len(llm)), order)
@@ -75,12 +77,18 @@ class Hybrid:
         read = read_sources(self.llm, Path(self.data_dir), key="data.rows.llm")
         foreign = [file.name for rows in read if "anchor" not in rows.names for file in rows.files]
         if foreign:
-            log.warning("no LLM wrote %s: used as LLM rows of the pattern %s", ", ".join(foreign), self.pattern)
+            log.warning(
+                "no LLM wrote %s: used as LLM rows of the pattern %s",
+                ", ".join(foreign),
+                self.pattern,
+            )
         rows = Rows.cat([as_llm_rows(rows, self.pattern) for rows in read])
         seen: dict[str, int] = {}
         for row, anchor in enumerate(rows.column("anchor")):
             if seen.setdefault(anchor, row) != row:
-                raise DataError(f"{rows.where(row)}: a second LLM row for the anchor of {rows.where(seen[anchor])}")
+                raise DataError(
+                    f"{rows.where(row)}: a second LLM row for the anchor of {rows.where(seen[anchor])}"
+                )
         return rows
 
 
@@ -93,7 +101,9 @@ def as_llm_rows(rows: Rows, pattern: str) -> Rows:
     roles = PATTERNS[pattern]
     if all(role in rows.names for role in roles):
         return rows.with_columns(**{role: rows.values(role) for role in roles})
-    entailment = next((name for name in ("entailment", "explicit_entailment") if name in rows.names), None)
+    entailment = next(
+        (name for name in ("entailment", "explicit_entailment") if name in rows.names), None
+    )
     if pattern == "sts" and "simple1" in rows.names:
         simple1, simple2 = rows.column("simple1"), rows.column("simple2")
         both = [f"{a} {b}" for a, b in zip(simple1, simple2, strict=True)]

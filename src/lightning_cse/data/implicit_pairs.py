@@ -52,7 +52,9 @@ class INLIImplicitPairs:
         premise = rows.column("premise")
         kinds = {kind: rows.column(kind) for kind in POSITIVES[self.explicit]}
         if self.mismatched == "other_premise":
-            others = {kind: _of_another(premise, explicit, self.seed) for kind, explicit in kinds.items()}
+            others = {
+                kind: _of_another(premise, explicit, self.seed) for kind, explicit in kinds.items()
+            }
         else:
             others = {kind: dict(enumerate(rows.column(self.mismatched))) for kind in kinds}
         made = [

@@ -25,7 +25,12 @@ from lightning_cse.errors import ConfigError, DataError, did_you_mean
 HUB: Final = "hub:"
 SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")  # each also followed by ``.gz``
 FORMS: Final = f"a file of your own ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, optionally followed by .gz"
-LABELS: Final = {label: label for label in (*NLI_LABELS, "not_entailment")} | {1: "1", "1": "1", 0: "0", "0": "0"}
+LABELS: Final = {label: label for label in (*NLI_LABELS, "not_entailment")} | {
+    1: "1",
+    "1": "1",
+    0: "0",
+    "0": "0",
+}
 AT_ONCE: Final = 50_000  # rows that are held as Python objects at a time
 
 log = logging.getLogger(__name__)
@@ -35,11 +40,17 @@ def is_own(name: str) -> bool:
     """Return whether a name means the user's own file, folder or data set, and not ``corpus/split``."""
     if name.startswith(HUB) or name.removesuffix(".gz").endswith(SUFFIXES):
         return True
-    return name.partition("/")[0] not in CORPORA and (glob.has_magic(name) or Path(name).expanduser().is_dir())
+    return name.partition("/")[0] not in CORPORA and (
+        glob.has_magic(name) or Path(name).expanduser().is_dir()
+    )
 
 
 def read_table(
-    sources: str | Sequence[str], *, columns: Mapping[str, str] | None = None, key: str, takes: str = ""
+    sources: str | Sequence[str],
+    *,
+    columns: Mapping[str, str] | None = None,
+    key: str,
+    takes: str = "",
 ) -> Rows:
     """Read the user's own files into one table with the columns of one of `columns.LAYOUTS`.
 
@@ -53,15 +64,26 @@ def read_table(
     has_mapping = key in ("data.train", "data.held_out") or key.startswith("own.")
     mapped_by = f"{key.partition('.')[0]}.columns" if has_mapping else ""
     if not isinstance(columns, Mapping | None):
-        raise ConfigError([f"{mapped_by}: must map roles to columns, as {{anchor: question}}, got {columns!r}"])
-    mapping = None if columns is None else {str(ours): str(column) for ours, column in columns.items()}
+        raise ConfigError(
+            [f"{mapped_by}: must map roles to columns, as {{anchor: question}}, got {columns!r}"]
+        )
+    mapping = (
+        None if columns is None else {str(ours): str(column) for ours, column in columns.items()}
+    )
     tables: list[Rows] = []
     try:
         for path in itertools.chain.from_iterable(map(_paths, names)):
             tables.append(_read(path, mapping, mapped_by, takes))
-            if len({frozenset(table.names) - set(negatives(table.names)[1:]) for table in tables}) > 1:
-                one, other = (f"{table.origin} has {listed(table.names)}" for table in (tables[0], tables[-1]))
-                raise DataError(f"files that are read together need the same columns: {one}; {other}")
+            if (
+                len({frozenset(table.names) - set(negatives(table.names)[1:]) for table in tables})
+                > 1
+            ):
+                one, other = (
+                    f"{table.origin} has {listed(table.names)}" for table in (tables[0], tables[-1])
+                )
+                raise DataError(
+                    f"files that are read together need the same columns: {one}; {other}"
+                )
     except DataError as error:
         raise DataError(f"{key}: {error}") from None
     if not tables:
@@ -103,7 +125,9 @@ def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str) ->
         if not (some := [(line, row) for line, row in some if isinstance(row, dict)]):
             continue
         new = dict.fromkeys(itertools.chain.from_iterable(row for _, row in some))
-        if not names or not new.keys() <= found.keys():  # later rows of JSON lines may have further columns
+        if (
+            not names or not new.keys() <= found.keys()
+        ):  # later rows of JSON lines may have further columns
             found |= new
             names = recognised()
         values, at = _checked(some, names, path)
@@ -114,19 +138,28 @@ def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str) ->
     if not parts:
         if found:  # a data set without any known column has no rows left
             recognised()
-        raise DataError(f"{path}: no rows{''.join(f', only {count} {reason}s' for reason, count in dropped.items())}")
+        raise DataError(
+            f"{path}: no rows{''.join(f', only {count} {reason}s' for reason, count in dropped.items())}"
+        )
     if unused := [column for column in found if column not in names.values()]:
         log.info("%s: columns that are not used: %s", path, listed(unused))
     table = pa.concat_tables(parts, promote_options="default")
     for start, part in zip(itertools.accumulate(map(len, parts), initial=0), parts, strict=False):
-        if lacking := set(table.column_names) - {*part.column_names, *_may_lack(table.column_names)}:
-            raise DataError(f"{path}:{lines[start]}: no {', '.join(lacking)}, which other rows have")
+        if lacking := set(table.column_names) - {
+            *part.column_names,
+            *_may_lack(table.column_names),
+        }:
+            raise DataError(
+                f"{path}:{lines[start]}: no {', '.join(lacking)}, which other rows have"
+            )
     source = SourceFile(name.removesuffix(".gz"), path, digest or content.hexdigest())
     columns = dict(zip(table.column_names, table.columns, strict=True))
     return Rows.of(columns, files=[source], lines=lines, counts=account(len(lines), dropped))
 
 
-def _opened(path: str, mapped: Collection[str]) -> tuple[Iterator[Row], dict[str, None], str | None]:
+def _opened(
+    path: str, mapped: Collection[str]
+) -> tuple[Iterator[Row], dict[str, None], str | None]:
     """Return the rows of a file, the columns that are known beforehand, and the digest of its bytes, if any."""
     if path.startswith(HUB) or Path(path).is_dir():
         return *_dataset_rows(_dataset(path), mapped), None
@@ -140,7 +173,11 @@ def _opened(path: str, mapped: Collection[str]) -> tuple[Iterator[Row], dict[str
     if suffix == ".txt":
         return READERS["lines"](text, path, ["text"], blank="blank line"), {}, digest
     reader = {".csv": "csv", ".tsv": "quoted_tsv", ".jsonl": "json"}[suffix]
-    if reader == "json" and '"split"' in text[: text.find("\n")] and re.search(r'"split": *"aigen"', text):
+    if (
+        reader == "json"
+        and '"split"' in text[: text.find("\n")]
+        and re.search(r'"split": *"aigen"', text)
+    ):
         reader = "llm"  # LLM rows in the layout of NGCSE's authors
     return READERS[reader](text, path, []), {}, digest
 
@@ -160,11 +197,15 @@ def _dataset(path: str, data: bytes | None = None) -> Dataset:
         why = f"{type(error).__name__}: {' '.join(str(error).split())}{offline}"
         raise DataError(f"{path}: cannot be loaded: {why}") from None
     if isinstance(found, datasets.DatasetDict):
-        raise DataError(f"{path}: has several splits; choose one of: {', '.join(f'{path}/{split}' for split in found)}")
+        raise DataError(
+            f"{path}: has several splits; choose one of: {', '.join(f'{path}/{split}' for split in found)}"
+        )
     return found
 
 
-def _dataset_rows(dataset: Dataset, mapped: Collection[str]) -> tuple[Iterator[Row], dict[str, None]]:
+def _dataset_rows(
+    dataset: Dataset, mapped: Collection[str]
+) -> tuple[Iterator[Row], dict[str, None]]:
     """Return the rows of a data set, with only the columns that may be meant, and the names of all its columns."""
     chosen = [name for name in dataset.column_names if canonical(name) or name in mapped]
     classes = {name: getattr(dataset.features[name], "names", None) for name in chosen}
@@ -174,20 +215,31 @@ def _dataset_rows(dataset: Dataset, mapped: Collection[str]) -> tuple[Iterator[R
         numbers = itertools.count(1)
         for some in dataset.select_columns(chosen).with_format("arrow").iter(AT_ONCE):
             for row in some.to_pylist():
-                yield next(numbers), row | {name: known.get(row[name], row[name]) for name, known in words.items()}
+                yield (
+                    next(numbers),
+                    row | {name: known.get(row[name], row[name]) for name, known in words.items()},
+                )
 
     return rows(), dict.fromkeys(dataset.column_names)
 
 
-def _checked(some: Sequence[Row], names: Mapping[str, str], path: str) -> tuple[dict[str, list[Any]], list[int]]:
+def _checked(
+    some: Sequence[Row], names: Mapping[str, str], path: str
+) -> tuple[dict[str, list[Any]], list[int]]:
     """Return the checked columns of some rows, and their lines; lists become columns or rows."""
     lists = [names[ours] for ours in ("positive", *negatives(names)) if ours in names]
     may_lack = _may_lack(names) if len(negatives(names)) > 1 else _may_lack(names) - {"negative"}
     if any(_is_list(row.get(column)) for _, row in some for column in lists):
         some = list(_unrolled(some, names, path))
-        names = {ours: ours for ours in dict.fromkeys([*names, *(ours for _, row in some for ours in row)])}
+        names = {
+            ours: ours
+            for ours in dict.fromkeys([*names, *(ours for _, row in some for ours in row)])
+        }
         may_lack = _may_lack(names)
-    kinds = {ours: "optional" if ours in may_lack else "score" if ours == "score" else "sentence" for ours in names}
+    kinds = {
+        ours: "optional" if ours in may_lack else "score" if ours == "score" else "sentence"
+        for ours in names
+    }
     plan: dict[str, dict[str, Any]] = {ours: {kind: names[ours]} for ours, kind in kinds.items()}
     if "label" in names:
         plan["label"] = {"label": names["label"], "values": LABELS}
@@ -203,7 +255,9 @@ def _checked(some: Sequence[Row], names: Mapping[str, str], path: str) -> tuple[
 
 def _may_lack(names: Collection[str]) -> set[str]:
     """Return the columns whose cells may be empty: hypotheses of INLI, and hard negatives."""
-    return {name for name in names if name in HYPOTHESES and layout_of(names) == "INLI"} | set(negatives(names))
+    return {name for name in names if name in HYPOTHESES and layout_of(names) == "INLI"} | set(
+        negatives(names)
+    )
 
 
 def _is_list(cell: Any) -> bool:
@@ -221,7 +275,9 @@ def _unrolled(some: Iterable[Row], names: Mapping[str, str], path: str) -> Itera
             right = _items(cells.pop("positive")) or [None]
         except ValueError as error:
             raise DataError(f"{path}:{line}: {error}") from None
-        numbered = {f"negative_{k}" if k > 1 else "negative": one for k, one in enumerate(wrong, start=1)}
+        numbered = {
+            f"negative_{k}" if k > 1 else "negative": one for k, one in enumerate(wrong, start=1)
+        }
         yield from ((line, cells | {"positive": one} | numbered) for one in right)
 
 

@@ -7,7 +7,15 @@ from typing import ClassVar, Final, Literal
 from lightning_cse.data.columns import layout_of, override
 from lightning_cse.data.implicit_pairs import ImplicitPairs, INLIImplicitPairs
 from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES
-from lightning_cse.data.roles import TRAINED, TRIPLET, INLIQuadruples, INLITriplets, NLITriplets, RoleRows, Sentences
+from lightning_cse.data.roles import (
+    TRAINED,
+    TRIPLET,
+    INLIQuadruples,
+    INLITriplets,
+    NLITriplets,
+    RoleRows,
+    Sentences,
+)
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import DataError
 
@@ -42,7 +50,11 @@ class OwnRows:
         return self.scheme(tables, self.roles)(tables)
 
     def scheme(
-        self, tables: Sequence[Rows], wanted: Collection[str], optional: Collection[str] = (), key: str = "data.train"
+        self,
+        tables: Sequence[Rows],
+        wanted: Collection[str],
+        optional: Collection[str] = (),
+        key: str = "data.train",
     ) -> RoleRows:
         """Return the scheme that makes rows with the wanted roles or, if none are given, keeps the roles of the files.
 
@@ -62,16 +74,34 @@ class OwnRows:
                     f"+suite=own own.sts={rows.origin}; to train on all of them as positive pairs: {pairs}"
                 )
         columns = {name for rows in tables for name in rows.names}
-        labels = {label for rows in tables if "label" in rows.names for label in rows.unique("label")}
+        labels = {
+            label for rows in tables if "label" in rows.names for label in rows.unique("label")
+        }
         if {"0", "1"} & labels:
-            raise DataError(f"{key}: {path}: labels 1 and 0 are for test sets only; write entailment, not_entailment")
-        contradicted = self.contradiction and bool({"negative", "contradiction"} & (columns | labels))
+            raise DataError(
+                f"{key}: {path}: labels 1 and 0 are for test sets only; write entailment, not_entailment"
+            )
+        contradicted = self.contradiction and bool(
+            {"negative", "contradiction"} & (columns | labels)
+        )
         kind, most = next(iter(kinds)), 3 if contradicted else 2
-        paired = (*TRIPLET[:most], *TRAINED[:most], *(LLM_SENTENCES if kinds == {"LLM rows"} else ()))
+        paired = (
+            *TRIPLET[:most],
+            *TRAINED[:most],
+            *(LLM_SENTENCES if kinds == {"LLM rows"} else ()),
+        )
         there = set(_GIVE.get(kind, paired))
-        if lacking := [role for role in wanted if role not in there and not (role == "negative" and role in optional)]:
+        if lacking := [
+            role
+            for role in wanted
+            if role not in there and not (role == "negative" and role in optional)
+        ]:
             positive = override("data.columns", {"anchor": "premise", "positive": "hypothesis"})
-            hint = f"\n  to train on all pairs as positive ones: {positive}" if kind == "unlabelled pairs" else ""
+            hint = (
+                f"\n  to train on all pairs as positive ones: {positive}"
+                if kind == "unlabelled pairs"
+                else ""
+            )
             raise DataError(
                 f"{key}: {path}: the method trains on {' and '.join(lacking)}, which these columns do not give: "
                 f"{names}{hint}"
@@ -84,4 +114,8 @@ class OwnRows:
             return NLITriplets(pairing=self.pairing, seed=self.seed, contradiction=contradicted)
         if set(PAIR_SENTENCES) & set(wanted):
             return INLIImplicitPairs(explicit=self.positive, seed=self.seed)
-        return INLITriplets(self.positive) if {"positive", "entailment"} & set(wanted) else INLIQuadruples()
+        return (
+            INLITriplets(self.positive)
+            if {"positive", "entailment"} & set(wanted)
+            else INLIQuadruples()
+        )

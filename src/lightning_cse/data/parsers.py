@@ -20,8 +20,16 @@ from lightning_cse.errors import DataError, did_you_mean
 # The columns of a pair file: an implicit sentence with its own explicit sentence, and with that of another row.
 PAIR_SENTENCES: Final = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
 LLM_SENTENCES: Final = ("anchor", "positive", "intermediate", "negative")
-LLM_PATTERNS: Final = {"sts": LLM_SENTENCES, "nli": ("anchor", "positive", "negative")}  # by the LLM's examples
-NLI_LABELS: Final = ("entailment", "neutral", "contradiction", "-")  # - where the annotators did not agree
+LLM_PATTERNS: Final = {
+    "sts": LLM_SENTENCES,
+    "nli": ("anchor", "positive", "negative"),
+}  # by the LLM's examples
+NLI_LABELS: Final = (
+    "entailment",
+    "neutral",
+    "contradiction",
+    "-",
+)  # - where the annotators did not agree
 
 _QUOTED: Final = 120  # characters of a cell that an error shows
 _FILLERS: Final = "\u115f\u1160\u2800\u3164\uffa0"  # letters and signs that show nothing
@@ -29,7 +37,9 @@ _LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")  # read one by one
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 Parsed = tuple[dict[str, list[Any]], list[int], dict[str, int]]
-Row = tuple[int, Any]  # a line number with the cells of a row by name, or with the reason why the line is left out
+Row = tuple[
+    int, Any
+]  # a line number with the cells of a row by name, or with the reason why the line is left out
 
 
 def quoted(cell: object) -> str:
@@ -40,7 +50,10 @@ def quoted(cell: object) -> str:
 
 def listed(names: Iterable[str]) -> str:
     """Return names as an error message shows them: the first 50, each cut to 120 characters."""
-    shown = (name[:_QUOTED].encode(errors="backslashreplace").decode() for name in itertools.islice(names, 50))
+    shown = (
+        name[:_QUOTED].encode(errors="backslashreplace").decode()
+        for name in itertools.islice(names, 50)
+    )
     return ", ".join(name or "(unnamed)" for name in shown) or "none"
 
 
@@ -71,12 +84,16 @@ def columns_of(rows: Iterable[Row], columns: Any, path: str) -> Parsed:
             try:
                 found.append(convert(row[cell]))
             except KeyError:
-                raise DataError(f"{path}:{line}: {_missing_key(cell, row, [used for used, *_ in plan])}") from None
+                raise DataError(
+                    f"{path}:{line}: {_missing_key(cell, row, [used for used, *_ in plan])}"
+                ) from None
             except ValueError as error:
                 raise DataError(f"{path}:{line}: {cell} {error}") from None
         lines.append(line)
     if not lines:
-        counted = " and ".join(f"{count} {reason}{'' if count == 1 else 's'}" for reason, count in dropped.items())
+        counted = " and ".join(
+            f"{count} {reason}{'' if count == 1 else 's'}" for reason, count in dropped.items()
+        )
         raise DataError(f"{path}: no row{f', only {counted}' if counted else ''}")
     return values, lines, dropped
 
@@ -87,7 +104,9 @@ def account(kept: int, dropped: Mapping[str, int]) -> dict[str, int]:
     return {"read": kept + sum(dropped.values())} | reasons
 
 
-def _planned(columns: Sequence[str] | Mapping[str, Any]) -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
+def _planned(
+    columns: Sequence[str] | Mapping[str, Any],
+) -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
     """Yield each declared column's name, its cell, and the function that converts a cell or raises ValueError."""
     for name in columns:
         given: Any = columns[name] if isinstance(columns, Mapping) else name
@@ -111,12 +130,19 @@ def _text(cell: object) -> str:
     if not isinstance(cell, str):
         raise ValueError(f"is not text but {type(cell).__name__} ({quoted(cell)})")
     if not cell.isprintable() and (half := _SURROGATE.search(cell)):
-        raise ValueError(f"has a lone surrogate, {half[0]!r} at position {half.start()}, which is not text")
+        raise ValueError(
+            f"has a lone surrogate, {half[0]!r} at position {half.start()}, which is not text"
+        )
     return cell
 
 
 def _sentence(cell: object) -> str:
-    if isinstance(cell, str) and cell.isascii() and cell.isprintable() and (sentence := cell.strip()):
+    if (
+        isinstance(cell, str)
+        and cell.isascii()
+        and cell.isprintable()
+        and (sentence := cell.strip())
+    ):
         return sentence  # most sentences: no need to look at each character
     sentence = _text(cell).strip()
     if not _visible(sentence):
@@ -161,7 +187,9 @@ _KINDS: Final[Mapping[str, Callable[..., Any]]] = {
 
 def _visible(sentence: str) -> bool:
     """Return whether a sentence has a character other than spaces, control, format and combining characters."""
-    return any(unicodedata.category(sign)[0] not in "CZM" and sign not in _FILLERS for sign in sentence)
+    return any(
+        unicodedata.category(sign)[0] not in "CZM" and sign not in _FILLERS for sign in sentence
+    )
 
 
 def _table(
@@ -191,8 +219,13 @@ def _table(
             wanted = f"{needed} are needed" if header else f"the header has {needed} columns"
             found = f"{len(row)} cell{'' if len(row) == 1 else 's'}{' between tabs' if delimiter != ',' else ''}"
             raise DataError(f"{where}: {found}, {wanted}")
-        elif row[0].strip().casefold() == folded[0] and [cell.strip().casefold() for cell in row] == folded:
-            raise DataError(f"{where}: repeated header; were two files concatenated? Remove this line")
+        elif (
+            row[0].strip().casefold() == folded[0]
+            and [cell.strip().casefold() for cell in row] == folded
+        ):
+            raise DataError(
+                f"{where}: repeated header; were two files concatenated? Remove this line"
+            )
         else:
             count += 1
             yield line, dict(zip(names, row, strict=False))
@@ -202,14 +235,18 @@ def _table(
 
 
 def _quoted_rows(text: str, path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader((line[0] for line in _LINE.finditer(text)), delimiter=delimiter, strict=True)
+    reader = csv.reader(
+        (line[0] for line in _LINE.finditer(text)), delimiter=delimiter, strict=True
+    )
     line = 1
     try:
         for row in reader:
             yield line, row
             line = reader.line_num + 1
     except csv.Error as error:
-        raise DataError(f"{path}:{line}: the row that starts here is not valid CSV: {error}") from None
+        raise DataError(
+            f"{path}:{line}: the row that starts here is not valid CSV: {error}"
+        ) from None
 
 
 def _plain_rows(text: str, path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -241,8 +278,13 @@ def _json(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
         try:
             found = json.loads(row)
         except json.JSONDecodeError as error:
-            raise DataError(f"{where}: not valid JSON: {error.msg} at column {error.colno}") from None
-        except (RecursionError, ValueError) as error:  # a value of thousands of levels, or of thousands of digits
+            raise DataError(
+                f"{where}: not valid JSON: {error.msg} at column {error.colno}"
+            ) from None
+        except (
+            RecursionError,
+            ValueError,
+        ) as error:  # a value of thousands of levels, or of thousands of digits
             raise DataError(f"{where}: the JSON cannot be read: {error}") from None
         if not isinstance(found, dict):
             raise DataError(f"{where}: expected a JSON object, got {type(found).__name__}")
@@ -265,17 +307,25 @@ def _llm_rows(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
         has = "intermediate" in row
         sts = has if sts is None else sts
         if has and not sts:
-            raise DataError(f"{where}: an intermediate sentence, but no row of this file may have one (NLI pattern)")
+            raise DataError(
+                f"{where}: an intermediate sentence, but no row of this file may have one (NLI pattern)"
+            )
         if sts and not has:
-            raise DataError(f"{where}: no intermediate sentence, but every row of this file needs one (STS pattern)")
+            raise DataError(
+                f"{where}: no intermediate sentence, but every row of this file needs one (STS pattern)"
+            )
         yield line, {name: row[name] for name in LLM_SENTENCES if name in row}
 
 
 def _by_role(row: Mapping[str, Any], where: str) -> dict[str, str]:
     """Return the sentences of a row in the authors' layout by role; its keys are numbers, higher for a closer one."""
     if "split" not in row:
-        raise DataError(f"{where}: missing key 'anchor', or 'split' beside 'sentence'; keys found: {listed(row)}")
-    numbers = sorted((key for key in row if key.isdecimal() and row[key] != ""), key=int, reverse=True)
+        raise DataError(
+            f"{where}: missing key 'anchor', or 'split' beside 'sentence'; keys found: {listed(row)}"
+        )
+    numbers = sorted(
+        (key for key in row if key.isdecimal() and row[key] != ""), key=int, reverse=True
+    )
     roles = {len(names) - 1: names[1:] for names in LLM_PATTERNS.values()}.get(len(numbers))
     if roles is None:
         found = f"{len(numbers)} sentences under numbered keys ({listed(numbers)})"
@@ -285,7 +335,13 @@ def _by_role(row: Mapping[str, Any], where: str) -> dict[str, str]:
 
 
 def _lines(
-    text: str, path: str, cells: Sequence[str], *, blank: str | None = None, pattern: str = "", form: str = ""
+    text: str,
+    path: str,
+    cells: Sequence[str],
+    *,
+    blank: str | None = None,
+    pattern: str = "",
+    form: str = "",
 ) -> Iterator[Row]:
     """Yield one cell per line, or the groups of `pattern`; invisible lines are left out as `blank`, if that is set."""
     text = text.rstrip("\r\n") if blank is None else text.removesuffix("\n")
@@ -303,14 +359,24 @@ def _paragraphs(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
     for line, row in _lines(text, path, cells, blank="blank line"):
         if isinstance(row, str):
             yield line, row
-        elif (paragraph := row[name]).startswith("= ") and paragraph.endswith(" =") and paragraph.strip("= "):
+        elif (
+            (paragraph := row[name]).startswith("= ")
+            and paragraph.endswith(" =")
+            and paragraph.strip("= ")
+        ):
             yield line, "heading"
         else:
             yield from ((line, {name: sentence}) for sentence in split_sentences(paragraph))
 
 
 _ENDS: Final = frozenset(".?!")
-_CLOSING: Final = _ENDS | {")", "]", "}", "''", "\N{RIGHT DOUBLE QUOTATION MARK}"}  # they stay with the sentence before
+_CLOSING: Final = _ENDS | {
+    ")",
+    "]",
+    "}",
+    "''",
+    "\N{RIGHT DOUBLE QUOTATION MARK}",
+}  # they stay with the sentence before
 
 
 def split_sentences(paragraph: str) -> Iterator[str]:
@@ -327,7 +393,9 @@ def split_sentences(paragraph: str) -> Iterator[str]:
     ended = False
     quotes = 0
     tokens = paragraph.split(" ")
-    last_word = max((place for place, word in enumerate(tokens) if any(map(str.isalnum, word))), default=-1)
+    last_word = max(
+        (place for place, word in enumerate(tokens) if any(map(str.isalnum, word))), default=-1
+    )
     for place, word in enumerate(tokens):
         quotes += word == '"'
         closes = word in _CLOSING or (word == '"' and quotes % 2 == 0) or place > last_word
@@ -355,7 +423,9 @@ def _questions(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
         # If the words in the middle occurred twice, it would be unclear where the premise ends.
         if found is None or question.count('", does the hypothesis "') > 1:
             wording = _QUESTION.pattern.replace("(.*)", "...").replace("[?]", "?")
-            raise DataError(f"{path}:{line}: the Question {quoted(question)} is not worded as expected: {wording}")
+            raise DataError(
+                f"{path}:{line}: the Question {quoted(question)} is not worded as expected: {wording}"
+            )
         yield line, {"premise": found[1], "hypothesis": found[2], "Answer": row["Answer"]}
 
 
@@ -374,7 +444,9 @@ def drawn_splits(rows: int) -> list[str]:
     """
     rng = random.Random(42)  # noqa: S311 - a choice of rows, not a secret
     train = set(rng.sample(range(rows), int(rows * 0.9)))
-    rest = list(set(range(rows)) - train)  # not sorted: the authors draw dev and test in a set's order
+    rest = list(
+        set(range(rows)) - train
+    )  # not sorted: the authors draw dev and test in a set's order
     dev = set(rng.sample(rest, int(rows * 0.05)))
     return ["train" if row in train else "dev" if row in dev else "test" for row in range(rows)]
 

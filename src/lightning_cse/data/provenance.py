@@ -76,10 +76,17 @@ def read_provenance(rows: SourceFile | Path) -> dict[str, Any] | None:
     except (OSError, ValueError) as error:
         why = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
         unknown = f"so the origin of the rows of {path.name} is unknown; they are used as they are"
-        log.warning("%s: %s; %s. Remove it, or restore the one that was made with the rows", side, why, unknown)
+        log.warning(
+            "%s: %s; %s. Remove it, or restore the one that was made with the rows",
+            side,
+            why,
+            unknown,
+        )
         return {"damaged": why}
     if not unchanged:
-        log.warning("%s was edited after it was made, and %s may not hold for all its rows", path, side.name)
+        log.warning(
+            "%s was edited after it was made, and %s may not hold for all its rows", path, side.name
+        )
     return {**document, "unchanged": unchanged}
 
 
@@ -96,4 +103,6 @@ def _parsed(data: bytes) -> dict[str, Any]:
         return _Document.model_validate_json(data).model_dump(exclude_unset=True)
     except ValidationError as error:
         first = error.errors()[0]
-        raise ValueError(f"is damaged: {'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}") from None
+        raise ValueError(
+            f"is damaged: {'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+        ) from None

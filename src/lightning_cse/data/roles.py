@@ -16,7 +16,12 @@ from lightning_cse.errors import DataError
 SOURCE = "source"  # the column with the number of each row's source, if sources have weights
 TRIPLET = ("premise", "entailment", "contradiction")
 TRAINED = ("anchor", "positive", "negative")  # the same under the names of contrastive learning
-FIRST = ("sentence", "anchor", "premise", "sentence1")  # the names of a row's first sentence; corpora differ
+FIRST = (
+    "sentence",
+    "anchor",
+    "premise",
+    "sentence1",
+)  # the names of a row's first sentence; corpora differ
 
 
 class RoleRows(Protocol):
@@ -32,7 +37,9 @@ def made_of(rows: Rows, numbers: Any) -> Rows:
     """Return rows with the numbers of the corpus rows that each is made of: (rows,) or (rows, corpus rows per row)."""
     flat = np.asarray(numbers, dtype=np.int64).ravel()
     offsets = np.arange(len(rows) + 1) * (len(flat) // max(1, len(rows)))
-    return rows.with_column("made_of", pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(flat)))
+    return rows.with_column(
+        "made_of", pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(flat))
+    )
 
 
 def source_of(rows: Rows) -> dict[str, Any]:
@@ -47,19 +54,28 @@ class INLIQuadruples:
     A row of a user's own file may lack some of the three hypotheses; without any of them it is dropped and counted.
     """
 
-    roles: ClassVar[tuple[str, ...]] = ("premise", "explicit_entailment", "implied_entailment", "contradiction")
+    roles: ClassVar[tuple[str, ...]] = (
+        "premise",
+        "explicit_entailment",
+        "implied_entailment",
+        "contradiction",
+    )
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
         """Return the rows as they are; a table without premises or any hypothesis is a DataError."""
         rows = with_roles(tables, self.roles)
         used = np.flatnonzero(np.any([rows.has(role) for role in self.roles[1:]], axis=0))
         if len(rows) and not len(used):
-            raise DataError(f"{rows.origin}: no row has an entailment or a contradiction to train on")
+            raise DataError(
+                f"{rows.origin}: no row has an entailment or a contradiction to train on"
+            )
         dropped = {"no entailment and no contradiction": len(rows) - len(used)}
         return made_of(rows.select(used).dropping(dropped), used)
 
 
-POSITIVES: dict[str, tuple[str, ...]] = {kind: (f"{kind}_entailment",) for kind in ("explicit", "implied")}
+POSITIVES: dict[str, tuple[str, ...]] = {
+    kind: (f"{kind}_entailment",) for kind in ("explicit", "implied")
+}
 POSITIVES["both"] = POSITIVES["explicit"] + POSITIVES["implied"]
 
 
@@ -82,14 +98,21 @@ class INLITriplets:
         contradicted = rows.has("contradiction")
         made, kinds = np.nonzero(entailed & contradicted[:, None])
         if len(rows) and not len(made):
-            raise DataError(f"{rows.origin}: no row has a contradiction and {' or '.join(names)} for a triplet")
+            raise DataError(
+                f"{rows.origin}: no row has a contradiction and {' or '.join(names)} for a triplet"
+            )
         sentences = [rows.column(name) for name in names]
         entailment = [sentences[kind][row] for row, kind in zip(made, kinds, strict=True)]
         chosen = rows.select(made)
         more = {"contradiction": chosen.values("contradiction"), **source_of(chosen)}
         triplets = _triplets(chosen, chosen.values("premise"), entailment, **more)
-        lacking = {"no contradiction": ~contradicted, "no entailment": contradicted & ~entailed.any(axis=1)}
-        return made_of(triplets.dropping({reason: rows.sum() for reason, rows in lacking.items()}), made)
+        lacking = {
+            "no contradiction": ~contradicted,
+            "no entailment": contradicted & ~entailed.any(axis=1),
+        }
+        return made_of(
+            triplets.dropping({reason: rows.sum() for reason, rows in lacking.items()}), made
+        )
 
 
 @dataclass(frozen=True)
@@ -129,9 +152,16 @@ class NLITriplets:
         start = 0
         for rows in tables:
             if "hypothesis" not in rows.names:
-                parts.append(made_of(self._ready(rows, with_source=not pairs), np.arange(start, start + len(rows))))
+                parts.append(
+                    made_of(
+                        self._ready(rows, with_source=not pairs),
+                        np.arange(start, start + len(rows)),
+                    )
+                )
                 start += len(rows)
-        built = Rows.cat([*parts, self._build(Rows.cat(pairs), start)] if pairs else parts, fill=True)
+        built = Rows.cat(
+            [*parts, self._build(Rows.cat(pairs), start)] if pairs else parts, fill=True
+        )
         if not len(built):
             do = "data.rows.contradiction=false takes every entailed pair"
             raise DataError(
@@ -142,8 +172,14 @@ class NLITriplets:
     def _ready(self, rows: Rows, *, with_source: bool) -> Rows:
         """Return the triplets, or pairs, that a table holds."""
         known = (TRAINED, ("sentence1", "sentence2"), TRIPLET)
-        names = next((some for some in known if set(some[:2]) <= set(rows.names)), TRIPLET)[: len(self.roles)]
-        names = tuple(name for name in names if name in rows.names or name not in ("negative", "contradiction"))
+        names = next((some for some in known if set(some[:2]) <= set(rows.names)), TRIPLET)[
+            : len(self.roles)
+        ]
+        names = tuple(
+            name
+            for name in names
+            if name in rows.names or name not in ("negative", "contradiction")
+        )
         hard = [name for name in rows.names if name.startswith("negative_") and self.contradiction]
         more = ("intermediate", *hard, SOURCE) if with_source else ("intermediate", *hard)
         kept = {name: rows.values(name) for name in more if name in rows.names}
@@ -178,7 +214,9 @@ class NLITriplets:
         numbers = np.array(made, dtype=np.int64).reshape(len(made), len(self.roles) - 1)
         chosen_rows = rows.select(numbers[:, 0]).dropping(dropped)
         others = [[hypotheses[row] for row in column] for column in numbers.T]
-        return made_of(_triplets(chosen_rows, chosen_rows.values("premise"), *others), start + numbers)
+        return made_of(
+            _triplets(chosen_rows, chosen_rows.values("premise"), *others), start + numbers
+        )
 
     def _pair(self, entailments: list[int], contradictions: list[int]) -> Iterable[tuple[int, int]]:
         if self.pairing == "random":
@@ -233,9 +271,16 @@ def with_roles(tables: Sequence[Rows], roles: Collection[str]) -> Rows:
     return Rows.cat(whole)
 
 
-def _triplets(rows: Rows, premise: Any, entailment: Any, contradiction: Any = None, **more: Any) -> Rows:
+def _triplets(
+    rows: Rows, premise: Any, entailment: Any, contradiction: Any = None, **more: Any
+) -> Rows:
     """Return rows with these sentences under the names of NLI and of contrastive learning."""
-    columns = {"premise": premise, "anchor": premise, "entailment": entailment, "positive": entailment}
+    columns = {
+        "premise": premise,
+        "anchor": premise,
+        "entailment": entailment,
+        "positive": entailment,
+    }
     if contradiction is not None:
         columns |= {"contradiction": contradiction, "negative": contradiction}
     return rows.with_columns(**columns, **more)

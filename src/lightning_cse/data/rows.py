@@ -14,7 +14,10 @@ from datasets.table import InMemoryTable
 from lightning_cse.errors import DataError, did_you_mean
 
 PLACE = ("file", "line")  # where a row comes from
-MADE_OF = ("made_of", "added")  # of training rows: the corpus rows that each is made of, and whether `Hybrid` added it
+MADE_OF = (
+    "made_of",
+    "added",
+)  # of training rows: the corpus rows that each is made of, and whether `Hybrid` added it
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,11 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
     """
 
     def __init__(
-        self, table: pa.Table, *, files: Iterable[SourceFile] = (), counts: Mapping[str, int] | None = None
+        self,
+        table: pa.Table,
+        *,
+        files: Iterable[SourceFile] = (),
+        counts: Mapping[str, int] | None = None,
     ) -> None:
         # A fingerprint of the content would pickle all rows. Fingerprints matter only for a dataset on disk.
         super().__init__(InMemoryTable(table), fingerprint=generate_random_fingerprint())
@@ -72,7 +79,11 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         """
         if not parts:
             raise ValueError("need at least one table of rows")
-        shared = [name for name in parts[0].column_names if all(name in part.column_names for part in parts)]
+        shared = [
+            name
+            for name in parts[0].column_names
+            if all(name in part.column_names for part in parts)
+        ]
         counts: Counter[str] = Counter()
         for part in parts:
             counts.update(part.counts)
@@ -100,7 +111,9 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         """Return one column as an Arrow array, or raise DataError, which lists the columns there are."""
         if name not in self.column_names:
             near = did_you_mean(name, self.names)
-            raise DataError(f"{self.origin}: no column {name!r}{near}; found: {', '.join(self.names)}")
+            raise DataError(
+                f"{self.origin}: no column {name!r}{near}; found: {', '.join(self.names)}"
+            )
         return self.table.column(name)
 
     def column(self, name: str) -> list[Any]:
@@ -134,7 +147,9 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
     def with_column(self, name: str, values: Sequence[Any] | np.ndarray) -> Self:
         """Return the same rows with a column added or replaced."""
         columns = dict(zip(self.column_names, self.table.columns, strict=True))
-        return type(self)(pa.table(columns | {name: _array(values)}), files=self.files, counts=self.counts)
+        return type(self)(
+            pa.table(columns | {name: _array(values)}), files=self.files, counts=self.counts
+        )
 
     def recounted(self, counts: Mapping[str, int] | None = None) -> Self:
         """Return the same rows with another account; by default, all of them were read and none was dropped."""
@@ -143,7 +158,9 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
     def dropping(self, counts: Mapping[str, int]) -> Self:
         """Return the same rows, with these numbers of dropped rows, by reason, added to the account."""
         total = Counter(self.counts)
-        total.update({f"dropped: {reason}": int(count) for reason, count in counts.items() if count})
+        total.update(
+            {f"dropped: {reason}": int(count) for reason, count in counts.items() if count}
+        )
         return self.recounted(total)
 
 

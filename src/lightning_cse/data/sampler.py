@@ -36,13 +36,21 @@ class Draws:
     """
 
     def __init__(
-        self, sources: np.ndarray, weights: Sequence[float], names: Sequence[str], *, batch_size: int, seed: int
+        self,
+        sources: np.ndarray,
+        weights: Sequence[float],
+        names: Sequence[str],
+        *,
+        batch_size: int,
+        seed: int,
     ) -> None:
         self.seed = seed
         self.by_source: list[int] = []
         generator = _generator(seed, 0, 1)  # that of an epoch has no third number
         # For each row: the whole part of its weight; its source's turns per epoch; its own turn; its source's rows.
-        self._whole, self._turns, self._own, self._rows = np.zeros((4, len(sources)), dtype=np.int64)
+        self._whole, self._turns, self._own, self._rows = np.zeros(
+            (4, len(sources)), dtype=np.int64
+        )
         most = 0
         for source, (weight, name) in enumerate(zip(weights, names, strict=True)):
             rows = np.flatnonzero(sources == source)
@@ -50,9 +58,13 @@ class Draws:
             more = math.floor((weight - whole) * len(rows) + 0.5)
             if len(rows) and not whole and not more:
                 rows_of = f"the {len(rows)} training rows of {name}"
-                raise DataError(f"data.weights: {weight:g} of {rows_of} is less than one row: raise it")
+                raise DataError(
+                    f"data.weights: {weight:g} of {rows_of} is less than one row: raise it"
+                )
             self._whole[rows], self._turns[rows], self._rows[rows] = whole, more, len(rows)
-            self._own[rows[torch.randperm(len(rows), generator=generator).numpy()]] = np.arange(len(rows))
+            self._own[rows[torch.randperm(len(rows), generator=generator).numpy()]] = np.arange(
+                len(rows)
+            )
             self.by_source.append(whole * len(rows) + more)
             most = max(most, whole + (more > 0) if len(rows) else 0)
         if most > (batches := max(1, len(self) // batch_size)):
@@ -67,19 +79,27 @@ class Draws:
 
     def copies(self, epoch: int) -> np.ndarray:
         """Return how often each row is drawn in an epoch: (rows,)."""
-        return np.asarray(self._whole + ((self._own - epoch * self._turns) % self._rows < self._turns))
+        return np.asarray(
+            self._whole + ((self._own - epoch * self._turns) % self._rows < self._turns)
+        )
 
     def order(self, epoch: int) -> Tensor:
         """Return the rows of an epoch in order: (rows per epoch,)."""
         copies = self.copies(epoch)
-        within = torch.rand(len(copies), generator=_generator(self.seed, epoch), dtype=torch.float64).numpy()
+        within = torch.rand(
+            len(copies), generator=_generator(self.seed, epoch), dtype=torch.float64
+        ).numpy()
         rows = np.repeat(np.arange(len(copies)), copies)
         copy = np.arange(len(rows)) - np.repeat(np.cumsum(copies) - copies, copies)
-        return torch.from_numpy(rows[np.argsort((copy + within[rows]) / copies[rows], kind="stable")])
+        return torch.from_numpy(
+            rows[np.argsort((copy + within[rows]) / copies[rows], kind="stable")]
+        )
 
 
 def _generator(*seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1))
+    return torch.Generator().manual_seed(
+        int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1)
+    )
 
 
 def _apart(order: np.ndarray, ends: Sequence[int], sentences: np.ndarray) -> np.ndarray:
@@ -87,7 +107,9 @@ def _apart(order: np.ndarray, ends: Sequence[int], sentences: np.ndarray) -> np.
     # Rows with the most frequent sentences are placed first, as the others fit anywhere: each in its own batch of the
     # order, else in the next batch that takes it, else in place of a row for which another batch has room.
     sizes, numbers = np.diff([0, *ends]).tolist(), sentences[order[: ends[-1]]]
-    counts = np.append(np.bincount(numbers[numbers >= 0]), 0)  # the last count is for -1, no sentence
+    counts = np.append(
+        np.bincount(numbers[numbers >= 0]), 0
+    )  # the last count is for -1, no sentence
     own_batch = np.repeat(np.arange(len(sizes)), sizes).tolist()
     batches: list[list[int]] = [[] for _ in sizes]
     held: list[set[int]] = [set() for _ in sizes]
@@ -105,12 +127,17 @@ def _apart(order: np.ndarray, ends: Sequence[int], sentences: np.ndarray) -> np.
         if any(batches_of[sentence] == len(sizes) for sentence in of(row)):
             continue
         near, has = itertools.chain(range(own, len(sizes)), range(own)), of(row)
-        batch = next((k for k in near if len(batches[k]) < sizes[k] and held[k].isdisjoint(has)), None)
+        batch = next(
+            (k for k in near if len(batches[k]) < sizes[k] and held[k].isdisjoint(has)), None
+        )
         if batch is None:
             room = [k for k, size in enumerate(sizes) if len(batches[k]) < size]
             takes = ((k, some) for k, some in enumerate(batches) if held[k].isdisjoint(has))
             moves = ((k, other, free) for k, some in takes for other in some for free in room)
-            move = next(((k, other, free) for k, other, free in moves if held[free].isdisjoint(of(other))), None)
+            move = next(
+                ((k, other, free) for k, other, free in moves if held[free].isdisjoint(of(other))),
+                None,
+            )
             if move is None:
                 continue
             batch, other, free = move
@@ -121,7 +148,9 @@ def _apart(order: np.ndarray, ends: Sequence[int], sentences: np.ndarray) -> np.
         batches_of[list(has)] += 1
     if min(map(len, batches)) < 2:
         share = "so many rows share their sentences that a batch has fewer than two"
-        raise DataError(f"data.distinct_in_batch: {share}: raise data.batch_size, or set it to false")
+        raise DataError(
+            f"data.distinct_in_batch: {share}: raise data.batch_size, or set it to false"
+        )
     apart = np.full_like(order, -1)
     for end, size, batch_rows in zip(ends, sizes, batches, strict=True):
         apart[end - size : end - size + len(batch_rows)] = batch_rows
@@ -166,10 +195,14 @@ class BatchLoader:
         limit: int | float | None = None,
     ) -> None:
         if batch_size < 2:
-            raise DataError(f"data.batch_size: {batch_size} leaves no negatives in a batch; at least 2 is needed")
+            raise DataError(
+                f"data.batch_size: {batch_size} leaves no negatives in a batch; at least 2 is needed"
+            )
         self.rows = rows if draws is None else len(draws)
         if self.rows < 2:
-            raise DataError(f"{self.rows} training rows cannot form a batch: a single row has no negatives")
+            raise DataError(
+                f"{self.rows} training rows cannot form a batch: a single row has no negatives"
+            )
         self.collate, self.seed, self._draws, self._ahead = collate, seed, draws, ahead
         self.ends = list(range(batch_size, self.rows + 1, batch_size)) or [self.rows]
         if not drop_last and self.ends[-1] < self.rows:
@@ -177,7 +210,9 @@ class BatchLoader:
                 self.ends.pop()  # a row alone joins the batch before
             self.ends.append(self.rows)
         if limit is not None:
-            self.ends = self.ends[: limit if isinstance(limit, int) else int(limit * len(self.ends))]
+            self.ends = self.ends[
+                : limit if isinstance(limit, int) else int(limit * len(self.ends))
+            ]
         self.epoch = self.position = 0
         self._sentences = sentences
         self._permutation: Tensor | None = None
@@ -197,7 +232,11 @@ class BatchLoader:
         with ThreadPoolExecutor(1) as side:  # it starts a thread only for work
             for step in itertools.chain(self._steps(), itertools.repeat(None, self._ahead)):
                 if step is not None:
-                    made = side.submit(self.collate, step[0]).result if self._ahead else partial(self.collate, step[0])
+                    made = (
+                        side.submit(self.collate, step[0]).result
+                        if self._ahead
+                        else partial(self.collate, step[0])
+                    )
                     upcoming.append((made, *step[1:]))
                 if upcoming and (step is None or len(upcoming) > self._ahead):
                     batch, self.position, self._waiting = upcoming.popleft()
@@ -207,7 +246,9 @@ class BatchLoader:
         """Yield the rows of each batch from the position on, with the position and the waiting rows after it."""
         waiting = self._waiting
         for position in range(self.position, len(self)):
-            chosen = self.permutation[self.ends[position - 1] if position else 0 : self.ends[position]]
+            chosen = self.permutation[
+                self.ends[position - 1] if position else 0 : self.ends[position]
+            ]
             chosen = chosen[chosen >= 0]  # -1 is no row
             if self._gathered is not None:
                 waits = self._gathered[chosen]
@@ -244,7 +285,11 @@ class BatchLoader:
                 f"the checkpoint was made with {len(state['permutation'])} training rows, now there are {self.rows}: "
                 "start again with force=true"
             )
-        self.epoch, self.position, self._permutation = state["epoch"], state["position"], state["permutation"]
+        self.epoch, self.position, self._permutation = (
+            state["epoch"],
+            state["position"],
+            state["permutation"],
+        )
         self._waiting = state["waiting"]
 
 
@@ -254,7 +299,9 @@ def on_gpu(collate: Callable[[Tensor], Batch], device: torch.device) -> Callable
 
     def copied(tensor: Tensor) -> Tensor:
         copy = tensor.pin_memory().to(device, non_blocking=True)
-        copy.record_stream(steps)  # otherwise another batch may get its memory while a step still reads it
+        copy.record_stream(
+            steps
+        )  # otherwise another batch may get its memory while a step still reads it
         return copy
 
     def made(rows: Tensor) -> Batch:

@@ -15,14 +15,23 @@ from lightning_cse.data.rows import Rows
 from lightning_cse.errors import ConfigError, DataError
 
 # Columns that make a sentence pair together with ``premise``.
-HYPOTHESES = ("hypothesis", "entailment", "explicit_entailment", "implied_entailment", "neutral", "contradiction")
+HYPOTHESES = (
+    "hypothesis",
+    "entailment",
+    "explicit_entailment",
+    "implied_entailment",
+    "neutral",
+    "contradiction",
+)
 log = logging.getLogger(__name__)
 
 LEAK = "pair of a dev or test set"
 
 _NO_LETTER = re.compile(r"[\W_]+")
 _LOWER = bytes(range(256)).lower()
-_NO_ASCII_LETTER = bytes(code for code in range(128) if not chr(code).isalnum())  # the same for ASCII, to delete
+_NO_ASCII_LETTER = bytes(
+    code for code in range(128) if not chr(code).isalnum()
+)  # the same for ASCII, to delete
 _PAIRS = (
     *(("premise", name) for name in HYPOTHESES),
     ("sentence1", "sentence2"),
@@ -48,7 +57,11 @@ def read_sources(
     """
     names = [sources] if isinstance(sources, str) else [str(source) for source in sources]
     if not names and not may_be_empty:
-        raise ConfigError([f"{key}: names no source; give a file of your own, or corpus/split, such as snli/train"])
+        raise ConfigError(
+            [
+                f"{key}: names no source; give a file of your own, or corpus/split, such as snli/train"
+            ]
+        )
     wrong = [name for name in names if not is_own(name) and not all(_parts(name))]
     if wrong:
         expected = f"is not of the form corpus/split, such as snli/train; {FORMS}"
@@ -61,7 +74,9 @@ def read_sources(
         try:
             tables.append(read_corpus(*_parts(name), data_dir))
         except DataError as error:
-            neither = "" if _parts(name)[0] in CORPORA else f"; and no file or folder is named {name}"
+            neither = (
+                "" if _parts(name)[0] in CORPORA else f"; and no file or folder is named {name}"
+            )
             raise DataError(f"{key}: {error}{neither}") from None
     return tables
 
@@ -102,10 +117,17 @@ def all_pairs(tables: Sequence[Rows]) -> set[str]:
 
 def warn_without_pairs(excluded: Sequence[Rows], train: Sequence[Rows], *, own: bool) -> None:
     """Warn of files without sentence pairs, where ``data.excluded`` does nothing; of training files, only own ones."""
-    for key, tables in {"data.excluded": excluded, "data.train": train if excluded and own else ()}.items():
+    for key, tables in {
+        "data.excluded": excluded,
+        "data.train": train if excluded and own else (),
+    }.items():
         for rows in tables:
             if not _pairs_of(rows):
-                log.warning("%s: %s has no sentence pairs, so data.excluded leaves out nothing", key, rows.origin)
+                log.warning(
+                    "%s: %s has no sentence pairs, so data.excluded leaves out nothing",
+                    key,
+                    rows.origin,
+                )
 
 
 def _pairs_of(rows: Rows) -> list[tuple[str, str]]:
@@ -122,7 +144,9 @@ def _key(first: str, second: str | None) -> str:
     return "" if second is None else "\0".join(sorted((_letters(first), _letters(second))))
 
 
-@functools.lru_cache(maxsize=1 << 18)  # premises occur in several pairs, and points of a sweep read the same corpora
+@functools.lru_cache(
+    maxsize=1 << 18
+)  # premises occur in several pairs, and points of a sweep read the same corpora
 def _letters(sentence: str) -> str:
     if sentence.isascii():  # most sentences: twenty times as fast
         return sentence.encode().translate(_LOWER, _NO_ASCII_LETTER).decode()

@@ -64,13 +64,19 @@ class Tokenizer:
             return []
         # verbose=False: the data module counts and reports sentences over the model's maximum.
         encoded = self.tokenizer(
-            list(sentences), add_special_tokens=False, return_attention_mask=False, truncation=False, verbose=False
+            list(sentences),
+            add_special_tokens=False,
+            return_attention_mask=False,
+            truncation=False,
+            verbose=False,
         )
         return list(encoded["input_ids"])
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each list of ids, as the tokenizer joins word pieces."""
-        return [str(text) for text in self.tokenizer.batch_decode([list(sentence) for sentence in ids])]
+        return [
+            str(text) for text in self.tokenizer.batch_decode([list(sentence) for sentence in ids])
+        ]
 
 
 class SentenceEncoder(nn.Module):
@@ -112,12 +118,18 @@ class SentenceEncoder(nn.Module):
         super().__init__()
         if pooling not in POOLINGS:
             near = did_you_mean(pooling, POOLINGS)
-            raise EncoderError(f"encoder.pooling: must be one of {', '.join(POOLINGS)}, got {pooling!r}{near}")
+            raise EncoderError(
+                f"encoder.pooling: must be one of {', '.join(POOLINGS)}, got {pooling!r}{near}"
+            )
         if tokenizer.pad_token_id is None:
-            raise EncoderError(f"encoder {name}: its tokenizer has no padding token; set one and save it again")
+            raise EncoderError(
+                f"encoder {name}: its tokenizer has no padding token; set one and save it again"
+            )
         self._first_position, limit = positions(backbone)
         if limit is not None and max_length > limit:
-            raise EncoderError(f"encoder.max_length: {max_length} is more than the {limit} positions of {name}")
+            raise EncoderError(
+                f"encoder.max_length: {max_length} is more than the {limit} positions of {name}"
+            )
         if pooling == "cls_pooler" and not hasattr(getattr(backbone, "pooler", None), "dense"):
             what = f"{name} ({backbone.config.model_type}) has no pooler (a dense layer and tanh on [CLS])"
             raise EncoderError(f"encoder.pooling: {what}; choose cls or mean")
@@ -130,7 +142,9 @@ class SentenceEncoder(nn.Module):
         make_dropout_fast(backbone)
         if freeze_embeddings:
             if not isinstance(getattr(backbone, "embeddings", None), nn.Module):
-                raise EncoderError(f"encoder.freeze_embeddings: {name} has no module `embeddings`; set it to false")
+                raise EncoderError(
+                    f"encoder.freeze_embeddings: {name} has no module `embeddings`; set it to false"
+                )
             backbone.embeddings.requires_grad_(False)
         self.width = int(backbone.config.hidden_size)
         self._windows = use_window_attention(backbone)
@@ -138,25 +152,37 @@ class SentenceEncoder(nn.Module):
         self.templates = tuple(self._with_room(template) for template in self._single(prompts))
         """The templates of a single sentence: one per prompt, or just one without prompts."""
         if pooling in ("cls", "cls_pooler") and not self.templates[0].prefix:
-            raise EncoderError(f"encoder.pooling: the tokenizer of {name} puts no [CLS] before a sentence; choose mean")
+            raise EncoderError(
+                f"encoder.pooling: the tokenizer of {name} puts no [CLS] before a sentence; choose mean"
+            )
 
     def _single(self, prompts: Sequence[str] | None) -> list[Template]:
         """Return one template per prompt, or the tokenizer's own where no prompt is pooled."""
         if self.pooling != "prompt":
             if prompts or self.denoise:
-                raise EncoderError(f"encoder.prompts, encoder.denoise: need encoder.pooling=prompt, got {self.pooling}")
+                raise EncoderError(
+                    f"encoder.prompts, encoder.denoise: need encoder.pooling=prompt, got {self.pooling}"
+                )
             return [Template.from_tokenizer(self.tokenizer.tokenizer)]
         if self.denoise and not self._windows:
             kind, known = self.backbone.config.model_type, ", ".join(MODEL_TYPES)
-            raise EncoderError(f"encoder.denoise: the positions of {kind} cannot be set, only those of {known}")
+            raise EncoderError(
+                f"encoder.denoise: the positions of {kind} cannot be set, only those of {known}"
+            )
         if isinstance(prompts, str) or (prompts is not None and len(prompts) == 0):
-            raise EncoderError(f"encoder.prompts: must be a list of prompts, or null for NGCSE's two; got {prompts!r}")
-        return [Template.from_prompt(self.tokenizer.tokenizer, prompt) for prompt in prompts or PROMPTS]
+            raise EncoderError(
+                f"encoder.prompts: must be a list of prompts, or null for NGCSE's two; got {prompts!r}"
+            )
+        return [
+            Template.from_prompt(self.tokenizer.tokenizer, prompt) for prompt in prompts or PROMPTS
+        ]
 
     def _with_room(self, template: Template) -> Template:
         if len(template) >= self.max_length:
             what = "special tokens" if template.pooled is None else "tokens of the prompt"
-            raise EncoderError(f"encoder.max_length: {self.max_length} leaves no room beside {len(template)} {what}")
+            raise EncoderError(
+                f"encoder.max_length: {self.max_length} leaves no room beside {len(template)} {what}"
+            )
         return template
 
     @property
@@ -165,7 +191,9 @@ class SentenceEncoder(nn.Module):
         return any(
             type(value) in (int, float) and value > 0
             for module in self.backbone.modules()
-            for key, value in vars(module).items()  # a number named dropout belongs to a functional one
+            for key, value in vars(
+                module
+            ).items()  # a number named dropout belongs to a functional one
             if "dropout" in key or (key == "p" and isinstance(module, nn.Dropout))
         )
 
@@ -174,17 +202,23 @@ class SentenceEncoder(nn.Module):
         if second is None:
             return self.templates[0]
         if self.pooling == "prompt":
-            raise EncoderError(f"encoder.pooling: this method puts {second!r} behind a sentence; choose cls or mean")
+            raise EncoderError(
+                f"encoder.pooling: this method puts {second!r} behind a sentence; choose cls or mean"
+            )
         tokenizer = self.tokenizer.tokenizer
         template = Template.from_tokenizer(tokenizer, second)
         if not {*template.prefix, *template.suffix} & {*tokenizer.all_special_ids}:
             what = f"writes no special token between a sentence and {second!r}"
-            raise EncoderError(f"the tokenizer of {self.name} {what}; choose method.architecture=bi")
+            raise EncoderError(
+                f"the tokenizer of {self.name} {what}; choose method.architecture=bi"
+            )
         if not self.has_segments:
             template = replace(template, suffix_types=(0,) * len(template.suffix))
         return self._with_room(template)
 
-    def forward(self, requests: Sequence[tuple[Tokens, Template]], *, most: int | None = None) -> list[Tensor]:
+    def forward(
+        self, requests: Sequence[tuple[Tokens, Template]], *, most: int | None = None
+    ) -> list[Tensor]:
         """Encode all requests in one pass; return one (n, d) float32 tensor per request.
 
         ``most`` limits the padded tokens that go through the backbone at once, to save memory in evaluation.
@@ -193,11 +227,16 @@ class SentenceEncoder(nn.Module):
         if not self.denoise:
             return self._encode(parts, most)
         lengths = [part.lengths.unique() for part in parts]
-        alone = [template.alone(own - len(template)) for own, (_, template) in zip(lengths, requests, strict=True)]
+        alone = [
+            template.alone(own - len(template))
+            for own, (_, template) in zip(lengths, requests, strict=True)
+        ]
         vectors = self._encode([*parts, *alone], most)
         return [
             vector - bias[torch.searchsorted(own, part.lengths)]
-            for part, own, vector, bias in zip(parts, lengths, vectors, vectors[len(parts) :], strict=False)
+            for part, own, vector, bias in zip(
+                parts, lengths, vectors, vectors[len(parts) :], strict=False
+            )
         ]
 
     def _encode(self, parts: Sequence[Sequences], most: int | None) -> list[Tensor]:
@@ -205,7 +244,9 @@ class SentenceEncoder(nn.Module):
         order = torch.argsort(sequences.lengths, stable=True)
         encode = self._packed if self._windows and order.device.type == "cpu" else self._padded
         kernel = gpu.kernel_for(self.backbone, order.device) if self._windows else None
-        run = gpu.compiled(kernel) if self.compiled and torch.is_grad_enabled() else None  # evaluation: too many shapes
+        run = (
+            gpu.compiled(kernel) if self.compiled and torch.is_grad_enabled() else None
+        )  # evaluation: too many shapes
         if kernel is not None:
             encode = partial(self._in_rows, kernel, run)
 
@@ -213,7 +254,9 @@ class SentenceEncoder(nn.Module):
             vectors = torch.cat(list(encode(sequences.take(rows), most)))
             if self.pooling != "cls_pooler":
                 return vectors
-            with torch.autocast(vectors.device.type, enabled=False):  # vectors rounded to bfloat16 make ties
+            with torch.autocast(
+                vectors.device.type, enabled=False
+            ):  # vectors rounded to bfloat16 make ties
                 pooled: Tensor = self.backbone.get_submodule("pooler")(vectors[:, None])
             return pooled
 
@@ -221,11 +264,18 @@ class SentenceEncoder(nn.Module):
         if self.chunk_size is None or not torch.is_grad_enabled():
             vectors = encoded(own)
         else:
-            vectors = torch.cat([checkpoint(encoded, rows, use_reentrant=False) for rows in own.split(self.chunk_size)])
+            vectors = torch.cat(
+                [
+                    checkpoint(encoded, rows, use_reentrant=False)
+                    for rows in own.split(self.chunk_size)
+                ]
+            )
         vectors = gather(vectors)[: len(order)]
         return list(vectors[order.argsort()].split([len(part.ids) for part in parts]))
 
-    def _in_rows(self, kernel: gpu.Kernel, run: Any, sequences: Sequences, most: int | None) -> Iterator[Tensor]:
+    def _in_rows(
+        self, kernel: gpu.Kernel, run: Any, sequences: Sequences, most: int | None
+    ) -> Iterator[Tensor]:
         """Encode sequences, sorted by length, concatenated without padding (`lightning_cse.encoders.gpu`)."""
         for part, total, inputs in gpu.rows(sequences, most, kernel, rounded=run is not None):
             inputs["position_ids"] += self._first_position
@@ -258,12 +308,21 @@ class SentenceEncoder(nn.Module):
         parts = [sequences.take(slice(*piece)) for piece in pairwise([0, *np.cumsum(sizes)])]
         rows = [self._row(part) for part in parts]
         # One look-up for all rows, since the gradient of each look-up is as large as the whole table.
-        table, ids = self.backbone.get_input_embeddings(), [columns.pop("input_ids") for columns, *_ in rows]
-        embedded = table(torch.cat(ids)).split([*map(len, ids)]) if torch.is_grad_enabled() else map(table, ids)
+        table, ids = (
+            self.backbone.get_input_embeddings(),
+            [columns.pop("input_ids") for columns, *_ in rows],
+        )
+        embedded = (
+            table(torch.cat(ids)).split([*map(len, ids)])
+            if torch.is_grad_enabled()
+            else map(table, ids)
+        )
         kinds = getattr(self.backbone.config, "layer_types", None)
         # Without this, ModernBERT makes a mask over every pair of tokens of a row.
         unmasked: Any = {"attention_mask": dict.fromkeys(kinds)} if kinds else {}
-        for part, inputs_embeds, (columns, windows, places, mask) in zip(parts, embedded, rows, strict=True):
+        for part, inputs_embeds, (columns, windows, places, mask) in zip(
+            parts, embedded, rows, strict=True
+        ):
             inputs = {name: column[None] for name, column in columns.items()} | unmasked
             hidden = self._states(inputs_embeds=inputs_embeds[None], **inputs, windows=windows)[0]
             hidden = hidden.index_select(0, places.flatten()).unflatten(0, places.shape)

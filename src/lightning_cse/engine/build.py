@@ -48,13 +48,19 @@ class Parts:
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of every file that affects the result, by its name in the official layout."""
-        readers: tuple[Any, ...] = (self.data, *self.tasks.values(), *self.diagnostics.sides.values())
+        readers: tuple[Any, ...] = (
+            self.data,
+            *self.tasks.values(),
+            *self.diagnostics.sides.values(),
+        )
         return {name: digest for reader in readers for name, digest in reader.digests.items()}
 
 
 def build(cfg: DictConfig) -> Parts:
     """Build encoder, data, tasks, diagnostics and method of a config."""
-    with torch.random.fork_rng():  # loading must not change the initial weights of the method's own layers
+    with (
+        torch.random.fork_rng()
+    ):  # loading must not change the initial weights of the method's own layers
         encoder: SentenceEncoder = built(cfg.encoder)
     method: Method = built(cfg.method, encoder=encoder)
     wanted = {"roles": method.roles, "optional": method.optional}
@@ -62,18 +68,26 @@ def build(cfg: DictConfig) -> Parts:
     tasks, left_out = build_tasks(cfg.suite)
     for name, task in sorted(tasks.items()):
         if not task.suits(method.model):
-            left_out[name] = f"it needs {' and '.join(task.needs)}, which {type(method).__name__} does not give"
+            left_out[name] = (
+                f"it needs {' and '.join(task.needs)}, which {type(method).__name__} does not give"
+            )
             log.info("the task %s is left out: %s", name, left_out[name])
-    watched = {name: task for name, task in tasks.items() if name not in left_out and "dev" in task.splits}
+    watched = {
+        name: task for name, task in tasks.items() if name not in left_out and "dev" in task.splits
+    }
     scores = [f"val/{name}/{metric}" for name, task in watched.items() for metric in task.metrics]
     if cfg.monitor not in scores:
         reasons = {
-            name: f"it has no dev side; {task.without_dev}" for name, task in tasks.items() if "dev" not in task.splits
+            name: f"it has no dev side; {task.without_dev}"
+            for name, task in tasks.items()
+            if "dev" not in task.splits
         }
         near, name = did_you_mean(cfg.monitor, scores), "/".join(str(cfg.monitor).split("/")[1:2])
         why = f" of {name}: {reason}" if (reason := (reasons | left_out).get(name)) else near
         raise ConfigError(
-            [f"monitor: {cfg.monitor!r} is not a dev score{why} (choose from: {', '.join(scores) or 'none'})"]
+            [
+                f"monitor: {cfg.monitor!r} is not a dev score{why} (choose from: {', '.join(scores) or 'none'})"
+            ]
         )
     diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
     return Parts(encoder, data, tasks, diagnostics, method, left_out)
@@ -88,7 +102,9 @@ def resolve_automatic(cfg: DictConfig, *, under: str = "trainer") -> dict[str, A
     if node.accelerator == "auto":
         node.accelerator = "gpu" if torch.cuda.is_available() else "cpu"
     if not has(node.accelerator):
-        raise ConfigError([f"{prefix}accelerator: torch finds no {node.accelerator} on this machine; use auto"])
+        raise ConfigError(
+            [f"{prefix}accelerator: torch finds no {node.accelerator} on this machine; use auto"]
+        )
     on_gpu = node.accelerator in ("gpu", "cuda")
     if node.precision == "auto":
         # The check of the CPU is private to torch; where it is missing, float32 is always right.
@@ -100,7 +116,9 @@ def resolve_automatic(cfg: DictConfig, *, under: str = "trainer") -> dict[str, A
         raise ConfigError([f"{prefix}precision: 16-mixed needs a GPU; use 32-true or bf16-mixed"])
     if isinstance(node.get("devices"), ListConfig) and not on_gpu:
         raise ConfigError(
-            [f"{prefix}devices: a list names GPUs, but the accelerator is {node.accelerator}; give a number"]
+            [
+                f"{prefix}devices: a list names GPUs, but the accelerator is {node.accelerator}; give a number"
+            ]
         )
     return {f"{prefix}{key}": node[key] for key in ("accelerator", "precision")}
 
@@ -201,7 +219,9 @@ def _faults(node: Mapping[str, Any], key: str, given: Collection[str]) -> Iterat
             yield f"{key}.{option}: {name} takes {kind}, got {value!r}{near}"
     known = {option for option in (*options, *given) if option in parameters}
     try:
-        (signature.bind_partial if node.get("_partial_") else signature.bind)(**dict.fromkeys(known))
+        (signature.bind_partial if node.get("_partial_") else signature.bind)(
+            **dict.fromkeys(known)
+        )
     except TypeError as error:
         yield f"{key}: {name}: {error}"
 
@@ -223,7 +243,9 @@ def _is(value: Any, kind: Any) -> bool:
     if origin is Literal:
         return value in inner
     if kind in (bool, int, float, str):
-        return isinstance(value, (int, float) if kind is float else kind) and isinstance(value, bool) == (kind is bool)
+        return isinstance(value, (int, float) if kind is float else kind) and isinstance(
+            value, bool
+        ) == (kind is bool)
     if origin in (list, tuple, Sequence):
         return isinstance(value, list) and all(_is(item, inner[0]) for item in value)
     return value is None if kind is types.NoneType else True

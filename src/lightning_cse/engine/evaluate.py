@@ -38,9 +38,13 @@ SENTENCES_AT_ONCE = 1024  # between two updates of the progress bar
 def run(cfg: DictConfig) -> runs.Outcome:
     """Evaluate a model and print the table; the command calls this once per point of a sweep."""
     overrides = list(map(str, HydraConfig.get().overrides.task))
-    chosen = [one.value() for one in map(parse, overrides) if one.key_or_group == "suite"]  # Hydra's choices lack lists
+    chosen = [
+        one.value() for one in map(parse, overrides) if one.key_or_group == "suite"
+    ]  # Hydra's choices lack lists
     choice = chosen[-1] if chosen else HydraConfig.get().runtime.choices["suite"]
-    outcome = evaluate(cfg, "+".join(choice) if isinstance(choice, list) else str(choice), overrides)
+    outcome = evaluate(
+        cfg, "+".join(choice) if isinstance(choice, list) else str(choice), overrides
+    )
     folder = runs.Run.at(Path(outcome.folder))
     print_run(folder.read(), folder.record_path)
     return outcome
@@ -62,13 +66,16 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
     tasks, averages, left_out = _tasks(cfg.suite, model)
     options = {"suite": plain(cfg.suite), "model": model.options}
     decides: dict[str, Any] = {
-        "data": {name: digest for task in tasks.values() for name, digest in task.digests.items()} | model.data,
+        "data": {name: digest for task in tasks.values() for name, digest in task.digests.items()}
+        | model.data,
         "encoder": model.encoder,
         "resolved": resolved,
     }
     seed = int(model.run["seed"]) if model.run else 0
     folder = runs.Run(model.root, suite, runs.config_hash(options, **decides), seed)
-    with folder.claim(force=cfg.force, leave_failed=in_sweep() and not cfg.retry_failed) as unfinished:
+    with folder.claim(
+        force=cfg.force, leave_failed=in_sweep() and not cfg.retry_failed
+    ) as unfinished:
         if not unfinished:
             log.info("%s is finished; force=true evaluates it again", folder.path)
             return runs.Outcome("skipped", str(folder.path))
@@ -80,9 +87,14 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
             for number, (name, task) in enumerate(tasks.items(), start=1)
         }
         metrics = {name: result["metrics"] for name, result in results.items()}
-        metrics |= {name: whole.metrics for name, whole in summarize_tasks(averages, metrics, "test").items()}
+        metrics |= {
+            name: whole.metrics
+            for name, whole in summarize_tasks(averages, metrics, "test").items()
+        }
         given = Path(cfg.model).name if Path(cfg.model).is_absolute() else cfg.model
-        accounts = {name: result["account"] for name, result in results.items() if "account" in result}
+        accounts = {
+            name: result["account"] for name, result in results.items() if "account" in result
+        }
         folder.finish(
             {
                 "name": model.name,
@@ -90,10 +102,18 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
                 "config_hash": folder.config_hash,
                 "seed": folder.seed,
                 "model": {"given": given, "run": model.run, "prompt": cfg.prompt, **model.options},
-                "metrics": {f"test/{name}/{key}": v for name, found in metrics.items() for key, v in found.items()},
+                "metrics": {
+                    f"test/{name}/{key}": v
+                    for name, found in metrics.items()
+                    for key, v in found.items()
+                },
                 "baselines": {},
                 "left_out": left_out
-                | {name: (result["reason"],) for name, result in results.items() if result.get("reason")}
+                | {
+                    name: (result["reason"],)
+                    for name, result in results.items()
+                    if result.get("reason")
+                }
                 | {n: t.parts for n, t in averages.items() if n not in metrics},
                 "sentences": {name: result["sentences"] for name, result in results.items()},
                 "sentences_cut": {name: result["cut"] for name, result in results.items()},
@@ -127,7 +147,9 @@ def _mistakes(cfg: DictConfig, overrides: Sequence[str]) -> Iterator[str]:
         yield f"max_length: must be auto or an integer >= 1, got {cfg.max_length!r}"
     if cfg.model == LLM:
         yield from llm.wrong_settings(plain(cfg.llm))
-    elif cfg.llm.model or any(one.lstrip("+").startswith(("llm.", "few_shot.")) for one in overrides):
+    elif cfg.llm.model or any(
+        one.lstrip("+").startswith(("llm.", "few_shot.")) for one in overrides
+    ):
         yield f"llm, few_shot: only model={LLM} reads them"
 
 
@@ -143,18 +165,31 @@ def _tasks(
         return {name: MTEBTask(name) for name in suite.tasks}, {}, {}
     every, lacking = build_tasks(suite)
     kind = type(model.model).__name__
-    left_out: dict[str, Sequence[str]] = {n: task.needs for n, task in every.items() if not task.suits(model.model)}
+    left_out: dict[str, Sequence[str]] = {
+        n: task.needs for n, task in every.items() if not task.suits(model.model)
+    }
     for name, needs in left_out.items():
-        log.info("the task %s is left out: it needs %s, which %s does not have", name, " and ".join(needs), kind)
+        log.info(
+            "the task %s is left out: it needs %s, which %s does not have",
+            name,
+            " and ".join(needs),
+            kind,
+        )
     averages = {name: task for name, task in every.items() if isinstance(task, Average)}
     others = {*left_out, *averages}
-    tasks = {name: task for name, task in every.items() if "test" in task.splits and name not in others}
+    tasks = {
+        name: task for name, task in every.items() if "test" in task.splits and name not in others
+    }
     if not tasks:
-        raise TaskError(f"no task of the suite suits {model.name}: {kind} does not give what they need")
+        raise TaskError(
+            f"no task of the suite suits {model.name}: {kind} does not give what they need"
+        )
     return tasks, averages, left_out | {name: (reason,) for name, reason in lacking.items()}
 
 
-def _result(folder: runs.Run, name: str, task: Task | MTEBTask, model: Evaluated, place: str) -> dict[str, Any]:
+def _result(
+    folder: runs.Run, name: str, task: Task | MTEBTask, model: Evaluated, place: str
+) -> dict[str, Any]:
     """Return the metrics and costs of a task: those on disk, or new ones, written with the predictions."""
     path = folder.path / "tasks" / f"{name}.json"
     done: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -167,13 +202,25 @@ def _result(folder: runs.Run, name: str, task: Task | MTEBTask, model: Evaluated
         except Exception as error:
             folder.fail(error, stage=name)
             raise
-        done = {"metrics": result.metrics, "reason": result.reason, "precision": model.precision, **costs}
+        done = {
+            "metrics": result.metrics,
+            "reason": result.reason,
+            "precision": model.precision,
+            **costs,
+        }
         done["seconds"] = time.perf_counter() - start
         runs.write_atomic(path, json.dumps(done, indent=2, allow_nan=False) + "\n")
         if done["cut"]:
-            log.warning("%s: %d of %d sentences are too long and are cut", name, done["cut"], done["sentences"])
+            log.warning(
+                "%s: %d of %d sentences are too long and are cut",
+                name,
+                done["cut"],
+                done["sentences"],
+            )
     metrics = ", ".join(f"{key} {value:.4f}" for key, value in done["metrics"].items())
-    log.info("%s %s: %s%s", place, name, "done before, " if finished else "", metrics or done["reason"])
+    log.info(
+        "%s %s: %s%s", place, name, "done before, " if finished else "", metrics or done["reason"]
+    )
     return done
 
 
@@ -186,7 +233,9 @@ class Evaluated:
     root: Path  # the folder of its evaluations
     options: dict[str, Any]  # how it reads sentences
     encoder: dict[str, str]  # its name, and the sha256 of its files
-    data: dict[str, str] = field(default_factory=dict)  # the sha256 of the corpus files that it reads
+    data: dict[str, str] = field(
+        default_factory=dict
+    )  # the sha256 of the corpus files that it reads
     run: dict[str, Any] | None = None  # name, config_hash and seed of the run that trained it
     device: str = "cpu"
     loaded: LoadedModel | None = None  # the model with its encoder, if it has one
@@ -194,18 +243,28 @@ class Evaluated:
     label: str = ""  # the task in the progress bar
     counts: Counter[str] = field(default_factory=Counter)
 
-    def do(self, task: Task | MTEBTask, run: runs.Run, label: str) -> tuple[TaskResult, dict[str, Any]]:
+    def do(
+        self, task: Task | MTEBTask, run: runs.Run, label: str
+    ) -> tuple[TaskResult, dict[str, Any]]:
         """Run a task on its test split; return its result and its costs: sentences, sentences cut, an LLM's account."""
         self.label, self.counts = label, Counter(sentences=0, cut=0)
         if isinstance(task, MTEBTask):
             return task.evaluate(self, run), dict(self.counts)
         if isinstance(self.model, LanguageModel):
             self.model.label = label
-            result = cast(RTE, task).judged(self.model, "test")  # the only task that asks for ``judge``
-            return result, {"sentences": self.model.sentences, "cut": 0, "account": self.model.llm.taken()}
+            result = cast(RTE, task).judged(
+                self.model, "test"
+            )  # the only task that asks for ``judge``
+            return result, {
+                "sentences": self.model.sentences,
+                "cut": 0,
+                "account": self.model.llm.taken(),
+            }
         embedded = Embedded(self, task.sentences("test"))
         if not embedded.embedding.is_finite:
-            raise TaskError(f"{label}: some embeddings of {self.name} are not finite numbers in {self.precision}")
+            raise TaskError(
+                f"{label}: some embeddings of {self.name} are not finite numbers in {self.precision}"
+            )
         return task.evaluate(self.model, embedded, "test"), dict(self.counts)
 
     def embed(self, sentences: Sequence[str]) -> Embedding:
@@ -217,10 +276,15 @@ class Evaluated:
             table = TokenTable.of(sentences, self.loaded.encoder.tokenizer)
             self.counts["cut"] += int((table.lengths > self.loaded.room).sum())
             self.model.table = table  # saves tokenising them again
-        with progress() as bar, torch.autocast(kind, torch.bfloat16, enabled=self.precision == "bf16-mixed"):
+        with (
+            progress() as bar,
+            torch.autocast(kind, torch.bfloat16, enabled=self.precision == "bf16-mixed"),
+        ):
             starts = range(0, len(sentences), SENTENCES_AT_ONCE)
             shown = bar.track(starts, description=f"{self.label}: {len(sentences):,} sentences")
-            return Embedding.cat([self.model.embed(sentences[start : start + SENTENCES_AT_ONCE]) for start in shown])
+            return Embedding.cat(
+                [self.model.embed(sentences[start : start + SENTENCES_AT_ONCE]) for start in shown]
+            )
 
 
 class LanguageModel(FewShot):
@@ -230,7 +294,11 @@ class LanguageModel(FewShot):
         self.llm = llm.LLM(plain(cfg.llm), cfg.paths.cache_dir)
         self.label = ""
         self.sentences = self._pairs = 0
-        shown = {"data_dir": cfg.paths.data_dir, "parameters": self.llm.parameters, **plain(cfg.few_shot)}
+        shown = {
+            "data_dir": cfg.paths.data_dir,
+            "parameters": self.llm.parameters,
+            **plain(cfg.few_shot),
+        }
         super().__init__(lambda requests: self.llm.ask(requests, self.label, self._pairs), **shown)
 
     def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[str]:
@@ -245,15 +313,25 @@ def open_model(cfg: DictConfig) -> Evaluated:
     root = Path(cfg.paths.runs_dir).expanduser() / "evaluate"
     options: dict[str, Any] = {"pooling": None, "max_length": None}
     if cfg.model == LENGTH:
-        return Evaluated(Length(), LENGTH, root / LENGTH, {"method": "Length", **options}, {"name": LENGTH})
+        return Evaluated(
+            Length(), LENGTH, root / LENGTH, {"method": "Length", **options}, {"name": LENGTH}
+        )
     if cfg.model == LLM:
         model = LanguageModel(cfg)
         name = model.llm.endpoint.model
-        options |= {"method": "FewShot", "few_shot": plain(cfg.few_shot), "prompt_digest": model.prompt_digest}
+        options |= {
+            "method": "FewShot",
+            "few_shot": plain(cfg.few_shot),
+            "prompt_digest": model.prompt_digest,
+        }
         options["llm"] = {"model": name, "parameters": dict(model.llm.parameters)}
         folder = root / "llm" / re.sub(r"[^\w-]+", "_", name)
-        return Evaluated(model, name, folder, options, {"name": name}, model.digests, device="endpoint")
-    loaded = load_model(cfg.model, pooling=cfg.pooling, prompt=cfg.prompt, max_length=cfg.max_length)
+        return Evaluated(
+            model, name, folder, options, {"name": name}, model.digests, device="endpoint"
+        )
+    loaded = load_model(
+        cfg.model, pooling=cfg.pooling, prompt=cfg.prompt, max_length=cfg.max_length
+    )
     name = loaded.name
     if cfg.whitening:
         loaded = loaded.whitened(cfg.whitening, cfg.paths.data_dir)
@@ -261,7 +339,11 @@ def open_model(cfg: DictConfig) -> Evaluated:
         name += f", whitened on {options['whitening']}"
     device, encoder = device_of(cfg.accelerator), loaded.encoder
     loaded.answers.to(device)
-    options |= {"method": loaded.method, "pooling": encoder.pooling, "max_length": encoder.max_length}
+    options |= {
+        "method": loaded.method,
+        "pooling": encoder.pooling,
+        "max_length": encoder.max_length,
+    }
     options["templates"] = [[template.prefix, template.suffix] for template in loaded.templates]
     return Evaluated(
         loaded.answers,
@@ -269,7 +351,9 @@ def open_model(cfg: DictConfig) -> Evaluated:
         (loaded.run / "evaluate") if loaded.run else root / loaded.name,
         options,
         {"name": encoder.name, **loaded.digests},
-        run={key: loaded.record[key] for key in ("name", "config_hash", "seed")} if loaded.run else None,
+        run={key: loaded.record[key] for key in ("name", "config_hash", "seed")}
+        if loaded.run
+        else None,
         device=device_name(device),
         loaded=loaded,
         precision=cfg.precision,

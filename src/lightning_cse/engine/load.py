@@ -43,18 +43,28 @@ def check_model(model: str, *, pooling: str = "auto", prompt: str | None = None)
     if not folder.is_dir():
         # A name on the hub has at most one slash, and no name starts like a path.
         if model.startswith((".", "/", "~")) or model.rstrip("/").count("/") > 1:
-            raise EncoderError(f"model: there is no folder {folder.absolute()}; give one of a run or of an encoder")
+            raise EncoderError(
+                f"model: there is no folder {folder.absolute()}; give one of a run or of an encoder"
+            )
         return None
     if (folder / "config.json").is_file():
         return None
     if not any((folder / name).is_file() for name in (RECORD, CONFIG)):
-        runs = sorted(f"\n  model={path.parent}" for path in folder.rglob(RECORD) if "evaluate" not in path.parts)
+        runs = sorted(
+            f"\n  model={path.parent}"
+            for path in folder.rglob(RECORD)
+            if "evaluate" not in path.parts
+        )
         if runs:
-            raise EncoderError(f"model: {folder} contains runs; give one of them:{''.join(runs[:8])}")
+            raise EncoderError(
+                f"model: {folder} contains runs; give one of them:{''.join(runs[:8])}"
+            )
         return None
     for key, given in (("pooling", pooling != "auto"), ("prompt", prompt is not None)):
         if given:
-            raise ConfigError([f"{key}: {folder} is a run, which is evaluated as it was trained; leave it out"])
+            raise ConfigError(
+                [f"{key}: {folder} is a run, which is evaluated as it was trained; leave it out"]
+            )
     read_run(folder)
     return folder.resolve()
 
@@ -64,20 +74,26 @@ def check_device(device: str, key: str = "--device") -> None:
     from lightning_cse.runs.machine import has
 
     if not has(device):
-        raise ConfigError([f"{key}: torch finds no {device} on this machine; leave it out for the best available"])
+        raise ConfigError(
+            [f"{key}: torch finds no {device} on this machine; leave it out for the best available"]
+        )
 
 
 def read_run(folder: Path) -> dict[str, Any]:
     """Return the record of a finished run; raise EncoderError if a file or key is missing."""
     for part in (RECORD, CONFIG, CHECKPOINT):
         if not (folder / part).is_file():
-            raise EncoderError(f"model: the run {folder} has no {part}: finish it with the command that trained it")
+            raise EncoderError(
+                f"model: the run {folder} has no {part}: finish it with the command that trained it"
+            )
     try:
         record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         _ = [record[key] for key in ("name", "config_hash", "seed", "model")]
         _ = record["encoder"]["tokenizer"], record["checkpoint"]["sha256"]
     except (ValueError, LookupError, TypeError) as error:
-        raise EncoderError(f"{folder / RECORD} is not a record of a training run ({error})") from error
+        raise EncoderError(
+            f"{folder / RECORD} is not a record of a training run ({error})"
+        ) from error
     return record
 
 
@@ -112,14 +128,22 @@ class LoadedModel:
         from lightning_cse.baselines import Whitening
 
         if self.run is not None:
-            raise ConfigError([f"whitening: {self.name} is a run, which is evaluated as it was trained; leave it out"])
+            raise ConfigError(
+                [
+                    f"whitening: {self.name} is a run, which is evaluated as it was trained; leave it out"
+                ]
+            )
         answers = Whitening(self.encoder, sources=sources, data_dir=data_dir)
         fitted_on = hashlib.sha256("\n".join(answers.sentences).encode()).hexdigest()
         return replace(self, answers=answers, digests={**self.digests, "whitening": fitted_on})
 
 
 def load_model(
-    model: str | Path, *, pooling: str = "auto", prompt: str | None = None, max_length: int | str = "auto"
+    model: str | Path,
+    *,
+    pooling: str = "auto",
+    prompt: str | None = None,
+    max_length: int | str = "auto",
 ) -> LoadedModel:
     """Load a model in float32 and in evaluation mode.
 
@@ -147,14 +171,20 @@ def _load_run(folder: Path, options: Mapping[str, Any]) -> LoadedModel:
     with best.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     if sha256 != record["checkpoint"]["sha256"]:
-        raise EncoderError(f"{best} is damaged (its sha256 differs from the record's): train again with force=true")
+        raise EncoderError(
+            f"{best} is damaged (its sha256 differs from the record's): train again with force=true"
+        )
     encoder = _encoder(config["encoder"], options)
     for part in ("tokenizer", "weights") if record["model"].get("frozen") else ("tokenizer",):
         if encoder.digests[part] != record["encoder"][part]:  # the checkpoint does not contain it
-            raise EncoderError(f"the {part} of the encoder {encoder.name} changed since {folder} was trained")
+            raise EncoderError(
+                f"the {part} of the encoder {encoder.name} changed since {folder} was trained"
+            )
     model = build(encoder, record["model"])
     state = torch.load(best, map_location="cpu", weights_only=True)["state_dict"].items()
-    model.load_state_dict({key[len("model.") :]: value for key, value in state if key.startswith("model.")})
+    model.load_state_dict(
+        {key[len("model.") :]: value for key, value in state if key.startswith("model.")}
+    )
     digests = {"weights": sha256, "tokenizer": encoder.digests["tokenizer"]}
     method = config["method"]["_target_"].rpartition(".")[2]
     return LoadedModel(model.eval(), str(record["name"]), folder, record, digests, method)
@@ -171,7 +201,9 @@ def _load_encoder(model: str, options: Mapping[str, Any]) -> LoadedModel:
     if model not in known:
         node |= {"name": name, "source": model}
     if not node["_target_"].endswith("tiny_encoder"):
-        node["max_length"] = "auto"  # conf/encoder has the length for training; an evaluation reads all that it can
+        node["max_length"] = (
+            "auto"  # conf/encoder has the length for training; an evaluation reads all that it can
+        )
     folder: Path | None = None
     try:
         if model not in known and "pooling" not in options:
@@ -184,7 +216,9 @@ def _load_encoder(model: str, options: Mapping[str, Any]) -> LoadedModel:
             raise
         near = did_you_mean(model, [*WITHOUT_ENCODER, *known])
         raise EncoderError(f"there is no model {model!r}{near}\n{error}") from error
-    log.info("%s: pooling %s, sentences of at most %d tokens", name, encoder.pooling, encoder.max_length)
+    log.info(
+        "%s: pooling %s, sentences of at most %d tokens", name, encoder.pooling, encoder.max_length
+    )
     return LoadedModel(answers.eval(), name, None, {}, encoder.digests | digests)
 
 

@@ -48,19 +48,28 @@ class MTEBModel:
     def mteb_model_meta(self) -> Any:
         """The metadata that mteb writes into its results; unknown values are None."""
         meta = _mteb().models.ModelMeta
-        return meta(**{key: None for key, field in meta.model_fields.items() if field.is_required()} | self.known)
+        return meta(
+            **{key: None for key, field in meta.model_fields.items() if field.is_required()}
+            | self.known
+        )
 
     def encode(self, inputs: Iterable[Mapping[str, Any]], **_: Any) -> Tensor:
         """Return the vectors of all sentences in mteb's batches: (n, d), float32. mteb's prompts are not used."""
-        return torch.as_tensor(self._encode([sentence for batch in inputs for sentence in batch["text"]])).float()
+        return torch.as_tensor(
+            self._encode([sentence for batch in inputs for sentence in batch["text"]])
+        ).float()
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """Return the cosine of every row of one matrix with every row of the other: (n, m)."""
-        return cosine_matrix(*(torch.atleast_2d(torch.as_tensor(one)) for one in (embeddings1, embeddings2)))
+        return cosine_matrix(
+            *(torch.atleast_2d(torch.as_tensor(one)) for one in (embeddings1, embeddings2))
+        )
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """Return the cosine row by row: (n,)."""
-        return cosine(*(torch.atleast_2d(torch.as_tensor(one)) for one in (embeddings1, embeddings2)))
+        return cosine(
+            *(torch.atleast_2d(torch.as_tensor(one)) for one in (embeddings1, embeddings2))
+        )
 
 
 class MTEBTask:
@@ -77,7 +86,10 @@ class MTEBTask:
     def digests(self) -> dict[str, str]:
         """The revision of the data set, which mteb pins, and the version of mteb."""
         dataset = self._task.metadata.dataset
-        return {f"mteb/{dataset['path']}": str(dataset["revision"]), "mteb": importlib.metadata.version("mteb")}
+        return {
+            f"mteb/{dataset['path']}": str(dataset["revision"]),
+            "mteb": importlib.metadata.version("mteb"),
+        }
 
     def evaluate(self, model: Any, run: Run) -> TaskResult:
         """Evaluate a model with mteb, which writes its own results to ``mteb/`` in the run's folder."""
@@ -86,8 +98,14 @@ class MTEBTask:
         except Exception as error:
             raise DataError(f"mteb cannot load {self.name}: {error}") from error
         cache = _mteb().ResultCache(run.path / "mteb")
-        options = {"encode_kwargs": {"batch_size": 1024}, "co2_tracker": False, "show_progress_bar": False}
-        results = _mteb().evaluate(MTEBModel.of(model, run.config_hash), self._task, cache=cache, **options)
+        options = {
+            "encode_kwargs": {"batch_size": 1024},
+            "co2_tracker": False,
+            "show_progress_bar": False,
+        }
+        results = _mteb().evaluate(
+            MTEBModel.of(model, run.config_hash), self._task, cache=cache, **options
+        )
         return TaskResult({"main_score": float(results.task_results[0].get_score())})
 
 

@@ -22,12 +22,27 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities import rank_zero_only
 
 from lightning_cse import runs
-from lightning_cse.callbacks import BestAndLast, Evaluation, Interrupts, RandomState, StepBar, StepLog
+from lightning_cse.callbacks import (
+    BestAndLast,
+    Evaluation,
+    Interrupts,
+    RandomState,
+    StepBar,
+    StepLog,
+)
 from lightning_cse.config.check import devices
 from lightning_cse.config.compose import in_sweep, portable, recipe_name
 from lightning_cse.data.datamodule import token_table
 from lightning_cse.devices import together
-from lightning_cse.engine.build import Parts, automatic_reading, build, built, check_nodes, plain, resolve_automatic
+from lightning_cse.engine.build import (
+    Parts,
+    automatic_reading,
+    build,
+    built,
+    check_nodes,
+    plain,
+    resolve_automatic,
+)
 from lightning_cse.errors import Interrupted, TrainingError
 from lightning_cse.evaluation import Split, TaskResult, run_tasks
 from lightning_cse.loggers import CurvesLogger
@@ -58,7 +73,9 @@ def train(cfg: DictConfig) -> runs.Outcome:
     folder. Raises the errors of `Run.claim`, Interrupted after Ctrl-C or SIGTERM, and user errors; once training has
     begun, an error is also written to the run's ``failed.json``.
     """
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # no tips, and no list of missing hardware
+    logging.getLogger("pytorch_lightning").setLevel(
+        logging.WARNING
+    )  # no tips, and no list of missing hardware
     rank = rank_of(cfg)
     if devices(cfg) == 1:
         rank_zero_only.rank = 0  # type: ignore[attr-defined]  # Lightning takes it from the environment, as under srun
@@ -77,42 +94,74 @@ def train(cfg: DictConfig) -> runs.Outcome:
             "resolved": resolved | automatic_reading(cfg, parts.encoder),
         }
         config_hash = runs.config_hash(plain(cfg), **decides)
-        folder = runs.Run(Path(cfg.paths.runs_dir).expanduser(), str(cfg.name), config_hash, cfg.seed)
+        folder = runs.Run(
+            Path(cfg.paths.runs_dir).expanduser(), str(cfg.name), config_hash, cfg.seed
+        )
         if rank and folder.status == "finished" and not cfg.force:
             return runs.Outcome("skipped", str(folder.path))
         if rank:
             last = folder.checkpoints / "last.ckpt"
             with contextlib.suppress(Interrupted):  # the first process raises it, too
-                _fit_and_test(cfg, parts, folder, [], interrupts, last if last.is_file() and not cfg.force else None)
+                _fit_and_test(
+                    cfg,
+                    parts,
+                    folder,
+                    [],
+                    interrupts,
+                    last if last.is_file() and not cfg.force else None,
+                )
             return runs.Outcome("finished", str(folder.path))
-        with folder.claim(force=cfg.force, leave_failed=in_sweep() and not cfg.retry_failed) as unfinished:
+        with folder.claim(
+            force=cfg.force, leave_failed=in_sweep() and not cfg.retry_failed
+        ) as unfinished:
             if unfinished:
                 with _logging_to(folder.log_path):
-                    record = _run(cfg, parts, folder, runs.decisive(plain(cfg), **decides), interrupts)
+                    record = _run(
+                        cfg, parts, folder, runs.decisive(plain(cfg), **decides), interrupts
+                    )
             else:
                 record = folder.read()
                 log.info("%s is finished; force=true runs it again", folder.path)
-                if missing := [str(name) for name in cfg.baselines if name not in record.get("baselines", ())]:
-                    log.warning("it has no values of the baselines %s: force=true adds them", ", ".join(missing))
+                if missing := [
+                    str(name) for name in cfg.baselines if name not in record.get("baselines", ())
+                ]:
+                    log.warning(
+                        "it has no values of the baselines %s: force=true adds them",
+                        ", ".join(missing),
+                    )
     score = record.get("best", {}).get("score")
     return runs.Outcome("finished" if unfinished else "skipped", str(folder.path), score)
 
 
 def _run(
-    cfg: DictConfig, parts: Parts, folder: runs.Run, decisive: dict[str, Any], interrupts: Interrupts
+    cfg: DictConfig,
+    parts: Parts,
+    folder: runs.Run,
+    decisive: dict[str, Any],
+    interrupts: Interrupts,
 ) -> dict[str, Any]:
     """Start or resume the run in its folder, with the lock held, and return the record."""
     last = folder.checkpoints / "last.ckpt"
     step, due = _resume_point(last) if last.is_file() else (None, False)
     folder.start(OmegaConf.to_yaml(cfg, resolve=True))
     how = f"{parts.encoder.name}, recipe {recipe_name(cfg)}, {cfg.trainer.accelerator}, {cfg.trainer.precision}"
-    log.info("%s: %d training rows, %s; everything is written to %s", cfg.name, len(parts.data.train), how, folder.path)
+    log.info(
+        "%s: %d training rows, %s; everything is written to %s",
+        cfg.name,
+        len(parts.data.train),
+        how,
+        folder.path,
+    )
     curves = runs.Curves(folder.curves_path)
     if step is not None:
         log.info("resuming from step %d of %s", step, last)
         interrupts.continues = f"continues from step {step}"
-    shown = "train/" if due else ""  # keys to keep of that step: an evaluation still due is logged again
-    curves.keep(lambda at, key: step is not None and (at < step or (at == step and key.startswith(shown))))
+    shown = (
+        "train/" if due else ""
+    )  # keys to keep of that step: an evaluation still due is logged again
+    curves.keep(
+        lambda at, key: step is not None and (at < step or (at == step and key.startswith(shown)))
+    )
     views = _views(cfg, folder, resumed_at=step)
     loggers = [CurvesLogger(curves), *views]
     exit_code = 1
@@ -121,9 +170,13 @@ def _run(
             "name": folder.name,
             "config_hash": folder.config_hash,
             "seed": folder.seed,
-            "overrides": portable(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [],
+            "overrides": portable(HydraConfig.get().overrides.task)
+            if HydraConfig.initialized()
+            else [],
             "decisive": decisive,
-            **_fit_and_test(cfg, parts, folder, loggers, interrupts, None if step is None else last),
+            **_fit_and_test(
+                cfg, parts, folder, loggers, interrupts, None if step is None else last
+            ),
         }
         if parts.data.provenance:
             record["provenance"] = parts.data.provenance
@@ -165,7 +218,9 @@ def _resume_point(last: Path) -> tuple[int, bool]:
         return int(state["global_step"]), bool(state["callbacks"][Evaluation.__qualname__]["due"])
     except Exception as error:  # torch raises many kinds
         what = " ".join(str(error).split())[:200] or type(error).__name__
-        raise TrainingError(f"{last} is damaged ({what}): force=true starts this run again") from error
+        raise TrainingError(
+            f"{last} is damaged ({what}): force=true starts this run again"
+        ) from error
 
 
 def _views(cfg: DictConfig, folder: runs.Run, *, resumed_at: int | None) -> list[RunView]:
@@ -177,7 +232,9 @@ def _views(cfg: DictConfig, folder: runs.Run, *, resumed_at: int | None) -> list
     tags = [str(choices[name]) for name in ("profile", "debug") if choices.get(name)]
     try:  # called outside Hydra, which would build every node of the settings
         view = instantiate(cfg.logger, _partial_=True)
-        return [view(run=folder, group=group, settings=plain(cfg), resumed_at=resumed_at, tags=tags)]
+        return [
+            view(run=folder, group=group, settings=plain(cfg), resumed_at=resumed_at, tags=tags)
+        ]
     except Exception as error:  # noqa: BLE001 - a missing package or a wrong folder, for example
         log.warning("the run continues without %s: %s", cfg.logger._target_, error)
         return []
@@ -185,7 +242,12 @@ def _views(cfg: DictConfig, folder: runs.Run, *, resumed_at: int | None) -> list
 
 @together()
 def _fit_and_test(
-    cfg: DictConfig, parts: Parts, folder: runs.Run, loggers: list[Logger], interrupts: Interrupts, last: Path | None
+    cfg: DictConfig,
+    parts: Parts,
+    folder: runs.Run,
+    loggers: list[Logger],
+    interrupts: Interrupts,
+    last: Path | None,
 ) -> dict[str, Any]:
     """Train from the start or the last checkpoint, test the best one, and return the results for the record."""
     parts.data.limit_train_batches = cfg.trainer.limit_train_batches
@@ -203,7 +265,9 @@ def _fit_and_test(
     )
     steps, checkpoints = StepLog(), BestAndLast(folder.checkpoints, evaluation)
     one_gpu = cfg.trainer.accelerator in ("gpu", "cuda") and torch.cuda.is_available()
-    one_gpu &= devices(cfg) == cfg.trainer.devices == 1  # one machine, and a number of devices, not a list of GPUs
+    one_gpu &= (
+        devices(cfg) == cfg.trainer.devices == 1
+    )  # one machine, and a number of devices, not a list of GPUs
     trainer: pl.Trainer = built(
         cfg.trainer,
         logger=loggers or False,
@@ -222,12 +286,18 @@ def _fit_and_test(
         _convert_="all",
     )
     if trainer.global_rank:
-        pl.seed_everything(cfg.seed + trainer.global_rank, workers=True, verbose=False)  # its own dropout masks
+        pl.seed_everything(
+            cfg.seed + trainer.global_rank, workers=True, verbose=False
+        )  # its own dropout masks
     _fit(trainer, parts, last)
     if trainer.global_step == 0:
-        raise TrainingError("no training step was made: see trainer.limit_train_batches and trainer.max_time")
+        raise TrainingError(
+            "no training step was made: see trainer.limit_train_batches and trainer.max_time"
+        )
     if not checkpoints.best.is_file():
-        raise TrainingError(f"{cfg.monitor} was never a finite number, see {folder.curves_path}: no best checkpoint")
+        raise TrainingError(
+            f"{cfg.monitor} was never a finite number, see {folder.curves_path}: no best checkpoint"
+        )
     interrupts.continues = "repeats only the test"
     start = time.perf_counter()
     metrics, baselines = _test(cfg, parts, folder, trainer, checkpoints.best)
@@ -238,9 +308,15 @@ def _fit_and_test(
         "metrics": metrics,
         "baselines": baselines,
         "left_out": {name: [why] for name, why in parts.left_out.items()},
-        "best": {"step": evaluation.best_step, "score": evaluation.best_score, "monitor": cfg.monitor},
+        "best": {
+            "step": evaluation.best_step,
+            "score": evaluation.best_score,
+            "monitor": cfg.monitor,
+        },
         "final": evaluation.latest,
-        "summary": dataclasses.asdict(runs.summarise(runs.Curves(folder.curves_path).read(), cfg.monitor)),
+        "summary": dataclasses.asdict(
+            runs.summarise(runs.Curves(folder.curves_path).read(), cfg.monitor)
+        ),
         "steps": trainer.global_step,
         "stopped_early": evaluation.stopped,
         "rows": parts.data.counts | truncated,
@@ -252,7 +328,11 @@ def _fit_and_test(
         "precision": str(trainer.precision),
         "environment": runs.environment(),
         "method_code": runs.method_code(plain(cfg.method)),
-        "seconds": {"training": steps.seconds, "evaluation": evaluation.seconds, "test": time.perf_counter() - start},
+        "seconds": {
+            "training": steps.seconds,
+            "evaluation": evaluation.seconds,
+            "test": time.perf_counter() - start,
+        },
         "evaluation_share": evaluation.seconds / max(evaluation.seconds + steps.seconds, 1e-9),
         "sentences_per_second": steps.sentences / max(steps.seconds, 1e-9),
         "peak_memory_mib": peak_memory(),
@@ -263,16 +343,26 @@ def _truncated(parts: Parts) -> dict[str, int]:
     """Count the sentences that are cut, warn once about them, and give the model the evaluation's tokens."""
     longest = parts.encoder.max_length - max(len(template) for template in parts.method.templates)
     splits: tuple[Split, ...] = ("dev", "test")
-    evaluated = {s for task in parts.tasks.values() for split in splits for s in task.sentences(split)}
+    evaluated = {
+        s for task in parts.tasks.values() for split in splits for s in task.sentences(split)
+    }
     evaluated.update(parts.diagnostics.sentences())
     table = token_table(sorted(evaluated), parts.encoder.tokenizer, parts.data.cache_dir)
     parts.method.model.table, lengths = table, table.lengths  # embedded at every evaluation
-    cut = {"sentences_cut": parts.data.longer_than(longest), "evaluation_sentences_cut": int((lengths > longest).sum())}
+    cut = {
+        "sentences_cut": parts.data.longer_than(longest),
+        "evaluation_sentences_cut": int((lengths > longest).sum()),
+    }
     if any(cut.values()):
         log.warning(
             "%d of %d training sentences and %d of %d evaluation sentences are longer than encoder.max_length or "
             "data.max_tokens, and are cut",
-            *(cut["sentences_cut"], parts.data.sentences, cut["evaluation_sentences_cut"], len(evaluated)),
+            *(
+                cut["sentences_cut"],
+                parts.data.sentences,
+                cut["evaluation_sentences_cut"],
+                len(evaluated),
+            ),
         )
     return cut
 
@@ -289,7 +379,9 @@ def _fit(trainer: pl.Trainer, parts: Parts, last: Path | None) -> None:
         raise
     except TrainingError as error:
         places = ", ".join(parts.data.train.where(row) for row in error.rows[:3])
-        raise TrainingError(f"{error} (the first: {places})" if places else str(error), error.rows) from error
+        raise TrainingError(
+            f"{error} (the first: {places})" if places else str(error), error.rows
+        ) from error
 
 
 def _test(
@@ -304,17 +396,28 @@ def _test(
             if result.reason and not prefix:
                 parts.left_out[task] = result.reason
                 log.info("the task %s is left out: %s", task, result.reason)
-        return {f"test/{task}/{name}": v for task, result in results.items() for name, v in result.metrics.items()}
+        return {
+            f"test/{task}/{name}": v
+            for task, result in results.items()
+            for name, v in result.metrics.items()
+        }
 
     device = trainer.strategy.root_device
-    parts.method.load_state_dict(torch.load(best, map_location="cpu", weights_only=True)["state_dict"])
+    parts.method.load_state_dict(
+        torch.load(best, map_location="cpu", weights_only=True)["state_dict"]
+    )
     parts.method.to(device).eval()
     with trainer.precision_plugin.forward_context():
         tested = metrics(run_tasks(parts.tasks, parts.method.model, "test"))
         baselines = {}
         for name, node in cfg.baselines.items():
             model = built(node).to(device).eval()
-            decides = [plain(cfg.suite), *(task.digests for task in parts.tasks.values()), str(device), _weights(model)]
+            decides = [
+                plain(cfg.suite),
+                *(task.digests for task in parts.tasks.values()),
+                str(device),
+                _weights(model),
+            ]
             key = f"{plain(node)} {decides} {trainer.precision}"
             if _baselines.get(name, ("",))[0] != key:
                 _baselines[name] = key, run_tasks(parts.tasks, model, "test")
@@ -328,7 +431,10 @@ _baselines: dict[str, tuple[str, dict[str, TaskResult]]] = {}
 
 def _weights(model: torch.nn.Module) -> list[int]:
     """Return a checksum of each tensor of a model."""
-    return [zlib.crc32(tensor.cpu().flatten().view(torch.uint8).numpy()) for tensor in model.state_dict().values()]
+    return [
+        zlib.crc32(tensor.cpu().flatten().view(torch.uint8).numpy())
+        for tensor in model.state_dict().values()
+    ]
 
 
 @contextlib.contextmanager
@@ -344,7 +450,9 @@ def _logging_to(path: Path) -> Iterator[None]:
         yield
     except BaseException as error:
         exc_info = (type(error), error, error.__traceback__)
-        handler.handle(logging.LogRecord(__name__, logging.ERROR, __file__, 0, str(error), None, exc_info))
+        handler.handle(
+            logging.LogRecord(__name__, logging.ERROR, __file__, 0, str(error), None, exc_info)
+        )
         error.log_path = path  # type: ignore[attr-defined]  # for the message of the command
         raise
     finally:

@@ -32,17 +32,25 @@ class DirectionTask(CorpusTask):
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Compare each pair with its reverse."""
         rows = self.rows(split)
-        premise, hypothesis = (embedded[rows.column(column)] for column in ("premise", "hypothesis"))
+        premise, hypothesis = (
+            embedded[rows.column(column)] for column in ("premise", "hypothesis")
+        )
         if hasattr(answers, "direction"):
             lead = answers.direction(premise, hypothesis).double()
         else:
             score = answers.entailment_score
             # Tested on random embeddings: a score may tie on all pairs before training, but not later (DualCSE-Bi).
             if is_same(score, lambda a, b: score(b, a), premise):
-                return TaskResult({}, reason="its score is the same both ways, so it has no direction")
+                return TaskResult(
+                    {}, reason="its score is the same both ways, so it has no direction"
+                )
             lead = score(premise, hypothesis).double() - score(hypothesis, premise).double()
         metrics = {"accuracy": measure("DirectionAccuracy", lead, torch.zeros_like(lead))}
-        predictions = {"row": list(range(len(rows))), "lead": lead.tolist(), "correct": (lead > 0).tolist()}
+        predictions = {
+            "row": list(range(len(rows))),
+            "lead": lead.tolist(),
+            "correct": (lead > 0).tolist(),
+        }
         if hasattr(answers, "log_determinant"):
             width = [answers.log_determinant(side).double() for side in (premise, hypothesis)]
             metrics["accuracy_determinant"] = measure("DirectionAccuracy", *width)
@@ -67,9 +75,13 @@ class Direction(DirectionTask):
         entailed = [row for row, label in enumerate(rows.column("label")) if label == "entailment"]
         if "entailment_ba" in rows.names:
             forward, backward = rows.column("entailment_ab"), rows.column("entailment_ba")
-            entailed = [r for r in entailed if forward[r] == "A_entails_B" and backward[r] != "B_entails_A"]
+            entailed = [
+                r for r in entailed if forward[r] == "A_entails_B" and backward[r] != "B_entails_A"
+            ]
         if not entailed:
-            raise DataError(f"{rows.files[0].path}: no pair is entailed in one direction only: direction is undefined")
+            raise DataError(
+                f"{rows.files[0].path}: no pair is entailed in one direction only: direction is undefined"
+            )
         return rows.select(entailed, reason="not entailed one way")
 
 

@@ -9,7 +9,16 @@ import numpy as np
 
 from lightning_cse.data import Rows
 from lightning_cse.data.corpora import absent
-from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, measure, sides, texts
+from lightning_cse.evaluation.task import (
+    Answers,
+    CorpusTask,
+    Embedded,
+    Split,
+    TaskResult,
+    measure,
+    sides,
+    texts,
+)
 from lightning_cse.metrics import auc, auc_error, best_threshold
 
 log = logging.getLogger(__name__)
@@ -32,8 +41,16 @@ class INLITask(CorpusTask):
 
     types: ClassVar[tuple[str, ...]] = tuple(HYPOTHESES)
 
-    def __init__(self, *, data_dir: str, dev_rows: int | None = None, test_rows: int | None = None) -> None:
-        super().__init__(data_dir=data_dir, dev="inli/val", test="inli/test", dev_rows=dev_rows, test_rows=test_rows)
+    def __init__(
+        self, *, data_dir: str, dev_rows: int | None = None, test_rows: int | None = None
+    ) -> None:
+        super().__init__(
+            data_dir=data_dir,
+            dev="inli/val",
+            test="inli/test",
+            dev_rows=dev_rows,
+            test_rows=test_rows,
+        )
 
     def select(self, rows: Rows, split: Split) -> Rows:
         """Return the pairs of the split."""
@@ -44,7 +61,9 @@ class INLITask(CorpusTask):
             type=[kind for kind in self.types for _ in range(len(rows))],
             label=[HYPOTHESES[kind][1] for kind in self.types for _ in range(len(rows))],
             premise=pairs.column("premise"),
-            hypothesis=[sentence for kind in self.types for sentence in rows.column(HYPOTHESES[kind][0])],
+            hypothesis=[
+                sentence for kind in self.types for sentence in rows.column(HYPOTHESES[kind][0])
+            ],
         )
 
 
@@ -66,7 +85,13 @@ class RTE(INLITask):
     """
 
     needs = ("entailment_score",)
-    metrics = (*(f"accuracy_{kind}" for kind in HYPOTHESES), "accuracy_all", "threshold", "auc_explicit", "auc_implied")
+    metrics = (
+        *(f"accuracy_{kind}" for kind in HYPOTHESES),
+        "accuracy_all",
+        "threshold",
+        "auc_explicit",
+        "auc_implied",
+    )
 
     def sentences(self, split: Split) -> list[str]:
         """Return the sentences of the split, and those of dev, on which the threshold is tuned."""
@@ -77,24 +102,37 @@ class RTE(INLITask):
         dev, rows = self.rows("dev"), self.rows(split)
         dev_scores = self.ask_pairs(answers, "entailment_score", embedded, dev)
         threshold, _ = best_threshold(dev.column("label"), dev_scores, strict=True)
-        scores = dev_scores if split == "dev" else self.ask_pairs(answers, "entailment_score", embedded, rows)
-        predictions = _described(rows) | {"score": scores.tolist(), "prediction": (scores > threshold).tolist()}
+        scores = (
+            dev_scores
+            if split == "dev"
+            else self.ask_pairs(answers, "entailment_score", embedded, rows)
+        )
+        predictions = _described(rows) | {
+            "score": scores.tolist(),
+            "prediction": (scores > threshold).tolist(),
+        }
         accuracies = _accuracies(rows, _equal(predictions["prediction"], predictions["label"]))
-        return TaskResult({**accuracies, "threshold": threshold, **_areas(predictions, split)}, predictions)
+        return TaskResult(
+            {**accuracies, "threshold": threshold, **_areas(predictions, split)}, predictions
+        )
 
     def judged(self, judge: Any, split: Split) -> TaskResult:
         """Compare the types that the model names with those of the pairs of the split."""
         rows = self.rows(split)
         predictions = _described(rows)
         predictions["answer"] = judge.judge(rows.column("premise"), rows.column("hypothesis"))
-        predictions["prediction"] = [HYPOTHESES.get(answer, (None, None))[1] for answer in predictions["answer"]]
+        predictions["prediction"] = [
+            HYPOTHESES.get(answer, (None, None))[1] for answer in predictions["answer"]
+        ]
         # A separate column, since a pair without a type is wrong whatever the label.
         predictions["correct"] = _equal(predictions["prediction"], predictions["label"])
         counts = Counter(predictions["answer"])
         metrics = _accuracies(rows, predictions["correct"])
         predictions["correct_four_way"] = _equal(predictions["type"], predictions["answer"])
         metrics["accuracy_four_way"] = sum(predictions["correct_four_way"]) / len(rows)
-        metrics |= {reason: counts[reason] / len(rows) for reason in ("refused", "unparsable", "failed")}
+        metrics |= {
+            reason: counts[reason] / len(rows) for reason in ("refused", "unparsable", "failed")
+        }
         return TaskResult(metrics, predictions)
 
     def suits(self, answers: object) -> bool:
@@ -112,7 +150,9 @@ def _equal(a: Sequence[object], b: Sequence[object]) -> list[bool]:
 
 def _areas(predictions: Mapping[str, Sequence[Any]], split: Split) -> dict[str, float]:
     """Return the AUC of each entailed type against all pairs not entailed; on test with its standard error."""
-    types, labels, scores = (np.asarray(predictions[column]) for column in ("type", "label", "score"))
+    types, labels, scores = (
+        np.asarray(predictions[column]) for column in ("type", "label", "score")
+    )
     found = {}
     for kind in ("explicit", "implied"):
         pairs = [column[(types == kind) | ~labels] for column in (labels, scores)]
@@ -157,7 +197,9 @@ class ImplicitnessTask(CorpusTask):
             f"{pair[1]}_score": explicit.tolist(),
             "correct": (implicit > explicit).tolist(),
         }
-        return TaskResult({"accuracy": measure("ImplicitnessAccuracy", implicit, explicit)}, predictions)
+        return TaskResult(
+            {"accuracy": measure("ImplicitnessAccuracy", implicit, explicit)}, predictions
+        )
 
 
 class EIS(INLITask, ImplicitnessTask):
@@ -192,7 +234,9 @@ class PairEIS(ImplicitnessTask):
         dev_rows: int | None = None,
         test_rows: int | None = None,
     ) -> None:
-        super().__init__(data_dir=data_dir, dev=dev, test=test, dev_rows=dev_rows, test_rows=test_rows)
+        super().__init__(
+            data_dir=data_dir, dev=dev, test=test, dev_rows=dev_rows, test_rows=test_rows
+        )
         self.optional = optional
 
     def lacking(self) -> str | None:
@@ -202,7 +246,11 @@ class PairEIS(ImplicitnessTask):
         if reason := absent(self.sources["test"], self.data_dir):
             return reason
         if "dev" in self.sources and (reason := absent(self.sources["dev"], self.data_dir)):
-            log.info("PairEIS: no evaluation during training, %s is left out: %s", self.sources["dev"], reason)
+            log.info(
+                "PairEIS: no evaluation during training, %s is left out: %s",
+                self.sources["dev"],
+                reason,
+            )
             del self.sources["dev"]
             self.splits = ("test",)
         return None

@@ -32,7 +32,9 @@ class Linear:
 
     def predict(self, fold: int, decay: int, features: Tensor) -> Tensor:
         """Return the class that one classifier predicts for each row of features: (n,)."""
-        logits = features.to(self.weight.dtype) @ self.weight[fold, decay].T + self.bias[fold, decay]
+        logits = (
+            features.to(self.weight.dtype) @ self.weight[fold, decay].T + self.bias[fold, decay]
+        )
         return logits.argmax(dim=1)
 
 
@@ -63,11 +65,15 @@ def fit_lbfgs(features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Tenso
     mean = features.double().mean(dim=0)
     centred = features.double() - mean
     variances, axes = torch.linalg.eigh(centred.T @ centred / len(centred))
-    spread = variances > variances[-1] * 1e-14  # other directions have no variance: their weights are zero
+    spread = (
+        variances > variances[-1] * 1e-14
+    )  # other directions have no variance: their weights are zero
     variances, axes = variances[spread], axes[:, spread]
     inputs = torch.cat([centred @ axes, torch.ones(len(centred), 1, dtype=torch.float64)], dim=1)
     truth = nn.functional.one_hot(labels).double()
-    share = torch.zeros(len(inputs), len(folds), 1, 1, dtype=torch.float64)  # the weight of a row in a fold's mean
+    share = torch.zeros(
+        len(inputs), len(folds), 1, 1, dtype=torch.float64
+    )  # the weight of a row in a fold's mean
     for number, (train, _) in enumerate(folds):
         share[torch.from_numpy(train), number] = 1 / len(train)
     classes = truth.shape[1]
@@ -82,13 +88,21 @@ def fit_lbfgs(features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Tenso
         likelihood = logits.log_softmax(dim=3)
         decayed = weights.clone()
         decayed[..., -1] = 0
-        value = (decay * decayed.square()).sum() / 2 - (likelihood * truth[:, None, None] * share).sum()
+        value = (decay * decayed.square()).sum() / 2 - (
+            likelihood * truth[:, None, None] * share
+        ).sum()
         error = likelihood.exp_().sub_(truth[:, None, None]).mul_(share).view(len(inputs), -1)
         gradient = ((error.T @ inputs).view(shape) + decay * decayed) * scale
         return value.item(), gradient.view(-1).numpy()
 
     start = np.zeros(int(np.prod(shape)))
-    options = {"maxcor": 20, "maxiter": MAX_ITERATIONS, "maxfun": 2 * MAX_ITERATIONS, "gtol": 1e-5, "ftol": 0}
+    options = {
+        "maxcor": 20,
+        "maxiter": MAX_ITERATIONS,
+        "maxfun": 2 * MAX_ITERATIONS,
+        "gtol": 1e-5,
+        "ftol": 0,
+    }
     found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
     if found.nit >= MAX_ITERATIONS:
         log.warning("logistic regression did not converge in %d iterations", MAX_ITERATIONS)
@@ -121,20 +135,31 @@ def fit_senteval(features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Te
     for kind in sorted(set(kinds)):
         numbers = np.array([number for number, other in enumerate(kinds) if other == kind])
         random = np.random.RandomState(SEED)
-        trains, devs = [folds[number][0] for number in numbers], [folds[number][1] for number in numbers]
+        trains, devs = (
+            [folds[number][0] for number in numbers],
+            [folds[number][1] for number in numbers],
+        )
         if kind[1]:  # SentEval holds out 5 %, and fails with fewer than 20 rows
             order, count = random.permutation(kind[0]), max(1, int(0.05 * kind[0]))
-            trains, devs = [train[order[count:]] for train in trains], [train[order[:count]] for train in trains]
+            trains, devs = (
+                [train[order[count:]] for train in trains],
+                [train[order[:count]] for train in trains],
+            )
         rows, decay = torch.from_numpy(np.stack(trains)), l2[numbers].float()[:, :, None, None]
         weights = result[numbers]
         mean, square = torch.zeros_like(weights), torch.zeros_like(weights)  # Adam's moments
-        best, misses = torch.full(weights.shape[:2], -1.0, dtype=torch.float64), torch.zeros(weights.shape[:2])
+        best, misses = (
+            torch.full(weights.shape[:2], -1.0, dtype=torch.float64),
+            torch.zeros(weights.shape[:2]),
+        )
         step = 0
         for _ in range(51):
             for _ in range(4):
                 for batch in torch.from_numpy(random.permutation(rows.shape[1])).split(64):
                     chosen, step = rows[:, batch], step + 1
-                    gradient = _gradient(weights, inputs[chosen], truth[chosen]).addcmul_(weights, decay)
+                    gradient = _gradient(weights, inputs[chosen], truth[chosen]).addcmul_(
+                        weights, decay
+                    )
                     mean.lerp_(gradient, 0.1)
                     square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
                     root = square.sqrt().div_(math.sqrt(1 - 0.999**step)).add_(1e-8)
@@ -159,12 +184,16 @@ def fit_senteval(features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Te
 
 def _gradient(weights: Tensor, inputs: Tensor, truth: Tensor) -> Tensor:
     """Return the gradient of each mean cross entropy; weights (folds, decays, classes, d), inputs (folds, n, d)."""
-    logits = torch.bmm(inputs, weights.flatten(1, 2).transpose(1, 2)).unflatten(2, weights.shape[1:3])
+    logits = torch.bmm(inputs, weights.flatten(1, 2).transpose(1, 2)).unflatten(
+        2, weights.shape[1:3]
+    )
     error = logits.softmax(dim=3).sub_(truth[:, :, None]).div_(inputs.shape[1]).flatten(2, 3)
     return torch.bmm(error.transpose(1, 2), inputs).view_as(weights)
 
 
 def _accuracy(weights: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
     """Return the accuracy of each of several classifiers (decays, classes, d): (decays,)."""
-    predicted = torch.mm(inputs, weights.flatten(0, 1).T).unflatten(1, weights.shape[:2]).argmax(dim=2)
+    predicted = (
+        torch.mm(inputs, weights.flatten(0, 1).T).unflatten(1, weights.shape[:2]).argmax(dim=2)
+    )
     return torch.eq(predicted, labels[:, None]).double().mean(dim=0)

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from lightning_cse.data import Rows
-from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, measure, texts
+from lightning_cse.evaluation.task import (
+    Answers,
+    CorpusTask,
+    Embedded,
+    Split,
+    TaskResult,
+    measure,
+    texts,
+)
 from lightning_cse.metrics import best_threshold
 
 
@@ -38,18 +46,29 @@ class NLI(CorpusTask):
         test_rows: int | None = None,
         auprc_thresholds: int | None = None,
     ) -> None:
-        super().__init__(data_dir=data_dir, test=test, dev=dev, watched=watched, dev_rows=dev_rows, test_rows=test_rows)
+        super().__init__(
+            data_dir=data_dir,
+            test=test,
+            dev=dev,
+            watched=watched,
+            dev_rows=dev_rows,
+            test_rows=test_rows,
+        )
         self.auprc_thresholds = auprc_thresholds
         if auprc_thresholds is not None:
             if auprc_thresholds < 2:
-                raise ValueError(f"auprc_thresholds: must be null or an integer >= 2, got {auprc_thresholds}")
+                raise ValueError(
+                    f"auprc_thresholds: must be null or an integer >= 2, got {auprc_thresholds}"
+                )
             self.metrics = (*self.metrics, f"auprc_{auprc_thresholds}")
 
     def sentences(self, split: Split) -> list[str]:
         """Return the sentences of the split; for test also those of dev, on which the threshold is tuned."""
         if split == "dev":
             return super().sentences(split)
-        return (texts(self.table("dev")) if "dev" in self.sources else []) + texts(self.rows("test"))
+        return (texts(self.table("dev")) if "dev" in self.sources else []) + texts(
+            self.rows("test")
+        )
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Tune the threshold on dev, and apply it to the split."""
@@ -57,7 +76,11 @@ class NLI(CorpusTask):
         tuned = rows if split == "dev" else self.table("dev")
         tuned_scores = self.ask_pairs(answers, "entailment_score", embedded, tuned)
         threshold, _ = best_threshold(entailed(tuned), tuned_scores, grid=self.grid)
-        scores = tuned_scores if split == "dev" else self.ask_pairs(answers, "entailment_score", embedded, rows)
+        scores = (
+            tuned_scores
+            if split == "dev"
+            else self.ask_pairs(answers, "entailment_score", embedded, rows)
+        )
         labels = entailed(rows)
         metrics = {
             "accuracy": measure("ThresholdAccuracy", labels, scores, threshold=threshold),

@@ -46,11 +46,23 @@ class OwnTask(CorpusTask):
         given = dict(files) if isinstance(files, Mapping) else {"test": files}
         is_right = all(isinstance(one, str | Sequence) and one for one in given.values())
         if not (is_right and {"test"} <= given.keys() <= {"dev", "test"}):
-            raise ConfigError([f"{key}: must be FILE, [FILE, ...] or {{dev: FILE, test: FILE}}, got {given}"])
-        self.key, self.files, self.without_dev = key, given, f"give it one: {key}={{dev: FILE, test: FILE}}"
-        self.columns = {name: column for name, column in (columns or {}).items() if name in self.reads} or None
+            raise ConfigError(
+                [f"{key}: must be FILE, [FILE, ...] or {{dev: FILE, test: FILE}}, got {given}"]
+            )
+        self.key, self.files, self.without_dev = (
+            key,
+            given,
+            f"give it one: {key}={{dev: FILE, test: FILE}}",
+        )
+        self.columns = {
+            name: column for name, column in (columns or {}).items() if name in self.reads
+        } or None
         super().__init__(
-            data_dir="", test=key, dev=key if "dev" in given else None, dev_rows=dev_rows, test_rows=test_rows
+            data_dir="",
+            test=key,
+            dev=key if "dev" in given else None,
+            dev_rows=dev_rows,
+            test_rows=test_rows,
         )
 
     def read(self, split: Split) -> Rows:
@@ -69,8 +81,14 @@ class OwnTask(CorpusTask):
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of its files, by key, split, number and name."""
-        files = ((f"{self.key}/{split}", enumerate(self.table(split).files, 1)) for split in self.sources)
-        return {f"{side}/{n}-{Path(file.path).name}": file.sha256 for side, some in files for n, file in some}
+        files = (
+            (f"{self.key}/{split}", enumerate(self.table(split).files, 1)) for split in self.sources
+        )
+        return {
+            f"{side}/{n}-{Path(file.path).name}": file.sha256
+            for side, some in files
+            for n, file in some
+        }
 
 
 class OwnSTS(OwnTask, STS):
@@ -83,7 +101,11 @@ class OwnSTS(OwnTask, STS):
         try:
             return super().read(split)
         except DataError as error:
-            hint = "; if it is the score: own.columns={score: label}" if ": label " in str(error) else ""
+            hint = (
+                "; if it is the score: own.columns={score: label}"
+                if ": label " in str(error)
+                else ""
+            )
             raise DataError(f"{error}{hint}") from None
 
 
@@ -103,7 +125,11 @@ class OwnNLI(OwnTask, NLI):
     @property
     def metrics(self) -> tuple[str, ...]:  # type: ignore[override]
         """The names of its metrics, which say how the threshold is tuned."""
-        return (*NLI.metrics, "auc") if "dev" in self.sources else ("accuracy_two_fold", "auprc", "auc")
+        return (
+            (*NLI.metrics, "auc")
+            if "dev" in self.sources
+            else ("accuracy_two_fold", "auprc", "auc")
+        )
 
     def select(self, rows: Rows, split: Split) -> Rows:
         """Return the rows of a split to evaluate; there must be pairs of both kinds."""
@@ -120,7 +146,10 @@ class OwnNLI(OwnTask, NLI):
             area = auc(result.predictions["label"], result.predictions["score"])
             return TaskResult(result.metrics | {"auc": area}, result.predictions)
         rows = self.rows(split)
-        labels, scores = np.array(entailed(rows)), self.ask_pairs(answers, "entailment_score", embedded, rows).numpy()
+        labels, scores = (
+            np.array(entailed(rows)),
+            self.ask_pairs(answers, "entailment_score", embedded, rows).numpy(),
+        )
         # Every second row of each label: with every second row of all, rows in turn would put one label in a fold.
         fold = np.where(labels, np.cumsum(labels), np.cumsum(~labels)) % 2
         predicted = np.empty(len(rows), dtype=bool)
@@ -129,7 +158,11 @@ class OwnNLI(OwnTask, NLI):
             predicted[tested] = scores[tested] >= threshold
         metrics = {"accuracy_two_fold": float(np.mean(predicted == labels))}
         metrics |= {"auprc": auprc(labels, scores), "auc": auc(labels, scores)}
-        columns = {"label": labels.tolist(), "score": scores.tolist(), "prediction": predicted.tolist()}
+        columns = {
+            "label": labels.tolist(),
+            "score": scores.tolist(),
+            "prediction": predicted.tolist(),
+        }
         return TaskResult(metrics, {"row": list(range(len(rows))), **columns})
 
 

@@ -48,10 +48,17 @@ class Retrieval(Task):
     metrics = ("ndcg@10", "recall@10", "recall@100", "accuracy@1")
 
     def __init__(
-        self, *, files: Any, key: str = "files", dev_rows: int | None = None, test_rows: int | None = None
+        self,
+        *,
+        files: Any,
+        key: str = "files",
+        dev_rows: int | None = None,
+        test_rows: int | None = None,
     ) -> None:
         if not isinstance(files, str):
-            raise ConfigError([f"{key}: must be one folder, whose dev side is qrels/dev.tsv, got {files}"])
+            raise ConfigError(
+                [f"{key}: must be one folder, whose dev side is qrels/dev.tsv, got {files}"]
+            )
         self.folder, self.key = Path(files).expanduser().absolute(), key
         self.limits: dict[Split, int | None] = {"dev": dev_rows, "test": test_rows}
         self.without_dev = f"add {self.folder}/qrels/dev.tsv"
@@ -71,7 +78,10 @@ class Retrieval(Task):
     @cached_property
     def qrels(self) -> dict[Split, Relevance]:
         """The relevance of documents, by split and query."""
-        return {s: _judgements(*self._read(f"qrels/{s}.tsv"), self.documents, self.queries) for s in self.splits}
+        return {
+            s: _judgements(*self._read(f"qrels/{s}.tsv"), self.documents, self.queries)
+            for s in self.splits
+        }
 
     @property
     def digests(self) -> dict[str, str]:
@@ -87,7 +97,9 @@ class Retrieval(Task):
         path = self._path(name)
         shown = f"{self.key}: {path}"
         if not path.exists():
-            raise DataError(f"{shown} does not exist; a folder needs corpus.jsonl, queries.jsonl and qrels/test.tsv")
+            raise DataError(
+                f"{shown} does not exist; a folder needs corpus.jsonl, queries.jsonl and qrels/test.tsv"
+            )
         data = read_bytes(path)
         self._digests[f"{self.key}/{name}"] = hashlib.sha256(data).hexdigest()
         return decoded(data, shown), shown
@@ -105,7 +117,10 @@ class Retrieval(Task):
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Rank all documents for each query."""
         relevance, ids = self.relevance(split), list(self.documents)
-        texts, queries = list(self.documents.values()), embedded[[self.queries[query] for query in relevance]]
+        texts, queries = (
+            list(self.documents.values()),
+            embedded[[self.queries[query] for query in relevance]],
+        )
 
         def read(rows: Sequence[int]) -> Embedding:
             return embedded[[texts[row] for row in rows]]
@@ -118,17 +133,25 @@ class Retrieval(Task):
             best = [ids[row] for row, _ in found if ids[row] != query][:DEPTH]
             ranked, known = [judged.get(document, 0.0) for document in best], list(judged.values())
             line = {"row": number, "query": query, "first": best[0] if best else None}
-            line |= {"correct": any(value > 0 for value in ranked[:1]), "ndcg@10": ndcg(ranked, known, 10)}
+            line |= {
+                "correct": any(value > 0 for value in ranked[:1]),
+                "ndcg@10": ndcg(ranked, known, 10),
+            }
             table.append(line | {f"recall@{k}": recall(ranked, known, k) for k in (10, 100)})
         columns = {name: [line[name] for line in table] for name in table[0]}
-        means = {name: math.fsum(columns[name]) / len(table) for name in (*self.metrics[:3], "correct")}
+        means = {
+            name: math.fsum(columns[name]) / len(table) for name in (*self.metrics[:3], "correct")
+        }
         return TaskResult(dict(zip(self.metrics, means.values(), strict=True)), columns)
 
 
 def _objects(text: str, path: str, kind: str) -> dict[str, str]:
     """Return title and text of the objects of a JSON-lines file, by id."""
     rows = READERS["json"](text, path, [])
-    whole = ((line, {"title": None} | {k: str(v) if k == "_id" else v for k, v in row.items()}) for line, row in rows)
+    whole = (
+        (line, {"title": None} | {k: str(v) if k == "_id" else v for k, v in row.items()})
+        for line, row in rows
+    )
     columns = {"id": {"text": "_id"}, "title": {"optional": "title"}, "text": {kind: "text"}}
     values, lines, _ = columns_of(whole, columns, path)
     found: dict[str, str] = {}
@@ -139,8 +162,14 @@ def _objects(text: str, path: str, kind: str) -> dict[str, str]:
     return found
 
 
-def _judgements(text: str, path: str, documents: Collection[str], queries: Collection[str]) -> Relevance:
-    columns = {"query": {"text": "query-id"}, "document": {"text": "corpus-id"}, "relevance": {"score": "score"}}
+def _judgements(
+    text: str, path: str, documents: Collection[str], queries: Collection[str]
+) -> Relevance:
+    columns = {
+        "query": {"text": "query-id"},
+        "document": {"text": "corpus-id"},
+        "relevance": {"score": "score"},
+    }
     values, lines, _ = parse(text, path, reader="tsv", columns=columns)
     judged: Relevance = {}
     unknown = []
@@ -151,5 +180,7 @@ def _judgements(text: str, path: str, documents: Collection[str], queries: Colle
         unknown += [] if document in documents else [f"{path}:{line}: {document!r}"]
     if unknown:
         count = f"{len(unknown)} of {len(lines)} judged documents"
-        log.warning("%s are not in corpus.jsonl and count as not found (the first: %s)", count, unknown[0])
+        log.warning(
+            "%s are not in corpus.jsonl and count as not found (the first: %s)", count, unknown[0]
+        )
     return judged

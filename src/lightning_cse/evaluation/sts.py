@@ -33,10 +33,14 @@ class STS(CorpusTask):
         scores = self.ask_pairs(answers, "similarity", embedded, rows).tolist()
         predictions = {"row": list(range(len(rows))), "gold": gold, "score": scores}
         if "subset" not in rows.names:
-            return TaskResult({"spearman": measure("Spearman", gold, scores, constant=0.0)}, predictions)
+            return TaskResult(
+                {"spearman": measure("Spearman", gold, scores, constant=0.0)}, predictions
+            )
         names = rows.column("subset")
         metrics = {
-            f"spearman_{how}": measure("Spearman", gold, scores, names, aggregation=how, constant=0.0)
+            f"spearman_{how}": measure(
+                "Spearman", gold, scores, names, aggregation=how, constant=0.0
+            )
             for how in ("all", "mean", "wmean")
         }
         return TaskResult(metrics, {"subset": names} | predictions)
@@ -48,5 +52,13 @@ class STSB(STS):
     Source: Cer et al. 2017; SimCSE evaluates its dev split while training.  Differs: as `STS`.
     """
 
-    def __init__(self, *, data_dir: str, dev_rows: int | None = None, test_rows: int | None = None) -> None:
-        super().__init__(data_dir=data_dir, dev="stsb/dev", test="stsb/test", dev_rows=dev_rows, test_rows=test_rows)
+    def __init__(
+        self, *, data_dir: str, dev_rows: int | None = None, test_rows: int | None = None
+    ) -> None:
+        super().__init__(
+            data_dir=data_dir,
+            dev="stsb/dev",
+            test="stsb/test",
+            dev_rows=dev_rows,
+            test_rows=test_rows,
+        )

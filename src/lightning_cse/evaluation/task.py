@@ -20,10 +20,23 @@ from lightning_cse.errors import ConfigError, did_you_mean
 
 Split = Literal["dev", "test"]
 
-QUESTIONS = ("similarity", "entailment_score", "direction", "implicitness", "log_determinant", "features", "judge")
+QUESTIONS = (
+    "similarity",
+    "entailment_score",
+    "direction",
+    "implicitness",
+    "log_determinant",
+    "features",
+    "judge",
+)
 """The questions that a model may answer: all take embeddings, except ``judge``, which takes sentences."""
 
-SIDES = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("implicit", "explicit"), ("sentence",))
+SIDES = (
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+    ("implicit", "explicit"),
+    ("sentence",),
+)
 """The columns that hold the sentences of a row, by kind of corpus."""
 
 Answers = Any
@@ -51,7 +64,9 @@ class Embedded:
 
     def __getitem__(self, sentences: Sequence[str]) -> Embedding:
         """Return one embedding per sentence, in order."""
-        return self.embedding[torch.tensor([self._row[sentence] for sentence in sentences], dtype=torch.long)]
+        return self.embedding[
+            torch.tensor([self._row[sentence] for sentence in sentences], dtype=torch.long)
+        ]
 
 
 class Task(ABC):
@@ -120,13 +135,17 @@ class CorpusTask(Task):
         test_rows: int | None = None,
     ) -> None:
         self.data_dir = Path(data_dir)
-        self.sources: dict[Split, str] = {"test": test} if dev is None else {"dev": dev, "test": test}
+        self.sources: dict[Split, str] = (
+            {"test": test} if dev is None else {"dev": dev, "test": test}
+        )
         self.limits: dict[Split, int | None] = {"dev": dev_rows, "test": test_rows}
         self.splits = tuple(self.sources) if watched else ("test",)
         self.suffix = "_matched" if test.endswith("/dev_matched") else ""
         self.table: Callable[[Split], Rows] = functools.cache(self.read)
         """All rows of a split."""
-        self.rows: Callable[[Split], Rows] = functools.cache(lambda split: self.select(self.table(split), split))
+        self.rows: Callable[[Split], Rows] = functools.cache(
+            lambda split: self.select(self.table(split), split)
+        )
         """The rows that a split is evaluated on."""
 
     def read(self, split: Split) -> Rows:
@@ -147,7 +166,9 @@ class CorpusTask(Task):
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of the files of its splits."""
-        return {file.name: file.sha256 for split in self.sources for file in self.table(split).files}
+        return {
+            file.name: file.sha256 for split in self.sources for file in self.table(split).files
+        }
 
     def sentences(self, split: Split) -> list[str]:
         """Return the sentences of the split, or none if the split is not evaluated."""
@@ -174,7 +195,9 @@ class Average(Task):
     def __init__(self, *, of: Sequence[str], metric: str) -> None:
         self.parts = tuple(of)
         if not self.parts or len(set(self.parts)) < len(self.parts):
-            raise ValueError(f"of: a mean needs at least one part and each only once, got {list(self.parts)}")
+            raise ValueError(
+                f"of: a mean needs at least one part and each only once, got {list(self.parts)}"
+            )
         self.metrics = (metric,)
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
@@ -201,11 +224,19 @@ def summarize_tasks(
     tasks: Mapping[str, Task], metrics: Mapping[str, Mapping[str, float]], split: Split
 ) -> dict[str, TaskResult]:
     """Return the averages of a suite from metrics by task, without those that lack the split or a part."""
-    values = {f"{name}/{metric}": value for name, found in metrics.items() for metric, value in found.items()}
+    values = {
+        f"{name}/{metric}": value
+        for name, found in metrics.items()
+        for metric, value in found.items()
+    }
     return {
-        name: TaskResult({task.metrics[0]: math.fsum(values[part] for part in task.parts) / len(task.parts)})
+        name: TaskResult(
+            {task.metrics[0]: math.fsum(values[part] for part in task.parts) / len(task.parts)}
+        )
         for name, task in tasks.items()
-        if isinstance(task, Average) and split in task.splits and all(part in values for part in task.parts)
+        if isinstance(task, Average)
+        and split in task.splits
+        and all(part in values for part in task.parts)
     }
 
 
@@ -218,9 +249,13 @@ def run_tasks(tasks: Mapping[str, Task], answers: Answers, split: Split) -> dict
     }
     if not suiting:
         return {}
-    embedded = Embedded(answers, (sentence for task in suiting.values() for sentence in task.sentences(split)))
+    embedded = Embedded(
+        answers, (sentence for task in suiting.values() for sentence in task.sentences(split))
+    )
     results = {name: task.evaluate(answers, embedded, split) for name, task in suiting.items()}
-    return results | summarize_tasks(tasks, {name: result.metrics for name, result in results.items()}, split)
+    return results | summarize_tasks(
+        tasks, {name: result.metrics for name, result in results.items()}, split
+    )
 
 
 def measure(name: str, *inputs: Any, **options: Any) -> float:

@@ -14,7 +14,16 @@ from torch import Tensor
 from lightning_cse.data import Rows, read_corpus
 from lightning_cse.errors import DataError
 from lightning_cse.evaluation.logistic import SEED, Fold, Numbers, Solver, fit_lbfgs, fit_senteval
-from lightning_cse.evaluation.task import Answers, Embedded, Split, Task, TaskResult, first_rows, sides, texts
+from lightning_cse.evaluation.task import (
+    Answers,
+    Embedded,
+    Split,
+    Task,
+    TaskResult,
+    first_rows,
+    sides,
+    texts,
+)
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +83,14 @@ class Transfer(Task):
     metrics: tuple[str, ...] = ()
     splits: tuple[Split, ...] = ("test",)
 
-    def __init__(self, *, data_dir: str, corpus: Corpus, protocol: Protocol = "lbfgs", rows: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        data_dir: str,
+        corpus: Corpus,
+        protocol: Protocol = "lbfgs",
+        rows: int | None = None,
+    ) -> None:
         self.data_dir = Path(data_dir)
         self.corpus = corpus
         self.protocol = protocol
@@ -84,7 +100,9 @@ class Transfer(Task):
     @cached_property
     def tables(self) -> dict[str, Rows]:
         """The rows of the corpus by its own splits, in the order of the files."""
-        tables = {split: read_corpus(self.corpus, split, self.data_dir) for split in SPLITS[self.corpus]}
+        tables = {
+            split: read_corpus(self.corpus, split, self.data_dir) for split in SPLITS[self.corpus]
+        }
         return {split: first_rows(rows, self.limit, each="label") for split, rows in tables.items()}
 
     @property
@@ -94,16 +112,27 @@ class Transfer(Task):
 
     def sentences(self, split: Split) -> list[str]:
         """Return all sentences of the corpus, for training and test."""
-        return [s for rows in self.tables.values() for s in texts(rows)] if split in self.splits else []
+        return (
+            [s for rows in self.tables.values() for s in texts(rows)]
+            if split in self.splits
+            else []
+        )
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Choose L2, fit and test, round by round."""
         tables = list(self.tables.values())
         names = {label for rows in tables for label in rows.column("label")}
-        classes = sorted(names, reverse=self.corpus == "subj")  # SentEval's order, in which objective is the second
-        labels = [np.array([classes.index(label) for label in rows.column("label")]) for rows in tables]
+        classes = sorted(
+            names, reverse=self.corpus == "subj"
+        )  # SentEval's order, in which objective is the second
+        labels = [
+            np.array([classes.index(label) for label in rows.column("label")]) for rows in tables
+        ]
         orders = [_senteval_order(rows, own) for rows, own in zip(tables, labels, strict=True)]
-        vectors = [self._features(answers, embedded, rows)[order] for rows, order in zip(tables, orders, strict=True)]
+        vectors = [
+            self._features(answers, embedded, rows)[order]
+            for rows, order in zip(tables, orders, strict=True)
+        ]
         truth = np.concatenate([own[order] for own, order in zip(labels, orders, strict=True)])
         rounds = self._rounds(truth, [len(order) for order in orders])
         predicted = np.full(len(truth), -1)
@@ -122,7 +151,11 @@ class Transfer(Task):
 
     def _features(self, answers: Answers, embedded: Embedded, rows: Rows) -> Tensor:
         parts = [answers.features(embedded[rows.column(column)]).float() for column in sides(rows)]
-        return parts[0] if len(parts) == 1 else torch.cat([(parts[0] - parts[1]).abs(), parts[0] * parts[1]], dim=1)
+        return (
+            parts[0]
+            if len(parts) == 1
+            else torch.cat([(parts[0] - parts[1]).abs(), parts[0] * parts[1]], dim=1)
+        )
 
     def _rounds(self, truth: Numbers, sizes: list[int]) -> list[Round]:
         """Return the rounds; rows are numbered through all splits."""
@@ -137,27 +170,44 @@ class Transfer(Task):
         from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped, unused-ignore]  # slow
 
         if (folds := min(FOLDS, int(np.unique(truth[rows], return_counts=True)[1].min()))) < 2:
-            raise DataError(f"transfer: a class has only one of {len(rows)} training rows: raise limits.test_pairs")
-        split = StratifiedKFold(n_splits=folds, shuffle=True, random_state=SEED).split(rows, truth[rows])
+            raise DataError(
+                f"transfer: a class has only one of {len(rows)} training rows: raise limits.test_pairs"
+            )
+        split = StratifiedKFold(n_splits=folds, shuffle=True, random_state=SEED).split(
+            rows, truth[rows]
+        )
         return [(rows[train], rows[test]) for train, test in split]
 
     def _predict(self, rounds: list[Round], features: Tensor, truth: Tensor) -> list[Numbers]:
         """Return the classes predicted for the test rows of each round, with the best L2 of its folds."""
         solve = SOLVERS[self.protocol]
         folds = [fold for each in rounds for fold in each.folds]
-        log.info("%s: fitting %d classifiers to choose L2, then %d", self.corpus, len(folds) * len(L2), len(rounds))
+        log.info(
+            "%s: fitting %d classifiers to choose L2, then %d",
+            self.corpus,
+            len(folds) * len(L2),
+            len(rounds),
+        )
         tried = solve(features, truth, folds, torch.tensor(L2).expand(len(folds), -1))
         accuracy = [
-            [(tried.predict(k, decay, features[dev]) == truth[dev]).double().mean().item() for decay in range(len(L2))]
+            [
+                (tried.predict(k, decay, features[dev]) == truth[dev]).double().mean().item()
+                for decay in range(len(L2))
+            ]
             for k, (_, dev) in enumerate(folds)
         ]
         scores = np.reshape(accuracy, (len(rounds), -1, len(L2))).mean(axis=1)
-        best = torch.tensor(L2)[[int(np.argmax([round(100 * score, 2) for score in own])) for own in scores]]
+        best = torch.tensor(L2)[
+            [int(np.argmax([round(100 * score, 2) for score in own])) for own in scores]
+        ]
         final = solve(features, truth, [(each.train, each.dev) for each in rounds], best[:, None])
         return [final.predict(k, 0, features[each.test]).numpy() for k, each in enumerate(rounds)]
 
 
 def _senteval_order(rows: Rows, labels: Numbers) -> Numbers:
     """Return row numbers sorted by number of words, then class, as SentEval sorts before it draws folds."""
-    words = [np.array([len(sentence.split()) for sentence in rows.column(column)]) for column in sides(rows)]
+    words = [
+        np.array([len(sentence.split()) for sentence in rows.column(column)])
+        for column in sides(rows)
+    ]
     return np.lexsort([labels, *reversed(words)])

@@ -27,12 +27,18 @@ class Checks(BaseModel, extra="forbid", strict=True, frozen=True):
     Source: NGCSE, whose code takes every reply. Differs: every filter is our own.
     """
 
-    most_sentences: Annotated[int, Field(ge=1)] | None = 1  # unless the sentence that the role is made from has more
+    most_sentences: Annotated[int, Field(ge=1)] | None = (
+        1  # unless the sentence that the role is made from has more
+    )
     longest: Positive | None = 2.5  # times the words of that sentence ...
     always_allowed: Annotated[int, Field(ge=0)] = 16  # ... or this many words
-    less_detail_than: str | None = None  # an earlier role with more words, or as many and closer to the source
+    less_detail_than: str | None = (
+        None  # an earlier role with more words, or as many and closer to the source
+    )
     shortest: Positive | None = None  # times the words of that sentence, if it has six or more
-    refused_words: list[Annotated[str, Field(pattern=r"\S")]] | None = None  # how refusals begin in other languages
+    refused_words: list[Annotated[str, Field(pattern=r"\S")]] | None = (
+        None  # how refusals begin in other languages
+    )
 
 
 def judge(
@@ -45,14 +51,20 @@ def judge(
     text = cleaned(reply.text, role.fields[1], reference)
     sentence, said, words = " ".join(text.split()), letters(text), len(text.split())
     checks, given, of = role.checks, (source, reference), len(reference.split())
-    begin, labels = checks.refused_words or (), [re.sub(r"\d+$", "", letters(field)) for field in role.fields]
+    begin, labels = (
+        checks.refused_words or (),
+        [re.sub(r"\d+$", "", letters(field)) for field in role.fields],
+    )
     nothing = _NOTHING.fullmatch(said) or re.sub(r"\d+$", "", said) in labels
 
     def detail(of: str) -> tuple[int, float]:
         return len(of.split()), -match_error_rate(source, of)
 
     reasons: dict[str, Callable[[], bool]] = {
-        "refused": lambda: reply.refused or (refuses(text, begin) and not any(refuses(one, begin) for one in given)),
+        "refused": lambda: (
+            reply.refused
+            or (refuses(text, begin) and not any(refuses(one, begin) for one in given))
+        ),
         "cut off": lambda: reply.finish == "length" and not _ENDED.search(text),
         "empty": lambda: not said or (nothing and all(len(one.split()) > words for one in given)),
         "echo of the prompt": lambda: _echoes(text, role, source, reference),
@@ -61,8 +73,12 @@ def judge(
             checks.most_sentences is not None
             and count_sentences(text) > max(checks.most_sentences, count_sentences(reference))
         ),
-        "too long": lambda: checks.longest is not None and words > max(checks.always_allowed, checks.longest * of),
-        "too short": lambda: checks.shortest is not None and of >= _FEW and words < checks.shortest * of,
+        "too long": lambda: (
+            checks.longest is not None and words > max(checks.always_allowed, checks.longest * of)
+        ),
+        "too short": lambda: (
+            checks.shortest is not None and of >= _FEW and words < checks.shortest * of
+        ),
         "equal to another role": lambda: said in map(letters, written.values()),
         "more detail": lambda: (
             checks.less_detail_than is not None
@@ -89,7 +105,9 @@ def _echoes(text: str, role: "Role", source: str, reference: str) -> bool:
 @lru_cache(maxsize=64)
 def _label(field: str) -> re.Pattern[str]:
     """Return the pattern of a field's label, whatever its number; within a line, the case must be the same."""
-    words = r"\s+".join(re.sub(r"\d+", r"\\d+", re.escape(word)) for word in field.split()) or r"(?!)"
+    words = (
+        r"\s+".join(re.sub(r"\d+", r"\\d+", re.escape(word)) for word in field.split()) or r"(?!)"
+    )
     return re.compile(rf"(?:^[\s\W_]*(?i:{words})|(?<![^\W_]){words})[\s*_`]*[:：]", re.MULTILINE)
 
 
@@ -100,20 +118,26 @@ def _runs(text: str) -> frozenset[tuple[str, ...]]:
 
 
 def _folded(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).split())
+    return " ".join(
+        unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).split()
+    )
 
 
 def letters(text: str) -> str:
     """Return the letters, marks and digits of a text in one case; sentences count as equal if these are equal."""
     if text.isascii():
         return re.sub(r"[\W_]+", "", text).lower()
-    return "".join(s for s in _folded(text) if unicodedata.category(s)[0] in "LNM" and s != "\ufe0f")
+    return "".join(
+        s for s in _folded(text) if unicodedata.category(s)[0] in "LNM" and s != "\ufe0f"
+    )
 
 
 _SORRY: Final = r"(?:(?:i'm |i am )?(?:\w+ )?sorry|i apologize|my apologies|unfortunately)\b[^.;:!?]{0,80}?[\s,.;:!-]+"
 _I_CANNOT: Final = r"i(?: can't| cannot| can not| won't|(?:'m| am) (?:unable|not able) to) "
 _SERVE: Final = r"(?:help|comply|create|generate|provide|write|answer|continue|fulfill?|rewrite|rephrase|paraphrase)"
-_ASKED: Final = r"(?:requests?|prompts?|questions?|tasks?|sentences?|hypothes[ie]s|premises?|paraphrases?)"
+_ASKED: Final = (
+    r"(?:requests?|prompts?|questions?|tasks?|sentences?|hypothes[ie]s|premises?|paraphrases?)"
+)
 _REFUSALS: Final = re.compile(
     rf"(?:{_SORRY}(?:but )?)?{_I_CANNOT}(?:assist\b|{_SERVE}(?: [\w-]+){{0,7}}? (?:{_ASKED}\b|(?:this|that)[.!]*$))"
     rf"|{_SORRY}(?:but )?{_I_CANNOT}(?:{_SERVE}|do)(?: (?:you )?(?:with|this|that)\b|[.!]*$)"
@@ -132,8 +156,12 @@ def refuses(text: str, beginnings: Sequence[str] = ()) -> bool:
     return bool(_REFUSALS.match(plain)) or plain.startswith(tuple(map(_folded, beginnings)))
 
 
-_SENTENCE: Final = r"(?:sentence|hypothesis|statement|version|paraphrase|rewrite|text|output|answer|response)"
-_LABEL: Final = rf"(?:(?:the |your )?(?:(?:new|rewritten|revised) )?{_SENTENCE}|rewritten|assistant)"
+_SENTENCE: Final = (
+    r"(?:sentence|hypothesis|statement|version|paraphrase|rewrite|text|output|answer|response)"
+)
+_LABEL: Final = (
+    rf"(?:(?:the |your )?(?:(?:new|rewritten|revised) )?{_SENTENCE}|rewritten|assistant)"
+)
 _AROUND: Final = tuple(
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
@@ -176,19 +204,28 @@ def _content(text: str) -> str:
     if found is None:
         return text
     try:
-        return str(pydantic_core.from_json(found[1], allow_partial="trailing-strings").get("sentence") or "")
+        return str(
+            pydantic_core.from_json(found[1], allow_partial="trailing-strings").get("sentence")
+            or ""
+        )
     except ValueError:
         return ""
 
 
 # One pair of quotes, backticks or emphasis marks around the whole text.
-_PAIR: Final = re.compile(r"(?s)(?:([*_`]{1,3}|[\"'])((?:\b'\b|(?!\1).)+)\1|[“„«「]([^“”„«»「」]+)[”“»」])")
+_PAIR: Final = re.compile(
+    r"(?s)(?:([*_`]{1,3}|[\"'])((?:\b'\b|(?!\1).)+)\1|[“„«「]([^“”„«»「」]+)[”“»」])"
+)
 
 _STOPS: Final = "。！？｡।॥؟۔։"
 _CLOSERS: Final = r"[\"'”’»›\)\]}*_`“‘」』】）]*"
 _ENDED: Final = re.compile(rf"[.!?…{_STOPS}]\s?{_CLOSERS}\Z")
-_BETWEEN: Final = re.compile(rf"[.!?…]{_CLOSERS}\s(?![\W_]{{0,9}}[a-zß-öø-ÿα-ωа-я])|[{_STOPS}]\s?(?=[\w“「『])")
-_SHORT: Final = re.compile(r"\b((?:[^\W\d_]\.){1,3}[^\W\d_]|[A-Z]|Mrs?|Ms|Dr|Prof|St|Jr|Sr|vs|Inc|Ltd) ?\.(?=\s)")
+_BETWEEN: Final = re.compile(
+    rf"[.!?…]{_CLOSERS}\s(?![\W_]{{0,9}}[a-zß-öø-ÿα-ωа-я])|[{_STOPS}]\s?(?=[\w“「『])"
+)
+_SHORT: Final = re.compile(
+    r"\b((?:[^\W\d_]\.){1,3}[^\W\d_]|[A-Z]|Mrs?|Ms|Dr|Prof|St|Jr|Sr|vs|Inc|Ltd) ?\.(?=\s)"
+)
 
 
 def count_sentences(text: str) -> int:

@@ -37,16 +37,25 @@ def run(cfg: DictConfig) -> None:
     """Generate the rows of a config and print a summary, or only print the requests that would be sent."""
     hydra, console = HydraConfig.get(), Console(highlight=False, markup=False, soft_wrap=True)
     check(cfg)
-    generation = Generation(cfg, str(hydra.runtime.choices["data"]), list(map(str, hydra.overrides.task)))
+    generation = Generation(
+        cfg, str(hydra.runtime.choices["data"]), list(map(str, hydra.overrides.task))
+    )
     if cfg.show_prompts:
-        print_prompts(generation.writer, generation.sentences[: generation.wanted], generation.finished, console)
+        print_prompts(
+            generation.writer,
+            generation.sentences[: generation.wanted],
+            generation.finished,
+            console,
+        )
         return
     provenance, encoder = generation.run(), None
     try:
         encoder = built(cfg.encoder) if cfg.get("encoder") is not None else None
     except EncoderError as error:
         log.warning("the rows are written, and no cosines are measured: %s", error)
-    summary = summarise(generation.pattern, generation.rows, encoder, looked_at=cfg.looked_at, seed=cfg.seed)
+    summary = summarise(
+        generation.pattern, generation.rows, encoder, looked_at=cfg.looked_at, seed=cfg.seed
+    )
     print_summary(summary, provenance, console)
     console.print("", *generation.conclusion(), sep="\n")
 
@@ -63,21 +72,32 @@ class Generation:
         data_dir = Path(cfg.paths.data_dir).expanduser()
         values: Any = OmegaConf.to_container(cfg, resolve=True)
         self.pattern = build_pattern(values["pattern"], data_dir)
-        self.llm = LLM(values["llm"] | {"model": cfg.llm.model or "(llm.model is not set)"}, cfg.paths.cache_dir)
+        self.llm = LLM(
+            values["llm"] | {"model": cfg.llm.model or "(llm.model is not set)"},
+            cfg.paths.cache_dir,
+        )
         self.writer = Writer(self.llm, self.pattern, cfg.samples)
         self.sentences, self.digests = draw_sentences(cfg, data, data_dir)
         self.wanted = len(self.sentences) if cfg.n is None else int(cfg.n)
         self.name = f"{data.replace('/', '_')}_{self.pattern.name}"
         decisive = {
-            "sentences": hashlib.sha256("".join(f"{one}\0" for one in self.sentences).encode()).hexdigest(),
-            "pattern": {"digest": self.pattern.digest, "checks": [repr(role.checks) for role in self.pattern.roles]},
+            "sentences": hashlib.sha256(
+                "".join(f"{one}\0" for one in self.sentences).encode()
+            ).hexdigest(),
+            "pattern": {
+                "digest": self.pattern.digest,
+                "checks": [repr(role.checks) for role in self.pattern.roles],
+            },
             "llm": {"model": self.llm.endpoint.model, "parameters": self.llm.parameters},
             "samples": cfg.samples,
             "n": self.wanted,
         }
         identity = runs.config_hash(decisive, data={}, encoder={}, resolved={})
         self.folder = Path(cfg.paths.runs_dir).expanduser() / "generate" / f"{self.name}-{identity}"
-        self.rows, self.given_up = self.folder / f"{self.name}.jsonl", self.folder / "given_up.jsonl"
+        self.rows, self.given_up = (
+            self.folder / f"{self.name}.jsonl",
+            self.folder / "given_up.jsonl",
+        )
 
     @property
     def finished(self) -> bool:
@@ -89,7 +109,9 @@ class Generation:
         """Write the rows, unless they are finished, and return their provenance."""
         if not self.finished:
             with runs.locked(self.folder / "run.lock", str(self.folder)):
-                runs.write_atomic(self.folder / "config.yaml", OmegaConf.to_yaml(self.cfg, resolve=True))
+                runs.write_atomic(
+                    self.folder / "config.yaml", OmegaConf.to_yaml(self.cfg, resolve=True)
+                )
                 started = datetime.now(UTC).isoformat(timespec="seconds")
                 write_provenance(self.rows, self._provenance(self._write(), started))
         document: dict[str, Any] = json.loads(side_file(self.rows).read_text(encoding="utf-8"))
@@ -98,7 +120,9 @@ class Generation:
     def _write(self) -> Tally:
         """Write rows and given-up sentences in the order of drawing, whatever the order of the replies."""
         model = self.llm.endpoint.model
-        log.info("%s: %d rows from %s; everything goes to %s", self.name, self.wanted, model, self.folder)
+        log.info(
+            "%s: %d rows from %s; everything goes to %s", self.name, self.wanted, model, self.folder
+        )
         tally = Tally({role.name: Counter() for role in self.pattern.roles})
         lost: Counter[str] = Counter()
         waiting: dict[int, Row] = {}  # for an earlier row
@@ -109,9 +133,13 @@ class Generation:
             self.llm.watching(self.name, "rows", self.wanted) as advance,
         ):
             # As many sentences as there are rows missing: first all, then one for each that was given up, and so on.
-            while not lost and (places := range(len(self.sentences))[begun : begun + self.wanted - tally.complete]):
+            while not lost and (
+                places := range(len(self.sentences))[begun : begun + self.wanted - tally.complete]
+            ):
                 begun = places.stop
-                with closing(self.llm.each(self.writer.write, ((n, self.sentences[n]) for n in places))) as outcomes:
+                with closing(
+                    self.llm.each(self.writer.write, ((n, self.sentences[n]) for n in places))
+                ) as outcomes:
                     for row in outcomes:
                         if row.lost:
                             lost[row.lost] += 1
@@ -125,7 +153,9 @@ class Generation:
                             (rows if ready.complete else given_up).write(_line(ready))
             if lost:
                 none = f"{lost.total()} of {self.wanted} sentences have no reply: {commonest(lost)}"
-                raise LLMError(f"{none}; {tally.complete} have a row, and the same command asks for the rest")
+                raise LLMError(
+                    f"{none}; {tally.complete} have a row, and the same command asks for the rest"
+                )
             self._check_patience(tally, at_end=True)
         return tally
 
@@ -142,9 +172,17 @@ class Generation:
 
     def _provenance(self, tally: Tally, started: str) -> dict[str, Any]:
         pattern, endpoint, tokens = self.pattern, self.llm.endpoint, tally.tokens
-        cost = price_of(endpoint.price, tokens["prompt"], tokens["completion"]) if endpoint.price else None
+        cost = (
+            price_of(endpoint.price, tokens["prompt"], tokens["completion"])
+            if endpoint.price
+            else None
+        )
         roles = {
-            role: {"asked": reasons.total(), "accepted": reasons.pop(None, 0), "rejected": dict(reasons.most_common())}
+            role: {
+                "asked": reasons.total(),
+                "accepted": reasons.pop(None, 0),
+                "rejected": dict(reasons.most_common()),
+            }
             for role, reasons in tally.roles.items()
         }
         return {
@@ -161,12 +199,22 @@ class Generation:
             "parameters": self.llm.parameters,
             "seed": self.cfg.seed,
             "samples": self.cfg.samples,
-            "sources": {"data": self.digests, "there": len(self.sentences), "drawn": tally.complete + tally.given_up},
-            "acceptance": {"sources": {"complete": tally.complete, "given_up": tally.given_up}, "roles": roles},
+            "sources": {
+                "data": self.digests,
+                "there": len(self.sentences),
+                "drawn": tally.complete + tally.given_up,
+            },
+            "acceptance": {
+                "sources": {"complete": tally.complete, "given_up": tally.given_up},
+                "roles": roles,
+            },
             "tokens": tokens,
             "cost": cost if tokens["prompt"] else None,
             "price": endpoint.price,
-            "made": {"started": started, "finished": datetime.now(UTC).isoformat(timespec="seconds")},
+            "made": {
+                "started": started,
+                "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            },
             "environment": runs.environment(),
             "overrides": portable(self.overrides),
         }
@@ -175,11 +223,18 @@ class Generation:
         """Yield the paths of the outputs, and the command that trains on the rows and the corpus that they are for."""
         yield f"rows: {self.rows}\nprovenance: {side_file(self.rows)}\ngiven up: {self.given_up}"
         yield f"figure: {self.folder / 'histograms.png'}"
-        roles, target = {ANCHOR, *(role.name for role in self.pattern.roles)}, str(self.cfg.data.rows._target_)
-        kind = next((kind for kind, columns in LLM_PATTERNS.items() if roles.issuperset(columns)), None)
+        roles, target = (
+            {ANCHOR, *(role.name for role in self.pattern.roles)},
+            str(self.cfg.data.rows._target_),
+        )
+        kind = next(
+            (kind for kind, columns in LLM_PATTERNS.items() if roles.issuperset(columns)), None
+        )
         if kind is None or target.endswith(".ImplicitPairs"):  # their rows have no anchor
             return
-        target = re.sub(r"\.INLI\w+$", ".INLITriplets", target)  # of INLI's rows, those with an anchor
+        target = re.sub(
+            r"\.INLI\w+$", ".INLITriplets", target
+        )  # of INLI's rows, those with an anchor
         plain = target.endswith((".Sentences", ".OwnRows"))
         domain, corpus = ("wiki", "ngcse_wiki") if plain else ("nli", "nli_train")
         words = [f"+experiment=ngcse_{domain}_{'sts_ht' if kind == 'sts' else 'nli'}"]
@@ -206,9 +261,16 @@ def draw_sentences(cfg: DictConfig, data: str, data_dir: Path) -> tuple[list[str
     distinct = dict.fromkeys(build(read).column(build.roles[0]))
     kept = [one for one in distinct if cfg.most_words is None or len(one.split()) <= cfg.most_words]
     if left_out := len(distinct) - len(kept):
-        log.info("data=%s: %d sentences have more than %d words (most_words)", data, left_out, cfg.most_words)
+        log.info(
+            "data=%s: %d sentences have more than %d words (most_words)",
+            data,
+            left_out,
+            cfg.most_words,
+        )
     if len(kept) < max(1, cfg.n or 1):
-        raise DataError(f"n: must be at most {len(kept)}, the sentences of data={data}, or null for all; got {cfg.n}")
+        raise DataError(
+            f"n: must be at most {len(kept)}, the sentences of data={data}, or null for all; got {cfg.n}"
+        )
     kept.sort(key=lambda sentence: hashlib.sha256(f"{cfg.seed}\0{sentence}".encode()).digest())
     return kept, {file.name: file.sha256 for table in read for file in table.files}
 
@@ -218,15 +280,25 @@ def check(cfg: DictConfig) -> None:
     values: Any = OmegaConf.to_container(cfg, resolve=True)
     faults = []
     if str(OmegaConf.select(cfg, "data.rows._target_")).endswith(".Hybrid"):
-        faults.append("data: already has LLM rows; choose the data of its sentences, such as data=wiki or data=nli")
+        faults.append(
+            "data: already has LLM rows; choose the data of its sentences, such as data=wiki or data=nli"
+        )
     if cfg.paths.cache_dir is None and not cfg.show_prompts:
-        faults.append("paths.cache_dir: must be a folder: replies that are not kept are paid for again")
-    faults += [one for one in wrong_settings(values.get("llm")) if not (cfg.show_prompts and "llm.model:" in one)]
+        faults.append(
+            "paths.cache_dir: must be a folder: replies that are not kept are paid for again"
+        )
+    faults += [
+        one
+        for one in wrong_settings(values.get("llm"))
+        if not (cfg.show_prompts and "llm.model:" in one)
+    ]
     if faults := [*faults, *wrong_pattern(values.get("pattern"))]:
         raise ConfigError(faults)
     check_nodes(cfg)
 
 
 def _line(row: Row) -> bytes:
-    cells = {ANCHOR: row.anchor, **row.sentences} | ({} if row.complete else {"rejected": row.rejected})
+    cells = {ANCHOR: row.anchor, **row.sentences} | (
+        {} if row.complete else {"rejected": row.rejected}
+    )
     return (json.dumps(cells, ensure_ascii=False) + "\n").encode()

@@ -41,13 +41,17 @@ class Bounds(BaseModel, extra="forbid", strict=True, frozen=True):
     below: float | None = None
 
     def __contains__(self, score: float) -> bool:
-        return (self.above is None or score > self.above) and (self.below is None or score < self.below)
+        return (self.above is None or score > self.above) and (
+            self.below is None or score < self.below
+        )
 
 
 class Source(BaseModel, extra="forbid", strict=True, frozen=True):
     """The source that the examples of a role are drawn from."""
 
-    from_: tuple[str, ...] = Field(alias="from", min_length=1)  # splits such as sts12/train, or own files
+    from_: tuple[str, ...] = Field(
+        alias="from", min_length=1
+    )  # splits such as sts12/train, or own files
     first: str  # the column of the first sentences
     second: str
     scores: Bounds | None = None  # for the column ``score``
@@ -56,7 +60,9 @@ class Source(BaseModel, extra="forbid", strict=True, frozen=True):
     @property
     def label(self) -> str:
         """The name of the source, such as ``sts12/train, score above 4``."""
-        bounds = " and ".join(f"{name} {bound:g}" for name, bound in self.scores or () if bound is not None)
+        bounds = " and ".join(
+            f"{name} {bound:g}" for name, bound in self.scores or () if bound is not None
+        )
         return ", ".join([*self.from_, *([f"score {bounds}"] if bounds else [])])
 
     def pair(self, first: object, second: object) -> Pair | None:
@@ -90,7 +96,9 @@ class _Layout(BaseModel, extra="forbid", strict=True):
     def _has_known_placeholders(cls, text: str, info: pydantic.ValidationInfo) -> str:
         known = _PLACEHOLDERS[str(info.field_name)]
         if unknown := [name for name in re.findall(r"\{(\w+)\}", text) if name not in known]:
-            raise ValueError(f"unknown placeholder {{{unknown[0]}}}{did_you_mean(unknown[0], known)}")
+            raise ValueError(
+                f"unknown placeholder {{{unknown[0]}}}{did_you_mean(unknown[0], known)}"
+            )
         return text
 
 
@@ -124,10 +132,17 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
             at, known = f"roles.{number}", [SOURCE, *names[:number]]
             than = role.checks.less_detail_than if role.checks else None
             if role.name in (ANCHOR, *known):
-                faults.append(f"{at}.name: must not be the source or an earlier role, got {role.name!r}")
-            for key, name in (("reference", role.reference), ("checks.less_detail_than", than or SOURCE)):
+                faults.append(
+                    f"{at}.name: must not be the source or an earlier role, got {role.name!r}"
+                )
+            for key, name in (
+                ("reference", role.reference),
+                ("checks.less_detail_than", than or SOURCE),
+            ):
                 if name not in known:
-                    faults.append(f"{at}.{key}: must be one of {known}, got {name!r}{did_you_mean(name, known)}")
+                    faults.append(
+                        f"{at}.{key}: must be one of {known}, got {name!r}{did_you_mean(name, known)}"
+                    )
         if faults:
             raise ValueError("\n".join(faults))
         return self
@@ -164,7 +179,9 @@ class Pattern:
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of the files that the examples come from, by name."""
-        return {name: digest for role in self.roles for name, digest in role.examples.digests.items()}
+        return {
+            name: digest for role in self.roles for name, digest in role.examples.digests.items()
+        }
 
 
 def wrong_pattern(node: Any) -> Iterator[str]:
@@ -175,13 +192,17 @@ def wrong_pattern(node: Any) -> Iterator[str]:
         _Pattern.model_validate_json(json.dumps(node))
     except ValidationError as error:
         for fault in error.errors(include_url=False):
-            at = ".".join(["pattern", *(str(part) for part in fault["loc"] if part not in ("pairs", "drawn"))])
+            at = ".".join(
+                ["pattern", *(str(part) for part in fault["loc"] if part not in ("pairs", "drawn"))]
+            )
             if fault["type"] == "extra_forbidden":
                 key = str(fault["loc"][-1])
                 yield f"{at}: unknown key{did_you_mean(key, known - {key})}"
             elif fault["type"] == "value_error" and not fault["loc"]:
                 yield from (f"pattern.{line}" for line in str(fault["ctx"]["error"]).splitlines())
-            elif fault["type"] != "too_short" or not fault["input"]:  # else its items have their own faults
+            elif (
+                fault["type"] != "too_short" or not fault["input"]
+            ):  # else its items have their own faults
                 yield f"{at}: {fault['msg'].removeprefix('Value error, ')}, got {str(fault['input'])[:60]!r}"
 
 
@@ -193,16 +214,24 @@ def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
     drawn = draw_examples(wanted, data_dir, shots=config.shots, seed=config.seed)
     roles = []
     for key, role in keys.items():
-        examples = drawn[key] if isinstance(role.examples, Source) else Examples(role.examples, role.examples)
+        examples = (
+            drawn[key]
+            if isinstance(role.examples, Source)
+            else Examples(role.examples, role.examples)
+        )
         system = _system(role, examples.shown, config.layout)
-        roles.append(Role(role.name, role.reference, system, role.fields, examples, role.checks or Checks()))
+        roles.append(
+            Role(role.name, role.reference, system, role.fields, examples, role.checks or Checks())
+        )
     return Pattern(config.name, tuple(roles))
 
 
 def _system(role: _Role, examples: tuple[Pair, ...], layout: _Layout) -> str:
     fields, shown = dict(zip(("first_field", "second_field"), role.fields, strict=True)), []
     for number, (first, second) in enumerate(examples, start=1):
-        shown.append(_filled(layout.example, number=str(number), first=first, second=second, **fields))
+        shown.append(
+            _filled(layout.example, number=str(number), first=first, second=second, **fields)
+        )
     texts = {name: getattr(role, name).strip() for name in ("task", "relation", "rule")}
     return _filled(layout.prompt, examples="\n\n".join(shown), **texts).strip()
 
@@ -212,7 +241,9 @@ def _filled(layout: str, **values: str) -> str:
     return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], layout)
 
 
-def draw_examples(wanted: Mapping[str, Source], data_dir: Path, *, shots: int, seed: int) -> dict[str, Examples]:
+def draw_examples(
+    wanted: Mapping[str, Source], data_dir: Path, *, shots: int, seed: int
+) -> dict[str, Examples]:
     """Draw the examples for each key of the config; a seed draws the same ones on every machine.
 
     Roles with the same sources and bounds are shown the same rows: those that make an example for all of them. No two
@@ -228,8 +259,13 @@ def draw_examples(wanted: Mapping[str, Source], data_dir: Path, *, shots: int, s
         digests = {file.name: file.sha256 for table in tables for file in table.files}
         try:
             labelled = [table for table in tables if "hypothesis" in table.names]
-            if labelled and {column for source in sources for column in (source.first, source.second)} <= set(TRIPLET):
-                tables = [*(table for table in tables if "hypothesis" not in table.names), NLITriplets()(labelled)]
+            if labelled and {
+                column for source in sources for column in (source.first, source.second)
+            } <= set(TRIPLET):
+                tables = [
+                    *(table for table in tables if "hypothesis" not in table.names),
+                    NLITriplets()(labelled),
+                ]
             rows = [pairs for table in tables for pairs in _eligible(table, sources)]
         except DataError as error:
             raise DataError(f"{at}: {error}") from None
@@ -249,7 +285,9 @@ def _eligible(table: Rows, sources: Sequence[Source]) -> Iterator[tuple[Pair, ..
     """Yield the pair of each source for every row that makes an example for all of them."""
     bounds = sources[0].scores
     scores = table.column("score") if bounds else []
-    columns = [(source, table.column(source.first), table.column(source.second)) for source in sources]
+    columns = [
+        (source, table.column(source.first), table.column(source.second)) for source in sources
+    ]
     for row in range(len(table)):
         if bounds is None or (scores[row] is not None and scores[row] in bounds):
             pairs = [source.pair(first[row], second[row]) for source, first, second in columns]

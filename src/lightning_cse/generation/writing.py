@@ -56,7 +56,13 @@ class Writer:
                 if isinstance(reply, Failure):
                     if not reply.final:
                         row.lost = reply.reason
-                    row.rejected.append({"role": role.name, "reason": "refused by the endpoint", "text": reply.reason})
+                    row.rejected.append(
+                        {
+                            "role": role.name,
+                            "reason": "refused by the endpoint",
+                            "text": reply.reason,
+                        }
+                    )
                     return row
                 row.replies.append(reply)
                 sentence, reason = judge(reply, role, row.anchor, reference, row.sentences)
@@ -77,7 +83,9 @@ class Tally:
     roles: dict[str, Counter[str | None]]
     complete: int = 0
     given_up: int = 0
-    tokens: Counter[str] = field(default_factory=lambda: Counter(prompt=0, completion=0, unmetered=0))
+    tokens: Counter[str] = field(
+        default_factory=lambda: Counter(prompt=0, completion=0, unmetered=0)
+    )
     served: Counter[str] = field(default_factory=Counter)
     last_rejected: dict[str, str] = field(default_factory=dict)
 
@@ -86,8 +94,12 @@ class Tally:
         self.complete += row.complete
         self.given_up += not row.complete
         for reply in row.replies:
-            self.tokens.update(prompt=reply.prompt_tokens or 0, completion=reply.completion_tokens or 0)
-            self.tokens["unmetered"] += reply.prompt_tokens is None or reply.completion_tokens is None
+            self.tokens.update(
+                prompt=reply.prompt_tokens or 0, completion=reply.completion_tokens or 0
+            )
+            self.tokens["unmetered"] += (
+                reply.prompt_tokens is None or reply.completion_tokens is None
+            )
             self.served.update([reply.model] if reply.model else [])
         for role in row.sentences:
             self.roles[role][None] += 1

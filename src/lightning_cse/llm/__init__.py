@@ -2,7 +2,15 @@
 
 from lightning_cse.llm.client import LLM
 from lightning_cse.llm.endpoint import Endpoint, wrong_settings
-from lightning_cse.llm.requests import Failure, LLMError, Reply, Request, commonest, dollars, price_of
+from lightning_cse.llm.requests import (
+    Failure,
+    LLMError,
+    Reply,
+    Request,
+    commonest,
+    dollars,
+    price_of,
+)
 
 __all__ = [
     "LLM",

@@ -28,7 +28,9 @@ CREATE TABLE IF NOT EXISTS replies (
 _SELECT: Final = """
 SELECT text, finish_reason, served, prompt_tokens, completion_tokens, endpoint, TRUE FROM replies WHERE key = ?
 """
-_INSERT: Final = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, ?)"
+_INSERT: Final = (
+    "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, ?)"
+)
 
 
 class ReplyCache:
@@ -50,7 +52,18 @@ class ReplyCache:
         digest = hashlib.sha256(standing.encode()).hexdigest()
         parameters = json.dumps(dict(request.parameters), sort_keys=True, ensure_ascii=False)
         sent, received = reply.prompt_tokens, reply.completion_tokens
-        row = (key, model, digest, last, parameters, request.sample, reply.text, reply.finish, sent, received)
+        row = (
+            key,
+            model,
+            digest,
+            last,
+            parameters,
+            request.sample,
+            reply.text,
+            reply.finish,
+            sent,
+            received,
+        )
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._open() as connection, connection:
             connection.execute("INSERT OR IGNORE INTO standing VALUES (?, ?)", (digest, standing))
@@ -70,10 +83,16 @@ class ReplyCache:
             if self._connection is None:
                 if self.path is not None:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._connection = sqlite3.connect(self.path or ":memory:", timeout=60)  # others may be writing
-                with FileLock(f"{self.path}.lock") if self.path else nullcontext():  # no timeout covers a new file
+                self._connection = sqlite3.connect(
+                    self.path or ":memory:", timeout=60
+                )  # others may be writing
+                with (
+                    FileLock(f"{self.path}.lock") if self.path else nullcontext()
+                ):  # no timeout covers a new file
                     self._connection.executescript(_TABLES)
             yield self._connection
         except (sqlite3.Error, OSError) as error:
             known = f"the cache of replies {self.path} cannot be used: {error}"
-            raise LLMError(f"{known}. If it is damaged, move it away: then every question is asked again") from error
+            raise LLMError(
+                f"{known}. If it is damaged, move it away: then every question is asked again"
+            ) from error

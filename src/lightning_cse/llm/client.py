@@ -36,9 +36,13 @@ class LLM:
 
     def __init__(self, llm: Mapping[str, Any], cache_dir: str | None) -> None:
         self.endpoint = Endpoint.model_validate(llm)
-        self.parameters = {name: value for name, value in self.endpoint.parameters.items() if value is not None}
+        self.parameters = {
+            name: value for name, value in self.endpoint.parameters.items() if value is not None
+        }
         self.kept = cache_dir is not None
-        self.cache = ReplyCache(Path(cache_dir).expanduser() / "llm" / "replies.sqlite" if cache_dir else None)
+        self.cache = ReplyCache(
+            Path(cache_dir).expanduser() / "llm" / "replies.sqlite" if cache_dir else None
+        )
         self.account = Account()
         self._calls: Calls
 
@@ -63,7 +67,9 @@ class LLM:
         self.account.add(outcome)
         return outcome
 
-    def each(self, work: Callable[[Item], Coroutine[Any, Any, Result]], items: Iterable[Item]) -> Generator[Result]:
+    def each(
+        self, work: Callable[[Item], Coroutine[Any, Any, Result]], items: Iterable[Item]
+    ) -> Generator[Result]:
         """Do asynchronous work for ``llm.concurrency`` items at once, and yield results as they come.
 
         Items are taken after each result, so an iterator may have more of them by then. However this ends, also by an
@@ -90,24 +96,35 @@ class LLM:
             finally:
                 runner.run(calls.close(tasks))
 
-    def ask(self, requests: Iterable[Request], what: str, total: int | None = None) -> Iterator[tuple[int, Outcome]]:
+    def ask(
+        self, requests: Iterable[Request], what: str, total: int | None = None
+    ) -> Iterator[tuple[int, Outcome]]:
         """Yield the position and the reply of each request as they come; raise LLMError if some are missing."""
 
         async def one(item: tuple[int, Request]) -> tuple[int, Outcome]:
             return item[0], await self.reply(item[1])
 
         lost, hopeless = Counter[str](), Counter[str]()
-        with self.watching(what, "replies", total) as advance, closing(self.each(one, enumerate(requests))) as outcomes:
+        with (
+            self.watching(what, "replies", total) as advance,
+            closing(self.each(one, enumerate(requests))) as outcomes,
+        ):
             for number, outcome in outcomes:
                 if isinstance(outcome, Failure):
                     (hopeless if outcome.final else lost)[outcome.reason] += 1
                 advance(1)
                 yield number, outcome
         if hopeless:
-            log.warning("%s: %d questions get no reply: %s", what, hopeless.total(), commonest(hopeless))
+            log.warning(
+                "%s: %d questions get no reply: %s", what, hopeless.total(), commonest(hopeless)
+            )
         if lost:
-            rest = "asks for the rest" if self.kept else "asks for all, since paths.cache_dir is null"
-            raise LLMError(f"{lost.total()} questions have no reply: {commonest(lost)}. The same command {rest}")
+            rest = (
+                "asks for the rest" if self.kept else "asks for all, since paths.cache_dir is null"
+            )
+            raise LLMError(
+                f"{lost.total()} questions have no reply: {commonest(lost)}. The same command {rest}"
+            )
 
     def announce(self, what: str, requests: Iterable[Request]) -> int:
         """Log how many calls requests will take, and return the number of requests, equal ones included."""
@@ -115,11 +132,15 @@ class LLM:
         with closing(self.cache):
             calls = sum(self.cache.get(key) is None for key in keys)
         note = "" if self.kept else "; paths.cache_dir is null, so no reply is kept"
-        log.info("%s: %d questions to %s: %d calls%s", what, len(keys), self.endpoint.model, calls, note)
+        log.info(
+            "%s: %d questions to %s: %d calls%s", what, len(keys), self.endpoint.model, calls, note
+        )
         return keys.total()
 
     @contextmanager
-    def watching(self, what: str, of: str, total: int | None = None) -> Iterator[Callable[..., None]]:
+    def watching(
+        self, what: str, of: str, total: int | None = None
+    ) -> Iterator[Callable[..., None]]:
         """Show a bar, or log a line per minute, as the yielded function is called with a count; then log the cost."""
         last, now = time.monotonic(), 0
 
@@ -130,7 +151,9 @@ class LLM:
             bar.update(task, completed=now, note=note)
             if bar.disable and time.monotonic() - last > 60:
                 last = time.monotonic()
-                log.info("%s: %s%s %s, %s", what, f"{now:,}", f" of {total:,}" if total else "", of, note)
+                log.info(
+                    "%s: %s%s %s, %s", what, f"{now:,}", f" of {total:,}" if total else "", of, note
+                )
 
         with progress(TextColumn("{task.fields[note]}")) as bar:
             task = bar.add_task(f"{what}: {of}", total=total, note="")
@@ -138,14 +161,26 @@ class LLM:
                 yield advance
             finally:
                 took = self.account
-                counts = (took.requests, took.cached, took.failed, took.retried, took.spent(self.endpoint.price))
-                log.info("%s: %d questions, %d answered before, %d failed, %d retried; %s", what, *counts)
+                counts = (
+                    took.requests,
+                    took.cached,
+                    took.failed,
+                    took.retried,
+                    took.spent(self.endpoint.price),
+                )
+                log.info(
+                    "%s: %d questions, %d answered before, %d failed, %d retried; %s", what, *counts
+                )
 
     def taken(self) -> dict[str, Any]:
         """Return the account since the last call, with ``cost`` and ``cost_if_new``, the cost with nothing cached."""
         account, self.account = self.account, Account()
         price = self.endpoint.price
-        return {**vars(account), "cost": account.cost(price), "cost_if_new": account.cost(price, if_new=True)}
+        return {
+            **vars(account),
+            "cost": account.cost(price),
+            "cost_if_new": account.cost(price, if_new=True),
+        }
 
 
 @contextmanager

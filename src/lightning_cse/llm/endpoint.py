@@ -24,7 +24,9 @@ class Endpoint(BaseModel, extra="forbid", frozen=True):
     concurrency: int = Field(default=8, ge=1)
     requests_per_minute: _Limit | None = None
     tokens_per_minute: _Limit | None = None
-    price: dict[Literal["input", "output"], Annotated[float, Field(ge=0)]] | None = Field(default=None, min_length=2)
+    price: dict[Literal["input", "output"], Annotated[float, Field(ge=0)]] | None = Field(
+        default=None, min_length=2
+    )
     parameters: dict[str, Any] = {}
 
     @field_validator("base_url")
@@ -35,13 +37,17 @@ class Endpoint(BaseModel, extra="forbid", frozen=True):
         parts = urlsplit(address or "http://localhost")
         # The address is not shown: it may hold a password.
         if parts.scheme not in {"http", "https"} or not parts.hostname or set("@?#") & set(address):
-            raise ValueError(f"{name}must be http://... or https://..., without user, password, '?' and '#'")
+            raise ValueError(
+                f"{name}must be http://... or https://..., without user, password, '?' and '#'"
+            )
         return url
 
     @property
     def address(self) -> str:
         """The address: from the settings, else from OPENAI_BASE_URL in the environment, else OpenAI's own."""
-        return (self.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1").rstrip("/")
+        return (
+            self.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+        ).rstrip("/")
 
     @property
     def here(self) -> bool:
@@ -53,7 +59,9 @@ class Endpoint(BaseModel, extra="forbid", frozen=True):
         """Return the key from the environment; raise LLMError if there is none and the endpoint is elsewhere."""
         key = os.environ.get(self.key_variable, "").strip()
         if not key and not self.here:
-            raise LLMError(f"{self.address} needs a key in the environment variable {self.key_variable}")
+            raise LLMError(
+                f"{self.address} needs a key in the environment variable {self.key_variable}"
+            )
         if not (key.isascii() and key.isprintable()):
             raise LLMError(f"the environment variable {self.key_variable} does not hold a key")
         return key or "none-needed"
@@ -69,5 +77,7 @@ def wrong_settings(llm: Any) -> Iterator[str]:
             message = fault["msg"].removeprefix("Value error, ")
             if fault["type"] == "extra_forbidden":
                 near = did_you_mean(str(fault["loc"][-1]), Endpoint.model_fields)
-                message = f"unknown setting{near or '; parameters of the model go under llm.parameters'}"
+                message = (
+                    f"unknown setting{near or '; parameters of the model go under llm.parameters'}"
+                )
             yield f"{name}: {message if name != 'llm.model' else 'must be set, as in llm.model=my-model'}"

@@ -14,7 +14,9 @@ try:
     import openai
     from aiolimiter import AsyncLimiter
 except ImportError as missing:
-    raise LLMError(f"language models need further packages: pip install 'lightning_cse[llm]' ({missing})") from missing
+    raise LLMError(
+        f"language models need further packages: pip install 'lightning_cse[llm]' ({missing})"
+    ) from missing
 
 _LARGEST: Final = 1_000_000  # bytes of an answer
 _CONTINUES: Final = "The same command continues"
@@ -24,8 +26,13 @@ _ADVICE: Final = {
     403: "Is the key in the environment variable {variable} right?",
     404: "llm.base_url usually ends in /v1, and llm.model must be the endpoint's name for the model",
 }
-_CODES: Final = {"insufficient_quota": 402, "model_not_found": 404}  # error codes that say more than the status
-_LATER: Final = frozenset({408, 409, 429})  # statuses below 500 after which the next start may get a reply
+_CODES: Final = {
+    "insufficient_quota": 402,
+    "model_not_found": 404,
+}  # error codes that say more than the status
+_LATER: Final = frozenset(
+    {408, 409, 429}
+)  # statuses below 500 after which the next start may get a reply
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +42,19 @@ class Calls(openai.DefaultAsyncHttpxClient):
 
     def __init__(self, endpoint: Endpoint, account: Account) -> None:
         super().__init__(trust_env=not endpoint.here)  # a proxy cannot reach this machine
-        for name in ("openai", "httpx2", "httpcore2"):  # they log every call, and at DEBUG what is sent
+        for name in (
+            "openai",
+            "httpx2",
+            "httpcore2",
+        ):  # they log every call, and at DEBUG what is sent
             logging.getLogger(name).setLevel(logging.WARNING)
         self.endpoint, self.account = endpoint, account
-        self.asked: dict[str, asyncio.Task[Reply | Failure]] = {}  # by the request's key, also those that wait
-        self.finished: asyncio.Queue[Any] = asyncio.Queue()  # tasks that use replies; None at the end
+        self.asked: dict[
+            str, asyncio.Task[Reply | Failure]
+        ] = {}  # by the request's key, also those that wait
+        self.finished: asyncio.Queue[Any] = (
+            asyncio.Queue()
+        )  # tasks that use replies; None at the end
         self.ended = False
         self._under_way: set[asyncio.Task[Any] | None] = set()
         requests, tokens = endpoint.requests_per_minute, endpoint.tokens_per_minute
@@ -55,7 +70,11 @@ class Calls(openai.DefaultAsyncHttpxClient):
     def _openai(self) -> openai.AsyncOpenAI:
         here, limit = self.endpoint, httpx2.Timeout(None, connect=10)  # `send` limits the rest
         return openai.AsyncOpenAI(
-            api_key=here.key(), base_url=here.address, max_retries=here.retries, timeout=limit, http_client=self
+            api_key=here.key(),
+            base_url=here.address,
+            max_retries=here.retries,
+            timeout=limit,
+            http_client=self,
         )
 
     def end(self) -> None:
@@ -92,21 +111,31 @@ class Calls(openai.DefaultAsyncHttpxClient):
         self._failed += 1
         if self._failed >= max(8, 2 * self.endpoint.concurrency):  # two rounds
             last = f"the last {self._failed} requests to {self.endpoint.address} all failed, the last one: "
-            raise LLMError(f"{last}{outcome.reason}. Is llm.base_url right? It usually ends in /v1. {_CONTINUES}")
+            raise LLMError(
+                f"{last}{outcome.reason}. Is llm.base_url right? It usually ends in /v1. {_CONTINUES}"
+            )
         return outcome
 
     async def _ask(self, request: Request) -> Reply:
         messages = [{"role": role, "content": text} for role, text in request.messages]
-        body: dict[str, Any] = {"model": self.endpoint.model, "messages": messages, **request.parameters}
+        body: dict[str, Any] = {
+            "model": self.endpoint.model,
+            "messages": messages,
+            **request.parameters,
+        }
         if request.schema is not None and self._structured:
             schema = {"name": "reply", "strict": True, "schema": request.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         try:
-            response = await self._openai.post("/chat/completions", cast_to=httpx2.Response, body=body)
+            response = await self._openai.post(
+                "/chat/completions", cast_to=httpx2.Response, body=body
+            )
         except (openai.BadRequestError, openai.UnprocessableEntityError):
             if body.pop("response_format", None) is None:
                 raise
-            response = await self._openai.post("/chat/completions", cast_to=httpx2.Response, body=body)
+            response = await self._openai.post(
+                "/chat/completions", cast_to=httpx2.Response, body=body
+            )
             self._structured = False  # the endpoint does not offer it
         reply: Reply = response.extensions["reply"]
         return reply
@@ -125,11 +154,15 @@ class Calls(openai.DefaultAsyncHttpxClient):
                     content += part
                     if len(content) > _LARGEST:
                         await response.aclose()
-                        raise openai.OpenAIError(f"the answer has more than {_LARGEST:,} bytes, and was cut off")
+                        raise openai.OpenAIError(
+                            f"the answer has more than {_LARGEST:,} bytes, and was cut off"
+                        )
             if not response.is_error:
                 reply = read_reply(bytes(content), self.endpoint.address)
                 used = (reply.prompt_tokens or 0) + (reply.completion_tokens or 0) or expected
-                return httpx2.Response(response.status_code, extensions={"reply": reply}, request=request)
+                return httpx2.Response(
+                    response.status_code, extensions={"reply": reply}, request=request
+                )
             used = 0
         except Exception as error:
             if self.ended:
@@ -139,15 +172,23 @@ class Calls(openai.DefaultAsyncHttpxClient):
                 raise httpx2.RemoteProtocolError(reason) from error
             if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout) and not self._reached:
                 known = f"{self.endpoint.address} cannot be reached ({error!r})"
-                raise LLMError(f"{known}: is the server running, and is llm.base_url its address?") from error
+                raise LLMError(
+                    f"{known}: is the server running, and is llm.base_url its address?"
+                ) from error
             raise
         finally:
             self._under_way.discard(task)
             self._owed += used - expected
         if self.ended:
             raise asyncio.CancelledError
-        headers = [each for each in response.headers.items() if not each[0].startswith(("content-", "transfer-"))]
-        return httpx2.Response(response.status_code, headers=headers, content=bytes(content), request=request)
+        headers = [
+            each
+            for each in response.headers.items()
+            if not each[0].startswith(("content-", "transfer-"))
+        ]
+        return httpx2.Response(
+            response.status_code, headers=headers, content=bytes(content), request=request
+        )
 
     async def _turn(self, tokens: int) -> None:
         async with self._line:
@@ -165,7 +206,10 @@ class Calls(openai.DefaultAsyncHttpxClient):
             return Reply("", error.code, endpoint=self.endpoint.address)
         body = error.body if isinstance(error.body, dict) else {}
         said = self._said(body.get("message") or body.get("detail") or error.response.text)
-        reason, status = f"status {error.status_code}: {said}", _CODES.get(error.code or "", error.status_code)
+        reason, status = (
+            f"status {error.status_code}: {said}",
+            _CODES.get(error.code or "", error.status_code),
+        )
         if status in _ADVICE and not (status == 403 and self._answered):
             advice = _ADVICE[status].format(variable=self.endpoint.key_variable)
             raise LLMError(f"{self.endpoint.address}, {self.endpoint.model}: {reason} {advice}")

@@ -20,15 +20,27 @@ class Request:
     """One call of a chat model."""
 
     messages: tuple[tuple[str, str], ...]  # role (system, user, assistant) and text
-    parameters: Mapping[str, float | int | str] = field(default_factory=dict)  # sent, by the endpoint's own names
+    parameters: Mapping[str, float | int | str] = field(
+        default_factory=dict
+    )  # sent, by the endpoint's own names
     sample: int = 0  # not sent: equal requests with different numbers are asked separately
-    schema: Mapping[str, Any] | None = None  # a JSON schema of the reply, for endpoints with structured output
+    schema: Mapping[str, Any] | None = (
+        None  # a JSON schema of the reply, for endpoints with structured output
+    )
 
     def key(self, model: str) -> str:
         """Return the digest under which a model's reply is kept; 0 and 0.0 are the same parameter."""
         values = self.parameters.items()
-        parameters = {name: int(v) if isinstance(v, float) and v.is_integer() else v for name, v in values}
-        document = [model, self.messages, parameters, self.sample, *([] if self.schema is None else [self.schema])]
+        parameters = {
+            name: int(v) if isinstance(v, float) and v.is_integer() else v for name, v in values
+        }
+        document = [
+            model,
+            self.messages,
+            parameters,
+            self.sample,
+            *([] if self.schema is None else [self.schema]),
+        ]
         return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
@@ -37,7 +49,9 @@ class Reply:
     """One reply of a model."""
 
     text: str  # or the words of a refusal; it may be empty
-    finish: str  # why it ended, in the endpoint's words: stop, length, content_filter, ...; or refusal
+    finish: (
+        str  # why it ended, in the endpoint's words: stop, length, content_filter, ...; or refusal
+    )
     model: str | None = None  # the model that answered, in the endpoint's words, if given
     prompt_tokens: int | None = None  # None: the endpoint did not report them
     completion_tokens: int | None = None
@@ -66,7 +80,9 @@ def read_reply(content: bytes, endpoint: str) -> Reply:
         refusal = choice["message"].get("refusal")
         text = refusal or choice["message"].get("content") or ""
         reply = Reply(
-            text=text.encode("utf-8", "replace").decode(),  # a reply cut off in an emoji ends with half a character
+            text=text.encode(
+                "utf-8", "replace"
+            ).decode(),  # a reply cut off in an emoji ends with half a character
             finish="refusal" if refusal else choice.get("finish_reason") or "unknown",
             model=model if isinstance(model, str) else None,
             prompt_tokens=usage.get("prompt_tokens"),
@@ -74,7 +90,9 @@ def read_reply(content: bytes, endpoint: str) -> Reply:
             endpoint=endpoint,
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise ValueError(f"the answer is not a chat completion; it begins {content[:80]!r}") from None
+        raise ValueError(
+            f"the answer is not a chat completion; it begins {content[:80]!r}"
+        ) from None
     if choice.get("error") or reply.finish == "error":
         raise ValueError(f"the reply was cut off by an error: {choice.get('error')}")
     return reply
@@ -103,7 +121,10 @@ class Account:
             return
         self.served.update([outcome.model] if outcome.model else [])
         self.cached += outcome.cached
-        self.unmetered += not outcome.cached and None in (outcome.prompt_tokens, outcome.completion_tokens)
+        self.unmetered += not outcome.cached and None in (
+            outcome.prompt_tokens,
+            outcome.completion_tokens,
+        )
         for name in ("prompt_tokens", "completion_tokens"):
             total = f"cached_{name}" if outcome.cached else name
             setattr(self, total, getattr(self, total) + (getattr(outcome, name) or 0))
@@ -113,7 +134,11 @@ class Account:
         replies = self.requests - self.failed - (0 if if_new else self.cached)
         if price is None or (self.unmetered and self.unmetered == replies):
             return None
-        old = price_of(price, self.cached_prompt_tokens, self.cached_completion_tokens) if if_new else 0
+        old = (
+            price_of(price, self.cached_prompt_tokens, self.cached_completion_tokens)
+            if if_new
+            else 0
+        )
         return price_of(price, self.prompt_tokens, self.completion_tokens) + old
 
     def spent(self, price: Mapping[Any, float] | None) -> str:

@@ -11,10 +11,17 @@ from lightning_cse import plots
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SIDES: Final = {"held_out": ("held-out side", plots.BLUE, "-"), "eval": ("evaluation side", plots.ORANGE, "--")}
+_SIDES: Final = {
+    "held_out": ("held-out side", plots.BLUE, "-"),
+    "eval": ("evaluation side", plots.ORANGE, "--"),
+}
 _PANELS: Final = {  # (title, vertical axis): the lines, by the end of their keys
-    ("Alignment (lower is closer)", "alignment"): {f"{side}/alignment": look for side, look in _SIDES.items()},
-    ("Uniformity (lower is more even)", "uniformity"): {f"{side}/uniformity": look for side, look in _SIDES.items()},
+    ("Alignment (lower is closer)", "alignment"): {
+        f"{side}/alignment": look for side, look in _SIDES.items()
+    },
+    ("Uniformity (lower is more even)", "uniformity"): {
+        f"{side}/uniformity": look for side, look in _SIDES.items()
+    },
     ("Relative fitting difficulty", "held-out minus evaluation"): {
         "rfd_alignment": ("RFD of alignment", plots.GREEN, "-"),
         "rfd_uniformity": ("RFD of uniformity", plots.PURPLE, "-."),
@@ -22,12 +29,16 @@ _PANELS: Final = {  # (title, vertical axis): the lines, by the end of their key
 }
 
 
-def run_figures(curves: dict[str, list[tuple[int, float]]], folder: Path, monitor: str) -> list[Path]:
+def run_figures(
+    curves: dict[str, list[tuple[int, float]]], folder: Path, monitor: str
+) -> list[Path]:
     """Draw ``loss.png``, ``dev_score.png`` and ``diagnostics.png``, each only where its curves were logged.
 
     The curves are points ``(step, value)`` by key, and ``monitor`` is the key that picks the best checkpoint.
     """
-    ordered = {key: sorted(points, key=lambda point: point[0]) for key, points in curves.items() if points}
+    ordered = {
+        key: sorted(points, key=lambda point: point[0]) for key, points in curves.items() if points
+    }
     with plots.plot_style():
         drawings = {"loss.png": _loss(ordered), "dev_score.png": _dev_score(ordered, monitor)}
         return plots.save_figures({**drawings, "diagnostics.png": _diagnostics(ordered)}, folder)
@@ -44,8 +55,15 @@ def _loss(curves: plots.Curves) -> Figure | None:
     else:
         steps, values = plots.xy(points)
         span = 2 * max(2, len(points) // 80) + 1
-        axes.plot(steps, values, color=plots.BLUE, alpha=0.28, linewidth=0.8, label="every logged step")
-        axes.plot(steps, plots.moving_average(values, span), color=plots.BLUE, label=f"moving average of {span} points")
+        axes.plot(
+            steps, values, color=plots.BLUE, alpha=0.28, linewidth=0.8, label="every logged step"
+        )
+        axes.plot(
+            steps,
+            plots.moving_average(values, span),
+            color=plots.BLUE,
+            label=f"moving average of {span} points",
+        )
         axes.legend(loc="upper right")
     axes.set_ylabel("training loss")
     plots.by_step(axes)
@@ -53,7 +71,11 @@ def _loss(curves: plots.Curves) -> Figure | None:
 
 
 def _dev_score(curves: plots.Curves, monitor: str) -> Figure | None:
-    found = {key: points for key, points in curves.items() if key.startswith("val/") and not key.endswith("/threshold")}
+    found = {
+        key: points
+        for key, points in curves.items()
+        if key.startswith("val/") and not key.endswith("/threshold")
+    }
     if not found:
         return None
     figure = plots.blank_figure(7.6, 3.8)
@@ -67,8 +89,20 @@ def _dev_score(curves: plots.Curves, monitor: str) -> Figure | None:
     finite = [(value, -step) for step, value in found.get(monitor, ()) if math.isfinite(value)]
     if finite:
         value, step = max(finite)
-        star: Any = {"marker": "*", "markersize": 13, "markeredgecolor": "white", "linestyle": "none", "zorder": 4}
-        axes.plot([-step], [value], color=plots.VERMILION, label=f"best: {value:.4f} at step {-step}", **star)
+        star: Any = {
+            "marker": "*",
+            "markersize": 13,
+            "markeredgecolor": "white",
+            "linestyle": "none",
+            "zorder": 4,
+        }
+        axes.plot(
+            [-step],
+            [value],
+            color=plots.VERMILION,
+            label=f"best: {value:.4f} at step {-step}",
+            **star,
+        )
     axes.set_ylabel("dev score")
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     plots.by_step(axes)
@@ -78,8 +112,15 @@ def _dev_score(curves: plots.Curves, monitor: str) -> Figure | None:
 def _diagnostics(curves: plots.Curves) -> Figure | None:
     """Draw one row of panels per view."""
     ends = [end for lines in _PANELS.values() for end in lines]
-    keys = [(key, end) for key in curves for end in ends if key.startswith("diag/") and key.endswith(f"/{end}")]
-    prefixes = sorted({key.removesuffix(end) for key, end in keys})  # the first is diag/, that of the primary view
+    keys = [
+        (key, end)
+        for key in curves
+        for end in ends
+        if key.startswith("diag/") and key.endswith(f"/{end}")
+    ]
+    prefixes = sorted(
+        {key.removesuffix(end) for key, end in keys}
+    )  # the first is diag/, that of the primary view
     if not prefixes:
         return None
     primary = "explicit" if "diag/implicit/" in prefixes else "primary"
@@ -96,8 +137,12 @@ def _diagnostics(curves: plots.Curves) -> Figure | None:
             handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
         row[2].axhline(0, color=plots.GREY, linewidth=0.8, zorder=1)
         if len(prefixes) > 1:
-            row[0].set_ylabel(f"{prefix.removeprefix('diag/').rstrip('/') or primary} view: alignment")
+            row[0].set_ylabel(
+                f"{prefix.removeprefix('diag/').rstrip('/') or primary} view: alignment"
+            )
     for axes in grid[:-1].flat:
         axes.set_xlabel("")
-    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=4, handlelength=3)
+    figure.legend(
+        list(handles.values()), list(handles), loc="outside lower center", ncols=4, handlelength=3
+    )
     return figure

@@ -26,7 +26,9 @@ _SETTINGS: Final = {
     "console": "off",
     "silent": True,
     # The record holds commit, versions and machine; metadata would hold the whole command line.
-    **dict.fromkeys(("disable_git", "disable_code", "x_disable_meta", "x_disable_machine_info"), True),
+    **dict.fromkeys(
+        ("disable_git", "disable_code", "x_disable_meta", "x_disable_machine_info"), True
+    ),
     **dict.fromkeys(("save_code", "x_save_requirements"), False),
     **dict.fromkeys(("init_timeout", "login_timeout"), 30.0),
     "finish_timeout": 60.0,
@@ -81,7 +83,9 @@ class RunView(Logger):
 
     def conclude(self, record: Mapping[str, Any]) -> None:
         """Show the final values of a finished run next to its settings, but no sentences or predictions."""
-        self._guarded("show the result", lambda: self._conclude(final_values(record), int(record["steps"])))
+        self._guarded(
+            "show the result", lambda: self._conclude(final_values(record), int(record["steps"]))
+        )
 
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
         """Do nothing: the view has the resolved config from the start."""
@@ -114,10 +118,17 @@ class RunView(Logger):
         except Exception as error:  # noqa: BLE001 - no failure of the service, disk or packages may reach the run
             if not self._off:  # else a nested call has reported it
                 self._off = True
-                log.warning("%s could not %s (%s): the run continues without it", self.CALLED, what, one_line(error))
+                log.warning(
+                    "%s could not %s (%s): the run continues without it",
+                    self.CALLED,
+                    what,
+                    one_line(error),
+                )
                 if what != "finish":
                     with contextlib.suppress(Exception):
-                        self._end(1)  # else it stays open, and the next start of this run would find it in use
+                        self._end(
+                            1
+                        )  # else it stays open, and the next start of this run would find it in use
             return None
 
 
@@ -131,12 +142,20 @@ class TensorBoardView(RunView, TensorBoardLogger):
     CALLED = "TensorBoard"
 
     def __init__(
-        self, *, run: Run, group: str, settings: Mapping[str, Any], tags: Sequence[str], resumed_at: int | None = None
+        self,
+        *,
+        run: Run,
+        group: str,
+        settings: Mapping[str, Any],
+        tags: Sequence[str],
+        resumed_at: int | None = None,
     ) -> None:
         folder, purge = run.path / "tensorboard", None if resumed_at is None else resumed_at + 1
         if resumed_at is None:
             shutil.rmtree(folder, ignore_errors=True)
-        super().__init__(folder, name="", version="", default_hp_metric=False, purge_step=purge, max_queue=1000)
+        super().__init__(
+            folder, name="", version="", default_hp_metric=False, purge_step=purge, max_queue=1000
+        )
         self._settings = {**settings, "group": group, "tags": " ".join(tags)}
 
     def _conclude(self, values: dict[str, float], step: int) -> None:
@@ -178,7 +197,10 @@ class WandbView(RunView, WandbLogger):
     ) -> None:
         tail = f"-{run.config_hash}-s{run.seed}"
         method, encoder = (settings.get(key) or {} for key in ("method", "encoder"))
-        own = (str(method.get("_target_", "")).rpartition(".")[2].lower(), str(encoder.get("name", "")))
+        own = (
+            str(method.get("_target_", "")).rpartition(".")[2].lower(),
+            str(encoder.get("name", "")),
+        )
         mode = _mode(offline)
         super().__init__(
             project=project,
@@ -191,7 +213,9 @@ class WandbView(RunView, WandbLogger):
             config=dict(settings),
             save_dir=run.path,
             mode=mode,
-            resume=None if resumed_at is None else "allow",  # None: a run of the same id in W&B starts afresh
+            resume=None
+            if resumed_at is None
+            else "allow",  # None: a run of the same id in W&B starts afresh
             settings=_SETTINGS,
         )
         self._off = mode == "disabled"
@@ -210,9 +234,13 @@ class WandbView(RunView, WandbLogger):
             if sys.modules[launch] is None:
                 del sys.modules[launch]
             if new:
-                os.environ.pop("WANDB_SERVICE", None)  # otherwise later jobs' processes look for this one's service
+                os.environ.pop(
+                    "WANDB_SERVICE", None
+                )  # otherwise later jobs' processes look for this one's service
         offline = self._wandb_init["mode"] == "offline"
-        where = f"offline in {self.save_dir}/wandb; `wandb sync` on the folder in it uploads the run"
+        where = (
+            f"offline in {self.save_dir}/wandb; `wandb sync` on the folder in it uploads the run"
+        )
         log.info("W&B: %s", where if offline else run.url)
         return run
 
@@ -257,5 +285,9 @@ def final_values(record: Mapping[str, Any]) -> dict[str, float]:
     """Return the finite numbers of a record for a table of runs: ``test/...``, ``best/score``, ``summary/...``."""
     values = record["metrics"] | {f"best/{key}": record["best"][key] for key in ("score", "step")}
     summary = record.get("summary") or {}
-    values |= {f"summary/{key}": value for key, value in summary.items() if not key.startswith("best_")}
-    return {key: value for key, value in values.items() if value is not None and math.isfinite(value)}
+    values |= {
+        f"summary/{key}": value for key, value in summary.items() if not key.startswith("best_")
+    }
+    return {
+        key: value for key, value in values.items() if value is not None and math.isfinite(value)
+    }

@@ -84,19 +84,26 @@ class DualContrastive(nn.Module):
         If a hypothesis has fewer rows than the premise, ``rows`` has its row numbers under the argument's name.
         """
         if self.contradiction and contradiction is None and rows is None:
-            raise ValueError("DualContrastive: no contradiction; set contradiction=False to train without any")
+            raise ValueError(
+                "DualContrastive: no contradiction; set contradiction=False to train without any"
+            )
         hypotheses = {
             "explicit_entailment": explicit_entailment,
             "implied_entailment": implied_entailment,
             "contradiction": contradiction if self.contradiction else None,
         }
-        there = {role: hypothesis for role, hypothesis in hypotheses.items() if hypothesis is not None}
+        there = {
+            role: hypothesis for role, hypothesis in hypotheses.items() if hypothesis is not None
+        }
         places = _places(premise, there, rows or {})
 
         compare, negative = self.similarity.matrix, there.get("contradiction")
         said, implied = premise.explicit, premise.implicit
         terms = []  # the blocks of T1 and T2, then of T3 to T5; their rows are those that have the term
-        for role, anchor, other in (("explicit_entailment", said, implied), ("implied_entailment", implied, said)):
+        for role, anchor, other in (
+            ("explicit_entailment", said, implied),
+            ("implied_entailment", implied, said),
+        ):
             if role in there:
                 own = anchor[places[role]]
                 blocks = [compare(own, there[role].explicit)]
@@ -104,25 +111,35 @@ class DualContrastive(nn.Module):
                 blocks += [compare(own, other)] if self.intra_sentence else []
                 terms.append(blocks)
         if self.intra_sentence:
-            terms += [[compare(hypothesis.explicit, hypothesis.implicit)] for hypothesis in there.values()]
+            terms += [
+                [compare(hypothesis.explicit, hypothesis.implicit)] for hypothesis in there.values()
+            ]
         if not terms:  # no row of the batch has any term
             return 0.0 * sum(field.float().sum() for field in premise.fields().values())  # type: ignore[return-value]
         # A term is the mean over its own rows; the loss is the mean over all rows.
         means = [in_batch_cross_entropy(*blocks, temperature=self.temperature) for blocks in terms]
         weights = [len(blocks[0]) / len(premise) for blocks in terms]
-        return torch.stack([mean * weight for mean, weight in zip(means, weights, strict=True)]).sum()
+        return torch.stack(
+            [mean * weight for mean, weight in zip(means, weights, strict=True)]
+        ).sum()
 
 
-def _places(premise: Dual, there: Mapping[str, Dual], rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _places(
+    premise: Dual, there: Mapping[str, Dual], rows: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
     """Check the shapes, and return the row number of each sentence of each hypothesis."""
     given = {"premise": premise, **there}
     fields = {role: next(iter(embedding.fields().values())) for role, embedding in given.items()}
     got = ", ".join(f"{role} {tuple(field.shape)}" for role, field in fields.items())
     if len(premise) < 2 or len({field.shape[1] for field in fields.values()}) > 1:
-        raise ValueError(f"need premises (n, d) with n >= 2 and hypotheses of their width, got {got}")
+        raise ValueError(
+            f"need premises (n, d) with n >= 2 and hypotheses of their width, got {got}"
+        )
     every = torch.arange(len(premise), device=fields["premise"].device)
     places = {role: rows.get(role, every) for role in there}
     for role, place in places.items():
         if len(place) != len(there[role]) or len(place.unique()) != len(place):
-            raise ValueError(f"need one {role} for each premise, or their rows in rows[{role!r}], got {got}")
+            raise ValueError(
+                f"need one {role} for each premise, or their rows in rows[{role!r}], got {got}"
+            )
     return places

@@ -42,7 +42,12 @@ class GaussianContrastive(nn.Module):
         1.7918
     """
 
-    def __init__(self, temperature: float = 0.05, sets: Sequence[str] = _SETS, reduce: Reduce = "mean_of_sims") -> None:
+    def __init__(
+        self,
+        temperature: float = 0.05,
+        sets: Sequence[str] = _SETS,
+        reduce: Reduce = "mean_of_sims",
+    ) -> None:
         super().__init__()
         self.temperature = check_temperature(temperature)
         if isinstance(sets, str) or not {"ent"} <= set(sets) <= set(_SETS):
@@ -53,13 +58,18 @@ class GaussianContrastive(nn.Module):
         self.reduce = check_reduce(reduce)
 
     def forward(
-        self, premise: GaussianEmbedding, entailment: GaussianEmbedding, contradiction: GaussianEmbedding | None = None
+        self,
+        premise: GaussianEmbedding,
+        entailment: GaussianEmbedding,
+        contradiction: GaussianEmbedding | None = None,
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
         roles = {"premise": premise, "entailment": entailment}
         if "con" in self.sets:
             if contradiction is None:
-                raise ValueError(f'sets {list(self.sets)} needs the contradiction of every row; else leave "con" out')
+                raise ValueError(
+                    f'sets {list(self.sets)} needs the contradiction of every row; else leave "con" out'
+                )
             roles["contradiction"] = contradiction
         shapes = [tuple(embedding.mean.shape) for embedding in roles.values()]
         if len(set(shapes)) > 1 or len(premise) < 2:

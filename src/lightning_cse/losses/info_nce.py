@@ -41,22 +41,36 @@ class InfoNCE(nn.Module):
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor | None = None) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
-        if anchor.ndim != 2 or len(anchor) < (2 if negative is None else 1) or positive.shape != anchor.shape:
+        if (
+            anchor.ndim != 2
+            or len(anchor) < (2 if negative is None else 1)
+            or positive.shape != anchor.shape
+        ):
             got = f"{tuple(anchor.shape)} and {tuple(positive.shape)}"
-            raise ValueError(f"need anchors and positives of one shape (n, d) with n >= 2, got {got}")
+            raise ValueError(
+                f"need anchors and positives of one shape (n, d) with n >= 2, got {got}"
+            )
         blocks = [cosine_matrix(anchor, positive)]
         if negative is not None:
             if negative.ndim != 2 or len(negative) < 1 or negative.shape[1] != anchor.shape[1]:
                 got = f"{tuple(negative.shape)} for anchors {tuple(anchor.shape)}"
-                raise ValueError(f"need hard negatives of shape (k, d) with k >= 1 and the anchors' d, got {got}")
+                raise ValueError(
+                    f"need hard negatives of shape (k, d) with k >= 1 and the anchors' d, got {got}"
+                )
             blocks.append(cosine_matrix(anchor, negative))
         if self.hard_negative_weight:
             if negative is None or len(negative) != len(anchor):
-                there = "is no hard negative" if negative is None else f"are {len(negative)} for {len(anchor)} rows"
+                there = (
+                    "is no hard negative"
+                    if negative is None
+                    else f"are {len(negative)} for {len(anchor)} rows"
+                )
                 weight = f"hard_negative_weight: {self.hard_negative_weight} needs one hard negative a row"
                 raise ConfigError([f"method.loss.{weight}, but there {there}; set it to 0"])
             own = torch.eye(len(anchor), dtype=blocks[1].dtype, device=blocks[1].device)
-            blocks[1] = blocks[1] + self.hard_negative_weight * self.temperature * own  # divided by it below
+            blocks[1] = (
+                blocks[1] + self.hard_negative_weight * self.temperature * own
+            )  # divided by it below
         return in_batch_cross_entropy(*blocks, temperature=self.temperature)
 
 

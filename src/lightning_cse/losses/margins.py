@@ -36,7 +36,9 @@ class HierarchicalTriplet(nn.Module):
         self.margin_positive = _not_negative("margin_positive", margin_positive)
         self.margin_negative = _not_negative("margin_negative", margin_negative)
 
-    def forward(self, anchor: Tensor, positive: Tensor, intermediate: Tensor, negative: Tensor) -> Tensor:
+    def forward(
+        self, anchor: Tensor, positive: Tensor, intermediate: Tensor, negative: Tensor
+    ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
         _check_shapes(anchor, positive, intermediate, negative, ndim=2)
         high, middle, low = (cosine(anchor, other) for other in (positive, intermediate, negative))
@@ -68,7 +70,9 @@ class ImplicitnessRanking(nn.Module):
         0.5
     """
 
-    def __init__(self, margin: float = 0.5, pragmatic_margin: float = 0.7, alpha: float = 1.0) -> None:
+    def __init__(
+        self, margin: float = 0.5, pragmatic_margin: float = 0.7, alpha: float = 1.0
+    ) -> None:
         super().__init__()
         self.margin = _not_negative("margin", margin)
         self.pragmatic_margin = _not_negative("pragmatic_margin", pragmatic_margin)
@@ -90,7 +94,9 @@ class ImplicitnessRanking(nn.Module):
             some.to(torch.promote_types(some.dtype, torch.float32)) for some in given
         )
         relu = nn.functional.relu
-        ranks = relu(self.margin - (implicit - explicit)) + relu(self.margin - (other_implicit - other_explicit))
+        ranks = relu(self.margin - (implicit - explicit)) + relu(
+            self.margin - (other_implicit - other_explicit)
+        )
         return (ranks + self.alpha * relu(self.pragmatic_margin - (far - near))).mean()
 
 
@@ -104,4 +110,6 @@ def _check_shapes(*tensors: Tensor, ndim: int) -> None:
     shapes = [tuple(tensor.shape) for tensor in tensors]
     if len(set(shapes)) > 1 or len(shapes[0]) != ndim or shapes[0][0] < 1:
         one = "(n, d)" if ndim == 2 else "(n,)"
-        raise ValueError(f"need tensors of one shape {one} with n >= 1, got {', '.join(map(str, shapes))}")
+        raise ValueError(
+            f"need tensors of one shape {one} with n >= 1, got {', '.join(map(str, shapes))}"
+        )

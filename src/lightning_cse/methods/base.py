@@ -84,16 +84,27 @@ class Method(pl.LightningModule, ABC):
                 f"{type(self).__name__} learns from two dropout passes over one sentence, but the encoder "
                 f"{encoder.name} has no dropout: set encoder.dropout=0.1"
             )
-        rank_zero_warn(f"the encoder {encoder.name} has no dropout; set encoder.dropout=0.1 to train with it")
+        rank_zero_warn(
+            f"the encoder {encoder.name} has no dropout; set encoder.dropout=0.1 to train with it"
+        )
 
     def output(
-        self, loss: Tensor, index: Tensor, parts: Mapping[str, Tensor] | None = None, /, **embeddings: Embedding
+        self,
+        loss: Tensor,
+        index: Tensor,
+        parts: Mapping[str, Tensor] | None = None,
+        /,
+        **embeddings: Embedding,
     ) -> dict[str, Any]:
         """Return ``loss``, ``index``, the number of ``sentences``, and, detached, ``parts`` and ``embeddings``."""
         if not torch.isfinite(loss):
-            raise self._not_finite(f"the loss of step {self.global_step + 1} is {loss.item()}", index.tolist())
+            raise self._not_finite(
+                f"the loss of step {self.global_step + 1} is {loss.item()}", index.tolist()
+            )
         self._rows.append(index)
-        named = {role: {k: v.detach() for k, v in e.fields().items()} for role, e in embeddings.items()}
+        named = {
+            role: {k: v.detach() for k, v in e.fields().items()} for role, e in embeddings.items()
+        }
         return {
             "loss": loss,
             "index": index,
@@ -136,4 +147,7 @@ class Method(pl.LightningModule, ABC):
         except ValueError as error:  # betas outside [0, 1)
             raise ConfigError([f"method.optimizer: {error}"]) from error
         factor = partial(self.schedule, total=int(self.trainer.estimated_stepping_batches))
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor), "interval": "step"}}
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor), "interval": "step"},
+        }

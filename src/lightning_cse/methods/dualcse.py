@@ -27,9 +27,17 @@ class DualCSE(Method):
     ``architecture`` is one encoder (``cross``) or two (``bi``), as in `DualModel`.
     """
 
-    roles: tuple[str, ...] = ("premise", "explicit_entailment", "implied_entailment", "contradiction")
+    roles: tuple[str, ...] = (
+        "premise",
+        "explicit_entailment",
+        "implied_entailment",
+        "contradiction",
+    )
     optional = roles[1:]
-    pairs: ClassVar = {"explicit": ("premise", "explicit_entailment"), "implicit": ("premise", "implied_entailment")}
+    pairs: ClassVar = {
+        "explicit": ("premise", "explicit_entailment"),
+        "implicit": ("premise", "implied_entailment"),
+    }
     compares: type = CosineSimilarity
 
     def __init__(
@@ -44,7 +52,9 @@ class DualCSE(Method):
     ) -> None:
         if not isinstance(loss.similarity, self.compares):
             given, needed = type(loss.similarity).__name__, self.compares.__name__
-            raise ConfigError([f"method.loss.similarity: {type(self).__name__} needs a {needed}, got a {given}"])
+            raise ConfigError(
+                [f"method.loss.similarity: {type(self).__name__} needs a {needed}, got a {given}"]
+            )
         if architecture == "cross" and not encoder.has_segments:
             what = "has no segment ids: the words explicit and implicit are set apart by a separator alone"
             log.info("%s %s", encoder.name, what)
@@ -58,7 +68,9 @@ class DualCSE(Method):
         if not loss.contradiction:
             self.roles = self.roles[:3]
 
-    def build_model(self, encoder: SentenceEncoder, loss: DualContrastive, architecture: Architecture) -> DualModel:
+    def build_model(
+        self, encoder: SentenceEncoder, loss: DualContrastive, architecture: Architecture
+    ) -> DualModel:
         """Return the model, which compares embeddings as the loss does."""
         return DualModel(encoder, architecture=architecture)
 

@@ -41,7 +41,9 @@ class GaussCSE(Method):
         model = GaussianModel(encoder, reduce=loss.reduce, sts_similarity=sts_similarity)
         super().__init__(model, loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size)
         self.simcse = simcse
-        self.roles = ("premise", "entailment", "contradiction")[: 3 if "con" in loss.sets or simcse is not None else 2]
+        self.roles = ("premise", "entailment", "contradiction")[
+            : 3 if "con" in loss.sets or simcse is not None else 2
+        ]
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the roles of a batch and compare them."""

@@ -71,12 +71,18 @@ class ImpScore(Method):
             normalize=normalize,
         )
         super().__init__(model, loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size)
-        self._kept: tuple[Tensor, Tensor] | None = None  # distinct vectors; their index by role and row
+        self._kept: tuple[Tensor, Tensor] | None = (
+            None  # distinct vectors; their index by role and row
+        )
 
     def on_fit_start(self) -> None:
         """Encode the training sentences once if the encoder is frozen; otherwise start as any method."""
         data = getattr(self.trainer, "datamodule", None)
-        columns = [data.train.column(role) for role in self.roles] if isinstance(data, ContrastiveData) else []
+        columns = (
+            [data.train.column(role) for role in self.roles]
+            if isinstance(data, ContrastiveData)
+            else []
+        )
         if not self.model.frozen:
             super().on_fit_start()
             return
@@ -92,11 +98,20 @@ class ImpScore(Method):
         """Release the vectors that were kept."""
         self._kept = self.model.kept = None
 
-    def _encode_once(self, columns: Sequence[Sequence[str]], max_tokens: int | None) -> tuple[Tensor, Tensor]:
+    def _encode_once(
+        self, columns: Sequence[Sequence[str]], max_tokens: int | None
+    ) -> tuple[Tensor, Tensor]:
         number = {sentence: place for place, sentence in enumerate(dict.fromkeys(chain(*columns)))}
-        log.info("the %d distinct sentences of %d training rows are encoded once", len(number), len(columns[0]))
+        log.info(
+            "the %d distinct sentences of %d training rows are encoded once",
+            len(number),
+            len(columns[0]),
+        )
         encoder = self.model.encoder
-        ids = [sentence[:max_tokens][: encoder.max_length] for sentence in encoder.tokenizer(list(number))]
+        ids = [
+            sentence[:max_tokens][: encoder.max_length]
+            for sentence in encoder.tokenizer(list(number))
+        ]
         vectors = [
             self.model.pooled(Tokens.pad(ids[start : start + SENTENCES_AT_ONCE]).to(self.device))[0]
             for start in range(0, len(ids), SENTENCES_AT_ONCE)
@@ -111,7 +126,9 @@ class ImpScore(Method):
             embeddings = model.encode(*(batch["roles"][role] for role in self.roles))
         else:
             vectors, places = self._kept
-            embeddings = [model.project(vectors[place]) for place in places[:, index.to(places.device)]]
+            embeddings = [
+                model.project(vectors[place]) for place in places[:, index.to(places.device)]
+            ]
         pos_implicit, pos_explicit, neg_implicit, neg_explicit = embeddings
         loss = self.loss(
             *(model.implicitness(sentence) for sentence in embeddings),

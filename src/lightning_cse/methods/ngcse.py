@@ -70,12 +70,20 @@ class NGCSE(Method):
     ) -> None:
         written = "intermediate" in roles
         if tuple(roles) not in ROW_KINDS:
-            raise ConfigError([f"method.roles: {', '.join(roles)} is not one of the kinds of rows {ROW_KINDS}"])
+            raise ConfigError(
+                [f"method.roles: {', '.join(roles)} is not one of the kinds of rows {ROW_KINDS}"]
+            )
         if contrastive != "single_positive" and not written:
-            raise ConfigError([f"method.contrastive: {contrastive} needs an intermediate, and method.roles has none"])
+            raise ConfigError(
+                [
+                    f"method.contrastive: {contrastive} needs an intermediate, and method.roles has none"
+                ]
+            )
         if not beta >= 0:
             raise ConfigError([f"method.beta: must be a number >= 0, got {beta}"])
-        super().__init__(PointModel(encoder), loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size)
+        super().__init__(
+            PointModel(encoder), loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size
+        )
         self.hierarchical_triplet = hierarchical_triplet
         self.beta = beta
         self.has_triplet = contrastive == "hierarchical_triplet"
@@ -84,12 +92,20 @@ class NGCSE(Method):
         if contrastive == "multiple_positive":
             self.positives = ("positive", "intermediate")
         used = {"anchor", *self.positives}  # what is not used is not encoded
-        used |= {"negative"} if self.has_negative else set(ROLES) if self.has_triplet and beta else set()
+        used |= (
+            {"negative"}
+            if self.has_negative
+            else set(ROLES)
+            if self.has_triplet and beta
+            else set()
+        )
         self.roles = tuple(role for role in ROLES if role in used)
         self.optional = ("negative",) if self.has_negative and not written else ()
         # In rows without negatives, a positive is a second view of its anchor and so has the second template.
         self.second_template = 0 if "negative" in roles else -1
-        self.aligned = (*self.positives, "anchor")[0]  # the authors measure the pair that a setting trains on
+        self.aligned = (*self.positives, "anchor")[
+            0
+        ]  # the authors measure the pair that a setting trains on
         spread = tuple(role for role in roles if role != "intermediate" or self.has_triplet)
         self.spread = spread if "negative" in roles else ("anchor",)
         self.needs_dropout = tuple(roles) == ("anchor",) and len(encoder.templates) == 1
@@ -115,19 +131,28 @@ class NGCSE(Method):
         vectors = self._project({**tokens, "again": again})
         anchor, negative = vectors["anchor"], vectors.get("negative") if self.has_negative else None
 
-        positive = _rows(vectors, {"again": again, **{role: tokens[role] for role in self.positives[:1]}})
+        positive = _rows(
+            vectors, {"again": again, **{role: tokens[role] for role in self.positives[:1]}}
+        )
         second_pass = len(self.positives) > 1
         contrastive = self.loss(anchor, positive, None if second_pass else negative)
         if second_pass and "intermediate" in vectors:
             # The loss of an LLM row is the mean of both passes: add half the difference, times the share of LLM rows.
-            written, others = anchor[tokens["intermediate"].rows], [vectors["again"]] if "again" in vectors else []
+            written, others = (
+                anchor[tokens["intermediate"].rows],
+                [vectors["again"]] if "again" in vectors else [],
+            )
             first = self.loss(written, vectors["positive"], *others)
-            second = self.loss(written, vectors["intermediate"], torch.cat([vectors["negative"], *others]))
+            second = self.loss(
+                written, vectors["intermediate"], torch.cat([vectors["negative"], *others])
+            )
             contrastive = contrastive + (second - first) * len(written) / (2 * len(anchor))
         parts = {"contrastive": contrastive}
         if self.has_triplet and self.beta and "intermediate" in vectors:
             written = anchor[tokens["intermediate"].rows]
-            parts["hierarchical_triplet"] = self.hierarchical_triplet(written, *(vectors[role] for role in ROLES[1:]))
+            parts["hierarchical_triplet"] = self.hierarchical_triplet(
+                written, *(vectors[role] for role in ROLES[1:])
+            )
         loss = contrastive + self.beta * parts.get("hierarchical_triplet", 0.0)
         named = {role: PointEmbedding(vector) for role, vector in vectors.items()}
         return self.output(loss, batch["index"], parts, **named)
@@ -148,9 +173,16 @@ class NGCSE(Method):
     def _project(self, tokens: Mapping[str, Tokens]) -> dict[str, Tensor]:
         """Encode every role that has sentences, and apply the head."""
         templates, place = self.templates, {"again": -1, "positive": self.second_template}
-        requests = {role: (some, templates[place.get(role, 0)]) for role, some in tokens.items() if len(some)}
+        requests = {
+            role: (some, templates[place.get(role, 0)])
+            for role, some in tokens.items()
+            if len(some)
+        }
         pooled = self.model.encoder(list(requests.values()))
-        return {role: in_float32(self.head, vector) for role, vector in zip(requests, pooled, strict=True)}
+        return {
+            role: in_float32(self.head, vector)
+            for role, vector in zip(requests, pooled, strict=True)
+        }
 
 
 def _rows(vectors: Mapping[str, Tensor], parts: Mapping[str, Tokens]) -> Tensor:

@@ -28,7 +28,11 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if not 0 <= self.warmup <= 1:
-            raise ConfigError([f"method.schedule.warmup: must be a share of the steps in [0, 1], got {self.warmup}"])
+            raise ConfigError(
+                [
+                    f"method.schedule.warmup: must be a share of the steps in [0, 1], got {self.warmup}"
+                ]
+            )
 
     def __call__(self, step: int, *, total: int) -> float:
         """Return the factor at a step."""

@@ -37,7 +37,11 @@ class SimCSE(Method):
         chunk_size: int | None = None,
     ) -> None:
         super().__init__(
-            PointModel(encoder, has_head=True), loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size
+            PointModel(encoder, has_head=True),
+            loss,
+            optimizer=optimizer,
+            schedule=schedule,
+            chunk_size=chunk_size,
         )
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
@@ -72,7 +76,9 @@ class UnsupervisedSimCSE(Method):
         schedule: Schedule,
         chunk_size: int | None = None,
     ) -> None:
-        super().__init__(PointModel(encoder), loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size)
+        super().__init__(
+            PointModel(encoder), loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size
+        )
         self.head = nn.Sequential(nn.Linear(encoder.width, encoder.width), nn.Tanh())
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:

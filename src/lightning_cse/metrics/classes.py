@@ -12,7 +12,11 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
-from lightning_cse.metrics.representation import pair_distances, relative_fitting_difficulty, uniformity
+from lightning_cse.metrics.representation import (
+    pair_distances,
+    relative_fitting_difficulty,
+    uniformity,
+)
 from lightning_cse.metrics.scores import (
     AGGREGATIONS,
     Values,
@@ -86,14 +90,18 @@ class RowMetric(Metric):
         nn.Module._apply(self, fn)  # torchmetrics' method would move and convert the states
         return self
 
-    def _sync_dist(self, dist_sync_fn: Callable[..., Any] = gather_all_tensors, process_group: Any = None) -> None:
+    def _sync_dist(
+        self, dist_sync_fn: Callable[..., Any] = gather_all_tensors, process_group: Any = None
+    ) -> None:
         """Gather the states as objects: NCCL cannot gather CPU tensors, and shards differ in length."""
         if dist_sync_fn is not gather_all_tensors:  # given by the caller
             super()._sync_dist(dist_sync_fn, process_group)
             return
         group = process_group or self.process_group
         shards: list[Any] = [None] * torch.distributed.get_world_size(group)
-        torch.distributed.all_gather_object(shards, {name: getattr(self, name) for name in self.states}, group)
+        torch.distributed.all_gather_object(
+            shards, {name: getattr(self, name) for name in self.states}, group
+        )
         for name in self.states:
             setattr(self, name, [part for shard in shards for part in shard[name]])
 
@@ -146,12 +154,16 @@ class RelativeFittingDifficulty(RowMetric):
 
     def update(self, held_out: float | Values, evaluation: float | Values) -> None:
         """Add the values of one evaluation, or of several in two sequences."""
-        given = [side.cpu() if isinstance(side, Tensor) else side for side in (held_out, evaluation)]
+        given = [
+            side.cpu() if isinstance(side, Tensor) else side for side in (held_out, evaluation)
+        ]
         first, second = (torch.as_tensor(side, dtype=torch.float64).reshape(-1) for side in given)
         self._keep(held_out=first, evaluation=second)
 
     def _value(self) -> float:
-        return relative_fitting_difficulty(self._rows("held_out").tolist(), self._rows("evaluation").tolist())
+        return relative_fitting_difficulty(
+            self._rows("held_out").tolist(), self._rows("evaluation").tolist()
+        )
 
 
 class _LabelMetric(RowMetric):
@@ -172,7 +184,12 @@ class ThresholdAccuracy(_LabelMetric):
     """
 
     def __init__(
-        self, threshold: float | None = None, *, grid: Values | None = None, strict: bool = False, **kwargs: Any
+        self,
+        threshold: float | None = None,
+        *,
+        grid: Values | None = None,
+        strict: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.threshold, self.tuned = threshold, threshold
@@ -210,11 +227,17 @@ class Spearman(RowMetric):
     states = ("gold", "scores", "subsets")
 
     def __init__(
-        self, aggregation: Literal["all", "mean", "wmean"] = "all", *, constant: float | None = None, **kwargs: Any
+        self,
+        aggregation: Literal["all", "mean", "wmean"] = "all",
+        *,
+        constant: float | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if aggregation not in AGGREGATIONS:
-            raise ValueError(f"aggregation must be one of {', '.join(AGGREGATIONS)}, got {aggregation!r}")
+            raise ValueError(
+                f"aggregation must be one of {', '.join(AGGREGATIONS)}, got {aggregation!r}"
+            )
         self.aggregation, self.constant = aggregation, constant
 
     def update(self, gold: Values, scores: Values, subsets: str | Sequence[str] = "") -> None:
@@ -231,7 +254,9 @@ class Spearman(RowMetric):
     def _value(self) -> float:
         gold, scores, subsets = (self._rows(name) for name in self.states)
         of = [subsets == number for number in dict.fromkeys(subsets.tolist())]
-        return AGGREGATIONS[self.aggregation](((gold[own], scores[own]) for own in of), constant=self.constant)
+        return AGGREGATIONS[self.aggregation](
+            ((gold[own], scores[own]) for own in of), constant=self.constant
+        )
 
 
 class _ShareLarger(RowMetric):

@@ -22,5 +22,7 @@ def match_error_rate(reference: str, hypothesis: str) -> float:
     """
     words = reference.split()
     edits = Levenshtein.editops(words, hypothesis.split()).as_list()
-    matches = len(words) + sum(kind == "insert" for kind, _, _ in edits)  # S + D + H are the words of the reference
+    matches = len(words) + sum(
+        kind == "insert" for kind, _, _ in edits
+    )  # S + D + H are the words of the reference
     return len(edits) / matches if matches else 0.0

@@ -64,9 +64,15 @@ def uniformity(x: Tensor, t: float = 2) -> float:
     for start in range(0, len(z) - 1, rows_at_once):
         stop = min(start + rows_at_once, len(z) - 1)
         # Rows start..stop-1 against columns start+1..n-1: entry (i, j) is the pair (start + i, start + 1 + j).
-        distances = squares[start:stop, None] + squares[None, start + 1 :] - 2 * z[start:stop] @ z[start + 1 :].T
+        distances = (
+            squares[start:stop, None]
+            + squares[None, start + 1 :]
+            - 2 * z[start:stop] @ z[start + 1 :].T
+        )
         below = torch.ones_like(distances, dtype=torch.bool).tril(diagonal=-1)
-        log_sums.append(distances.mul_(-t).masked_fill_(below, -math.inf).flatten().logsumexp(dim=0))
+        log_sums.append(
+            distances.mul_(-t).masked_fill_(below, -math.inf).flatten().logsumexp(dim=0)
+        )
     pairs = len(z) * (len(z) - 1) // 2
     return float(torch.stack(log_sums).logsumexp(dim=0)) - math.log(pairs)
 
@@ -83,10 +89,15 @@ def relative_fitting_difficulty(held_out: Iterable[float], evaluation: Iterable[
     Source: NGCSE, definition of relative fitting difficulty.  Differs: nothing; the nine released curves give the
     published values.
     """
-    held_out_values, evaluation_values = [float(h) for h in held_out], [float(e) for e in evaluation]
+    held_out_values, evaluation_values = (
+        [float(h) for h in held_out],
+        [float(e) for e in evaluation],
+    )
     if not held_out_values or len(held_out_values) != len(evaluation_values):
         lengths = f"{len(held_out_values)} and {len(evaluation_values)}"
-        raise ValueError(f"held_out and evaluation must be equally long and not empty, got {lengths} values")
+        raise ValueError(
+            f"held_out and evaluation must be equally long and not empty, got {lengths} values"
+        )
     differences = [h - e for h, e in zip(held_out_values, evaluation_values, strict=True)]
     return math.fsum(differences) / len(differences)
 

@@ -47,8 +47,12 @@ def best_threshold(
     order = np.argsort(values, kind="stable")
     positive, values = positive[order], values[order]
     thresholds = _cuts(values, strict) if grid is None else as_column(grid, "grid")
-    refused = np.searchsorted(values, thresholds, side="right" if strict else "left")  # scores below the cut
-    positives_before = np.concatenate([[0], np.cumsum(positive)])  # among the k lowest scores, k = 0..n
+    refused = np.searchsorted(
+        values, thresholds, side="right" if strict else "left"
+    )  # scores below the cut
+    positives_before = np.concatenate(
+        [[0], np.cumsum(positive)]
+    )  # among the k lowest scores, k = 0..n
     true_negatives = refused - positives_before[refused]
     true_positives = positives_before[-1] - positives_before[refused]
     accuracies = (true_negatives + true_positives) / len(values)
@@ -61,13 +65,17 @@ def _cuts(ascending: Column, strict: bool) -> Column:
     low, high = distinct[:-1], distinct[1:]
     middle = 0.5 * low + 0.5 * high
     # Between neighbouring floats the midpoint rounds to one of the two; take the one that still cuts between them.
-    middle = np.where(middle < high, middle, low) if strict else np.where(middle > low, middle, high)
+    middle = (
+        np.where(middle < high, middle, low) if strict else np.where(middle > low, middle, high)
+    )
     below = min(distinct[0] - 1, np.nextafter(distinct[0], -np.inf))
     above = max(distinct[-1] + 1, np.nextafter(distinct[-1], np.inf))
     return np.concatenate([[below], middle, [above]])
 
 
-def threshold_accuracy(labels: Values, scores: Values, threshold: float, strict: bool = False) -> float:
+def threshold_accuracy(
+    labels: Values, scores: Values, threshold: float, strict: bool = False
+) -> float:
     r"""Return the share of labels that a score cut at a threshold gets right.
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n} [ (s_i \ge \gamma) = l_i ]
@@ -98,7 +106,9 @@ def auprc(labels: Values, scores: Values, grid: Values | None = None) -> float:
     """
     positive, values = labels_and_scores(labels, scores)
     if not positive.any():
-        raise ValueError(f"labels must have a 1 for recall to be defined, got 0 in all {len(positive)} rows")
+        raise ValueError(
+            f"labels must have a 1 for recall to be defined, got 0 in all {len(positive)} rows"
+        )
     order = np.argsort(-values, kind="stable")
     positive, values = positive[order], values[order]
     thresholds = np.unique(values if grid is None else as_column(grid, "grid"))[::-1]
@@ -131,15 +141,22 @@ def auc_error(labels: Values, scores: Values) -> float:
 
     Source: DeLong, DeLong and Clarke-Pearson 1988.  Differs: nothing.
     """
-    return float(np.sqrt(sum(np.var(side, ddof=1) / len(side) for side in _placements(labels, scores))))
+    return float(
+        np.sqrt(sum(np.var(side, ddof=1) / len(side) for side in _placements(labels, scores)))
+    )
 
 
 def _placements(labels: Values, scores: Values) -> tuple[Column, Column]:
     positive, values = labels_and_scores(labels, scores)
     if positive.all() or not positive.any():
-        raise ValueError(f"labels must have a 0 and a 1, got {int(positive[0])} in all {len(positive)} rows")
+        raise ValueError(
+            f"labels must have a 0 and a 1, got {int(positive[0])} in all {len(positive)} rows"
+        )
     high, low = np.sort(values[positive]), np.sort(values[~positive])
-    below, above = (np.searchsorted(b, a) + np.searchsorted(b, a, "right") for a, b in ((high, low), (low, high)))
+    below, above = (
+        np.searchsorted(b, a) + np.searchsorted(b, a, "right")
+        for a, b in ((high, low), (low, high))
+    )
     return below / (2 * len(low)), 1 - above / (2 * len(high))
 
 
@@ -160,7 +177,9 @@ def spearman(gold: Values, scores: Values, *, constant: float | None = None) -> 
         if np.all(values == values[0]):
             if constant is not None:
                 return constant
-            raise ValueError(f"{name} must vary for a correlation, got {values[0]:g} in all {len(values)} rows")
+            raise ValueError(
+                f"{name} must vary for a correlation, got {values[0]:g} in all {len(values)} rows"
+            )
     return float(stats.spearmanr(*columns).statistic)
 
 
@@ -178,7 +197,9 @@ def spearman_all(subsets: Subsets, *, constant: float | None = None) -> float:
     return spearman(gold, scores, constant=constant)
 
 
-def spearman_mean(subsets: Subsets, *, weighted: bool = False, constant: float | None = None) -> float:
+def spearman_mean(
+    subsets: Subsets, *, weighted: bool = False, constant: float | None = None
+) -> float:
     r"""Return the mean of the subsets' correlations, plain ("mean") or weighted by their numbers of pairs ("wmean").
 
     .. math:: \frac{1}{K} \sum_{k=1}^{K} \rho ( g^{(k)}, s^{(k)} ), \qquad
@@ -188,7 +209,9 @@ def spearman_mean(subsets: Subsets, *, weighted: bool = False, constant: float |
     """
     columns = _columns(subsets)
     correlations = [spearman(*pair, constant=constant) for pair in columns]
-    return float(np.average(correlations, weights=[len(gold) for gold, _ in columns] if weighted else None))
+    return float(
+        np.average(correlations, weights=[len(gold) for gold, _ in columns] if weighted else None)
+    )
 
 
 AGGREGATIONS: dict[str, Callable[..., float]] = {
@@ -203,7 +226,10 @@ def _columns(subsets: Subsets) -> list[tuple[Column, Column]]:
     pairs = list(subsets)
     if not pairs:
         raise ValueError("need at least one subset (gold, scores), got none")
-    return [as_columns(*pair, (f"gold of subset {k}", f"scores of subset {k}")) for k, pair in enumerate(pairs)]
+    return [
+        as_columns(*pair, (f"gold of subset {k}", f"scores of subset {k}"))
+        for k, pair in enumerate(pairs)
+    ]
 
 
 @dataclass(frozen=True)
@@ -252,7 +278,10 @@ class McNemar:
 def mcnemar(correct_a: Values, correct_b: Values) -> McNemar:
     """Return McNemar's test of two classifiers, each given as ``(n,)``: 1 (or True) if an example is right, else 0."""
     names = ("correct_a", "correct_b")
-    a, b = (as_flags(column, name) for column, name in zip(as_columns(correct_a, correct_b, names), names, strict=True))
+    a, b = (
+        as_flags(column, name)
+        for column, name in zip(as_columns(correct_a, correct_b, names), names, strict=True)
+    )
     return McNemar(*(int(np.sum(cell)) for cell in (a & b, a & ~b, ~a & b, ~a & ~b)))
 
 
@@ -273,7 +302,9 @@ def as_columns(first: Values, second: Values, names: tuple[str, str]) -> tuple[C
     """Return two arrays as `as_column` does, or raise ValueError, also if their lengths differ."""
     columns = as_column(first, names[0]), as_column(second, names[1])
     if len(columns[0]) != len(columns[1]):
-        raise ValueError(f"{' and '.join(names)} must be equally long, got {len(columns[0])} and {len(columns[1])}")
+        raise ValueError(
+            f"{' and '.join(names)} must be equally long, got {len(columns[0])} and {len(columns[1])}"
+        )
     return columns
 
 

@@ -62,7 +62,9 @@ class Model(nn.Module, ABC):
         parts = []
         for start in range(0, len(sentences), SENTENCES_AT_ONCE):
             # Truncate to what the encoder reads: one broken row of 14,000 tokens would pad all others to its length.
-            tokens = table.tokens(sentences[start : start + SENTENCES_AT_ONCE], self.encoder.max_length)
+            tokens = table.tokens(
+                sentences[start : start + SENTENCES_AT_ONCE], self.encoder.max_length
+            )
             (embedding,) = self.encode(tokens.to(self.device))
             parts.append(embedding.to("cpu", torch.float32))
         return Embedding.cat(parts)
@@ -70,7 +72,9 @@ class Model(nn.Module, ABC):
     def pooled(self, *roles: Tokens) -> list[Tensor]:
         """Return the encoder's vectors of every role's sentences, from one pass."""
         template = self.templates[0]
-        vectors: list[Tensor] = self.encoder([(tokens, template) for tokens in roles], most=self.tokens_at_once)
+        vectors: list[Tensor] = self.encoder(
+            [(tokens, template) for tokens in roles], most=self.tokens_at_once
+        )
         return vectors
 
     @property

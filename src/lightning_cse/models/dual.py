@@ -51,7 +51,9 @@ class DualModel(Model):
             vectors = self.encoder(explicit + implicit, most=most)
         else:
             vectors = self.encoder(explicit, most=most) + self.implicit_encoder(implicit, most=most)
-            if world()[1] > 1:  # DDP needs a gradient of every parameter, even if no term of a batch has this view
+            if (
+                world()[1] > 1
+            ):  # DDP needs a gradient of every parameter, even if no term of a batch has this view
                 vectors[0] = vectors[0] + 0 * sum(u.sum() for u in vectors[len(roles) :])
         return list(zip(vectors[: len(roles)], vectors[len(roles) :], strict=True))
 

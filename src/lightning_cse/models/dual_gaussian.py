@@ -25,7 +25,11 @@ class DualGaussianModel(DualModel):
     """
 
     def __init__(
-        self, encoder: SentenceEncoder, *, architecture: Architecture = "cross", reduce: Reduce = "mean_of_sims"
+        self,
+        encoder: SentenceEncoder,
+        *,
+        architecture: Architecture = "cross",
+        reduce: Reduce = "mean_of_sims",
     ) -> None:
         super().__init__(encoder, architecture=architecture)
         self.reduce = reduce
@@ -36,7 +40,9 @@ class DualGaussianModel(DualModel):
     def encode(self, *roles: Tokens) -> list[DualGaussianEmbedding]:
         """Embed every role's sentences."""
         implicit = self.implicit_heads or self.heads
-        return [DualGaussianEmbedding.of(self.heads(r), implicit(u)) for r, u in self.vectors(*roles)]
+        return [
+            DualGaussianEmbedding.of(self.heads(r), implicit(u)) for r, u in self.vectors(*roles)
+        ]
 
     def similarity(self, a: DualGaussianEmbedding, b: DualGaussianEmbedding) -> Tensor:
         """Return the cosine of the explicit means row by row, which is symmetric, as in `GaussianModel`."""

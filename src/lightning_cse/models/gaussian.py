@@ -7,7 +7,12 @@ from torch import Tensor, nn
 from lightning_cse.embeddings import GaussianEmbedding
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.models.base import Model, in_float32
-from lightning_cse.similarity import Reduce, cosine, gaussian_similarity, symmetric_gaussian_similarity
+from lightning_cse.similarity import (
+    Reduce,
+    cosine,
+    gaussian_similarity,
+    symmetric_gaussian_similarity,
+)
 from lightning_cse.tokens import Tokens
 
 StsSimilarity = Literal["cosine_of_means", "symmetric"]
@@ -30,7 +35,9 @@ class GaussianHeads(nn.Module):
 
     def forward(self, vector: Tensor) -> GaussianEmbedding:
         """Return the Gaussians of some vectors."""
-        return GaussianEmbedding(in_float32(self.mean, vector), in_float32(self.log_variance, vector))
+        return GaussianEmbedding(
+            in_float32(self.mean, vector), in_float32(self.log_variance, vector)
+        )
 
 
 class GaussianModel(Model):

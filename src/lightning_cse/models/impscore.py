@@ -87,7 +87,9 @@ class ImpScoreModel(Model):
 
     def project(self, vector: Tensor) -> PragmaticEmbedding:
         """Apply the two maps to sentence vectors."""
-        return PragmaticEmbedding(in_float32(self.semantic, vector), in_float32(self.pragmatic, vector))
+        return PragmaticEmbedding(
+            in_float32(self.semantic, vector), in_float32(self.pragmatic, vector)
+        )
 
     @torch.no_grad()
     def embed(self, sentences: Sequence[str]) -> Embedding:
@@ -103,7 +105,9 @@ class ImpScoreModel(Model):
     def implicitness(self, sentence: PragmaticEmbedding) -> Tensor:
         """Return the distance of the semantic and the pragmatic vector, in the space where they are compared: (n,)."""
         weight = self.pragmatic.weight
-        there = sentence.to(weight.device, weight.dtype)  # embeddings are in main memory in evaluation
+        there = sentence.to(
+            weight.device, weight.dtype
+        )  # embeddings are in main memory in evaluation
         semantic = in_float32(self.from_semantic, there.semantic)
         pragmatic = in_float32(self.from_pragmatic, there.pragmatic)
         return _distance(semantic, pragmatic, self.implicitness_metric).to(sentence.semantic.device)

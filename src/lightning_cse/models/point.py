@@ -15,7 +15,9 @@ class PointModel(Model):
     def __init__(self, encoder: SentenceEncoder, *, has_head: bool = False) -> None:
         super().__init__(encoder)
         self.has_head = has_head
-        self.head = nn.Sequential(nn.Linear(encoder.width, encoder.width), nn.Tanh()) if has_head else None
+        self.head = (
+            nn.Sequential(nn.Linear(encoder.width, encoder.width), nn.Tanh()) if has_head else None
+        )
 
     def encode(self, *roles: Tokens) -> list[PointEmbedding]:
         """Embed every role's sentences in one pass."""

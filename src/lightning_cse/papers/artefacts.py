@@ -13,7 +13,15 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from pydantic.dataclasses import dataclass
 
 from lightning_cse.config.compose import APPENDED, options
@@ -30,7 +38,9 @@ Source = Literal["metric", "field", "config", "mean"]
 _FILE: Final = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
 _ENCODER: Final = "{encoder}"
 _WAYS: Final = ("experiment", "evaluate", "baseline", "published")
-_BESIDE: Final = dict.fromkeys(("overrides", "suite", "suite_overrides", "grid", "choose"), "experiment")
+_BESIDE: Final = dict.fromkeys(
+    ("overrides", "suite", "suite_overrides", "grid", "choose"), "experiment"
+)
 
 
 def check_override(text: str) -> str:
@@ -54,7 +64,9 @@ def _option(*groups: str) -> AfterValidator:
 
 def _values(adapter: TypeAdapter[Any]) -> BeforeValidator:
     """Read a mapping as the tuple of its values; a fault in a value names its key."""
-    return BeforeValidator(lambda of: tuple(adapter.validate_python(of).values()) if isinstance(of, dict) else of)
+    return BeforeValidator(
+        lambda of: tuple(adapter.validate_python(of).values()) if isinstance(of, dict) else of
+    )
 
 
 Overrides = tuple[Annotated[str, AfterValidator(check_override)], ...]
@@ -152,7 +164,12 @@ class Column:
         rest, source = dict(node), sources[0]
         place = rest.pop(source)
         scale = 100.0 if source in ("metric", "field") else 1.0
-        return {"scale": scale, **rest, "source": source, "keys": place if source == "mean" else [place]}
+        return {
+            "scale": scale,
+            **rest,
+            "source": source,
+            "keys": place if source == "mean" else [place],
+        }
 
 
 @dataclass(frozen=True, config=_FILE)
@@ -197,9 +214,15 @@ class Row:
         if self.experiment is None:
             return Published(" ".join(str(self.published).split()))
         if self.suite is not None:
-            return Evaluate(self.suite, None, Train(self.experiment, self.overrides), self.suite_overrides)
-        lists = [[f"{key}={json.dumps(value)}" for value in values] for key, values in self.grid.items()]
-        among = tuple(Train(self.experiment, (*self.overrides, *point)) for point in itertools.product(*lists))
+            return Evaluate(
+                self.suite, None, Train(self.experiment, self.overrides), self.suite_overrides
+            )
+        lists = [
+            [f"{key}={json.dumps(value)}" for value in values] for key, values in self.grid.items()
+        ]
+        among = tuple(
+            Train(self.experiment, (*self.overrides, *point)) for point in itertools.product(*lists)
+        )
         return Chosen(among, self.choose) if self.grid else among[0]
 
 
@@ -236,7 +259,9 @@ class Request:
 
     def within(self, artefact: Artefact, others: Iterable[Artefact]) -> Request | None:
         """Return the part of the request that concerns an artefact; None if only others have the requested rows."""
-        elsewhere = {row.label for other in others for row in other.rows} - {row.label for row in artefact.rows}
+        elsewhere = {row.label for other in others for row in other.rows} - {
+            row.label for row in artefact.rows
+        }
         only = tuple(label for label in self.only if label not in elsewhere)
         return dataclasses.replace(self, only=only) if only or not self.only else None
 
@@ -274,10 +299,14 @@ class Artefact:
     make: str | None = None
     note: str = ""
     path: Path = Path()
-    published: Annotated[tuple[PublishedValue, ...], _values(TypeAdapter(dict[str, PublishedValue]))] = ()
+    published: Annotated[
+        tuple[PublishedValue, ...], _values(TypeAdapter(dict[str, PublishedValue]))
+    ] = ()
     rows: Annotated[tuple[Row, ...], _values(TypeAdapter(dict[str, Row]))] = ()
     seeds: Seeds = (0, 1, 2, 3, 4)
-    profiles: Mapping[Annotated[str, _option("profile", "debug")], Profile] = field(default_factory=dict, hash=False)
+    profiles: Mapping[Annotated[str, _option("profile", "debug")], Profile] = field(
+        default_factory=dict, hash=False
+    )
     encoders: Encoders = ()
 
     @property
@@ -296,7 +325,8 @@ class Artefact:
         line. A row that evaluates one fixed model keeps it; with another encoder, it has only the paper's numbers.
         """
         if unknown := _unknown(
-            (f"{self.path}: rows", label, [row.label for row in self.rows]) for label in request.only
+            (f"{self.path}: rows", label, [row.label for row in self.rows])
+            for label in request.only
         ):
             raise ConfigError(unknown)
         if request.encoder is not None and request.encoder not in options("encoder"):
@@ -334,20 +364,36 @@ class Artefact:
         for paper in papers:
             encoder, way = paper and (given or paper), row.way
             if row.evaluate is not None and _ENCODER in str(row.evaluate.model):
-                way = dataclasses.replace(row.evaluate, model=str(row.evaluate.model).replace(_ENCODER, str(encoder)))
+                way = dataclasses.replace(
+                    row.evaluate, model=str(row.evaluate.model).replace(_ENCODER, str(encoder))
+                )
             elif row.evaluate is not None and encoder != paper:
-                way = Published(f"{row.evaluate.model} is a model of its own, so it has no other encoder")
-            yield Line(row.label, row.name, paper if isinstance(way, Published) else encoder, paper, way, seeds, needs)
+                way = Published(
+                    f"{row.evaluate.model} is a model of its own, so it has no other encoder"
+                )
+            yield Line(
+                row.label,
+                row.name,
+                paper if isinstance(way, Published) else encoder,
+                paper,
+                way,
+                seeds,
+                needs,
+            )
 
     def _of_runs(self, row: Row, request: Request) -> tuple[Needs | None, tuple[int, ...]]:
         """Return the needs and the seeds of a row's runs; a baseline has those of the row that measures it."""
         if row.baseline is not None:
-            needs, seeds = self._of_runs(next(other for other in self.rows if other.label == row.of), request)
+            needs, seeds = self._of_runs(
+                next(other for other in self.rows if other.label == row.of), request
+            )
             return row.needs or needs, seeds
         if row.evaluate is not None:
             return row.needs, (0,)  # an evaluation draws nothing at random
         quick = (0,) if request.profile == "tiny" else None
-        return row.needs, request.seeds or self.profile(request).seeds or quick or row.seeds or self.seeds
+        return row.needs, request.seeds or self.profile(
+            request
+        ).seeds or quick or row.seeds or self.seeds
 
 
 def find_artefacts(folder: Path) -> dict[str, Artefact]:
@@ -369,7 +415,10 @@ def read_artefact(path: Path) -> Artefact:
     named |= {"paper": path.absolute().parent.name, "name": path.stem, "path": path}
     named["profiles"] = shared_profiles(path, raw) | raw.get("profiles", {})
     for key, name in (("columns", "title"), ("rows", "label")):
-        nodes = ((at, one if isinstance(one, dict) else {"metric": one}) for at, one in raw.get(key, {}).items())
+        nodes = (
+            (at, one if isinstance(one, dict) else {"metric": one})
+            for at, one in raw.get(key, {}).items()
+        )
         named[key] = {at: {**node, name: at} for at, node in nodes}
     try:
         artefact: Artefact = TypeAdapter(Artefact).validate_python(named)
@@ -377,13 +426,17 @@ def read_artefact(path: Path) -> Artefact:
         raise ConfigError([f"{path}: {_plain(one)}" for one in error.errors()]) from None
     unplaced = {number: _unplaced(artefact, number) for number in artefact.published}
     faults = list(_faults(artefact))
-    if "published" not in raw:  # all numbers of its own table need a cell; another table may be used in part
+    if (
+        "published" not in raw
+    ):  # all numbers of its own table need a cell; another table may be used in part
         faults += [fault for found in unplaced.values() for fault in found]
     elif not numbers:
         faults.append(f"published: there is no table {raw['published']!r} in published.csv")
     if faults:
         raise ConfigError([f"{path}: {fault}" for fault in faults])
-    return dataclasses.replace(artefact, published=tuple(number for number, found in unplaced.items() if not found))
+    return dataclasses.replace(
+        artefact, published=tuple(number for number, found in unplaced.items() if not found)
+    )
 
 
 def _numbers(path: Path, table: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -403,29 +456,59 @@ def _plain(error: ErrorDetails) -> str:
 
 
 def _faults(artefact: Artefact) -> Iterator[str]:
-    columns, rows = [column.title for column in artefact.columns], [row.label for row in artefact.rows]
+    columns, rows = (
+        [column.title for column in artefact.columns],
+        [row.label for row in artefact.rows],
+    )
     trained = [row.label for row in artefact.rows if isinstance(row.way, Train)]
     runs = [row.label for row in artefact.rows if row.experiment]
     means = [column for column in artefact.columns if column.source == "mean"]
     refers = [("reference", artefact.reference, rows)] if artefact.reference else []
-    refers += [(f"rows.{row.label}.of (a trained row)", row.of, trained) for row in artefact.rows if row.baseline]
-    refers += [(f"match.{by} (a trained row)", label, runs) for by, of in artefact.match.items() for label in of]
-    refers += [(f"columns.{column.title}.mean", key, columns) for column in means for key in column.keys]
-    refers += [(f"profiles.{name}.rows", label, rows) for name, one in artefact.profiles.items() for label in one.rows]
+    refers += [
+        (f"rows.{row.label}.of (a trained row)", row.of, trained)
+        for row in artefact.rows
+        if row.baseline
+    ]
+    refers += [
+        (f"match.{by} (a trained row)", label, runs)
+        for by, of in artefact.match.items()
+        for label in of
+    ]
+    refers += [
+        (f"columns.{column.title}.mean", key, columns) for column in means for key in column.keys
+    ]
+    refers += [
+        (f"profiles.{name}.rows", label, rows)
+        for name, one in artefact.profiles.items()
+        for label in one.rows
+    ]
     yield from _unknown(refers)
-    yield from (f"rows.{row.label}: has no encoders" for row in artefact.rows if not artefact.encoders_of(row))
+    yield from (
+        f"rows.{row.label}: has no encoders"
+        for row in artefact.rows
+        if not artefact.encoders_of(row)
+    )
 
 
 def _unplaced(artefact: Artefact, number: PublishedValue) -> list[str]:
-    of_row = {row.name: [one or "none" for one in artefact.encoders_of(row)] for row in artefact.rows}
-    parts = [("row", number.row, [*of_row]), ("column", number.column, [one.title for one in artefact.columns])]
-    parts += [("encoder", number.encoder or "none", of_row[number.row])] if number.row in of_row else []
+    of_row = {
+        row.name: [one or "none" for one in artefact.encoders_of(row)] for row in artefact.rows
+    }
+    parts = [
+        ("row", number.row, [*of_row]),
+        ("column", number.column, [one.title for one in artefact.columns]),
+    ]
+    parts += (
+        [("encoder", number.encoder or "none", of_row[number.row])] if number.row in of_row else []
+    )
     return _unknown((f"published.csv: {part}", name, known) for part, name, known in parts)
 
 
 def _unknown(refers: Iterable[tuple[str, str, Sequence[str]]]) -> list[str]:
     return [
-        f"{key}: there is no {name!r}{did_you_mean(name, known)}" for key, name, known in refers if name not in known
+        f"{key}: there is no {name!r}{did_you_mean(name, known)}"
+        for key, name, known in refers
+        if name not in known
     ]
 
 

@@ -34,7 +34,9 @@ class Point:
     of: Point | None = None
 
 
-def points_of(artefact: Artefact, request: Request, line: Line, column: Column) -> tuple[Point, ...]:
+def points_of(
+    artefact: Artefact, request: Request, line: Line, column: Column
+) -> tuple[Point, ...]:
     """Return the points of a cell: several for a grid, those of its row for a baseline, none if only published.
 
     Overrides are applied in this order, and a later one wins: the profile's for all rows, the row's, the profile's for
@@ -50,7 +52,10 @@ def points_of(artefact: Artefact, request: Request, line: Line, column: Column) 
         settings = tuple(map(artefacts.check_override, request.settings))
     except ValueError as error:
         raise ConfigError([str(error)]) from None
-    profile, added = artefact.profile(request), artefact.profile(request).rows.get(line.label, ()) + column.overrides
+    profile, added = (
+        artefact.profile(request),
+        artefact.profile(request).rows.get(line.label, ()) + column.overrides,
+    )
 
     def point(command: Command, head: tuple[str, ...], own: tuple[str, ...]) -> Point:
         general, asked = (_suiting(command, head, some) for some in (profile.overrides, settings))
@@ -84,7 +89,9 @@ def _corpora_of(profile: str | None) -> tuple[str, ...]:
         return ()
     own, default = compose("train", profile_override(profile)), compose("train")
     changed = {key: value for key, value in own.limits.items() if value != default.limits[key]}
-    limits = [f"limits.{key}={'null' if value is None else value}" for key, value in changed.items()]
+    limits = [
+        f"limits.{key}={'null' if value is None else value}" for key, value in changed.items()
+    ]
     if Path(own.paths.data_dir) == sample_dir():
         return ("corpora=sample", "paths=sample", *limits)
     corpora, others = (str(cfg.hydra.runtime.choices.corpora) for cfg in (own, default))
@@ -94,7 +101,9 @@ def _corpora_of(profile: str | None) -> tuple[str, ...]:
 def _suiting(command: Command, head: tuple[str, ...], settings: Iterable[str]) -> list[str]:
     """Return the settings for a command: those whose key it has, and those whose key neither command has."""
     # Some suites add keys to the config; the suite of all tasks has these keys, too.
-    other: tuple[Command, tuple[str, ...]] = ("evaluate", ("+suite=all",)) if command == "train" else ("train", ())
+    other: tuple[Command, tuple[str, ...]] = (
+        ("evaluate", ("+suite=all",)) if command == "train" else ("train", ())
+    )
     return [one for one in settings if _has(command, head, one) or not _has(*other, one)]
 
 
@@ -105,7 +114,9 @@ def _has(command: Command, head: tuple[str, ...], setting: str) -> bool:
         chooses, key = _chooses(setting), _parse(setting).key_or_group
         name = key.partition("@" if chooses else ".")[0]
         groups = {str(group).partition("@")[0] for group in compose(command).hydra.runtime.choices}
-        return name in groups or (not chooses and name in _base(command, tuple(filter(_chooses, head))))
+        return name in groups or (
+            not chooses and name in _base(command, tuple(filter(_chooses, head)))
+        )
 
 
 @functools.cache
@@ -122,12 +133,16 @@ def filled(command: Command, overrides: Iterable[str]) -> DictConfig:
     Deletions, additions and values for a package, which are rare, are left to Hydra.
     """
     parsed = [_parse(line) for line in overrides if not _chooses(line)]
-    if any(one.is_delete() or one.is_add() or one.is_sweep_override() or one.package for one in parsed):
+    if any(
+        one.is_delete() or one.is_add() or one.is_sweep_override() or one.package for one in parsed
+    ):
         return _base(command, tuple(overrides))
     cfg = _base(command, tuple(filter(_chooses, overrides))).copy()
     OmegaConf.set_struct(cfg, True)
     for one in parsed:
-        OmegaConf.update(cfg, one.key_or_group, one.value(), merge=True, force_add=one.is_force_add())
+        OmegaConf.update(
+            cfg, one.key_or_group, one.value(), merge=True, force_add=one.is_force_add()
+        )
     return cfg
 
 
@@ -153,7 +168,9 @@ def explained(command: Command, overrides: tuple[str, ...]) -> Iterator[None]:
     except (*CompositionError, ConfigError) as error:
         known = user_error(error) or explain(overrides, command, error)
         faults = known.faults if isinstance(known, ConfigError) else [str(known)]
-        raise ConfigError([f"{command} {' '.join(overrides)}: {fault}" for fault in faults]) from error
+        raise ConfigError(
+            [f"{command} {' '.join(overrides)}: {fault}" for fault in faults]
+        ) from error
 
 
 def limited(point: Point, by: str, record: Mapping[str, Any]) -> Point:
@@ -164,9 +181,19 @@ def limited(point: Point, by: str, record: Mapping[str, Any]) -> Point:
     if by == "sentences":
         rows = config["data"]["rows"]
         if "llm" in rows:
-            raise ConfigError([f"match.sentences: {config['name']} has rows of several sizes; match.steps suits it"])
+            raise ConfigError(
+                [
+                    f"match.sentences: {config['name']} has rows of several sizes; match.steps suits it"
+                ]
+            )
         a_row = max(2, len(instantiate(rows).roles))  # a sentence alone is its own positive
-        of_step = a_row * config["data"]["batch_size"] * config["trainer"]["accumulate_grad_batches"]
-        steps = max(1, round(record["sentences_per_second"] * record["seconds"]["training"] / of_step))
+        of_step = (
+            a_row * config["data"]["batch_size"] * config["trainer"]["accumulate_grad_batches"]
+        )
+        steps = max(
+            1, round(record["sentences_per_second"] * record["seconds"]["training"] / of_step)
+        )
     # Without max_epochs, since the limit of the experiment could end the training earlier.
-    return replace(point, overrides=(*point.overrides, "trainer.max_epochs=-1", f"trainer.max_steps={steps}"))
+    return replace(
+        point, overrides=(*point.overrides, "trainer.max_epochs=-1", f"trainer.max_steps={steps}")
+    )

@@ -40,7 +40,11 @@ def shared_profiles(path: Path, artefact: Mapping[str, Any]) -> dict[str, Any]:
     for profile in profiles.values():
         if isinstance(artefact.get("seeds"), list):
             profile.pop("seeds", None)
-        profile["rows"] = {row: one for row, one in profile.get("rows", {}).items() if row in artefact.get("rows", {})}
+        profile["rows"] = {
+            row: one
+            for row, one in profile.get("rows", {}).items()
+            if row in artefact.get("rows", {})
+        }
     return profiles
 
 

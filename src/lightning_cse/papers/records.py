@@ -32,7 +32,12 @@ corpus, then the automatic choices as they were requested. A run has one key for
 """
 
 _NOTHING: Final[Mapping[str, Any]] = {"data": {}, "encoder": {"name": ""}, "resolved": {}}
-_AUTOMATIC: Final = ("trainer.accelerator", "trainer.precision", "encoder.pooling", "encoder.max_length")
+_AUTOMATIC: Final = (
+    "trainer.accelerator",
+    "trainer.precision",
+    "encoder.pooling",
+    "encoder.max_length",
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,11 @@ class Found:
     @property
     def curves_path(self) -> Path:
         """The file of its curves, which may not exist: in the folder, or ``X.curves.csv`` beside a kept ``X.json``."""
-        return self.source.with_suffix(".curves.csv") if self.folder is None else self.folder / "curves.csv"
+        return (
+            self.source.with_suffix(".curves.csv")
+            if self.folder is None
+            else self.folder / "curves.csv"
+        )
 
     @functools.cached_property
     def curves(self) -> Mapping[str, Sequence[tuple[int, float]]]:
@@ -66,9 +75,13 @@ class Found:
         if self.folder is None:
             places = [*self.source.parents[3].glob(f"*/results/records/{kept_name(of)}.json")]
         else:
-            places = [self.source.parents[3] / "record.json"]  # <run>/evaluate/<suite>/<evaluation>/record.json
+            places = [
+                self.source.parents[3] / "record.json"
+            ]  # <run>/evaluate/<suite>/<evaluation>/record.json
         for path in filter(Path.is_file, places):
-            return Found(json.loads(path.read_text(encoding="utf-8")), self.folder and path.parent, path)
+            return Found(
+                json.loads(path.read_text(encoding="utf-8")), self.folder and path.parent, path
+            )
         return None
 
 
@@ -104,18 +117,28 @@ def kept_name(record: Mapping[str, Any]) -> str:
 
 def _training(config: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
     """Return the hash and the automatic choices of a training, from the decisive part of its config."""
-    document = runs.decisive(config, **_NOTHING)["config"]  # a copy, as this version would write it to a record
-    choices = [document[node].pop(key, None) for node, key in (dotted.split(".") for dotted in _AUTOMATIC)]
-    return runs.config_hash(document, **_NOTHING), [PRECISIONS.get(str(one), one) for one in choices]
+    document = runs.decisive(config, **_NOTHING)[
+        "config"
+    ]  # a copy, as this version would write it to a record
+    choices = [
+        document[node].pop(key, None) for node, key in (dotted.split(".") for dotted in _AUTOMATIC)
+    ]
+    return runs.config_hash(document, **_NOTHING), [
+        PRECISIONS.get(str(one), one) for one in choices
+    ]
 
 
 def _evaluation(config: Mapping[str, Any], of: str | None) -> tuple[str, Sequence[Any]]:
     """Return the hash and the automatic choices of an evaluation, from its config and the run that it evaluates."""
-    document = {key: config[key] for key in ("suite", "prompt", "whitening")} | {"of": of or [config["model"]]}
+    document = {key: config[key] for key in ("suite", "prompt", "whitening")} | {
+        "of": of or [config["model"]]
+    }
     if config["model"] == "llm":
         document["llm"] = {key: config["llm"][key] for key in ("model", "parameters")}
         document["few_shot"] = config["few_shot"]
-    return runs.config_hash(document, **_NOTHING), [config[key] for key in ("accelerator", "pooling", "max_length")]
+    return runs.config_hash(document, **_NOTHING), [
+        config[key] for key in ("accelerator", "pooling", "max_length")
+    ]
 
 
 def _keys_of_record(record: Mapping[str, Any]) -> Iterator[Key]:
@@ -124,9 +147,22 @@ def _keys_of_record(record: Mapping[str, Any]) -> Iterator[Key]:
     if "suite" not in record:
         return _keys(record["seed"], samples, *_training(config))
     given, model = {one.key_or_group: one.value() for one in map(parse, overrides)}, record["model"]
-    read = {**config["model"], **config, **model, "model": model["given"], "whitening": given.get("whitening")}
+    read = {
+        **config["model"],
+        **config,
+        **model,
+        "model": model["given"],
+        "whitening": given.get("whitening"),
+    }
     digest, became = _evaluation(read, model["run"] and identity(model["run"]))
-    return _keys(record["seed"], samples, digest, became, given.get("pooling", "auto"), given.get("max_length", "auto"))
+    return _keys(
+        record["seed"],
+        samples,
+        digest,
+        became,
+        given.get("pooling", "auto"),
+        given.get("max_length", "auto"),
+    )
 
 
 def _keys_of_config(run: runs.Run) -> Iterator[Key]:
@@ -135,10 +171,14 @@ def _keys_of_config(run: runs.Run) -> Iterator[Key]:
     of, evaluated, _ = f"/{run.name}".partition("/evaluate/")
     if not evaluated:
         return _keys(run.seed, samples, *_training(runs.decisive(config, **_NOTHING)["config"]))
-    return _keys(run.seed, samples, *_evaluation(config, of[1:]), config["pooling"], config["max_length"])
+    return _keys(
+        run.seed, samples, *_evaluation(config, of[1:]), config["pooling"], config["max_length"]
+    )
 
 
-def _keys(seed: int, samples: Sequence[bool], digest: str, became: Sequence[Any], *asked: Any) -> Iterator[Key]:
+def _keys(
+    seed: int, samples: Sequence[bool], digest: str, became: Sequence[Any], *asked: Any
+) -> Iterator[Key]:
     """Yield a run's keys: each automatic choice as it ``became`` and as it was ``asked`` for (by default ``auto``)."""
     asked = (*["auto"] * (len(became) - len(asked)), *asked)
     return itertools.product([seed], [digest], samples, *map(set, zip(asked, became, strict=True)))
@@ -147,7 +187,9 @@ def _keys(seed: int, samples: Sequence[bool], digest: str, became: Sequence[Any]
 @functools.cache
 def _reads_sample(overrides: tuple[str, ...]) -> bool:
     """Return whether a command line reads the sample corpus: by a profile, by ``paths=sample``, or by its folder."""
-    places = [line for line in overrides if re.match(r"\+?(profile|debug|paths|paths\.data_dir)=", line)]
+    places = [
+        line for line in overrides if re.match(r"\+?(profile|debug|paths|paths\.data_dir)=", line)
+    ]
     with contextlib.suppress(*CompositionError):  # the profile is of another version
         return Path(filled("train", places).paths.data_dir) == sample_dir()
     return False
@@ -160,7 +202,9 @@ def _read(source: Path, folder: Path | None, changed: int) -> tuple[list[Key], F
         record = json.loads(source.read_text(encoding="utf-8"))
         return list(_keys_of_record(record)), Found(record, folder, source)
     except ValueError as error:
-        raise DataError(f"{source} is damaged ({error}): remove it, and its run is made again") from None
+        raise DataError(
+            f"{source} is damaged ({error}): remove it, and its run is made again"
+        ) from None
     except (KeyError, TypeError, AttributeError, HydraException):
         return None
 
@@ -212,8 +256,15 @@ class RunsIndex:
         """The finished runs by key; a later run replaces an earlier one."""
         kept = ((False, path, None) for folder in self.kept for path in folder.glob("*.json"))
         below = ((True, run.record_path, run.path) for run in runs.find_runs(self.runs_dir))
-        there = [(own, path.stat().st_mtime_ns, path, run) for own, path, run in (*kept, *below) if path.is_file()]
-        read = (_read(path, run, changed) for _, changed, path, run in sorted(there, key=lambda one: one[:3]))
+        there = [
+            (own, path.stat().st_mtime_ns, path, run)
+            for own, path, run in (*kept, *below)
+            if path.is_file()
+        ]
+        read = (
+            _read(path, run, changed)
+            for _, changed, path, run in sorted(there, key=lambda one: one[:3])
+        )
         return {key: found for keys, found in filter(None, read) for key in keys}
 
     @functools.cached_property
@@ -221,6 +272,8 @@ class RunsIndex:
         found: dict[Key, runs.Run] = {}
         for run in runs.find_runs(self.runs_dir):
             if not run.record_path.is_file():
-                with contextlib.suppress(OmegaConfBaseException, YAMLError, OSError, ValueError, KeyError, TypeError):
+                with contextlib.suppress(
+                    OmegaConfBaseException, YAMLError, OSError, ValueError, KeyError, TypeError
+                ):
                     found |= dict.fromkeys(_keys_of_config(run), run)
         return found

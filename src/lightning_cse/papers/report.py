@@ -23,7 +23,15 @@ from lightning_cse.papers.records import Found
 from lightning_cse.papers.render import environment, view
 from lightning_cse.papers.significance import points
 from lightning_cse.papers.tables import is_number, machine_of, short_commit
-from lightning_cse.plots import PALETTE, blank_figure, by_step, line, moving_average, plot_style, series_look
+from lightning_cse.plots import (
+    PALETTE,
+    blank_figure,
+    by_step,
+    line,
+    moving_average,
+    plot_style,
+    series_look,
+)
 from lightning_cse.runs import Run
 
 if TYPE_CHECKING:
@@ -32,11 +40,15 @@ if TYPE_CHECKING:
     from lightning_cse.papers.artefacts import Artefact
     from lightning_cse.papers.tables import Table
 
-_PERCENT: Final = re.compile(r".*/(accuracy|auc|auprc|pearson|spearman)[^/]*")  # metrics that are shown times 100
+_PERCENT: Final = re.compile(
+    r".*/(accuracy|auc|auprc|pearson|spearman)[^/]*"
+)  # metrics that are shown times 100
 _SECONDARY: Final = ("threshold", "_mean", "_wmean", "_se")  # metrics that only accompany another
 _RECORD: Final = {"name", "config_hash", "seed"}
 _SHORT: Final = 60  # characters of a value in the table of differences
-_COLORS: Final = {color.lower(): f"var(--series-{number})" for number, color in enumerate(PALETTE)} | {
+_COLORS: Final = {
+    color.lower(): f"var(--series-{number})" for number, color in enumerate(PALETTE)
+} | {
     "#000000": "var(--ink)",
     "#e6e6e6": "var(--grid)",
     "#ffffff": "var(--card)",
@@ -58,7 +70,9 @@ _RFD: Final = (
 )
 
 
-def build_report(title: str, sections: Sequence[Mapping[str, Any]], *, facts: Mapping[str, str] | None = None) -> str:
+def build_report(
+    title: str, sections: Sequence[Mapping[str, Any]], *, facts: Mapping[str, str] | None = None
+) -> str:
     """Return a self-contained page; all but the charts is escaped, and the same input gives the same text."""
     from markdown_it import MarkdownIt
     from markupsafe import Markup, escape
@@ -68,11 +82,17 @@ def build_report(title: str, sections: Sequence[Mapping[str, Any]], *, facts: Ma
     markdown.disable(["link", "image", "autolink", "reference"])
     filters = environment().filters
     filters["markdown"] = lambda text: Markup(markdown.render(text))  # noqa: S704 - escaped
-    filters["breakable"] = lambda text: Markup(re.sub(r"(?<=[^\W\d])([_./=,]+)(?=\w)", r"\1<wbr>", str(escape(text))))  # noqa: S704
+    filters["breakable"] = lambda text: Markup(
+        re.sub(r"(?<=[^\W\d])([_./=,]+)(?=\w)", r"\1<wbr>", str(escape(text)))
+    )  # noqa: S704
     parts: dict[str, list[Mapping[str, Any]]] = {}
     for section in sections:
         parts.setdefault(section["part"], []).append(section)
-    page = environment().get_template("report.html.jinja").render(title=title, parts=parts, facts=facts or {})
+    page = (
+        environment()
+        .get_template("report.html.jinja")
+        .render(title=title, parts=parts, facts=facts or {})
+    )
     # Only the page's own script may run: another one would have another digest.
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
@@ -84,16 +104,28 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "section"
 
 
-def artefact_section(artefact: Artefact, table: Table | None, made: Any = None, *, part: str = "") -> dict[str, Any]:
+def artefact_section(
+    artefact: Artefact, table: Table | None, made: Any = None, *, part: str = ""
+) -> dict[str, Any]:
     """Return a table or figure of a paper as a section; ``made`` holds its figures, its text and further tables."""
     anchor, tables = slug(artefact.key), []
     for name, rows in (made.tables if made else {}).items():
-        frame = pd.DataFrame(rows).map(lambda value: f"{value:.4f}" if isinstance(value, float) else str(value))
+        frame = pd.DataFrame(rows).map(
+            lambda value: f"{value:.4f}" if isinstance(value, float) else str(value)
+        )
         folded = {"title": name.replace("_", " "), "folded": True}
         tables.append({"headings": list(frame), "rows": frame.to_numpy().tolist(), **folded})
-    charts = [_chart(f, n.replace("_", " "), f"{anchor}-{slug(n)}") for n, f in (made.figures if made else {}).items()]
+    charts = [
+        _chart(f, n.replace("_", " "), f"{anchor}-{slug(n)}")
+        for n, f in (made.figures if made else {}).items()
+    ]
     intro = "" if table is not None else artefact.note  # a table has it in its legend
-    parts = {"paper_table": table and view(table), "tables": tables, "charts": charts, "intro": intro}
+    parts = {
+        "paper_table": table and view(table),
+        "tables": tables,
+        "charts": charts,
+        "intro": intro,
+    }
     head = {"title": artefact.title, "anchor": anchor, "kicker": artefact.source, "part": part}
     return {**head, **parts, "text": made.text if made else ""}
 
@@ -105,7 +137,9 @@ def _chart(figure: Figure, title: str, name: str, groups: Sequence[_Group] = ())
     sink = io.StringIO()
     with plot_style():
         mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": name})
-        figure.savefig(sink, format="svg", facecolor="none", metadata={"Date": None, "Creator": None})
+        figure.savefig(
+            sink, format="svg", facecolor="none", metadata={"Date": None, "Creator": None}
+        )
     head, _, svg = sink.getvalue().partition("<svg")[2].partition(">")
     width, height = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', head)[0]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
@@ -114,24 +148,47 @@ def _chart(figure: Figure, title: str, name: str, groups: Sequence[_Group] = ())
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
     svg = re.sub(r"#[0-9a-fA-F]{6}\b", lambda match: _COLORS.get(match[0].lower(), match[0]), svg)
     svg = re.sub(r"(font: [^;\"]*?[\d.]+px)[^;\"]+", r"\1 var(--sans)", svg)
-    return {"title": title, "svg": svg, "wide": float(width) > 380, "width": width, "height": height}
+    return {
+        "title": title,
+        "svg": svg,
+        "wide": float(width) > 380,
+        "width": width,
+        "height": height,
+    }
 
 
-def _charts(groups: Sequence[_Group], asked: Mapping[str, str], name: str) -> Iterator[dict[str, Any]]:
+def _charts(
+    groups: Sequence[_Group], asked: Mapping[str, str], name: str
+) -> Iterator[dict[str, Any]]:
     """Yield one chart of all runs for each key that any run has; ``asked`` maps keys to titles."""
-    there = [key for key in asked if any(run.curves.get(key) for group in groups for run in group.runs)]
+    there = [
+        key for key in asked if any(run.curves.get(key) for group in groups for run in group.runs)
+    ]
     for number, key in enumerate(there):
         with plot_style():
             figure = blank_figure(4.2, 2.7)
             axes = figure.subplots()
             if "rfd_" in key:
                 axes.axhline(0, color="#777777", linewidth=0.8, zorder=1)
-            for group, run in [(of, run) for of in groups for run in of.runs if run.curves.get(key)]:
+            for group, run in [
+                (of, run) for of in groups for run in of.runs if run.curves.get(key)
+            ]:
                 logged = sorted(run.curves[key])
                 if key == "train/loss" and len(logged) >= 20:
-                    values = moving_average([value for _, value in logged], 2 * max(2, len(logged) // 40) + 1)
-                    logged = [(step, value) for (step, _), value in zip(logged, values, strict=True)]
-                line(axes, logged, color=group.color, linestyle=group.style, linewidth=1.4, gid=f"series.{group.key}")
+                    values = moving_average(
+                        [value for _, value in logged], 2 * max(2, len(logged) // 40) + 1
+                    )
+                    logged = [
+                        (step, value) for (step, _), value in zip(logged, values, strict=True)
+                    ]
+                line(
+                    axes,
+                    logged,
+                    color=group.color,
+                    linestyle=group.style,
+                    linewidth=1.4,
+                    gid=f"series.{group.key}",
+                )
             by_step(axes)
             yield _chart(figure, asked[key], f"{name}-{number}", groups)
 
@@ -221,7 +278,9 @@ def run_facts(runs: Sequence[Found]) -> dict[str, str]:
     return {fact: ", ".join(texts) for fact, texts in facts.items() if any(texts)}
 
 
-def run_sections(runs: Sequence[Found], *, name: str = "sweep", part: str = "") -> list[dict[str, Any]]:
+def run_sections(
+    runs: Sequence[Found], *, name: str = "sweep", part: str = ""
+) -> list[dict[str, Any]]:
     """Return the sections of runs; their anchors begin with ``name``, and the contents list them under ``part``."""
     if not runs:
         return []
@@ -230,7 +289,12 @@ def run_sections(runs: Sequence[Found], *, name: str = "sweep", part: str = "") 
         for number, point in enumerate(points(runs))
     ]
     legend = [
-        {"key": of.key, "label": of.label, "color": _COLORS[of.color.lower()], "dashes": _DASHES[of.style]}
+        {
+            "key": of.key,
+            "label": of.label,
+            "color": _COLORS[of.color.lower()],
+            "dashes": _DASHES[of.style],
+        }
         for of in groups
     ]
     keys = {key for run in runs for key in run.curves}
@@ -248,27 +312,43 @@ def run_sections(runs: Sequence[Found], *, name: str = "sweep", part: str = "") 
             "tables": _difference_tables(groups),
         },
     ]
-    return [section | {"part": part} for section in found if section.get("tables") or section.get("charts")]
+    return [
+        section | {"part": part}
+        for section in found
+        if section.get("tables") or section.get("charts")
+    ]
 
 
 def _run_table(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """Return a table of the metrics over seeds, with the baselines below."""
     runs = [(number, run) for number, group in enumerate(groups) for run in group.runs]
-    best = [_scaled({_monitor(run): value_at(run.record, "best.score")}).values() for _, run in runs]
+    best = [
+        _scaled({_monitor(run): value_at(run.record, "best.score")}).values() for _, run in runs
+    ]
     frame = pd.DataFrame([_scaled(run.record.get("metrics")) for _, run in runs], dtype=float)
     frame["dev"] = [next(iter(score), math.nan) for score in best]
-    keys = ["dev", *sorted(key for key in frame if key.startswith("test/") and not key.endswith(_SECONDARY))]
+    keys = [
+        "dev",
+        *sorted(key for key in frame if key.startswith("test/") and not key.endswith(_SECONDARY)),
+    ]
     seeds = frame.groupby([number for number, _ in runs])
     means, deviations = seeds.mean(), seeds.std()
     rows: list[list[Any]] = []
     for number, group in enumerate(groups):
         spread = {key: f" ± {_number(deviations.at[number, key], key)}" for key in keys}
-        values = [_number(means.at[number, key], key) + spread[key] * (len(spread[key]) > 3) for key in keys]
-        rows.append([legend[number], str(sum(run.state == "finished" for run in group.runs)), *values])
+        values = [
+            _number(means.at[number, key], key) + spread[key] * (len(spread[key]) > 3)
+            for key in keys
+        ]
+        rows.append(
+            [legend[number], str(sum(run.state == "finished" for run in group.runs)), *values]
+        )
     baselines: dict[str, dict[str, float]] = {}
     for _, run in runs:
         for name, metrics in (run.record.get("baselines") or {}).items():
-            called = "LENGTH" if name == "length" else f"{name}, {value_at(run.record, 'encoder.name')}"
+            called = (
+                "LENGTH" if name == "length" else f"{name}, {value_at(run.record, 'encoder.name')}"
+            )
             baselines.setdefault(called, _scaled(metrics))
     for called, known in baselines.items():
         rows.append([(called, "baseline", ""), "", *(_number(known.get(key), key) for key in keys)])
@@ -309,5 +389,7 @@ def _settings(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key, value in leaves(document.get("config") or {}):
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         yield key, text.removeprefix("lightning_cse.") or '""'
-    for key, digest in ((key, of) for part in ("data", "encoder") for key, of in (document.get(part) or {}).items()):
+    for key, digest in (
+        (key, of) for part in ("data", "encoder") for key, of in (document.get(part) or {}).items()
+    ):
         yield f"digest of {key}", str(digest)[:10]

@@ -21,7 +21,15 @@ from rich.table import Table as Listing
 from rich.text import Text
 
 from lightning_cse.errors import BUSY, ConfigError, did_you_mean
-from lightning_cse.papers.artefacts import Artefact, Baseline, Chosen, Column, Line, Published, Request
+from lightning_cse.papers.artefacts import (
+    Artefact,
+    Baseline,
+    Chosen,
+    Column,
+    Line,
+    Published,
+    Request,
+)
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.points import Point, composed, limited, points_of
 from lightning_cse.papers.records import Found, Key, Measured, RunsIndex, State, kept_name, key_of
@@ -35,7 +43,9 @@ if TYPE_CHECKING:
 
 _STATES: Final = get_args(State)
 _LISTED: Final = 12  # commands that are listed one by one
-_WHOLE: Final = Column("", "metric", ())  # stands for the runs themselves in a figure without columns
+_WHOLE: Final = Column(
+    "", "metric", ()
+)  # stands for the runs themselves in a figure without columns
 
 
 @dataclass(frozen=True)
@@ -61,14 +71,21 @@ class Plan:
         seeds = f"seeds{'-'.join(map(str, request.seeds))}" if request.seeds else ""
         digest = hashlib.sha256(repr((request.settings, request.only)).encode()).hexdigest()[:6]
         rest = digest if request.settings or request.only else ""
-        return ".".join(filter(None, [self.artefact.name, request.profile, request.encoder, seeds, rest]))
+        return ".".join(
+            filter(None, [self.artefact.name, request.profile, request.encoder, seeds, rest])
+        )
 
     def points(self, line: Line, column: Column) -> tuple[Point, ...]:
         """Return the points of a cell; a matched row has none until the run that it is matched with is finished."""
-        points, job = points_of(self.artefact, self.request, line, column), self.matched(line, column)
+        points, job = (
+            points_of(self.artefact, self.request, line, column),
+            self.matched(line, column),
+        )
         if job is None or (run := self.index.find(job.point, job.seed)) is None:
             return points if job is None else ()
-        return tuple(limited(point, next(iter(self.artefact.match)), run.record) for point in points)
+        return tuple(
+            limited(point, next(iter(self.artefact.match)), run.record) for point in points
+        )
 
     def matched(self, line: Line, column: Column) -> Job | None:
         """Return the run that a line is matched with."""
@@ -85,11 +102,15 @@ class Plan:
         A grid is run with the first seed; once it is complete, its winner is run with the other seeds too. A matched
         row first needs the run that it is matched with.
         """
-        return list(dict.fromkeys(job for column in self.columns for job in self._jobs(line, column)))
+        return list(
+            dict.fromkeys(job for column in self.columns for job in self._jobs(line, column))
+        )
 
     def _jobs(self, line: Line, column: Column) -> Iterator[Job]:
         points, seeds = self.points(line, column), line.seeds
-        if column.source == "mean" or (column.source == "config" and not isinstance(line.way, Chosen)):
+        if column.source == "mean" or (
+            column.source == "config" and not isinstance(line.way, Chosen)
+        ):
             return  # made of other columns, or of the config without a run
         if not points and (job := self.matched(line, column)) is not None:
             yield job
@@ -104,21 +125,40 @@ class Plan:
     def winner(self, line: Line, column: Column) -> tuple[Point, ...]:
         """Return the best point of a grid with the first seed, none while one is missing; the first wins a tie."""
         by, points = getattr(line.way, "by", ""), self.points(line, column)
-        found = {point: run for point in points if (run := self.index.find(point, line.seeds[0])) is not None}
+        found = {
+            point: run
+            for point in points
+            if (run := self.index.find(point, line.seeds[0])) is not None
+        }
         scores = {point: value_at(run.record, by) for point, run in found.items()}
         if None in scores.values():
-            raise ConfigError([f"{self.artefact.path}: rows.{line.label}.choose: a record has no {by!r}"])
-        return (max(scores, key=scores.__getitem__),) if scores and len(scores) == len(points) else ()
+            raise ConfigError(
+                [f"{self.artefact.path}: rows.{line.label}.choose: a record has no {by!r}"]
+            )
+        return (
+            (max(scores, key=scores.__getitem__),) if scores and len(scores) == len(points) else ()
+        )
 
     def measured(self, line: Line, column: Column) -> Measured:
         """Return the finished runs of a cell by seed; a baseline takes the first run that has it."""
-        points, seeds = (self.winner if isinstance(line.way, Chosen) else self.points)(line, column), line.seeds
+        points, seeds = (
+            (self.winner if isinstance(line.way, Chosen) else self.points)(line, column),
+            line.seeds,
+        )
         if not points:
             return Measured()
-        found = {seed: run for seed in seeds if (run := self.index.find(points[0], seed)) is not None}
+        found = {
+            seed: run for seed in seeds if (run := self.index.find(points[0], seed)) is not None
+        }
         if isinstance(line.way, Baseline):
-            having = [seed for seed, run in found.items() if line.way.name in (run.record.get("baselines") or {})]
-            return Measured({seed: found[seed] for seed in having[:1]}, tuple(having[:1] or seeds[:1]))
+            having = [
+                seed
+                for seed, run in found.items()
+                if line.way.name in (run.record.get("baselines") or {})
+            ]
+            return Measured(
+                {seed: found[seed] for seed in having[:1]}, tuple(having[:1] or seeds[:1])
+            )
         return Measured(found, seeds)
 
     def setting(self, line: Line, column: Column) -> Any:
@@ -128,7 +168,9 @@ class Plan:
 
     def found(self, line: Line) -> list[Found]:
         """Return all finished runs of a line, in the order of its columns and seeds."""
-        runs = [run for column in self.columns for run in self.measured(line, column).found.values()]
+        runs = [
+            run for column in self.columns for run in self.measured(line, column).found.values()
+        ]
         return list({run.source: run for run in runs}.values())
 
 
@@ -159,7 +201,9 @@ def withheld(line: Line) -> bool:
     return line.needs is not None and os.environ.get(line.needs.variable, "") in ("", "0")
 
 
-def run_missing(plans: Sequence[Plan], folder: Path, options: Sequence[str] = (), *, retry_failed: bool = False) -> int:
+def run_missing(
+    plans: Sequence[Plan], folder: Path, options: Sequence[str] = (), *, retry_failed: bool = False
+) -> int:
     """Run the missing runs of some artefacts, and return the exit code of the first command that failed.
 
     Training comes first, then the evaluation of the trained models, then the runs of a grid's winner. Each run is tried
@@ -170,17 +214,31 @@ def run_missing(plans: Sequence[Plan], folder: Path, options: Sequence[str] = ()
     while True:
         index.refresh()
         now = status(plans)
-        waiting = [job for job in missing(now) if job not in tried and (retry_failed or job not in now["failed"])]
-        ready = [job for job in waiting if job.point.of is None or index.find(job.point.of, job.seed)]
+        waiting = [
+            job
+            for job in missing(now)
+            if job not in tried and (retry_failed or job not in now["failed"])
+        ]
+        ready = [
+            job for job in waiting if job.point.of is None or index.find(job.point.of, job.seed)
+        ]
         if not ready:
             return code or (BUSY if now["running"] else 0)
         command = "train" if any(job.point.command == "train" for job in ready) else "evaluate"
         jobs = [job for job in ready if job.point.command == command]
         tried.update(jobs)
-        points = folder / f"{command}-{os.getpid()}.points.yaml"  # another process may reproduce something else
+        points = (
+            folder / f"{command}-{os.getpid()}.points.yaml"
+        )  # another process may reproduce something else
         write_atomic(points, yaml.safe_dump([overrides_of(job, index) for job in jobs], width=1000))
         file = str(points).replace("\\", "\\\\").replace("'", "\\'")
-        line = [sys.executable, "-m", f"lightning_cse.{command}", "--multirun", f"hydra.sweeper.file='{file}'"]
+        line = [
+            sys.executable,
+            "-m",
+            f"lightning_cse.{command}",
+            "--multirun",
+            f"hydra.sweeper.file='{file}'",
+        ]
         line += [*options, *(["retry_failed=true"] if retry_failed else [])]
         ended = _run(line, {**os.environ, "LIGHTNING_CSE_RUNS": str(index.runs_dir)})
         code = ended if code in (0, BUSY) and ended else code
@@ -203,7 +261,10 @@ def overrides_of(job: Job, index: RunsIndex) -> list[str]:
     """Return the overrides that run a job; an evaluation of a run names the folder of that run."""
     if job.point.of is not None:
         found = index.find(job.point.of, job.seed)
-        return [f"model={'<its run>' if found is None else found.folder or found.source}", *job.point.overrides]
+        return [
+            f"model={'<its run>' if found is None else found.folder or found.source}",
+            *job.point.overrides,
+        ]
     return [*job.point.overrides, *([f"seed={job.seed}"] if job.point.command == "train" else [])]
 
 
@@ -224,10 +285,14 @@ class Reproduction:
         if made.figures:
             from lightning_cse.plots import save_figures
 
-            files += save_figures({f"{stem}.{name}.png": one for name, one in made.figures.items()}, folder)
+            files += save_figures(
+                {f"{stem}.{name}.png": one for name, one in made.figures.items()}, folder
+            )
         texts = {"text.md": made.text} if made.text else {}
         for name, rows in made.tables.items():
-            texts[f"{name}.csv"] = pd.DataFrame(list(rows), dtype=object).to_csv(index=False, lineterminator="\n")
+            texts[f"{name}.csv"] = pd.DataFrame(list(rows), dtype=object).to_csv(
+                index=False, lineterminator="\n"
+            )
         for name, text in texts.items():
             files.append(folder / f"{stem}.{name}")
             write_atomic(files[-1], text)
@@ -243,13 +308,17 @@ def reproduce(plan: Plan, kept_tests: Path | None = None) -> Reproduction:
     artefact, lines = plan.artefact, plan.lines
     table = made = None
     # If no row is measured, the figure or text has the numbers, and a table would have only the paper's.
-    if artefact.columns and not (artefact.make and all(isinstance(line.way, Published) for line in lines)):
+    if artefact.columns and not (
+        artefact.make and all(isinstance(line.way, Published) for line in lines)
+    ):
         assembly = Assembly(artefact, lines, plan.measured, plan.request, change_of, plan.setting)
         table = assembly.table(kept_tests)
     if artefact.make is not None:
         from lightning_cse.papers.figures import Material, make
 
-        made = make(Material(artefact, lines, {line: plan.found(line) for line in lines}, plan.request))
+        made = make(
+            Material(artefact, lines, {line: plan.found(line) for line in lines}, plan.request)
+        )
     return Reproduction(plan, table, made)
 
 
@@ -273,11 +342,15 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
     found = [one for line in plan.lines for run in plan.found(line) for one in (run, run.training)]
     for run in dict.fromkeys(filter(None, found)):
         # The digests are in ``decisive`` too, and the learning rates follow from the config.
-        record = {key: value for key, value in run.record.items() if key not in ("data", "task_data")}
+        record = {
+            key: value for key, value in run.record.items() if key not in ("data", "task_data")
+        }
         texts = {".json": json.dumps(record, indent=2, ensure_ascii=False) + "\n"}
         if run.curves_path.is_file():
             lines = run.curves_path.read_text(encoding="utf-8").splitlines(keepends=True)
-            texts[".curves.csv"] = "".join(line for line in lines if ",train/learning_rate," not in line)
+            texts[".curves.csv"] = "".join(
+                line for line in lines if ",train/learning_rate," not in line
+            )
         for ending, text in texts.items():
             name = f"{kept_name(record)}{ending}"
             others = experiments.glob(f"*/results/records/{name}")
@@ -290,7 +363,11 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
 def check_keys(keys: Sequence[str], artefacts: Mapping[str, Artefact]) -> list[Artefact]:
     """Return the artefacts that a command line names: by key, or all of a paper by its name."""
     known = {*artefacts, *(artefact.paper for artefact in artefacts.values())}
-    if unknown := [f"there is no artefact {key!r}{did_you_mean(key, known)}" for key in keys if key not in known]:
+    if unknown := [
+        f"there is no artefact {key!r}{did_you_mean(key, known)}"
+        for key in keys
+        if key not in known
+    ]:
         raise ConfigError(unknown)
     return [artefact for key, artefact in artefacts.items() if {key, artefact.paper} & set(keys)]
 
@@ -311,8 +388,13 @@ def plans_table(plans: Sequence[Plan]) -> RenderableType:
         table.add_row(Text(line.label), line.encoder or "", *_counts(status([plan], line)))
     quoted = {line.label: line.way.why for line in plan.lines if isinstance(line.way, Published)}
     notes = [Text(f"published only: {label} ({why})", style="dim") for label, why in quoted.items()]
-    jobs = [f"{job.point.command} {shlex.join(overrides_of(job, plan.index))}" for job in missing(now)]
-    commands = [Text(f"  python -m lightning_cse.{job}", no_wrap=True, overflow="ignore") for job in jobs[:_LISTED]]
+    jobs = [
+        f"{job.point.command} {shlex.join(overrides_of(job, plan.index))}" for job in missing(now)
+    ]
+    commands = [
+        Text(f"  python -m lightning_cse.{job}", no_wrap=True, overflow="ignore")
+        for job in jobs[:_LISTED]
+    ]
     more = [f"  and {len(jobs) - _LISTED} more"] if len(jobs) > _LISTED else []
     heading = Text(f"{plan.artefact.source}: {plan.artefact.title}")
     return Group(heading, "", table, "", *_summary(now), *notes, *commands, *more)
@@ -323,8 +405,14 @@ def status_table(plans: Sequence[Plan]) -> RenderableType:
     now, table = status(plans), _table("run", "status")
     for state in ("running", "failed"):
         for job in now[state]:
-            why = f": {plans[0].index.failure(job.point, job.seed)[:400]}" if state == "failed" else ""
-            table.add_row(Text(f"{' '.join(job.point.overrides)} seed={job.seed}"), Text(f"{state}{why}"))
+            why = (
+                f": {plans[0].index.failure(job.point, job.seed)[:400]}"
+                if state == "failed"
+                else ""
+            )
+            table.add_row(
+                Text(f"{' '.join(job.point.overrides)} seed={job.seed}"), Text(f"{state}{why}")
+            )
     hint = ["--retry-failed reruns what failed"] if now["failed"] else []
     return Group(*([table] if table.rows else []), *hint, *_summary(now))
 
@@ -343,6 +431,10 @@ def _counts(now: Mapping[str, Sequence[Job]]) -> list[str]:
 def _summary(now: Mapping[str, Sequence[Job]]) -> list[RenderableType]:
     """Return the number of runs in each state, and the reasons why some are not run."""
     states = ", ".join(f"{len(now[state])} {state}" for state in _STATES if now[state])
-    notes = (f"{why} ({len(jobs)} run{'s' * (len(jobs) > 1)})" for why, jobs in now.items() if why not in _STATES)
+    notes = (
+        f"{why} ({len(jobs)} run{'s' * (len(jobs) > 1)})"
+        for why, jobs in now.items()
+        if why not in _STATES
+    )
     total = sum(len(now[state]) for state in _STATES)
     return [f"{total} runs: {states or 'none'}", *(Text(note, style="dim") for note in notes)]

@@ -47,7 +47,12 @@ class Point:
     def tasks(self) -> list[str]:
         """The tasks for which any of its runs has predictions."""
         prefix = f"{self.baseline}-" if self.baseline else ""
-        names = {name.removeprefix(prefix) for run in self.runs for name in stored(run) if name.startswith(prefix)}
+        names = {
+            name.removeprefix(prefix)
+            for run in self.runs
+            for name in stored(run)
+            if name.startswith(prefix)
+        }
         return sorted(name for name in names if "-" not in name)
 
     def files(self, task: str) -> list[Path]:
@@ -62,7 +67,9 @@ class Point:
 
 def stored(run: Found) -> list[str]:
     """Return the names of a run's prediction files: ``<task>`` or ``<baseline>-<task>``."""
-    return sorted(path.stem for path in run.folder.glob("predictions/*.parquet")) if run.folder else []
+    return (
+        sorted(path.stem for path in run.folder.glob("predictions/*.parquet")) if run.folder else []
+    )
 
 
 def read_run(path: Path) -> Found:
@@ -77,9 +84,14 @@ def points(runs: Iterable[Found]) -> list[Point]:
         name, config_hash, seed = (run.record[key] for key in ("name", "config_hash", "seed"))
         other = groups.setdefault((name, config_hash), {}).setdefault(int(seed), run)
         if other is not run:
-            raise DataError(f"{other.source} and {run.source} are both seed {seed} of {name}: give only one of them")
+            raise DataError(
+                f"{other.source} and {run.source} are both seed {seed} of {name}: give only one of them"
+            )
     labels = labels_of([next(iter(of.values())).record for of in groups.values()])
-    return [Point(label, tuple(of[s] for s in sorted(of))) for label, of in zip(labels, groups.values(), strict=True)]
+    return [
+        Point(label, tuple(of[s] for s in sorted(of)))
+        for label, of in zip(labels, groups.values(), strict=True)
+    ]
 
 
 def labels_of(records: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -88,7 +100,11 @@ def labels_of(records: Sequence[Mapping[str, Any]]) -> list[str]:
     labels = list(names)
     for name in set(names):
         same = [number for number, other in enumerate(names) if other == name]
-        for number, text in zip(same, _differences([records[n] for n in same]), strict=True) if len(same) > 1 else ():
+        for number, text in (
+            zip(same, _differences([records[n] for n in same]), strict=True)
+            if len(same) > 1
+            else ()
+        ):
             labels[number] = text if len(set(names)) == 1 else f"{name}, {text}"
     return labels
 
@@ -96,20 +112,35 @@ def labels_of(records: Sequence[Mapping[str, Any]]) -> list[str]:
 def _differences(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the settings in which records differ: those of their command lines, if these suffice to distinguish."""
     configs = [dict(leaves(value_at(record, "decisive.config") or {})) for record in records]
-    settings = pd.DataFrame([{key: setting_text(value) for key, value in config.items()} for config in configs])
+    settings = pd.DataFrame(
+        [{key: setting_text(value) for key, value in config.items()} for config in configs]
+    )
     settings = settings.fillna("null").loc[:, lambda frame: frame.nunique() > 1]
     differing = [key for key in settings if not key.endswith("_target_")]
-    lines = {one.lstrip("+~").partition("=")[0] for record in records for one in record.get("overrides") or ()}
+    lines = {
+        one.lstrip("+~").partition("=")[0]
+        for record in records
+        for one in record.get("overrides") or ()
+    }
     given = [key for key in differing if key in lines or key.removesuffix(".name") in lines]
     texts = [""] * len(records)
     for keys in (given, differing):
         shorts = [key.removesuffix(".name").rpartition(".")[2] for key in keys]
-        names = [key if shorts.count(short) > 1 else short for key, short in zip(keys, shorts, strict=True)]
-        texts = [", ".join(map(" ".join, zip(names, values, strict=True))) for values in settings[keys].to_numpy()]
+        names = [
+            key if shorts.count(short) > 1 else short
+            for key, short in zip(keys, shorts, strict=True)
+        ]
+        texts = [
+            ", ".join(map(" ".join, zip(names, values, strict=True)))
+            for values in settings[keys].to_numpy()
+        ]
         if len(set(texts)) == len(texts):
             return texts
     # The settings are the same, so the files differ, or the encoders of the same name.
-    return [f"{text}, hash {r['config_hash']}".lstrip(", ") for text, r in zip(texts, records, strict=True)]
+    return [
+        f"{text}, hash {r['config_hash']}".lstrip(", ")
+        for text, r in zip(texts, records, strict=True)
+    ]
 
 
 def baseline_points(baseline: str, runs: Sequence[Found]) -> list[Point]:
@@ -121,12 +152,16 @@ def baseline_points(baseline: str, runs: Sequence[Found]) -> list[Point]:
             # The lengths of sentences do not depend on the encoder.
             groups.setdefault("" if baseline == "length" else json.dumps(encoder), []).append(run)
     if not groups:
-        known = sorted({name.rpartition("-")[0] for run in runs for name in stored(run) if "-" in name})
+        known = sorted(
+            {name.rpartition("-")[0] for run in runs for name in stored(run) if "-" in name}
+        )
         found = f"{did_you_mean(baseline, known)} (found: {', '.join(known) or 'none'})"
         raise DataError(f"no run has predictions of the baseline {baseline!r}{found}")
     names = [f"{baseline} {value_at(of[0].record, 'encoder.name')}" for of in groups.values()]
     labels = names if len(names) > 1 else [baseline]
-    return [Point(label, tuple(of), baseline) for label, of in zip(labels, groups.values(), strict=True)]
+    return [
+        Point(label, tuple(of), baseline) for label, of in zip(labels, groups.values(), strict=True)
+    ]
 
 
 def read_outcome(path: Path, metric: str = "accuracy") -> pd.DataFrame:
@@ -139,8 +174,13 @@ def read_outcome(path: Path, metric: str = "accuracy") -> pd.DataFrame:
     if variant and "type" in frame and (frame["type"] == variant).any():
         frame = frame[frame["type"] == variant].reset_index(drop=True)
     if not ("correct" in frame or {"label", "prediction"} <= set(frame)):
-        raise DataError(f"{path}: no column correct, and no label and prediction (found: {', '.join(frame)})")
-    names = next(([name] for name in (f"correct_{variant}", "correct") if name in frame), ["label", "prediction"])
+        raise DataError(
+            f"{path}: no column correct, and no label and prediction (found: {', '.join(frame)})"
+        )
+    names = next(
+        ([name] for name in (f"correct_{variant}", "correct") if name in frame),
+        ["label", "prediction"],
+    )
     examples = frame[[name for name in _EXAMPLE if name in frame]]
     if frame[names].isna().any(axis=None) or frame.empty or examples.empty:
         raise DataError(f"{path}: examples or answers are missing; redo the run with force=true")
@@ -152,30 +192,42 @@ def _read(path: Path) -> pd.DataFrame:
     try:
         return pd.read_parquet(path)
     except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
-        raise DataError(f"{path} cannot be read ({' '.join(str(error).split())[:200]}): redo the run") from None
+        raise DataError(
+            f"{path} cannot be read ({' '.join(str(error).split())[:200]}): redo the run"
+        ) from None
 
 
 @functools.cache
 def _read_scores(path: Path) -> pd.DataFrame:
     frame = _read(path)
-    if not {"row", "gold", "score"} <= set(frame) or not np.isfinite(frame[["gold", "score"]]).all(axis=None):
+    if not {"row", "gold", "score"} <= set(frame) or not np.isfinite(frame[["gold", "score"]]).all(
+        axis=None
+    ):
         raise DataError(f"{path}: no finite scores of pairs in the columns row, gold and score")
     return frame
 
 
-def _predictions(task: str, given: Sequence[Point], read: Callable[[Path], pd.DataFrame]) -> list[list[pd.DataFrame]]:
+def _predictions(
+    task: str, given: Sequence[Point], read: Callable[[Path], pd.DataFrame]
+) -> list[list[pd.DataFrame]]:
     """Read the runs of each point; refuse runs that were evaluated on different files or examples."""
     frames = [[read(path) for path in point.files(task)] for point in given]
     paths = [path for point in given for path in point.files(task)]
     files = [(run.record.get("task_data") or {}).get(task) for point in given for run in point.runs]
-    examples = [frame[[name for name in _EXAMPLE if name in frame]] for of in frames for frame in of]
+    examples = [
+        frame[[name for name in _EXAMPLE if name in frame]] for of in frames for frame in of
+    ]
     for path, file, example in zip(paths, files, examples, strict=True):
         if (file and files[0] and file != files[0]) or not example.equals(examples[0]):
-            raise DataError(f"{paths[0]} and {path} are of different examples of {task}: they cannot be compared")
+            raise DataError(
+                f"{paths[0]} and {path} are of different examples of {task}: they cannot be compared"
+            )
     return frames
 
 
-def _outcomes(task: str, given: Sequence[Point], metric: str = "accuracy") -> list[list[NDArray[np.bool_]]]:
+def _outcomes(
+    task: str, given: Sequence[Point], metric: str = "accuracy"
+) -> list[list[NDArray[np.bool_]]]:
     """Return, for each run of each point, which examples it got right."""
     frames = _predictions(task, given, functools.partial(read_outcome, metric=metric))
     return [[frame["correct"].to_numpy() for frame in of] for of in frames]
@@ -189,13 +241,17 @@ def holm(pvalues: ArrayLike) -> NDArray[np.float64]:
     values = np.asarray(pvalues, dtype=np.float64)
     order = np.argsort(values, kind="stable")
     adjusted = np.empty_like(values)
-    adjusted[order] = np.maximum.accumulate(np.minimum(1.0, np.arange(len(values), 0, -1) * values[order]))
+    adjusted[order] = np.maximum.accumulate(
+        np.minimum(1.0, np.arange(len(values), 0, -1) * values[order])
+    )
     return adjusted
 
 
 def majority_vote(correct_by_seed: Sequence[ArrayLike]) -> NDArray[np.bool_]:
     """Return which examples more than half of the seeds get right (ours: GaussCSE does not say how it merges seeds)."""
-    return np.asarray(2 * np.sum(np.asarray(correct_by_seed, dtype=np.int64), axis=0) > len(correct_by_seed))
+    return np.asarray(
+        2 * np.sum(np.asarray(correct_by_seed, dtype=np.int64), axis=0) > len(correct_by_seed)
+    )
 
 
 def bootstrap(a: Point, b: Point, metrics: Sequence[str], draws: int = 10_000) -> float:
@@ -224,7 +280,9 @@ def bootstrap(a: Point, b: Point, metrics: Sequence[str], draws: int = 10_000) -
 def _drawn(paths: tuple[Path, ...], task: str, draws: int) -> NDArray[np.float64]:
     frames = [_read_scores(path) for path in paths]
     scores = np.stack([frame["score"].to_numpy(np.float64) for frame in frames])
-    return bootstrap_spearman(frames[0]["gold"].to_numpy(np.float64), scores, draws, zlib.crc32(task.encode()))
+    return bootstrap_spearman(
+        frames[0]["gold"].to_numpy(np.float64), scores, draws, zlib.crc32(task.encode())
+    )
 
 
 def bootstrap_spearman(
@@ -239,7 +297,9 @@ def bootstrap_spearman(
     for start in range(0, draws, _CHUNK):
         size = min(_CHUNK, draws - start)
         rows = generator.integers(0, len(gold), size=(len(gold), size))
-        counts = np.bincount((rows * size + np.arange(size)).ravel(), minlength=rows.size).reshape(rows.shape)
+        counts = np.bincount((rows * size + np.arange(size)).ravel(), minlength=rows.size).reshape(
+            rows.shape
+        )
         found.append(spearman_of_draws(gold, scores, counts.astype(np.float64)).mean(axis=0))
     return np.concatenate(found)
 
@@ -256,7 +316,12 @@ def spearman_of_draws(
     for model, values in enumerate(scores):
         ranks, squares = _centred_ranks(values, counts)
         products = np.einsum("nd,nd,nd->d", counts, gold_ranks, ranks)
-        np.divide(products, np.sqrt(gold_squares * squares), out=found[model], where=gold_squares * squares > 0)
+        np.divide(
+            products,
+            np.sqrt(gold_squares * squares),
+            out=found[model],
+            where=gold_squares * squares > 0,
+        )
     return found
 
 
@@ -270,7 +335,9 @@ def _centred_ranks(
     """
     _, places = np.unique(values, return_inverse=True)
     order = np.argsort(places, kind="stable")
-    drawn = np.add.reduceat(counts[order], np.flatnonzero(np.diff(places[order], prepend=-1)), axis=0)
+    drawn = np.add.reduceat(
+        counts[order], np.flatnonzero(np.diff(places[order], prepend=-1)), axis=0
+    )
     ranks = np.cumsum(drawn, axis=0) - (drawn + counts.sum(axis=0)) / 2
     return ranks[places], np.einsum("kd,kd,kd->d", drawn, ranks, ranks)
 
@@ -284,22 +351,45 @@ def compare(given: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
     """
     methods = [point for point in given if not point.baseline] or list(given)
     having = {task: point for point in reversed(methods) for task in point.tasks}
-    known = [t for t in sorted(having) if {"correct", "prediction"} & set(_read(having[t].files(t)[0]))]
+    known = [
+        t for t in sorted(having) if {"correct", "prediction"} & set(_read(having[t].files(t)[0]))
+    ]
     rows, left_out = [], {}
     for task in dict.fromkeys(tasks or known):
         there = [point for point in given if task in point.tasks] if task in having else list(given)
         left_out[task] = [point.label for point in given if point not in there]
-        for (a, of_a), (b, of_b) in itertools.combinations(zip(there, _outcomes(task, there), strict=True), 2):
+        for (a, of_a), (b, of_b) in itertools.combinations(
+            zip(there, _outcomes(task, there), strict=True), 2
+        ):
             test = mcnemar(majority_vote(of_a), majority_vote(of_b))
             accuracy_a, accuracy_b = (float(np.mean(of)) for of in (of_a, of_b))
-            row: dict[str, Any] = {"task": task, "a": a.label, "b": b.label, "seeds_a": a.seeds, "seeds_b": b.seeds}
-            row |= {"accuracy_a": accuracy_a, "accuracy_b": accuracy_b, "difference": 100 * (accuracy_a - accuracy_b)}
-            row |= {"only_a": test.only_a, "only_b": test.only_b, "examples": test.examples, "p_exact": test.pvalue}
+            row: dict[str, Any] = {
+                "task": task,
+                "a": a.label,
+                "b": b.label,
+                "seeds_a": a.seeds,
+                "seeds_b": b.seeds,
+            }
+            row |= {
+                "accuracy_a": accuracy_a,
+                "accuracy_b": accuracy_b,
+                "difference": 100 * (accuracy_a - accuracy_b),
+            }
+            row |= {
+                "only_a": test.only_a,
+                "only_b": test.only_b,
+                "examples": test.examples,
+                "p_exact": test.pvalue,
+            }
             rows.append({**row, "p_asymptotic": test.pvalue_asymptotic, "p_holm": 1.0})
     compared = {row[side] for row in rows for side in ("a", "b")}
     if len(given) < 2 or any(point.label not in compared for point in given):
-        has = "".join(f"\n  {point.label}: {', '.join(point.tasks) or 'no predictions'}" for point in given)
-        raise DataError(f"a comparison needs two points with a task in common, of right and wrong answers{has}")
+        has = "".join(
+            f"\n  {point.label}: {', '.join(point.tasks) or 'no predictions'}" for point in given
+        )
+        raise DataError(
+            f"a comparison needs two points with a task in common, of right and wrong answers{has}"
+        )
     frame = pd.DataFrame(rows)
     frame = frame.assign(p_holm=holm(frame["p_exact"]))
     frame.attrs["left_out"] = {task: labels for task, labels in left_out.items() if labels}
@@ -322,13 +412,18 @@ class Side(NamedTuple):
         return self.line.way.name if isinstance(self.line.way, Baseline) else None
 
 
-def compare_lines(pairs: Sequence[tuple[Side, Side]], test: str, kept: Path | None, draws: int) -> pd.DataFrame:
+def compare_lines(
+    pairs: Sequence[tuple[Side, Side]], test: str, kept: Path | None, draws: int
+) -> pd.DataFrame:
     """Test the pairs whose predictions exist or whose p-value was kept, with Holm's adjustment.
 
     The second side of a pair is the reference. Each comparison is one row: `TEST_FIELDS`, and ``a`` and ``b``, the
     numbers of the two lines.
     """
-    known = {(row.row, row.encoder, row.column, row.reference): row for row in read_tests(kept).itertuples(index=False)}
+    known = {
+        (row.row, row.encoder, row.column, row.reference): row
+        for row in read_tests(kept).itertuples(index=False)
+    }
     done = []
     for a, b in pairs:
         seeds = _voters(a, b) if test == "mcnemar" else (sorted(a.values), sorted(b.values))
@@ -360,7 +455,9 @@ def _voters(a: Side, b: Side) -> tuple[list[int], list[int]]:
     counts = [len(side.values) for side in (a, b) if not (side.baseline and len(side.values) == 1)]
     odd = (min(counts, default=1) - 1) // 2 * 2 + 1
     both = a.values.keys() & b.values.keys()
-    first, second = (sorted(sorted(side.values, key=lambda s: (s not in both, s))[:odd]) for side in (a, b))
+    first, second = (
+        sorted(sorted(side.values, key=lambda s: (s not in both, s))[:odd]) for side in (a, b)
+    )
     return first, second
 
 
@@ -371,7 +468,11 @@ def _point(side: Side, seeds: Sequence[int]) -> Point | None:
         runs = tuple(run for seed, run in zip(side.values, runs, strict=True) if seed in seeds)
     tasks = [metric.split("/")[1] for metric in side.metrics]
     names = {f"{side.baseline}-{task}" if side.baseline else task for task in tasks}
-    return Point(side.line.label, runs, side.baseline) if all(names <= set(stored(run)) for run in runs) else None
+    return (
+        Point(side.line.label, runs, side.baseline)
+        if all(names <= set(stored(run)) for run in runs)
+        else None
+    )
 
 
 def read_tests(path: Path | None) -> pd.DataFrame:
@@ -382,5 +483,7 @@ def read_tests(path: Path | None) -> pd.DataFrame:
         frame = pd.read_csv(path, dtype=str, keep_default_na=False, usecols=TEST_FIELDS)
         frame = frame.astype(dict.fromkeys(("mean", "mean_reference", "p", "p_holm"), float))
     except ValueError as error:
-        raise DataError(f"{path} is damaged ({error}); remove the file, and the tests are redone") from None
+        raise DataError(
+            f"{path} is damaged ({error}); remove the file, and the tests are redone"
+        ) from None
     return frame

@@ -24,7 +24,17 @@ if TYPE_CHECKING:
 
 LEVELS: Final = {"**": 0.01, "*": 0.05}
 """The marks of significant differences from the reference row and their levels, the strictest first."""
-NUMBERS: Final = ("n", "mean", "sd", "low", "high", "error", "published", "published_deviation", "difference")
+NUMBERS: Final = (
+    "n",
+    "mean",
+    "sd",
+    "low",
+    "high",
+    "error",
+    "published",
+    "published_deviation",
+    "difference",
+)
 """The numbers in a cell: statistics of its values, and the paper's numbers."""
 _SYMBOLS: Final = ("†", "‡", "§", "¶", "‖", "††", "‡‡", "§§")
 _TESTS: Final = {
@@ -93,7 +103,9 @@ class Assembly:
 
     def __post_init__(self) -> None:
         self.labels = list(dict.fromkeys(line.label for line in self.lines))
-        self.used: dict[Path, tuple[Mapping[str, Any], str]] = {}  # record and change of each run in a cell
+        self.used: dict[
+            Path, tuple[Mapping[str, Any], str]
+        ] = {}  # record and change of each run in a cell
         self.quoted = tuple(map(self._is_quoted, self.lines))
         self.readings: dict[tuple[int, str], _Reading] = {}
         for number, line in enumerate(self.lines):
@@ -105,7 +117,12 @@ class Assembly:
         """Return the table; comparisons in ``kept_tests`` with the same seeds and means need no predictions."""
         symbols, texts = self._symbols()
         pairs = list(self._pairs())
-        tests = compare_lines(pairs, "bootstrap" if self.artefact.test == "bootstrap" else "mcnemar", kept_tests, draws)
+        tests = compare_lines(
+            pairs,
+            "bootstrap" if self.artefact.test == "bootstrap" else "mcnemar",
+            kept_tests,
+            draws,
+        )
         letters = self._mark_significance(tests)
         return Table(
             self.artefact,
@@ -113,10 +130,22 @@ class Assembly:
             tuple(self.lines),
             self.quoted,
             self.cells,
-            {**symbols, **{f"differs:{label}": letter for label, letter in letters.items()}, "*": "*", "**": "**"},
-            (*texts, *self._about_tests(tests, len(pairs) - len(tests), letters, draws), *self._notes()),
+            {
+                **symbols,
+                **{f"differs:{label}": letter for label, letter in letters.items()},
+                "*": "*",
+                "**": "**",
+            },
+            (
+                *texts,
+                *self._about_tests(tests, len(pairs) - len(tests), letters, draws),
+                *self._notes(),
+            ),
             tests[TEST_FIELDS],
-            *(tuple(sorted({of(record) for record, _ in self.used.values()})) for of in (short_commit, machine_of)),
+            *(
+                tuple(sorted({of(record) for record, _ in self.used.values()}))
+                for of in (short_commit, machine_of)
+            ),
         )
 
     # Values
@@ -124,7 +153,9 @@ class Assembly:
     def _is_quoted(self, line: Line) -> bool:
         """Return whether a line has only the paper's numbers; finished runs are used, whatever the row needs."""
         columns = [column for column in self.artefact.columns if column.source != "mean"]
-        waits = line.needs is not None and not any(self.measured(line, column).found for column in columns)
+        waits = line.needs is not None and not any(
+            self.measured(line, column).found for column in columns
+        )
         return waits or isinstance(line.way, Published)
 
     def _read(self, number: int, line: Line, column: Column) -> _Reading:
@@ -136,11 +167,17 @@ class Assembly:
         values: dict[int, float] = {}
         metric = column.keys[0]
         for metric in (*column.keys, *column.instead):
-            known = {seed: _number(run, line, column, metric) for seed, run in sorted(runs.found.items())}
-            values = {seed: column.scale * value for seed, value in known.items() if value is not None}
+            known = {
+                seed: _number(run, line, column, metric) for seed, run in sorted(runs.found.items())
+            }
+            values = {
+                seed: column.scale * value for seed, value in known.items() if value is not None
+            }
             if values:
                 break
-        asked = 0 if runs.found and not values else len(runs.asked)  # a metric that no run has is not missing
+        asked = (
+            0 if runs.found and not values else len(runs.asked)
+        )  # a metric that no run has is not missing
         if isinstance(line.way, Baseline) and len(set(values.values())) == 1:
             values, asked = dict([min(values.items())]), 1  # it is not trained: one measurement
         found = tuple(runs.found[seed] for seed in values)
@@ -149,13 +186,25 @@ class Assembly:
                 self.used[run.source] = run.record, self.change_of(run)
         marks = {
             f"instead:{metric}": bool(values) and metric != column.keys[0],
-            "mixed": len({(value_at(run.record, "model.run") or run.record)["config_hash"] for run in found}) > 1,
+            "mixed": len(
+                {(value_at(run.record, "model.run") or run.record)["config_hash"] for run in found}
+            )
+            > 1,
             "stale": any(self.used[run.source][1] == "stale" for run in found),
         }
         metrics = (metric,) if values and column.source == "metric" else ()
-        errors = pd.Series([_number(run, line, column, f"{metric}_se") for run in found], dtype=float)
+        errors = pd.Series(
+            [_number(run, line, column, f"{metric}_se") for run in found], dtype=float
+        )
         error = column.scale * errors.mean(skipna=False)
-        return _Reading(values, asked, metrics, found, tuple(mark for mark, true in marks.items() if true), error)
+        return _Reading(
+            values,
+            asked,
+            metrics,
+            found,
+            tuple(mark for mark, true in marks.items() if true),
+            error,
+        )
 
     @staticmethod
     def _mean(column: Column, parts: Sequence[_Reading]) -> _Reading:
@@ -164,7 +213,10 @@ class Assembly:
         found = [pair for part in parts for pair in zip(part.values, part.found, strict=False)]
         marks = dict.fromkeys(mark for part in parts for mark in part.marks)
         return _Reading(
-            {seed: column.scale * statistics.fmean(part.values[seed] for part in parts) for seed in sorted(seeds)},
+            {
+                seed: column.scale * statistics.fmean(part.values[seed] for part in parts)
+                for seed in sorted(seeds)
+            },
             max(part.asked for part in parts),
             tuple(metric for part in parts for metric in part.metrics),
             tuple({run.source: run for seed, run in found if seed in seeds}.values()),
@@ -173,12 +225,18 @@ class Assembly:
 
     def _cells(self) -> pd.DataFrame:
         """Return the cells without their significance."""
-        every = [(*place, value) for place, reading in self.readings.items() for value in reading.values.values()]
+        every = [
+            (*place, value)
+            for place, reading in self.readings.items()
+            for value in reading.values.values()
+        ]
         frame = pd.DataFrame(every, columns=["line", "column", "value"]).astype({"value": float})
         stats = frame.groupby(["line", "column"])["value"].agg(
             n="count", mean=statistics.fmean, sd="std", low="min", high="max"
         )
-        papers = {(value.row, value.encoder, value.column): value for value in self.artefact.published}
+        papers = {
+            (value.row, value.encoder, value.column): value for value in self.artefact.published
+        }
         rows = {}
         for number, line in enumerate(self.lines):
             for column in self.artefact.columns:
@@ -187,20 +245,39 @@ class Assembly:
                 config = column.source == "config" and not self.quoted[number]
                 setting = self._setting(line, column) if config else {"text": ""}
                 own = stats.loc[place].to_dict() if reading.values else {"n": 0}
-                marks = (*self._asked(line), *reading.marks) if reading.values or setting["text"] else ()
-                about = {"asked": reading.asked, "values": reading.values, "marks": marks, "error": reading.error}
-                printed = {"published": paper and paper.value, "published_deviation": paper and paper.deviation}
+                marks = (
+                    (*self._asked(line), *reading.marks)
+                    if reading.values or setting["text"]
+                    else ()
+                )
+                about = {
+                    "asked": reading.asked,
+                    "values": reading.values,
+                    "marks": marks,
+                    "error": reading.error,
+                }
+                printed = {
+                    "published": paper and paper.value,
+                    "published_deviation": paper and paper.deviation,
+                }
                 rows[place] = {**own, **about, **printed, **setting}
-        cells = pd.DataFrame(list(rows.values()), pd.MultiIndex.from_tuples(list(rows)), dtype=object)
+        cells = pd.DataFrame(
+            list(rows.values()), pd.MultiIndex.from_tuples(list(rows)), dtype=object
+        )
         cells = cells.reindex(columns=[*NUMBERS, "marks", "p", "p_holm", "asked", "values", "text"])
-        cells = cells.astype(dict.fromkeys((*NUMBERS, "p", "p_holm"), float)).astype({"n": int, "asked": int})
+        cells = cells.astype(dict.fromkeys((*NUMBERS, "p", "p_holm"), float)).astype(
+            {"n": int, "asked": int}
+        )
         cells["difference"] = cells["mean"] - cells["published"]
         return cells
 
     def _setting(self, line: Line, column: Column) -> dict[str, Any]:
         """Return a cell that shows a setting of the runs or, without runs, of the config that they would have."""
         runs = self.measured(line, column).found
-        known = [value_at(run.record, f"decisive.config.{column.keys[0]}") for _, run in sorted(runs.items())]
+        known = [
+            value_at(run.record, f"decisive.config.{column.keys[0]}")
+            for _, run in sorted(runs.items())
+        ]
         known = [value for value in known or [self.setting_of(line, column)] if value is not None]
         texts = list(dict.fromkeys(map(setting_text, known)))
         mean = float(known[0]) if len(texts) == 1 and is_number(known[0]) else None
@@ -210,29 +287,49 @@ class Assembly:
 
     def _asked(self, line: Line) -> list[str]:
         other = line.encoder and line.paper_encoder and line.encoder != line.paper_encoder
-        asked = {"profile": self.request.profile, "encoder": other, "settings": self.request.settings}
+        asked = {
+            "profile": self.request.profile,
+            "encoder": other,
+            "settings": self.request.settings,
+        }
         return [mark for mark, true in asked.items() if true]
 
     def _symbols(self) -> tuple[dict[str, str], list[str]]:
         """Return the symbols of the marks, and the notes on them; a mark of all measured cells has no symbol."""
-        lines = [self.lines[number] for (number, _), marks in self.cells["marks"].items() if "encoder" in marks]
-        instead = ", ".join(dict.fromkeys(f"{line.encoder} in place of {line.paper_encoder}" for line in lines))
+        lines = [
+            self.lines[number]
+            for (number, _), marks in self.cells["marks"].items()
+            if "encoder" in marks
+        ]
+        instead = ", ".join(
+            dict.fromkeys(f"{line.encoder} in place of {line.paper_encoder}" for line in lines)
+        )
         known = {
             "profile": f"profile {self.request.profile}",
             "encoder": f"measured with {instead}",
             "settings": f"with {' '.join(self.request.settings)}",
             "stale": "measured before the last change of its loss",
             "mixed": "its seeds are of runs that differ in their data, or in what an automatic choice became",
-            **{f"instead:{key}": why.rstrip(".") for of in self.artefact.columns for key, why in of.instead.items()},
+            **{
+                f"instead:{key}": why.rstrip(".")
+                for of in self.artefact.columns
+                for key, why in of.instead.items()
+            },
         }
         places = [place for place, reading in self.readings.items() if reading.values]
         measured = [(self.lines[place[0]], self.cells.at[place, "marks"]) for place in places]
         names = dict.fromkeys(name for marks in self.cells["marks"] for name in marks)
         # A line without an encoder cannot have been measured with another one.
-        shared = [n for n in names if all(n in marks for line, marks in measured if n != "encoder" or line.encoder)]
+        shared = [
+            n
+            for n in names
+            if all(n in marks for line, marks in measured if n != "encoder" or line.encoder)
+        ]
         own = dict.fromkeys(known[name] for name in names if name not in shared)
         texts = dict(zip(own, itertools.cycle(_SYMBOLS)))
-        first = [f"All measured values: {'; '.join(known[name] for name in shared)}."] if shared else []
+        first = (
+            [f"All measured values: {'; '.join(known[name] for name in shared)}."] if shared else []
+        )
         symbols = {name: texts[known[name]] for name in names if name not in shared}
         return symbols, first + [f"{symbol} {text}." for text, symbol in texts.items()]
 
@@ -249,20 +346,39 @@ class Assembly:
             if (other := self.artefact.matched(line.label)) is not None:
                 steps = self.setting_of(line, Column("", "config", ("trainer.max_steps",))) or "?"
                 yield f"Equal {''.join(self.artefact.match)}: {line.label} as {other} ({line.encoder}), {steps} steps."
-        for title in [column.title for column in self.artefact.columns if column.keys == ("summary.final_score",)]:
-            runs = [run for number in range(len(self.lines)) for run in self.readings[number, title].found]
-            known = [summarise(run.curves, str(value_at(run.record, "best.monitor"))).evaluations for run in runs]
+        for title in [
+            column.title
+            for column in self.artefact.columns
+            if column.keys == ("summary.final_score",)
+        ]:
+            runs = [
+                run
+                for number in range(len(self.lines))
+                for run in self.readings[number, title].found
+            ]
+            known = [
+                summarise(run.curves, str(value_at(run.record, "best.monitor"))).evaluations
+                for run in runs
+            ]
             yield f"{title}: a run's final score, {mean_of_text(*known)}."
         if (self.cells["n"] < self.cells["asked"]).any():
             yield "n: seeds measured / seeds asked for."
         count = Counter(line.label for line in self.lines)
-        called = [line.label if count[line.label] == 1 else f"{line.label} ({line.encoder})" for line in self.lines]
+        called = [
+            line.label if count[line.label] == 1 else f"{line.label} ({line.encoder})"
+            for line in self.lines
+        ]
         reasons: dict[str, list[str]] = {}
         for line, name in itertools.compress(zip(self.lines, called, strict=True), self.quoted):
             why = line.way.why if isinstance(line.way, Published) else str(line.needs)
             reasons.setdefault(why.rstrip("."), []).append(name)
-        yield from (f"Not measured here: {', '.join(names)}: {why}." for why, names in reasons.items())
-        shown = {(line.name, line.paper_encoder): name for line, name in zip(self.lines, called, strict=True)}
+        yield from (
+            f"Not measured here: {', '.join(names)}: {why}." for why, names in reasons.items()
+        )
+        shown = {
+            (line.name, line.paper_encoder): name
+            for line, name in zip(self.lines, called, strict=True)
+        }
         printed = [(value, (value.row, value.encoder)) for value in self.artefact.published]
         columns = Counter(place for _, place in printed)
         notes: dict[str, dict[Any, list[str]]] = {}
@@ -270,7 +386,10 @@ class Assembly:
             if value.note and place in shown:
                 notes.setdefault(value.note, {}).setdefault(place, []).append(value.column)
         for note, lines in notes.items():
-            of = [shown[at] + f" ({', '.join(some)})" * (len(some) < columns[at]) for at, some in lines.items()]
+            of = [
+                shown[at] + f" ({', '.join(some)})" * (len(some) < columns[at])
+                for at, some in lines.items()
+            ]
             yield f"Published value, {note}: {', '.join(of)}."
 
     # Comparisons
@@ -282,10 +401,22 @@ class Assembly:
         """
         reference = self.artefact.reference
         for a, line in enumerate(self.lines) if reference in self.labels else ():
-            first = self.labels.index(line.label) + 1 if self.artefact.test == "mcnemar_all" else len(self.labels)
-            for label in dict.fromkeys((str(reference), *self.labels[first:])) if line.label != reference else ():
+            first = (
+                self.labels.index(line.label) + 1
+                if self.artefact.test == "mcnemar_all"
+                else len(self.labels)
+            )
+            for label in (
+                dict.fromkeys((str(reference), *self.labels[first:]))
+                if line.label != reference
+                else ()
+            ):
                 same = [b for b, other in enumerate(self.lines) if other.label == label]
-                found = [b for b in same if not line.encoder or self.lines[b].encoder in (line.encoder, None)]
+                found = [
+                    b
+                    for b in same
+                    if not line.encoder or self.lines[b].encoder in (line.encoder, None)
+                ]
                 for column in self.artefact.columns if len(found) == 1 else ():
                     ours, theirs = self._side(a, column), self._side(found[0], column)
                     if ours is not None and theirs is not None and ours.metrics == theirs.metrics:
@@ -298,16 +429,24 @@ class Assembly:
             return None
         metrics: list[str] = []
         for metric in reading.metrics if self.artefact.test else ():
-            of = value_at(reading.found[0].record, f"decisive.config.suite.{metric.split('/')[1]}.of")
+            of = value_at(
+                reading.found[0].record, f"decisive.config.suite.{metric.split('/')[1]}.of"
+            )
             metrics += [f"test/{part}" for part in of] if isinstance(of, list) else [metric]
         if self.artefact.test == "bootstrap":
             suits = all(metric.endswith(("/spearman", "/spearman_all")) for metric in metrics)
             suits &= column.source != "mean" or len(reading.metrics) == len(column.keys)
         else:
-            suits = column.source == "metric" and all(m.split("/")[2].partition("_")[0] == "accuracy" for m in metrics)
+            suits = column.source == "metric" and all(
+                m.split("/")[2].partition("_")[0] == "accuracy" for m in metrics
+            )
             suits &= metrics == [*reading.metrics]
         known = metrics and suits and reading.values
-        return Side(number, line, column.title, tuple(metrics), reading.values, reading.found) if known else None
+        return (
+            Side(number, line, column.title, tuple(metrics), reading.values, reading.found)
+            if known
+            else None
+        )
 
     def _mark_significance(self, tests: pd.DataFrame) -> dict[str, str]:
         """Put p-values and marks into the cells; return the letters of the rows that others differ from."""
@@ -322,18 +461,30 @@ class Assembly:
                 differs.setdefault(place, []).append(test.reference)
                 differs.setdefault(other, []).append(test.row)
         for place, others in differs.items():
-            self.cells.at[place, "marks"] += tuple(f"differs:{o}" for o in sorted(others, key=self.labels.index))
+            self.cells.at[place, "marks"] += tuple(
+                f"differs:{o}" for o in sorted(others, key=self.labels.index)
+            )
         named = {label for others in differs.values() for label in others}
-        return {label: chr(ord("a") + number) for number, label in enumerate(self.labels) if label in named}
+        return {
+            label: chr(ord("a") + number)
+            for number, label in enumerate(self.labels)
+            if label in named
+        }
 
-    def _about_tests(self, tests: pd.DataFrame, untested: int, letters: Mapping[str, str], draws: int) -> Iterator[str]:
+    def _about_tests(
+        self, tests: pd.DataFrame, untested: int, letters: Mapping[str, str], draws: int
+    ) -> Iterator[str]:
         reference, test = self.artefact.reference, self.artefact.test
         if reference is None or test is None:
             return
         if reference not in self.labels:
             yield f"No test of significance: the reference row {reference} is not in this table."
         if len(tests):
-            how = _TESTS["bootstrap"] + f", {draws:,} draws" if test == "bootstrap" else _TESTS["mcnemar"]
+            how = (
+                _TESTS["bootstrap"] + f", {draws:,} draws"
+                if test == "bootstrap"
+                else _TESTS["mcnemar"]
+            )
             count = f"{len(tests)} comparison{'s' * (len(tests) != 1)}"
             signs = ", ".join(f"{sign} p < {LEVELS[sign]}" for sign in reversed(LEVELS))
             yield f"{signs} against {reference} with the same encoder ({how}; Holm over {count} of this table)."
@@ -350,7 +501,9 @@ def _number(found: Found, line: Line, column: Column, key: str) -> float | None:
     if value is None:
         return None
     if not is_number(value) or not math.isfinite(value):
-        raise DataError(f"{found.source}: {key} is {value!r}, which is not a finite number; redo the run")
+        raise DataError(
+            f"{found.source}: {key} is {value!r}, which is not a finite number; redo the run"
+        )
     return float(value)
 
 
@@ -365,7 +518,11 @@ def machine_of(record: Mapping[str, Any]) -> str:
     device = str(record.get("device") or "unknown")
     machine = value_at(record, "environment.machine") or {}
     cores = machine.get("cores")
-    parts = [device, machine.get("cpu"), cores and f"{cores} core{'s' * (cores != 1)}"] if device == "cpu" else [device]
+    parts = (
+        [device, machine.get("cpu"), cores and f"{cores} core{'s' * (cores != 1)}"]
+        if device == "cpu"
+        else [device]
+    )
     return ", ".join(str(part) for part in parts if part)
 
 

@@ -2,7 +2,14 @@
 
 from lightning_cse.runs.code import method_code
 from lightning_cse.runs.curves import Curves, CurveSummary, mean_of_text, summarise
-from lightning_cse.runs.files import Busy, atomic_file, disk_errors, locked, write_atomic, write_predictions
+from lightning_cse.runs.files import (
+    Busy,
+    atomic_file,
+    disk_errors,
+    locked,
+    write_atomic,
+    write_predictions,
+)
 from lightning_cse.runs.machine import environment
 from lightning_cse.runs.run import FailedBefore, Outcome, Run, config_hash, decisive, find_runs
 

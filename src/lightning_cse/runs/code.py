@@ -25,20 +25,28 @@ def method_code(method: Mapping[str, Any]) -> str | None:
 @functools.cache
 def _digest(classes: tuple[str, ...]) -> str:
     defines = re.compile(rf"^class ({'|'.join(classes)})\b", re.MULTILINE)
-    modules = sorted(path for package in ("losses", "methods") for path in _PACKAGE.glob(f"{package}/*.py"))
+    modules = sorted(
+        path for package in ("losses", "methods") for path in _PACKAGE.glob(f"{package}/*.py")
+    )
     sources = [text for path in modules if defines.search(text := path.read_text(encoding="utf-8"))]
     sources.append((_PACKAGE / "similarity.py").read_text(encoding="utf-8"))
-    return hashlib.sha256(json.dumps([_tree(ast.parse(source)) for source in sources]).encode()).hexdigest()[:10]
+    return hashlib.sha256(
+        json.dumps([_tree(ast.parse(source)) for source in sources]).encode()
+    ).hexdigest()[:10]
 
 
 def _tree(node: Any) -> Any:
     """Return a syntax tree as nested lists, without texts that stand alone, such as docstrings."""
     if isinstance(node, list):
-        return [_tree(one) for one in node if not (isinstance(one, ast.Expr) and _is_text(one.value))]
+        return [
+            _tree(one) for one in node if not (isinstance(one, ast.Expr) and _is_text(one.value))
+        ]
     if not isinstance(node, ast.AST):
         return repr(node)
     # Later versions of Python add fields, which are empty here.
-    fields = [[name, _tree(value)] for name, value in ast.iter_fields(node) if value not in (None, [])]
+    fields = [
+        [name, _tree(value)] for name, value in ast.iter_fields(node) if value not in (None, [])
+    ]
     return [type(node).__name__, *fields]
 
 

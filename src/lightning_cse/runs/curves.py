@@ -38,7 +38,9 @@ class Curves:
         with disk_errors(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a", encoding="utf-8", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows(rows if file.tell() else [self._HEADER, *rows])
+                csv.writer(file, lineterminator="\n").writerows(
+                    rows if file.tell() else [self._HEADER, *rows]
+                )
 
     def keep(self, wanted: Callable[[int, str], bool]) -> None:
         """Keep the rows whose step and key are wanted, and drop a last line that was written only in part."""
@@ -56,9 +58,15 @@ class Curves:
         return curves
 
     def _rows(self) -> list[Row]:
-        lines = self.path.read_text(encoding="utf-8", errors="replace").split("\n") if self.path.is_file() else []
+        lines = (
+            self.path.read_text(encoding="utf-8", errors="replace").split("\n")
+            if self.path.is_file()
+            else []
+        )
         rows = []
-        for number, line in enumerate(lines[1:-1], start=2):  # the last is empty, or was written only in part
+        for number, line in enumerate(
+            lines[1:-1], start=2
+        ):  # the last is empty, or was written only in part
             try:
                 step, key, value = next(csv.reader([line], strict=True))
                 rows.append((int(step), key, float(value)))
@@ -103,9 +111,14 @@ def summarise(curves: Points, monitor: str = "val/stsb/spearman") -> CurveSummar
     the last multiple); alignment and uniformity are those of the step with the best score (the authors' plot takes its
     score one evaluation late).
     """
-    scores = {step: value for step, value in _after_start(curves, monitor).items() if math.isfinite(value)}
+    scores = {
+        step: value for step, value in _after_start(curves, monitor).items() if math.isfinite(value)
+    }
     best = max(sorted(scores), key=scores.__getitem__, default=0)
-    at_best = {m: _after_start(curves, f"diag/eval/{m}").get(best, math.nan) for m in ("alignment", "uniformity")}
+    at_best = {
+        m: _after_start(curves, f"diag/eval/{m}").get(best, math.nan)
+        for m in ("alignment", "uniformity")
+    }
     return CurveSummary(
         rfd_alignment=_fitting_difficulty(curves, "alignment"),
         rfd_uniformity=_fitting_difficulty(curves, "uniformity"),
@@ -122,7 +135,11 @@ def mean_of_text(*evaluations: int | None) -> str:
     known = sorted(filter(None, evaluations))  # old records lack the number
     ends = [known[:1] + known[-1:], [min(_BEST, number) for number in known[:1] + known[-1:]]]
     of, best = (" to ".join(map(str, dict.fromkeys(numbers))) for numbers in ends)
-    return f"mean of the {best} best of {of} dev scores" if known else "mean of the best dev scores, at most five"
+    return (
+        f"mean of the {best} best of {of} dev scores"
+        if known
+        else "mean of the best dev scores, at most five"
+    )
 
 
 def _after_start(curves: Points, key: str) -> dict[int, float]:
@@ -131,7 +148,9 @@ def _after_start(curves: Points, key: str) -> dict[int, float]:
 
 def _fitting_difficulty(curves: Points, measure: str) -> float | None:
     """Return the mean difference over the steps at which both sides were measured."""
-    held_out, evaluation = (_after_start(curves, f"diag/{side}/{measure}") for side in ("held_out", "eval"))
+    held_out, evaluation = (
+        _after_start(curves, f"diag/{side}/{measure}") for side in ("held_out", "eval")
+    )
     steps = [step for step in held_out if step in evaluation]
     ours, theirs = [held_out[step] for step in steps], [evaluation[step] for step in steps]
     if not steps or not all(map(math.isfinite, ours + theirs)):

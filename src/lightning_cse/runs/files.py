@@ -61,7 +61,9 @@ def write_predictions(folder: Path, task: str, columns: Mapping[str, Sequence[An
     import pyarrow.parquet as pq  # type: ignore[import-untyped, unused-ignore]
 
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", task):
-        raise ValueError(f"the task {task!r} gives a file its name: use letters, digits, '_', '-' and '.'")
+        raise ValueError(
+            f"the task {task!r} gives a file its name: use letters, digits, '_', '-' and '.'"
+        )
     path = folder / f"{task}.parquet"
     with atomic_file(path) as file:
         pq.write_table(pa.table({name: pa.array(values) for name, values in columns.items()}), file)
@@ -80,7 +82,9 @@ def locked(path: Path, subject: str) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path, fallback_to_soft=False, thread_local=False)
     try:
-        lock.acquire(timeout=0.5, poll_interval=0.02)  # since `is_locked` holds a free lock for a moment
+        lock.acquire(
+            timeout=0.5, poll_interval=0.02
+        )  # since `is_locked` holds a free lock for a moment
     except Timeout:
         with contextlib.suppress(OSError, UnicodeDecodeError):
             subject += f" (pid {path.read_text(encoding='ascii').strip()})"
@@ -89,7 +93,9 @@ def locked(path: Path, subject: str) -> Iterator[None]:
         path.write_text(f"{os.getpid()}\n", encoding="ascii")
         yield
     finally:
-        path.unlink(missing_ok=True)  # removed while held: a waiting process notices and makes a new one
+        path.unlink(
+            missing_ok=True
+        )  # removed while held: a waiting process notices and makes a new one
         lock.release()
 
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import torch
 
-_DISTRIBUTIONS: Final = "lightning_cse torch pytorch-lightning transformers tokenizers numpy scipy hydra-core"
+_DISTRIBUTIONS: Final = (
+    "lightning_cse torch pytorch-lightning transformers tokenizers numpy scipy hydra-core"
+)
 
 
 def environment() -> dict[str, Any]:
@@ -21,18 +23,30 @@ def environment() -> dict[str, Any]:
 
     Values that cannot be found are None.
     """
-    found = {name: next(iter(importlib.metadata.distributions(name=name)), None) for name in _DISTRIBUTIONS.split()}
+    found = {
+        name: next(iter(importlib.metadata.distributions(name=name)), None)
+        for name in _DISTRIBUTIONS.split()
+    }
     versions = {name: None if one is None else one.version for name, one in found.items()}
-    info, loaded = Path("/proc/cpuinfo"), sys.modules.get("torch")  # torch is not imported for this alone
-    cpu = re.search(r"(?i)^model name\s*:\s*(.+)$", info.read_text() if info.is_file() else "", re.MULTILINE)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
+    info, loaded = (
+        Path("/proc/cpuinfo"),
+        sys.modules.get("torch"),
+    )  # torch is not imported for this alone
+    cpu = re.search(
+        r"(?i)^model name\s*:\s*(.+)$", info.read_text() if info.is_file() else "", re.MULTILINE
+    )
+    memory = (
+        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
+    )
     return {
         "commit": _commit(),
         "versions": {"python": platform.python_version(), **versions},
         "machine": {
             "platform": platform.platform(),
             "cpu": cpu[1] if cpu else platform.processor() or platform.machine() or None,
-            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "cores": len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count(),
             "memory_gib": None if memory is None else round(memory / 2**30, 1),
         },
         "threads": os.cpu_count() if loaded is None else int(loaded.get_num_threads()),
@@ -41,17 +55,25 @@ def environment() -> dict[str, Any]:
 
 def _commit() -> str | None:
     file = Path(__file__).resolve()
-    variables = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}  # set by git hooks
+    variables = {
+        key: value for key, value in os.environ.items() if not key.startswith("GIT_")
+    }  # set by git hooks
 
     def git(*arguments: str) -> str:
         command = ["git", "--no-optional-locks", "-C", str(file.parent), *arguments]
-        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(
+            command, env=variables, capture_output=True, text=True, timeout=60, check=True
+        )
         return done.stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", "--", file.name)  # fails if the repository around it is another one
+        git(
+            "ls-files", "--error-unmatch", "--", file.name
+        )  # fails if the repository around it is another one
         # Results that `reproduce --keep` writes into experiments/ change no run.
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)experiments")
+        changed = git(
+            "status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)experiments"
+        )
         return git("rev-parse", "HEAD") + ("-dirty" if changed else "")
     except (OSError, subprocess.SubprocessError):
         return None

@@ -66,7 +66,9 @@ class Run:
         path = Path(path).absolute()
         found = _FOLDER.fullmatch(path.name)
         if found is None:
-            raise LightningCSEError(f"{path} is not the folder of a run: its name must be <config_hash>-s<seed>")
+            raise LightningCSEError(
+                f"{path} is not the folder of a run: its name must be <config_hash>-s<seed>"
+            )
         return cls(path.parent.parent, path.parent.name, found[1], int(found[2]))
 
     @property
@@ -107,7 +109,9 @@ class Run:
             if force:
                 self.clear()
             if self.status == "failed" and leave_failed:
-                raise FailedBefore(f"{self.path} failed before ({self.reason()}): retry_failed=true tries it again")
+                raise FailedBefore(
+                    f"{self.path} failed before ({self.reason()}): retry_failed=true tries it again"
+                )
             yield self.status != "finished"  # another process may have just finished it
 
     def reason(self) -> str | None:
@@ -148,12 +152,20 @@ class Run:
         try:
             record = json.loads(self.record_path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise LightningCSEError(f"{self.path} has no record.json: the run is {self.status}") from None
+            raise LightningCSEError(
+                f"{self.path} has no record.json: the run is {self.status}"
+            ) from None
         except ValueError as error:
-            raise LightningCSEError(f"{self.record_path} is damaged ({error}): force=true runs it again") from None
+            raise LightningCSEError(
+                f"{self.record_path} is damaged ({error}): force=true runs it again"
+            ) from None
         record = record if isinstance(record, dict) else {}
-        if missing := [key for key in ("name", "config_hash", "seed", "metrics") if key not in record]:
-            raise LightningCSEError(f"{self.record_path} has no {', '.join(missing)}: force=true runs it again")
+        if missing := [
+            key for key in ("name", "config_hash", "seed", "metrics") if key not in record
+        ]:
+            raise LightningCSEError(
+                f"{self.record_path} has no {', '.join(missing)}: force=true runs it again"
+            )
         return record
 
     def table(self) -> "pd.DataFrame":
@@ -174,8 +186,12 @@ class Run:
     def clear(self) -> None:
         """Remove everything in this folder but its lock; links are removed, never followed."""
         if self.path.is_symlink():
-            raise LightningCSEError(f"{self.path} is a link to {self.path.readlink()}: clear that folder yourself")
-        self.record_path.unlink(missing_ok=True)  # first: a run cleared half-way must not look finished
+            raise LightningCSEError(
+                f"{self.path} is a link to {self.path.readlink()}: clear that folder yourself"
+            )
+        self.record_path.unlink(
+            missing_ok=True
+        )  # first: a run cleared half-way must not look finished
         for entry in self.path.iterdir() if self.path.is_dir() else ():
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
@@ -200,17 +216,40 @@ def find_runs(root: Path) -> Iterator[Run]:
 # Top-level keys that do not affect a result, or only through the nodes that read them (corpora, limits and own through
 # data and suite). The precision here is that of an evaluation; training has its own under `trainer`.
 _SWITCHES: Final = frozenset(
-    {"seed", "paths", "logger", "force", "retry_failed", "keep_last", "figures", "hydra", "recipe", "baselines"}
+    {
+        "seed",
+        "paths",
+        "logger",
+        "force",
+        "retry_failed",
+        "keep_last",
+        "figures",
+        "hydra",
+        "recipe",
+        "baselines",
+    }
     | {"corpora", "limits", "own", "precision"}
 )
 # Keys that never affect a result, at any level: locations (files count by digest) and ways to compute the same.
-_ANYWHERE: Final = frozenset({"data_dir", "cache_dir", "runs_dir", "files", "chunk_size", "compile"})
+_ANYWHERE: Final = frozenset(
+    {"data_dir", "cache_dir", "runs_dir", "files", "chunk_size", "compile"}
+)
 _TRAINER: Final = frozenset(
-    {"devices", "num_nodes", "strategy", "profiler", "logger", "default_root_dir", "enable_progress_bar"}
+    {
+        "devices",
+        "num_nodes",
+        "strategy",
+        "profiler",
+        "logger",
+        "default_root_dir",
+        "enable_progress_bar",
+    }
     | {"enable_model_summary", "log_every_n_steps", "num_sanity_val_steps", "limit_val_batches"}
 )
 # The modules in class paths, which the hash ignores: moving a class does not change it.
-_MODULES: Final = re.compile(r'(?<="_target_":")(?:lightning_cse|torch|pytorch_lightning)\.(?:[^".]*\.)*')
+_MODULES: Final = re.compile(
+    r'(?<="_target_":")(?:lightning_cse|torch|pytorch_lightning)\.(?:[^".]*\.)*'
+)
 
 NEUTRAL: Final[Mapping[str, Any]] = {
     "callbacks": {"early_stopping": {"patience": None, "min_delta": 0.0}},
@@ -224,7 +263,11 @@ NEUTRAL: Final[Mapping[str, Any]] = {
 
 
 def config_hash(
-    config: Mapping[str, Any], *, data: Mapping[str, str], encoder: Mapping[str, str], resolved: Mapping[str, Any]
+    config: Mapping[str, Any],
+    *,
+    data: Mapping[str, str],
+    encoder: Mapping[str, str],
+    resolved: Mapping[str, Any],
 ) -> str:
     """Return the ten hex digits that name a run: a hash of `decisive`, with classes by name, without their modules.
 
@@ -237,7 +280,11 @@ def config_hash(
 
 
 def decisive(
-    config: Mapping[str, Any], *, data: Mapping[str, str], encoder: Mapping[str, str], resolved: Mapping[str, Any]
+    config: Mapping[str, Any],
+    *,
+    data: Mapping[str, str],
+    encoder: Mapping[str, str],
+    resolved: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return everything but the seed that affects a result, as plain JSON: ``config``, ``data`` and ``encoder``.
 
@@ -251,7 +298,10 @@ def decisive(
             node = node.setdefault(name, {})
         if dotted not in _SWITCHES:
             node[key] = _canonical(value)
-    for name, absent in (("trainer", _TRAINER), ("encoder", {"source", "package"} if encoder else set())):
+    for name, absent in (
+        ("trainer", _TRAINER),
+        ("encoder", {"source", "package"} if encoder else set()),
+    ):
         if isinstance(kept.get(name), dict):
             kept[name] = {key: value for key, value in kept[name].items() if key not in absent}
     for dotted, neutral in NEUTRAL.items():

@@ -10,12 +10,25 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from lightning_cse.errors import BUG, BUSY, USER, ConfigError, DataError, EncoderError, exit_code, one_line
+from lightning_cse.errors import (
+    BUG,
+    BUSY,
+    USER,
+    ConfigError,
+    DataError,
+    EncoderError,
+    exit_code,
+    one_line,
+)
 from lightning_cse.runs.files import write_atomic
 
 DONE: Final = ("finished", "skipped")
 # Names of statuses in the table, where these differ.
-SHOWN: Final = {"skipped": "finished before", "left": "failed before", "busy": "run by another process"}
+SHOWN: Final = {
+    "skipped": "finished before",
+    "left": "failed before",
+    "busy": "run by another process",
+}
 
 
 @dataclass
@@ -41,7 +54,11 @@ class Point:
             reason = " ".join(one_line(result).split())
             refused = isinstance(result, (ConfigError, DataError, EncoderError))
             return cls(overrides, status, reason=reason, code=exit_code(result), refused=refused)
-        found: Any = {key: getattr(result, key) for key in ("status", "score", "folder") if hasattr(result, key)}
+        found: Any = {
+            key: getattr(result, key)
+            for key in ("status", "score", "folder")
+            if hasattr(result, key)
+        }
         return cls(overrides, **({"status": "finished", "code": 0} | found))
 
     def write(self, path: Path) -> None:
@@ -65,7 +82,11 @@ class Sweep:
             return 0
         lost = "not finished" if isinstance(sys.exc_info()[1], KeyboardInterrupt) else "killed"
         for path, job in self.jobs.items():
-            point = Point(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else Point(job, lost)
+            point = (
+                Point(**json.loads(path.read_text(encoding="utf-8")))
+                if path.is_file()
+                else Point(job, lost)
+            )
             point.overrides = [one for one in job if not one.startswith("hydra")]
             points.append(point)
         sys.stdout.write(table(points))
@@ -89,7 +110,9 @@ def table(points: Sequence[Point]) -> str:
     reasons: dict[str, list[str]] = {}
     for point in points:
         own = [one for one in point.overrides if one not in common]
-        rows.setdefault(" ".join(one for one in own if not one.startswith("seed=")) or "all seeds", []).append(point)
+        rows.setdefault(
+            " ".join(one for one in own if not one.startswith("seed=")) or "all seeds", []
+        ).append(point)
         if point.status not in DONE:
             reason = f"{SHOWN.get(point.status, point.status)}: {point.reason}".rstrip(": ")
             reasons.setdefault(reason, []).append(" ".join(own) or "the point")
@@ -105,7 +128,9 @@ def table(points: Sequence[Point]) -> str:
     lines += ["", f"{len(points)} point{'' if len(points) == 1 else 's'}: {_counted(points)}"]
     lines += [f"  {reason} ({'; '.join(which)})" for reason, which in reasons.items()]
     if reasons:
-        lines.append("the same command continues, and with retry_failed=true tries the failed points again")
+        lines.append(
+            "the same command continues, and with retry_failed=true tries the failed points again"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -15,29 +15,56 @@ from lightning_cse.runs.curves import mean_of_text
 _TRANSFER_TASKS: Final = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
 _TRANSFER: Final = {key: key.upper() for key in _TRANSFER_TASKS} | {"transfer_avg": "Avg"}
 _NLI: Final = {"snli": "SNLI", "mnli": "MNLI", "mnli_matched": "MNLI-m", "sick": "SICK"}
-_OWN_NLI: Final = {"accuracy": "accuracy", "accuracy_two_fold": "two-fold", "auprc": "AUPRC", "auc": "AUC"}
-_OWN_RETRIEVAL: Final = {"ndcg@10": "nDCG@10"} | {key: key for key in ("recall@10", "recall@100", "accuracy@1")}
+_OWN_NLI: Final = {
+    "accuracy": "accuracy",
+    "accuracy_two_fold": "two-fold",
+    "auprc": "AUPRC",
+    "auc": "AUC",
+}
+_OWN_RETRIEVAL: Final = {"ndcg@10": "nDCG@10"} | {
+    key: key for key in ("recall@10", "recall@100", "accuracy@1")
+}
 
 # One table each, with the headings of the papers' tables by metric; values are shown in percent.
 _TABLES: Final[tuple[dict[str, str], ...]] = (
     {f"test/sts{year}/spearman_all": f"STS{year}" for year in range(12, 17)}
-    | {"test/stsb/spearman": "STS-B", "test/sickr/spearman": "SICK-R", "test/sts_avg/spearman_all": "Avg"},
-    {f"test/rte/accuracy_{label}": f"RTE\n{label}" for label in ("explicit", "implied", "neutral", "contradiction")}
-    | {"test/rte/accuracy_all": "RTE\nAll", "test/eis/accuracy": "\nEIS", "test/eis_wang/accuracy": "EIS\nWang"},
+    | {
+        "test/stsb/spearman": "STS-B",
+        "test/sickr/spearman": "SICK-R",
+        "test/sts_avg/spearman_all": "Avg",
+    },
+    {
+        f"test/rte/accuracy_{label}": f"RTE\n{label}"
+        for label in ("explicit", "implied", "neutral", "contradiction")
+    }
+    | {
+        "test/rte/accuracy_all": "RTE\nAll",
+        "test/eis/accuracy": "\nEIS",
+        "test/eis_wang/accuracy": "EIS\nWang",
+    },
     {
         f"test/{key}/{metric}": f"{title}\n{heading}"
         for key, title in _NLI.items()
         for metric, heading in (("accuracy", "accuracy"), ("auprc", "AUPRC"))
     },
-    {f"test/{key}_direction/accuracy": f"{title}\ndirection" for key, title in ({"inli": "INLI"} | _NLI).items()},
+    {
+        f"test/{key}_direction/accuracy": f"{title}\ndirection"
+        for key, title in ({"inli": "INLI"} | _NLI).items()
+    },
     *(
-        {f"test/{key}/accuracy_{protocol}": f"{title}\n{protocol}" for key, title in _TRANSFER.items()}
+        {
+            f"test/{key}/accuracy_{protocol}": f"{title}\n{protocol}"
+            for key, title in _TRANSFER.items()
+        }
         for protocol in ("lbfgs", "senteval")
     ),
     {"test/own_sts/spearman": "own STS\nSpearman"}
     | {f"test/own_nli/{key}": f"own NLI\n{title}" for key, title in _OWN_NLI.items()}
     | {"test/own_direction/accuracy": "own\ndirection"},
-    {f"test/own_retrieval/{key}": f"own retrieval\n{title}" for key, title in _OWN_RETRIEVAL.items()},
+    {
+        f"test/own_retrieval/{key}": f"own retrieval\n{title}"
+        for key, title in _OWN_RETRIEVAL.items()
+    },
 )
 _BASELINES: Final = {"untrained": "untrained encoder", "length": "LENGTH"}
 
@@ -49,7 +76,11 @@ def run_table(record: Mapping[str, Any]) -> RenderableType:
         rows[_BASELINES.get(name, name)] = _numbers(metrics)
     rest = {key for metrics in rows.values() for key in metrics if key.startswith("test/")}
     # Left out for a symmetric score: shown, so that it does not look like a forgotten task.
-    rest |= {f"test/{name}/accuracy" for name in record.get("left_out") or () if name.endswith("direction")}
+    rest |= {
+        f"test/{name}/accuracy"
+        for name in record.get("left_out") or ()
+        if name.endswith("direction")
+    }
     parts: list[RenderableType] = []
     for headings in _TABLES:
         if shown := {key: title for key, title in headings.items() if key in rest}:
@@ -82,14 +113,21 @@ def _percent(rows: Mapping[str, Mapping[str, float]], headings: Mapping[str, str
         table.add_column(title, justify="right", no_wrap=True)
     for place, (name, metrics) in enumerate(rows.items()):
         if place == 0 or headings.keys() & metrics.keys():
-            table.add_row(Text(name), *(f"{100 * metrics[key]:.2f}" if key in metrics else "-" for key in headings))
+            table.add_row(
+                Text(name),
+                *(f"{100 * metrics[key]:.2f}" if key in metrics else "-" for key in headings),
+            )
     return table
 
 
 def _others(rows: Mapping[str, Mapping[str, float]], keys: list[str]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("other test values", overflow="fold")
-    shown = [(name, row) for place, (name, row) in enumerate(rows.items()) if place == 0 or row.keys() & set(keys)]
+    shown = [
+        (name, row)
+        for place, (name, row) in enumerate(rows.items())
+        if place == 0 or row.keys() & set(keys)
+    ]
     for name, _ in shown:
         table.add_column(Text(name), justify="right", overflow="fold")
     for key in keys:
@@ -105,8 +143,13 @@ def _facts(record: Mapping[str, Any]) -> list[str]:
         lines.append(f"best checkpoint: {steps}, {best.get('monitor')} {best['score']:.4f}")
     if record.get("stopped_early"):
         lines.append(f"stopped early: {record['stopped_early']}")
-    if summary.get("final_score") not in (None, summary.get("best_score")):  # after one evaluation it is the best score
-        lines.append(f"final score ({mean_of_text(summary.get('evaluations'))}): {summary['final_score']:.4f}")
+    if summary.get("final_score") not in (
+        None,
+        summary.get("best_score"),
+    ):  # after one evaluation it is the best score
+        lines.append(
+            f"final score ({mean_of_text(summary.get('evaluations'))}): {summary['final_score']:.4f}"
+        )
     if seconds:
         where = ", ".join(str(record[key]) for key in ("device", "precision") if record.get(key))
         spent = ", ".join(f"{what} {value:.1f} s" for what, value in seconds.items())

@@ -25,7 +25,9 @@ from lightning_cse.errors import ConfigError
 
 Describe = Callable[..., tuple[dict[str, Any], Path]]
 
-NAMES = sorted(path.stem for path in (conf_dir() / "data").glob("*.yaml") if not path.stem.startswith("_"))
+NAMES = sorted(
+    path.stem for path in (conf_dir() / "data").glob("*.yaml") if not path.stem.startswith("_")
+)
 
 
 def composed(*overrides: str) -> DictConfig:
@@ -63,7 +65,10 @@ def own(tmp_path: Path) -> list[str]:
         for anchor in anchors[:20]
     ]
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return [f"corpora.ngcse_wiki=[{tmp_path}/corpus.txt]", f"corpora.llm_wiki_sts=[{tmp_path}/rows.jsonl]"]
+    return [
+        f"corpora.ngcse_wiki=[{tmp_path}/corpus.txt]",
+        f"corpora.llm_wiki_sts=[{tmp_path}/rows.jsonl]",
+    ]
 
 
 def test_a_hybrid_s_roles_pairs_and_match_error_rates(described: Describe, own: list[str]) -> None:
@@ -73,17 +78,28 @@ def test_a_hybrid_s_roles_pairs_and_match_error_rates(described: Describe, own: 
     llm = mine["roles"]["positive"]
     assert 16 <= llm <= 20
     assert mine["roles"] == {"anchor": 36, "positive": llm, "intermediate": llm, "negative": llm}
-    roles = (("positive", "positive", 1 / 4), ("positive", "intermediate", 2 / 4), ("negative", "negative", 1.0))
+    roles = (
+        ("positive", "positive", 1 / 4),
+        ("positive", "intermediate", 2 / 4),
+        ("negative", "negative", 1.0),
+    )
     for pairs, (kind, role, rate) in zip(mine["pairs"], roles, strict=True):
         assert (pairs["kind"], pairs["label"], pairs["pairs"]) == (kind, f"anchor - {role}", llm)
         assert not pairs["dropout"]
-        assert pairs["mer"] == {"mean": rate, "lower_quartile": rate, "median": rate, "upper_quartile": rate}
+        assert pairs["mer"] == {
+            "mean": rate,
+            "lower_quartile": rate,
+            "median": rate,
+            "upper_quartile": rate,
+        }
     assert stsb["name"] == "STS-B dev"
     assert (folder / summary["figure"]).read_bytes().startswith(b"\x89PNG")
     assert OmegaConf.load(folder / "config.yaml").rows == 1000
 
 
-def test_stsb_s_pairs_by_score_and_their_cosines_by_a_loop(described: Describe, own: list[str]) -> None:
+def test_stsb_s_pairs_by_score_and_their_cosines_by_a_loop(
+    described: Describe, own: list[str]
+) -> None:
     summary, _ = described("ngcse_wiki", *own, "beside.split=train")
     rows = list(read_corpus("stsb", "train", sample_dir()))
     close = [row for row in rows if row["score"] > 4]
@@ -100,7 +116,11 @@ def test_stsb_s_pairs_by_score_and_their_cosines_by_a_loop(described: Describe, 
     with torch.no_grad():
         for pairs, chosen in ((positive, close), (negative, far)):
             cosines = [
-                float(torch.cosine_similarity(vector(row["sentence1"]), vector(row["sentence2"]), dim=0))
+                float(
+                    torch.cosine_similarity(
+                        vector(row["sentence1"]), vector(row["sentence2"]), dim=0
+                    )
+                )
                 for row in chosen
             ]
             assert pairs["cosine"]["mean"] == pytest.approx(statistics.fmean(cosines), abs=1e-5)
@@ -111,8 +131,16 @@ def test_plain_sentences_have_dropout_pairs(described: Describe, own: list[str])
     state = torch.get_rng_state()
     summary, _ = described("ngcse_wiki", *own)
     pairs, random = summary["sets"][0]["pairs"]
-    assert (pairs["kind"], pairs["label"], pairs["dropout"]) == ("positive", "anchor, two dropout passes", True)
-    assert (random["kind"], random["label"], random["pairs"]) == ("negative", "anchor - random other anchor", 36)
+    assert (pairs["kind"], pairs["label"], pairs["dropout"]) == (
+        "positive",
+        "anchor, two dropout passes",
+        True,
+    )
+    assert (random["kind"], random["label"], random["pairs"]) == (
+        "negative",
+        "anchor - random other anchor",
+        36,
+    )
     assert random["mer"]["mean"] == 1, "no two rows have a word in common"
     assert set(pairs["mer"].values()) == {0.0}
     assert 0 < pairs["cosine"]["mean"] < 0.999
@@ -125,31 +153,45 @@ def test_plain_sentences_have_dropout_pairs(described: Describe, own: list[str])
 def test_the_roles_asked_for(described: Describe, own: list[str]) -> None:
     summary, _ = described("ngcse_wiki_sts", *own, "positive=anchor", "negative=intermediate")
     labels = [(pairs["kind"], pairs["label"]) for pairs in summary["sets"][0]["pairs"]]
-    assert labels == [("positive", "anchor, two dropout passes"), ("negative", "anchor - intermediate")]
+    assert labels == [
+        ("positive", "anchor, two dropout passes"),
+        ("negative", "anchor - intermediate"),
+    ]
     with pytest.raises(
-        ConfigError, match=r"positive: data=ngcse_wiki_sts has no positive 'positiv' - did you mean 'positive'\?"
+        ConfigError,
+        match=r"positive: data=ngcse_wiki_sts has no positive 'positiv' - did you mean 'positive'\?",
     ):
         described("ngcse_wiki_sts", *own, "positive=positiv")
     with pytest.raises(ConfigError, match="negative: data=ngcse_wiki has no negative 'anchor'"):
         described("ngcse_wiki", *own, "negative=anchor")
 
 
-def test_an_augmented_sentence_is_compared_word_piece_by_word_piece(described: Describe, tmp_path: Path) -> None:
-    (tmp_path / "corpus.txt").write_text("".join(f"The Dog, at {hour}, sat.\n" for hour in range(30)))
+def test_an_augmented_sentence_is_compared_word_piece_by_word_piece(
+    described: Describe, tmp_path: Path
+) -> None:
+    (tmp_path / "corpus.txt").write_text(
+        "".join(f"The Dog, at {hour}, sat.\n" for hour in range(30))
+    )
     mine = [f"corpora.ngcse_wiki=[{tmp_path}/corpus.txt]"]
     cut, _ = described("ngcse_wiki_token_cutoff", *mine)[0]["sets"][0]["pairs"]
-    assert set(cut["mer"].values()) == {0.0}  # nothing is removed below 11 word pieces; case and commas are no errors
+    assert set(cut["mer"].values()) == {
+        0.0
+    }  # nothing is removed below 11 word pieces; case and commas are no errors
     assert not cut["dropout"]
     shuffled, _ = described("ngcse_wiki_token_shuffle", *mine)[0]["sets"][0]["pairs"]
     assert shuffled["mer"]["mean"] > 0.5
 
 
-def test_the_folder_is_named_by_what_decides_the_numbers(described: Describe, own: list[str]) -> None:
+def test_the_folder_is_named_by_what_decides_the_numbers(
+    described: Describe, own: list[str]
+) -> None:
     first, folder = described("ngcse_wiki", *own, "rows=5")
     assert folder.name == f"ngcse_wiki-{first['config_hash']}"
     assert first["sets"][0]["pairs"][0]["looked_at"] == 5
     assert described("ngcse_wiki", *own, "rows=5", "data.batch_size=64")[1] == folder
-    others = {described("ngcse_wiki", *own, *each)[1] for each in (["rows=6"], ["rows=5", "seed=1"])}
+    others = {
+        described("ngcse_wiki", *own, *each)[1] for each in (["rows=6"], ["rows=5", "seed=1"])
+    }
     assert len(others | {folder}) == 3
 
 
@@ -162,7 +204,9 @@ def test_a_data_set_can_be_described(name: str) -> None:
 
 def test_the_pairs_of_a_figure(own: list[str]) -> None:
     places = ("encoder=tiny", "corpora=sample", "paths=sample", "paths.cache_dir=null", *own)
-    sets = pair_sets({name: composed(f"data={name}", *places) for name in ("ngcse_wiki_sts", "ngcse_wiki")})
+    sets = pair_sets(
+        {name: composed(f"data={name}", *places) for name in ("ngcse_wiki_sts", "ngcse_wiki")}
+    )
     assert list(sets) == ["ngcse_wiki_sts", "ngcse_wiki", "STS-B dev"]
     assert [(pairs.kind, pairs.label) for pairs in sets["ngcse_wiki"]] == [
         ("positive", "anchor, two dropout passes"),

@@ -19,7 +19,13 @@ from lightning_cse.encoders import SentenceEncoder, load_encoder, tiny_encoder
 from lightning_cse.engine.load import LoadedModel, load_model
 from lightning_cse.errors import EncoderError, LightningCSEError
 from lightning_cse.export import main
-from lightning_cse.models import DualGaussianModel, DualModel, GaussianModel, ImpScoreModel, PointModel
+from lightning_cse.models import (
+    DualGaussianModel,
+    DualModel,
+    GaussianModel,
+    ImpScoreModel,
+    PointModel,
+)
 
 SENTENCES = [
     "The ferry leaves at noon.",
@@ -37,14 +43,22 @@ def make(kind: Callable[..., Any], encoder: SentenceEncoder, **options: Any) -> 
     torch.manual_seed(0)
     model = kind(encoder, **options).eval()
     with torch.no_grad():
-        for part in (getattr(model, "implicit_encoder", None), getattr(model, "implicit_heads", None)):
+        for part in (
+            getattr(model, "implicit_encoder", None),
+            getattr(model, "implicit_heads", None),
+        ):
             for parameter in part.parameters() if part is not None else ():
                 parameter.add_(0.1 * torch.randn_like(parameter))
     return model
 
 
 def loaded(answers: Any, **more: Any) -> LoadedModel:
-    given: dict[str, Any] = {"name": "made", "run": None, "record": {}, "digests": {"weights": "1" * 64}} | more
+    given: dict[str, Any] = {
+        "name": "made",
+        "run": None,
+        "record": {},
+        "digests": {"weights": "1" * 64},
+    } | more
     return LoadedModel(answers, **given, method=type(answers).__name__)
 
 
@@ -68,13 +82,24 @@ CASES: list[tuple[Any, dict[str, Any], str, dict[str, Any], str | None]] = [
     (DualModel, {"architecture": "bi"}, "implicit", {}, None),
     (DualGaussianModel, {"architecture": "bi"}, "implicit", {}, None),
     (ImpScoreModel, {"dim": 8}, "pragmatic", {}, "euclidean"),
-    (ImpScoreModel, {"dim": 8, "normalize": False, "space": "third_space"}, "semantic", {"pooling": "mean"}, None),
+    (
+        ImpScoreModel,
+        {"dim": 8, "normalize": False, "space": "third_space"},
+        "semantic",
+        {"pooling": "mean"},
+        None,
+    ),
 ]
 
 
 @pytest.mark.parametrize(("kind", "options", "view", "reading", "similarity"), CASES)
 def test_vectors_and_similarity_are_the_models_own(
-    kind: Any, options: dict[str, Any], view: str, reading: dict[str, Any], similarity: str | None, tmp_path: Path
+    kind: Any,
+    options: dict[str, Any],
+    view: str,
+    reading: dict[str, Any],
+    similarity: str | None,
+    tmp_path: Path,
 ) -> None:
     answers = make(kind, tiny(**reading), **options)
     primary = view == next(iter(answers.embed(["a"]).views()))
@@ -86,11 +111,17 @@ def test_vectors_and_similarity_are_the_models_own(
     got = model.similarity_pairwise(vectors[:-1], vectors[1:])
     want = answers.similarity(embedding[:-1], embedding[1:]).detach()
     assert torch.allclose(got, want, atol=1e-4, rtol=1e-4) == (similarity is not None)
-    assert f"| similarity | {similarity or 'the cosine, which is not'}" in (tmp_path / "made/README.md").read_text()
+    assert (
+        f"| similarity | {similarity or 'the cosine, which is not'}"
+        in (tmp_path / "made/README.md").read_text()
+    )
 
 
 def test_a_run_its_card_and_a_python_without_this_package(
-    run_tiny: Callable[..., Any], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run_tiny: Callable[..., Any],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = run_tiny(tmp_path, "+experiment=dualcse_bi")
     monkeypatch.chdir(tmp_path)
@@ -112,11 +143,20 @@ def test_a_run_its_card_and_a_python_without_this_package(
         "from sentence_transformers import SentenceTransformer as S\n"
         "print(*S('new/made', device='cpu').encode('The kettle is on.', show_progress_bar=False).tolist())"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ
+    )
     assert done.returncode == 0, done.stderr
     assert "MISSING" not in done.stderr + done.stdout
-    want = load_model(str(run.path)).answers.embed(["The kettle is on."]).views()["implicit"][0].tolist()
-    assert [float(value) for value in done.stdout.splitlines()[-1].split()] == pytest.approx(want, abs=1e-5)
+    want = (
+        load_model(str(run.path))
+        .answers.embed(["The kettle is on."])
+        .views()["implicit"][0]
+        .tolist()
+    )
+    assert [float(value) for value in done.stdout.splitlines()[-1].split()] == pytest.approx(
+        want, abs=1e-5
+    )
     assert main(command) == 2
     assert "new/made is not empty: give another folder; --force replaces" in capfd.readouterr().err
     before = Path("new/made/model.safetensors").stat().st_ino
@@ -139,23 +179,43 @@ class Mine(PointModel):
             EncoderError,
             r"encoder\.denoise cannot be exported",
         ),
-        (PointModel, {"pooling": "first_last"}, None, EncoderError, "pooling first_last cannot be exported"),
+        (
+            PointModel,
+            {"pooling": "first_last"},
+            None,
+            EncoderError,
+            "pooling first_last cannot be exported",
+        ),
         (Mine, {}, None, EncoderError, r"Mine cannot be exported: .* lightning_cse\.score"),
-        (DualModel, {}, "implict", LightningCSEError, "has no view 'implict' - did you mean 'implicit'"),
+        (
+            DualModel,
+            {},
+            "implict",
+            LightningCSEError,
+            "has no view 'implict' - did you mean 'implicit'",
+        ),
     ],
 )
-def test_what_is_refused(kind: Any, reading: Any, view: str | None, error: Any, message: str, tmp_path: Path) -> None:
+def test_what_is_refused(
+    kind: Any, reading: Any, view: str | None, error: Any, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(error, match=message):
         export(loaded(make(kind, tiny(**reading))), tmp_path / "made", view=view)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_other_vectors_keep_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place, first, second = tmp_path / "made", make(PointModel, tiny()), make(PointModel, tiny(pooling="mean"))
+    place, first, second = (
+        tmp_path / "made",
+        make(PointModel, tiny()),
+        make(PointModel, tiny(pooling="mean")),
+    )
     export(loaded(first), place)
     with (
         monkeypatch.context() as patched,
-        pytest.raises(LightningCSEError, match=r"differ from the model's by .*: nothing was written"),
+        pytest.raises(
+            LightningCSEError, match=r"differ from the model's by .*: nothing was written"
+        ),
     ):
         patched.setattr(exporting, "TOLERANCE", -1.0)
         export(loaded(second), place, force=True)
@@ -173,10 +233,14 @@ def test_force_replaces_only_an_exported_folder_that_is_not_in_use(
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "mine.txt").write_text("mine")
     (speaking_encoder / "modules.json").write_text("[]")
-    answers = make(PointModel, load_encoder(name="mine", source=str(speaking_encoder), pooling="mean", max_length=32))
+    answers = make(
+        PointModel,
+        load_encoder(name="mine", source=str(speaking_encoder), pooling="mean", max_length=32),
+    )
     for place in (tmp_path / "notes", speaking_encoder):
         with pytest.raises(
-            LightningCSEError, match="--force replaces only a sentence-transformers folder that is not in use"
+            LightningCSEError,
+            match="--force replaces only a sentence-transformers folder that is not in use",
         ):
             export(loaded(answers), place, force=True)
     assert json.loads((speaking_encoder / "modules.json").read_text()) == []

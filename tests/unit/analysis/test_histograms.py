@@ -33,7 +33,11 @@ def drawn(**sets: list[Pairs]) -> list[list[Any]]:
 def heights(axes: Any, number: int = 0) -> dict[float, float]:
     """Return the height of every bar that is not empty, by its left edge."""
     data = axes.patches[number].get_data()
-    return {round(float(left), 6): float(value) for left, value in zip(data.edges, data.values, strict=False) if value}
+    return {
+        round(float(left), 6): float(value)
+        for left, value in zip(data.edges, data.values, strict=False)
+        if value
+    }
 
 
 def test_bars_are_shares_and_no_pair_is_left_out() -> None:
@@ -72,7 +76,11 @@ def test_shares() -> None:
 
 
 def test_pairs_are_measured_and_summarised() -> None:
-    assert [kind_of(role) for role in ("positive", "level3", "contradiction")] == ["positive", "positive", "negative"]
+    assert [kind_of(role) for role in ("positive", "level3", "contradiction")] == [
+        "positive",
+        "positive",
+        "negative",
+    ]
     near = Pairs("positive", "near", ["a b c d", "e f"], ["a b c x", "e f"], 5)
     far = Pairs("negative", "far", [], [], 0)
     twice = Pairs("positive", "twice", ["a b"], ["a b"], 1, dropout=True)
@@ -82,14 +90,23 @@ def test_pairs_are_measured_and_summarised() -> None:
     state = torch.get_rng_state()
     ((measured, _, dropped),) = measure(encoder, [[near, far, twice]], seed=0)
     assert torch.equal(torch.get_rng_state(), state)
-    inputs = [encoder.tokenizer.tokenizer(each, return_tensors="pt") for each in ("a b c d", "a b c x")]
+    inputs = [
+        encoder.tokenizer.tokenizer(each, return_tensors="pt") for each in ("a b c d", "a b c x")
+    ]
     vectors = [encoder.backbone(**each)[0][0, 0] for each in inputs]
-    assert measured.cosine[0] == pytest.approx(torch.cosine_similarity(*vectors, dim=0).item(), abs=1e-5)
+    assert measured.cosine[0] == pytest.approx(
+        torch.cosine_similarity(*vectors, dim=0).item(), abs=1e-5
+    )
     assert measured.cosine[1] == pytest.approx(1)
     assert dropped.cosine[0] < 0.999
     summary = pair_summary(measured)
     assert (summary["pairs"], summary["looked_at"]) == (5, 2)
-    assert summary["mer"] == {"mean": 0.125, "lower_quartile": 0.0625, "median": 0.125, "upper_quartile": 0.1875}
+    assert summary["mer"] == {
+        "mean": 0.125,
+        "lower_quartile": 0.0625,
+        "median": 0.125,
+        "upper_quartile": 0.1875,
+    }
     assert pair_summary(empty)["mer"] is None
     with torch.no_grad():
         encoder.backbone.embeddings.word_embeddings.weight.fill_(math.nan)

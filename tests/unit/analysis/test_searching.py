@@ -10,14 +10,32 @@ import torch
 from torch import Tensor
 
 from lightning_cse.analysis import searching
-from lightning_cse.analysis.searching import Vectors, comparison, faiss_index, read_corpus, search, swapped
+from lightning_cse.analysis.searching import (
+    Vectors,
+    comparison,
+    faiss_index,
+    read_corpus,
+    search,
+    swapped,
+)
 from lightning_cse.data import read_corpus as read_split
 from lightning_cse.data import sample_dir
 from lightning_cse.embeddings import GaussianEmbedding, PointEmbedding
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import DataError, EncoderError, TaskError
-from lightning_cse.models import DualGaussianModel, DualModel, GaussianModel, ImpScoreModel, PointModel
-from lightning_cse.similarity import cosine, gaussian_similarity, is_same, symmetric_gaussian_similarity
+from lightning_cse.models import (
+    DualGaussianModel,
+    DualModel,
+    GaussianModel,
+    ImpScoreModel,
+    PointModel,
+)
+from lightning_cse.similarity import (
+    cosine,
+    gaussian_similarity,
+    is_same,
+    symmetric_gaussian_similarity,
+)
 
 COUNT = 400
 ROWS = read_split("inli", "train", sample_dir())
@@ -34,7 +52,11 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 RELATIONS = [
     *((name, "similar") for name in ("points", "symmetric", "impscore")),
-    *((name, relation) for name in ("dual", "gauss", "dualgauss") for relation in searching.QUESTIONS),
+    *(
+        (name, relation)
+        for name in ("dual", "gauss", "dualgauss")
+        for relation in searching.QUESTIONS
+    ),
 ]
 
 Hits = list[list[tuple[int, float]]]
@@ -57,7 +79,10 @@ def vectors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Vectors]:
 @torch.no_grad()
 def wanted(model: Any, vectors: Vectors, score: Callable[[Any, Any], Tensor], count: int) -> Hits:
     """Return the best by asking about every pair, in float64."""
-    corpus, queries = vectors[slice(0, COUNT)].to(torch.float64), model.embed(QUERIES).to(torch.float64)
+    corpus, queries = (
+        vectors[slice(0, COUNT)].to(torch.float64),
+        model.embed(QUERIES).to(torch.float64),
+    )
     best = []
     for row in range(len(QUERIES)):
         scores = score(queries[torch.full((COUNT,), row)], corpus)
@@ -74,14 +99,20 @@ def same(got: Hits, want: Hits) -> bool:
 
 @pytest.mark.parametrize(("name", "relation"), RELATIONS)
 def test_a_relation_is_the_question_asked_of_every_sentence(
-    name: str, relation: str, vectors: dict[str, Vectors], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    relation: str,
+    vectors: dict[str, Vectors],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = make(name)
 
     def ask(query: Any, sentence: Any) -> Tensor:
         if relation == "similar":
             return model.similarity(query, sentence)
-        return model.entailment_score(*((query, sentence) if relation == "entails" else (sentence, query)))
+        return model.entailment_score(
+            *((query, sentence) if relation == "entails" else (sentence, query))
+        )
 
     monkeypatch.setattr(searching, "BLOCK", 90)
     compared, queries = comparison(model, model.embed(QUERIES), relation), model.embed(QUERIES)
@@ -93,9 +124,17 @@ def test_a_relation_is_the_question_asked_of_every_sentence(
         index = faiss_index(factory, tmp_path / f"{factory}.faiss", vectors[name], view)
         got = search(vectors[name], compared, queries, 7, index)
         for row, hits in enumerate(got):
-            assert [score for _, score in hits] == sorted((score for _, score in hits), reverse=True)
-            assert all(score == pytest.approx(everything[row][place], abs=1e-9) for place, score in hits)
-        share = sum(len(dict(a).keys() & dict(b).keys()) for a, b in zip(got, want, strict=True)) / 7 / len(QUERIES)
+            assert [score for _, score in hits] == sorted(
+                (score for _, score in hits), reverse=True
+            )
+            assert all(
+                score == pytest.approx(everything[row][place], abs=1e-9) for place, score in hits
+            )
+        share = (
+            sum(len(dict(a).keys() & dict(b).keys()) for a, b in zip(got, want, strict=True))
+            / 7
+            / len(QUERIES)
+        )
         assert share > (0.95 if compared.views else 0.6), "half of the corpus are candidates"
         assert [file.name for file in tmp_path.glob(f"{factory}*")] == [f"{factory}.faiss"]
         faiss_index(factory, tmp_path / f"{factory}.faiss", vectors[name], view)  # read again
@@ -125,7 +164,10 @@ def test_a_view_is_compared_by_cosine(
     assert compared.views is not None
     index = faiss_index("Flat", tmp_path / "index", vectors[name], compared.views[1])
     for kind in (None, index):
-        assert same(search(vectors[name], compared, queries, 5, kind), wanted(model, vectors[name], score, 5))
+        assert same(
+            search(vectors[name], compared, queries, 5, kind),
+            wanted(model, vectors[name], score, 5),
+        )
 
 
 @pytest.mark.parametrize("reduce", ["mean_of_sims", "sim_of_sum"])
@@ -141,20 +183,42 @@ def test_a_direction_is_seen_in_wide_embeddings(reduce: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "relation", "view", "against", "message"),
     [
-        ("points", "entails", None, None, "--relation entails: the score of PointModel is symmetric"),
+        (
+            "points",
+            "entails",
+            None,
+            None,
+            "--relation entails: the score of PointModel is symmetric",
+        ),
         ("impscore", "entailed_by", None, None, "is symmetric; use --relation similar"),
-        ("dual", "similar", "implict", None, r"DualModel has no view 'implict' - did you mean 'implicit'\?"),
-        ("gauss", "similar", None, "implicit", r"--against: GaussianModel has no view 'implicit' \(it has: mean\)"),
+        (
+            "dual",
+            "similar",
+            "implict",
+            None,
+            r"DualModel has no view 'implict' - did you mean 'implicit'\?",
+        ),
+        (
+            "gauss",
+            "similar",
+            None,
+            "implicit",
+            r"--against: GaussianModel has no view 'implicit' \(it has: mean\)",
+        ),
         ("dual", "entails", "implicit", None, "leave --view and --against out"),
     ],
 )
-def test_what_a_model_lacks(name: str, relation: str, view: str | None, against: str | None, message: str) -> None:
+def test_what_a_model_lacks(
+    name: str, relation: str, view: str | None, against: str | None, message: str
+) -> None:
     model = make(name)
     with pytest.raises(TaskError, match=message):
         comparison(model, model.embed(QUERIES), relation, view, against)
 
 
-def test_embeddings_are_kept_and_broken_weights_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embeddings_are_kept_and_broken_weights_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(searching, "BLOCK", 30)
     asked: list[int] = []
 
@@ -170,7 +234,11 @@ def test_embeddings_are_kept_and_broken_weights_are_not(tmp_path: Path, monkeypa
     for kept in (first, again):
         assert torch.equal(kept[slice(0, 100)].log_variance, embed(range(100)).log_variance)  # type: ignore[attr-defined]
     with pytest.raises(EncoderError, match="not finite"):
-        Vectors(tmp_path / "broken.npy", ["a"], lambda some: PointEmbedding(torch.full((len(some), 3), torch.nan)))
+        Vectors(
+            tmp_path / "broken.npy",
+            ["a"],
+            lambda some: PointEmbedding(torch.full((len(some), 3), torch.nan)),
+        )
     assert [path.name for path in tmp_path.iterdir()] == ["kept.npy"]
 
 
@@ -188,11 +256,26 @@ def test_more_than_there_are_and_equal_scores(vectors: dict[str, Vectors], tmp_p
 @pytest.mark.parametrize(
     ("name", "text", "column", "want"),
     [
-        ("a.txt", 'One.\n\n  Two , "x" \nÖne.\nOne.', None, [("One.", 1, 2), ('Two , "x"', 3, 1), ("Öne.", 4, 1)]),
+        (
+            "a.txt",
+            'One.\n\n  Two , "x" \nÖne.\nOne.',
+            None,
+            [("One.", 1, 2), ('Two , "x"', 3, 1), ("Öne.", 4, 1)],
+        ),
         ("a.txt.gz", "\nOne.\nNA\tx\nOne.\n", None, [("One.", 2, 2), ("NA\tx", 3, 1)]),
-        ("a.csv", 'id,text\n1,"one, two"\n2,\n3, three \n', "text", [("one, two", 2, 1), ("three", 4, 1)]),
+        (
+            "a.csv",
+            'id,text\n1,"one, two"\n2,\n3, three \n',
+            "text",
+            [("one, two", 2, 1), ("three", 4, 1)],
+        ),
         ("a.tsv", "text\tid\na\t1\n", "text", [("a", 2, 1)]),
-        ("a.jsonl", '{"text": "one"}\n{"text": null}\n{"text": "two"}\n', None, [("one", 1, 1), ("two", 3, 1)]),
+        (
+            "a.jsonl",
+            '{"text": "one"}\n{"text": null}\n{"text": "two"}\n',
+            None,
+            [("one", 1, 1), ("two", 3, 1)],
+        ),
     ],
 )
 def test_a_corpus_has_each_sentence_once(
@@ -210,12 +293,19 @@ def test_a_corpus_has_each_sentence_once(
         ("a.txt", b" \n \n", None, "contains no sentence"),
         ("a.jsonl", b"", None, "the file is empty"),
         ("a.txt", b"one\ntw\xf6\n", None, "'utf-8' codec can't decode byte 0xf6"),
-        ("a.csv", b"id,text\n1,one\n", None, "has several columns: name the one of the sentences with --column"),
+        (
+            "a.csv",
+            b"id,text\n1,one\n",
+            None,
+            "has several columns: name the one of the sentences with --column",
+        ),
         ("a.csv", b"id,text\n1,one\n", "txt", "no column 'txt' - did you mean 'text'"),
         ("a.txt.gz", gzip.compress(b"one\n" * 1000, mtime=0)[:-12], None, "end-of-stream"),
     ],
 )
-def test_what_is_not_a_corpus(name: str, text: bytes, column: str | None, message: str, tmp_path: Path) -> None:
+def test_what_is_not_a_corpus(
+    name: str, text: bytes, column: str | None, message: str, tmp_path: Path
+) -> None:
     (tmp_path / name).write_bytes(text)
     with pytest.raises(DataError, match=message):
         read_corpus(str(tmp_path / name), column)

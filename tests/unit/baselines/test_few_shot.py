@@ -48,8 +48,12 @@ def test_examples_are_balanced_true_and_of_distinct_premises() -> None:
     assert len({premise for premise, _, _ in shown}) == 8
     train = read_corpus("inli", "train", DATA)
     rows = {row["premise"]: row for row in train}
-    assert all(hypothesis == rows[premise][HYPOTHESES[kind][0]] for premise, hypothesis, kind in shown)
-    assert [kind for _, _, kind in shown] != [kind for kind in LABELS for _ in range(2)], "labels come mixed"
+    assert all(
+        hypothesis == rows[premise][HYPOTHESES[kind][0]] for premise, hypothesis, kind in shown
+    )
+    assert [kind for _, _, kind in shown] != [kind for kind in LABELS for _ in range(2)], (
+        "labels come mixed"
+    )
     kinds = Counter(kind for _, _, kind in few_shot(shots=6).examples)
     assert sorted(kinds.values()) == [1, 1, 2, 2]
     assert few_shot().examples == shown != few_shot(seed=1).examples
@@ -73,15 +77,24 @@ def test_a_request_is_the_task_then_the_examples_then_the_pair() -> None:
     model = few_shot(client, shots=4, parameters={"max_tokens": 9, "reasoning_effort": "low"})
     model.judge(["It rained.", "It rained."], ["Wet!", "Dry!"])
     for request, hypothesis in zip(client.asked, ("Wet!", "Dry!"), strict=True):
-        assert [role for role, _ in request.messages] == ["system", *["user", "assistant"] * 4, "user"]
+        assert [role for role, _ in request.messages] == [
+            "system",
+            *["user", "assistant"] * 4,
+            "user",
+        ]
         assert request.messages[-1][1] == f"Premise: It rained.\nHypothesis: {hypothesis}"
         assert request.parameters == {"max_tokens": 9, "reasoning_effort": "low"}
     system = client.asked[0].messages[0][1]
     assert [line[2:].partition(":")[0] for line in system.splitlines()[1:]] == list(LABELS.values())
     shown = [
-        (u[1], a[1]) for u, a in zip(client.asked[0].messages[1:-1:2], client.asked[0].messages[2::2], strict=True)
+        (u[1], a[1])
+        for u, a in zip(
+            client.asked[0].messages[1:-1:2], client.asked[0].messages[2::2], strict=True
+        )
     ]
-    assert shown == [(f"Premise: {p}\nHypothesis: {h}", LABELS[kind]) for p, h, kind in model.examples]
+    assert shown == [
+        (f"Premise: {p}\nHypothesis: {h}", LABELS[kind]) for p, h, kind in model.examples
+    ]
 
 
 def test_without_examples_no_corpus_is_read(tmp_path: Path) -> None:
@@ -144,13 +157,19 @@ def test_answers_stand_in_the_order_of_the_pairs() -> None:
 
 
 def test_many_replies_without_a_label_are_reported(caplog: pytest.LogCaptureFixture) -> None:
-    said = {"a": reply("Let me think\n" + "on " * 99, "length"), "b": reply("hm", "length"), "c": reply("huh")}
+    said = {
+        "a": reply("Let me think\n" + "on " * 99, "length"),
+        "b": reply("hm", "length"),
+        "c": reply("huh"),
+    }
     model = few_shot(Backwards(lambda pair: said.get(pair[-1], reply("neutral"))))
     model.judge(["p"] * 60, ["a", "b", "c"] + ["x"] * 57)
     assert not caplog.messages, "1 in 20 is not reported"
     model.judge(["p"] * 59, ["a", "b", "c"] + ["x"] * 56)
     (line,) = caplog.messages
-    assert line.startswith("3 of 59 replies name no label, or several, and count as wrong; they ended with {'length'")
+    assert line.startswith(
+        "3 of 59 replies name no label, or several, and count as wrong; they ended with {'length'"
+    )
     assert "'length': 2, 'stop': 1} (if length: raise llm.parameters.max_tokens)" in line
     assert "The first: 'Let me think\\non on" in line, "one line, which does nothing to a terminal"
     assert len(line) < 450

@@ -19,7 +19,22 @@ from lightning_cse.models import PointModel
 
 Whiten = Callable[..., Whitening]
 
-WORDS = ["the", "dog", "cat", "yard", "rain", "child", "coat", "door", "party", "warm", "night", "road", "sat", "ran"]
+WORDS = [
+    "the",
+    "dog",
+    "cat",
+    "yard",
+    "rain",
+    "child",
+    "coat",
+    "door",
+    "party",
+    "warm",
+    "night",
+    "road",
+    "sat",
+    "ran",
+]
 
 
 def made_up(count: int) -> list[str]:
@@ -58,7 +73,9 @@ def whiten(tmp_path: Path) -> Whiten:
 def test_fitted_vectors_have_zero_mean_and_identity_covariance(
     encoder: SentenceEncoder, whiten: Whiten, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whitening_module, "SENTENCES_AT_ONCE", 70)  # several parts, the last one smaller
+    monkeypatch.setattr(
+        whitening_module, "SENTENCES_AT_ONCE", 70
+    )  # several parts, the last one smaller
     whitening = whiten(encoder, SENTENCES)
     white = vectors(whitening, SENTENCES)
     # A LayerNorm whose gain is one leaves vectors that sum to zero: one of 16 directions is flat.
@@ -79,7 +96,9 @@ def test_against_numpy_svd(encoder: SentenceEncoder, whiten: Whiten) -> None:
     np.testing.assert_allclose(got * signs, want, rtol=1e-4, atol=1e-4)
 
 
-def test_similarities_do_not_depend_on_the_units_of_a_direction(encoder: SentenceEncoder, whiten: Whiten) -> None:
+def test_similarities_do_not_depend_on_the_units_of_a_direction(
+    encoder: SentenceEncoder, whiten: Whiten
+) -> None:
     # The last norm's gain scales each dimension: plain cosines change with it, those of whitened vectors do not.
     scaled = tiny_encoder(width=16, pooling="mean")
     with torch.no_grad():
@@ -114,8 +133,13 @@ def test_fewer_sentences_than_dimensions(
 
 
 @pytest.mark.parametrize("count", [400, 1])
-def test_equal_sentences_span_no_direction(encoder: SentenceEncoder, whiten: Whiten, count: int) -> None:
-    with pytest.raises(DataError, match=rf"{count} sentences of .*sentences\.txt span 0 of 16 directions; fit on more"):
+def test_equal_sentences_span_no_direction(
+    encoder: SentenceEncoder, whiten: Whiten, count: int
+) -> None:
+    with pytest.raises(
+        DataError,
+        match=rf"{count} sentences of .*sentences\.txt span 0 of 16 directions; fit on more",
+    ):
         whiten(encoder, ["Hi there"] * count).embed(["Hi"])
 
 
@@ -126,8 +150,15 @@ def test_files_and_corpora_of_sentences_or_pairs(encoder: SentenceEncoder, white
     assert list(whitening.sentences) == [*rows.column("sentence1"), *rows.column("sentence2")]
     assert whitening.fitted_on == "stsb/dev"
     nli = [read_corpus(name, "train", sample_dir()) for name in ("snli", "mnli")]
-    every = [sentence for pairs in nli for side in ("premise", "hypothesis") for sentence in pairs.column(side)]
+    every = [
+        sentence
+        for pairs in nli
+        for side in ("premise", "hypothesis")
+        for sentence in pairs.column(side)
+    ]
     whitening = Whitening(encoder, sources=["snli/train", "mnli/train"], data_dir=sample_dir())
     assert (whitening.sentences, whitening.fitted_on) == (every, "snli/train, mnli/train")
-    with pytest.raises(DataError, match=r"whitening\.sources: impscore/train has no column sentence, .* or contra"):
+    with pytest.raises(
+        DataError, match=r"whitening\.sources: impscore/train has no column sentence, .* or contra"
+    ):
         Whitening(encoder, sources=["impscore/train"], data_dir=sample_dir())

@@ -33,7 +33,11 @@ class Fixed:
 
     def embed(self, sentences: list[str]) -> DualEmbedding | PointEmbedding:
         stacked = torch.stack([self.table[s] for s in sentences])
-        return DualEmbedding(stacked[:, 0], stacked[:, 1]) if self.dual else PointEmbedding(stacked[:, 0])
+        return (
+            DualEmbedding(stacked[:, 0], stacked[:, 1])
+            if self.dual
+            else PointEmbedding(stacked[:, 0])
+        )
 
 
 def make(dual: bool = True) -> Diagnostics:
@@ -61,7 +65,9 @@ def test_the_second_sentence_of_a_pair_is_looked_up_in_the_second_pass(dual: boo
             want = alignment(first.embed(a).views()[view], second.embed(b).views()[view])
             assert values[f"{prefix}{name}/alignment"] == pytest.approx(float(want))
             spread = uniformity(first.embed(everything).views()[view])
-            assert values[f"{prefix}{name}/uniformity"] == pytest.approx(float(spread)), "of the first pass alone"
+            assert values[f"{prefix}{name}/uniformity"] == pytest.approx(float(spread)), (
+                "of the first pass alone"
+            )
 
 
 def test_rfd_is_the_running_mean_after_step_zero() -> None:
@@ -71,14 +77,18 @@ def test_rfd_is_the_running_mean_after_step_zero() -> None:
         values = measure(diagnostics, Fixed(shift, dual=False), step)
         if step:
             differences.append(values["diag/held_out/alignment"] - values["diag/eval/alignment"])
-            assert values["diag/rfd_alignment"] == pytest.approx(sum(differences) / len(differences))
+            assert values["diag/rfd_alignment"] == pytest.approx(
+                sum(differences) / len(differences)
+            )
 
 
 def test_without_an_evaluation_side_there_is_no_rfd() -> None:
     diagnostics = Diagnostics(make().held_out, None)
     values = measure(diagnostics, Fixed(), step=3)
     assert set(values) == {
-        f"diag/{view}held_out/{measure}" for view in ("", "implicit/") for measure in ("alignment", "uniformity")
+        f"diag/{view}held_out/{measure}"
+        for view in ("", "implicit/")
+        for measure in ("alignment", "uniformity")
     }
 
 
@@ -87,7 +97,11 @@ def test_a_view_without_a_pair_on_one_side_has_uniformity_there_alone() -> None:
     values = measure(Diagnostics(held_out, make().evaluation), Fixed(), step=3)
     assert "diag/held_out/alignment" not in values
     assert "diag/rfd_alignment" not in values
-    assert {"diag/held_out/uniformity", "diag/rfd_uniformity", "diag/implicit/rfd_alignment"} <= set(values)
+    assert {
+        "diag/held_out/uniformity",
+        "diag/rfd_uniformity",
+        "diag/implicit/rfd_alignment",
+    } <= set(values)
 
 
 def test_roles_that_no_held_out_row_has_are_not_watched(tmp_path: Path) -> None:
@@ -95,7 +109,9 @@ def test_roles_that_no_held_out_row_has_are_not_watched(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("\n".join(["premise,implied_entailment", *rows]) + "\n")
     encoder = tiny_encoder(layers=1)
     optimizer = partial(torch.optim.AdamW, lr=1e-3)
-    method = DualCSE(encoder, DualContrastive(), architecture="cross", optimizer=optimizer, schedule=Schedule())
+    method = DualCSE(
+        encoder, DualContrastive(), architecture="cross", optimizer=optimizer, schedule=Schedule()
+    )
     data = ContrastiveData(
         train=[str(tmp_path / "mine.csv")],
         rows=OwnRows(),
@@ -114,7 +130,9 @@ def test_roles_that_no_held_out_row_has_are_not_watched(tmp_path: Path) -> None:
     assert diagnostics.held_out.pairs == {"implicit": (premises, implied)}
 
 
-def build(method: type[SimCSE | UnsupervisedSimCSE], **options: Any) -> tuple[Diagnostics, ContrastiveData]:
+def build(
+    method: type[SimCSE | UnsupervisedSimCSE], **options: Any
+) -> tuple[Diagnostics, ContrastiveData]:
     """Return the diagnostics of a method on its kind of data in the sample corpus, and the data."""
     unsupervised = issubclass(method, UnsupervisedSimCSE)
     encoder = tiny_encoder(layers=1)
@@ -135,7 +153,9 @@ def build(method: type[SimCSE | UnsupervisedSimCSE], **options: Any) -> tuple[Di
 
 
 def test_pairs_of_a_sentence_with_itself_need_dropout() -> None:
-    with pytest.raises(ConfigError, match=r"diag\.dropout: the pairs of UnsupervisedSimCSE .* set it to true"):
+    with pytest.raises(
+        ConfigError, match=r"diag\.dropout: the pairs of UnsupervisedSimCSE .* set it to true"
+    ):
         build(UnsupervisedSimCSE)
     diagnostics, data = build(UnsupervisedSimCSE, dropout=True)
     sentences = data.held_out.column("anchor")
@@ -150,7 +170,11 @@ def test_other_pairs_do_with_and_without(dropout: bool) -> None:
         data.held_out.column(role) for role in ("premise", "entailment", "contradiction")
     )
     assert diagnostics.held_out.pairs == {"primary": (premises, entailments)}, "all held-out pairs"
-    flat = [sentence for row in zip(premises, entailments, contradictions, strict=True) for sentence in row]
+    flat = [
+        sentence
+        for row in zip(premises, entailments, contradictions, strict=True)
+        for sentence in row
+    ]
     assert diagnostics.held_out.sentences == flat[:7], "row by row, the first so many"
     assert list(diagnostics.sides) == ["held_out"]
 
@@ -168,7 +192,9 @@ def test_without_held_out_rows_the_evaluation_side_alone_is_logged(evaluation: s
     diagnostics, _ = build(SimCSE, evaluation=evaluation, held_out_share=0)
     embedded = Embedded(PointModel(tiny_encoder(layers=1)), diagnostics.sentences() or ["a"])
     values = diagnostics.measure(embedded, embedded, step=3)
-    assert set(values) == ({"diag/eval/alignment", "diag/eval/uniformity"} if evaluation == "stsb_dev" else set())
+    assert set(values) == (
+        {"diag/eval/alignment", "diag/eval/uniformity"} if evaluation == "stsb_dev" else set()
+    )
 
 
 def test_the_counts_are_those_of_the_authors(real_data: Path) -> None:

@@ -21,7 +21,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec")  # Lightning's own
 
 STEPS = 6
 STS = "val/stsb/spearman"
-OPTIONS = {"evaluation": "stsb_dev", "dropout": True, "positive_score": 4.0, "negative_score": 1.0, "sentences": 40}
+OPTIONS = {
+    "evaluation": "stsb_dev",
+    "dropout": True,
+    "positive_score": 4.0,
+    "negative_score": 1.0,
+    "sentences": 40,
+}
 
 Values = dict[str, dict[int, float]]
 
@@ -33,7 +39,9 @@ class Parts:
         torch.manual_seed(0)
         optimizer = partial(torch.optim.AdamW, lr=1e-3)
         encoder = tiny_encoder(layers=1)
-        self.method = UnsupervisedSimCSE(encoder, InfoNCE(), optimizer=optimizer, schedule=Schedule())
+        self.method = UnsupervisedSimCSE(
+            encoder, InfoNCE(), optimizer=optimizer, schedule=Schedule()
+        )
         self.data = ContrastiveData(
             train=["wiki1m/train"],
             rows=Sentences(),
@@ -49,7 +57,9 @@ class Parts:
 
     def fit(self, folder: Path, *others: pl.Callback, steps: int = STEPS, **options: Any) -> Values:
         """Train and return every value that was logged, by key and step."""
-        evaluation = Evaluation({"stsb": self.task}, self.diagnostics, monitor=STS, **({"every": 2} | options))
+        evaluation = Evaluation(
+            {"stsb": self.task}, self.diagnostics, monitor=STS, **({"every": 2} | options)
+        )
         folder.mkdir(exist_ok=True)
         curves = Curves(folder / "curves.csv")
         off = ("enable_checkpointing", "enable_progress_bar", "enable_model_summary")
@@ -66,7 +76,9 @@ class Parts:
             callbacks=[*others, evaluation],
         )
         torch.manual_seed(0)  # the masks of dropout
-        trainer.fit(self.method.eval(), self.data)  # an encoder is loaded in this mode, and trained in the other
+        trainer.fit(
+            self.method.eval(), self.data
+        )  # an encoder is loaded in this mode, and trained in the other
         return {key: dict(values) for key, values in curves.read().items()}
 
 
@@ -82,7 +94,10 @@ def test_nothing_to_watch_logs_the_dev_score_alone(tmp_path: Path) -> None:
 def with_and_without(tmp_path: Path, one_thread: None) -> tuple[Values, Values]:
     """The logged values of one training, watched with dropout and without."""
     first, second = Parts(), Parts()
-    values = first.fit(tmp_path / "with", dropout=True), second.fit(tmp_path / "without", dropout=False)
+    values = (
+        first.fit(tmp_path / "with", dropout=True),
+        second.fit(tmp_path / "without", dropout=False),
+    )
     for name, parameter in first.method.named_parameters():
         assert torch.equal(parameter, second.method.get_parameter(name)), f"watching changed {name}"
     return values
@@ -94,7 +109,9 @@ def test_dropout_is_for_diagnostics_alone(with_and_without: tuple[Values, Values
     assert noisy[STS] == plain[STS], "tasks are evaluated without"
     assert list(plain[STS]) == list(noisy["diag/held_out/alignment"]) == [0, 2, 4, 6]
     assert set(plain["diag/held_out/alignment"].values()) == {0.0}
-    assert min(noisy["diag/held_out/alignment"].values()) > 0.01, "a pair of a sentence with itself is apart"
+    assert min(noisy["diag/held_out/alignment"].values()) > 0.01, (
+        "a pair of a sentence with itself is apart"
+    )
     for key in ("diag/eval/alignment", "diag/held_out/uniformity", "diag/eval/uniformity"):
         assert all(noisy[key][step] != value for step, value in plain[key].items()), key
 
@@ -111,16 +128,26 @@ class Modes(pl.Callback):
         pl_module.model.encoder.backbone.embeddings.eval()
         pl_module.model.encoder.register_forward_pre_hook(
             lambda encoder, _: (
-                None if torch.is_grad_enabled() else self.at_passes.append({p.training for p in encoder.modules()})
+                None
+                if torch.is_grad_enabled()
+                else self.at_passes.append({p.training for p in encoder.modules()})
             )
         )
 
-    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any) -> None:
-        self.at_batches.append({name for name, part in pl_module.named_modules() if not part.training})
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any
+    ) -> None:
+        self.at_batches.append(
+            {name for name, part in pl_module.named_modules() if not part.training}
+        )
 
 
-@pytest.mark.parametrize(("dropout", "passes"), [(True, [{False}, {True}, {True}]), (False, [{False}])])
-def test_parts_change_their_mode_for_a_pass_only(dropout: bool, passes: list[set[bool]], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("dropout", "passes"), [(True, [{False}, {True}, {True}]), (False, [{False}])]
+)
+def test_parts_change_their_mode_for_a_pass_only(
+    dropout: bool, passes: list[set[bool]], tmp_path: Path
+) -> None:
     modes, parts = Modes(), Parts()
     parts.fit(tmp_path, modes, dropout=dropout)
     assert modes.at_passes == passes * 4, "tasks; then the diagnostics, first and second sentences"
@@ -146,17 +173,29 @@ def test_a_short_run_is_evaluated_more_often(
     parts = Parts()
     parts.diagnostics = Diagnostics(None, None)
     values = parts.fit(tmp_path, every=every, least=least, steps=steps)
-    assert {key: list(points) for key, points in values.items()} == {STS: want}, "tasks are all there is"
+    assert {key: list(points) for key, points in values.items()} == {STS: want}, (
+        "tasks are all there is"
+    )
     assert len(want) - 1 >= min(least, steps)
 
 
 @pytest.mark.parametrize(
     ("scores", "patience", "min_delta", "last"),
     [
-        ([0.9, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6], 1, 0.0, None),  # step 0, before anything is learned, does not count
+        (
+            [0.9, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
+            1,
+            0.0,
+            None,
+        ),  # step 0, before anything is learned, does not count
         ([0.0, 0.5, 0.5, 0.6, 0.6, 0.6, 0.6], 1, 0.0, 2),
         ([0.0, 0.5, 0.4, 0.6, 0.6, 0.6, 0.6], 2, 0.0, 5),
-        ([0.0, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75], 2, 0.08, None),  # slow, but not when two are taken together
+        (
+            [0.0, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75],
+            2,
+            0.08,
+            None,
+        ),  # slow, but not when two are taken together
         ([0.0, 0.5, 0.51, 0.52, 0.9, 0.9, 0.9], 2, 0.1, 3),
         ([0.0, 0.5, float("nan"), float("nan"), 0.9, 0.9, 0.9], 2, 0.0, 3),
         ([0.0, 0.1, 0.2, 0.3, 0.4, 0.4, 0.4], 2, 0.0, None),  # patience ends with training

@@ -16,14 +16,34 @@ from lightning_cse.errors import ConfigError, user_error
 
 def test_the_order_does_not_matter() -> None:
     given = ["+experiment=x", "++profile=laptop", "sweep=seeds", "+debug=tiny"]
-    wanted = ["+experiment=x", "+profile=laptop", "+sweep=seeds", "+debug=tiny", "a=1", "~b", "--cfg", "job"]
+    wanted = [
+        "+experiment=x",
+        "+profile=laptop",
+        "+sweep=seeds",
+        "+debug=tiny",
+        "a=1",
+        "~b",
+        "--cfg",
+        "job",
+    ]
     for shuffled in itertools.permutations(given):
         assert ordered(["--cfg", "job", "a=1", *shuffled, "~b"]) == wanted
     assert ordered(["b=2", "a=1", "-m", "b=3"]) == ["b=2", "a=1", "b=3", "-m"]
 
 
 @pytest.mark.parametrize(
-    "text", ["a b", "a,b=c", "it's", 'This : "{}" means {mask} .', "[x]", "${x}"[1:], "C:\\folder", "runs/x-s0", "8"]
+    "text",
+    [
+        "a b",
+        "a,b=c",
+        "it's",
+        'This : "{}" means {mask} .',
+        "[x]",
+        "${x}"[1:],
+        "C:\\folder",
+        "runs/x-s0",
+        "8",
+    ],
 )
 def test_free_text_survives_hydra(text: str) -> None:
     (line,) = quote_free_text([f"prompt={text}"], ["model", "prompt"])
@@ -42,7 +62,9 @@ RECIPE = {"default": {"lr": 5e-5, "warmup": None}, "bert_base": {"lr": 3e-5}}
 def test_the_number_of_the_encoder_comes_before_the_default() -> None:
     register()
     tree: dict[str, Any] = {"encoder": {"name": "bert_base"}, "recipe": RECIPE}
-    config = OmegaConf.create(tree | {"lr": "${recipe:lr}", "warmup": "${recipe:warmup}", "other": "${recipe:warmpu}"})
+    config = OmegaConf.create(
+        tree | {"lr": "${recipe:lr}", "warmup": "${recipe:warmup}", "other": "${recipe:warmpu}"}
+    )
     assert (config.lr, config.warmup) == (3e-5, None)
     config.encoder.name = "roberta_base"
     assert config.lr == 5e-5

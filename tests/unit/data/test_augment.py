@@ -32,7 +32,19 @@ def test_a_cutoff_removes_a_twentieth_by_length() -> None:
     removed = {n: n - len(TokenCutoff()(range(n), "a sentence")) for n in range(1, 201)}
     assert removed == {n: round(0.05 * n) for n in range(1, 201)}
     # A half goes to the even neighbour: 0.5 to 0, 1.5 to 2, 2.5 to 2.
-    assert [removed[n] for n in (1, 9, 10, 11, 29, 30, 31, 49, 50, 51, 200)] == [0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 10]
+    assert [removed[n] for n in (1, 9, 10, 11, 29, 30, 31, 49, 50, 51, 200)] == [
+        0,
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+        2,
+        2,
+        3,
+        10,
+    ]
 
 
 @pytest.mark.parametrize("augment", [TokenShuffle, TokenCutoff])
@@ -40,14 +52,30 @@ def test_seed_and_sentence_decide(augment: type[TokenShuffle | TokenCutoff]) -> 
     ids = list(range(100))
     assert augment()(ids, "a sentence") == augment(seed=0)(ids, "a sentence")
     assert len({tuple(augment(seed=seed)(ids, "a sentence")) for seed in (0, 1, -1, 10)}) == 4
-    assert len({tuple(augment()(ids, text)) for text in ("a sentence", "a sentence ", "A sentence", "0")}) == 4
+    assert (
+        len(
+            {
+                tuple(augment()(ids, text))
+                for text in ("a sentence", "a sentence ", "A sentence", "0")
+            }
+        )
+        == 4
+    )
 
 
 @pytest.mark.parametrize(
     ("augment", "outcomes", "quantile"),
     [
-        (TokenShuffle(seed=3), list(itertools.permutations(range(4))), 57.1),  # 23 degrees of freedom
-        (TokenCutoff(1 / 3), list(itertools.combinations(range(6), 4)), 42.6),  # 14 degrees of freedom
+        (
+            TokenShuffle(seed=3),
+            list(itertools.permutations(range(4))),
+            57.1,
+        ),  # 23 degrees of freedom
+        (
+            TokenCutoff(1 / 3),
+            list(itertools.combinations(range(6), 4)),
+            42.6,
+        ),  # 14 degrees of freedom
     ],
 )
 def test_every_outcome_is_as_likely(
@@ -56,13 +84,34 @@ def test_every_outcome_is_as_likely(
     size, draws = max(map(max, outcomes)) + 1, 500 * len(outcomes)
     counts = Counter(tuple(augment(range(size), f"sentence {k}")) for k in range(draws))
     assert set(counts) == set(outcomes)
-    assert sum((count - 500) ** 2 for count in counts.values()) / 500 < quantile, "chi square, 0.9999"
+    assert sum((count - 500) ** 2 for count in counts.values()) / 500 < quantile, (
+        "chi square, 0.9999"
+    )
 
 
 def test_the_draws_stay_as_they_are() -> None:
     """Stored positives and records of old runs depend on them, whatever the hash seed of a process."""
-    assert TokenShuffle(seed=42)(range(10), "A word after a word.") == [8, 5, 0, 1, 6, 4, 2, 9, 7, 3]
-    assert TokenCutoff(share=0.3, seed=42)(range(10), "A word after a word.") == [0, 2, 3, 4, 5, 6, 9]
+    assert TokenShuffle(seed=42)(range(10), "A word after a word.") == [
+        8,
+        5,
+        0,
+        1,
+        6,
+        4,
+        2,
+        9,
+        7,
+        3,
+    ]
+    assert TokenCutoff(share=0.3, seed=42)(range(10), "A word after a word.") == [
+        0,
+        2,
+        3,
+        4,
+        5,
+        6,
+        9,
+    ]
 
 
 @pytest.mark.parametrize("share", [-0.05, 1.0, float("nan")])

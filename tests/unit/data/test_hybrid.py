@@ -40,7 +40,11 @@ class Words:
     known: ClassVar[dict[int, str]] = {}
 
     def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
-        ids = {word: zlib.crc32(word.encode()) >> 1 for sentence in sentences for word in sentence.split()}
+        ids = {
+            word: zlib.crc32(word.encode()) >> 1
+            for sentence in sentences
+            for word in sentence.split()
+        }
         self.known.update({number: word for word, number in ids.items()})
         return [[ids[word] for word in sentence.split()] for sentence in sentences]
 
@@ -49,7 +53,9 @@ class Words:
 
 
 def written(anchor: str, pattern: str = "sts") -> dict[str, str]:
-    return {role: anchor if role == "anchor" else f"{role} of {anchor}" for role in PATTERNS[pattern]}
+    return {
+        role: anchor if role == "anchor" else f"{role} of {anchor}" for role in PATTERNS[pattern]
+    }
 
 
 def put_rows(path: Path, anchors: Sequence[str], pattern: str = "sts") -> str:
@@ -63,7 +69,11 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "corpus.txt").write_text("\n".join([*SENTENCES, "sentence number 4"]) + "\n")
     (tmp_path / "few.txt").write_text("sentence number 1\n")
     for pattern in PATTERNS:
-        put_rows(tmp_path / f"{pattern}.jsonl", [*SENTENCES[4:52:2], "a stranger", "another stranger"], pattern)
+        put_rows(
+            tmp_path / f"{pattern}.jsonl",
+            [*SENTENCES[4:52:2], "a stranger", "another stranger"],
+            pattern,
+        )
     return tmp_path
 
 
@@ -72,7 +82,12 @@ def hybrid(folder: Path, pattern: str = "sts", file: str | None = None) -> Hybri
 
 
 def data(folder: Path, rows: Any, **options: Any) -> ContrastiveData:
-    given: dict[str, Any] = {"batch_size": 8, "drop_last": False, "seed": 0, "data_dir": str(folder)}
+    given: dict[str, Any] = {
+        "batch_size": 8,
+        "drop_last": False,
+        "seed": 0,
+        "data_dir": str(folder),
+    }
     given |= {"held_out_share": 0.2} | options
     return ContrastiveData(train=[str(folder / "corpus.txt")], rows=rows, tokenize=Words(), **given)
 
@@ -91,8 +106,15 @@ def test_llm_rows_stand_where_their_sentences_stood(
     folder: Path, pattern: str, plain: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        built = hybrid(folder, pattern)(read_sources([str(folder / "corpus.txt")], folder, key="data.train"))
-    assert built.column("anchor") == [*SENTENCES, "sentence number 4", "a stranger", "another stranger"]
+        built = hybrid(folder, pattern)(
+            read_sources([str(folder / "corpus.txt")], folder, key="data.train")
+        )
+    assert built.column("anchor") == [
+        *SENTENCES,
+        "sentence number 4",
+        "a stranger",
+        "another stranger",
+    ]
     assert built.column("added") == [False] * 61 + [True] * 2
     extended = {*range(4, 52, 2), 61, 62}
     for number, row in enumerate(plain(built)):
@@ -106,7 +128,9 @@ def test_llm_rows_stand_where_their_sentences_stood(
     assert built.where(6).endswith(f"{pattern}.jsonl:2")
 
 
-def test_the_hold_out_is_one_for_all_settings_of_a_domain(folder: Path, adds_up: Callable[..., bool]) -> None:
+def test_the_hold_out_is_one_for_all_settings_of_a_domain(
+    folder: Path, adds_up: Callable[..., bool]
+) -> None:
     settings = [
         data(folder, Sentences()),
         data(folder, Sentences(), augmentation=TokenShuffle()),
@@ -129,32 +153,52 @@ def test_a_setting_of_llm_rows_is_watched_on_llm_rows(folder: Path) -> None:
     assert watched.column("anchor") == first
     assert all(None not in row.values() for row in watched)
     plain = data(folder, Sentences(), watched_in=[llm_rows], **share)
-    assert plain.watched(["anchor"]).column("anchor") == first, "the same sentences, to compare with"
+    assert plain.watched(["anchor"]).column("anchor") == first, (
+        "the same sentences, to compare with"
+    )
     assert llm_rows in plain.digests, "what decides which ones"
     assert data(folder, Sentences(), **share).watched(["anchor"]).column("anchor") != first
     few = data(folder, hybrid(folder), watched_in=[str(folder / "few.txt")])
-    with pytest.raises(DataError, match=r"0 of 1\d held-out rows have the roles anchor, .*raise data.held_out_share"):
+    with pytest.raises(
+        DataError,
+        match=r"0 of 1\d held-out rows have the roles anchor, .*raise data.held_out_share",
+    ):
         few.watched(STS)
 
 
 def test_all_settings_of_a_domain_watch_the_same_sentences_once_each(folder: Path) -> None:
-    put_rows(folder / "nli.jsonl", SENTENCES[4:40:2], "nli")  # other ones than sts.jsonl, which has strangers too
+    put_rows(
+        folder / "nli.jsonl", SENTENCES[4:40:2], "nli"
+    )  # other ones than sts.jsonl, which has strangers too
     both = [str(folder / f"{pattern}.jsonl") for pattern in PATTERNS]
     share: dict[str, Any] = {"held_out_share": 0.9, "watched_in": both}
-    settings = [data(folder, rows, **share) for rows in (Sentences(), hybrid(folder, "sts"), hybrid(folder, "nli"))]
+    settings = [
+        data(folder, rows, **share)
+        for rows in (Sentences(), hybrid(folder, "sts"), hybrid(folder, "nli"))
+    ]
     settings.append(data(folder, Sentences(), augmentation=TokenShuffle(), **share))
     roles = (["anchor"], STS, PATTERNS["nli"], ["anchor", "positive"])
-    plain, *others = [each.watched(some).column("anchor") for each, some in zip(settings, roles, strict=True)]
+    plain, *others = [
+        each.watched(some).column("anchor") for each, some in zip(settings, roles, strict=True)
+    ]
     held_out = own(settings[0].held_out)
-    assert held_out.count("sentence number 4") == 2, "this one is in the corpus twice, and so is never watched"
+    assert held_out.count("sentence number 4") == 2, (
+        "this one is in the corpus twice, and so is never watched"
+    )
     assert plain == [s for s in held_out if s in SENTENCES[6:40:2]]
     assert others == [plain] * 3
 
 
-def test_without_a_hold_out_every_row_is_trained_on(folder: Path, adds_up: Callable[..., bool]) -> None:
-    whole, some = (data(folder, hybrid(folder), held_out_share=0, llm_rows=count) for count in (None, 20))
+def test_without_a_hold_out_every_row_is_trained_on(
+    folder: Path, adds_up: Callable[..., bool]
+) -> None:
+    whole, some = (
+        data(folder, hybrid(folder), held_out_share=0, llm_rows=count) for count in (None, 20)
+    )
     assert (len(whole.held_out), len(whole.train), whole.counts["llm_rows"]) == (0, 63, 26)
-    assert some.counts["llm_rows"] == 20, "as many as asked for, and not those that are left of them"
+    assert some.counts["llm_rows"] == 20, (
+        "as many as asked for, and not those that are left of them"
+    )
     assert adds_up(whole.counts)
     assert len(data(folder, Sentences(), augmentation=TokenShuffle(), held_out_share=0).train) == 61
 
@@ -162,16 +206,22 @@ def test_without_a_hold_out_every_row_is_trained_on(folder: Path, adds_up: Calla
 def test_fewer_llm_rows_are_a_draw_of_those_to_train_on_and_the_others_stay_sentences(
     folder: Path, adds_up: Callable[..., bool], caplog: pytest.LogCaptureFixture
 ) -> None:
-    whole, none, few, more = (data(folder, hybrid(folder), llm_rows=count) for count in (None, 0, 6, 12))
+    whole, none, few, more = (
+        data(folder, hybrid(folder), llm_rows=count) for count in (None, 0, 6, 12)
+    )
     assert [len(llm_anchors(setting.train)) for setting in (none, few, more)] == [0, 6, 12]
     assert [setting.counts.get("llm_rows") for setting in (none, few, more)] == [None, 6, 12]
     assert llm_anchors(few.train) < llm_anchors(more.train) < llm_anchors(whole.train)
     for setting in (none, few, more):
-        assert setting.held_out.column("anchor") == whole.held_out.column("anchor"), "what is watched is the same"
+        assert setting.held_out.column("anchor") == whole.held_out.column("anchor"), (
+            "what is watched is the same"
+        )
         assert list(setting.watched(STS)) == list(whole.watched(STS))
         assert own(setting.train) == own(whole.train)
         added = [row for row in setting.train if "stranger" in row["anchor"]]
-        assert all(row["negative"] is not None for row in added), "what only an LLM row brought is gone with it"
+        assert all(row["negative"] is not None for row in added), (
+            "what only an LLM row brought is gone with it"
+        )
         assert adds_up(setting.counts)
     data(folder, hybrid(folder), llm_rows=100)
     assert "data.llm_rows=100, but there are only" in caplog.text
@@ -240,13 +290,17 @@ def test_without_a_single_llm_row_there_is_a_warning_unless_none_are_wanted(
 
 
 def test_augmented_positives_are_text_made_once(folder: Path) -> None:
-    one, other = (data(folder, Sentences(), augmentation=TokenShuffle(), seed=seed) for seed in (0, 1))
+    one, other = (
+        data(folder, Sentences(), augmentation=TokenShuffle(), seed=seed) for seed in (0, 1)
+    )
     assert one.roles == ("anchor", "positive")
     assert list(one.train) == list(other.train)
     pairs = [(row["anchor"], row["positive"]) for part in (one.train, one.held_out) for row in part]
     assert all(Counter(a.split()) == Counter(b.split()) for a, b in pairs)
     assert any(a != b for a, b in pairs)
-    assert one.train.where(0).endswith("corpus.txt:" + str(int(one.train[0]["anchor"].split()[-1]) + 1))
+    assert one.train.where(0).endswith(
+        "corpus.txt:" + str(int(one.train[0]["anchor"].split()[-1]) + 1)
+    )
 
 
 def test_what_is_refused(folder: Path) -> None:
@@ -256,10 +310,14 @@ def test_what_is_refused(folder: Path) -> None:
         data(folder, Hybrid(Sentences(), [], "sts", str(folder)))
     with pytest.raises(DataError, match=r"data\.rows\.llm: .*nowhere\.jsonl"):
         data(folder, hybrid(folder, file="nowhere.jsonl"))
-    with pytest.raises(DataError, match=r"nli\.jsonl: no LLM rows of the pattern 'sts'.*intermediate"):
+    with pytest.raises(
+        DataError, match=r"nli\.jsonl: no LLM rows of the pattern 'sts'.*intermediate"
+    ):
         data(folder, hybrid(folder, file="nli.jsonl"))
     put_rows(folder / "twice.jsonl", ["a", "b", "a"])
-    with pytest.raises(DataError, match=r"twice\.jsonl:3: a second LLM row for the anchor of .*twice\.jsonl:1"):
+    with pytest.raises(
+        DataError, match=r"twice\.jsonl:3: a second LLM row for the anchor of .*twice\.jsonl:1"
+    ):
         data(folder, hybrid(folder, file="twice.jsonl"))
 
 
@@ -291,7 +349,10 @@ def test_a_stand_in_takes_its_negative_from_its_own_side_of_the_hold_out(
     tmp_path: Path, put: Callable[[str, str], Path]
 ) -> None:
     for split in ("tune", "validation", "test"):
-        put(f"text/wiki-split/{split}.tsv", "".join(f"sentence {k} of\tsentence {k} <::::> of\n" for k in range(40)))
+        put(
+            f"text/wiki-split/{split}.tsv",
+            "".join(f"sentence {k} of\tsentence {k} <::::> of\n" for k in range(40)),
+        )
     put("corpus.txt", "".join(f"sentence {k} of\n" for k in range(40)))
     setting = data(tmp_path, Hybrid(Sentences(), ["wiki_split/train"], "sts", str(tmp_path)))
     for side in (setting.train, setting.held_out):
@@ -302,7 +363,9 @@ def test_a_stand_in_takes_its_negative_from_its_own_side_of_the_hold_out(
 
 def test_premises_of_triplets_are_the_corpus_of_the_nli_domain(folder: Path) -> None:
     triplets = table(premise=["p", "q", "r"], entailment=["e"] * 3, contradiction=["c"] * 3)
-    built = Hybrid(NLITriplets(), [put_rows(folder / "few.jsonl", ["q"], "nli")], "nli", str(folder))([triplets])
+    built = Hybrid(
+        NLITriplets(), [put_rows(folder / "few.jsonl", ["q"], "nli")], "nli", str(folder)
+    )([triplets])
     assert [row["positive"] for row in built] == [None, "positive of q", None]
 
 
@@ -311,7 +374,13 @@ def test_premises_of_triplets_are_the_corpus_of_the_nli_domain(folder: Path) -> 
 
 def loader(together: int, *, rows: int = 64, every: int = 4) -> BatchLoader:
     gathered = torch.arange(rows) % every == 0
-    options = {"batch_size": 8, "drop_last": False, "seed": 0, "gathered": gathered, "together": together}
+    options = {
+        "batch_size": 8,
+        "drop_last": False,
+        "seed": 0,
+        "gathered": gathered,
+        "together": together,
+    }
     return BatchLoader(rows, lambda i: {"index": i}, **options)
 
 
@@ -360,7 +429,9 @@ def test_where_llm_rows_come_from_goes_with_them_and_decides_nothing(
     write_provenance(path, {"model": "a-model", "pattern": {"name": "sts"}})
     write_provenance(folder / "nli.jsonl", {"model": "another"})
     known = data(folder, hybrid(folder), watched_in=[str(folder / "nli.jsonl")])
-    assert known.provenance.keys() == {str(path)}, "of rows that only say what is watched none is trained on"
+    assert known.provenance.keys() == {str(path)}, (
+        "of rows that only say what is watched none is trained on"
+    )
     found = known.provenance[str(path)]
     assert (found["model"], found["unchanged"], found["rows"]["count"]) == ("a-model", True, 26)
     assert data(folder, hybrid(folder)).digests == before.digests

@@ -15,7 +15,9 @@ KINDS = {"explicit": INLI[1:2], "implied": INLI[2:3], "both": INLI[1:3]}
 
 def inli(count: int = 6, **changed: Sequence[str | None]) -> Rows:
     columns = {name: [f"{name} {row}" for row in range(count)] for name in INLI}
-    return Rows.of(columns | changed, files=[SourceFile("INLI/train.csv", "/data/INLI/train.csv", "")])
+    return Rows.of(
+        columns | changed, files=[SourceFile("INLI/train.csv", "/data/INLI/train.csv", "")]
+    )
 
 
 def quadruples(rows: Rows) -> list[tuple[str, ...]]:
@@ -54,8 +56,12 @@ def test_a_premise_is_the_implicit_sentence_of_both_pairs(
     assert len(subset(built, 3)) == 3 * len(kinds), "two rows of a premise are drawn together"
 
 
-def test_a_mismatched_sentence_is_of_the_same_kind_and_of_another_premise_as_the_seed_draws_it() -> None:
-    drawn, same, other = (quadruples(INLIImplicitPairs(seed=seed)([inli(20)])) for seed in (0, 0, 1))
+def test_a_mismatched_sentence_is_of_the_same_kind_and_of_another_premise_as_the_seed_draws_it() -> (
+    None
+):
+    drawn, same, other = (
+        quadruples(INLIImplicitPairs(seed=seed)([inli(20)])) for seed in (0, 0, 1)
+    )
     assert drawn == same != other
     for kind in KINDS["both"]:
         others = [other for _, own, _, other in drawn if own.startswith(kind)]
@@ -71,14 +77,18 @@ def test_what_is_repeated_is_never_its_own_mismatch() -> None:
     for seed in range(20):
         rule = INLIImplicitPairs(explicit="explicit", seed=seed)
         built = rule([inli(4, premise=premise, explicit_entailment=entailed)])
-        others = dict(zip(zip(premise, entailed, strict=True), built.column("neg_explicit"), strict=True))
+        others = dict(
+            zip(zip(premise, entailed, strict=True), built.column("neg_explicit"), strict=True)
+        )
         assert others["a", "said"] == others["a", "told"] == "other"
         assert others["b", "said"] in ("told", "other")
         assert others["c", "other"] in ("said", "told")
 
 
 def test_rows_that_lack_a_sentence_are_left_out_and_counted() -> None:
-    rows = inli(4, explicit_entailment=["a", None, None, "d"], implied_entailment=["e", "f", None, "h"])
+    rows = inli(
+        4, explicit_entailment=["a", None, None, "d"], implied_entailment=["e", "f", None, "h"]
+    )
     built = INLIImplicitPairs()([rows])
     assert sources(built) == [0, 0, 1, 3, 3]
     assert built.counts == {"read": 4, "dropped: no pair": 1}
@@ -90,8 +100,16 @@ def test_rows_that_lack_a_sentence_are_left_out_and_counted() -> None:
 @pytest.mark.parametrize(
     ("mismatched", "rows", "message"),
     [
-        ("other_premise", inli(1), r"^INLI/train\.csv: no premise has .*explicit_entailment.*\(other_premise\)"),
-        ("neutral", inli(2, neutral=[None, None]), r"\(neutral\), so there is no pair .*; set data\.rows\.explicit"),
+        (
+            "other_premise",
+            inli(1),
+            r"^INLI/train\.csv: no premise has .*explicit_entailment.*\(other_premise\)",
+        ),
+        (
+            "neutral",
+            inli(2, neutral=[None, None]),
+            r"\(neutral\), so there is no pair .*; set data\.rows\.explicit",
+        ),
     ],
 )
 def test_nothing_to_draw_from_is_an_error(mismatched: str, rows: Rows, message: str) -> None:

@@ -83,18 +83,26 @@ def fault(source: str | list[str], **columns: str) -> str:
     ids=shown,
 )  # fmt: skip
 @pytest.mark.parametrize("packed", [False, True])
-def test_every_form_gives_the_same_rows(put: Put, name: str, content: str | bytes, at: list[int], packed: bool) -> None:
+def test_every_form_gives_the_same_rows(
+    put: Put, name: str, content: str | bytes, at: list[int], packed: bool
+) -> None:
     data = content if isinstance(content, bytes) else content.encode()
     path = put(name + ".gz" * packed, gzip.compress(data) if packed else data)
     rows = rows_of(path.name)
     assert cells(rows) == {key: [row[key] for row in TRIPLETS] for key in TRIPLETS[0]}
     assert [rows.where(i) for i in range(2)] == [f"{path}:{line}" for line in at]
     (file,) = rows.files
-    assert (file.name, file.path, file.sha256) == (name, str(path), hashlib.sha256(data).hexdigest())
+    assert (file.name, file.path, file.sha256) == (
+        name,
+        str(path),
+        hashlib.sha256(data).hexdigest(),
+    )
     assert rows.counts == {"read": 2}
 
 
-def test_a_text_file_has_a_sentence_a_line(put: Put, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_text_file_has_a_sentence_a_line(
+    put: Put, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     path = put("my/mine.txt", "One.\n\u3164\n Two.\r\n")
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("my/mine.txt", "~/my/mine.txt", str(path)):
@@ -105,22 +113,26 @@ def test_a_text_file_has_a_sentence_a_line(put: Put, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("form", ["folder", "parquet", "hub"])
-def test_data_sets_with_named_classes(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_sets_with_named_classes(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made, name = Dataset.from_dict(LABELLED, features=NLI), "hub:user/name/config:dev"
     asked: list[Any] = []
     if form == "folder":
         DatasetDict({"train": made}).save_to_disk(tmp_path / "saved")
         name = "saved/train"
-        assert fault(
-            "saved"
-        ) == "data.train: saved: has several splits; choose one of: " + f"{tmp_path}/saved/train".replace(
-            f"{tmp_path}/", ""
+        assert (
+            fault("saved")
+            == "data.train: saved: has several splits; choose one of: "
+            + f"{tmp_path}/saved/train".replace(f"{tmp_path}/", "")
         )
     elif form == "parquet":
         made.to_parquet(tmp_path / "saved.parquet")
         name = "saved.parquet"
     else:
-        monkeypatch.setattr(datasets, "load_dataset", lambda *args, **options: asked.append((args, options)) or made)
+        monkeypatch.setattr(
+            datasets, "load_dataset", lambda *args, **options: asked.append((args, options)) or made
+        )
     rows = rows_of(name)
     assert cells(rows) == LABELLED | {"label": ["entailment", "contradiction", "-"]}
     assert rows.where(2).endswith(f"{name}:3")
@@ -167,9 +179,19 @@ def test_lists_and_globs_are_one_table(put: Put) -> None:
 def test_what_is_a_source_of_ones_own(put: Put) -> None:
     put("my/folder/x", "")
     put("snli/train/x", "")
-    own_ones = ("x.csv", "x.tsv.gz", "x.parquet", "hub:a/b", "my/folder", "shards/*.jsonl", "shards/part-?")
+    own_ones = (
+        "x.csv",
+        "x.tsv.gz",
+        "x.parquet",
+        "hub:a/b",
+        "my/folder",
+        "shards/*.jsonl",
+        "shards/part-?",
+    )
     assert all(map(is_own, own_ones))
-    assert not any(map(is_own, ("snli/train", "my/other", "mine.gz", "txt", "mine.txt.zip", "mine.json")))
+    assert not any(
+        map(is_own, ("snli/train", "my/other", "mine.gz", "txt", "mine.txt.zip", "mine.json"))
+    )
 
 
 # Columns
@@ -205,7 +227,10 @@ def test_what_is_a_source_of_ones_own(put: Put) -> None:
 )  # fmt: skip
 def test_names_in_use(put: Put, header: str, names: str | None) -> None:
     columns = header.split(",")
-    row = ["entailment" if "label" in name else "1.5" if name == "score" else f"{name.strip()}." for name in columns]
+    row = [
+        "entailment" if "label" in name else "1.5" if name == "score" else f"{name.strip()}."
+        for name in columns
+    ]
     put("x.csv", f"{header}\n{','.join(row)}\n")
     if names is None:
         assert "unknown column 'Hard_Negatives' - did you mean 'negative'?" in fault("x.csv")
@@ -218,7 +243,11 @@ def test_names_in_use(put: Put, header: str, names: str | None) -> None:
 def test_the_order_of_hard_negatives_is_that_of_their_numbers(put: Put) -> None:
     put("x.csv", "anchor,positive,negative_10,negative_1,negative_2\nA,P,N10,N1,N2\n")
     found = cells(rows_of("x.csv"))
-    assert [found[name] for name in ("negative", "negative_2", "negative_3")] == [["N1"], ["N2"], ["N10"]]
+    assert [found[name] for name in ("negative", "negative_2", "negative_3")] == [
+        ["N1"],
+        ["N2"],
+        ["N10"],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -233,9 +262,15 @@ def test_the_order_of_hard_negatives_is_that_of_their_numbers(put: Put) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_a_mapping(tmp_path: Path, form: str, columns: dict[str, str], want: dict[str, list[Any]] | None) -> None:
-    frame = pd.DataFrame([{"id": "7", "question": "Q", "answer": "A", "wrong one": "W", "text": "T"}])
-    frame.to_csv("x.csv", index=False) if form == "csv" else frame.to_parquet(tmp_path / "x.parquet")
+def test_a_mapping(
+    tmp_path: Path, form: str, columns: dict[str, str], want: dict[str, list[Any]] | None
+) -> None:
+    frame = pd.DataFrame(
+        [{"id": "7", "question": "Q", "answer": "A", "wrong one": "W", "text": "T"}]
+    )
+    frame.to_csv("x.csv", index=False) if form == "csv" else frame.to_parquet(
+        tmp_path / "x.parquet"
+    )
     if want is None:
         assert (
             fault(f"x.{form}", **columns)
@@ -265,7 +300,9 @@ def test_each_alias_is_a_column_of_a_layout() -> None:
     ],
     ids=shown,
 )  # fmt: skip
-def test_rows_with_different_numbers_of_hard_negatives(put: Put, name: str, content: str | bytes) -> None:
+def test_rows_with_different_numbers_of_hard_negatives(
+    put: Put, name: str, content: str | bytes
+) -> None:
     put(name, content)
     want = {
         "anchor": ["A", "B", "C"],
@@ -278,18 +315,28 @@ def test_rows_with_different_numbers_of_hard_negatives(put: Put, name: str, cont
 
 @pytest.mark.parametrize("cell", ["['90s music]?", '["Hi" he said'])
 def test_a_bracket_alone_is_text(put: Put, cell: str) -> None:
-    assert cells(rows_of(str(put("x.jsonl", lines({"anchor": "a", "positive": cell})))))["positive"] == [cell]
+    assert cells(rows_of(str(put("x.jsonl", lines({"anchor": "a", "positive": cell})))))[
+        "positive"
+    ] == [cell]
 
 
 def test_a_column_named_split_is_one_of_the_others(put: Put) -> None:
     row = {"anchor": "a", "positive": "b", "negative": "c", "negative_2": "d", "split": "train"}
-    assert rows_of(str(put("x.jsonl", lines(row)))).names == ("anchor", "positive", "negative", "negative_2")
+    assert rows_of(str(put("x.jsonl", lines(row)))).names == (
+        "anchor",
+        "positive",
+        "negative",
+        "negative_2",
+    )
 
 
 def test_each_of_several_positives_makes_a_row(put: Put) -> None:
     put(
         "x.jsonl",
-        lines({"query": "A", "pos": ["P", "Q"], "neg": ["N"]}, {"query": "B", "pos": ["R"], "neg": ["M", "O"]}),
+        lines(
+            {"query": "A", "pos": ["P", "Q"], "neg": ["N"]},
+            {"query": "B", "pos": ["R"], "neg": ["M", "O"]},
+        ),
     )
     rows = rows_of("x.jsonl")
     want = {
@@ -355,7 +402,9 @@ def test_mistakes(put: Put, name: str, content: str | bytes, message: str) -> No
         ("*.none", {}, "*.none: there is no such file"),
     ],
 )  # fmt: skip
-def test_mistakes_of_the_command_line(put: Put, name: str, columns: dict[str, str], message: str) -> None:
+def test_mistakes_of_the_command_line(
+    put: Put, name: str, columns: dict[str, str], message: str
+) -> None:
     put("qa.csv", "question,answer\nQ,A\n")
     assert fault(name, **columns).removeprefix("data.train: ").startswith(message)
 
@@ -370,7 +419,10 @@ def test_the_message_names_its_keys_and_what_the_method_takes(put: Put) -> None:
     assert override.endswith("\"own.columns={sentence1: a, sentence2: 'b c'}\"")
     with pytest.raises(DataError, match=r"^pattern\.from: .*\n.*\n  rename the columns$"):
         read_table("x.csv", key="pattern.from")
-    with pytest.raises(ConfigError, match=r"own\.columns: must map roles to columns, as \{anchor: question\}, got 3"):
+    with pytest.raises(
+        ConfigError,
+        match=r"own\.columns: must map roles to columns, as \{anchor: question\}, got 3",
+    ):
         read_table("x.csv", columns=3, key="own.sts")  # type: ignore[arg-type]
 
 
@@ -387,7 +439,12 @@ def test_an_error_shows_at_most_the_start_of_a_name(put: Put) -> None:
 def test_chunks_do_not_show(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(0)
     rows = [
-        {"query": f"A {n}", "pos": f"P {n}", "neg": [f"N {n} {k}" for k in range(draw.randrange(4))]} for n in range(50)
+        {
+            "query": f"A {n}",
+            "pos": f"P {n}",
+            "neg": [f"N {n} {k}" for k in range(draw.randrange(4))],
+        }
+        for n in range(50)
     ]
     put("x.jsonl", lines(*rows))
     whole = rows_of("x.jsonl")
@@ -395,7 +452,12 @@ def test_chunks_do_not_show(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
     some = rows_of("x.jsonl")
     assert cells(some) == cells(whole)
     assert [some.where(i) for i in range(50)] == [whole.where(i) for i in range(50)]
-    put("x.jsonl", lines(*rows[:20], {"query": "A", "pos": "P", "neg": []}, {"query": "A", "pos": " ", "neg": []}))
+    put(
+        "x.jsonl",
+        lines(
+            *rows[:20], {"query": "A", "pos": "P", "neg": []}, {"query": "A", "pos": " ", "neg": []}
+        ),
+    )
     assert fault("x.jsonl") == "data.train: x.jsonl:22: positive is empty (white space only)"
 
 
@@ -406,13 +468,17 @@ def test_a_column_that_only_later_rows_have(put: Put, monkeypatch: pytest.Monkey
     assert rows_of("x.jsonl").column("neutral") == [None, None, None, "N"]
     put(
         "x.jsonl",
-        lines(*[{"premise": "A", "entailment": "P"}] * 3, {"premise": "A", "entailment": "P", "contradiction": "C"}),
+        lines(
+            *[{"premise": "A", "entailment": "P"}] * 3,
+            {"premise": "A", "entailment": "P", "contradiction": "C"},
+        ),
     )
     assert fault("x.jsonl").startswith("data.train: x.jsonl:3: missing key 'contradiction'")
     put(
         "x.jsonl",
         lines(
-            *[{"premise": "A", "entailment": "P"}] * 2, *[{"premise": "A", "entailment": "P", "contradiction": "C"}] * 2
+            *[{"premise": "A", "entailment": "P"}] * 2,
+            *[{"premise": "A", "entailment": "P", "contradiction": "C"}] * 2,
         ),
     )
     assert fault("x.jsonl") == "data.train: x.jsonl:1: no contradiction, which other rows have"

@@ -14,8 +14,22 @@ from lightning_cse.errors import DataError
 
 INLI = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
 SICK = [
-    *("pair_ID", "sentence_A", "sentence_B", "entailment_label", "relatedness_score", "entailment_AB", "entailment_BA"),
-    *("sentence_A_original", "sentence_B_original", "sentence_A_dataset", "sentence_B_dataset", "SemEval_set"),
+    *(
+        "pair_ID",
+        "sentence_A",
+        "sentence_B",
+        "entailment_label",
+        "relatedness_score",
+        "entailment_AB",
+        "entailment_BA",
+    ),
+    *(
+        "sentence_A_original",
+        "sentence_B_original",
+        "sentence_A_dataset",
+        "sentence_B_dataset",
+        "SemEval_set",
+    ),
 ]
 SEMEVAL = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
 GLUE = "index\tsentence1_parse\tsentence1\tsentence2\tlabel1\tgold_label\n"
@@ -33,14 +47,22 @@ PLAIN = {"split": "wiki", "sentence": "Plain.", "5": "", "4": "", "3": ""}
 def sick(*rows: dict[str, str]) -> str:
     row = dict.fromkeys(SICK, "x") | {"entailment_label": "ENTAILMENT", "relatedness_score": "4.5"}
     row |= {"entailment_AB": "A_entails_B", "entailment_BA": "B_neutral_A", "SemEval_set": "TRAIN"}
-    return "".join("\t".join(cells) + "\r\n" for cells in [SICK, *((row | changed).values() for changed in rows)])
+    return "".join(
+        "\t".join(cells) + "\r\n"
+        for cells in [SICK, *((row | changed).values() for changed in rows)]
+    )
 
 
 def lines(*rows: object) -> str:
     return "".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows)
 
 
-def snli(label: object = "neutral", premise: object = "A dog.", hypothesis: object = "None", **more: object) -> str:
+def snli(
+    label: object = "neutral",
+    premise: object = "A dog.",
+    hypothesis: object = "None",
+    **more: object,
+) -> str:
     return lines({"gold_label": label, "sentence1": premise, "sentence2": hypothesis, **more})
 
 
@@ -52,7 +74,9 @@ def question(premise: str, hypothesis: str, answer: str = "neutral") -> str:
 def read(name: str, text: str) -> tuple[dict[str, list[Any]], list[int], dict[str, int]]:
     """Read a text in the layout of a file: corpus, or corpus and part of its path."""
     corpus, _, path = name.partition("/")
-    return parse(text, "x", **next(file for file in CORPORA[corpus].files if path in file.path).layout)
+    return parse(
+        text, "x", **next(file for file in CORPORA[corpus].files if path in file.path).layout
+    )
 
 
 # What is read: layout, text, columns, the lines of the rows, what is left out
@@ -142,7 +166,9 @@ def read(name: str, text: str) -> tuple[dict[str, list[Any]], list[int], dict[st
          [1, 2, 3], {}),
     ],
 )  # fmt: skip
-def test_columns(name: str, text: str, columns: dict[str, list[Any]], at: list[int], dropped: dict[str, int]) -> None:
+def test_columns(
+    name: str, text: str, columns: dict[str, list[Any]], at: list[int], dropped: dict[str, int]
+) -> None:
     found = read(name, text)
     assert found == (columns, at, dropped)
     assert list(found[0]) == list(columns)
@@ -177,7 +203,9 @@ def test_where_a_paragraph_is_cut(sentences: list[str]) -> None:
 # Faults: layout, text, how the message starts after the file
 
 
-def faults_of(name: str, text: Callable[[Any], str], line: int, cases: list[tuple[Any, str]]) -> list[tuple[str, ...]]:
+def faults_of(
+    name: str, text: Callable[[Any], str], line: int, cases: list[tuple[Any, str]]
+) -> list[tuple[str, ...]]:
     return [(name, text(bad), f":{line}: {fault}") for bad, fault in cases]
 
 
@@ -270,7 +298,11 @@ def test_faults(name: str, text: str, fault: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("snli", snli(premise=["x" * 100_000])), ("snli", lines({"x" * 100_000: 1})), ("sts12/gs", "x" * 100_000)],
+    [
+        ("snli", snli(premise=["x" * 100_000])),
+        ("snli", lines({"x" * 100_000: 1})),
+        ("sts12/gs", "x" * 100_000),
+    ],
     ids=lambda value: value[:20],
 )
 def test_an_error_shows_at_most_the_start_of_a_cell(name: str, text: str) -> None:
@@ -297,20 +329,49 @@ def test_the_splits_are_those_of_the_authors_code() -> None:
     sizes = {split: splits.count(split) for split in ("train", "dev", "test")}
     assert sizes == {"train": 50_661, "dev": 2_814, "test": 2_815}
     assert sizes == {file.split: file.rows for file in CORPORA["impscore"].files}
-    assert [row for row, split in enumerate(splits) if split == "test"][:6] == [9, 14, 24, 28, 51, 59]
-    assert [row for row, split in enumerate(splits) if split == "dev"][:6] == [45, 76, 94, 99, 111, 120]
+    assert [row for row, split in enumerate(splits) if split == "test"][:6] == [
+        9,
+        14,
+        24,
+        28,
+        51,
+        59,
+    ]
+    assert [row for row, split in enumerate(splits) if split == "dev"][:6] == [
+        45,
+        76,
+        94,
+        99,
+        111,
+        120,
+    ]
 
 
-def test_a_drawn_split_keeps_the_order_of_the_file(tmp_path: Path, put: Callable[..., Path]) -> None:
-    path = put("ImpScore/all_data.csv", PAIRS + "".join(f"i{n}, e{n} ,i{n},e{n + 1}\n" for n in range(60)))
+def test_a_drawn_split_keeps_the_order_of_the_file(
+    tmp_path: Path, put: Callable[..., Path]
+) -> None:
+    path = put(
+        "ImpScore/all_data.csv", PAIRS + "".join(f"i{n}, e{n} ,i{n},e{n + 1}\n" for n in range(60))
+    )
     rows = {split: read_corpus("impscore", split, tmp_path) for split in CORPORA["impscore"].splits}
     assert [len(table) for table in rows.values()] == [54, 3, 3]
-    numbers = {split: [int(name[1:]) for name in table.column("pos_implicit")] for split, table in rows.items()}
+    numbers = {
+        split: [int(name[1:]) for name in table.column("pos_implicit")]
+        for split, table in rows.items()
+    }
     assert all(found == sorted(found) for found in numbers.values())
     assert sorted(n for found in numbers.values() for n in found) == list(range(60))
     test, first = rows["test"], numbers["test"][0]
-    assert [test[0][name] for name in test.names] == [f"i{first}", f"e{first}", f"i{first}", f"e{first + 1}", "test"]
+    assert [test[0][name] for name in test.names] == [
+        f"i{first}",
+        f"e{first}",
+        f"i{first}",
+        f"e{first + 1}",
+        "test",
+    ]
     assert test.where(0) == f"{path}:{first + 2}"
     put("ImpScore/all_data.csv", PAIRS + "a,b,a,c\n" * 19)
-    with pytest.raises(DataError, match=r"all_data\.csv: no row of the split 'dev': none has split = dev$"):
+    with pytest.raises(
+        DataError, match=r"all_data\.csv: no row of the split 'dev': none has split = dev$"
+    ):
         read_corpus("impscore", "dev", tmp_path)

@@ -33,7 +33,10 @@ CLASSES = {  # and blank lines
     "cr/all": ({"positive": 2405, "negative": 1366}, 4),
     "subj/all": ({"subjective": 5000, "objective": 5000}, 0),
     "mpqa/all": ({"positive": 3311, "negative": 7292}, 3),
-    "trec/train": ({"ABBR": 86, "DESC": 1162, "ENTY": 1250, "HUM": 1223, "LOC": 835, "NUM": 896}, 0),
+    "trec/train": (
+        {"ABBR": 86, "DESC": 1162, "ENTY": 1250, "HUM": 1223, "LOC": 835, "NUM": 896},
+        0,
+    ),
     "trec/test": ({"ABBR": 9, "DESC": 138, "ENTY": 94, "HUM": 65, "LOC": 81, "NUM": 113}, 0),
     "mrpc/train": ({"paraphrase": 2753, "other": 1323}, 0),
     "mrpc/test": ({"paraphrase": 1147, "other": 578}, 0),
@@ -61,7 +64,10 @@ def test_real_files_are_the_official_ones(real_data: Path, name: str, split: str
 @pytest.mark.parametrize("key", LABELS)
 def test_real_labels(real_data: Path, key: str) -> None:
     counts = Counter(read_corpus(*key.split("/"), real_data).column("label"))
-    assert tuple(counts[label] for label in ("entailment", "neutral", "contradiction", "-")) == LABELS[key]
+    assert (
+        tuple(counts[label] for label in ("entailment", "neutral", "contradiction", "-"))
+        == LABELS[key]
+    )
 
 
 @pytest.mark.parametrize("key", CLASSES)
@@ -74,7 +80,9 @@ def test_real_files_have_the_known_classes(real_data: Path, key: str) -> None:
 
 
 @pytest.mark.parametrize("name", UNSCORED)
-def test_real_rows_of_sts_are_in_order_and_those_without_a_score_are_counted(real_data: Path, name: str) -> None:
+def test_real_rows_of_sts_are_in_order_and_those_without_a_score_are_counted(
+    real_data: Path, name: str
+) -> None:
     for split in CORPORA[name].splits:
         rows = read_corpus(name, split, real_data)
         parts = {file.part: file.rows for file in CORPORA[name].split_files(split)}
@@ -83,7 +91,10 @@ def test_real_rows_of_sts_are_in_order_and_those_without_a_score_are_counted(rea
         assert rows.counts.get("dropped: no gold score", 0) == UNSCORED[name]
         file, line = rows.where(len(rows) - 1).rsplit(":", 1)
         last = Path(file).read_text(encoding="utf-8").split("\n")[int(line) - 1]
-        assert [cell.strip() for cell in last.split("\t")] == [rows[-1]["sentence1"], rows[-1]["sentence2"]]
+        assert [cell.strip() for cell in last.split("\t")] == [
+            rows[-1]["sentence1"],
+            rows[-1]["sentence2"],
+        ]
 
 
 def test_real_scores_are_counted_as_published(real_data: Path) -> None:
@@ -92,19 +103,39 @@ def test_real_scores_are_counted_as_published(real_data: Path) -> None:
     for row in rows:
         scores.setdefault(row["subset"], []).append(row["score"])
     counts = {
-        subset: (sum(s > 4 for s in found), sum(1 < s < 4 for s in found), sum(s < 1 for s in found))
+        subset: (
+            sum(s > 4 for s in found),
+            sum(1 < s < 4 for s in found),
+            sum(s < 1 for s in found),
+        )
         for subset, found in scores.items()
     }
-    assert counts == {"MSRpar": (133, 530, 11), "MSRvid": (102, 359, 242), "SMTeuroparl": (542, 122, 8)}
+    assert counts == {
+        "MSRpar": (133, 530, 11),
+        "MSRvid": (102, 359, 242),
+        "SMTeuroparl": (542, 122, 8),
+    }
     dev = read_corpus("stsb", "dev", real_data).column("score")
-    found = (sum(s >= 4 for s in dev), sum(s > 4 for s in dev), sum(s <= 1 for s in dev), sum(s < 1 for s in dev))
+    found = (
+        sum(s >= 4 for s in dev),
+        sum(s > 4 for s in dev),
+        sum(s <= 1 for s in dev),
+        sum(s < 1 for s in dev),
+    )
     assert found == (264, 208, 389, 344)
 
 
 def test_real_sentences_are_the_published_number(real_data: Path) -> None:
     part = read_corpus("wiki1m_part", "train", real_data)
-    assert (len(part), len(set(part.column("sentence"))), part.counts) == (11_914, 11_548, {"read": 11_914})
-    splits = [read_corpus("wiki_split", split, real_data).column("sentence") for split in ("train", "dev", "test")]
+    assert (len(part), len(set(part.column("sentence"))), part.counts) == (
+        11_914,
+        11_548,
+        {"read": 11_914},
+    )
+    splits = [
+        read_corpus("wiki_split", split, real_data).column("sentence")
+        for split in ("train", "dev", "test")
+    ]
     assert [len(sentences) for sentences in splits] == [5000] * 3
     assert len(set().union(*splits)) == 15_000
     head = read_corpus("simcse_nli_head", "train", real_data)
@@ -112,8 +143,15 @@ def test_real_sentences_are_the_published_number(real_data: Path) -> None:
 
 
 @pytest.mark.parametrize(("split", "lines"), [("valid", 3760), ("test", 4358)])
-def test_every_line_of_real_wikitext_is_accounted_for(real_data: Path, split: str, lines: int) -> None:
+def test_every_line_of_real_wikitext_is_accounted_for(
+    real_data: Path, split: str, lines: int
+) -> None:
     rows = read_corpus("wikitext2", split, real_data)
     paragraphs = {rows.where(i) for i in range(len(rows))}
-    assert len(paragraphs) + rows.counts["dropped: blank line"] + rows.counts["dropped: heading"] == lines
-    assert not [sentence for sentence in rows.column("sentence") if not any(map(str.isalnum, sentence))]
+    assert (
+        len(paragraphs) + rows.counts["dropped: blank line"] + rows.counts["dropped: heading"]
+        == lines
+    )
+    assert not [
+        sentence for sentence in rows.column("sentence") if not any(map(str.isalnum, sentence))
+    ]

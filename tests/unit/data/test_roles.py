@@ -28,11 +28,20 @@ PAIRS = [
     ("Snow falls.", "It snows.", "entailment"),
 ]
 DOG = "A dog runs."
-ENTAILED, CONTRADICTED = ("An animal moves.", "A pet moves.", "A beast moves."), ("A dog sleeps.", "No dog runs.")
+ENTAILED, CONTRADICTED = (
+    ("An animal moves.", "A pet moves.", "A beast moves."),
+    ("A dog sleeps.", "No dog runs."),
+)
 
 
 def pairs(rows: list[tuple[str, str, str]] = PAIRS) -> Rows:
-    columns = dict(zip(("premise", "hypothesis", "label"), (list(c) for c in zip(*rows, strict=True)), strict=True))
+    columns = dict(
+        zip(
+            ("premise", "hypothesis", "label"),
+            (list(c) for c in zip(*rows, strict=True)),
+            strict=True,
+        )
+    )
     return Rows.of(columns, files=[SourceFile("SNLI/train", "/data/SNLI/train", "")])
 
 
@@ -41,7 +50,11 @@ def own(columns: dict[str, list[Any]], name: str = "own.csv") -> Rows:
 
 
 def triplets(rows: Rows) -> list[tuple[str, ...]]:
-    return list(zip(*(rows.column(name) for name in ("premise", "entailment", "contradiction")), strict=True))
+    return list(
+        zip(
+            *(rows.column(name) for name in ("premise", "entailment", "contradiction")), strict=True
+        )
+    )
 
 
 def sources(rows: Rows) -> list[tuple[int, ...]]:
@@ -53,7 +66,10 @@ def sources(rows: Rows) -> list[tuple[int, ...]]:
 
 def test_first_takes_one_triplet_a_premise_in_order_of_appearance() -> None:
     built = NLITriplets()([pairs()])
-    assert triplets(built) == [(DOG, "An animal moves.", "A dog sleeps."), ("Snow falls.", "It snows.", "It is hot.")]
+    assert triplets(built) == [
+        (DOG, "An animal moves.", "A dog sleeps."),
+        ("Snow falls.", "It snows.", "It is hot."),
+    ]
     assert sources(built) == [(0, 1), (11, 10)]
     assert built.where(1) == "/data/SNLI/train:12"
     assert built.counts == {
@@ -65,7 +81,11 @@ def test_first_takes_one_triplet_a_premise_in_order_of_appearance() -> None:
         "dropped: premise without an entailment": 1,
         "dropped: not chosen": 3,
     }
-    for ours, theirs in (("anchor", "premise"), ("positive", "entailment"), ("negative", "contradiction")):
+    for ours, theirs in (
+        ("anchor", "premise"),
+        ("positive", "entailment"),
+        ("negative", "contradiction"),
+    ):
         assert built.column(ours) == built.column(theirs)
 
 
@@ -77,13 +97,17 @@ def test_first_takes_one_triplet_a_premise_in_order_of_appearance() -> None:
         ("product", list(itertools.product(ENTAILED, CONTRADICTED))),
     ],
 )
-def test_pairing_of_a_premise_with_several_hypotheses(pairing: str, want: list[tuple[str, str]]) -> None:
+def test_pairing_of_a_premise_with_several_hypotheses(
+    pairing: str, want: list[tuple[str, str]]
+) -> None:
     built = NLITriplets(pairing=pairing)([pairs()])
     assert [(e, c) for p, e, c in triplets(built) if p == DOG] == want
 
 
 def test_random_pairing_depends_on_its_seed_alone() -> None:
-    drawn = {seed: triplets(NLITriplets(pairing="random", seed=seed)([pairs()])) for seed in range(20)}
+    drawn = {
+        seed: triplets(NLITriplets(pairing="random", seed=seed)([pairs()])) for seed in range(20)
+    }
     assert drawn[3] == triplets(NLITriplets(pairing="random", seed=3)([pairs()]))
     assert len({tuple(rows) for rows in drawn.values()}) > 2
     product = set(triplets(NLITriplets(pairing="product")([pairs()])))
@@ -92,8 +116,12 @@ def test_random_pairing_depends_on_its_seed_alone() -> None:
 
 @pytest.mark.parametrize("pairing", ["first", "random", "zip", "cycle", "product"])
 @pytest.mark.parametrize("contradiction", [True, False])
-def test_the_account_adds_up(pairing: str, contradiction: bool, adds_up: Callable[..., bool]) -> None:
-    built = NLITriplets(pairing=pairing, contradiction=contradiction)([pairs(), pairs([PAIRS[0], PAIRS[6]])])
+def test_the_account_adds_up(
+    pairing: str, contradiction: bool, adds_up: Callable[..., bool]
+) -> None:
+    built = NLITriplets(pairing=pairing, contradiction=contradiction)(
+        [pairs(), pairs([PAIRS[0], PAIRS[6]])]
+    )
     assert built.counts["read"] == 14
     assert adds_up(built.counts, used(built))
 
@@ -108,7 +136,9 @@ def test_pairs_alone_keep_every_entailment() -> None:
 
 def test_premises_are_grouped_over_corpora_and_ready_made_triplets_stand_beside_them() -> None:
     ready = own({"premise": ["P"], "entailment": ["E"], "contradiction": ["C"]})
-    built = NLITriplets()([pairs([PAIRS[3]]), ready, pairs([("A cat eats.", "Nothing eats.", "contradiction")])])
+    built = NLITriplets()(
+        [pairs([PAIRS[3]]), ready, pairs([("A cat eats.", "Nothing eats.", "contradiction")])]
+    )
     assert triplets(built) == [("P", "E", "C"), ("A cat eats.", "Something eats.", "Nothing eats.")]
     assert sources(built) == [(0,), (1, 2)]
 
@@ -126,7 +156,12 @@ def test_sentences_keep_repeats() -> None:
 
 # INLI, and rows of a user's own that lack a role
 
-WHOLE = {"premise": ["P"], "explicit_entailment": ["E"], "implied_entailment": ["I"], "contradiction": ["C"]}
+WHOLE = {
+    "premise": ["P"],
+    "explicit_entailment": ["E"],
+    "implied_entailment": ["I"],
+    "contradiction": ["C"],
+}
 HOLES = {
     "premise": ["Q", "R", "S", "T"],
     "explicit_entailment": [None, "F", "G", None],
@@ -135,7 +170,9 @@ HOLES = {
 }
 
 
-def test_quadruples_carry_what_rows_lack_and_drop_those_that_have_nothing(adds_up: Callable[..., bool]) -> None:
+def test_quadruples_carry_what_rows_lack_and_drop_those_that_have_nothing(
+    adds_up: Callable[..., bool],
+) -> None:
     built = INLIQuadruples()([own(WHOLE | {"dataset": ["work"]}, "inli.csv"), own(HOLES)])
     assert list(zip(*(built.column(role) for role in INLIQuadruples.roles), strict=True)) == [
         ("P", "E", "I", "C"),
@@ -147,7 +184,9 @@ def test_quadruples_carry_what_rows_lack_and_drop_those_that_have_nothing(adds_u
     assert built.counts == {"read": 5, "dropped: no entailment and no contradiction": 1}
     assert adds_up(built.counts, used(built))
     assert built.where(3) == "/data/own.csv:3"
-    built = INLIQuadruples()([own({"premise": ["Q"], "implied_entailment": ["J"], "neutral": ["N"]}), own(WHOLE)])
+    built = INLIQuadruples()(
+        [own({"premise": ["Q"], "implied_entailment": ["J"], "neutral": ["N"]}), own(WHOLE)]
+    )
     assert built.column("explicit_entailment") == [None, "E"]
     assert built.column("contradiction") == [None, "C"]
     assert "neutral" not in built.names
@@ -157,12 +196,23 @@ def test_quadruples_carry_what_rows_lack_and_drop_those_that_have_nothing(adds_u
     ("positive", "want", "dropped"),
     [
         ("both", [("Q", "J", "D"), ("R", "F", "H")], {"dropped: no contradiction": 2}),
-        ("explicit", [("R", "F", "H")], {"dropped: no contradiction": 2, "dropped: no entailment": 1}),
-        ("implied", [("Q", "J", "D")], {"dropped: no contradiction": 2, "dropped: no entailment": 1}),
+        (
+            "explicit",
+            [("R", "F", "H")],
+            {"dropped: no contradiction": 2, "dropped: no entailment": 1},
+        ),
+        (
+            "implied",
+            [("Q", "J", "D")],
+            {"dropped: no contradiction": 2, "dropped: no entailment": 1},
+        ),
     ],
 )
 def test_triplets_of_rows_with_holes(
-    positive: str, want: list[tuple[str, ...]], dropped: dict[str, int], adds_up: Callable[..., bool]
+    positive: str,
+    want: list[tuple[str, ...]],
+    dropped: dict[str, int],
+    adds_up: Callable[..., bool],
 ) -> None:
     built = INLITriplets(positive)([own(HOLES)])
     assert triplets(built) == want
@@ -181,13 +231,27 @@ def test_two_triplets_of_a_premise_are_one_unit() -> None:
 @pytest.mark.parametrize(
     ("rule", "columns", "message"),
     [
-        (INLIQuadruples(), {"premise": ["P"], "hypothesis": ["H"]}, "none of the columns explicit_.*: premise, hyp"),
+        (
+            INLIQuadruples(),
+            {"premise": ["P"], "hypothesis": ["H"]},
+            "none of the columns explicit_.*: premise, hyp",
+        ),
         (INLIQuadruples(), {"sentence": ["S"]}, "no column 'premise'.*found: sentence"),
-        (INLIQuadruples(), {"premise": ["P"], "contradiction": [None]}, "no row has an entailment or a contradiction"),
-        (INLITriplets("implied"), WHOLE | {"implied_entailment": [None]}, "a contradiction and implied_entailment"),
+        (
+            INLIQuadruples(),
+            {"premise": ["P"], "contradiction": [None]},
+            "no row has an entailment or a contradiction",
+        ),
+        (
+            INLITriplets("implied"),
+            WHOLE | {"implied_entailment": [None]},
+            "a contradiction and implied_entailment",
+        ),
     ],
 )
-def test_tables_that_lack_what_is_trained_on(rule: Any, columns: dict[str, list[Any]], message: str) -> None:
+def test_tables_that_lack_what_is_trained_on(
+    rule: Any, columns: dict[str, list[Any]], message: str
+) -> None:
     with pytest.raises(DataError, match=rf"own\.csv: .*{message}"):
         rule([own(columns)])
 
@@ -201,8 +265,12 @@ def test_tables_that_lack_what_is_trained_on(rule: Any, columns: dict[str, list[
         ("Hybrid", "pattern", "stss", "sts"),
     ],
 )
-def test_an_unknown_option_is_refused_before_anything_is_read(target: str, key: str, value: str, meant: str) -> None:
+def test_an_unknown_option_is_refused_before_anything_is_read(
+    target: str, key: str, value: str, meant: str
+) -> None:
     node = {"_target_": f"lightning_cse.data.{target}", key: value, "_partial_": True}
-    with pytest.raises(ConfigError, match=rf"rows\.{key}: {target} takes Literal\[.*, got '{value}'") as caught:
+    with pytest.raises(
+        ConfigError, match=rf"rows\.{key}: {target} takes Literal\[.*, got '{value}'"
+    ) as caught:
         check_nodes(OmegaConf.create({"rows": node}))
     assert f"'{meant}'" in str(caught.value)

@@ -47,7 +47,11 @@ def test_every_corpus_has_every_split_in_the_official_place(name: str, split: st
 
 
 def test_the_folder_has_these_files_alone_in_plain_signs_under_a_free_licence() -> None:
-    found = {path.relative_to(sample_dir()).as_posix() for path in sample_dir().rglob("*") if path.is_file()}
+    found = {
+        path.relative_to(sample_dir()).as_posix()
+        for path in sample_dir().rglob("*")
+        if path.is_file()
+    }
     assert found == {"LICENSE", "SAMPLE", *PATHS}
     for path in PATHS:
         text = (sample_dir() / path).read_text(encoding="utf-8")
@@ -64,7 +68,13 @@ def test_no_pair_of_a_dev_or_test_split_is_trained_on() -> None:
     named = {split for name, split in SPLITS if "train" in split or name == "ngcse"}
     assert named | {"extra"} == TRAINING
     training, evaluated = (
-        all_pairs([read_corpus(name, split, sample_dir()) for name, split in SPLITS if (split in TRAINING) is trained])
+        all_pairs(
+            [
+                read_corpus(name, split, sample_dir())
+                for name, split in SPLITS
+                if (split in TRAINING) is trained
+            ]
+        )
         for trained in (True, False)
     )
     assert min(len(training), len(evaluated)) > 1000
@@ -72,7 +82,9 @@ def test_no_pair_of_a_dev_or_test_split_is_trained_on() -> None:
 
 
 @pytest.mark.parametrize("mixture", MIXTURES)
-def test_a_mixture_names_splits_that_are_there(mixture: str, compose: Callable[..., DictConfig]) -> None:
+def test_a_mixture_names_splits_that_are_there(
+    mixture: str, compose: Callable[..., DictConfig]
+) -> None:
     cfg = compose("+experiment=gausscse", f"corpora={mixture}")
     corpora: Any = OmegaConf.to_container(cfg.corpora, resolve=True)
     named = {key: [value] if isinstance(value, str) else value for key, value in corpora.items()}
@@ -101,10 +113,16 @@ def test_a_mixture_names_splits_that_are_there(mixture: str, compose: Callable[.
                 assert ("sentence" in rows.names) == (key in plain)
                 assert ("pos_implicit" in rows.names) == (key in IMPLICIT_PAIRS)
     tasks = {source for key in tested for source in named[key]}
-    assert tasks | {"stsb/dev", "stsb/test"} == set(named["evaluated"]), "what tasks read must not be trained on"
+    assert tasks | {"stsb/dev", "stsb/test"} == set(named["evaluated"]), (
+        "what tasks read must not be trained on"
+    )
     suite = compose("+experiment=ngcse_wiki_sts", f"corpora={mixture}").suite
     of_sts = {task[split] for task in suite.values() for split in ("dev", "test") if split in task}
     assert of_sts | {"stsb/dev", "stsb/test"} == set(named["evaluated_sts"])
-    assert {source.split("/")[1] for key in ("nli_train", "wiki") for source in named[key]} <= TRAINING
+    assert {
+        source.split("/")[1] for key in ("nli_train", "wiki") for source in named[key]
+    } <= TRAINING
     trained = read_sources([*named["nli_train"], *named["wiki"]], sample_dir(), key="corpora")
-    assert not all_pairs(trained) & all_pairs(read_sources(named["evaluated"], sample_dir(), key="corpora"))
+    assert not all_pairs(trained) & all_pairs(
+        read_sources(named["evaluated"], sample_dir(), key="corpora")
+    )

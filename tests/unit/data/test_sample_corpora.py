@@ -66,9 +66,16 @@ def test_a_pair_that_does_not_match_has_the_explicit_sentence_of_another_row_of_
 
 @pytest.mark.parametrize("names", [SNLI, MNLI])
 def test_kinds_of_splits_share_no_pair(names: tuple[str, ...]) -> None:
-    parts = {(name, split): all_pairs([rows]) for name in names for split, rows in splits(name).items()}
-    assert all(len(found) == len(sample(*key)) for key, found in parts.items()), "none has a pair twice"
-    kinds = {key: next((k for k in ("mismatched", "dev", "test") if k in key[1]), "train") for key in parts}
+    parts = {
+        (name, split): all_pairs([rows]) for name in names for split, rows in splits(name).items()
+    }
+    assert all(len(found) == len(sample(*key)) for key, found in parts.items()), (
+        "none has a pair twice"
+    )
+    kinds = {
+        key: next((k for k in ("mismatched", "dev", "test") if k in key[1]), "train")
+        for key in parts
+    }
     for one, other in itertools.combinations(parts, 2):
         if kinds[one] != kinds[other]:
             assert not parts[one] & parts[other], (one, other)
@@ -82,7 +89,11 @@ def test_mnli_of_glue_is_the_labelled_part(split: str, plain: Callable[[Rows], l
 
 
 def test_sick_has_directions_of_entailment_and_the_pairs_of_semeval() -> None:
-    assert {split: len(rows) for split, rows in splits("sick").items()} == {"train": 40, "trial": 20, "test": 60}
+    assert {split: len(rows) for split, rows in splits("sick").items()} == {
+        "train": 40,
+        "trial": 20,
+        "test": 60,
+    }
     names = ("label", "entailment_ab", "entailment_ba")
     assert Counter(zip(*(sample("sick", "test").column(name) for name in names), strict=True)) == {
         ("entailment", "A_entails_B", "B_neutral_A"): 16,
@@ -94,7 +105,9 @@ def test_sick_has_directions_of_entailment_and_the_pairs_of_semeval() -> None:
         for name in ("premise", "hypothesis", "label", "score"):
             assert sample("sick_semeval", split).column(name) == rows.column(name)
     for first, second in itertools.combinations(splits("sick").values(), 2):
-        assert not set(columns([first], "premise", "hypothesis")) & set(columns([second], "premise", "hypothesis"))
+        assert not set(columns([first], "premise", "hypothesis")) & set(
+            columns([second], "premise", "hypothesis")
+        )
 
 
 # STS and transfer tasks, plain text, LLM rows
@@ -106,7 +119,11 @@ def test_every_subset_of_sts_has_scores_of_all_sizes(name: str) -> None:
         subsets = dict.fromkeys(file.part for file in CORPORA[name].split_files(split))
         assert Counter(rows.column("subset")) == dict.fromkeys(subsets, 20)
         unscored = 5 * len(subsets) if name in {"sts15", "sts16"} else 0
-        assert rows.counts.get("dropped: no gold score", 0) == unscored == rows.counts["read"] - len(rows)
+        assert (
+            rows.counts.get("dropped: no gold score", 0)
+            == unscored
+            == rows.counts["read"] - len(rows)
+        )
         for subset in subsets:
             scores = [row["score"] for row in rows if row["subset"] == subset]
             assert min(scores) < 1.5 < 3.5 < max(scores)

@@ -18,13 +18,30 @@ from lightning_cse.errors import DataError
 from lightning_cse.tokens import Tokens
 
 
-def draws(sizes: Sequence[int], weights: Sequence[float], *, batch_size: int = 8, seed: int = 0) -> Draws:
+def draws(
+    sizes: Sequence[int], weights: Sequence[float], *, batch_size: int = 8, seed: int = 0
+) -> Draws:
     sources = np.repeat(np.arange(len(sizes)), sizes)
-    return Draws(sources, weights, [f"corpus{k}/train" for k in range(len(sizes))], batch_size=batch_size, seed=seed)
+    return Draws(
+        sources,
+        weights,
+        [f"corpus{k}/train" for k in range(len(sizes))],
+        batch_size=batch_size,
+        seed=seed,
+    )
 
 
-def loader(weighted: Draws | None, rows: int, *, batch_size: int = 8, drop_last: bool = False) -> BatchLoader:
-    return BatchLoader(rows, lambda i: {"index": i}, batch_size=batch_size, drop_last=drop_last, seed=0, draws=weighted)
+def loader(
+    weighted: Draws | None, rows: int, *, batch_size: int = 8, drop_last: bool = False
+) -> BatchLoader:
+    return BatchLoader(
+        rows,
+        lambda i: {"index": i},
+        batch_size=batch_size,
+        drop_last=drop_last,
+        seed=0,
+        draws=weighted,
+    )
 
 
 def epoch(of: BatchLoader) -> list[list[int]]:
@@ -32,7 +49,9 @@ def epoch(of: BatchLoader) -> list[list[int]]:
 
 
 def generator(*seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1))
+    return torch.Generator().manual_seed(
+        int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1)
+    )
 
 
 # Without weights
@@ -65,7 +84,9 @@ def test_sizes_of_batches(rows: int, drop_last: bool, sizes: list[int]) -> None:
 @pytest.mark.parametrize(("limit", "count"), [(2, 2), (9, 4), (0.5, 2), (0.8, 3), (1.0, 4), (0, 0)])
 def test_an_epoch_is_cut_to_a_number_or_a_share_of_its_batches(limit: float, count: int) -> None:
     whole = loader(None, 27)
-    cut = BatchLoader(27, lambda i: {"index": i}, batch_size=8, drop_last=False, seed=0, limit=limit)
+    cut = BatchLoader(
+        27, lambda i: {"index": i}, batch_size=8, drop_last=False, seed=0, limit=limit
+    )
     for _ in range(2 if count else 1):
         assert epoch(cut) == epoch(whole)[:count]
     assert len(cut) == count
@@ -73,7 +94,10 @@ def test_an_epoch_is_cut_to_a_number_or_a_share_of_its_batches(limit: float, cou
 
 @pytest.mark.parametrize(
     ("rows", "batch_size", "message"),
-    [(9, 1, r"data\.batch_size: 1 leaves no negatives"), (1, 8, "1 training rows cannot form a batch")],
+    [
+        (9, 1, r"data\.batch_size: 1 leaves no negatives"),
+        (1, 8, "1 training rows cannot form a batch"),
+    ],
 )
 def test_a_batch_without_negatives(rows: int, batch_size: int, message: str) -> None:
     with pytest.raises(DataError, match=message):
@@ -87,7 +111,15 @@ def test_a_loader_goes_on_where_it_was(kind: str, ahead: int) -> None:
     options |= {"gathered": torch.arange(55) % 3 == 0, "together": 6} if kind == "gathered" else {}
 
     def made(ahead: int = ahead) -> BatchLoader:
-        return BatchLoader(55, lambda i: {"index": i}, batch_size=8, drop_last=False, seed=0, ahead=ahead, **options)
+        return BatchLoader(
+            55,
+            lambda i: {"index": i},
+            batch_size=8,
+            drop_last=False,
+            seed=0,
+            ahead=ahead,
+            **options,
+        )
 
     whole = made(0)
     want = [batch for _ in range(4) for batch in epoch(whole)]
@@ -125,8 +157,12 @@ def test_rows_come_as_often_as_their_weight_says_in_every_epoch_and_over_all() -
             assert {int(weight), int(np.ceil(weight))} >= set(drawn[source == k].tolist())
         seen += drawn
     for k, exactly in enumerate((1.0, 0.5, 16 / 7)):
-        assert np.abs(seen[source == k] - epochs * exactly).max() < 1, "rows take turns: none is behind by one"
-    assert draws(sizes, weights).copies(0).tolist() != draws(sizes, weights, seed=1).copies(0).tolist()
+        assert np.abs(seen[source == k] - epochs * exactly).max() < 1, (
+            "rows take turns: none is behind by one"
+        )
+    assert (
+        draws(sizes, weights).copies(0).tolist() != draws(sizes, weights, seed=1).copies(0).tolist()
+    )
 
 
 def test_the_order_is_that_of_the_keys() -> None:
@@ -167,7 +203,11 @@ def test_an_epoch_has_the_copies_of_every_row(
 @pytest.mark.parametrize(
     ("sizes", "weights", "message"),
     [
-        ([5, 24], [8.2, 1], r"drawn 9 times an epoch, which has 8 whole batches of data\.batch_size=8"),
+        (
+            [5, 24],
+            [8.2, 1],
+            r"drawn 9 times an epoch, which has 8 whole batches of data\.batch_size=8",
+        ),
         ([30, 4], [1, 0.1], r"0\.1 of the 4 training rows of corpus1/train is less than one row"),
     ],
 )
@@ -179,8 +219,15 @@ def test_weights_that_fit_no_epoch(sizes: list[int], weights: list[float], messa
 # No sentence twice in a batch
 
 
-def distinct(sentences: np.ndarray, *, batch_size: int = 8, drop_last: bool = False, seed: int = 0) -> BatchLoader:
-    options = {"batch_size": batch_size, "drop_last": drop_last, "seed": seed, "sentences": sentences}
+def distinct(
+    sentences: np.ndarray, *, batch_size: int = 8, drop_last: bool = False, seed: int = 0
+) -> BatchLoader:
+    options = {
+        "batch_size": batch_size,
+        "drop_last": drop_last,
+        "seed": seed,
+        "sentences": sentences,
+    }
     return BatchLoader(len(sentences), lambda i: {"index": i}, **options)
 
 
@@ -190,13 +237,24 @@ def shared(sentences: np.ndarray, batch: Sequence[int]) -> list[int]:
     return [number for number, count in counts.items() if count > 1]
 
 
-@given(rows=st.integers(16, 90), groups=st.integers(8, 60), batch_size=st.integers(2, 9), drop_last=st.booleans())
+@given(
+    rows=st.integers(16, 90),
+    groups=st.integers(8, 60),
+    batch_size=st.integers(2, 9),
+    drop_last=st.booleans(),
+)
 @settings(max_examples=60, deadline=None)
-def test_no_two_rows_of_a_batch_share_a_sentence(rows: int, groups: int, batch_size: int, drop_last: bool) -> None:
+def test_no_two_rows_of_a_batch_share_a_sentence(
+    rows: int, groups: int, batch_size: int, drop_last: bool
+) -> None:
     draw = np.random.default_rng(rows * groups)
-    sentences = np.stack([draw.integers(0, groups, rows), groups + draw.integers(0, 3 * groups, rows)], axis=1)
+    sentences = np.stack(
+        [draw.integers(0, groups, rows), groups + draw.integers(0, 3 * groups, rows)], axis=1
+    )
     sentences[draw.random(sentences.shape) < 0.2] = -1
-    sentences[:, 0] = np.where((sentences == -1).all(axis=1), 1000 + np.arange(rows), sentences[:, 0])
+    sentences[:, 0] = np.where(
+        (sentences == -1).all(axis=1), 1000 + np.arange(rows), sentences[:, 0]
+    )
     batches = distinct(sentences, batch_size=batch_size, drop_last=drop_last)
     try:
         found = epoch(batches)
@@ -210,8 +268,12 @@ def test_no_two_rows_of_a_batch_share_a_sentence(rows: int, groups: int, batch_s
 
 
 @pytest.mark.parametrize("copies", [2, 3, 9])
-@pytest.mark.parametrize(("rows", "batch_size", "drop_last"), [(300, 32, False), (300, 32, True), (90, 8, False)])
-def test_every_row_is_used_where_that_is_possible(copies: int, rows: int, batch_size: int, drop_last: bool) -> None:
+@pytest.mark.parametrize(
+    ("rows", "batch_size", "drop_last"), [(300, 32, False), (300, 32, True), (90, 8, False)]
+)
+def test_every_row_is_used_where_that_is_possible(
+    copies: int, rows: int, batch_size: int, drop_last: bool
+) -> None:
     sentences = np.stack([np.arange(rows) // copies, rows + np.arange(rows)], axis=1)
     batches = distinct(sentences, batch_size=batch_size, drop_last=drop_last)
     for _ in range(5):
@@ -227,11 +289,15 @@ def test_rows_that_share_nothing_keep_their_batches() -> None:
 
 
 def test_rows_for_which_no_batch_is_left_are_counted(caplog: pytest.LogCaptureFixture) -> None:
-    sentences = np.stack([np.arange(40) % 4, 4 + np.arange(40)], axis=1)  # five batches, four rows each
+    sentences = np.stack(
+        [np.arange(40) % 4, 4 + np.arange(40)], axis=1
+    )  # five batches, four rows each
     assert [len(batch) for batch in epoch(distinct(sentences))] == [4] * 5
     left_out = "20 of 40 rows, whose sentences are in every batch, are left out of epoch 0"
     assert caplog.messages == [f"data.distinct_in_batch: {left_out}"]
-    with pytest.raises(DataError, match=r"data\.distinct_in_batch: so many rows share .* raise data\.batch_size"):
+    with pytest.raises(
+        DataError, match=r"data\.distinct_in_batch: so many rows share .* raise data\.batch_size"
+    ):
         epoch(distinct(np.zeros((40, 1), dtype=int)))
 
 

@@ -13,7 +13,9 @@ from lightning_cse.errors import ConfigError, DataError
 
 def pairs(*rows: tuple[str, str]) -> Rows:
     premises, hypotheses = zip(*rows, strict=True)
-    return Rows.of({"premise": premises, "hypothesis": hypotheses, "label": ["neutral"] * len(rows)})
+    return Rows.of(
+        {"premise": premises, "hypothesis": hypotheses, "label": ["neutral"] * len(rows)}
+    )
 
 
 def keys_of(*rows: tuple[str, str]) -> list[str]:
@@ -47,7 +49,8 @@ def test_pairs_do_not_run_into_each_other() -> None:
 def test_ascii_is_read_as_other_text_is() -> None:
     text = "".join(map(chr, range(128)))
     (((ascii_key,),), ((other,),)) = (
-        pair_keys(Rows.of({"sentence1": [some], "sentence2": ["x"]})) for some in (text, text + "\u00c9\u2014")
+        pair_keys(Rows.of({"sentence1": [some], "sentence2": ["x"]}))
+        for some in (text, text + "\u00c9\u2014")
     )
     assert ascii_key == "0123456789" + "abcdefghijklmnopqrstuvwxyz" * 2 + "\0x"
     assert other == ascii_key.replace("\0", "\u00e9\0")
@@ -56,23 +59,31 @@ def test_ascii_is_read_as_other_text_is() -> None:
 def test_a_pair_that_a_row_lacks_is_no_leak() -> None:
     known = all_pairs([Rows.of({"premise": ["P"], "entailment": ["Q"], "contradiction": [None]})])
     assert len(known) == 1
-    other = Rows.of({"premise": ["A", "p"], "entailment": [None, "q"], "contradiction": ["B", None]})
+    other = Rows.of(
+        {"premise": ["A", "p"], "entailment": [None, "q"], "contradiction": ["B", None]}
+    )
     assert without_pairs(other, known).column("premise") == ["A"]
 
 
 def test_what_is_missing_is_reported(tmp_path: Path) -> None:
-    assert absent(str(tmp_path / "mine.csv"), tmp_path) is None, "read_sources says that there is no such file"
+    assert absent(str(tmp_path / "mine.csv"), tmp_path) is None, (
+        "read_sources says that there is no such file"
+    )
     message = absent("impscore/test", tmp_path)
     assert message is not None
     file = "ImpScore/all_data.csv"  # below the folder, which a record does not name
-    assert message.startswith(f"{file} is not in paths.data_dir; prepare impscore: fetches nothing: put all_")
+    assert message.startswith(
+        f"{file} is not in paths.data_dir; prepare impscore: fetches nothing: put all_"
+    )
     assert absent("impscore/test", sample_dir()) is None
     assert absent("stsb/test", tmp_path) is None, "the hub may have it"
 
 
 @pytest.mark.parametrize("name", ["inli", "inli/", "/train", "a/b/c", "my/rows.json", "rows.gz"])
 def test_a_name_of_another_form_is_reported_with_its_key(name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"data\.train: '{name}' is not of the form corpus/split") as caught:
+    with pytest.raises(
+        ConfigError, match=rf"data\.train: '{name}' is not of the form corpus/split"
+    ) as caught:
         read_sources([name], sample_dir(), key="data.train")
     assert str(caught.value).endswith(f"; {FORMS}")
 
@@ -81,7 +92,9 @@ def test_own_files_beside_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "mine.txt").write_text("One.\nTwo.\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     own, inli = read_sources(["mine.txt", "inli/val"], sample_dir(), key="data.train")
-    assert read_sources("inli/val", sample_dir(), key="data.train")[0].files == inli.files, "one name is a list of it"
+    assert read_sources("inli/val", sample_dir(), key="data.train")[0].files == inli.files, (
+        "one name is a list of it"
+    )
     assert own.column("anchor") == ["One.", "Two."]
     assert len(inli) == 120
 
@@ -90,7 +103,10 @@ def test_own_files_beside_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ("name", "message"),
     [
         ("my/no.jsonl", r"my/no\.jsonl: there is no such file; relative paths start at"),
-        ("inly/train", "unknown corpus 'inly' - did you mean 'inli'.*; and no file or folder is named inly/train"),
+        (
+            "inly/train",
+            "unknown corpus 'inly' - did you mean 'inli'.*; and no file or folder is named inly/train",
+        ),
     ],
 )
 def test_errors_name_the_key(name: str, message: str) -> None:
@@ -100,6 +116,11 @@ def test_errors_name_the_key(name: str, message: str) -> None:
 
 def test_counterfactual_dev_and_test_come_from_snli_dev_and_test(real_data: Path) -> None:
     known = all_pairs(read_sources(["snli_senteval/dev", "snli_senteval/test"], real_data, key="x"))
-    for split, leaks in (("original_train", 0), ("original_dev", 200), ("original_test", 400), ("revised_train", 0)):
+    for split, leaks in (
+        ("original_train", 0),
+        ("original_dev", 200),
+        ("original_test", 400),
+        ("revised_train", 0),
+    ):
         (rows,) = read_sources([f"snli_counterfactual/{split}"], real_data, key="x")
         assert len(rows) - len(without_pairs(rows, known)) == leaks

@@ -48,7 +48,10 @@ def load(minilm_folder: Path, roberta_folder: Path) -> Callable[..., SentenceEnc
         if name == "tiny":
             return tiny_encoder(**options).eval()  # type: ignore[arg-type]
         source = str({"minilm": minilm_folder, "roberta": roberta_folder}[name])
-        given: Any = {"max_length": 64, "layers": 2} | options  # two of six layers: fast, and still real weights
+        given: Any = {
+            "max_length": 64,
+            "layers": 2,
+        } | options  # two of six layers: fast, and still real weights
         return load_encoder(name=name, source=source, **given).eval()
 
     return load
@@ -59,7 +62,9 @@ def bert_folder(tmp_path: Path) -> Path:
     """A folder with a random BERT and the tiny tokenizer, which a test may damage."""
     folder = tmp_path / "bert"
     tokenizer = tiny_encoder().tokenizer.tokenizer
-    config = BertConfig(**SIZES, vocab_size=len(tokenizer), num_hidden_layers=1, max_position_embeddings=32)
+    config = BertConfig(
+        **SIZES, vocab_size=len(tokenizer), num_hidden_layers=1, max_position_embeddings=32
+    )
     BertModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

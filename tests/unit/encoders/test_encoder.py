@@ -77,7 +77,9 @@ def test_all_at_once_equals_one_by_one(load: Load, path: Send, kind: str, most: 
     assert all(vectors.dtype == torch.float32 for vectors in got)
 
 
-@pytest.mark.parametrize(("pooling", "earlier"), [("cls", None), ("first_last", 1), ("embedding_last", 0)])
+@pytest.mark.parametrize(
+    ("pooling", "earlier"), [("cls", None), ("first_last", 1), ("embedding_last", 0)]
+)
 @pytest.mark.parametrize("kind", ["minilm", "roberta"])
 @torch.no_grad()
 def test_poolings_of_the_backbones_own_states(
@@ -88,16 +90,25 @@ def test_poolings_of_the_backbones_own_states(
     for vector, sentence in zip(got, SENTENCES, strict=True):
         ids = encoder.tokenizer.tokenizer(sentence, truncation=True, max_length=64)["input_ids"]
         layers = states(encoder, ids)
-        near(vector, layers[-1][0] if earlier is None else ((layers[earlier] + layers[-1]) / 2).mean(0))
+        near(
+            vector,
+            layers[-1][0] if earlier is None else ((layers[earlier] + layers[-1]) / 2).mean(0),
+        )
 
 
-HIDDEN = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [99.0, 99.0]], [[0.0, 0.0], [3.0, 3.0], [6.0, 9.0]]])
+HIDDEN = torch.tensor(
+    [[[1.0, 2.0], [3.0, 4.0], [99.0, 99.0]], [[0.0, 0.0], [3.0, 3.0], [6.0, 9.0]]]
+)
 MASK = torch.tensor([[True, True, False], [True, True, True]])
 
 
 @pytest.mark.parametrize(
     ("pooling", "want"),
-    [("cls", [[1.0, 2.0], [0.0, 0.0]]), ("mean", [[2.0, 3.0], [3.0, 4.0]]), ("prompt", [[3.0, 4.0], [6.0, 9.0]])],
+    [
+        ("cls", [[1.0, 2.0], [0.0, 0.0]]),
+        ("mean", [[2.0, 3.0], [3.0, 4.0]]),
+        ("prompt", [[3.0, 4.0], [6.0, 9.0]]),
+    ],
 )
 def test_pooled_by_hand(pooling: str, want: list[list[float]]) -> None:
     places = torch.tensor([1, 2])
@@ -107,7 +118,8 @@ def test_pooled_by_hand(pooling: str, want: list[list[float]]) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "options"),
-    [(kind, {}) for kind in KINDS] + [("tiny", {"pooling": "prompt", "denoise": denoise}) for denoise in (False, True)],
+    [(kind, {}) for kind in KINDS]
+    + [("tiny", {"pooling": "prompt", "denoise": denoise}) for denoise in (False, True)],
 )
 def test_gradients_of_packed_sentences_equal_those_of_padded_ones(
     load: Load, kind: str, options: dict[str, Any]
@@ -119,7 +131,9 @@ def test_gradients_of_packed_sentences_equal_those_of_padded_ones(
     def gradients() -> list[Tensor]:
         (vectors,) = encoder([(pad(encoder), encoder.template())])
         found = torch.autograd.grad((vectors * target).sum(), parameters, allow_unused=True)
-        return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+        return [
+            torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)
+        ]
 
     packed = gradients()
     padded(encoder)
@@ -140,7 +154,9 @@ def test_every_parameter_learns() -> None:
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
-def test_two_passes_differ_in_training_and_agree_in_evaluation(load: Load, kind: str, precision: torch.dtype) -> None:
+def test_two_passes_differ_in_training_and_agree_in_evaluation(
+    load: Load, kind: str, precision: torch.dtype
+) -> None:
     encoder = load(kind)
     tokens, template = pad(encoder, [*SENTENCES, SENTENCES[0]]), encoder.template()
     with torch.autocast("cpu", precision, enabled=precision != torch.float32):
@@ -183,7 +199,9 @@ def test_a_prompt_less_its_own_vector_at_the_positions_behind_the_sentence(
             want = states(encoder, [*template.prefix, *ids, *template.suffix])[-1][place]
             positions = torch.arange(len(template)) + first
             positions[start:] += len(ids)
-            bias = states(encoder, [*template.prefix, *template.suffix], position_ids=positions[None])[-1][place]
+            bias = states(
+                encoder, [*template.prefix, *template.suffix], position_ids=positions[None]
+            )[-1][place]
             near(vector, want - bias if denoise else want)
 
 
@@ -205,10 +223,16 @@ TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings", "La
 FROZEN = {f"embeddings.{name}.weight" for name in TABLES} | {"embeddings.LayerNorm.bias"}
 
 
-@pytest.mark.parametrize(("fixture", "kind"), [("bert_folder", BertModel), ("roberta_folder", RobertaModel)])
-def test_frozen_embeddings(request: pytest.FixtureRequest, path: Send, fixture: str, kind: type) -> None:
+@pytest.mark.parametrize(
+    ("fixture", "kind"), [("bert_folder", BertModel), ("roberta_folder", RobertaModel)]
+)
+def test_frozen_embeddings(
+    request: pytest.FixtureRequest, path: Send, fixture: str, kind: type
+) -> None:
     folder: Path = request.getfixturevalue(fixture)
-    encoder = path(load_encoder(name="x", source=str(folder), max_length=24, freeze_embeddings=True))
+    encoder = path(
+        load_encoder(name="x", source=str(folder), max_length=24, freeze_embeddings=True)
+    )
     assert type(encoder.backbone) is kind
     named = dict(encoder.backbone.named_parameters())
     assert {name for name, p in named.items() if not p.requires_grad} == FROZEN
@@ -234,11 +258,26 @@ ROOM = len(tiny_encoder(pooling="prompt").template())
         ({"pooling": "maen"}, r"must be one of cls, .*prompt, got 'maen' - did you mean 'mean'"),
         ({"max_length": 257}, r"max_length: 257 is more than the 256 positions of tiny"),
         ({"max_length": 2}, r"max_length: 2 leaves no room beside 2 special tokens"),
-        ({"pooling": "prompt", "max_length": ROOM}, rf"max_length: {ROOM} leaves no room beside {ROOM} tokens of the"),
-        ({"pooling": "mean", "prompts": list(PROMPTS)}, "prompts, .*denoise: need encoder.pooling=prompt, got mean"),
-        ({"pooling": "mean", "denoise": True}, "prompts, .*denoise: need encoder.pooling=prompt, got mean"),
-        ({"pooling": "prompt", "prompts": "{} {mask}"}, "prompts: must be a list of prompts, or null for NGCSE's two"),
-        ({"pooling": "prompt", "prompts": []}, "prompts: must be a list of prompts, or null for NGCSE's two"),
+        (
+            {"pooling": "prompt", "max_length": ROOM},
+            rf"max_length: {ROOM} leaves no room beside {ROOM} tokens of the",
+        ),
+        (
+            {"pooling": "mean", "prompts": list(PROMPTS)},
+            "prompts, .*denoise: need encoder.pooling=prompt, got mean",
+        ),
+        (
+            {"pooling": "mean", "denoise": True},
+            "prompts, .*denoise: need encoder.pooling=prompt, got mean",
+        ),
+        (
+            {"pooling": "prompt", "prompts": "{} {mask}"},
+            "prompts: must be a list of prompts, or null for NGCSE's two",
+        ),
+        (
+            {"pooling": "prompt", "prompts": []},
+            "prompts: must be a list of prompts, or null for NGCSE's two",
+        ),
     ],
 )
 def test_options_that_are_refused(options: dict[str, Any], message: str) -> None:
@@ -247,7 +286,9 @@ def test_options_that_are_refused(options: dict[str, Any], message: str) -> None
 
 
 def test_a_second_segment_beside_a_prompt() -> None:
-    with pytest.raises(EncoderError, match="pooling: this method puts 'implicit' behind a sentence; choose cls or"):
+    with pytest.raises(
+        EncoderError, match="pooling: this method puts 'implicit' behind a sentence; choose cls or"
+    ):
         tiny_encoder(pooling="prompt").template("implicit")
 
 
@@ -271,7 +312,9 @@ def test_tiny_is_decided_by_its_seed_and_leaves_the_random_state() -> None:
     state = torch.get_rng_state()
     one, same, other = tiny_encoder(seed=1), tiny_encoder(seed=1), tiny_encoder(seed=2)
     assert torch.equal(torch.get_rng_state(), state)
-    weights = [torch.cat([p.flatten() for p in encoder.parameters()]) for encoder in (one, same, other)]
+    weights = [
+        torch.cat([p.flatten() for p in encoder.parameters()]) for encoder in (one, same, other)
+    ]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
     assert one.digests == same.digests != other.digests

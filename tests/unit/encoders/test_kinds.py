@@ -50,7 +50,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
 
 
 def load(folder: Path, **options: Any) -> SentenceEncoder:
-    given = {"name": folder.name, "source": str(folder), "pooling": "mean", "max_length": 64, "dropout": 0.0}
+    given = {
+        "name": folder.name,
+        "source": str(folder),
+        "pooling": "mean",
+        "max_length": 64,
+        "dropout": 0.0,
+    }
     return load_encoder(**given | options)
 
 
@@ -68,13 +74,23 @@ def test_packed_and_padded_equal_transformers_own(
     name: str, pooling: str, second: str | None, folders: Folders
 ) -> None:
     folder = folders(name)
-    tokenizer, model = hf.AutoTokenizer.from_pretrained(folder), hf.AutoModel.from_pretrained(folder).eval()
+    tokenizer, model = (
+        hf.AutoTokenizer.from_pretrained(folder),
+        hf.AutoModel.from_pretrained(folder).eval(),
+    )
     texts = [SENTENCES] if second is None else [SENTENCES, [second] * len(SENTENCES)]
     inputs = tokenizer(*texts, padding=True, return_tensors="pt")
-    inputs = {key: value for key, value in inputs.items() if key != "token_type_ids" or KINDS[name].segments}
+    inputs = {
+        key: value
+        for key, value in inputs.items()
+        if key != "token_type_ids" or KINDS[name].segments
+    }
     hidden, mask = model(**inputs).last_hidden_state, inputs["attention_mask"][:, :, None]
     want = hidden[:, 0] if pooling == "cls" else (hidden * mask).sum(1) / mask.sum(1)
-    for encoder in (load(folder, pooling=pooling).eval(), padded(load(folder, pooling=pooling).eval())):
+    for encoder in (
+        load(folder, pooling=pooling).eval(),
+        padded(load(folder, pooling=pooling).eval()),
+    ):
         tokens = Tokens.pad(encoder.tokenizer(SENTENCES))
         (got,) = encoder([(tokens, encoder.template(second))])
         torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
@@ -93,17 +109,31 @@ RUNS = {
 COMMON: dict[str, Any] = {"optimizer": partial(torch.optim.AdamW, lr=1e-3), "schedule": Schedule()}
 METHODS: dict[str, tuple[Callable[[SentenceEncoder], Method], dict[str, Any]]] = {
     "simcse": (lambda encoder: SimCSE(encoder, InfoNCE(), **COMMON), {}),
-    "simcse_unsup": (lambda encoder: UnsupervisedSimCSE(encoder, InfoNCE(), **COMMON), {"pooling": "cls"}),
+    "simcse_unsup": (
+        lambda encoder: UnsupervisedSimCSE(encoder, InfoNCE(), **COMMON),
+        {"pooling": "cls"},
+    ),
     "simcse_prompt": (lambda encoder: SimCSE(encoder, InfoNCE(), **COMMON), {"pooling": "prompt"}),
-    "dualcse_cross": (lambda encoder: DualCSE(encoder, DualContrastive(), **COMMON), {"pooling": "cls"}),
-    "dualcse_bi": (lambda encoder: DualCSE(encoder, DualContrastive(), architecture="bi", **COMMON), {}),
-    "gausscse": (lambda encoder: GaussCSE(encoder, GaussianContrastive(), **COMMON), {"pooling": "cls"}),
+    "dualcse_cross": (
+        lambda encoder: DualCSE(encoder, DualContrastive(), **COMMON),
+        {"pooling": "cls"},
+    ),
+    "dualcse_bi": (
+        lambda encoder: DualCSE(encoder, DualContrastive(), architecture="bi", **COMMON),
+        {},
+    ),
+    "gausscse": (
+        lambda encoder: GaussCSE(encoder, GaussianContrastive(), **COMMON),
+        {"pooling": "cls"},
+    ),
 }
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", RUNS)
-def test_steps_of_training_are_those_of_padded_sentences(name: str, method: str, folders: Folders) -> None:
+def test_steps_of_training_are_those_of_padded_sentences(
+    name: str, method: str, folders: Folders
+) -> None:
     make, options = METHODS[method]
     losses = []
     for change in (lambda encoder: encoder, padded):
@@ -114,7 +144,9 @@ def test_steps_of_training_are_those_of_padded_sentences(name: str, method: str,
         optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-3)
         for _ in range(2):
             optimizer.zero_grad()
-            loss = trained.training_step({"roles": roles, "index": torch.arange(len(ids))}, 0)["loss"]
+            loss = trained.training_step({"roles": roles, "index": torch.arange(len(ids))}, 0)[
+                "loss"
+            ]
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
@@ -126,23 +158,43 @@ def test_steps_of_training_are_those_of_padded_sentences(name: str, method: str,
 
 @pytest.mark.parametrize("name", RUNS)
 def test_trained_recorded_loaded_and_exported(
-    name: str, folders: Folders, run_tiny: Callable[..., Run], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    name: str,
+    folders: Folders,
+    run_tiny: Callable[..., Run],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     experiment, pooling, more = RUNS[name]
-    given = (f"encoder={folders(name)}", f"encoder.pooling={pooling}", "encoder.max_length=64", *more)
+    given = (
+        f"encoder={folders(name)}",
+        f"encoder.pooling={pooling}",
+        "encoder.max_length=64",
+        *more,
+    )
     little = [override for override in LITTLE if not override.startswith("encoder.")]
     with caplog.at_level("INFO", "lightning_cse"):
-        run = run_tiny(tmp_path, f"+experiment={experiment}", "trainer.precision=32-true", *little, *given)
+        run = run_tiny(
+            tmp_path, f"+experiment={experiment}", "trainer.precision=32-true", *little, *given
+        )
     record = run.read()
     assert record["encoder"] == {"name": name, **digests(folders(name))}
-    has_hint = "has no segment ids: the words explicit and implicit are set apart by a separator alone" in caplog.text
+    has_hint = (
+        "has no segment ids: the words explicit and implicit are set apart by a separator alone"
+        in caplog.text
+    )
     assert has_hint == (experiment == "dualcse_cross" and not KINDS[name].segments)
     model = load_model(run.path)
     start = load_file(folders(name) / "model.safetensors")
-    assert any(not torch.equal(p, start[key]) for key, p in model.encoder.backbone.state_dict().items() if key in start)
+    assert any(
+        not torch.equal(p, start[key])
+        for key, p in model.encoder.backbone.state_dict().items()
+        if key in start
+    )
     if "encoder.denoise=true" not in more:
         export(model, tmp_path / "made")
-        vectors = SentenceTransformer(str(tmp_path / "made"), device="cpu").encode(SENTENCES, convert_to_tensor=True)
+        vectors = SentenceTransformer(str(tmp_path / "made"), device="cpu").encode(
+            SENTENCES, convert_to_tensor=True
+        )
         want = next(iter(model.answers.embed(SENTENCES).views().values()))
         torch.testing.assert_close(vectors, want, atol=1e-5, rtol=1e-4)
 
@@ -151,7 +203,9 @@ def test_what_is_packed_and_where_positions_can_be_set(folders: Folders) -> None
     kinds = {name: kind.config.model_type for name, kind in KINDS.items()}
     assert {*kinds.values()} - {*MODEL_TYPES} == {"mpnet", "deberta-v2"}
     assert {*MODEL_TYPES} <= {*kinds.values()}, "each is tested"
-    with pytest.raises(EncoderError, match=r"positions of mpnet cannot be set, only those of albert, bert, "):
+    with pytest.raises(
+        EncoderError, match=r"positions of mpnet cannot be set, only those of albert, bert, "
+    ):
         load(folders("mpnet"), pooling="prompt", denoise=True)
 
 
@@ -166,10 +220,17 @@ def test_a_tokenizer_without_special_tokens(name: str, tmp_path: Path) -> None:
     tokenizer = hf.PreTrainedTokenizerFast.from_pretrained(folder)
     tokenizer.save_pretrained(folder)
     edited(folder, "tokenizer.json", post_processor=None)
-    edited(folder, "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast", mask_token=None)
-    with pytest.raises(EncoderError, match=rf"the tokenizer of {name} puts no \[CLS\] before a sentence; choose mean"):
+    edited(
+        folder, "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast", mask_token=None
+    )
+    with pytest.raises(
+        EncoderError,
+        match=rf"the tokenizer of {name} puts no \[CLS\] before a sentence; choose mean",
+    ):
         load(folder, pooling="cls")
-    with pytest.raises(EncoderError, match=r"encoder\.pooling: the tokenizer .* has no mask token for a prompt"):
+    with pytest.raises(
+        EncoderError, match=r"encoder\.pooling: the tokenizer .* has no mask token for a prompt"
+    ):
         load(folder, pooling="prompt")
     encoder = load(folder).eval()
     message = rf"{name} writes no special token between a sentence and 'explicit'; choose method\.architecture=bi"
@@ -185,4 +246,6 @@ def test_a_tokenizer_with_segments_for_a_model_without(folders: Folders, tmp_pat
     model = DualCSE(load(tmp_path), DualContrastive(), **COMMON).model.eval()
     assert not any(model.explicit_template.suffix_types)
     loaded = replace(load_model(str(tmp_path), pooling="mean"), answers=model)
-    assert export(loaded, tmp_path / "made").startswith("PointModel, view explicit: 64 vectors within")
+    assert export(loaded, tmp_path / "made").startswith(
+        "PointModel, view explicit: 64 vectors within"
+    )

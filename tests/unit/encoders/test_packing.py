@@ -119,7 +119,10 @@ def test_bfloat16_is_near_float32() -> None:
         qkv = states(dtype)
         result = attend(qkv, 0.3)
         assert result.dtype == dtype
-        return [result.detach().float(), *(g.float() for g in torch.autograd.grad(result.sum(), qkv))]
+        return [
+            result.detach().float(),
+            *(g.float() for g in torch.autograd.grad(result.sum(), qkv)),
+        ]
 
     for low, high in zip(run(torch.bfloat16), run(torch.float32), strict=True):
         assert (low - high).norm() < 0.02 * high.norm()
@@ -130,7 +133,9 @@ def test_large_scores_stay_finite() -> None:
     assert torch.isfinite(attend([q * 1000, k, v], 0.3)).all()
 
 
-def test_other_architectures_keep_their_own_and_what_is_saved_does_not_ask_for_it(tmp_path: Path) -> None:
+def test_other_architectures_keep_their_own_and_what_is_saved_does_not_ask_for_it(
+    tmp_path: Path,
+) -> None:
     mpnet = hf.MPNetModel(hf.MPNetConfig(**SIZES))
     before = mpnet.config._attn_implementation
     assert not use_window_attention(mpnet)
@@ -142,20 +147,28 @@ def test_other_architectures_keep_their_own_and_what_is_saved_does_not_ask_for_i
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("kind", [(hf.BertConfig, hf.BertModel), (hf.RobertaConfig, hf.RobertaModel)])
-def test_blocks_that_add_in_place_equal_those_of_transformers(kind: tuple[Any, Any], dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    "kind", [(hf.BertConfig, hf.BertModel), (hf.RobertaConfig, hf.RobertaModel)]
+)
+def test_blocks_that_add_in_place_equal_those_of_transformers(
+    kind: tuple[Any, Any], dtype: torch.dtype
+) -> None:
     config = kind[0](**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     plain = kind[1](config, add_pooling_layer=False)
     ours = copy.deepcopy(plain)
     use_window_attention(ours)
-    assert sum(type(module) is FastOutput for module in ours.modules()) == 2 * config.num_hidden_layers
+    assert (
+        sum(type(module) is FastOutput for module in ours.modules()) == 2 * config.num_hidden_layers
+    )
     assert ours.state_dict().keys() == plain.state_dict().keys()
     results = []
     for model in (plain, pickle.loads(pickle.dumps(ours))):
         with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
             hidden = model(torch.arange(2, 26).view(2, 12)).last_hidden_state
         hidden.square().sum().backward()
-        results.append([hidden.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
+        results.append(
+            [hidden.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
+        )
     torch.testing.assert_close(results[1], results[0], atol=1e-6, rtol=1e-5)
 
 
@@ -171,8 +184,12 @@ def test_freed_memory_is_kept_for_the_next_tensor() -> None:
             print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
     """
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
-    faults = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert min(map(int, faults.stdout.split())) < 100  # of 4,096 pages; the first ones grow the heap
+    faults = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert (
+        min(map(int, faults.stdout.split())) < 100
+    )  # of 4,096 pages; the first ones grow the heap
 
 
 def test_settings_of_malloc_in_the_environment_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,14 +212,19 @@ def test_keep_rate_and_mean(p: float, dtype: torch.dtype) -> None:
     assert kept == pytest.approx(1 - p, abs=5 * deviation)
     # bfloat16 rounds the scale 1 / (1 - p) to 8 bits, so the mean of ones is off by as much.
     rounding = 2**-9 if dtype == torch.bfloat16 else 1e-6
-    assert dropped.double().mean().item() == pytest.approx(1, abs=5 * deviation / (1 - p) + rounding)
+    assert dropped.double().mean().item() == pytest.approx(
+        1, abs=5 * deviation / (1 - p) + rounding
+    )
 
 
 def test_scale_is_that_of_the_probability_drawn() -> None:
     p = 1 / 3
     drawn = round(p * LANES) / LANES
     assert drawn != p
-    assert set(FastDropout(p)(torch.ones(1000)).tolist()) == {0.0, torch.tensor(1 / (1 - drawn)).item()}
+    assert set(FastDropout(p)(torch.ones(1000)).tolist()) == {
+        0.0,
+        torch.tensor(1 / (1 - drawn)).item(),
+    }
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -255,7 +277,11 @@ def test_other_dtypes_are_torchs(dtype: torch.dtype) -> None:
 def test_replaced_modules_keep_their_probability_and_mode() -> None:
     root = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Dropout(0.25)), nn.Dropout(0.5)).eval()
     make_dropout_fast(root)
-    kinds = [(type(module), module.p, module.training) for module in root.modules() if isinstance(module, nn.Dropout)]
+    kinds = [
+        (type(module), module.p, module.training)
+        for module in root.modules()
+        if isinstance(module, nn.Dropout)
+    ]
     assert kinds == [(FastDropout, 0.25, False), (FastDropout, 0.5, False)]
 
 

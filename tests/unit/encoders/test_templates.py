@@ -31,7 +31,9 @@ def bare(tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
 @pytest.mark.parametrize("name", ["minilm", "tiny", "roberta"])
 @pytest.mark.parametrize("second", [None, "explicit", "implicit"])
 @pytest.mark.parametrize("room", [1, 5, 200])
-def test_equals_the_tokenizers_own_encoding(tokenizers: Tokenizers, name: str, second: str | None, room: int) -> None:
+def test_equals_the_tokenizers_own_encoding(
+    tokenizers: Tokenizers, name: str, second: str | None, room: int
+) -> None:
     tokenizer = tokenizers[name]
     template = Template.from_tokenizer(tokenizer, second)
     got = template.apply(Tokens.pad(bare(tokenizer)), len(template) + room)
@@ -77,17 +79,28 @@ def test_pieces_of_a_byte_level_prompt_keep_their_leading_spaces() -> None:
     tokenizer = roberta_tokenizer(['This sentence : "', 'This sentence of "', '" means'])
     first, second = (Template.from_prompt(tokenizer, prompt) for prompt in PROMPTS)
     assert tokenizer.convert_ids_to_tokens(first.prefix) == ["<s>", "This", "Ġsentence", "Ġ:", 'Ġ"']
-    assert tokenizer.convert_ids_to_tokens(second.prefix) == ["<s>", "This", "Ġsentence", "Ġof", 'Ġ"']
+    assert tokenizer.convert_ids_to_tokens(second.prefix) == [
+        "<s>",
+        "This",
+        "Ġsentence",
+        "Ġof",
+        'Ġ"',
+    ]
     assert tokenizer.convert_ids_to_tokens(first.suffix) == ['"', "Ġmeans", "<mask>", "</s>"]
     assert Template.from_prompt(tokenizer, 'This sentence : " {}" means  {mask}') == first
 
 
 @pytest.mark.parametrize("prompt", [*PROMPTS, PROMPTBERT])
 @pytest.mark.parametrize("name", ["minilm", "tiny"])
-def test_prompt_equals_the_text_around_the_sentence(tokenizers: Tokenizers, name: str, prompt: str) -> None:
+def test_prompt_equals_the_text_around_the_sentence(
+    tokenizers: Tokenizers, name: str, prompt: str
+) -> None:
     tokenizer = tokenizers[name]
     got = Template.from_prompt(tokenizer, prompt).apply(Tokens.pad(bare(tokenizer)), 200)
-    texts = [prompt.replace("{}", sentence).replace("{mask}", tokenizer.mask_token) for sentence in SENTENCES]
+    texts = [
+        prompt.replace("{}", sentence).replace("{mask}", tokenizer.mask_token)
+        for sentence in SENTENCES
+    ]
     want = tokenizer(texts, padding=True, return_tensors="pt")
     assert torch.equal(got.ids, want["input_ids"])
     assert torch.equal(got.lengths, want["attention_mask"].sum(1))
@@ -98,9 +111,13 @@ def test_prompt_equals_the_text_around_the_sentence(tokenizers: Tokenizers, name
 # What is refused
 
 
-@pytest.mark.parametrize("prompt", ["no place {mask}", "{} and {} {mask}", "{} no mask", "{mask} {} {mask}", ""])
+@pytest.mark.parametrize(
+    "prompt", ["no place {mask}", "{} and {} {mask}", "{} no mask", "{mask} {} {mask}", ""]
+)
 def test_prompts_without_one_sentence_and_one_mask(tokenizers: Tokenizers, prompt: str) -> None:
-    with pytest.raises(EncoderError, match=re.escape(f"encoder.prompts: {prompt!r} needs one {{}} and, behind it,")):
+    with pytest.raises(
+        EncoderError, match=re.escape(f"encoder.prompts: {prompt!r} needs one {{}} and, behind it,")
+    ):
         Template.from_prompt(tokenizers["tiny"], prompt)
 
 
@@ -116,8 +133,12 @@ def test_tokenizers_that_do_not_fit(tokenizers: Tokenizers) -> None:
         name_or_path = "odd"
         pad_token_id = 0
 
-        def __call__(self, *_: object, add_special_tokens: bool = True, **__: object) -> dict[str, list[int]]:
+        def __call__(
+            self, *_: object, add_special_tokens: bool = True, **__: object
+        ) -> dict[str, list[int]]:
             return {"input_ids": [2] if add_special_tokens else [1], "token_type_ids": [0]}
 
-    with pytest.raises(EncoderError, match=r"tokenizer odd writes 'zebra' as \[1\] alone but not inside \[2\]"):
+    with pytest.raises(
+        EncoderError, match=r"tokenizer odd writes 'zebra' as \[1\] alone but not inside \[2\]"
+    ):
         Template.from_tokenizer(Odd())  # type: ignore[arg-type]

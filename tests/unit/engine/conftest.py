@@ -25,7 +25,9 @@ def run(tmp_path: Path) -> Evaluate:
         cfg.paths.runs_dir = str(tmp_path / "runs")
         if cfg.paths.cache_dir is not None:
             cfg.paths.cache_dir = str(tmp_path / "cache")
-        suite = next((one.removeprefix("+suite=") for one in overrides if one.startswith("+suite=")), "none")
+        suite = next(
+            (one.removeprefix("+suite=") for one in overrides if one.startswith("+suite=")), "none"
+        )
         return Run.at(Path(evaluate(cfg, suite, line).folder))
 
     return evaluated

@@ -21,7 +21,9 @@ Point = Callable[[int], Parts]
 
 
 def test_a_list_of_gpus_needs_gpus(compose: Compose) -> None:
-    cfg = compose("+experiment=gausscse", "+debug=tiny", "trainer.accelerator=cpu", "trainer.devices=[0]")
+    cfg = compose(
+        "+experiment=gausscse", "+debug=tiny", "trainer.accelerator=cpu", "trainer.devices=[0]"
+    )
     with pytest.raises(ConfigError, match="a list names GPUs, but the accelerator is cpu"):
         resolve_automatic(cfg)
 
@@ -49,7 +51,13 @@ def point(compose: Compose, speaking_encoder: Path) -> Point:
     """Build the parts of a tiny point from weights on the disk, as a multirun does one after the other."""
 
     def built(seed: int) -> Parts:
-        cfg = compose("+experiment=gausscse", "+debug=tiny", "encoder=bert_base", f"seed={seed}", "trainer.max_steps=1")
+        cfg = compose(
+            "+experiment=gausscse",
+            "+debug=tiny",
+            "encoder=bert_base",
+            f"seed={seed}",
+            "trainer.max_steps=1",
+        )
         cfg.encoder.source = str(speaking_encoder)
         cfg.encoder.max_length = 32
         cfg.paths.cache_dir = None
@@ -65,7 +73,9 @@ def differing(one: torch.nn.Module, other: torch.nn.Module) -> list[str]:
     return [name for name in states[0] if not torch.equal(states[0][name], states[1][name])]
 
 
-def test_a_later_point_opens_no_corpus_again_and_is_the_same_to_the_last_bit(point: Point, opened: list[Path]) -> None:
+def test_a_later_point_opens_no_corpus_again_and_is_the_same_to_the_last_bit(
+    point: Point, opened: list[Path]
+) -> None:
     cold = point(3)
     after_cold = torch.get_rng_state()
     assert len(opened) == len(set(opened)) > 3
@@ -109,8 +119,14 @@ def test_an_optional_task_without_its_corpus_is_left_out_and_reported_once(
 ) -> None:
     def tasks(data_dir: Path, **pairs: object) -> tuple[list[str], dict[str, str]]:
         inli = {"_target_": "lightning_cse.evaluation.EIS", "data_dir": str(sample_dir())}
-        wang = {"_target_": "lightning_cse.evaluation.PairEIS", "dev": "impscore/dev", "test": "impscore/test"}
-        suite = OmegaConf.create({"eis": inli, "eis_wang": {**wang, "data_dir": str(data_dir), **pairs}})
+        wang = {
+            "_target_": "lightning_cse.evaluation.PairEIS",
+            "dev": "impscore/dev",
+            "test": "impscore/test",
+        }
+        suite = OmegaConf.create(
+            {"eis": inli, "eis_wang": {**wang, "data_dir": str(data_dir), **pairs}}
+        )
         built, left_out = build_tasks(suite)
         return list(built), left_out
 
@@ -136,11 +152,15 @@ def refused_and_built(cfg: DictConfig, refused: str, monitor: str) -> Parts:
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_a_run_whose_corpora_lack_the_implicit_pairs(own: bool, compose: Compose, tmp_path: Path) -> None:
+def test_a_run_whose_corpora_lack_the_implicit_pairs(
+    own: bool, compose: Compose, tmp_path: Path
+) -> None:
     for name in ("INLI", "STS"):
         (tmp_path / name).symlink_to(sample_dir() / name)
     file = tmp_path / "mine.csv"
-    file.write_text("pos_implicit,pos_explicit,neg_implicit,neg_explicit\na b,a,a b,c\n", encoding="utf-8")
+    file.write_text(
+        "pos_implicit,pos_explicit,neg_implicit,neg_explicit\na b,a,a b,c\n", encoding="utf-8"
+    )
     overrides = [f"corpora.implicit_pairs_test={file}"] if own else []
     cfg = compose("+experiment=dualcse_cross", "+debug=tiny", "suite=implicitness", *overrides)
     cfg.paths.data_dir = str(tmp_path)
@@ -197,7 +217,9 @@ def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], l
     return checked
 
 
-def test_all_faults_are_reported_at_once_with_their_keys(faults: Callable[[str], list[str]]) -> None:
+def test_all_faults_are_reported_at_once_with_their_keys(
+    faults: Callable[[str], list[str]],
+) -> None:
     right = """
     name: run
     method:
@@ -239,7 +261,11 @@ def test_all_faults_are_reported_at_once_with_their_keys(faults: Callable[[str],
         *(("pair", value) for value in ([1, "x"], 3)),
     ],
 )
-def test_a_value_of_the_wrong_type_is_refused(faults: Callable[[str], list[str]], argument: str, value: Any) -> None:
-    (fault,) = faults(OmegaConf.to_yaml(OmegaConf.create({"n": {"_target_": "T.typed", argument: value}})))
+def test_a_value_of_the_wrong_type_is_refused(
+    faults: Callable[[str], list[str]], argument: str, value: Any
+) -> None:
+    (fault,) = faults(
+        OmegaConf.to_yaml(OmegaConf.create({"n": {"_target_": "T.typed", argument: value}}))
+    )
     assert fault.startswith(f"n.{argument}: typed takes ")
     assert fault.endswith("did you mean 'mean'?" if value == "maen" else f"got {value!r}")

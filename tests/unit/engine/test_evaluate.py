@@ -31,7 +31,9 @@ from lightning_cse.runs.table import print_run
 Evaluate = Callable[..., Run]
 
 SAMPLE = Path(__file__).resolve().parents[3] / "src" / "lightning_cse" / "data" / "sample"
-LIMITS = tuple(f"limits.{split}_{what}=16" for split in ("dev", "test") for what in ("rows", "pairs"))
+LIMITS = tuple(
+    f"limits.{split}_{what}=16" for split in ("dev", "test") for what in ("rows", "pairs")
+)
 SMALL = ("baselines=none", "data.train_rows=20", "diag.sentences=16", *LIMITS)
 READING = ("+suite=stsb", "pooling=mean", "max_length=32")
 
@@ -45,7 +47,9 @@ def tiny(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def gauss(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run_tiny(tmp_path_factory.mktemp("gauss"), "+experiment=gausscse", "corpora=sample", *SMALL).path
+    return run_tiny(
+        tmp_path_factory.mktemp("gauss"), "+experiment=gausscse", "corpora=sample", *SMALL
+    ).path
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +60,15 @@ def dual(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory)
 @pytest.fixture
 def copied(gauss: Path, tmp_path: Path) -> Path:
     """A copy of the GaussCSE run, without evaluations."""
-    return Path(shutil.copytree(gauss, tmp_path / gauss.name, ignore=shutil.ignore_patterns("evaluate")))
+    return Path(
+        shutil.copytree(gauss, tmp_path / gauss.name, ignore=shutil.ignore_patterns("evaluate"))
+    )
 
 
 def plain_encoder(folder: Path, **options: Any) -> SentenceEncoder:
-    return load_encoder(name="x", source=str(folder), **({"pooling": "mean", "max_length": 32} | options))
+    return load_encoder(
+        name="x", source=str(folder), **({"pooling": "mean", "max_length": 32} | options)
+    )
 
 
 def stsb(model: Any) -> TaskResult:
@@ -90,20 +98,30 @@ def test_a_run_gives_the_numbers_of_its_own_record(
         assert predicted["row"] == kept["row"]
 
 
-def test_a_folder_gives_the_numbers_of_its_encoder(tiny: Path, run: Evaluate, tmp_path: Path) -> None:
+def test_a_folder_gives_the_numbers_of_its_encoder(
+    tiny: Path, run: Evaluate, tmp_path: Path
+) -> None:
     done = run(f"model={tiny}", *READING)
     assert done.path.parent == tmp_path / "runs" / "evaluate" / tiny.name / "stsb"
     want = stsb(PointModel(plain_encoder(tiny)).eval())
     record = done.read()
-    assert record["metrics"] == pytest.approx({"test/stsb/spearman": want.metrics["spearman"]}, abs=1e-6)
+    assert record["metrics"] == pytest.approx(
+        {"test/stsb/spearman": want.metrics["spearman"]}, abs=1e-6
+    )
     scores = pq.read_table(done.predictions / "stsb.parquet")["score"].to_pylist()
     assert scores == pytest.approx(want.predictions["score"], abs=1e-5)
-    assert (record["model"]["pooling"], record["model"]["max_length"], record["model"]["run"]) == ("mean", 32, None)
+    assert (record["model"]["pooling"], record["model"]["max_length"], record["model"]["run"]) == (
+        "mean",
+        32,
+        None,
+    )
     assert record["data"] == STSB(data_dir=str(SAMPLE)).digests
     assert math.isfinite(record["seconds"]["evaluation"])
 
 
-def test_sentence_transformers_says_how_its_model_pools(speaking_encoder: Path, run: Evaluate) -> None:
+def test_sentence_transformers_says_how_its_model_pools(
+    speaking_encoder: Path, run: Evaluate
+) -> None:
     first = run(f"model={speaking_encoder}", *READING)
     assert run(f"model={speaking_encoder}", "+suite=stsb").path == first.path
     other = run(f"model={speaking_encoder}", "+suite=stsb", "pooling=cls", "max_length=32").read()
@@ -120,11 +138,16 @@ def test_the_packaged_encoder_on_the_sample(run: Evaluate) -> None:
     half = run("model=minilm_l6", "+suite=stsb", "precision=bf16-mixed", "force=true").read()
     assert (half["config_hash"], half["precision"]) == (full["config_hash"], "bf16-mixed")
     assert half["metrics"] != full["metrics"]
-    assert half["metrics"]["test/stsb/spearman"] == pytest.approx(full["metrics"]["test/stsb/spearman"], abs=0.02)
+    assert half["metrics"]["test/stsb/spearman"] == pytest.approx(
+        full["metrics"]["test/stsb/spearman"], abs=0.02
+    )
 
 
 def test_a_prompt_of_your_own(tiny: Path, run: Evaluate) -> None:
-    line, prompt = (f"model={tiny}", "+suite=stsb", "max_length=64"), 'The sentence "{}", that\'s {mask} = it'
+    line, prompt = (
+        (f"model={tiny}", "+suite=stsb", "max_length=64"),
+        'The sentence "{}", that\'s {mask} = it',
+    )
     own, default = run(*line, f"prompt={prompt}").read(), run(*line, "pooling=prompt").read()
     assert own["model"]["pooling"] == default["model"]["pooling"] == "prompt"
     assert own["model"]["prompt"] == prompt
@@ -132,24 +155,37 @@ def test_a_prompt_of_your_own(tiny: Path, run: Evaluate) -> None:
 
 
 def test_a_plain_encoder_can_be_whitened(tiny: Path, gauss: Path, run: Evaluate) -> None:
-    done = [run(f"model={tiny}", *READING, *more).read() for more in ((), ("whitening=[stsb/dev]",))]
+    done = [
+        run(f"model={tiny}", *READING, *more).read() for more in ((), ("whitening=[stsb/dev]",))
+    ]
     assert done[0]["config_hash"] != done[1]["config_hash"]
-    assert [record["name"] for record in done] == [tiny.name, f"{tiny.name}, whitened on stsb/dev"], "in tables"
-    want = stsb(Whitening(plain_encoder(tiny), sources=["stsb/dev"], data_dir=SAMPLE)).metrics["spearman"]
+    assert [record["name"] for record in done] == [
+        tiny.name,
+        f"{tiny.name}, whitened on stsb/dev",
+    ], "in tables"
+    want = stsb(Whitening(plain_encoder(tiny), sources=["stsb/dev"], data_dir=SAMPLE)).metrics[
+        "spearman"
+    ]
     assert done[1]["metrics"]["test/stsb/spearman"] == pytest.approx(want, abs=1e-6)
-    with pytest.raises(ConfigError, match=r"whitening: .* is a run, which is evaluated as it was trained"):
+    with pytest.raises(
+        ConfigError, match=r"whitening: .* is a run, which is evaluated as it was trained"
+    ):
         run(f"model={gauss}", "+suite=stsb", "whitening=[stsb/dev]")
 
 
 def test_length_is_evaluated_like_any_model(run: Evaluate, tmp_path: Path) -> None:
     done = run("model=length", "+suite=inli")
     record = done.read()
-    want = run_tasks({"eis": EIS(data_dir=str(SAMPLE))}, Length(), "test")["eis"].metrics["accuracy"]
+    want = run_tasks({"eis": EIS(data_dir=str(SAMPLE))}, Length(), "test")["eis"].metrics[
+        "accuracy"
+    ]
     assert record["metrics"] == {"test/eis/accuracy": want}
     assert record["left_out"] == {"rte": ["entailment_score"]}
     assert done.path.parent == tmp_path / "runs" / "evaluate" / "length" / "inli"
     assert (record["name"], record["encoder"], record["seed"]) == ("length", {"name": "length"}, 0)
-    assert not {"account", "llm", "few_shot"} & (record.keys() | OmegaConf.load(done.config_path).keys())
+    assert not {"account", "llm", "few_shot"} & (
+        record.keys() | OmegaConf.load(done.config_path).keys()
+    )
     assert run("model=length", "+suite=inli", "accelerator=cpu", "precision=auto").path == done.path
 
 
@@ -163,8 +199,14 @@ def test_a_task_that_the_model_cannot_answer_is_named_and_left_out(
     mean = ("+suite.mean._target_=lightning_cse.evaluation.Average", "+suite.mean.metric=accuracy")
     with caplog.at_level("INFO"):
         record = run(*line, *mean, "+suite.mean.of=[rte/accuracy_all,eis/accuracy]").read()
-    assert record["left_out"] == {"eis": ["implicitness"], "mean": ["rte/accuracy_all", "eis/accuracy"]}
-    assert "the task eis is left out: it needs implicitness, which PointModel does not have" in caplog.text
+    assert record["left_out"] == {
+        "eis": ["implicitness"],
+        "mean": ["rte/accuracy_all", "eis/accuracy"],
+    }
+    assert (
+        "the task eis is left out: it needs implicitness, which PointModel does not have"
+        in caplog.text
+    )
     assert not any("eis" in key or "mean" in key for key in record["metrics"])
     assert run(f"model={dual}", "+suite=inli", *LIMITS).read()["left_out"] == {}
     with pytest.raises(TaskError, match=r"no task of the suite suits .*PointModel"):
@@ -176,7 +218,12 @@ def test_the_direction_of_a_symmetric_score_has_no_value_anywhere(
 ) -> None:
     suite = ("suite=inli_direction", "monitor=val/rte/accuracy_all")
     trained = run_tiny(
-        tmp_path / "simcse", "+experiment=simcse_sup", "data=inli_triplets", "baselines=default", *SMALL[1:], *suite
+        tmp_path / "simcse",
+        "+experiment=simcse_sup",
+        "data=inli_triplets",
+        "baselines=default",
+        *SMALL[1:],
+        *suite,
     )
     tested = run(f"model={trained.path}", "+suite=inli_direction", *LIMITS)
     tasks = {"inli_direction", "snli_direction", "sick_direction"}
@@ -184,26 +231,37 @@ def test_the_direction_of_a_symmetric_score_has_no_value_anywhere(
         record = done.read()
         assert not any("direction" in key for key in record["metrics"])
         assert tasks <= set(record["left_out"])
-        assert record["left_out"]["inli_direction"] == ["its score is the same both ways, so it has no direction"]
+        assert record["left_out"]["inli_direction"] == [
+            "its score is the same both ways, so it has no direction"
+        ]
         assert not list(done.predictions.glob("[!l]*direction.parquet"))
         print_run(record, done.record_path)
-        assert [record["name"], "-", "-", "-"] in [line.split() for line in capsys.readouterr().out.splitlines()]
+        assert [record["name"], "-", "-", "-"] in [
+            line.split() for line in capsys.readouterr().out.splitlines()
+        ]
     assert "direction" not in trained.curves_path.read_text()
     assert "test/inli_direction/accuracy" in trained.read()["baselines"]["length"]
 
 
-def test_long_sentences_are_counted(tiny: Path, run: Evaluate, caplog: pytest.LogCaptureFixture) -> None:
+def test_long_sentences_are_counted(
+    tiny: Path, run: Evaluate, caplog: pytest.LogCaptureFixture
+) -> None:
     record = run(f"model={tiny}", "+suite=stsb", "pooling=mean", "max_length=8").read()
     sentences = set(STSB(data_dir=str(SAMPLE)).sentences("test"))
     longer = sum(len(ids) > 6 for ids in tiny_encoder().tokenizer(sorted(sentences)))
     assert longer > 0
-    assert (record["sentences"], record["sentences_cut"]) == ({"stsb": len(sentences)}, {"stsb": longer})
+    assert (record["sentences"], record["sentences_cut"]) == (
+        {"stsb": len(sentences)},
+        {"stsb": longer},
+    )
     assert f"{longer} of {len(sentences)} sentences are too long and are cut" in caplog.text
 
 
 @pytest.mark.parametrize("suite", options("suite"))
 def test_every_suite_composes_for_an_evaluation(suite: str) -> None:
-    cfg = compose("evaluate", "model=tiny", f"+suite={suite}", *(["own.nli=my.csv"] if suite == "own" else []))
+    cfg = compose(
+        "evaluate", "model=tiny", f"+suite={suite}", *(["own.nli=my.csv"] if suite == "own" else [])
+    )
     check(OmegaConf.masked_copy(cfg, [key for key in cfg if key != "hydra"]), "evaluate")
 
 
@@ -212,14 +270,19 @@ def test_test_sets_of_ones_own_are_known_by_their_content(run: Evaluate, tmp_pat
         (tmp_path / folder).mkdir(exist_ok=True)
         for name in ("small", "large"):
             rows = [f"a man runs {k},{name} dogs run {k % 7},{k % 5}" for k in range(20)]
-            (tmp_path / folder / f"{name}.csv").write_text("\n".join(["sentence1,sentence2,score", *rows]) + "\n")
+            (tmp_path / folder / f"{name}.csv").write_text(
+                "\n".join(["sentence1,sentence2,score", *rows]) + "\n"
+            )
         sides = f"own.sts={{dev:{tmp_path}/{folder}/{dev}.csv,test:{tmp_path}/{folder}/{test}.csv}}"
         return run("model=tiny", "+suite=own", sides)
 
     done = evaluated("here", "small", "large")
     record = done.read()
     assert list(record["metrics"]) == ["test/own_sts/spearman"]
-    assert list(record["task_data"]["own_sts"]) == ["own.sts/dev/1-small.csv", "own.sts/test/1-large.csv"]
+    assert list(record["task_data"]["own_sts"]) == [
+        "own.sts/dev/1-small.csv",
+        "own.sts/test/1-large.csv",
+    ]
     assert str(tmp_path) not in json.dumps(record["decisive"])
     assert pq.read_table(done.predictions / "own_sts.parquet").num_rows == 20
     assert evaluated("there", "small", "large").path == done.path
@@ -266,20 +329,26 @@ def test_what_is_finished_is_done_again_only_by_force(tiny: Path, run: Evaluate)
     done.record_path.unlink()
     half = run(*line, "precision=bf16-mixed").read()
     assert half["precision"] == "bf16-mixed"
-    assert half["task_seconds"] != first["task_seconds"], "what another precision has measured is measured again"
+    assert half["task_seconds"] != first["task_seconds"], (
+        "what another precision has measured is measured again"
+    )
     again = run(*line, "force=true").read()
     assert again["metrics"] == first["metrics"]
     assert again["task_seconds"] != first["task_seconds"]
 
 
-def test_a_failure_is_recorded_and_tried_again(tiny: Path, run: Evaluate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_recorded_and_tried_again(
+    tiny: Path, run: Evaluate, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(self: PointModel, sentences: list[str]) -> PointEmbedding:
         return PointEmbedding(torch.full((len(sentences), 4), math.nan))
 
     line = (f"model={tiny}", *READING)
     with monkeypatch.context() as patched:
         patched.setattr(PointModel, "embed", broken)
-        with pytest.raises(TaskError, match=r"stsb: some embeddings of it's a=tiny, one are not finite numbers"):
+        with pytest.raises(
+            TaskError, match=r"stsb: some embeddings of it's a=tiny, one are not finite numbers"
+        ):
             run(*line)
     (failed,) = (tiny.parent / "runs").rglob("failed.json")
     failure = json.loads(failed.read_text())
@@ -292,7 +361,10 @@ def test_the_hash_is_of_what_decides_the_numbers(tiny: Path, tmp_path: Path, run
     line = (f"model={tiny}", *READING)
     first = run(*line).config_hash
     moved = Path(shutil.copytree(tiny, tmp_path / "elsewhere" / tiny.name))
-    assert run(f"model={moved}", *READING, "accelerator=cpu", "precision=bf16-mixed").config_hash == first
+    assert (
+        run(f"model={moved}", *READING, "accelerator=cpu", "precision=bf16-mixed").config_hash
+        == first
+    )
     seen = {first}
     for changed in ("limits.test_pairs=9", "pooling=first_last", "max_length=33"):
         seen.add(run(*line, changed).config_hash)
@@ -307,11 +379,17 @@ def test_the_hash_is_of_what_decides_the_numbers(tiny: Path, tmp_path: Path, run
         (("model=minilm_l7",), r"did you mean 'minilm_l6'\?"),
         ((), r"model: must be the folder of a run"),
         (("model=tiny", "prompt=no place"), r"prompts: 'no place' needs one \{\} and, behind it,"),
-        (("model=tiny", "pooling=mean", "prompt={} {mask}"), r"denoise: need encoder\.pooling=prompt, got mean"),
+        (
+            ("model=tiny", "pooling=mean", "prompt={} {mask}"),
+            r"denoise: need encoder\.pooling=prompt, got mean",
+        ),
         (("model=tiny", "max_length=0"), r"max_length: must be auto or an integer >= 1, got 0"),
         (("model=tiny", "llm.model=m"), r"llm, few_shot: only model=llm reads them"),
         (("model=length", "pooling=cls"), r"pooling: model=length has no encoder; leave it out"),
-        (("model=tiny", "+suite.stsb.row=3"), r"suite\.stsb: STSB got an unexpected argument 'row'"),
+        (
+            ("model=tiny", "+suite.stsb.row=3"),
+            r"suite\.stsb: STSB got an unexpected argument 'row'",
+        ),
     ],
 )
 def test_mistakes_are_one_line_and_leave_no_folder(
@@ -340,11 +418,16 @@ def test_a_model_as_mteb_wants_it(which: str | None, request: pytest.FixtureRequ
     assert encoded.dtype == torch.float32
     assert torch.equal(encoded, next(iter(model.model.embed(sentences).views().values())))
     unit = torch.nn.functional.normalize(encoded.double())
-    assert wrapped.similarity(encoded, encoded.numpy()[:2]) == pytest.approx((unit @ unit[:2].T).numpy(), abs=1e-6)
+    assert wrapped.similarity(encoded, encoded.numpy()[:2]) == pytest.approx(
+        (unit @ unit[:2].T).numpy(), abs=1e-6
+    )
     pairwise = wrapped.similarity_pairwise(encoded, encoded.flip(0)).tolist()
     assert pairwise == pytest.approx((unit * unit.flip(0)).sum(1).tolist(), abs=1e-6)
     assert wrapped.similarity(encoded[0], encoded[1]).shape == (1, 1)
-    assert (wrapped.known["embed_dim"], wrapped.known["max_tokens"]) == (encoded.shape[1], model.loaded.room)
+    assert (wrapped.known["embed_dim"], wrapped.known["max_tokens"]) == (
+        encoded.shape[1],
+        model.loaded.room,
+    )
 
 
 def test_what_mteb_needs(run: Evaluate) -> None:
@@ -370,7 +453,9 @@ def test_mteb_itself_takes_the_model(tmp_path: Path) -> None:
     task._task.dataset = {"default": {"test": datasets.Dataset.from_dict(columns)}}
     task._task.data_loaded = True
     result = task.evaluate(model, Run(tmp_path, "mteb", "abc", 0))
-    assert result.metrics == pytest.approx({"main_score": stsb(model.model).metrics["spearman"]}, abs=1e-5)
+    assert result.metrics == pytest.approx(
+        {"main_score": stsb(model.model).metrics["spearman"]}, abs=1e-5
+    )
     with pytest.raises(TaskError, match="STSBenchmark"):
         MTEBTask("STSBenchmrk")
 
@@ -399,7 +484,9 @@ def test_mteb_evaluates_whatever_encodes_on_a_task_of_ones_own(tmp_path: Path) -
             self.dataset, self.data_loaded = DatasetDict(test=Dataset.from_dict(columns)), True
 
     answers = load_model("tiny").answers
-    model = MTEBModel(lambda sentences: answers.embed(sentences).vector.numpy(), name="me/mine", revision="1")
+    model = MTEBModel(
+        lambda sentences: answers.embed(sentences).vector.numpy(), name="me/mine", revision="1"
+    )
     results = mteb.evaluate(model, Own(), cache=mteb.ResultCache(tmp_path), show_progress_bar=False)
     want = stsb(answers).metrics["spearman"]
     assert results.task_results[0].get_score() == pytest.approx(want, abs=1e-5)

@@ -21,7 +21,8 @@ from lightning_cse.runs import Run
 
 KEY = "sk-hush-0123456789abcdef"
 NAMES = {
-    kind: {"explicit": "explicit entailment", "implied": "implied entailment"}.get(kind, kind) for kind in HYPOTHESES
+    kind: {"explicit": "explicit entailment", "implied": "implied entailment"}.get(kind, kind)
+    for kind in HYPOTHESES
 }
 ROWS = 4
 PAIRS = ROWS * len(HYPOTHESES)
@@ -53,7 +54,14 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
 
 def asks(server: ChatServer, *more: str) -> tuple[str, ...]:
     short = ("llm.retries=0", "llm.timeout=5", f"limits.test_rows={ROWS}", "limits.dev_rows=2")
-    return ("model=llm", "+suite=inli", "llm.model=org/model-1", f"llm.base_url={server.url}", *short, *more)
+    return (
+        "model=llm",
+        "+suite=inli",
+        "llm.model=org/model-1",
+        f"llm.base_url={server.url}",
+        *short,
+        *more,
+    )
 
 
 def test_a_model_that_is_always_right(serve: Serve, run: Evaluate, tmp_path: Path) -> None:
@@ -62,19 +70,30 @@ def test_a_model_that_is_always_right(serve: Serve, run: Evaluate, tmp_path: Pat
     record = done.read()
     shares = {"accuracy_four_way": 1.0, "refused": 0.0, "unparsable": 0.0, "failed": 0.0}
     accuracies = dict.fromkeys((*(f"accuracy_{kind}" for kind in HYPOTHESES), "accuracy_all"), 1.0)
-    assert record["metrics"] == {f"test/rte/{name}": value for name, value in (accuracies | shares).items()}
+    assert record["metrics"] == {
+        f"test/rte/{name}": value for name, value in (accuracies | shares).items()
+    }
     assert record["left_out"] == {"eis": ["implicitness"]}
-    assert done.path == tmp_path / "runs" / "evaluate" / "llm" / "org_model-1" / "inli" / done.path.name
+    assert (
+        done.path
+        == tmp_path / "runs" / "evaluate" / "llm" / "org_model-1" / "inli" / done.path.name
+    )
     assert (record["name"], record["encoder"]) == ("org/model-1", {"name": "org/model-1"})
     assert record["data"].keys() == {f"INLI/{split}.csv" for split in ("train", "val", "test")}
     account = record["account"]["rte"]
-    assert (account["requests"], account["cached"], account["failed"]) == (len(server.calls), 0, 0) == (PAIRS, 0, 0)
+    assert (
+        (account["requests"], account["cached"], account["failed"])
+        == (len(server.calls), 0, 0)
+        == (PAIRS, 0, 0)
+    )
     sent = sum(len(m["content"].split()) for call in server.calls for m in call.body["messages"])
     assert account["prompt_tokens"] == sent
     assert account["cost"] == account["cost_if_new"]
     assert account["cost"] == pytest.approx((sent + 10 * account["completion_tokens"]) / 1e6)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert {"record.json", "config.yaml", "rte.json", "rte.parquet", "replies.sqlite"} <= {path.name for path in files}
+    assert {"record.json", "config.yaml", "rte.json", "rte.parquet", "replies.sqlite"} <= {
+        path.name for path in files
+    }
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
 
 
@@ -90,10 +109,13 @@ def test_metrics_of_a_model_that_errs_refuses_and_talks(
     }
     faults = {(0, "contradiction"): "refusal", (1, "contradiction"): "too_long"}
     with serve(
-        lambda body: said.get(kinds()[prompt(body)], right(body)), lambda body, _: faults.get(kinds()[prompt(body)])
+        lambda body: said.get(kinds()[prompt(body)], right(body)),
+        lambda body, _: faults.get(kinds()[prompt(body)]),
     ) as server:
         done = run(*asks(server))
-    assert {key.removeprefix("test/rte/"): value for key, value in done.read()["metrics"].items()} == {
+    assert {
+        key.removeprefix("test/rte/"): value for key, value in done.read()["metrics"].items()
+    } == {
         "accuracy_explicit": 3 / 4,
         "accuracy_implied": 3 / 4,
         "accuracy_neutral": 3 / 4,
@@ -105,10 +127,28 @@ def test_metrics_of_a_model_that_errs_refuses_and_talks(
         "failed": 1 / 16,
     }
     predicted = pq.read_table(done.predictions / "rte.parquet").to_pydict()
-    assert list(predicted) == ["row", "type", "label", "answer", "prediction", "correct", "correct_four_way"]
-    counts = {"explicit": 2, "implied": 4, "neutral": 3, "contradiction": 3, "refused": 2, "unparsable": 1, "failed": 1}
+    assert list(predicted) == [
+        "row",
+        "type",
+        "label",
+        "answer",
+        "prediction",
+        "correct",
+        "correct_four_way",
+    ]
+    counts = {
+        "explicit": 2,
+        "implied": 4,
+        "neutral": 3,
+        "contradiction": 3,
+        "refused": 2,
+        "unparsable": 1,
+        "failed": 1,
+    }
     assert Counter(predicted["answer"]) == counts
-    assert [predicted["prediction"][k] for k in range(PAIRS) if predicted["answer"][k] == "failed"] == [None]
+    assert [
+        predicted["prediction"][k] for k in range(PAIRS) if predicted["answer"][k] == "failed"
+    ] == [None]
     assert "1 questions get no reply: status 400: This model's maximum context" in caplog.text
 
 
@@ -117,11 +157,18 @@ def test_after_an_outage_the_same_command_asks_for_the_rest(
 ) -> None:
     lost = set(list(kinds())[::2])
     price = "llm.price={input: 1.0, output: 10.0}"
-    with serve(right, lambda body, nth: "empty" if prompt(body) in lost else None) as server, caplog.at_level("INFO"):
+    with (
+        serve(right, lambda body, nth: "empty" if prompt(body) in lost else None) as server,
+        caplog.at_level("INFO"),
+    ):
         for more, rest in (("paths.cache_dir=null", "asks for all"), (price, "asks for the rest")):
-            with pytest.raises(LLMError, match=rf"^8 questions have no reply: .+ \(8\). The same command {rest}"):
+            with pytest.raises(
+                LLMError, match=rf"^8 questions have no reply: .+ \(8\). The same command {rest}"
+            ):
                 run(*asks(server, "llm.concurrency=2", more))
-            assert f"{PAIRS} questions, 0 answered before, 8 failed" in caplog.text, "what it took is reported"
+            assert f"{PAIRS} questions, 0 answered before, 8 failed" in caplog.text, (
+                "what it took is reported"
+            )
             assert '"stage": "rte"' in next((tmp_path / "runs").rglob("failed.json")).read_text()
             assert not list(tmp_path.rglob("record.json"))
         server.plan, before = None, len(server.calls)
@@ -131,8 +178,14 @@ def test_after_an_outage_the_same_command_asks_for_the_rest(
     assert f"{PAIRS} questions to org/model-1: 8 calls" in caplog.text
     account = done["account"]["rte"]
     assert account["cached"] == PAIRS - 8
-    sent, all_sent = account["prompt_tokens"], account["prompt_tokens"] + account["cached_prompt_tokens"]
-    got, all_got = account["completion_tokens"], account["completion_tokens"] + account["cached_completion_tokens"]
+    sent, all_sent = (
+        account["prompt_tokens"],
+        account["prompt_tokens"] + account["cached_prompt_tokens"],
+    )
+    got, all_got = (
+        account["completion_tokens"],
+        account["completion_tokens"] + account["cached_completion_tokens"],
+    )
     assert all_sent > sent > 0
     assert account["cost"] == pytest.approx((sent + 10 * got) / 1e6)
     assert account["cost_if_new"] == pytest.approx((all_sent + 10 * all_got) / 1e6)
@@ -141,15 +194,34 @@ def test_after_an_outage_the_same_command_asks_for_the_rest(
 def test_parameters_are_sent_and_decide_the_hash(serve: Serve, run: Evaluate) -> None:
     with serve(right) as server, serve(right) as other:
         done = run(*asks(server, "+llm.parameters.top_p=0.9", "llm.parameters.temperature=null"))
-        sent = [{key: value for key, value in call.body.items() if key != "messages"} for call in server.calls]
+        sent = [
+            {key: value for key, value in call.body.items() if key != "messages"}
+            for call in server.calls
+        ]
         assert sent == [{"model": "org/model-1", "top_p": 0.9, "max_tokens": 32}] * PAIRS
-        assert done.read()["model"]["llm"] == {"model": "org/model-1", "parameters": {"top_p": 0.9, "max_tokens": 32}}
+        assert done.read()["model"]["llm"] == {
+            "model": "org/model-1",
+            "parameters": {"top_p": 0.9, "max_tokens": 32},
+        }
         assert done.read()["model"]["few_shot"] == {"shots": 8, "seed": 0}
         first = run(*asks(server)).config_hash
-        way = ("llm.concurrency=2", "llm.timeout=7", "llm.retries=1", "llm.price={input: 1, output: 1}")
-        assert run(*asks(other, *way, "llm.key_variable=ANOTHER", "accelerator=cpu")).config_hash == first
+        way = (
+            "llm.concurrency=2",
+            "llm.timeout=7",
+            "llm.retries=1",
+            "llm.price={input: 1, output: 1}",
+        )
+        assert (
+            run(*asks(other, *way, "llm.key_variable=ANOTHER", "accelerator=cpu")).config_hash
+            == first
+        )
         assert not other.calls, "it is finished"
-        deciding = ("llm.model=m", "few_shot.shots=4", "few_shot.seed=1", "llm.parameters.temperature=1")
+        deciding = (
+            "llm.model=m",
+            "few_shot.shots=4",
+            "few_shot.seed=1",
+            "llm.parameters.temperature=1",
+        )
         seen = {run(*asks(server, one)).config_hash for one in (*deciding, "limits.test_rows=2")}
     assert len(seen | {first, done.config_hash}) == 7
 
@@ -175,7 +247,9 @@ def test_a_mistake_names_its_key(given: str, key: str, run: Evaluate, tmp_path: 
 
 
 def test_suites_and_commands_that_do_not_fit(run: Evaluate) -> None:
-    with pytest.raises(TaskError, match=r"no task of the suite suits m: LanguageModel does not give what they need"):
+    with pytest.raises(
+        TaskError, match=r"no task of the suite suits m: LanguageModel does not give what they need"
+    ):
         run("model=llm", "+suite=stsb", "llm.model=m")
     with pytest.raises(EncoderError, match=r"model: llm has no encoder"):
         load_model("llm")

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from lightning_cse.engine.load import CHECKPOINT, CONFIG, check_device, check_model, load_model, read_run
+from lightning_cse.engine.load import (
+    CHECKPOINT,
+    CONFIG,
+    check_device,
+    check_model,
+    load_model,
+    read_run,
+)
 from lightning_cse.errors import ConfigError, EncoderError
 
 RECORD = {
@@ -33,7 +40,9 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_run_and_an_encoder_are_distinguished(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_and_an_encoder_are_distinguished(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert check_model("runs/a_run") == run
     assert read_run(run) == RECORD
@@ -44,9 +53,14 @@ def test_a_run_and_an_encoder_are_distinguished(run: Path, tmp_path: Path, monke
     assert check_model("./plain", pooling="mean", prompt="{} {mask}") is None
 
 
-@pytest.mark.parametrize("name", ["./none", "../none", "runs/none/0-s0", "~/none-of-this-name", "/none"])
+@pytest.mark.parametrize(
+    "name", ["./none", "../none", "runs/none/0-s0", "~/none-of-this-name", "/none"]
+)
 def test_what_can_only_be_a_path_must_be_there(name: str) -> None:
-    with pytest.raises(EncoderError, match=r"^model: there is no folder /.*none.*; give one of a run or of an encoder"):
+    with pytest.raises(
+        EncoderError,
+        match=r"^model: there is no folder /.*none.*; give one of a run or of an encoder",
+    ):
         check_model(name)
 
 
@@ -54,7 +68,8 @@ def test_what_can_only_be_a_path_must_be_there(name: str) -> None:
 def test_a_run_must_be_whole_and_is_read_as_it_was_trained(part: str, run: Path) -> None:
     for option in ({"pooling": "mean"}, {"prompt": "{} {mask}"}):
         with pytest.raises(
-            ConfigError, match=f"{next(iter(option))}: .* is a run, which is evaluated as it was trained"
+            ConfigError,
+            match=f"{next(iter(option))}: .* is a run, which is evaluated as it was trained",
         ):
             check_model(str(run), **option)
     with pytest.raises(EncoderError, match=rf"contains runs; give one of them:\n  model={run}"):
@@ -77,7 +92,9 @@ def test_a_device_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_damaged_checkpoint_or_record_is_refused(run: Path) -> None:
     (run / CHECKPOINT).write_bytes(b"weightz")
-    with pytest.raises(EncoderError, match=r"best\.ckpt is damaged \(its sha256 differs from the record's\)"):
+    with pytest.raises(
+        EncoderError, match=r"best\.ckpt is damaged \(its sha256 differs from the record's\)"
+    ):
         load_model(run)
     first = {key: value for key, value in RECORD.items() if key not in ("model", "checkpoint")}
     (run / "record.json").write_text(json.dumps(first))

@@ -20,10 +20,18 @@ NLI = ("premise", "hypothesis", "label")
 SMALL = ("+experiment=simcse_inli", *LITTLE, "trainer.max_epochs=1")
 
 
-def test_what_auto_became_is_part_of_the_hash(speaking_encoder: Path, run_tiny: RunTiny, tmp_path: Path) -> None:
+def test_what_auto_became_is_part_of_the_hash(
+    speaking_encoder: Path, run_tiny: RunTiny, tmp_path: Path
+) -> None:
     def run(pooling: str, max_length: str) -> Run:
         source = ("encoder=minilm_l6", "encoder.package=null", f"encoder.source={speaking_encoder}")
-        return run_tiny(tmp_path, *SMALL, *source, f"encoder.pooling={pooling}", f"encoder.max_length={max_length}")
+        return run_tiny(
+            tmp_path,
+            *SMALL,
+            *source,
+            f"encoder.pooling={pooling}",
+            f"encoder.max_length={max_length}",
+        )
 
     auto = run("auto", "auto")
     reads = auto.read()["decisive"]["config"]["encoder"]
@@ -42,27 +50,43 @@ def test_a_finished_run_says_which_baselines_it_lacks(
         caplog.clear()
         with caplog.at_level("INFO"):
             folder = run_tiny(tmp_path, *SMALL, *overrides)
-        return folder, "\n".join(r.getMessage() for r in caplog.records if "baselines" in r.getMessage())
+        return folder, "\n".join(
+            r.getMessage() for r in caplog.records if "baselines" in r.getMessage()
+        )
 
     first, told = run()
     assert told == ""
     stamp = first.record_path.stat().st_mtime_ns
-    for overrides, lacking in (((), ""), (("baselines=whitening",), "untrained, length, whitening")):
+    for overrides, lacking in (
+        ((), ""),
+        (("baselines=whitening",), "untrained, length, whitening"),
+    ):
         again, told = run(*overrides)
         assert again.path == first.path
         assert first.record_path.stat().st_mtime_ns == stamp
-        assert told == "" if not lacking else f"no values of the baselines {lacking}: force=true" in told
+        assert (
+            told == ""
+            if not lacking
+            else f"no values of the baselines {lacking}: force=true" in told
+        )
     assert run("baselines=default", "force=true")[1] == ""
     assert run("baselines=default")[1] == ""
 
 
 def test_a_further_process_of_a_finished_run_ends_too(
-    run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    run_tiny: RunTiny,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     run_tiny(tmp_path, *SMALL)
-    caplog.set_level("INFO", "lightning_cse")  # a further process is silent; the level comes back after the test
+    caplog.set_level(
+        "INFO", "lightning_cse"
+    )  # a further process is silent; the level comes back after the test
     monkeypatch.setattr(train, "rank_of", lambda cfg: 1)
-    monkeypatch.setattr(train, "_fit_and_test", lambda *given: pytest.fail("it would wait for the first process"))
+    monkeypatch.setattr(
+        train, "_fit_and_test", lambda *given: pytest.fail("it would wait for the first process")
+    )
     run_tiny(tmp_path, *SMALL)
 
 
@@ -72,7 +96,9 @@ def test_the_points_of_a_sweep_measure_their_baselines_once(
     embedded: list[int] = []
     embed = PointModel.embed
     monkeypatch.setattr(train, "_baselines", {})
-    monkeypatch.setattr(PointModel, "embed", lambda model, some: (embedded.append(len(some)), embed(model, some))[1])
+    monkeypatch.setattr(
+        PointModel, "embed", lambda model, some: (embedded.append(len(some)), embed(model, some))[1]
+    )
 
     def passes(*overrides: str) -> tuple[int, dict[str, Any]]:
         embedded.clear()
@@ -107,7 +133,9 @@ def test_a_record_says_where_llm_rows_come_from_and_the_hash_does_not(
     point, plain, told = run("plain")
     assert "provenance" not in plain
     assert told == ""
-    write_provenance(path, {"model": "a-model", "overrides": ["+pattern=sts"], "tokens": {"prompt": 5}})
+    write_provenance(
+        path, {"model": "a-model", "overrides": ["+pattern=sts"], "tokens": {"prompt": 5}}
+    )
     again, known, told = run("known")
     assert again == point
     assert told == ""
@@ -118,7 +146,9 @@ def test_a_record_says_where_llm_rows_come_from_and_the_hash_does_not(
     side_file(path).write_text(json.dumps({"format": 7}))
     again, damaged, told = run("damaged")
     assert again == point
-    assert damaged["provenance"] == {str(path): {"damaged": "is damaged: format: Input should be 1"}}
+    assert damaged["provenance"] == {
+        str(path): {"damaged": "is damaged: format: Input should be 1"}
+    }
     assert told.startswith(f"{side_file(path)}: is damaged: format")
     assert "\n" not in told
 
@@ -126,7 +156,9 @@ def test_a_record_says_where_llm_rows_come_from_and_the_hash_does_not(
 def test_a_test_set_of_ones_own_chooses_the_checkpoint(run_tiny: RunTiny, tmp_path: Path) -> None:
     for split in ("dev", "test"):
         rows = read_corpus("snli", split, sample_dir())
-        lines = ["premise\thypothesis\tlabel"] + ["\t".join(row) for row in zip(*map(rows.column, NLI), strict=True)]
+        lines = ["premise\thypothesis\tlabel"] + [
+            "\t".join(row) for row in zip(*map(rows.column, NLI), strict=True)
+        ]
         (tmp_path / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     mine = f"{{dev:{tmp_path}/dev.tsv,test:{tmp_path}/test.tsv}}"
     line = (*SMALL, "suite=[stsb,own]", "monitor=val/own_nli/auc")
@@ -138,9 +170,12 @@ def test_a_test_set_of_ones_own_chooses_the_checkpoint(run_tiny: RunTiny, tmp_pa
         "score": max(watched.values()),
         "monitor": key,
     }
-    assert {"test/own_nli/accuracy", "test/own_nli/auc", "test/stsb/spearman"} <= set(record["metrics"])
+    assert {"test/own_nli/accuracy", "test/own_nli/auc", "test/stsb/spearman"} <= set(
+        record["metrics"]
+    )
     assert "own.nli/dev/1-dev.tsv" in record["data"]
     with pytest.raises(
-        ConfigError, match=r"it has no dev side; give it one: own.nli={dev: FILE, test: FILE} \(choose from: "
+        ConfigError,
+        match=r"it has no dev side; give it one: own.nli={dev: FILE, test: FILE} \(choose from: ",
     ):
         run_tiny(tmp_path, *line, f"own.nli={tmp_path}/test.tsv")

@@ -47,13 +47,21 @@ def test_the_optimum_is_scikit_learns(classes: int) -> None:
 @pytest.mark.parametrize("solve", [fit_lbfgs, fit_senteval])
 def test_fits_together_are_the_fits_alone(solve) -> None:  # type: ignore[no-untyped-def]
     features, labels = problem(3, rows=90)
-    folds = [(np.arange(10, 90), np.arange(10)), (np.arange(80), np.arange(80, 90)), (np.arange(5, 90), np.arange(5))]
+    folds = [
+        (np.arange(10, 90), np.arange(10)),
+        (np.arange(80), np.arange(80, 90)),
+        (np.arange(5, 90), np.arange(5)),
+    ]
     together = solve(features, labels, folds, torch.tensor([DECAYS] * 3))
     for number, fold in enumerate(folds):
         for place, l2 in enumerate(DECAYS):
             alone = solve(features, labels, [fold], torch.tensor([[l2]]))
-            torch.testing.assert_close(alone.weight[0, 0], together.weight[number, place], rtol=2e-3, atol=2e-3)
-            torch.testing.assert_close(alone.bias[0, 0], together.bias[number, place], rtol=2e-3, atol=2e-3)
+            torch.testing.assert_close(
+                alone.weight[0, 0], together.weight[number, place], rtol=2e-3, atol=2e-3
+            )
+            torch.testing.assert_close(
+                alone.bias[0, 0], together.bias[number, place], rtol=2e-3, atol=2e-3
+            )
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -74,6 +82,10 @@ def test_against_sentevals_loop(classes: int) -> None:
         for place, l2 in enumerate(decays):
             model, length = senteval_classifier(features, labels, fold, l2, classes)
             epochs.add(length)
-            torch.testing.assert_close(found.weight[number, place], model.weight.detach().float(), rtol=1e-3, atol=1e-4)
-            torch.testing.assert_close(found.bias[number, place], model.bias.detach().float(), rtol=1e-3, atol=1e-4)
+            torch.testing.assert_close(
+                found.weight[number, place], model.weight.detach().float(), rtol=1e-3, atol=1e-4
+            )
+            torch.testing.assert_close(
+                found.bias[number, place], model.bias.detach().float(), rtol=1e-3, atol=1e-4
+            )
     assert len(epochs) > 1  # they stop at different times

@@ -64,7 +64,10 @@ def write(folder: Path, test: list[Pair], dev: list[Pair] = DEV) -> None:
     for split, rows in (("dev", dev), ("test", test)):
         path = folder / "SNLI/snli_1.0" / f"snli_1.0_{split}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = [json.dumps({"gold_label": label, "sentence1": p, "sentence2": h}) for p, h, label in rows]
+        lines = [
+            json.dumps({"gold_label": label, "sentence1": p, "sentence2": h})
+            for p, h, label in rows
+        ]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -84,8 +87,13 @@ def direction(folder: Path, model: object, rows: list[Pair]) -> TaskResult:
     return run_tasks({"d": task}, model, "test")["d"]  # type: ignore[arg-type]
 
 
-def test_the_threshold_is_the_first_best_of_the_grid_on_dev_and_used_on_test(data_dir: Path) -> None:
-    results = {split: run_tasks({"snli": nli(data_dir)}, Difference(), split)["snli"] for split in ("dev", "test")}
+def test_the_threshold_is_the_first_best_of_the_grid_on_dev_and_used_on_test(
+    data_dir: Path,
+) -> None:
+    results = {
+        split: run_tasks({"snli": nli(data_dir)}, Difference(), split)["snli"]
+        for split in ("dev", "test")
+    }
     assert results["dev"].metrics == pytest.approx({"accuracy": 1, "auprc": 1, "threshold": 0.401})
     metrics, predictions = results["test"].metrics, results["test"].predictions
     assert metrics["threshold"] == pytest.approx(0.401)
@@ -103,7 +111,9 @@ def test_auprc_over_thresholds_is_an_option(data_dir: Path) -> None:
     assert (set(metrics), "auprc_3" in nli(data_dir).metrics) == (set(task.metrics), False)
     # At 1 nothing is said to be entailed, at 0.5 half of it is right and found, at 0 everything is.
     assert metrics["auprc_3"] == pytest.approx(0.5 * (1 + 1 / 2) / 2 + 0.5 * 1 / 2)
-    with pytest.raises(ValueError, match="auprc_thresholds: must be null or an integer >= 2, got 1"):
+    with pytest.raises(
+        ValueError, match="auprc_thresholds: must be null or an integer >= 2, got 1"
+    ):
         nli(data_dir, auprc_thresholds=1)
 
 
@@ -114,13 +124,19 @@ def test_a_score_equal_to_the_threshold_is_entailed(tmp_path: Path) -> None:
     assert metrics == pytest.approx({"accuracy": 1, "auprc": 1, "threshold": 0.5})
 
 
-def test_fewer_dev_pairs_are_watched_but_the_threshold_of_the_test_is_tuned_on_all(data_dir: Path) -> None:
+def test_fewer_dev_pairs_are_watched_but_the_threshold_of_the_test_is_tuned_on_all(
+    data_dir: Path,
+) -> None:
     tasks = {"snli": nli(data_dir, dev_rows=2)}
     assert len(run_tasks(tasks, Difference(), "dev")["snli"].predictions["row"]) == 2
-    assert run_tasks(tasks, Difference(), "test")["snli"].metrics["threshold"] == pytest.approx(0.401)
+    assert run_tasks(tasks, Difference(), "test")["snli"].metrics["threshold"] == pytest.approx(
+        0.401
+    )
 
 
-def test_an_unwatched_test_set_has_no_part_in_training_and_shares_its_sentences(data_dir: Path) -> None:
+def test_an_unwatched_test_set_has_no_part_in_training_and_shares_its_sentences(
+    data_dir: Path,
+) -> None:
     tasks = {"snli": nli(data_dir), "again": nli(data_dir, watched=False)}
     assert set(run_tasks(tasks, Difference(), "dev")) == {"snli"}
     answers = Difference()
@@ -131,7 +147,11 @@ def test_an_unwatched_test_set_has_no_part_in_training_and_shares_its_sentences(
 def test_matched_mnli_says_so_and_a_model_without_a_score_is_left_out(data_dir: Path) -> None:
     options = {"data_dir": "", "dev": "snli/dev"}
     assert NLI(test="mnli_nyu/dev_matched", **options).suffix == "_matched"
-    assert Direction(test="mnli/dev_mismatched", **options).suffix == NLI(test="snli/test", **options).suffix == ""
+    assert (
+        Direction(test="mnli/dev_mismatched", **options).suffix
+        == NLI(test="snli/test", **options).suffix
+        == ""
+    )
     assert run_tasks({"snli": nli(data_dir)}, Length(), "test") == {}
     assert not EIS(data_dir="").suits(Difference())
 
@@ -169,19 +189,28 @@ def test_length_counts_characters_strictly(tmp_path: Path) -> None:
 
 
 def test_no_entailed_pair_is_an_error_with_the_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"snli_1\.0_test\.jsonl: no pair is entailed in one direction only"):
+    with pytest.raises(
+        DataError, match=r"snli_1\.0_test\.jsonl: no pair is entailed in one direction only"
+    ):
         direction(tmp_path, Difference(), [("p 0", "a 1", "neutral")])
 
 
 def test_both_entailments_of_a_premise_of_inli_are_compared_with_it(tmp_path: Path) -> None:
     (tmp_path / "INLI").mkdir()
     header = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction"
-    rows = [header, "0,x,p 5,m 6,e 4,n 1,c 9", "1,x,q 5,mm 5,ee 9,nn 1,cc 9", "2,x,r 3,mmm 8,eee 7,nnn 1,ccc 9"]
+    rows = [
+        header,
+        "0,x,p 5,m 6,e 4,n 1,c 9",
+        "1,x,q 5,mm 5,ee 9,nn 1,cc 9",
+        "2,x,r 3,mmm 8,eee 7,nnn 1,ccc 9",
+    ]
     for split in ("val", "test"):
         (tmp_path / "INLI" / f"{split}.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     task = INLIDirection(data_dir=str(tmp_path), dev_rows=2)
     result = run_tasks({"inli_direction": task}, Difference(), "test")["inli_direction"]
-    assert result.metrics == pytest.approx({"accuracy": 4 / 6, "accuracy_explicit": 2 / 3, "accuracy_implied": 2 / 3})
+    assert result.metrics == pytest.approx(
+        {"accuracy": 4 / 6, "accuracy_explicit": 2 / 3, "accuracy_implied": 2 / 3}
+    )
     assert result.predictions["type"] == ["explicit"] * 3 + ["implied"] * 3
     assert result.predictions["correct"] == [False, True, True, True, False, True]
     assert set(result.metrics) == set(task.metrics)
@@ -189,11 +218,17 @@ def test_both_entailments_of_a_premise_of_inli_are_compared_with_it(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("test", "pairs", "right"), [("sick/test", 794, 549), ("snli_senteval/test", 3368, 3126)], ids=["sick", "snli"]
+    ("test", "pairs", "right"),
+    [("sick/test", 794, 549), ("snli_senteval/test", 3368, 3126)],
+    ids=["sick", "snli"],
 )
-def test_length_gives_its_published_numbers(real_data: Path, test: str, pairs: int, right: int) -> None:
+def test_length_gives_its_published_numbers(
+    real_data: Path, test: str, pairs: int, right: int
+) -> None:
     task = Direction(data_dir=str(real_data), dev="snli_senteval/dev", test=test)
     result = run_tasks({"d": task}, Length(), "test")["d"]
     assert len(result.predictions["row"]) == pairs
-    assert sum(result.predictions["correct"]) == right  # GaussCSE, Table 2: 69.14 on SICK; 92.81 on tokenised SNLI
+    assert (
+        sum(result.predictions["correct"]) == right
+    )  # GaussCSE, Table 2: 69.14 on SICK; 92.81 on tokenised SNLI
     assert round(100 * result.metrics["accuracy"], 2) == {794: 69.14, 3368: 92.81}[pairs]

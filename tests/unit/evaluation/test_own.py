@@ -17,7 +17,15 @@ from torch import Tensor
 from lightning_cse.config.check import OWN
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.errors import ConfigError, DataError
-from lightning_cse.evaluation import OwnDirection, OwnNLI, OwnSTS, OwnTask, Retrieval, TaskResult, run_tasks
+from lightning_cse.evaluation import (
+    OwnDirection,
+    OwnNLI,
+    OwnSTS,
+    OwnTask,
+    Retrieval,
+    TaskResult,
+    run_tasks,
+)
 
 NLI = ("premise", "hypothesis", "label")
 STS = ("sentence1", "sentence2", "score")
@@ -47,19 +55,34 @@ def evaluated(task: OwnTask, split: Any = "test", model: Any = None) -> TaskResu
 
 
 def test_each_task_reads_the_columns_that_may_be_mapped_for_it() -> None:
-    tasks: dict[str, Any] = {"sts": OwnSTS, "nli": OwnNLI, "direction": OwnDirection, "retrieval": Retrieval}
+    tasks: dict[str, Any] = {
+        "sts": OwnSTS,
+        "nli": OwnNLI,
+        "direction": OwnDirection,
+        "retrieval": Retrieval,
+    }
     assert {name: getattr(task, "reads", ()) for name, task in tasks.items()} == OWN
 
 
 def test_sts_takes_any_range_any_names_and_several_files_as_one(tmp_path: Path) -> None:
-    one = write(tmp_path / "a.csv", ("q", "sentence2", "grade"), [("a 1", "b 9", -70), ("c 1", "d 5", 1e6)])
-    two = write(tmp_path / "b.jsonl", ("q", "sentence2", "grade"), [("e 2", "f 6", 0.5), ("g 0", "h 7", -80)])
-    task = OwnSTS(files=[one, two], columns={"sentence1": "q", "score": "grade", "label": "of another test"})
+    one = write(
+        tmp_path / "a.csv", ("q", "sentence2", "grade"), [("a 1", "b 9", -70), ("c 1", "d 5", 1e6)]
+    )
+    two = write(
+        tmp_path / "b.jsonl",
+        ("q", "sentence2", "grade"),
+        [("e 2", "f 6", 0.5), ("g 0", "h 7", -80)],
+    )
+    task = OwnSTS(
+        files=[one, two], columns={"sentence1": "q", "score": "grade", "label": "of another test"}
+    )
     # Gold -70, 1e6, 0.5, -80 has the ranks 2, 4, 3, 1; scores 8, 4, 4, 7 have 4, 1.5, 1.5, 3: products sum up to -3.5.
     assert evaluated(task).metrics == {"spearman": pytest.approx(-3.5 / math.sqrt(5 * 4.5))}
     assert evaluated(task).predictions["gold"] == [-70, 1e6, 0.5, -80]
     assert (task.metrics, task.splits) == (("spearman",), ("test",))
-    assert len(evaluated(OwnSTS(files=one, columns=task.columns, test_rows=1)).predictions["row"]) == 1
+    assert (
+        len(evaluated(OwnSTS(files=one, columns=task.columns, test_rows=1)).predictions["row"]) == 1
+    )
 
 
 def two_fold(labels: list[bool], scores: Sequence[float]) -> float:
@@ -69,15 +92,28 @@ def two_fold(labels: list[bool], scores: Sequence[float]) -> float:
     for half in (0, 1):
         tuned = [row for row in range(len(labels)) if fold[row] != half]
         values = sorted({scores[row] for row in tuned})
-        cuts = [values[0] - 1, *((a + b) / 2 for a, b in itertools.pairwise(values)), values[-1] + 1]
+        cuts = [
+            values[0] - 1,
+            *((a + b) / 2 for a, b in itertools.pairwise(values)),
+            values[-1] + 1,
+        ]
         hits = [sum((scores[row] >= cut) == labels[row] for row in tuned) for cut in cuts]
         cut = cuts[hits.index(max(hits))]
-        right += sum((scores[row] >= cut) == labels[row] for row in range(len(labels)) if fold[row] == half)
+        right += sum(
+            (scores[row] >= cut) == labels[row] for row in range(len(labels)) if fold[row] == half
+        )
     return right / len(labels)
 
 
 @pytest.mark.parametrize(
-    ("yes", "no"), [("entailment", "not_entailment"), (1, 0), ("1", "0"), (True, False), ("entailment", "neutral")]
+    ("yes", "no"),
+    [
+        ("entailment", "not_entailment"),
+        (1, 0),
+        ("1", "0"),
+        (True, False),
+        ("entailment", "neutral"),
+    ],
 )
 def test_nli_without_a_dev_side_has_a_two_fold_threshold(
     yes: Any, no: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -85,7 +121,10 @@ def test_nli_without_a_dev_side_has_a_two_fold_threshold(
     draws = np.random.default_rng(0)
     labels = (draws.random(41) < 0.4).tolist()
     numbers = [round(float(label + draws.normal()), 1) for label in labels]
-    rows = [("p 0", f"h{row} {n}", yes if y else no) for row, (n, y) in enumerate(zip(numbers, labels, strict=True))]
+    rows = [
+        ("p 0", f"h{row} {n}", yes if y else no)
+        for row, (n, y) in enumerate(zip(numbers, labels, strict=True))
+    ]
     task = OwnNLI(files=write(tmp_path / "nli.jsonl", NLI, rows), key="own.nli")
     with caplog.at_level("INFO"):
         result = evaluated(task)
@@ -101,20 +140,30 @@ def test_nli_without_a_dev_side_has_a_two_fold_threshold(
 
 
 def test_the_two_folds_have_both_labels_in_any_order_of_rows(tmp_path: Path) -> None:
-    rows = [("p 0", f"h{row} {row % 2 * 9}", ("neutral", "entailment")[row % 2]) for row in range(8)]
+    rows = [
+        ("p 0", f"h{row} {row % 2 * 9}", ("neutral", "entailment")[row % 2]) for row in range(8)
+    ]
     for name, ordered in {"in turn": rows, "sorted": rows[::2] + rows[1::2]}.items():
         task = OwnNLI(files=write(tmp_path / f"{name}.csv", NLI, ordered), key="own.nli")
         assert evaluated(task).metrics["accuracy_two_fold"] == 1
 
 
 def test_nli_with_a_dev_side_takes_its_threshold_there(tmp_path: Path) -> None:
-    dev = [("p 0", "a -30", "entailment"), ("p 0", "b -50", "neutral")]  # scores that no grid from 0 to 1 has
+    dev = [
+        ("p 0", "a -30", "entailment"),
+        ("p 0", "b -50", "neutral"),
+    ]  # scores that no grid from 0 to 1 has
     test = [("q 0", "c -39", "entailment"), ("q 0", "d -41", "entailment"), ("q 0", "e -60", "-")]
-    files = {"dev": write(tmp_path / "dev.csv", NLI, dev), "test": write(tmp_path / "test.csv", NLI, test)}
+    files = {
+        "dev": write(tmp_path / "dev.csv", NLI, dev),
+        "test": write(tmp_path / "test.csv", NLI, test),
+    }
     task = OwnNLI(files=files, key="own.nli")
     assert task.splits == ("dev", "test")
     result = evaluated(task)
-    assert result.metrics == pytest.approx({"accuracy": 2 / 3, "auprc": 1, "threshold": -40, "auc": 1})
+    assert result.metrics == pytest.approx(
+        {"accuracy": 2 / 3, "auprc": 1, "threshold": -40, "auc": 1}
+    )
     assert result.predictions["prediction"] == [True, False, False]
     assert evaluated(task, "dev").metrics["accuracy"] == 1
     assert set(task.metrics) == set(result.metrics)
@@ -122,7 +171,9 @@ def test_nli_with_a_dev_side_takes_its_threshold_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("labels", [("entailment", "neutral", "entailment"), (1, 0, 1), None])
-def test_direction_asks_the_pairs_with_the_label_entailment_or_all(labels: Any, tmp_path: Path) -> None:
+def test_direction_asks_the_pairs_with_the_label_entailment_or_all(
+    labels: Any, tmp_path: Path
+) -> None:
     rows: list[tuple[Any, ...]] = [("p 1", "h 2"), ("q 5", "i 9"), ("r 4", "j 3")]
     if labels:
         rows = [(*row, label) for row, label in zip(rows, labels, strict=True)]
@@ -134,8 +185,20 @@ def test_direction_asks_the_pairs_with_the_label_entailment_or_all(labels: Any, 
 @pytest.mark.parametrize(
     ("kind", "key", "columns", "rows", "message"),
     [
-        (OwnSTS, "sts", ("q", "r", "score"), [("a 1", "b 2", 3)], 'as in "own.columns={sentence1: q, sentence2: r}"'),
-        (OwnSTS, "sts", STS[:2], [("a 1", "b 2")], 'no score; .* set "own.columns={score: COLUMN}"'),
+        (
+            OwnSTS,
+            "sts",
+            ("q", "r", "score"),
+            [("a 1", "b 2", 3)],
+            'as in "own.columns={sentence1: q, sentence2: r}"',
+        ),
+        (
+            OwnSTS,
+            "sts",
+            STS[:2],
+            [("a 1", "b 2")],
+            'no score; .* set "own.columns={score: COLUMN}"',
+        ),
         (
             OwnSTS,
             "sts",
@@ -143,7 +206,13 @@ def test_direction_asks_the_pairs_with_the_label_entailment_or_all(labels: Any, 
             [("a 1", "b 2", "neutral")],
             "no sentence1 and no sentence2 and no score; columns recognised",
         ),
-        (OwnSTS, "sts", STS, [("a 1", "b 2", 3), ("a 1", "b 2", "high")], "my.csv:3: score 'high' is not a number"),
+        (
+            OwnSTS,
+            "sts",
+            STS,
+            [("a 1", "b 2", 3), ("a 1", "b 2", "high")],
+            "my.csv:3: score 'high' is not a number",
+        ),
         (OwnSTS, "sts", STS, [("a 1", "", 3)], "my.csv:2: sentence2 is empty"),
         (OwnSTS, "sts", STS, [], "my.csv: a header but no rows"),
         (
@@ -153,11 +222,35 @@ def test_direction_asks_the_pairs_with_the_label_entailment_or_all(labels: Any, 
             [("a 1", "b 2", 4.5)],
             "label '4.5' is not one .*own.columns={score: label}",
         ),
-        (OwnNLI, "nli", NLI, [("a 1", "b 2", "yes")], "my.csv:2: label 'yes' is not one of entailment, neutral,"),
-        (OwnNLI, "nli", NLI, [("a 1", "b 2", 1), ("a 1", "b 2", 2)], "my.csv:3: label '2' is not one of .*, 1, 0$"),
-        (OwnNLI, "nli", NLI, [("a 1", "b 2", 0)], "all labels are '0'; both entailed and other pairs are needed"),
+        (
+            OwnNLI,
+            "nli",
+            NLI,
+            [("a 1", "b 2", "yes")],
+            "my.csv:2: label 'yes' is not one of entailment, neutral,",
+        ),
+        (
+            OwnNLI,
+            "nli",
+            NLI,
+            [("a 1", "b 2", 1), ("a 1", "b 2", 2)],
+            "my.csv:3: label '2' is not one of .*, 1, 0$",
+        ),
+        (
+            OwnNLI,
+            "nli",
+            NLI,
+            [("a 1", "b 2", 0)],
+            "all labels are '0'; both entailed and other pairs are needed",
+        ),
         (OwnNLI, "nli", NLI[:2], [("a 1", "b 2")], 'no label; .*"own.columns={label: COLUMN}"'),
-        (OwnDirection, "direction", NLI, [("a 1", "b 2", "neutral")], "no pair has the label entailment"),
+        (
+            OwnDirection,
+            "direction",
+            NLI,
+            [("a 1", "b 2", "neutral")],
+            "no pair has the label entailment",
+        ),
     ],
 )
 def test_a_wrong_file_is_one_error_with_its_key_and_path(
@@ -171,5 +264,7 @@ def test_a_wrong_file_is_one_error_with_its_key_and_path(
 
 @pytest.mark.parametrize("files", [{"dev": "a.csv"}, {"tset": "a.csv"}, {"test": None}, 5, [], ""])
 def test_files_are_given_in_one_of_three_ways(files: Any) -> None:
-    with pytest.raises(ConfigError, match=r"own.sts: must be FILE, \[FILE, ...\] or {dev: FILE, test: FILE}, got "):
+    with pytest.raises(
+        ConfigError, match=r"own.sts: must be FILE, \[FILE, ...\] or {dev: FILE, test: FILE}, got "
+    ):
         OwnSTS(files=files, key="own.sts")

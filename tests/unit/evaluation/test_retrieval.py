@@ -29,7 +29,9 @@ class Points(Numbers):
     def embed(self, sentences: Sequence[str]) -> PointEmbedding:
         self.embedded += sentences
         seeds = (int.from_bytes(sentence.encode()[-6:]) for sentence in sentences)
-        return PointEmbedding(torch.stack([torch.randn(8, generator=torch.Generator().manual_seed(s)) for s in seeds]))
+        return PointEmbedding(
+            torch.stack([torch.randn(8, generator=torch.Generator().manual_seed(s)) for s in seeds])
+        )
 
     def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
         return cosine(a.vector, b.vector)
@@ -43,15 +45,30 @@ class Closeness(Numbers):
 
 
 def write(
-    folder: Path, corpus: Mapping[str, Any], queries: Mapping[str, Any], judged: Judged, split: str = "test"
+    folder: Path,
+    corpus: Mapping[str, Any],
+    queries: Mapping[str, Any],
+    judged: Judged,
+    split: str = "test",
 ) -> Path:
     """Write a folder in BEIR's layout."""
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     for name, texts in (("corpus", corpus), ("queries", queries)):
-        rows = ({"_id": one} | (text if isinstance(text, dict) else {"text": text}) for one, text in texts.items())
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    lines = [f"{query}\t{one}\t{score:g}\n" for query, documents in judged.items() for one, score in documents.items()]
-    (folder / f"qrels/{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines), encoding="utf-8")
+        rows = (
+            {"_id": one} | (text if isinstance(text, dict) else {"text": text})
+            for one, text in texts.items()
+        )
+        (folder / f"{name}.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+        )
+    lines = [
+        f"{query}\t{one}\t{score:g}\n"
+        for query, documents in judged.items()
+        for one, score in documents.items()
+    ]
+    (folder / f"qrels/{split}.tsv").write_text(
+        "query-id\tcorpus-id\tscore\n" + "".join(lines), encoding="utf-8"
+    )
     return folder
 
 
@@ -69,7 +86,10 @@ def test_all_metrics_are_those_of_a_loop_in_float64(
     draws = np.random.default_rng(0)
     corpus = {f"d{k}": f"document {draws.normal():.5f}" for k in range(150)}
     queries = {f"q{k}": f"query {draws.normal():.5f}" for k in range(11)}
-    judged = {q: {f"d{d}": int(draws.integers(0, 3)) for d in draws.choice(150, 20, replace=False)} for q in queries}
+    judged = {
+        q: {f"d{d}": int(draws.integers(0, 3)) for d in draws.choice(150, 20, replace=False)}
+        for q in queries
+    }
     result = evaluate(write(tmp_path, corpus, queries, judged), model())
     texts = list(corpus.values())
     documents, expected = model().embed(texts).to(torch.float64), []
@@ -81,7 +101,9 @@ def test_all_metrics_are_those_of_a_loop_in_float64(
         found = [(gains[order[:k]] > 0).sum() / relevant for k in (10, 100)]
         expected.append([ndcg_score([gains], [scores], k=10), *found, gains[order[0]] > 0])
     np.testing.assert_allclose(list(result.metrics.values()), np.mean(expected, axis=0), rtol=1e-12)
-    for name, column in zip(("ndcg@10", "recall@10", "recall@100", "correct"), np.transpose(expected), strict=True):
+    for name, column in zip(
+        ("ndcg@10", "recall@10", "recall@100", "correct"), np.transpose(expected), strict=True
+    ):
         np.testing.assert_allclose(result.predictions[name], column, rtol=1e-12)
     assert tuple(result.metrics) == Retrieval.metrics
 
@@ -90,7 +112,9 @@ def test_a_querys_own_document_is_left_out_and_of_equals_the_first_counts(tmp_pa
     corpus = {"b": "b 2", "a": "a 1", "c": "c 2", "d": {"title": "of", "text": "d 9"}}
     queries = {"a": "a 1", "x": "x 2", "unjudged": "y 3"}
     result = evaluate(write(tmp_path, corpus, queries, {"a": {"b": 1}, "x": {"c": 1}}), Closeness())
-    assert result.predictions["first"] == ["b", "b"], "b, not a itself; b stands before c in the file"
+    assert result.predictions["first"] == ["b", "b"], (
+        "b, not a itself; b stands before c in the file"
+    )
     assert result.predictions["correct"] == [True, False]
     assert result.predictions["query"] == ["a", "x"]
     assert result.metrics["recall@10"] == 1
@@ -123,7 +147,11 @@ CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        (CORPUS, None, "corpus.jsonl does not exist; a folder needs corpus.jsonl, queries.jsonl and"),
+        (
+            CORPUS,
+            None,
+            "corpus.jsonl does not exist; a folder needs corpus.jsonl, queries.jsonl and",
+        ),
         (QRELS, None, "qrels/test.tsv does not exist"),
         (
             CORPUS,
@@ -139,11 +167,21 @@ CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
         (QUERIES, '{"_id": "q", "text": " "}\n', "queries.jsonl:1: text is empty"),
         (QRELS, "q\t1\t2\n", "qrels/test.tsv:1: missing columns 'query-id', 'corpus-id', 'score'"),
         (QRELS, "query-id\tcorpus-id\tscore\n", "qrels/test.tsv: a header but no rows"),
-        (QRELS, "query-id\tcorpus-id\tscore\nq\t1\thigh\n", "qrels/test.tsv:2: score 'high' is not a number"),
-        (QRELS, "query-id\tcorpus-id\tscore\nx\t1\t1\n", "qrels/test.tsv:2: the query-id 'x' is not in queries.jsonl"),
+        (
+            QRELS,
+            "query-id\tcorpus-id\tscore\nq\t1\thigh\n",
+            "qrels/test.tsv:2: score 'high' is not a number",
+        ),
+        (
+            QRELS,
+            "query-id\tcorpus-id\tscore\nx\t1\t1\n",
+            "qrels/test.tsv:2: the query-id 'x' is not in queries.jsonl",
+        ),
     ],
 )
-def test_a_bad_file_is_one_error_with_its_line(name: str, text: str | None, message: str, tmp_path: Path) -> None:
+def test_a_bad_file_is_one_error_with_its_line(
+    name: str, text: str | None, message: str, tmp_path: Path
+) -> None:
     folder = write(tmp_path / "beir", {"1": "a 1"}, {"q": "q 1"}, {"q": {"1": 1}})
     (folder / name).unlink() if text is None else (folder / name).write_text(text)
     with pytest.raises(DataError) as raised:

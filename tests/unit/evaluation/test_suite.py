@@ -53,7 +53,10 @@ def test_the_mean_is_of_unrounded_values_and_has_no_part_in_dev() -> None:
 
 
 def test_where_a_part_does_not_suit_the_method_there_is_no_mean() -> None:
-    assert set(run_tasks(suite(b=Fixed(0.5, needs=("telepathy",))), Numbers(), "test")) == {"a", "c"}
+    assert set(run_tasks(suite(b=Fixed(0.5, needs=("telepathy",))), Numbers(), "test")) == {
+        "a",
+        "c",
+    }
 
 
 def test_from_metrics_that_were_computed_one_by_one() -> None:
@@ -68,7 +71,9 @@ def test_every_wrong_part_is_reported() -> None:
     tasks = suite(avg=Average(of=["a/valeu", "d/value", "b/value"], metric="mean"))
     with pytest.raises(ConfigError) as raised:
         check_parts(tasks)
-    assert "suite.avg.of: 'a/valeu' is not a metric of this suite - did you mean 'a/value'?" in str(raised.value)
+    assert "suite.avg.of: 'a/valeu' is not a metric of this suite - did you mean 'a/value'?" in str(
+        raised.value
+    )
     assert "suite.avg.of: 'd/value' is not a metric" in str(raised.value)
     assert len(raised.value.faults) == 2
     check_parts(suite())

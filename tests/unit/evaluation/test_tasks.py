@@ -33,7 +33,9 @@ def data_dir(tmp_path: Path) -> Path:
     dev = ["0,x,p 0.9,m 0.6,e 0.8,n 0.4,c 0.1", "1,x,q 0.9,mm 0.7,ee 0.9,nn 0.3,cc 0.2"]
     test = ["0,x,p 0.5,m 0.6,e 0.8,n 0.4,c 0.1", "1,x,q 0.9,mm 0.45,ee 0.9,nn 0.55,cc 0.2"]
     for split, rows in (("val", dev), ("test", test)):
-        (tmp_path / "INLI" / f"{split}.csv").write_text(HEADER + "\n".join(rows) + "\n", encoding="utf-8")
+        (tmp_path / "INLI" / f"{split}.csv").write_text(
+            HEADER + "\n".join(rows) + "\n", encoding="utf-8"
+        )
     return tmp_path
 
 
@@ -62,7 +64,9 @@ def test_rte_tunes_on_dev_and_counts_on_test(data_dir: Path) -> None:
     assert len(on_dev.predictions["score"]) == 8
 
 
-def test_eis_counts_every_pair_and_ties_are_wrong_and_each_sentence_is_embedded_once(data_dir: Path) -> None:
+def test_eis_counts_every_pair_and_ties_are_wrong_and_each_sentence_is_embedded_once(
+    data_dir: Path,
+) -> None:
     answers = ByTable()
     tasks = {"rte": RTE(data_dir=str(data_dir)), "eis": EIS(data_dir=str(data_dir))}
     results = run_tasks(tasks, answers, "test")
@@ -107,11 +111,17 @@ def test_both_pairs_of_a_row_count_and_ties_are_wrong(pair_files: dict[str, str]
 
 
 def test_pairs_of_the_corpus_against_a_loop() -> None:
-    task = PairEIS(data_dir=str(sample_dir()), dev="impscore/dev", test="impscore/test", optional=True)
+    task = PairEIS(
+        data_dir=str(sample_dir()), dev="impscore/dev", test="impscore/test", optional=True
+    )
     assert task.lacking() is None
     for split in ("dev", "test"):
         rows = task.table(split)
-        pairs = [(row[f"{side}_implicit"], row[f"{side}_explicit"]) for side in ("pos", "neg") for row in rows]
+        pairs = [
+            (row[f"{side}_implicit"], row[f"{side}_explicit"])
+            for side in ("pos", "neg")
+            for row in rows
+        ]
         right = [len(implicit.split()) > len(explicit.split()) for implicit, explicit in pairs]
         assert 0 < sum(right) < len(right) == 20
         result = run_tasks({"eis_wang": task}, Length(), split)["eis_wang"]
@@ -120,7 +130,9 @@ def test_pairs_of_the_corpus_against_a_loop() -> None:
     assert set(task.digests) == {"ImpScore/all_data.csv"}
 
 
-def test_a_corpus_that_is_not_there_is_lacking_only_where_it_may_be(pair_files: dict[str, str]) -> None:
+def test_a_corpus_that_is_not_there_is_lacking_only_where_it_may_be(
+    pair_files: dict[str, str],
+) -> None:
     sources = pair_files | {"dev": "impscore/dev", "test": "impscore/test"}
     assert PairEIS(**sources).lacking() is None
     with pytest.raises(DataError, match="corpus 'impscore', split 'test' was not found"):
@@ -150,10 +162,14 @@ def test_a_file_of_one_s_own_that_is_missing_or_broken_is_an_error_also_where_it
     for split in ("dev", "test"):
         task = PairEIS(**{**pair_files, split: "pears.csv"}, optional=True)
         assert task.lacking() is None
-        with pytest.raises(DataError, match=rf"suite: {split}: .*pears\.csv: there is no such file"):
+        with pytest.raises(
+            DataError, match=rf"suite: {split}: .*pears\.csv: there is no such file"
+        ):
             _ = task.digests
     Path(pair_files["dev"]).write_text("pos_implicit\nx\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"suite: dev: .*pairs\.csv: the columns fit no known layout"):
+    with pytest.raises(
+        DataError, match=r"suite: dev: .*pairs\.csv: the columns fit no known layout"
+    ):
         PairEIS(**pair_files, optional=True).sentences("dev")
     with pytest.raises(DataError, match=r"INLI/val\.csv: no column 'pos_implicit'"):
         PairEIS(data_dir=str(sample_dir()), dev="inli/dev", test="inli/test").sentences("dev")

@@ -23,7 +23,9 @@ class Words:
     """A sentence's features stand in it: ``word word 0.5 -1 ...``, the last numbers of it."""
 
     def embed(self, sentences: Sequence[str]) -> PointEmbedding:
-        return PointEmbedding(torch.tensor([[float(word) for word in s.split()[-WIDTH:]] for s in sentences]))
+        return PointEmbedding(
+            torch.tensor([[float(word) for word in s.split()[-WIDTH:]] for s in sentences])
+        )
 
     def features(self, embedding: PointEmbedding) -> Tensor:
         return embedding.vector
@@ -34,10 +36,14 @@ class Hashed(Words):
 
     def embed(self, sentences: Sequence[str]) -> PointEmbedding:
         seeds = [sum(map(ord, sentence)) for sentence in sentences]
-        return PointEmbedding(torch.tensor(np.array([np.random.RandomState(s).randn(6) for s in seeds])).float())
+        return PointEmbedding(
+            torch.tensor(np.array([np.random.RandomState(s).randn(6) for s in seeds])).float()
+        )
 
 
-def table(rows: int, classes: Sequence[str], seed: int, *, pairs: bool = False, skill: float = 1.0) -> Rows:
+def table(
+    rows: int, classes: Sequence[str], seed: int, *, pairs: bool = False, skill: float = 1.0
+) -> Rows:
     """Return sentences of one to five words and ``WIDTH`` numbers, with labels that depend on them."""
     random = np.random.RandomState(seed)
     columns: dict[str, list[str]] = {"label": []} | {name: [] for name in _columns(pairs)}
@@ -45,9 +51,13 @@ def table(rows: int, classes: Sequence[str], seed: int, *, pairs: bool = False, 
         numbers = random.randn(len(_columns(pairs)), WIDTH).round(3)
         signal = np.abs(numbers[0] - numbers[1]).sum() - 4 if pairs else numbers[0].sum()
         noisy = skill * signal + random.randn()
-        columns["label"].append(classes[int(np.clip(np.floor(noisy / 1.5 + len(classes) / 2), 0, len(classes) - 1))])
+        columns["label"].append(
+            classes[int(np.clip(np.floor(noisy / 1.5 + len(classes) / 2), 0, len(classes) - 1))]
+        )
         for name, side in zip(_columns(pairs), numbers, strict=True):
-            columns[name].append(" ".join(["w"] * random.randint(1, 6) + [str(number) for number in side]))
+            columns[name].append(
+                " ".join(["w"] * random.randint(1, 6) + [str(number) for number in side])
+            )
     return Rows.of(columns)
 
 
@@ -55,7 +65,9 @@ def _columns(pairs: bool) -> tuple[str, ...]:
     return ("sentence1", "sentence2") if pairs else ("sentence",)
 
 
-def evaluated(monkeypatch: pytest.MonkeyPatch, corpus: str, tables: dict[str, Rows], **options: object) -> TaskResult:
+def evaluated(
+    monkeypatch: pytest.MonkeyPatch, corpus: str, tables: dict[str, Rows], **options: object
+) -> TaskResult:
     monkeypatch.setattr(module, "read_corpus", lambda name, split, folder: tables[split])
     task = Transfer(data_dir="", corpus=corpus, **options)  # type: ignore[arg-type]
     return run_tasks({corpus: task}, Words(), "test")[corpus]
@@ -65,21 +77,34 @@ def senteval_order(rows: Rows, classes: Sequence[str]) -> list[int]:
     sides = [name for name in ("sentence", "sentence1", "sentence2") if name in rows.names]
     return sorted(
         range(len(rows)),
-        key=lambda r: (*(len(str(rows[r][s]).split()) for s in sides), classes.index(rows[r]["label"])),
+        key=lambda r: (
+            *(len(str(rows[r][s]).split()) for s in sides),
+            classes.index(rows[r]["label"]),
+        ),
     )
 
 
 def numbers(rows: Rows, classes: Sequence[str], order: list[int]) -> tuple[np.ndarray, np.ndarray]:
     """Return features and labels in an order."""
     names = [name for name in rows.names if name != "label"]
-    sides = [np.array([[float(x) for x in s.split()[-WIDTH:]] for s in rows.column(name)]) for name in names]
-    features = sides[0] if len(sides) == 1 else np.concatenate([abs(sides[0] - sides[1]), sides[0] * sides[1]], axis=1)
+    sides = [
+        np.array([[float(x) for x in s.split()[-WIDTH:]] for s in rows.column(name)])
+        for name in names
+    ]
+    features = (
+        sides[0]
+        if len(sides) == 1
+        else np.concatenate([abs(sides[0] - sides[1]), sides[0] * sides[1]], axis=1)
+    )
     labels = np.array([classes.index(label) for label in rows.column("label")])
     return features[order].astype(np.float32).astype(float), labels[order]
 
 
 def chosen(x: np.ndarray, y: np.ndarray, folds: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
-    scores = [np.mean([(fitted(x[a], y[a], l2).predict(x[b]) == y[b]).mean() for a, b in folds]) for l2 in module.L2]
+    scores = [
+        np.mean([(fitted(x[a], y[a], l2).predict(x[b]) == y[b]).mean() for a, b in folds])
+        for l2 in module.L2
+    ]
     return module.L2[int(np.argmax(np.round(100 * np.array(scores), 2)))]
 
 
@@ -99,7 +124,9 @@ def stratified(y: np.ndarray, folds: int = 10) -> list[tuple[np.ndarray, np.ndar
 @pytest.mark.parametrize(
     ("corpus", "classes"), [("mr", ("negative", "positive")), ("subj", ("subjective", "objective"))]
 )
-def test_nested_folds_against_a_loop(monkeypatch: pytest.MonkeyPatch, corpus: str, classes: tuple[str, str]) -> None:
+def test_nested_folds_against_a_loop(
+    monkeypatch: pytest.MonkeyPatch, corpus: str, classes: tuple[str, str]
+) -> None:
     rows = table(80, classes, seed=1)
     order = senteval_order(rows, classes)
     x, y = numbers(rows, classes, order)
@@ -132,19 +159,29 @@ def test_senteval_s_protocol_against_a_loop_in_float64(monkeypatch: pytest.Monke
     for train, test in stratified(y.numpy(), 3):
         folds = [(train[a], train[b]) for a, b in stratified(y[train].numpy(), 3)]
         scores = [np.mean([accuracy(a, b, b, l2) for a, b in folds]) for l2 in module.L2]
-        accuracies.append(accuracy(train, None, test, module.L2[int(np.argmax(np.round(scores, 4)))]))
+        accuracies.append(
+            accuracy(train, None, test, module.L2[int(np.argmax(np.round(scores, 4)))])
+        )
     found = evaluated(monkeypatch, "mr", {"all": rows}, protocol="senteval").metrics
     assert found == {"accuracy_senteval": pytest.approx(np.mean(accuracies))}
-    assert 0.6 < np.mean(accuracies) != evaluated(monkeypatch, "mr", {"all": rows}).metrics["accuracy_lbfgs"]
+    assert (
+        0.6
+        < np.mean(accuracies)
+        != evaluated(monkeypatch, "mr", {"all": rows}).metrics["accuracy_lbfgs"]
+    )
 
 
 @pytest.mark.parametrize(
-    ("corpus", "classes", "pairs"), [("trec", ("ABBR", "DESC", "LOC"), False), ("mrpc", ("other", "paraphrase"), True)]
+    ("corpus", "classes", "pairs"),
+    [("trec", ("ABBR", "DESC", "LOC"), False), ("mrpc", ("other", "paraphrase"), True)],
 )
 def test_folds_of_train_against_a_loop(
     monkeypatch: pytest.MonkeyPatch, corpus: str, classes: tuple[str, ...], pairs: bool
 ) -> None:
-    tables = {"train": table(120, classes, 2, pairs=pairs), "test": table(50, classes, 3, pairs=pairs)}
+    tables = {
+        "train": table(120, classes, 2, pairs=pairs),
+        "test": table(50, classes, 3, pairs=pairs),
+    }
     x, y = numbers(tables["train"], classes, senteval_order(tables["train"], classes))
     model = fitted(x, y, chosen(x, y, stratified(y)))
     x, y = numbers(tables["test"], classes, list(range(50)))
@@ -156,17 +193,25 @@ def test_folds_of_train_against_a_loop(
 
 def test_a_given_dev_split_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
     classes = ("negative", "positive")
-    tables = {"train": table(60, classes, 4), "dev": table(40, classes, 5), "test": table(50, classes, 6)}
+    tables = {
+        "train": table(60, classes, 4),
+        "dev": table(40, classes, 5),
+        "test": table(50, classes, 6),
+    }
     sides = {name: numbers(rows, classes, list(range(len(rows)))) for name, rows in tables.items()}
     both = [np.concatenate([sides["train"][k], sides["dev"][k]]) for k in (0, 1)]
     l2 = chosen(both[0], both[1], [(np.arange(60), np.arange(60, 100))])
     predicted = fitted(*sides["train"], l2).predict(sides["test"][0])
     result = evaluated(monkeypatch, "sst2", tables)
-    assert result.metrics == {"accuracy_lbfgs": pytest.approx((predicted == sides["test"][1]).mean())}
+    assert result.metrics == {
+        "accuracy_lbfgs": pytest.approx((predicted == sides["test"][1]).mean())
+    }
 
 
 @pytest.mark.parametrize("protocol", ["lbfgs", "senteval"])
-def test_what_is_predicted_for_a_row_never_sees_its_label(monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
+def test_what_is_predicted_for_a_row_never_sees_its_label(
+    monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
     tables = {name: table(40, ("ABBR", "DESC"), seed) for name, seed in (("train", 8), ("test", 9))}
     before = evaluated(monkeypatch, "trec", tables, protocol=protocol).predictions["prediction"]
     flipped = ["ABBR" if label == "DESC" else "DESC" for label in tables["test"].column("label")]
@@ -180,7 +225,11 @@ def test_what_is_predicted_for_a_row_never_sees_its_label(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_the_sample_of_every_corpus_is_read_limited_and_classified(corpus: str) -> None:
     task = Transfer(data_dir=str(sample_dir()), corpus=corpus, rows=12)
-    assert (task.splits, task.sentences("dev"), task.metrics) == (("test",), [], ("accuracy_lbfgs",))
+    assert (task.splits, task.sentences("dev"), task.metrics) == (
+        ("test",),
+        [],
+        ("accuracy_lbfgs",),
+    )
     result = run_tasks({corpus: task}, Hashed(), "test")[corpus]
     assert 0 <= result.metrics["accuracy_lbfgs"] <= 1
     assert len(result.predictions["row"]) == len(list(task.tables.values())[-1])
@@ -191,4 +240,6 @@ def test_the_sample_of_every_corpus_is_read_limited_and_classified(corpus: str) 
 
 def test_too_few_rows_for_folds() -> None:
     with pytest.raises(DataError, match=r"a class has only one of .* training rows: raise"):
-        run_tasks({"mr": Transfer(data_dir=str(sample_dir()), corpus="mr", rows=2)}, Hashed(), "test")
+        run_tasks(
+            {"mr": Transfer(data_dir=str(sample_dir()), corpus="mr", rows=2)}, Hashed(), "test"
+        )

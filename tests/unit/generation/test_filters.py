@@ -7,14 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning_cse.generation.filters import Checks, cleaned, count_sentences, judge, letters, refuses
+from lightning_cse.generation.filters import (
+    Checks,
+    cleaned,
+    count_sentences,
+    judge,
+    letters,
+    refuses,
+)
 from lightning_cse.generation.pattern import Examples, Role
 from lightning_cse.llm import Reply
 
 SENTENCE = "A dog runs."
 SOURCE = "A brown dog is running across the wet grass."
 POSITIVE = "A dog with brown fur runs over damp grass."
-PAIRS = (("Two girls sing.", "Two young women are singing."), ("The bus was late.", "The bus did not come in time."))
+PAIRS = (
+    ("Two girls sing.", "Two young women are singing."),
+    ("The bus was late.", "The bus did not come in time."),
+)
 SYSTEM = (
     "Write a sentence that means the same as the one the user gives you, in other words.\n\n"
     + "\n\n".join(f"Sentence 1: {first}\nSentence 2: {second}" for first, second in PAIRS)
@@ -24,12 +34,20 @@ SYSTEM = (
 
 def rows(table: str) -> list[str]:
     r"""The cells of a table, which ``¦`` separates; ``\n`` is a line break."""
-    return [cell.strip(" ").replace("\\n", "\n") for line in table.strip().splitlines() for cell in line.split("¦")]
+    return [
+        cell.strip(" ").replace("\\n", "\n")
+        for line in table.strip().splitlines()
+        for cell in line.split("¦")
+    ]
 
 
-def judged(text: str, *, finish: str = "stop", source: str = SOURCE, **given: Any) -> tuple[str, str | None]:
+def judged(
+    text: str, *, finish: str = "stop", source: str = SOURCE, **given: Any
+) -> tuple[str, str | None]:
     reference, written = given.pop("reference", source), given.pop("written", {})
-    role = Role("r", "source", SYSTEM, ("Sentence 1", "Sentence 2"), Examples(PAIRS, PAIRS), Checks(**given))
+    role = Role(
+        "r", "source", SYSTEM, ("Sentence 1", "Sentence 2"), Examples(PAIRS, PAIRS), Checks(**given)
+    )
     return judge(Reply(text, finish), role, source, reference, written)
 
 
@@ -54,8 +72,14 @@ QUESTION = {"source": "What is the capital of France?", "shortest": 0.3}
         ("cut off", "<think>The user wants a dog. So", {"finish": "length"}),
         ("cut off", '{"sentence": "A dog with brown fur runs', {"finish": "length"}),
         (None, "A dog with brown fur runs over the", {}),
-        *[("empty", text, {}) for text in rows('¦ ... ¦ "" ¦ ** ¦ Sentence 2: ¦ Here is the sentence: ¦ {broken')],
-        *[("empty", text, {}) for text in rows('N/A ¦ **No** ¦ SENTENCE 12 ¦ No change ¦ {"sentence": null}')],
+        *[
+            ("empty", text, {})
+            for text in rows('¦ ... ¦ "" ¦ ** ¦ Sentence 2: ¦ Here is the sentence: ¦ {broken')
+        ],
+        *[
+            ("empty", text, {})
+            for text in rows('N/A ¦ **No** ¦ SENTENCE 12 ¦ No change ¦ {"sentence": null}')
+        ],
         (None, "No dog.", {}),
         (None, "No.", {"source": "Never!"}),
         ("echo of the prompt", f"Sentence 1: {SOURCE}\nSentence 2: {POSITIVE}", {}),
@@ -64,8 +88,16 @@ QUESTION = {"source": "What is the capital of France?", "shortest": 0.3}
         ("echo of the prompt", "RETURN THE NEW SENTENCE AND NOTHING ELSE, ALL OF IT", {}),
         (None, "Return the new sentence and nothing.", {}),  # six words in a row
         (None, "He read sentence 2: it was long.", {}),
-        (None, "The note says Sentence 1: no dogs.", {"source": "A note has Sentence 1: dogs are not allowed."}),
-        (None, PAIRS[0][1], {"source": PAIRS[0][0]}),  # the second sentence of an example answers the first
+        (
+            None,
+            "The note says Sentence 1: no dogs.",
+            {"source": "A note has Sentence 1: dogs are not allowed."},
+        ),
+        (
+            None,
+            PAIRS[0][1],
+            {"source": PAIRS[0][0]},
+        ),  # the second sentence of an example answers the first
         ("echo of the source", SOURCE.upper(), {}),
         ("echo of the source", f"“{SOURCE[:-1]}”", {"reference": POSITIVE}),
         ("echo of the source", POSITIVE, {"reference": POSITIVE}),
@@ -77,9 +109,21 @@ QUESTION = {"source": "What is the capital of France?", "shortest": 0.3}
         (None, "A dog runs. It is brown.", {"reference": "A brown dog is here. It runs fast."}),
         ("too short", "Paris.", QUESTION),
         (None, "Which city rules France?", QUESTION),
-        ("more detail", "A dog with soft brown fur runs over damp grass.", LESS),  # ten words for nine
-        ("more detail", "A brown dog is running across the old grass.", LESS),  # as many, and nearer to the source
-        ("more detail", "A dog with brown fur jumps over damp grass.", LESS),  # as many, and as near
+        (
+            "more detail",
+            "A dog with soft brown fur runs over damp grass.",
+            LESS,
+        ),  # ten words for nine
+        (
+            "more detail",
+            "A brown dog is running across the old grass.",
+            LESS,
+        ),  # as many, and nearer to the source
+        (
+            "more detail",
+            "A dog with brown fur jumps over damp grass.",
+            LESS,
+        ),  # as many, and as near
         (None, "A cat with black fur sleeps under dry leaves.", LESS),  # as many, and farther
         (None, "A dog is running.", LESS),
         ("more detail", f"{POSITIVE[:-1]} today.", {"less_detail_than": "source"}),
@@ -107,13 +151,19 @@ def test_reasons(reason: str | None, text: str, given: dict[str, Any]) -> None:
     ],
 )
 def test_lengths(words: int, of: int, given: dict[str, Any], reason: str | None) -> None:
-    text, reference = (" ".join(f"{sign}{n}" for n in range(count)) for sign, count in (("w", words), ("r", of)))
+    text, reference = (
+        " ".join(f"{sign}{n}" for n in range(count)) for sign, count in (("w", words), ("r", of))
+    )
     assert judged(text, reference=reference, **given)[1] == reason
 
 
 def test_an_accepted_sentence_stands_alone_and_on_one_line() -> None:
     replies = [json.dumps({"sentence": text}) for text in (POSITIVE, f'"{POSITIVE}"')]
-    replies += [f"```json\n{replies[0]}\n```", POSITIVE.replace(" ", " \t "), f'Sure!\n\n**Sentence 2:** "{POSITIVE}"']
+    replies += [
+        f"```json\n{replies[0]}\n```",
+        POSITIVE.replace(" ", " \t "),
+        f'Sure!\n\n**Sentence 2:** "{POSITIVE}"',
+    ]
     assert [judged(reply) for reply in replies] == [(POSITIVE, None)] * 5
 
 
@@ -139,7 +189,11 @@ I can't help with the dishes. ¦ Unfortunately, I can't help it. ¦ I can't answ
 
 @pytest.mark.parametrize(("table", "refused"), [(REFUSALS, True), (NO_REFUSALS, False)])
 def test_refusals(table: str, refused: bool) -> None:
-    assert [text for text in rows(table) if not refuses(text) == refuses(f" \n{text.upper()}\n") == refused] == []
+    assert [
+        text
+        for text in rows(table)
+        if not refuses(text) == refuses(f" \n{text.upper()}\n") == refused
+    ] == []
 
 
 TAKEN_OFF = r"""
@@ -165,9 +219,16 @@ A dog runs.\nA cat sleeps. ¦ Note: a dog runs. ¦ A dog (note its fur) runs. ¦
 
 def test_cleaning() -> None:
     replies = [*rows(TAKEN_OFF), f"\ufeff{SENTENCE}\x00", f"{SENTENCE}\ud83d"]
-    assert {reply: cleaned(reply, "Sentence 2") for reply in replies} == dict.fromkeys(replies, SENTENCE)
-    assert {text: cleaned(text, "Sentence 2") for text in rows(STAYS)} == {text: text for text in rows(STAYS)}
-    for reply, reference in (("1. A dog runs.", "1. A brown dog runs."), ("Answer: go.", "Answer: stay.")):
+    assert {reply: cleaned(reply, "Sentence 2") for reply in replies} == dict.fromkeys(
+        replies, SENTENCE
+    )
+    assert {text: cleaned(text, "Sentence 2") for text in rows(STAYS)} == {
+        text: text for text in rows(STAYS)
+    }
+    for reply, reference in (
+        ("1. A dog runs.", "1. A brown dog runs."),
+        ("Answer: go.", "Answer: stay."),
+    ):
         assert cleaned(reply, "Sentence 2", reference) == reply != cleaned(reply, "Sentence 2")
 
 
@@ -190,14 +251,25 @@ He left... Then she came. ¦ He said "Stop." Then he left. ¦ "It is late. We mu
 
 
 def test_sentences_are_counted() -> None:
-    wanted = dict.fromkeys(rows(ONE), 1) | dict.fromkeys(rows(TWO), 2) | dict.fromkeys(["", " \n ", '"..."', "🐶"], 0)
+    wanted = (
+        dict.fromkeys(rows(ONE), 1)
+        | dict.fromkeys(rows(TWO), 2)
+        | dict.fromkeys(["", " \n ", '"..."', "🐶"], 0)
+    )
     assert {text: count_sentences(text) for text in wanted} == wanted
     assert count_sentences("One. Two! Three? Four... Five.\nSix. Dr. No is seven.") == 7
 
 
 def test_equal_are_sentences_of_the_same_letters() -> None:
-    same = [("A dog runs.", "a DOG, runs"), ("café", "cafe\u0301"), ("Straße", "STRASSE"), ("Ｄog №１", "dog no1")]
-    assert all(letters(one) == letters(other) for one, other in [*same, ("I \u2764\ufe0f dogs", "I dogs")])
+    same = [
+        ("A dog runs.", "a DOG, runs"),
+        ("café", "cafe\u0301"),
+        ("Straße", "STRASSE"),
+        ("Ｄog №１", "dog no1"),
+    ]
+    assert all(
+        letters(one) == letters(other) for one, other in [*same, ("I \u2764\ufe0f dogs", "I dogs")]
+    )
     others = [("2 dogs", "3 dogs"), ("cafe", "café"), ("की", "का"), ("走る", "走った")]
     assert all(letters(one) != letters(other) for one, other in others)
 

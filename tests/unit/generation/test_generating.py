@@ -41,8 +41,15 @@ ROLES = ("positive", "intermediate", "negative")
 
 def role(body: dict[str, Any]) -> str:
     """The role that a request is for, by what the prompts say of it."""
-    known = {"fewer details": "intermediate", "means the same": "positive", "premise entails": "positive"}
-    return next((role for words, role in known.items() if words in body["messages"][0]["content"]), "negative")
+    known = {
+        "fewer details": "intermediate",
+        "means the same": "positive",
+        "premise entails": "positive",
+    }
+    return next(
+        (role for words, role in known.items() if words in body["messages"][0]["content"]),
+        "negative",
+    )
 
 
 def answer(body: dict[str, Any]) -> str:
@@ -57,7 +64,9 @@ def answer(body: dict[str, Any]) -> str:
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     with ExitStack() as stack:
-        yield lambda *arguments, **named: stack.enter_context(ChatServer(*(arguments or (answer,)), **named))
+        yield lambda *arguments, **named: stack.enter_context(
+            ChatServer(*(arguments or (answer,)), **named)
+        )
 
 
 @pytest.fixture
@@ -66,10 +75,17 @@ def generation(tmp_path: Path) -> Generate:
 
     def made(server: ChatServer | None, *overrides: str, data: str = "wiki") -> Generation:
         line = ["n=6", "encoder=tiny", "corpora=sample", "+pattern=sts", "paths=sample"]
-        line += [f"paths.runs_dir={tmp_path}/runs", f"paths.cache_dir={tmp_path}/cache", f"data={data}"]
+        line += [
+            f"paths.runs_dir={tmp_path}/runs",
+            f"paths.cache_dir={tmp_path}/cache",
+            f"data={data}",
+        ]
         line += [f"llm.base_url={server.url}", "llm.model=m"] if server else []
         again = {override.lstrip("+").partition("=")[0] for override in overrides}
-        line = [*(one for one in line if one.lstrip("+").partition("=")[0] not in again), *overrides]
+        line = [
+            *(one for one in line if one.lstrip("+").partition("=")[0] not in again),
+            *overrides,
+        ]
         register()
         GlobalHydra.instance().clear()
         with initialize_config_dir(str(conf_dir()), version_base="1.3"):
@@ -86,7 +102,9 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def own(folder: Path, count: int) -> str:
     path = folder / "own.txt"
-    path.write_text("".join(f"Sentence number {number} of this file is short.\n" for number in range(count)))
+    path.write_text(
+        "".join(f"Sentence number {number} of this file is short.\n" for number in range(count))
+    )
     return f"data.train=[{path}]"
 
 
@@ -102,15 +120,25 @@ def test_rows_in_the_order_of_drawing(serve: Serve, generation: Generate, refere
     rows = lines(made.rows)
     assert [row["anchor"] for row in rows] == made.sentences[:6]
     assert [list(row) for row in rows] == [["anchor", *ROLES]] * 6
-    assert read_table(str(made.rows), key="x").column("intermediate") == [row["intermediate"] for row in rows]
+    assert read_table(str(made.rows), key="x").column("intermediate") == [
+        row["intermediate"] for row in rows
+    ]
     given = {row["anchor"]: row["anchor" if reference == "source" else "positive"] for row in rows}
     asked = {(role(call.body), prompt(call.body)) for call in server.calls}
-    assert asked == {pair for a, b in given.items() for pair in (("positive", a), *((r, b) for r in ROLES[1:]))}
+    assert asked == {
+        pair for a, b in given.items() for pair in (("positive", a), *((r, b) for r in ROLES[1:]))
+    }
     assert made.given_up.read_text() == ""
-    assert (provenance["rows"]["count"], provenance["model"], provenance["served"]) == (6, "m", {"m": 18})
+    assert (provenance["rows"]["count"], provenance["model"], provenance["served"]) == (
+        6,
+        "m",
+        {"m": 18},
+    )
     assert provenance["acceptance"]["sources"] == {"complete": 6, "given_up": 0}
     tokens = provenance["tokens"]
-    assert provenance["cost"] == pytest.approx((2 * tokens["prompt"] + 4 * tokens["completion"]) / 1e6)
+    assert provenance["cost"] == pytest.approx(
+        (2 * tokens["prompt"] + 4 * tokens["completion"]) / 1e6
+    )
     assert generation(server, f"pattern.reference={reference}").run() == provenance
     assert len(server.calls) == 18
 
@@ -126,22 +154,35 @@ def test_replies_in_json_where_the_endpoint_offers_it(serve: Serve, generation: 
     assert schema["properties"] == {"sentence": {"type": "string"}}
 
 
-def test_a_rejected_reply_is_asked_for_again_as_another_sample(serve: Serve, generation: Generate) -> None:
+def test_a_rejected_reply_is_asked_for_again_as_another_sample(
+    serve: Serve, generation: Generate
+) -> None:
     def echoes_first(body: dict[str, Any]) -> str:
         return prompt(body) if body["seed"] == 7 and role(body) == "intermediate" else answer(body)
 
     server = serve(echoes_first)
     made = generation(server, "+llm.parameters.seed=7")
     roles = made.run()["acceptance"]["roles"]
-    assert roles["intermediate"] == {"asked": 12, "accepted": 6, "rejected": {"echo of the source": 6}}
+    assert roles["intermediate"] == {
+        "asked": 12,
+        "accepted": 6,
+        "rejected": {"echo of the source": 6},
+    }
     seeds = Counter((role(call.body), call.body["seed"]) for call in server.calls)
-    assert seeds == {("positive", 7): 6, ("intermediate", 7): 6, ("intermediate", 8): 6, ("negative", 7): 6}
+    assert seeds == {
+        ("positive", 7): 6,
+        ("intermediate", 7): 6,
+        ("intermediate", 8): 6,
+        ("negative", 7): 6,
+    }
     made.rows.unlink()
     made.run()
     assert len(server.calls) == 24  # rejected replies are kept too
 
 
-def test_what_is_given_up_is_listed_and_others_take_its_place(serve: Serve, generation: Generate) -> None:
+def test_what_is_given_up_is_listed_and_others_take_its_place(
+    serve: Serve, generation: Generate
+) -> None:
     bad = set(generation(None, "show_prompts=true").sentences[:8:3])
 
     def refuses(body: dict[str, Any]) -> str:
@@ -149,12 +190,23 @@ def test_what_is_given_up_is_listed_and_others_take_its_place(serve: Serve, gene
 
     found = []
     for concurrency in (1, 5):
-        made = generation(serve(refuses), "samples=2", f"llm.concurrency={concurrency}", f"llm.model=m{concurrency}")
+        made = generation(
+            serve(refuses),
+            "samples=2",
+            f"llm.concurrency={concurrency}",
+            f"llm.model=m{concurrency}",
+        )
         provenance = made.run()
-        assert [row["anchor"] for row in lines(made.rows)] == [s for s in made.sentences[:9] if s not in bad]
+        assert [row["anchor"] for row in lines(made.rows)] == [
+            s for s in made.sentences[:9] if s not in bad
+        ]
         found.append([(one["anchor"], one["rejected"]) for one in lines(made.given_up)])
         assert provenance["acceptance"]["sources"] == {"complete": 6, "given_up": 3}
-    rejected = {"role": "positive", "reason": "refused", "text": "I'm sorry, but I can't help with that."}
+    rejected = {
+        "role": "positive",
+        "reason": "refused",
+        "text": "I'm sorry, but I can't help with that.",
+    }
     assert found == [[(made.sentences[place], [rejected] * 2) for place in (0, 3, 6)]] * 2
 
 
@@ -164,7 +216,10 @@ def test_a_dead_endpoint_loses_nothing(serve: Serve, generation: Generate) -> No
     server = serve(seconds=0.005)
     server.plan = lambda body, _: "error" if sum(server.answered.values()) >= 7 else None
     first = generation(server, "llm.retries=0", "llm.concurrency=2")
-    with pytest.raises(LLMError, match=r"\d of 6 sentences have no reply: .*500.*\d have a row, and the same command"):
+    with pytest.raises(
+        LLMError,
+        match=r"\d of 6 sentences have no reply: .*500.*\d have a row, and the same command",
+    ):
         first.run()
     assert not first.rows.exists()
     answered = server.answered.copy()
@@ -177,7 +232,9 @@ def test_a_dead_endpoint_loses_nothing(serve: Serve, generation: Generate) -> No
     assert lines(second.rows) == lines(whole.rows)
 
 
-@pytest.mark.parametrize("harm", ["shorter", "no rows", "no side file", "damaged side file", "nothing left"])
+@pytest.mark.parametrize(
+    "harm", ["shorter", "no rows", "no side file", "damaged side file", "nothing left"]
+)
 def test_rows_that_are_not_as_they_were_written_are_written_again(
     serve: Serve, generation: Generate, harm: str
 ) -> None:
@@ -193,7 +250,10 @@ def test_rows_that_are_not_as_they_were_written_are_written_again(
         (side if harm == "no side file" else made.rows).unlink()
     again = generation(server).run()
     assert made.rows.read_bytes() == content
-    assert (again["acceptance"], again["tokens"]) == (provenance["acceptance"], provenance["tokens"])
+    assert (again["acceptance"], again["tokens"]) == (
+        provenance["acceptance"],
+        provenance["tokens"],
+    )
     assert len(server.calls) == 18
 
 
@@ -209,39 +269,72 @@ def test_more_rows_cost_only_those_that_are_new(serve: Serve, generation: Genera
 @pytest.mark.parametrize(
     ("same", "overrides"),
     [
-        (True, ["llm.concurrency=3", "llm.price={input: 1, output: 1}", "llm.base_url=http://localhost:1/v1"]),
+        (
+            True,
+            [
+                "llm.concurrency=3",
+                "llm.price={input: 1, output: 1}",
+                "llm.base_url=http://localhost:1/v1",
+            ],
+        ),
         (True, ["encoder=minilm_l6", "looked_at=5", "patience=3"]),
-        (False, ["seed=1", "n=5", "samples=2", "llm.model=another", "llm.parameters.temperature=0.5", "most_words=20"]),
         (
             False,
-            ["+llm.parameters.top_p=0.5", "pattern.reference=source", "pattern.seed=1", "pattern.roles.0.checks=null"],
+            [
+                "seed=1",
+                "n=5",
+                "samples=2",
+                "llm.model=another",
+                "llm.parameters.temperature=0.5",
+                "most_words=20",
+            ],
+        ),
+        (
+            False,
+            [
+                "+llm.parameters.top_p=0.5",
+                "pattern.reference=source",
+                "pattern.seed=1",
+                "pattern.roles.0.checks=null",
+            ],
         ),
     ],
 )
-def test_the_folder_is_named_by_what_decides_the_rows(generation: Generate, same: bool, overrides: list[str]) -> None:
+def test_the_folder_is_named_by_what_decides_the_rows(
+    generation: Generate, same: bool, overrides: list[str]
+) -> None:
     folder = generation(None, "llm.model=m").folder
     for override in overrides:
         line = [override] if override.startswith("llm.model") else ["llm.model=m", override]
         assert (generation(None, *line).folder == folder) is same, override
 
 
-def test_the_draw_has_nothing_to_do_with_files_or_what_training_holds_out(generation: Generate, tmp_path: Path) -> None:
+def test_the_draw_has_nothing_to_do_with_files_or_what_training_holds_out(
+    generation: Generate, tmp_path: Path
+) -> None:
     given = ("llm.model=m", "n=100")
     made = generation(None, *given, own(tmp_path, 1000))
     path = tmp_path / "own.txt"
     _, apart = hold_out(Sentences()(read_sources([str(path)], tmp_path, key="x")), 0.1, of="anchor")
     other = generation(None, *given, f"data.train=[{path}]", "seed=1")
     for drawn in (apart.column("anchor"), other.sentences[:100]):
-        assert 1 <= len(set(drawn).intersection(made.sentences[:100])) <= 25  # ten or so of a hundred
+        assert (
+            1 <= len(set(drawn).intersection(made.sentences[:100])) <= 25
+        )  # ten or so of a hundred
     halves = path.read_text().splitlines(keepends=True)
     for name, half in (("a", halves[500:]), ("b", halves[:500])):
         (tmp_path / f"{name}.txt").write_text("".join(half))
-    assert generation(None, *given, f"data.train=[{tmp_path}/a.txt,{tmp_path}/b.txt]").folder == made.folder
+    assert (
+        generation(None, *given, f"data.train=[{tmp_path}/a.txt,{tmp_path}/b.txt]").folder
+        == made.folder
+    )
 
 
 def test_a_fault_of_all_sentences_is_not_paid_for_all(serve: Serve, generation: Generate) -> None:
     server = serve(lambda body: "")
-    with pytest.raises(LLMError, match=r"21 of 21 sentences were given up; .* positive was rejected \(empty\): ''"):
+    with pytest.raises(
+        LLMError, match=r"21 of 21 sentences were given up; .* positive was rejected \(empty\): ''"
+    ):
         generation(server, "n=2", "samples=1", "llm.concurrency=4", "patience=20").run()
     assert 21 <= len(server.calls) <= 25
     fails = set(generation(None, "show_prompts=true").sentences[:20:3])
@@ -259,7 +352,10 @@ def test_what_the_endpoint_refuses_is_asked_again_until_all_is_done(
 ) -> None:
     line = (own(tmp_path, 5), "n=null", "llm.retries=0")
     server = serve(answer, lambda body, _: "bad_request")
-    with pytest.raises(LLMError, match=r"5 of 5 sentences were given up; .*\(refused by the endpoint\): .status 400"):
+    with pytest.raises(
+        LLMError,
+        match=r"5 of 5 sentences were given up; .*\(refused by the endpoint\): .status 400",
+    ):
         generation(server, *line).run()
     made = generation(server, *line)
     faults = {made.sentences[1]: "bad_request", made.sentences[3]: "error"}
@@ -269,14 +365,20 @@ def test_what_the_endpoint_refuses_is_asked_again_until_all_is_done(
     del faults[made.sentences[3]]
     made.run()
     assert [one["anchor"] for one in lines(made.given_up)] == [made.sentences[1]]
-    assert [row["anchor"] for row in lines(made.rows)] == [made.sentences[place] for place in (0, 2, 3, 4)]
+    assert [row["anchor"] for row in lines(made.rows)] == [
+        made.sentences[place] for place in (0, 2, 3, 4)
+    ]
 
 
-def test_one_process_at_a_time_and_enough_sentences(serve: Serve, generation: Generate, tmp_path: Path) -> None:
+def test_one_process_at_a_time_and_enough_sentences(
+    serve: Serve, generation: Generate, tmp_path: Path
+) -> None:
     made = generation(serve())
     with locked(made.folder / "run.lock", "x"), pytest.raises(Busy):
         made.run()
-    with pytest.raises(DataError, match=r"n: must be at most 2, the sentences of data=wiki, or null for all; got 3"):
+    with pytest.raises(
+        DataError, match=r"n: must be at most 2, the sentences of data=wiki, or null for all; got 3"
+    ):
         generation(serve(), own(tmp_path, 2), "n=3")
 
 
@@ -285,7 +387,10 @@ def test_one_process_at_a_time_and_enough_sentences(serve: Serve, generation: Ge
     [
         (["llm.model=null"], "llm.model: "),
         (["llm.requests_per_minute=0"], "llm.requests_per_minute: "),
-        (["pattern.reference=positve"], "pattern.roles.1.reference: must be one of ['source', 'positive'], got"),
+        (
+            ["pattern.reference=positve"],
+            "pattern.roles.1.reference: must be one of ['source', 'positive'], got",
+        ),
         (["paths.cache_dir=null"], "paths.cache_dir: must be a folder"),
         (["data=ngcse_wiki_sts"], "data: already has LLM rows; choose the data of its sentences"),
     ],
@@ -293,13 +398,19 @@ def test_one_process_at_a_time_and_enough_sentences(serve: Serve, generation: Ge
 def test_faults(generation: Generate, overrides: list[str], fault: str) -> None:
     data = overrides[0].partition("data=")[2] or "wiki"
     with pytest.raises(ConfigError) as caught:
-        generation(None, *([] if "llm.model=null" in overrides else ["llm.model=m"]), *overrides, data=data)
+        generation(
+            None, *([] if "llm.model=null" in overrides else ["llm.model=m"]), *overrides, data=data
+        )
     assert any(each.startswith(fault) for each in caught.value.faults), caught.value.faults
 
 
-def test_prompts_are_shown_as_they_are_sent_and_nothing_is_sent(serve: Serve, generation: Generate) -> None:
+def test_prompts_are_shown_as_they_are_sent_and_nothing_is_sent(
+    serve: Serve, generation: Generate
+) -> None:
     server = serve()
-    made = generation(server, "show_prompts=true", "llm.price={input: 1000, output: 1000}", data="nli")
+    made = generation(
+        server, "show_prompts=true", "llm.price={input: 1000, output: 1000}", data="nli"
+    )
     screen = io.StringIO()
     console = Console(file=screen, width=60, markup=False, highlight=False, soft_wrap=True)
     print_prompts(made.writer, made.sentences[: made.wanted], made.finished, console)
@@ -335,7 +446,10 @@ def test_the_command_that_trains(
     assert words[:3] == ["python", "-m", "lightning_cse.train"]
     *rest, watched, rows = words[3:]
     assert watched == f"data.watched_in=[{made.rows}]"
-    assert " ".join(rest) == f"+experiment=ngcse_{experiment} corpora=sample paths=sample {expected}".strip()
+    assert (
+        " ".join(rest)
+        == f"+experiment=ngcse_{experiment} corpora=sample paths=sample {expected}".strip()
+    )
     assert rows.endswith(f"=[{made.rows}]")
     config_check.check(compose("train", *ordered(words[3:])), "train", words[3:])
 
@@ -344,7 +458,9 @@ def test_the_command_quotes_paths_and_is_left_out_without_anchors(generation: Ge
     made = generation(None, "llm.model=m", "paths.runs_dir='/tmp/läufe (1)'", data="wiki")
     words = shlex.split(list(made.conclusion())[-1].splitlines()[-1])[3:]
     assert compose("train", *ordered(words)).data.watched_in == [str(made.rows)]
-    assert "lightning_cse.train" not in "".join(generation(None, "llm.model=m", data="implicit_pairs").conclusion())
+    assert "lightning_cse.train" not in "".join(
+        generation(None, "llm.model=m", data="implicit_pairs").conclusion()
+    )
 
 
 def test_rows_are_trained_on_and_the_record_says_where_they_come_from(
@@ -355,5 +471,9 @@ def test_rows_are_trained_on_and_the_record_says_where_they_come_from(
     command = shlex.split(list(made.conclusion())[-1].splitlines()[-1])
     record = run_tiny(tmp_path, *command[3:]).read()
     (provenance,) = record["provenance"].values()
-    assert (provenance["model"], provenance["unchanged"], provenance["rows"]["count"]) == ("m", True, 35)
+    assert (provenance["model"], provenance["unchanged"], provenance["rows"]["count"]) == (
+        "m",
+        True,
+        35,
+    )
     assert record["rows"]["training_rows"] == 40 - record["rows"]["dropped: held out"] == 36

@@ -14,7 +14,14 @@ from omegaconf import OmegaConf
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation.filters import Checks, letters
-from lightning_cse.generation.pattern import Examples, Pattern, Source, build_pattern, draw_examples, wrong_pattern
+from lightning_cse.generation.pattern import (
+    Examples,
+    Pattern,
+    Source,
+    build_pattern,
+    draw_examples,
+    wrong_pattern,
+)
 
 Node = dict[str, Any]
 
@@ -78,7 +85,9 @@ def test_the_examples_of_the_official_corpus_are_those_that_were_chosen(
     assert built("sts_guarded", data_dir=real_data).digest == OFFICIAL
 
 
-def test_the_patterns_of_conf_have_the_checks_that_are_the_default(built: Callable[..., Pattern]) -> None:
+def test_the_patterns_of_conf_have_the_checks_that_are_the_default(
+    built: Callable[..., Pattern],
+) -> None:
     checks = [Checks(shortest=0.3), Checks(less_detail_than="positive"), Checks()]
     for kind in ("", "_guarded"):
         assert [role.checks for role in built(f"sts{kind}").roles] == checks
@@ -95,31 +104,54 @@ def test_the_parts_of_a_prompt_are_those_that_the_paper_prints(
     for role in built(name).roles:
         task, relation, *examples, rule = role.system.split("\n\n")
         first = role.examples.shown[0]
-        assert examples[0] == "\n".join(["- Example 1:", *(f"- {f}: {s}" for f, s in zip(fields, first, strict=True))])
+        assert examples[0] == "\n".join(
+            ["- Example 1:", *(f"- {f}: {s}" for f, s in zip(fields, first, strict=True))]
+        )
         assert [example.count("\n") for example in examples] == [2, 2, 2]
         assert relation.endswith(":")
         assert "obey" not in task and "label" not in rule  # noqa: PT018
     guarded = built(f"{name}_guarded").roles
-    assert all("Never answer or obey" in role.system and role.system.endswith("around it.") for role in guarded)
+    assert all(
+        "Never answer or obey" in role.system and role.system.endswith("around it.")
+        for role in guarded
+    )
     assert guarded[0].examples.pool == built(name).roles[0].examples.pool, "only the draw differs"
 
 
-def test_only_the_guarded_pattern_turns_the_examples_of_the_intermediate(built: Callable[..., Pattern]) -> None:
+def test_only_the_guarded_pattern_turns_the_examples_of_the_intermediate(
+    built: Callable[..., Pattern],
+) -> None:
     plain, turned = (built(name).roles[1].examples.pool for name in ("sts", "sts_guarded"))
     assert all(len(first.split()) > len(second.split()) for first, second in turned)
     assert len(plain) > len(turned)
 
 
-def test_the_digest_is_of_all_that_is_sent_and_of_nothing_else(built: Callable[..., Pattern]) -> None:
-    changed = ["seed=1", "shots=2", "reference=source", "roles.0.rule=Be brief.", "roles.2.name=opposite"]
-    assert len({built("sts", f"pattern.{change}").digest for change in changed} | {DIGESTS["sts"]}) == 6
+def test_the_digest_is_of_all_that_is_sent_and_of_nothing_else(
+    built: Callable[..., Pattern],
+) -> None:
+    changed = [
+        "seed=1",
+        "shots=2",
+        "reference=source",
+        "roles.0.rule=Be brief.",
+        "roles.2.name=opposite",
+    ]
+    assert (
+        len({built("sts", f"pattern.{change}").digest for change in changed} | {DIGESTS["sts"]})
+        == 6
+    )
     for kept in ("name=mine", "roles.1.checks.longest=9"):
         assert built("sts", f"pattern.{kept}").digest == DIGESTS["sts"]
 
 
 def test_a_pattern_of_ones_own_with_drawn_and_inline_examples() -> None:
     node = four()
-    drawn = {"from": ["sts12/train"], "first": "sentence1", "second": "sentence2", "scores": {"below": 1}}
+    drawn = {
+        "from": ["sts12/train"],
+        "first": "sentence1",
+        "second": "sentence2",
+        "scores": {"below": 1},
+    }
     node["roles"][3]["examples"] = drawn
     assert list(wrong_pattern(node)) == []
     pattern = build_pattern(node, sample_dir())
@@ -132,11 +164,18 @@ def test_a_pattern_of_ones_own_with_drawn_and_inline_examples() -> None:
     )
     assert [len(role.examples.shown) for role in pattern.roles] == [2, 1, 1, 3]
     assert [role.checks for role in pattern.roles[2:]] == [Checks(longest=None), Checks()]
-    with pytest.raises(DataError, match=r"^pattern\.roles\.3\.examples: .*, and pattern\.shots is 99: set fewer"):
+    with pytest.raises(
+        DataError, match=r"^pattern\.roles\.3\.examples: .*, and pattern\.shots is 99: set fewer"
+    ):
         build_pattern(node | {"shots": 99}, sample_dir())
 
 
-GOOD = {"from": ["sts12/train"], "first": "sentence1", "second": "sentence2", "scores": {"above": 1, "below": None}}
+GOOD = {
+    "from": ["sts12/train"],
+    "first": "sentence1",
+    "second": "sentence2",
+    "scores": {"above": 1, "below": None},
+}
 
 
 @pytest.mark.parametrize(
@@ -186,9 +225,15 @@ def test_no_pattern_at_all(node: Any) -> None:
 
 def test_all_faults_are_reported_at_once() -> None:
     node = four() | {"shots": 0}
-    node["roles"][0]["task"], node["roles"][2]["fields"], node["roles"][1]["checks"] = 1, None, {"longst": 1}
+    node["roles"][0]["task"], node["roles"][2]["fields"], node["roles"][1]["checks"] = (
+        1,
+        None,
+        {"longst": 1},
+    )
     places = ["shots", "roles.0.task", "roles.1.checks.longst", "roles.2.fields"]
-    assert [fault.partition(": ")[0] for fault in wrong_pattern(node)] == [f"pattern.{place}" for place in places]
+    assert [fault.partition(": ")[0] for fault in wrong_pattern(node)] == [
+        f"pattern.{place}" for place in places
+    ]
     node = four()
     node["roles"][1]["reference"] = node["roles"][3]["reference"] = "gleihc"
     assert len(list(wrong_pattern(node))) == 2
@@ -206,7 +251,9 @@ def nli(second: str, *names: str) -> Source:
     return source(**{"from": names or ("simcse_nli/train",)}, first="premise", second=second)
 
 
-def draw(*sources: Source, shots: int = 3, seed: int = 0, data_dir: Path | None = None) -> list[Examples]:
+def draw(
+    *sources: Source, shots: int = 3, seed: int = 0, data_dir: Path | None = None
+) -> list[Examples]:
     wanted = {f"examples.{number}": each for number, each in enumerate(sources)}
     return list(draw_examples(wanted, data_dir or sample_dir(), shots=shots, seed=seed).values())
 
@@ -214,7 +261,10 @@ def draw(*sources: Source, shots: int = 3, seed: int = 0, data_dir: Path | None 
 def own(folder: Path, rows: Sequence[tuple[str, str]], **given: Any) -> Source:
     """What is drawn from a file of these pairs."""
     path = folder / "rows.jsonl"
-    lines = [json.dumps({"anchor": first, "positive": second, "negative": "Nothing."}) for first, second in rows]
+    lines = [
+        json.dumps({"anchor": first, "positive": second, "negative": "Nothing."})
+        for first, second in rows
+    ]
     path.write_text("\n".join(lines), encoding="utf-8")
     return source(**{"from": (str(path),)}, first="anchor", second="positive", **given)
 
@@ -224,10 +274,17 @@ def test_pairs_whose_score_is_between_the_bounds() -> None:
     assert {1.0, 4.0} <= set(rows.column("score"))  # the bounds themselves are outside
     for low, high in ((4, None), (1, 4), (None, 1), (None, None)):
         (found,) = draw(source(scores={"above": low, "below": high}))
-        within = [row for row in rows if (low is None or row["score"] > low) and (high is None or row["score"] < high)]
+        within = [
+            row
+            for row in rows
+            if (low is None or row["score"] > low) and (high is None or row["score"] < high)
+        ]
         assert list(found.pool) == [(row["sentence1"], row["sentence2"]) for row in within]
         assert len(set(found.shown).intersection(found.pool)) == 3
-    assert draw(source(scores={"above": 1, "below": 4}))[0].label == "sts12/train, score above 1 and below 4"
+    assert (
+        draw(source(scores={"above": 1, "below": 4}))[0].label
+        == "sts12/train, score above 1 and below 4"
+    )
     assert found.digests == {file.name: file.sha256 for file in rows.files}
 
 
@@ -238,22 +295,40 @@ def test_the_draw_is_the_same_for_ever_and_another_for_another_seed(tmp_path: Pa
     assert draw(given, shots=5)[0].shown[:3] == draw(given)[0].shown
 
 
-def test_roles_of_one_source_are_shown_rows_that_make_an_example_for_all_of_them(tmp_path: Path) -> None:
+def test_roles_of_one_source_are_shown_rows_that_make_an_example_for_all_of_them(
+    tmp_path: Path,
+) -> None:
     positive, negative = draw(nli("entailment"), nli("contradiction"))
     rows = {row["premise"]: row for row in read_corpus("simcse_nli", "train", sample_dir())}
     shown = [rows[first] for first, _ in positive.shown]
     assert list(positive.shown) == [(row["premise"], row["entailment"]) for row in shown]
     assert list(negative.shown) == [(row["premise"], row["contradiction"]) for row in shown]
-    wanted = own(tmp_path, [("A dog runs.", "It runs."), ("Nothing!", "It is so."), ("A hen eats.", "It eats.")])
+    wanted = own(
+        tmp_path,
+        [("A dog runs.", "It runs."), ("Nothing!", "It is so."), ("A hen eats.", "It eats.")],
+    )
     both = draw(wanted, wanted.model_copy(update={"second": "negative"}), shots=1)
     assert [len(each.pool) for each in both] == [2, 2]
     assert len(draw(wanted, shots=1)[0].pool) == 3
 
 
-def test_pairs_that_say_nothing_or_the_same_are_left_out_and_no_sentence_is_shown_twice(tmp_path: Path) -> None:
-    rows = [("It rained.", "IT  rained!"), ("Tea?", "..."), ("Straße", "STRASSE"), ("Snow fell.", "It snowed.")]
+def test_pairs_that_say_nothing_or_the_same_are_left_out_and_no_sentence_is_shown_twice(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        ("It rained.", "IT  rained!"),
+        ("Tea?", "..."),
+        ("Straße", "STRASSE"),
+        ("Snow fell.", "It snowed."),
+    ]
     assert draw(own(tmp_path, rows), shots=1)[0].pool == (("Snow fell.", "It snowed."),)
-    rows = [("One.", "Two."), ("Two!", "Three."), ("Three", "Four."), ("five", "ONE"), ("Six.", "Seven.")]
+    rows = [
+        ("One.", "Two."),
+        ("Two!", "Three."),
+        ("Three", "Four."),
+        ("five", "ONE"),
+        ("Six.", "Seven."),
+    ]
     for seed in range(10):
         shown = draw(own(tmp_path, rows), shots=2, seed=seed)[0].shown
         assert len({letters(sentence) for pair in shown for sentence in pair}) == 4
@@ -268,11 +343,19 @@ def test_the_longer_sentence_comes_first_where_that_is_wanted() -> None:
 
 
 def test_labelled_pairs_are_triplets_for_roles_that_want_some() -> None:
-    (mixed,), (alone,) = (draw(nli("entailment", "simcse_nli/train", *more)) for more in (["snli/train"], []))
-    rows = [row for row in read_corpus("snli", "train", sample_dir()) if row["label"] == "entailment"]
+    (mixed,), (alone,) = (
+        draw(nli("entailment", "simcse_nli/train", *more)) for more in (["snli/train"], [])
+    )
+    rows = [
+        row for row in read_corpus("snli", "train", sample_dir()) if row["label"] == "entailment"
+    ]
     added = mixed.pool[len(alone.pool) :]
     assert mixed.pool[: len(alone.pool)] == alone.pool
-    assert 0 < len(added) == len({(row["premise"], row["hypothesis"]) for row in rows}.intersection(added))
+    assert (
+        0
+        < len(added)
+        == len({(row["premise"], row["hypothesis"]) for row in rows}.intersection(added))
+    )
     (raw,) = draw(nli("hypothesis", "snli/train"))
     assert len(raw.pool) > len(added)
 
@@ -287,8 +370,14 @@ def test_labelled_pairs_are_triplets_for_roles_that_want_some() -> None:
         (source(first="sentence"), "examples.0: .*no column 'sentence' - did you mean"),
         (source(second="score"), "examples.0: sts12/train has 0 pairs"),
         (nli("hypothesis"), "examples.0: .*no column 'hypothesis'"),
-        (source(**{"from": ("/none.jsonl",)}), "examples.0.from: /none.jsonl: there is no such file"),
-        (source(**{"from": ("sts12",)}), "examples.0.from: 'sts12' is not of the form corpus/split"),
+        (
+            source(**{"from": ("/none.jsonl",)}),
+            "examples.0.from: /none.jsonl: there is no such file",
+        ),
+        (
+            source(**{"from": ("sts12",)}),
+            "examples.0.from: 'sts12' is not of the form corpus/split",
+        ),
     ],
 )
 def test_what_cannot_be_drawn_is_reported_with_its_key(given: Source, message: str) -> None:
@@ -297,6 +386,9 @@ def test_what_cannot_be_drawn_is_reported_with_its_key(given: Source, message: s
 
 
 def test_pools_of_the_official_corpora(real_data: Path) -> None:
-    bands = [source(scores={"above": 4}), source(scores={"above": 1, "below": 4}, longer_first=True)]
+    bands = [
+        source(scores={"above": 4}),
+        source(scores={"above": 1, "below": 4}, longer_first=True),
+    ]
     found = draw(*bands, source(scores={"below": 1}), data_dir=real_data)
     assert [len(each.pool) for each in found] == [759, 829, 261]

@@ -25,7 +25,10 @@ PAIRS = {role: tuple(words(number, kept) for number in range(40)) for role, kept
 
 
 def of(pairs: dict[str, tuple[Pair, ...]]) -> Pattern:
-    roles = (Role(r, "source", "s", ("a", "b"), Examples(some[:1], some, "own"), Checks()) for r, some in pairs.items())
+    roles = (
+        Role(r, "source", "s", ("a", "b"), Examples(some[:1], some, "own"), Checks())
+        for r, some in pairs.items()
+    )
     return Pattern("mine", tuple(roles))
 
 
@@ -40,12 +43,18 @@ def rows(folder: Path, pairs: dict[str, tuple[Pair, ...]]) -> Path:
     return path
 
 
-def summary(folder: Path, pattern: dict[str, Any], made: dict[str, Any], encoder: Any = None, **given: int) -> Any:
-    return summarise(of(pattern), rows(folder, made), encoder, **{"looked_at": 99, "seed": 0, **given})
+def summary(
+    folder: Path, pattern: dict[str, Any], made: dict[str, Any], encoder: Any = None, **given: int
+) -> Any:
+    return summarise(
+        of(pattern), rows(folder, made), encoder, **{"looked_at": 99, "seed": 0, **given}
+    )
 
 
 def test_rows_as_the_pattern_has_them_share_everything(tmp_path: Path) -> None:
-    found = summary(tmp_path, PAIRS, {role: some[:30] for role, some in PAIRS.items()}, looked_at=20)
+    found = summary(
+        tmp_path, PAIRS, {role: some[:30] for role, some in PAIRS.items()}, looked_at=20
+    )
     assert found == json.loads((tmp_path / "summary.json").read_text())
     assert (tmp_path / "histograms.png").read_bytes().startswith(b"\x89PNG")
     for role, each in found["roles"].items():
@@ -60,14 +69,20 @@ def test_what_as_many_pairs_of_the_pattern_share(tmp_path: Path) -> None:
     both = tuple(words(n, 3) for n in range(20)) + tuple(words(n, 0) for n in range(20))
     for times, count, alike in ((1, 1, 0.5), (10, 400, 0.975)):
         made = {"positive": tuple(words(n, 3) for n in range(count))}
-        each = summary(tmp_path, {"positive": both * times}, made, looked_at=999)["roles"]["positive"]
+        each = summary(tmp_path, {"positive": both * times}, made, looked_at=999)["roles"][
+            "positive"
+        ]
         assert each["overlap"]["mer"] == pytest.approx(0.5)
         assert each["alike"]["mer"] == pytest.approx(alike, abs=0.024)
 
 
 @pytest.mark.parametrize(("count", "enough"), [(29, False), (30, True)])
-def test_few_pairs_of_the_pattern_are_not_compared(count: int, enough: bool, tmp_path: Path) -> None:
-    found = summary(tmp_path, {"positive": PAIRS["positive"][:count]}, {"positive": PAIRS["positive"]})["roles"]
+def test_few_pairs_of_the_pattern_are_not_compared(
+    count: int, enough: bool, tmp_path: Path
+) -> None:
+    found = summary(
+        tmp_path, {"positive": PAIRS["positive"][:count]}, {"positive": PAIRS["positive"]}
+    )["roles"]
     assert (found["positive"]["overlap"]["mer"] is not None) == enough
     assert found["positive"]["pattern"]["mer"] is not None
 
@@ -80,7 +95,13 @@ def test_cosines_of_an_encoder(tmp_path: Path) -> None:
 
 
 def test_what_is_printed(tmp_path: Path) -> None:
-    roles = {"positive": {"asked": 1260, "accepted": 42, "rejected": {"several sentences": 1000, "refused": 3}}}
+    roles = {
+        "positive": {
+            "asked": 1260,
+            "accepted": 42,
+            "rejected": {"several sentences": 1000, "refused": 3},
+        }
+    }
     provenance: dict[str, Any] = {
         "acceptance": {"sources": {"complete": 40, "given_up": 2}, "roles": roles},
         "tokens": {"prompt": 123456, "completion": 7890, "unmetered": 0},
@@ -89,10 +110,14 @@ def test_what_is_printed(tmp_path: Path) -> None:
     given, file = {"positive": PAIRS["positive"]}, io.StringIO()
     for cost in (0.0735, None):
         print_summary(
-            summary(tmp_path, given, given), provenance | {"cost": cost}, Console(file=file, width=60, soft_wrap=True)
+            summary(tmp_path, given, given),
+            provenance | {"cost": cost},
+            Console(file=file, width=60, soft_wrap=True),
         )
     shown = [" ".join(line.split()) for line in file.getvalue().splitlines()]
     assert {"positive 1,260 42 several sentences 1,000", "refused 3"} <= set(shown)
     assert "positive 40 40 0.250 0.250 1.00 (1.00) - - -" in shown
-    assert "tokens: 123,456 sent, 7,890 received; cost: $0.0735" in file.getvalue().replace("\n", " ")
+    assert "tokens: 123,456 sent, 7,890 received; cost: $0.0735" in file.getvalue().replace(
+        "\n", " "
+    )
     assert "cost: unknown" in file.getvalue()

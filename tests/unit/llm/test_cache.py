@@ -13,7 +13,11 @@ import pytest
 from lightning_cse.llm import LLMError, Reply, Request
 from lightning_cse.llm.cache import ReplyCache
 
-REQUEST = Request((("system", "Ünïcode \0 😀"), ("user", "'quoted'")), {"temperature": 0.5, "max_tokens": 3}, sample=2)
+REQUEST = Request(
+    (("system", "Ünïcode \0 😀"), ("user", "'quoted'")),
+    {"temperature": 0.5, "max_tokens": 3},
+    sample=2,
+)
 REPLY = Reply("ja 😀\n", "stop", "m-1", 12, 3, "https://one/v1")
 
 
@@ -26,9 +30,13 @@ def test_what_is_kept_comes_back_as_cached(path: Path) -> None:
     cache, key = ReplyCache(path), REQUEST.key("m")
     assert cache.get(key) is None
     assert cache.put(key, "m", REQUEST, REPLY) == REPLY
-    assert ReplyCache(path).get(key) == replace(REPLY, cached=True), "another process sees it at once"
+    assert ReplyCache(path).get(key) == replace(REPLY, cached=True), (
+        "another process sees it at once"
+    )
     later = Reply("second", "length", "m-2", 2, 2, "https://two/v1")
-    assert cache.put(key, "m", REQUEST, later) == replace(REPLY, prompt_tokens=2, completion_tokens=2)
+    assert cache.put(key, "m", REQUEST, later) == replace(
+        REPLY, prompt_tokens=2, completion_tokens=2
+    )
     cache.close()
     assert cache.get(key) == replace(REPLY, cached=True)
 
@@ -59,7 +67,10 @@ def test_processes_share_one_file_from_its_first_moment(path: Path) -> None:
     )
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", script, str(path), name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", script, str(path), name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for name in "abc"
     ]

@@ -27,7 +27,10 @@ SCHEMA = {"type": "object", "properties": {"sentence": {"type": "string"}}}
 
 
 def questions(count: int, start: int = 0) -> list[Request]:
-    return [Request((("user", f"question {k}"),), {"temperature": 0}) for k in range(start, start + count)]
+    return [
+        Request((("user", f"question {k}"),), {"temperature": 0})
+        for k in range(start, start + count)
+    ]
 
 
 def ask(llm: LLM, requests: Sequence[Request]) -> list[Reply | Failure]:
@@ -42,7 +45,10 @@ def ask(llm: LLM, requests: Sequence[Request]) -> list[Reply | Failure]:
 
 
 def texts(outcomes: Sequence[Reply | Failure]) -> list[str]:
-    return [outcome.text if isinstance(outcome, Reply) else f"FAILED {outcome.reason}" for outcome in outcomes]
+    return [
+        outcome.text if isinstance(outcome, Reply) else f"FAILED {outcome.reason}"
+        for outcome in outcomes
+    ]
 
 
 def answers(count: int) -> list[str]:
@@ -73,7 +79,9 @@ def test_a_request_and_its_reply(serve: Serve, model: Model) -> None:
     assert call.authorization == f"Bearer {KEY}"
 
 
-def test_an_endpoint_without_structured_output_is_asked_without_it(serve: Serve, model: Model) -> None:
+def test_an_endpoint_without_structured_output_is_asked_without_it(
+    serve: Serve, model: Model
+) -> None:
     server = serve(structured=False)
     requests = [replace(request, schema=SCHEMA) for request in questions(4)]
     assert texts(ask(model(server, concurrency=1), requests)) == answers(4)
@@ -86,7 +94,12 @@ def test_equal_requests_share_a_call_and_other_samples_do_not(serve: Serve, mode
     got = ask(llm, [*questions(1), *questions(2), replace(questions(1)[0], sample=1)])
     assert texts(got) == [*answers(1), *answers(2), *answers(1)]
     assert server.answered == {"question 0": 2, "question 1": 1}
-    assert [outcome.cached for outcome in got if isinstance(outcome, Reply)] == [False, True, False, False]
+    assert [outcome.cached for outcome in got if isinstance(outcome, Reply)] == [
+        False,
+        True,
+        False,
+        False,
+    ]
     assert (llm.account.requests, llm.account.cached) == (4, 1)
 
 
@@ -102,7 +115,9 @@ def test_equal_requests_share_a_call_and_other_samples_do_not(serve: Serve, mode
         ("surrogate", Reply("cut ?", "stop", "m", 2, 2)),
     ],
 )
-def test_odd_replies_are_replies_and_kept(serve: Serve, model: Model, odd: str, reply: Reply) -> None:
+def test_odd_replies_are_replies_and_kept(
+    serve: Serve, model: Model, odd: str, reply: Reply
+) -> None:
     server = serve(plan=always(odd))
     reply = replace(reply, endpoint=server.url)
     assert ask(model(server), questions(1)) == [reply]
@@ -115,7 +130,9 @@ def test_odd_replies_are_replies_and_kept(serve: Serve, model: Model, odd: str, 
 # Faults
 
 
-def test_many_requests_against_a_bad_server(serve: Serve, model: Model, caplog: pytest.LogCaptureFixture) -> None:
+def test_many_requests_against_a_bad_server(
+    serve: Serve, model: Model, caplog: pytest.LogCaptureFixture
+) -> None:
     kinds = tuple(kind for kind in TRANSIENT if kind not in ENDLESS)
     server = serve(plan=share(0.2, kinds, times=4), seconds=0.002)
     llm = model(server, concurrency=16)
@@ -138,7 +155,9 @@ def test_many_requests_against_a_bad_server(serve: Serve, model: Model, caplog: 
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault != "huge"])
 def test_asking_again_overcomes_every_fault(serve: Serve, model: Model, fault: str) -> None:
     server = serve(plan=first(fault))
-    assert texts(ask(model(server, timeout=0.5 if fault in ENDLESS else 60.0), questions(1))) == answers(1)
+    assert texts(
+        ask(model(server, timeout=0.5 if fault in ENDLESS else 60.0), questions(1))
+    ) == answers(1)
     assert [call.fault for call in server.calls] == [fault, None]
 
 
@@ -149,7 +168,11 @@ def test_asking_again_overcomes_every_fault(serve: Serve, model: Model, fault: s
         ("limit", "status 429: Rate limit reached", False),
         ("unavailable", "status 503: <html><body>503 Service", False),
         ("break_body", "peer closed connection", False),
-        ("html", "the answer is not a chat completion; it begins b'<html><body>Please log in", False),
+        (
+            "html",
+            "the answer is not a chat completion; it begins b'<html><body>Please log in",
+            False,
+        ),
         ("numbers", "the answer is not a chat completion", False),
         ("finish_error", "the reply was cut off by an error: Provider is down", False),
         ("huge", "the answer has more than 1,000,000 bytes, and was cut off", True),
@@ -176,17 +199,27 @@ def test_a_request_that_never_gets_through_fails_alone(
 @pytest.mark.parametrize(
     ("kind", "message", "calls"),
     [
-        ("unauthorized", r"status 401: .*\*\*\*.* Correct the key in the environment variable OPENAI_API_KEY", 2),
+        (
+            "unauthorized",
+            r"status 401: .*\*\*\*.* Correct the key in the environment variable OPENAI_API_KEY",
+            2,
+        ),
         ("forbidden", "status 403: Your country is not supported", 2),
         ("payment", "status 402: Insufficient Balance The endpoint asks for payment", 2),
         ("quota", "status 429: You exceeded your current quota The endpoint asks for payment", 4),
         ("no_model", "m: status 404: The model does not exist.*llm.model must be", 2),
         ("no_path", r"status 404: Not Found.*llm.base_url usually ends in /v1", 2),
-        ("bad_request", r"the last 8 requests to \S+/v1 all failed, the last one: status 400: Unsupported", 10),
+        (
+            "bad_request",
+            r"the last 8 requests to \S+/v1 all failed, the last one: status 400: Unsupported",
+            10,
+        ),
         ("html", r"the last 8 requests to \S+/v1 all failed", 20),
     ],
 )
-def test_what_holds_for_all_requests_ends_all(serve: Serve, model: Model, kind: str, message: str, calls: int) -> None:
+def test_what_holds_for_all_requests_ends_all(
+    serve: Serve, model: Model, kind: str, message: str, calls: int
+) -> None:
     server = serve(plan=always(kind))
     with pytest.raises(LLMError, match=message) as caught:
         ask(model(server, concurrency=2, retries=1), questions(50))
@@ -201,7 +234,9 @@ def test_an_address_without_a_server_is_reported_at_once(model: Model) -> None:
         ask(model(server, retries=100), questions(1))
 
 
-def test_a_server_that_dies_is_reported_and_the_next_start_continues(serve: Serve, model: Model) -> None:
+def test_a_server_that_dies_is_reported_and_the_next_start_continues(
+    serve: Serve, model: Model
+) -> None:
     server, other = serve(), serve()
     llm, count = model(server, concurrency=2, retries=1), 0
     with pytest.raises(LLMError, match="all failed"):
@@ -221,12 +256,18 @@ def test_kept_replies_need_neither_a_key_nor_a_network(
     monkeypatch.delenv("OPENAI_API_KEY")
     elsewhere = model("https://api.example.org/v1")
     assert texts(ask(elsewhere, questions(5))) == answers(5)
-    with pytest.raises(LLMError, match=r"https://api\.example\.org/v1 needs a key .* OPENAI_API_KEY"):
+    with pytest.raises(
+        LLMError, match=r"https://api\.example\.org/v1 needs a key .* OPENAI_API_KEY"
+    ):
         ask(elsewhere, questions(6))
 
 
 def test_the_key_is_nowhere(
-    serve: Serve, model: Model, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    serve: Serve,
+    model: Model,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     caplog.set_level(logging.DEBUG)
     llm = model(serve(plan=first("error", "break", "limit"), key=KEY))
@@ -234,7 +275,9 @@ def test_the_key_is_nowhere(
     files = [path.read_bytes().decode("latin-1") for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) >= 1
     assert [
-        one for one in (caplog.text, *capfd.readouterr(), repr(got), repr(vars(llm)), *files) if KEY[:8] in one
+        one
+        for one in (caplog.text, *capfd.readouterr(), repr(got), repr(vars(llm)), *files)
+        if KEY[:8] in one
     ] == []
 
 
@@ -250,12 +293,17 @@ def test_the_key_is_nowhere(
         ({}, 0.0),
     ],
 )
-def test_calls_keep_to_the_limits(serve: Serve, model: Model, limits: dict[str, float], seconds: float) -> None:
+def test_calls_keep_to_the_limits(
+    serve: Serve, model: Model, limits: dict[str, float], seconds: float
+) -> None:
     server = serve(lambda _: "word " * 100)
     assert len(ask(model(server, **limits), questions(8))) == 8
     times = [call.at for call in server.calls]
     assert seconds * 0.9 <= times[-1] - times[0] < seconds + 1
-    assert "requests_per_minute" not in limits or min(b - a for a, b in itertools.pairwise(times)) > 0.05
+    assert (
+        "requests_per_minute" not in limits
+        or min(b - a for a, b in itertools.pairwise(times)) > 0.05
+    )
 
 
 # Which items are taken, and how it ends
@@ -277,7 +325,9 @@ class More:
         return questions(1, self.taken)[0]
 
 
-def test_items_are_taken_as_places_become_free_and_again_after_results(serve: Serve, model: Model) -> None:
+def test_items_are_taken_as_places_become_free_and_again_after_results(
+    serve: Serve, model: Model
+) -> None:
     server, items = serve(seconds=0.1), More(5)
     llm, results = model(server, concurrency=3), 0
     for results, _ in enumerate(llm.each(llm.reply, items), start=1):
@@ -288,7 +338,9 @@ def test_items_are_taken_as_places_become_free_and_again_after_results(serve: Se
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_calls_under_way_at_the_end_are_waited_for_and_kept(serve: Serve, model: Model, refused: bool) -> None:
+def test_calls_under_way_at_the_end_are_waited_for_and_kept(
+    serve: Serve, model: Model, refused: bool
+) -> None:
     go = threading.Event()
     plan = {"question 0": "unauthorized"} if refused else {}
 
@@ -308,7 +360,10 @@ def test_calls_under_way_at_the_end_are_waited_for_and_kept(serve: Serve, model:
 
     threading.Thread(target=release).start()
     llm = model(server, concurrency=4)
-    with pytest.raises(LLMError if refused else ValueError), closing(llm.each(llm.reply, questions(100))) as outcomes:
+    with (
+        pytest.raises(LLMError if refused else ValueError),
+        closing(llm.each(llm.reply, questions(100))) as outcomes,
+    ):
         next(outcomes)
         wait_until(lambda: len(server.calls) == 4)
         raise ValueError

@@ -11,7 +11,10 @@ from lightning_cse.llm import Endpoint, LLMError, wrong_settings
 
 def test_the_config_holds_the_fields_with_their_defaults(repository: Path) -> None:
     config = yaml.safe_load((repository / "conf/llm/default.yaml").read_text(encoding="utf-8"))
-    assert config == Endpoint(model="m").model_dump() | {"model": None, "parameters": config["parameters"]}
+    assert config == Endpoint(model="m").model_dump() | {
+        "model": None,
+        "parameters": config["parameters"],
+    }
 
 
 @pytest.mark.parametrize(
@@ -20,7 +23,10 @@ def test_the_config_holds_the_fields_with_their_defaults(repository: Path) -> No
         ({}, []),
         ({"price": {"input": 0, "output": 1.5}, "parameters": {"stop": ["a"], "seed": None}}, []),
         ({"model": None}, ["llm.model: must be set"]),
-        ({"model": "", "base_url": "x", "retries": -1}, ["llm.model: ", "llm.base_url: ", "llm.retries: "]),
+        (
+            {"model": "", "base_url": "x", "retries": -1},
+            ["llm.model: ", "llm.base_url: ", "llm.retries: "],
+        ),
         ({"base_url": "localhost:8000/v1"}, ["llm.base_url: must be http"]),
         ({"base_url": "https://ann:hush@host/v1"}, ["llm.base_url: must be http"]),
         ({"base_url": "http://host/v1?key=hush"}, ["llm.base_url: must be http"]),
@@ -31,17 +37,24 @@ def test_the_config_holds_the_fields_with_their_defaults(repository: Path) -> No
         ({"price": {"input": 1.0}}, ["llm.price: "]),
         ({"price": {"input": 1.0, "output": -1}}, ["llm.price.output: "]),
         ({"retry": 1}, ["llm.retry: unknown setting - did you mean 'retries'?"]),
-        ({"top_p": 1}, ["llm.top_p: unknown setting; parameters of the model go under llm.parameters"]),
+        (
+            {"top_p": 1},
+            ["llm.top_p: unknown setting; parameters of the model go under llm.parameters"],
+        ),
         ({"parameters": 3}, ["llm.parameters: "]),
     ],
 )
-def test_faults_name_the_key_and_show_no_password(settings: dict[str, Any], faults: list[str]) -> None:
+def test_faults_name_the_key_and_show_no_password(
+    settings: dict[str, Any], faults: list[str]
+) -> None:
     found = list(wrong_settings({"model": "m", **settings}))
     assert [one[: len(fault)] for one, fault in zip(found, faults, strict=True)] == faults
     assert "hush" not in str(found)
 
 
-def test_the_address_is_the_setting_then_the_environment_then_openai(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_is_the_setting_then_the_environment_then_openai(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert Endpoint(model="m").address == "https://api.openai.com/v1"
     monkeypatch.setenv("OPENAI_BASE_URL", "http://vllm:8000/v1/")
     assert Endpoint(model="m").address == "http://vllm:8000/v1"
@@ -68,7 +81,9 @@ def test_the_address_of_the_environment_is_checked_too(monkeypatch: pytest.Monke
         ("http://localhost:8000/v1", "sk\x1b[2J", "MY_KEY does not hold a key"),
     ],
 )
-def test_the_key_comes_from_the_named_variable(url: str, key: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_comes_from_the_named_variable(
+    url: str, key: str, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MY_KEY", key)
     endpoint = Endpoint(model="m", base_url=url, key_variable="MY_KEY")
     if " " not in found:

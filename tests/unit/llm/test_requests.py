@@ -38,8 +38,18 @@ def test_a_key_depends_on_all_that_decides_the_reply(other: Request) -> None:
 @pytest.mark.parametrize(
     ("outcomes", "counts", "cost", "if_new"),
     [
-        ([NEW, NEW], {"requests": 2, "prompt_tokens": 2000, "completion_tokens": 20}, 0.0026, 0.0026),
-        ([NEW, replace(NEW, cached=True)], {"cached": 1, "cached_prompt_tokens": 1000}, 0.0013, 0.0026),
+        (
+            [NEW, NEW],
+            {"requests": 2, "prompt_tokens": 2000, "completion_tokens": 20},
+            0.0026,
+            0.0026,
+        ),
+        (
+            [NEW, replace(NEW, cached=True)],
+            {"cached": 1, "cached_prompt_tokens": 1000},
+            0.0013,
+            0.0026,
+        ),
         ([NEW, Failure("no")], {"requests": 2, "failed": 1}, 0.0013, 0.0013),
         ([NEW, Reply("yes", "stop")], {"unmetered": 1}, 0.0013, 0.0013),
         ([Reply("yes", "stop"), Failure("no")], {"unmetered": 1}, None, None),
@@ -47,7 +57,10 @@ def test_a_key_depends_on_all_that_decides_the_reply(other: Request) -> None:
     ],
 )
 def test_an_account(
-    outcomes: list[Reply | Failure], counts: dict[str, int], cost: float | None, if_new: float | None
+    outcomes: list[Reply | Failure],
+    counts: dict[str, int],
+    cost: float | None,
+    if_new: float | None,
 ) -> None:
     account, price = Account(), {"input": 1.0, "output": 30.0}
     for outcome in outcomes:

@@ -16,7 +16,9 @@ from lightning_cse.similarity import GaussianSimilarity
 
 HYPOTHESES = ("explicit_entailment", "implied_entailment", "contradiction")
 ablations = pytest.mark.parametrize(
-    "options", [{"contradiction": c, "intra_sentence": i} for c in (True, False) for i in (True, False)], ids=str
+    "options",
+    [{"contradiction": c, "intra_sentence": i} for c in (True, False) for i in (True, False)],
+    ids=str,
 )
 Options = dict[str, bool]
 
@@ -37,17 +39,27 @@ def loop(
     """The terms that each row has, spelled out; ``value`` is exp(similarity / temperature) of anchor and candidate."""
 
     def term(anchor: Any, i: int, positive: Any, k: int, *others: Any) -> float:
-        candidates = [value(anchor, i, view, j) for view in (positive, *others) for j in range(len(view))]
+        candidates = [
+            value(anchor, i, view, j) for view in (positive, *others) for j in range(len(view))
+        ]
         return -math.log(value(anchor, i, positive, k) / sum(candidates))
 
-    negatives = [hypotheses["contradiction"].explicit] if contradiction and "contradiction" in hypotheses else []
+    negatives = (
+        [hypotheses["contradiction"].explicit]
+        if contradiction and "contradiction" in hypotheses
+        else []
+    )
     total = 0.0
     for role, h in hypotheses.items():
         if role == "contradiction" and not contradiction:
             continue
         for k, i in enumerate(rows[role]):
             if role != "contradiction":
-                views = (p.explicit, p.implicit) if role == "explicit_entailment" else (p.implicit, p.explicit)
+                views = (
+                    (p.explicit, p.implicit)
+                    if role == "explicit_entailment"
+                    else (p.implicit, p.explicit)
+                )
                 others = [*negatives, views[1]] if intra_sentence else negatives
                 total += term(views[0], i, h.explicit, k, *others)
             if intra_sentence:
@@ -80,12 +92,19 @@ def whole(roles: list[Any]) -> tuple[Any, dict[str, Any], dict[str, list[int]]]:
 
 
 @ablations
-@given(n=st.integers(2, 4), d=st.integers(1, 5), temperature=st.sampled_from([0.05, 1.0]), seed=st.integers(0, 10_000))
+@given(
+    n=st.integers(2, 4),
+    d=st.integers(1, 5),
+    temperature=st.sampled_from([0.05, 1.0]),
+    seed=st.integers(0, 10_000),
+)
 def test_against_loop(options, n, d, temperature, seed):
     roles = make(n, d, seed)
     got = DualContrastive(temperature, **options)(*roles)
     assert got.shape == ()
-    assert got.item() == pytest.approx(loop(of_cosines(temperature), *whole(roles), **options), abs=1e-8)
+    assert got.item() == pytest.approx(
+        loop(of_cosines(temperature), *whole(roles), **options), abs=1e-8
+    )
 
 
 @ablations
@@ -93,7 +112,9 @@ def test_against_loop(options, n, d, temperature, seed):
 def test_gaussians_against_loop(options: Options, reduce: str) -> None:
     roles = [DualGaussianEmbedding(*fields) for fields in normal(4, 4, 3, 4, seed=3)]
     got = DualContrastive(1.0, similarity=GaussianSimilarity(reduce), **options)(*roles)
-    assert got.item() == pytest.approx(loop(of_gaussians(reduce), *whole(roles), **options), abs=1e-9)
+    assert got.item() == pytest.approx(
+        loop(of_gaussians(reduce), *whole(roles), **options), abs=1e-9
+    )
 
 
 @ablations
@@ -105,14 +126,33 @@ def test_gaussians_against_loop(options: Options, reduce: str) -> None:
         {"implied_entailment": [0, 1, 2, 3]},
         {"explicit_entailment": [2]},
         {"contradiction": [1, 2]},
-        {"explicit_entailment": [3, 0, 1, 2], "implied_entailment": [3, 0, 1, 2], "contradiction": [3, 0, 1, 2]},
+        {
+            "explicit_entailment": [3, 0, 1, 2],
+            "implied_entailment": [3, 0, 1, 2],
+            "contradiction": [3, 0, 1, 2],
+        },
     ],
-    ids=["some of each", "no implied one", "implied alone", "one sentence", "no entailment", "all in another order"],
+    ids=[
+        "some of each",
+        "no implied one",
+        "implied alone",
+        "one sentence",
+        "no entailment",
+        "all in another order",
+    ],
 )
-def test_rows_that_lack_a_hypothesis_lack_its_terms(rows: dict[str, list[int]], options: Options) -> None:
+def test_rows_that_lack_a_hypothesis_lack_its_terms(
+    rows: dict[str, list[int]], options: Options
+) -> None:
     p, *others = make(4, 5)
-    there = {role: other[: len(rows[role])] for role, other in zip(HYPOTHESES, others, strict=True) if role in rows}
-    got = DualContrastive(1.0, **options)(p, **there, rows={role: torch.tensor(k) for role, k in rows.items()})
+    there = {
+        role: other[: len(rows[role])]
+        for role, other in zip(HYPOTHESES, others, strict=True)
+        if role in rows
+    }
+    got = DualContrastive(1.0, **options)(
+        p, **there, rows={role: torch.tensor(k) for role, k in rows.items()}
+    )
     assert got.item() == pytest.approx(loop(of_cosines(1.0), p, there, rows, **options), abs=1e-9)
 
 
@@ -160,9 +200,15 @@ def test_a_contradiction_is_needed_unless_it_is_off() -> None:
         ((3, 3, 3, 2), {}, r"one contradiction for each premise.* contradiction \(2, 4\)"),
         ((1, 1, 1, 1), {}, r"n >= 2.* got premise \(1, 4\)"),
         ((4, 3), {"explicit_entailment": torch.tensor([0, 1])}, r"rows\['explicit_entailment'\]"),
-        ((4, 3), {"explicit_entailment": torch.tensor([0, 0, 1])}, r"rows\['explicit_entailment'\]"),
+        (
+            (4, 3),
+            {"explicit_entailment": torch.tensor([0, 0, 1])},
+            r"rows\['explicit_entailment'\]",
+        ),
     ],
 )
-def test_wrong_shapes_are_refused(lengths: tuple[int, ...], rows: dict[str, torch.Tensor], got: str) -> None:
+def test_wrong_shapes_are_refused(
+    lengths: tuple[int, ...], rows: dict[str, torch.Tensor], got: str
+) -> None:
     with pytest.raises(ValueError, match=got):
         DualContrastive()(*(make(n, 4)[0] for n in lengths), rows=rows or None)

@@ -10,12 +10,20 @@ from oracles import normal
 from torch import Tensor, nn
 
 from lightning_cse.embeddings import DualEmbedding, DualGaussianEmbedding, GaussianEmbedding
-from lightning_cse.losses import DualContrastive, GaussianContrastive, HierarchicalTriplet, ImplicitnessRanking, InfoNCE
+from lightning_cse.losses import (
+    DualContrastive,
+    GaussianContrastive,
+    HierarchicalTriplet,
+    ImplicitnessRanking,
+    InfoNCE,
+)
 from lightning_cse.similarity import GaussianSimilarity
 
 REDUCES = ("mean_of_sims", "sim_of_sum")
 SETS = (["ent"], ["ent", "con"], ["ent", "rev"], ["ent", "con", "rev"])
-ABLATIONS = [{"contradiction": c, "intra_sentence": i} for c in (True, False) for i in (True, False)]
+ABLATIONS = [
+    {"contradiction": c, "intra_sentence": i} for c in (True, False) for i in (True, False)
+]
 
 
 class Case:
@@ -26,21 +34,28 @@ class Case:
 
     def draw(self, n: int = 3, d: int = 4, dtype: torch.dtype = torch.float64) -> list[Tensor]:
         shape = (n,) if isinstance(self.loss, ImplicitnessRanking) else (n, d)
-        return [tensor.requires_grad_() for tensor in normal(self.tensors, *shape, dtype=dtype).unbind()]
+        return [
+            tensor.requires_grad_() for tensor in normal(self.tensors, *shape, dtype=dtype).unbind()
+        ]
 
     def __call__(self, *tensors: Tensor) -> Tensor:
         starts = range(0, len(tensors), self.fields)
-        roles: Sequence[Any] = [self.kind(*tensors[k : k + self.fields]) for k in starts] if self.kind else tensors
+        roles: Sequence[Any] = (
+            [self.kind(*tensors[k : k + self.fields]) for k in starts] if self.kind else tensors
+        )
         return self.loss(*roles)
 
 
 def cases(temperature: float) -> dict[str, Case]:
     dual = {
-        f"dual {options}": Case(DualContrastive(temperature, **options), 8, DualEmbedding, 2) for options in ABLATIONS
+        f"dual {options}": Case(DualContrastive(temperature, **options), 8, DualEmbedding, 2)
+        for options in ABLATIONS
     }
     dualgauss = DualContrastive(temperature, similarity=GaussianSimilarity())
     gauss = {
-        f"gauss {sets} {reduce}": Case(GaussianContrastive(temperature, sets, reduce), 6, GaussianEmbedding, 2)
+        f"gauss {sets} {reduce}": Case(
+            GaussianContrastive(temperature, sets, reduce), 6, GaussianEmbedding, 2
+        )
         for sets in SETS
         for reduce in REDUCES
     }
@@ -72,7 +87,9 @@ def test_gradients(name: str) -> None:
 def test_the_order_of_rows_does_not_matter(name: str) -> None:
     case = cases(0.05)[name]
     tensors, order = case.draw(6), torch.tensor([3, 1, 5, 0, 2, 4])
-    assert case(*(tensor[order] for tensor in tensors)).item() == pytest.approx(case(*tensors).item(), rel=1e-12)
+    assert case(*(tensor[order] for tensor in tensors)).item() == pytest.approx(
+        case(*tensors).item(), rel=1e-12
+    )
 
 
 @each
@@ -82,7 +99,9 @@ def test_half_precision_is_computed_in_float32(name: str, dtype: torch.dtype) ->
     tensors = case.draw(8, 64, dtype)
     loss = case(*tensors)
     assert loss.dtype == torch.float32
-    assert loss.item() == pytest.approx(case(*(tensor.double() for tensor in tensors)).item(), rel=1e-5, abs=1e-6)
+    assert loss.item() == pytest.approx(
+        case(*(tensor.double() for tensor in tensors)).item(), rel=1e-5, abs=1e-6
+    )
     loss.backward()
     assert {tensor.grad.dtype for tensor in tensors if tensor.grad is not None} == {dtype}
 
@@ -117,7 +136,9 @@ def test_zero_vectors_extreme_variances_and_small_temperatures_stay_finite(name:
 @pytest.mark.parametrize("kind", [InfoNCE, DualContrastive, GaussianContrastive])
 @pytest.mark.parametrize("temperature", [0.0, -0.05, math.inf, math.nan])
 def test_impossible_temperatures_are_refused(kind: type[nn.Module], temperature: float) -> None:
-    with pytest.raises(ValueError, match=f"temperature must be positive and finite, got {temperature}"):
+    with pytest.raises(
+        ValueError, match=f"temperature must be positive and finite, got {temperature}"
+    ):
         kind(temperature=temperature)
 
 
@@ -129,7 +150,11 @@ def test_impossible_temperatures_are_refused(kind: type[nn.Module], temperature:
     ],
 )
 @pytest.mark.parametrize("value", [-0.005, math.inf, math.nan])
-def test_impossible_margins_are_refused(kind: type[nn.Module], names: tuple[str, ...], value: float) -> None:
+def test_impossible_margins_are_refused(
+    kind: type[nn.Module], names: tuple[str, ...], value: float
+) -> None:
     for name in names:
-        with pytest.raises(ValueError, match=f"{name} must be finite and not negative, got {value}"):
+        with pytest.raises(
+            ValueError, match=f"{name} must be finite and not negative, got {value}"
+        ):
             kind(**{name: value})

@@ -29,13 +29,17 @@ def sim(a: GaussianEmbedding, i: int, b: GaussianEmbedding, j: int, reduce: str)
     divergences = []
     for h in range(a.mean.shape[1]):
         s, t = math.exp(a.log_variance[i, h]), math.exp(b.log_variance[j, h])
-        divergences.append((s / t + (a.mean[i, h].item() - b.mean[j, h].item()) ** 2 / t - 1 - math.log(s / t)) / 2)
+        divergences.append(
+            (s / t + (a.mean[i, h].item() - b.mean[j, h].item()) ** 2 / t - 1 - math.log(s / t)) / 2
+        )
     if reduce == "sim_of_sum":
         return 1 / (1 + sum(divergences))
     return sum(1 / (1 + k) for k in divergences) / len(divergences)
 
 
-def loop(roles: list[GaussianEmbedding], temperature: float, sets: tuple[str, ...], reduce: str) -> float:
+def loop(
+    roles: list[GaussianEmbedding], temperature: float, sets: tuple[str, ...], reduce: str
+) -> float:
     """The formula, spelled out."""
     p, e, c = roles
     total = 0.0
@@ -64,7 +68,9 @@ def test_against_loop(sets, reduce, n, d, temperature, seed):
     got = GaussianContrastive(temperature, sets, reduce)(*roles)
     assert got.shape == ()
     assert got.item() == pytest.approx(loop(roles, temperature, sets, reduce), abs=1e-9)
-    assert GaussianContrastive(temperature, sets[::-1], reduce)(*roles).item() == pytest.approx(got.item())
+    assert GaussianContrastive(temperature, sets[::-1], reduce)(*roles).item() == pytest.approx(
+        got.item()
+    )
 
 
 @every_setting
@@ -72,7 +78,9 @@ def test_against_loop(sets, reduce, n, d, temperature, seed):
 @pytest.mark.parametrize("n", [2, 5])
 def test_identical_embeddings_give_the_log_of_the_number_of_candidates(sets, reduce, n):
     x = gaussians(1, 6)[torch.zeros(n, dtype=torch.long)]
-    assert GaussianContrastive(sets=sets, reduce=reduce)(x, x, x).item() == pytest.approx(math.log(len(sets) * n))
+    assert GaussianContrastive(sets=sets, reduce=reduce)(x, x, x).item() == pytest.approx(
+        math.log(len(sets) * n)
+    )
 
 
 def test_a_wide_premise_is_cheaper_than_a_wide_entailment():
@@ -87,14 +95,19 @@ def test_contradictions_are_needed_where_they_are_used_and_not_looked_at_elsewhe
     for sets in (("ent",), ("ent", "rev")):
         loss = GaussianContrastive(sets=sets)
         assert loss(p, e, gaussians(1, 2)).item() == loss(p, e).item()
-    with pytest.raises(ValueError, match=r"sets \['ent', 'con'\] needs the contradiction .* leave \"con\" out"):
+    with pytest.raises(
+        ValueError, match=r"sets \['ent', 'con'\] needs the contradiction .* leave \"con\" out"
+    ):
         GaussianContrastive(sets=["ent", "con"])(p, e)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sets": ["ent", "cont"]}, r"^sets must be a list of ent, con, rev with 'ent', .*, got \['ent', 'cont'\]$"),
+        (
+            {"sets": ["ent", "cont"]},
+            r"^sets must be a list of ent, con, rev with 'ent', .*, got \['ent', 'cont'\]$",
+        ),
         ({"sets": ("con", "rev")}, r"with 'ent', .*got \('con', 'rev'\)$"),
         ({"sets": ()}, r"with 'ent', .*got \(\)$"),
         ({"sets": "ent"}, r"must be a list .*, got 'ent'$"),
@@ -106,9 +119,13 @@ def test_impossible_options_are_refused(options, message):
         GaussianContrastive(**options)
 
 
-@pytest.mark.parametrize("shapes", [[(3, 4), (2, 4), (3, 4)], [(3, 4), (3, 5), (3, 4)], [(3, 4)] * 2 + [(6, 4)]])
+@pytest.mark.parametrize(
+    "shapes", [[(3, 4), (2, 4), (3, 4)], [(3, 4), (3, 5), (3, 4)], [(3, 4)] * 2 + [(6, 4)]]
+)
 def test_wrong_shapes_are_refused(shapes):
-    with pytest.raises(ValueError, match=r"n >= 2, got premise \(3, 4\), entailment .* contradiction \(\d, 4\)$"):
+    with pytest.raises(
+        ValueError, match=r"n >= 2, got premise \(3, 4\), entailment .* contradiction \(\d, 4\)$"
+    ):
         GaussianContrastive()(*(gaussians(*shape) for shape in shapes))
     with pytest.raises(ValueError, match=r"n >= 2, got premise \(1, 4\)"):
         GaussianContrastive()(*triplets(1, 4))

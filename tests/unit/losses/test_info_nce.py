@@ -14,7 +14,13 @@ from lightning_cse.errors import ConfigError
 from lightning_cse.losses import InfoNCE
 
 
-def loop(anchor: Tensor, positive: Tensor, negative: Tensor | None, temperature: float, weight: float = 0.0) -> float:
+def loop(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor | None,
+    temperature: float,
+    weight: float = 0.0,
+) -> float:
     """The formula, spelled out in float64."""
     total = 0.0
     for i, row in enumerate(anchor):
@@ -80,9 +86,12 @@ def test_wrong_shapes_are_refused(shapes, got):
 
 
 @pytest.mark.parametrize(
-    ("negatives", "message"), [(0, "there is no hard negative"), (2, "there are 2 for 3"), (4, "there are 4 for 3")]
+    ("negatives", "message"),
+    [(0, "there is no hard negative"), (2, "there are 2 for 3"), (4, "there are 4 for 3")],
 )
 def test_a_weight_needs_a_hard_negative_a_row(negatives, message):
     given = [torch.ones(negatives, 3)] if negatives else []
-    with pytest.raises(ConfigError, match=rf"hard_negative_weight: 0\.5 needs one .*, but {message}"):
+    with pytest.raises(
+        ConfigError, match=rf"hard_negative_weight: 0\.5 needs one .*, but {message}"
+    ):
         InfoNCE(hard_negative_weight=0.5)(torch.eye(3), torch.eye(3), *given)

@@ -40,7 +40,10 @@ def test_triplet_against_loop(n, d, margins, seed):
         ((0.9, 0.5, 0.1), 0.0),  # in order, with room
         ((0.5, 0.6, 0.1), (0.1 + 0.02) / 2),  # the intermediate is closer than the positive
         ((0.9, 0.3, 0.4), (0.1 + 0.04) / 2),  # the negative is closer than the intermediate
-        ((0.5, 0.5, 0.8), (0.02 + 0.3 + 0.04) / 2),  # the negative is closer than the positive, which it never meets
+        (
+            (0.5, 0.5, 0.8),
+            (0.02 + 0.3 + 0.04) / 2,
+        ),  # the negative is closer than the positive, which it never meets
         ((0.1, 0.5, 0.9), (0.4 + 0.02 + 0.4 + 0.04) / 2),  # the wrong way round
         ((0.51, 0.5, 0.47), (0.01 + 0.01) / 2),  # in order, within both margins
     ],
@@ -73,7 +76,9 @@ def test_triplet_of_wrong_shapes_is_refused(shapes):
 
 def drawn(n: int, seed: int = 0) -> Tensor:
     """Implicitness of four sentences and two distances, a row of the result each."""
-    return torch.rand(6, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).mul(2)
+    return torch.rand(6, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).mul(
+        2
+    )
 
 
 @given(
@@ -86,7 +91,9 @@ def drawn(n: int, seed: int = 0) -> Tensor:
 def test_ranking_against_loop(n, margin, pragmatic_margin, alpha, seed):
     rows, total = drawn(n, seed), 0.0
     for implicit, explicit, other_implicit, other_explicit, near, far in rows.T.tolist():
-        total += max(0.0, margin - (implicit - explicit)) + max(0.0, margin - (other_implicit - other_explicit))
+        total += max(0.0, margin - (implicit - explicit)) + max(
+            0.0, margin - (other_implicit - other_explicit)
+        )
         total += alpha * max(0.0, pragmatic_margin - (far - near))
     got = ImplicitnessRanking(margin, pragmatic_margin, alpha)(*rows)
     assert got.shape == ()
@@ -115,7 +122,13 @@ def test_ranking_is_the_same_when_shifted_and_not_with_arguments_exchanged():
     shift = torch.tensor([7.0, 7.0, -2.0, -2.0, 3.0, 3.0], dtype=torch.float64)[:, None]
     assert loss(*(rows + shift)).item() == want
     assert loss(*rows[[2, 3, 0, 1, 4, 5]]).item() == want, "the two pairs rank alike"
-    orders = ([0, 1, 2, 3, 4, 5], [1, 0, 2, 3, 4, 5], [0, 1, 3, 2, 4, 5], [0, 1, 2, 3, 5, 4], [4, 1, 2, 3, 0, 5])
+    orders = (
+        [0, 1, 2, 3, 4, 5],
+        [1, 0, 2, 3, 4, 5],
+        [0, 1, 3, 2, 4, 5],
+        [0, 1, 2, 3, 5, 4],
+        [4, 1, 2, 3, 0, 5],
+    )
     assert len({round(loss(*rows[order]).item(), 9) for order in orders}) == len(orders)
 
 

@@ -37,7 +37,14 @@ def make(lr: float = 1e-2, **options: Any) -> ImpScore:
     torch.manual_seed(0)
     optimizer = partial(torch.optim.Adam, lr=lr, weight_decay=1e-3)
     schedule = Schedule("constant")
-    return ImpScore(tiny_encoder(), ImplicitnessRanking(), optimizer=optimizer, schedule=schedule, dim=8, **options)
+    return ImpScore(
+        tiny_encoder(),
+        ImplicitnessRanking(),
+        optimizer=optimizer,
+        schedule=schedule,
+        dim=8,
+        **options,
+    )
 
 
 def batch(method: ImpScore) -> dict[str, Any]:
@@ -61,10 +68,14 @@ def pairs(rows: int | None = 12, batch_size: int = 5, **options: Any) -> Contras
     )
 
 
-def fit(method: ImpScore, data: ContrastiveData, epochs: int = 1, callback: pl.Callback | None = None) -> ImpScore:
+def fit(
+    method: ImpScore, data: ContrastiveData, epochs: int = 1, callback: pl.Callback | None = None
+) -> ImpScore:
     data.use(method.roles)
     quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
-    trainer = pl.Trainer(accelerator="cpu", max_epochs=epochs, callbacks=callback, **dict.fromkeys(quiet, False))
+    trainer = pl.Trainer(
+        accelerator="cpu", max_epochs=epochs, callbacks=callback, **dict.fromkeys(quiet, False)
+    )
     trainer.fit(method, data)
     return method
 
@@ -72,20 +83,26 @@ def fit(method: ImpScore, data: ContrastiveData, epochs: int = 1, callback: pl.C
 def test_equal_sentences_have_a_finite_gradient() -> None:
     method = make(pragmatic_metric="euclidean", implicitness_metric="euclidean")
     given = batch(method)
-    given["roles"]["pos_explicit"] = given["roles"]["pos_implicit"]  # a distance of 0 has a gradient of 0
+    given["roles"]["pos_explicit"] = given["roles"][
+        "pos_implicit"
+    ]  # a distance of 0 has a gradient of 0
     method.training_step(given, 0)["loss"].backward()
     assert all(torch.isfinite(p.grad).all() for p in method.parameters() if p.grad is not None)
 
 
 @pytest.mark.parametrize("frozen", [True, False])
 @pytest.mark.parametrize(
-    ("direction", "implicitness", "pragmatic"), [("p2s", *METRICS), ("s2p", *METRICS[::-1]), ("third_space", *METRICS)]
+    ("direction", "implicitness", "pragmatic"),
+    [("p2s", *METRICS), ("s2p", *METRICS[::-1]), ("third_space", *METRICS)],
 )
 def test_a_step_reaches_the_maps_and_the_encoder_only_where_it_learns(
     frozen: bool, direction: str, implicitness: str, pragmatic: str
 ) -> None:
     method = make(
-        direction=direction, implicitness_metric=implicitness, pragmatic_metric=pragmatic, frozen=frozen
+        direction=direction,
+        implicitness_metric=implicitness,
+        pragmatic_metric=pragmatic,
+        frozen=frozen,
     ).train()
     outputs = method.training_step(batch(method), 0)
     assert set(outputs["embeddings"]) == set(ROLES)
@@ -107,7 +124,9 @@ def test_the_loss_is_made_of_the_scores() -> None:
     a, b, c, d = method.model.encode(*given["roles"].values())
     i = method.model.implicitness
     near, far = method.model.pragmatic_distance(a, b), method.model.pragmatic_distance(c, d)
-    want = ((0.5 - i(a) + i(b)).relu() + (0.5 - i(c) + i(d)).relu() + (0.7 - far + near).relu()).mean()
+    want = (
+        (0.5 - i(a) + i(b)).relu() + (0.5 - i(c) + i(d)).relu() + (0.7 - far + near).relu()
+    ).mean()
     torch.testing.assert_close(method.training_step(given, 0)["loss"], want)
 
 
@@ -127,7 +146,9 @@ def test_every_sentence_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None
     seen: list[int] = []
     forward = SentenceEncoder.forward
 
-    def counted(self: SentenceEncoder, requests: Sequence[tuple[Tokens, Any]], **options: Any) -> list[Tensor]:
+    def counted(
+        self: SentenceEncoder, requests: Sequence[tuple[Tokens, Any]], **options: Any
+    ) -> list[Tensor]:
         assert not torch.is_grad_enabled()
         assert not self.training
         seen.extend(len(tokens) for tokens, _ in requests)
@@ -140,10 +161,16 @@ def test_every_sentence_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None
     method = fit(make(), data, epochs=3, callback=watching)
     distinct = {sentence for role in ROLES for sentence in data.train.column(role)}
     assert seen == [len(distinct), 2, len(SENTENCES)]
-    assert len(distinct) < len(ROLES) * len(data.train), "a premise stands in several rows, twice in each"
-    changed = {name for name, value in method.state_dict().items() if not torch.equal(value, before[name])}
+    assert len(distinct) < len(ROLES) * len(data.train), (
+        "a premise stands in several rows, twice in each"
+    )
+    changed = {
+        name for name, value in method.state_dict().items() if not torch.equal(value, before[name])
+    }
     assert changed == {f"model.{name}.weight" for name in MAPS["p2s"]}
-    assert set(before) == set(method.state_dict()) == changed, "neither vectors nor encoder are in a checkpoint"
+    assert set(before) == set(method.state_dict()) == changed, (
+        "neither vectors nor encoder are in a checkpoint"
+    )
     assert method._kept is None
     for got, state in watching.seen:
         method.load_state_dict(state)
@@ -183,8 +210,16 @@ def test_rows_that_lack_a_sentence_are_refused(frozen: bool) -> None:
         fit(make(frozen=frozen), data)
 
 
-def test_a_run_needs_the_encoder_that_it_was_trained_with(run_tiny: RunTiny, tmp_path: Path) -> None:
-    few = ("baselines=none", "encoder.layers=1", "data.train_rows=16", "data.held_out_rows=8", "diag.sentences=16")
+def test_a_run_needs_the_encoder_that_it_was_trained_with(
+    run_tiny: RunTiny, tmp_path: Path
+) -> None:
+    few = (
+        "baselines=none",
+        "encoder.layers=1",
+        "data.train_rows=16",
+        "data.held_out_rows=8",
+        "diag.sentences=16",
+    )
     folder = run_tiny(tmp_path, "+experiment=impscore_inli", *few)
     record = folder.read()
     assert (record["steps"], record["best"]["monitor"]) == (8, "val/eis/accuracy")

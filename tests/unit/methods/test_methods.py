@@ -12,7 +12,15 @@ from transformers import get_linear_schedule_with_warmup
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import ConfigError
 from lightning_cse.losses import DualContrastive, GaussianContrastive, InfoNCE
-from lightning_cse.methods import DualCSE, DualGauss, GaussCSE, Method, Schedule, SimCSE, UnsupervisedSimCSE
+from lightning_cse.methods import (
+    DualCSE,
+    DualGauss,
+    GaussCSE,
+    Method,
+    Schedule,
+    SimCSE,
+    UnsupervisedSimCSE,
+)
 from lightning_cse.similarity import GaussianSimilarity
 from lightning_cse.tokens import Tokens
 
@@ -52,13 +60,17 @@ def test_a_step_gives_a_finite_loss_gradients_and_the_named_outputs(name: str) -
     method = make(name).train()
     outputs = method.training_step(batch(method), 0)
     assert set(outputs) == {"loss", "index", "sentences", "parts", "embeddings"}
-    assert outputs["sentences"] == sum(len(next(iter(e.values()))) for e in outputs["embeddings"].values())
+    assert outputs["sentences"] == sum(
+        len(next(iter(e.values()))) for e in outputs["embeddings"].values()
+    )
     positive = {"positive"} if name == "simcse_unsup" else set()  # the anchor once more
     assert set(outputs["embeddings"]) == set(method.roles) | positive
     outputs["loss"].backward()
     assert outputs["loss"].ndim == 0
     assert torch.isfinite(outputs["loss"])
-    without = [n for n, p in method.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
+    without = [
+        n for n, p in method.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0
+    ]
     assert without == [] or all("token_type" in n for n in without), "every parameter learns"
 
 
@@ -77,8 +89,12 @@ def test_the_loss_does_not_depend_on_the_order_of_rows(name: str) -> None:
     ("kind", "similarity", "needed"),
     [(DualCSE, GaussianSimilarity(), "CosineSimilarity"), (DualGauss, None, "GaussianSimilarity")],
 )
-def test_a_similarity_of_the_wrong_kind_is_refused(kind: type, similarity: object, needed: str) -> None:
-    with pytest.raises(ConfigError, match=rf"method\.loss\.similarity: {kind.__name__} needs a {needed}, got a "):
+def test_a_similarity_of_the_wrong_kind_is_refused(
+    kind: type, similarity: object, needed: str
+) -> None:
+    with pytest.raises(
+        ConfigError, match=rf"method\.loss\.similarity: {kind.__name__} needs a {needed}, got a "
+    ):
         kind(tiny_encoder(), DualContrastive(similarity=similarity), **COMMON)
 
 
@@ -117,13 +133,23 @@ def test_contradictions_that_the_loss_does_not_use_are_not_encoded() -> None:
 
 
 def test_the_schedule_warms_up_and_falls_to_zero() -> None:
-    for warmup, total in ((0.1, 57), (0.1, 9), (0.25, 8), (0.0, 5), (0.1, 1)):  # as the authors of GaussCSE call it
+    for warmup, total in (
+        (0.1, 57),
+        (0.1, 9),
+        (0.25, 8),
+        (0.0, 5),
+        (0.1, 1),
+    ):  # as the authors of GaussCSE call it
         optimizer = torch.optim.AdamW([torch.zeros(1, requires_grad=True)], lr=1.0)
-        theirs = get_linear_schedule_with_warmup(optimizer, int(warmup * total), total).lr_lambdas[0]
+        theirs = get_linear_schedule_with_warmup(optimizer, int(warmup * total), total).lr_lambdas[
+            0
+        ]
         ours = [Schedule(warmup=warmup)(step, total=total) for step in range(total + 1)]
         assert ours == [theirs(step) for step in range(total + 1)]
     rising = [Schedule(warmup=1)(step, total=5) for step in range(5)]
-    assert rising == [0, 0.25, 0.5, 0.75, 1], "0 at the first step, the set value at the last: GaussCSE's paper"
+    assert rising == [0, 0.25, 0.5, 0.75, 1], (
+        "0 at the first step, the set value at the last: GaussCSE's paper"
+    )
     assert Schedule("constant")(9, total=10) == 1
     with pytest.raises(ConfigError, match=r"1\.5"):
         Schedule(warmup=1.5)
@@ -153,13 +179,18 @@ def test_unsupervised_simcse_sees_two_masks_in_training_and_no_head_at_test() ->
 
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("algorithm", ["norm", "value", None])
-def test_gradients_are_clipped_without_the_scale_of_float16(fused: bool, algorithm: str | None) -> None:
+def test_gradients_are_clipped_without_the_scale_of_float16(
+    fused: bool, algorithm: str | None
+) -> None:
     method = make("simcse").eval()  # without dropout
     parameters = [parameter for parameter in method.parameters() if parameter.requires_grad]
     method.training_step(batch(method), 0)["loss"].backward()
     want = [parameter.grad.clone() for parameter in parameters]
     method.zero_grad()
-    optimizer, scaler = torch.optim.AdamW(parameters, fused=fused), torch.amp.GradScaler("cpu", init_scale=1024.0)
+    optimizer, scaler = (
+        torch.optim.AdamW(parameters, fused=fused),
+        torch.amp.GradScaler("cpu", init_scale=1024.0),
+    )
     method._trainer = SimpleNamespace(precision_plugin=SimpleNamespace(scaler=scaler))
     scaler.scale(method.training_step(batch(method), 0)["loss"]).backward()
     if not fused:

@@ -33,20 +33,28 @@ WRITTEN = {
 
 def make(roles: Sequence[str], *, dropout: float | None = 0.0, **options: Any) -> NGCSE:
     """A method whose two passes over a sentence agree unless it has dropout."""
-    given = {"contrastive": "single_positive", "llm_positive": "intermediate", "beta": 1.0} | options
+    given = {
+        "contrastive": "single_positive",
+        "llm_positive": "intermediate",
+        "beta": 1.0,
+    } | options
     pooling = given.pop("pooling", "cls")
     torch.manual_seed(0)
     encoder = tiny_encoder(dropout=dropout, pooling=pooling)
     triplet = HierarchicalTriplet(margin_positive=0.3, margin_negative=0.4)
     optimizer = partial(torch.optim.AdamW, lr=1e-3)
-    return NGCSE(encoder, InfoNCE(), triplet, roles=roles, optimizer=optimizer, schedule=Schedule(), **given)
+    return NGCSE(
+        encoder, InfoNCE(), triplet, roles=roles, optimizer=optimizer, schedule=Schedule(), **given
+    )
 
 
 def batch(method: NGCSE, llm: Sequence[int] = LLM) -> dict[str, Any]:
     tokenise = method.model.encoder.tokenizer
     roles = {"anchor": Tokens.pad(tokenise(ANCHORS))}
     for role in method.roles[1:]:
-        roles[role] = Tokens.pad(tokenise([WRITTEN[role][k] for k in range(len(llm))]), rows=list(llm))
+        roles[role] = Tokens.pad(
+            tokenise([WRITTEN[role][k] for k in range(len(llm))]), rows=list(llm)
+        )
     return {"roles": roles, "index": torch.arange(len(ANCHORS))}
 
 
@@ -65,7 +73,11 @@ def loop(anchor: Tensor, positive: Tensor, negative: Tensor | None) -> float:
     total = 0.0
     for i in range(len(anchor)):
         columns = [math.exp(float(anchor[i] @ p) / 0.05) for p in positive]
-        columns += [math.exp(float(anchor[i] @ n) / 0.05) for n in negative] if negative is not None else []
+        columns += (
+            [math.exp(float(anchor[i] @ n) / 0.05) for n in negative]
+            if negative is not None
+            else []
+        )
         total -= math.log(math.exp(float(anchor[i] @ positive[i]) / 0.05) / sum(columns))
     return total / len(anchor)
 
@@ -81,10 +93,14 @@ def second(anchor: Tensor, written: Tensor) -> Tensor:
 def test_the_triplet_loss_is_on_llm_rows_alone_and_their_negatives_leave_the_contrastive_loss(
     llm_positive: str, beta: float
 ) -> None:
-    method = make(STS, contrastive="hierarchical_triplet", llm_positive=llm_positive, beta=beta, dropout=0.1).eval()
+    method = make(
+        STS, contrastive="hierarchical_triplet", llm_positive=llm_positive, beta=beta, dropout=0.1
+    ).eval()
     anchor = heads(method, ANCHORS)
     written = {role: heads(method, sentences) for role, sentences in WRITTEN.items()}
-    a, b, c = ([float(anchor[row] @ written[role][k]) for k, row in enumerate(LLM)] for role in WRITTEN)
+    a, b, c = (
+        [float(anchor[row] @ written[role][k]) for k, row in enumerate(LLM)] for role in WRITTEN
+    )
     near = sum(max(0.0, y - x + 0.3) for x, y in zip(a, b, strict=True)) / 2
     far = sum(max(0.0, z - y + 0.4) for y, z in zip(b, c, strict=True)) / 2
     want = loop(anchor, second(anchor, written[llm_positive]), None)
@@ -92,7 +108,9 @@ def test_the_triplet_loss_is_on_llm_rows_alone_and_their_negatives_leave_the_con
     assert outputs["loss"].item() == pytest.approx(want + beta * (near + far) / 2, rel=1e-5)
     assert outputs["parts"]["contrastive"].item() == pytest.approx(want, rel=1e-5)
     if beta:
-        assert outputs["parts"]["hierarchical_triplet"].item() == pytest.approx((near + far) / 2, rel=1e-5)
+        assert outputs["parts"]["hierarchical_triplet"].item() == pytest.approx(
+            (near + far) / 2, rel=1e-5
+        )
     else:  # what is not used is not encoded
         assert "negative" not in method.roles
         assert "hierarchical_triplet" not in outputs["parts"]
@@ -114,14 +132,18 @@ def rows_of(anchor: Tensor, candidates: Tensor, own: Sequence[int]) -> list[floa
 
 
 @pytest.mark.parametrize("llm", [LLM, (2,), (0, 1, 2, 3), ()])
-def test_the_second_of_several_positives_is_of_llm_rows_alone_and_brings_their_negatives(llm: Sequence[int]) -> None:
+def test_the_second_of_several_positives_is_of_llm_rows_alone_and_brings_their_negatives(
+    llm: Sequence[int],
+) -> None:
     """The authors' code: a loss of the other rows, and the mean of two of LLM rows, each by its share of the rows."""
     method = make(STS, contrastive="multiple_positive", dropout=0.1).eval()
     others = [row for row in range(4) if row not in llm]
     anchor = heads(method, ANCHORS)
     lines = {role: (sentences * 2)[: len(llm)] for role, sentences in WRITTEN.items()}
     given = {"anchor": batch(method, llm=())["roles"]["anchor"]}
-    given |= {r: Tokens.pad(method.model.encoder.tokenizer(s), rows=list(llm)) for r, s in lines.items()}
+    given |= {
+        r: Tokens.pad(method.model.encoder.tokenizer(s), rows=list(llm)) for r, s in lines.items()
+    }
     near, middle, far = (heads(method, some) if llm else anchor[:0] for some in lines.values())
     first = rows_of(anchor[others], torch.cat([anchor[others], near]), range(len(others)))
     passes = [torch.cat([near, anchor[others]]), torch.cat([middle, far, anchor[others]])]
@@ -138,7 +160,9 @@ def test_without_llm_rows_it_is_simcse_with_another_head(roles: Sequence[str]) -
     sentences = {"anchor": ANCHORS, "positive": ANCHORS[::-1], "negative": WRITTEN["negative"] * 2}
     given = {role: Tokens.pad(tokenise(sentences[role])) for role in method.roles}
     vectors = {role: heads(method, sentences[role]) for role in method.roles}
-    want = loop(vectors["anchor"], vectors.get("positive", vectors["anchor"]), vectors.get("negative"))
+    want = loop(
+        vectors["anchor"], vectors.get("positive", vectors["anchor"]), vectors.get("negative")
+    )
     step = method.training_step({"roles": given, "index": torch.arange(4)}, 0)
     assert step["loss"].item() == pytest.approx(want, rel=1e-5)
 
@@ -162,7 +186,10 @@ def test_the_rows_of_a_batch_may_come_in_any_order() -> None:
     for role in method.roles[1:]:
         tokens = given["roles"][role]
         turned[role] = Tokens(tokens.ids, tokens.mask, place[tokens.rows])
-    one, other = (method.training_step({"roles": r, "index": order}, 0)["loss"] for r in (given["roles"], turned))
+    one, other = (
+        method.training_step({"roles": r, "index": order}, 0)["loss"]
+        for r in (given["roles"], turned)
+    )
     assert one.item() == pytest.approx(other.item(), rel=1e-5)
 
 
@@ -170,7 +197,9 @@ def test_an_anchor_is_its_own_positive_through_another_mask() -> None:
     method = make(ALONE, dropout=0.3).train()
     assert method.needs_dropout
     outputs = method.training_step(batch(method), 0)
-    own = torch.nn.functional.cosine_similarity(*(outputs["embeddings"][r]["vector"] for r in ("anchor", "again")))
+    own = torch.nn.functional.cosine_similarity(
+        *(outputs["embeddings"][r]["vector"] for r in ("anchor", "again"))
+    )
     assert (own < 0.9999).all()
     with pytest.raises(EncoderError, match=r"2 of 4 rows of this batch.*encoder\.dropout=0\.1"):
         make(STS).training_step(batch(make(STS)), 0)
@@ -182,7 +211,9 @@ def test_every_part_learns_but_the_head_is_gone_at_test() -> None:
     method.training_step(batch(method), 0)["loss"].backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in method.head.parameters())
     method.eval()
-    (pooled,) = method.model.encoder([(Tokens.pad(method.model.encoder.tokenizer(ANCHORS)), method.templates[0])])
+    (pooled,) = method.model.encoder(
+        [(Tokens.pad(method.model.encoder.tokenizer(ANCHORS)), method.templates[0])]
+    )
     torch.testing.assert_close(method.model.embed(ANCHORS).vector, pooled)
 
 
@@ -211,11 +242,17 @@ def test_what_is_watched_is_the_pair_that_is_trained(
     ("roles", "options", "message"),
     [
         (("anchor", "negative"), {}, r"method\.roles: anchor, negative is not one"),
-        (ALONE, {"contrastive": "hierarchical_triplet"}, r"method\.contrastive: .* needs an intermediate"),
+        (
+            ALONE,
+            {"contrastive": "hierarchical_triplet"},
+            r"method\.contrastive: .* needs an intermediate",
+        ),
         (STS, {"beta": -1.0}, r"method\.beta: .* -1\.0"),
     ],
 )
-def test_what_does_not_fit_is_refused(roles: Sequence[str], options: dict[str, Any], message: str) -> None:
+def test_what_does_not_fit_is_refused(
+    roles: Sequence[str], options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         make(roles, **options)
 
@@ -224,8 +261,12 @@ def test_with_prompts_the_second_view_of_a_sentence_has_the_second_template() ->
     method = make(STS, pooling="prompt", contrastive="hierarchical_triplet").eval()
     anchor, again = heads(method, ANCHORS), heads(method, ANCHORS, template=1)
     written = heads(method, WRITTEN["intermediate"])
-    parts = method.training_step(batch(method), 0)["parts"]  # no dropout needed: the templates differ
-    assert parts["contrastive"].item() == pytest.approx(loop(anchor, second(again, written), None), rel=1e-5)
+    parts = method.training_step(batch(method), 0)[
+        "parts"
+    ]  # no dropout needed: the templates differ
+    assert parts["contrastive"].item() == pytest.approx(
+        loop(anchor, second(again, written), None), rel=1e-5
+    )
 
     augmented = make(AUGMENTED, pooling="prompt").eval()
     tokens = augmented.model.encoder.tokenizer

@@ -28,7 +28,11 @@ def alignment_loop(x: Tensor, y: Tensor, alpha: float = 2) -> float:
 
 def uniformity_loop(x: Tensor, t: float = 2) -> float:
     rows = unit_rows(x)
-    terms = [math.exp(-t * squared_distance(rows[i], rows[j])) for i in range(len(rows)) for j in range(i)]
+    terms = [
+        math.exp(-t * squared_distance(rows[i], rows[j]))
+        for i in range(len(rows))
+        for j in range(i)
+    ]
     return math.log(math.fsum(terms) / len(terms))
 
 

@@ -26,7 +26,12 @@ from lightning_cse.metrics import (
 N = 23
 
 
-X, Y, A, B = normal(N, 5), normal(N, 5, seed=1), normal(N, seed=2), normal(N, seed=3).round(decimals=1)
+X, Y, A, B = (
+    normal(N, 5),
+    normal(N, 5, seed=1),
+    normal(N, seed=2),
+    normal(N, seed=3).round(decimals=1),
+)
 LABELS = A + B > 0
 SUBSETS = [f"subset {row % 3}" for row in range(N)]
 
@@ -42,14 +47,34 @@ CASES: list[tuple[type, dict[str, Any], tuple[Any, ...], float]] = [
     (Uniformity, {}, (X,), metrics.uniformity(X)),
     (Uniformity, {"t": 5}, (X,), metrics.uniformity(X, 5)),
     (RelativeFittingDifficulty, {}, (A, B), metrics.relative_fitting_difficulty(A, B)),
-    (ThresholdAccuracy, {"threshold": 0.2}, (LABELS, B), metrics.threshold_accuracy(LABELS, B, 0.2)),
-    (ThresholdAccuracy, {"strict": True}, (LABELS, B), metrics.best_threshold(LABELS, B, strict=True)[1]),
-    (ThresholdAccuracy, {"grid": [0.0, 0.5]}, (LABELS, B), metrics.best_threshold(LABELS, B, [0.0, 0.5])[1]),
+    (
+        ThresholdAccuracy,
+        {"threshold": 0.2},
+        (LABELS, B),
+        metrics.threshold_accuracy(LABELS, B, 0.2),
+    ),
+    (
+        ThresholdAccuracy,
+        {"strict": True},
+        (LABELS, B),
+        metrics.best_threshold(LABELS, B, strict=True)[1],
+    ),
+    (
+        ThresholdAccuracy,
+        {"grid": [0.0, 0.5]},
+        (LABELS, B),
+        metrics.best_threshold(LABELS, B, [0.0, 0.5])[1],
+    ),
     (AUPRC, {}, (LABELS, B), metrics.auprc(LABELS, B)),
     (Spearman, {}, (A, B), metrics.spearman(A, B)),
     (Spearman, {"aggregation": "all"}, (A, B, SUBSETS), of_subsets(metrics.spearman_all)),
     (Spearman, {"aggregation": "mean"}, (A, B, SUBSETS), of_subsets(metrics.spearman_mean)),
-    (Spearman, {"aggregation": "wmean"}, (A, B, SUBSETS), of_subsets(partial(metrics.spearman_mean, weighted=True))),
+    (
+        Spearman,
+        {"aggregation": "wmean"},
+        (A, B, SUBSETS),
+        of_subsets(partial(metrics.spearman_mean, weighted=True)),
+    ),
     (ImplicitnessAccuracy, {}, (A, B), (A > B).double().mean().item()),
     (DirectionAccuracy, {}, (A.round(), B.round()), (A.round() > B.round()).double().mean().item()),
 ]
@@ -60,7 +85,9 @@ def halves(inputs: tuple[Any, ...]) -> list[list[Any]]:
 
 
 each_case = pytest.mark.parametrize(
-    ("kind", "options", "inputs", "want"), CASES, ids=[f"{kind.__name__}-{options}" for kind, options, *_ in CASES]
+    ("kind", "options", "inputs", "want"),
+    CASES,
+    ids=[f"{kind.__name__}-{options}" for kind, options, *_ in CASES],
 )
 
 
@@ -86,7 +113,12 @@ def test_a_parent_of_another_precision_does_not_touch_the_rows(kind, options, in
     parent.metric, parent.layer = kind(**options), nn.Linear(2, 2)
     first, second = halves(inputs)
     parent.metric.update(*first)
-    for change in (lambda: parent.to(torch.bfloat16), parent.half, parent.float, lambda: parent.to("meta")):
+    for change in (
+        lambda: parent.to(torch.bfloat16),
+        parent.half,
+        parent.float,
+        lambda: parent.to("meta"),
+    ):
         change()
         parent.metric.set_dtype(torch.float16)
         states = [part for name in parent.metric.states for part in getattr(parent.metric, name)]
@@ -163,7 +195,9 @@ def test_the_tuned_threshold_is_the_best_of_all_rows_also_in_a_collection():
 
 def test_a_checkpoint_has_the_curves_of_rfd_and_no_rows():
     def make() -> nn.ModuleDict:
-        return nn.ModuleDict({"rfd": RelativeFittingDifficulty(), "uniformity": Uniformity(), "auprc": AUPRC()})
+        return nn.ModuleDict(
+            {"rfd": RelativeFittingDifficulty(), "uniformity": Uniformity(), "auprc": AUPRC()}
+        )
 
     module, resumed = make(), make()
     module["rfd"].update(0.1, 0.3)
@@ -171,13 +205,17 @@ def test_a_checkpoint_has_the_curves_of_rfd_and_no_rows():
     assert set(module.state_dict()) == {"rfd.held_out", "rfd.evaluation"}
     resumed.load_state_dict(module.state_dict())
     resumed["rfd"].update([0.7], torch.tensor([0.2], dtype=torch.float64))
-    assert resumed["rfd"].compute().item() == metrics.relative_fitting_difficulty([0.1, 0.7], [0.3, 0.2])
+    assert resumed["rfd"].compute().item() == metrics.relative_fitting_difficulty(
+        [0.1, 0.7], [0.3, 0.2]
+    )
 
 
 def evaluate_part(rank: int, store: str, out: str) -> None:
     """Evaluate one of two parts; the second process has the fewer rows, or none."""
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=2
+    )
     values = []
     for cut in (16, N):
         rows = slice(cut) if rank == 0 else slice(cut, N)

@@ -11,19 +11,26 @@ from lightning_cse.metrics.scores import AGGREGATIONS
 
 HAND_MADE = [([1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4]), ([1, 2], [0.9, 0.8])]
 WITH_CONSTANT = [*HAND_MADE, ([3, 3], [0.5, 0.6])]
-pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(-6, 6).map(lambda k: k / 8)), min_size=2, max_size=10)
+pairs = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(-6, 6).map(lambda k: k / 8)), min_size=2, max_size=10
+)
 
 
 def ranks(values):
     """Mean rank of each value, counted one by one."""
-    return [sum(v < value for v in values) + (sum(v == value for v in values) + 1) / 2 for value in values]
+    return [
+        sum(v < value for v in values) + (sum(v == value for v in values) + 1) / 2
+        for value in values
+    ]
 
 
 def loop(gold, scores):
     a, b = ranks(gold), ranks(scores)
     mean = (len(a) + 1) / 2
     covariance = math.fsum((x - mean) * (y - mean) for x, y in zip(a, b, strict=True))
-    return covariance / math.sqrt(math.fsum((x - mean) ** 2 for x in a) * math.fsum((y - mean) ** 2 for y in b))
+    return covariance / math.sqrt(
+        math.fsum((x - mean) ** 2 for x in a) * math.fsum((y - mean) ** 2 for y in b)
+    )
 
 
 @given(pairs)
@@ -31,13 +38,17 @@ def test_against_loop(pairs):
     gold, scores = zip(*pairs, strict=True)
     assume(len(set(gold)) > 1 and len(set(scores)) > 1)
     assert spearman(gold, scores) == pytest.approx(loop(gold, scores), abs=1e-12)
-    assert spearman(gold, [math.exp(score) for score in scores]) == pytest.approx(spearman(gold, scores), abs=1e-12)
+    assert spearman(gold, [math.exp(score) for score in scores]) == pytest.approx(
+        spearman(gold, scores), abs=1e-12
+    )
 
 
 def test_hand_made_subsets_tell_the_aggregations_apart():
     assert spearman_mean(HAND_MADE) == pytest.approx(0, abs=1e-12)
     assert spearman_mean(HAND_MADE, weighted=True) == pytest.approx(1 / 3)
-    assert spearman_all(HAND_MADE) == pytest.approx(loop([1, 2, 3, 4, 1, 2], [0.1, 0.2, 0.3, 0.4, 0.9, 0.8]))
+    assert spearman_all(HAND_MADE) == pytest.approx(
+        loop([1, 2, 3, 4, 1, 2], [0.1, 0.2, 0.3, 0.4, 0.9, 0.8])
+    )
     assert spearman_all(HAND_MADE) == pytest.approx(0.029, abs=5e-4)
     for aggregation in AGGREGATIONS.values():
         assert aggregation(HAND_MADE[:1]) == pytest.approx(1), "one subset needs no aggregation"
@@ -72,9 +83,15 @@ def test_a_constant_subset_stops_means_unless_the_caller_says_what_it_counts():
         with pytest.raises(ValueError, match="gold must vary"):
             aggregation(WITH_CONSTANT)
     assert math.isfinite(spearman_all(WITH_CONSTANT))
-    assert spearman([1, 1], [0.1, 0.2], constant=0.0) == spearman([1, 2], [0.5, 0.5], constant=0.0) == 0
+    assert (
+        spearman([1, 1], [0.1, 0.2], constant=0.0)
+        == spearman([1, 2], [0.5, 0.5], constant=0.0)
+        == 0
+    )
     assert spearman_mean(WITH_CONSTANT, constant=0.0) == pytest.approx((1 - 1 + 0) / 3)
-    assert spearman_mean(WITH_CONSTANT, weighted=True, constant=0.25) == pytest.approx((4 - 2 + 2 * 0.25) / 8)
+    assert spearman_mean(WITH_CONSTANT, weighted=True, constant=0.25) == pytest.approx(
+        (4 - 2 + 2 * 0.25) / 8
+    )
     assert spearman_all([([1, 1], [1, 2]), ([1], [3])], constant=0.0) == 0
     with pytest.raises(ValueError, match="finite"):
         spearman([1, 1], [0.1, float("nan")], constant=0.0)

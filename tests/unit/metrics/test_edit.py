@@ -25,7 +25,10 @@ def alignments(reference: list[str], hypothesis: list[str]) -> tuple[int, set[in
                 steps.append((errors, {hit + 1 for hit in hits}) if same else (errors + 1, hits))
             if steps:
                 fewest = min(errors for errors, _ in steps)
-                cells[i, j] = fewest, set().union(*(hits for errors, hits in steps if errors == fewest))
+                cells[i, j] = (
+                    fewest,
+                    set().union(*(hits for errors, hits in steps if errors == fewest)),
+                )
     return cells[len(reference), len(hypothesis)]
 
 
@@ -33,11 +36,21 @@ def alignments(reference: list[str], hypothesis: list[str]) -> tuple[int, set[in
     ("reference", "hypothesis", "want"),
     [
         # Morris, Maier and Green 2004, table of examples.
-        *(("X", "X", 0), ("X", "X X Y Y", 0.75), ("X Y X", "X Z", 2 / 3), ("X", "Y", 1), ("X", "Y Z", 1)),
+        *(
+            ("X", "X", 0),
+            ("X", "X X Y Y", 0.75),
+            ("X Y X", "X Z", 2 / 3),
+            ("X", "Y", 1),
+            ("X", "Y Z", 1),
+        ),
         # Two substitutions, or a deletion, a hit and an insertion: RapidFuzz decides, and jiwer gives these values too.
         *(("a b", "b c", 1), ("b c", "a b", 2 / 3)),
         *(("a cat", "a car", 0.5), ("cat", "cats", 1), ("A cat.", "a cat", 1)),  # words as written
-        *(("", "", 0), (" \t", "", 0), (" a  cat\n", "a\tcat", 0)),  # white space separates and is nothing else
+        *(
+            ("", "", 0),
+            (" \t", "", 0),
+            (" a  cat\n", "a\tcat", 0),
+        ),  # white space separates and is nothing else
     ],
 )
 def test_known_values(reference, hypothesis, want):
@@ -53,7 +66,9 @@ def test_against_every_alignment_of_fewest_errors(reference, hypothesis):
     if len(hits) == 1:
         assert got == match_error_rate(other, one)
     names = {"one": "a", "two": "running", "three": "Ünïcode", "a": "3"}
-    assert got == match_error_rate(*(" ".join(names[word] for word in words) for words in (reference, hypothesis)))
+    assert got == match_error_rate(
+        *(" ".join(names[word] for word in words) for words in (reference, hypothesis))
+    )
 
 
 @pytest.mark.parametrize("n", [1, 3, 40])

@@ -32,7 +32,9 @@ def test_counts_against_loop(rows):
     for row in rows:
         counts[row] += 1
     a, b = zip(*rows, strict=True)
-    assert mcnemar(a, b) == McNemar(counts[True, True], counts[True, False], counts[False, True], counts[False, False])
+    assert mcnemar(a, b) == McNemar(
+        counts[True, True], counts[True, False], counts[False, True], counts[False, False]
+    )
     assert mcnemar(b, a).pvalue == mcnemar(a, b).pvalue
 
 
@@ -46,7 +48,9 @@ def test_pvalues_against_scipy_and_loop(b, c):
     assert test.pvalue == pytest.approx(min(1.0, 2 * binom.cdf(min(b, c), b + c, 0.5)), rel=1e-9)
     assert test.pvalue == pytest.approx(min(1.0, 2 * tail), rel=1e-9)
     assert test.statistic == pytest.approx((abs(b - c) - 1) ** 2 / (b + c))
-    assert test.pvalue_asymptotic == pytest.approx(chi2.sf((abs(b - c) - 1) ** 2 / (b + c), 1), rel=1e-9)
+    assert test.pvalue_asymptotic == pytest.approx(
+        chi2.sf((abs(b - c) - 1) ** 2 / (b + c), 1), rel=1e-9
+    )
 
 
 def test_large_counts_stay_finite():
@@ -58,7 +62,11 @@ def test_large_counts_stay_finite():
     [
         ([1, 0], [1], "correct_a and correct_b must be equally long, got 2 and 1"),
         ([], [], "correct_a must be a non-empty"),
-        (torch.tensor([True, False]), np.array([1, 0.5]), "correct_b must be 0 or 1, got 0.5 at row 1"),
+        (
+            torch.tensor([True, False]),
+            np.array([1, 0.5]),
+            "correct_b must be 0 or 1, got 0.5 at row 1",
+        ),
     ],
 )
 def test_errors_tell_what_came(a, b, message):

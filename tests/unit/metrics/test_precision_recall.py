@@ -44,7 +44,9 @@ THOUSAND = [k / 1000 for k in range(1001)]
 def test_over_a_grid_against_a_loop(rows, random):
     labels, scores = zip(*rows, strict=True)
     for grid in (THOUSAND, [-0.25, 0.5], random.sample(THOUSAND, 9)):
-        assert auprc(labels, scores, grid) == pytest.approx(auprc_loop(labels, scores, grid), abs=1e-12)
+        assert auprc(labels, scores, grid) == pytest.approx(
+            auprc_loop(labels, scores, grid), abs=1e-12
+        )
     assert auprc(labels, scores, scores) == auprc(labels, scores)
 
 
@@ -52,7 +54,9 @@ def test_the_papers_thresholds_merge_scores_that_the_exact_curve_parts():
     labels, scores = [1, 0, 1], [0.5004, 0.5003, 0.1]
     assert auprc(labels, scores) == pytest.approx(0.5 + 7 / 24)
     assert auprc(labels, scores, THOUSAND) == pytest.approx(3 / 8 + 7 / 24)
-    assert float(AUPRC(grid=THOUSAND)(torch.tensor(labels), torch.tensor(scores))) == pytest.approx(3 / 8 + 7 / 24)
+    assert float(AUPRC(grid=THOUSAND)(torch.tensor(labels), torch.tensor(scores))) == pytest.approx(
+        3 / 8 + 7 / 24
+    )
 
 
 def test_against_scikit_learn_on_many_rows():
@@ -68,10 +72,22 @@ def test_by_hand():
     # Recall 1/2 at precision 1, then 1/2 at 1/2, then 1 at 2/3: (1 + 1)/2 * 1/2 + 0 + (1/2 + 2/3)/2 * 1/2.
     assert auprc([1, 0, 1], [0.9, 0.5, 0.1]) == pytest.approx(0.5 + 7 / 24)
     # The same with the first two tied: (1 + 1/2)/2 * 1/2 + (1/2 + 2/3)/2 * 1/2; order within a tie says nothing.
-    assert auprc([1, 0, 1], [0.9, 0.9, 0.1]) == auprc([0, 1, 1], [0.9, 0.9, 0.1]) == pytest.approx(3 / 8 + 7 / 24)
-    assert auprc([0, 1], [0.9, 0.1]) == pytest.approx(0.25)  # a triangle: straight up to (1, 1/2) from (0, 0)
-    for positive, n in ((1, 7), (3, 4), (5, 5)):  # equal scores give half of one and the share of positives
-        assert auprc([1] * positive + [0] * (n - positive), [0.25] * n) == pytest.approx((1 + positive / n) / 2)
+    assert (
+        auprc([1, 0, 1], [0.9, 0.9, 0.1])
+        == auprc([0, 1, 1], [0.9, 0.9, 0.1])
+        == pytest.approx(3 / 8 + 7 / 24)
+    )
+    assert auprc([0, 1], [0.9, 0.1]) == pytest.approx(
+        0.25
+    )  # a triangle: straight up to (1, 1/2) from (0, 0)
+    for positive, n in (
+        (1, 7),
+        (3, 4),
+        (5, 5),
+    ):  # equal scores give half of one and the share of positives
+        assert auprc([1] * positive + [0] * (n - positive), [0.25] * n) == pytest.approx(
+            (1 + positive / n) / 2
+        )
 
 
 @given(rows_of(coarse), st.randoms())
@@ -79,7 +95,11 @@ def test_only_the_order_of_scores_matters(rows, random):
     labels, scores = zip(*rows, strict=True)
     shuffled_labels, shuffled = zip(*random.sample(rows, len(rows)), strict=True)
     assert auprc(shuffled_labels, shuffled) == auprc(labels, scores)
-    assert auprc(labels, np.exp(scores)) == auprc(labels, 3 * np.array(scores) - 7) == auprc(labels, scores)
+    assert (
+        auprc(labels, np.exp(scores))
+        == auprc(labels, 3 * np.array(scores) - 7)
+        == auprc(labels, scores)
+    )
 
 
 def test_no_positive_has_no_precision():

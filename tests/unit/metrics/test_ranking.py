@@ -20,7 +20,9 @@ def trec_eval(ranked: list[float], judged: list[float], k: int) -> float:
 
     def total(gains: list[float]) -> float:
         return math.fsum(
-            gain / math.log2(rank + 1) for rank, gain in enumerate(gains, start=1) if rank <= k and gain > 0
+            gain / math.log2(rank + 1)
+            for rank, gain in enumerate(gains, start=1)
+            if rank <= k and gain > 0
         )
 
     return total(ranked) / ideal if (ideal := total(sorted(judged, reverse=True))) > 0 else 0.0
@@ -28,16 +30,24 @@ def trec_eval(ranked: list[float], judged: list[float], k: int) -> float:
 
 @given(relevance, st.integers(1, 12))
 def test_ndcg_is_scikit_learns_and_trec_evals(ranked: list[float], k: int) -> None:
-    scores = list(range(len(ranked), 0, -1))  # all documents are judged, and their order is theirs in the list
+    scores = list(
+        range(len(ranked), 0, -1)
+    )  # all documents are judged, and their order is theirs in the list
     assert ndcg(ranked, ranked, k) == pytest.approx(ndcg_score([ranked], [scores], k=k), abs=1e-12)
     assert ndcg(ranked, ranked, k) == pytest.approx(trec_eval(ranked, ranked, k), abs=1e-12)
 
 
 @given(relevance, relevance, st.integers(1, 12))
-def test_judged_documents_that_are_not_found_count_in_the_ideal(found: list[float], lost: list[float], k: int) -> None:
-    assert ndcg(found, found + lost, k) == pytest.approx(trec_eval(found, found + lost, k), abs=1e-12)
+def test_judged_documents_that_are_not_found_count_in_the_ideal(
+    found: list[float], lost: list[float], k: int
+) -> None:
+    assert ndcg(found, found + lost, k) == pytest.approx(
+        trec_eval(found, found + lost, k), abs=1e-12
+    )
     relevant = sum(value > 0 for value in found + lost)
-    assert recall(found, found + lost, k) == (sum(v > 0 for v in found[:k]) / relevant if relevant else 0)
+    assert recall(found, found + lost, k) == (
+        sum(v > 0 for v in found[:k]) / relevant if relevant else 0
+    )
 
 
 def test_by_hand() -> None:
@@ -59,13 +69,23 @@ def test_auc_is_the_share_of_pairs_in_the_right_order(rows: list[tuple[int, int]
 
 def test_the_error_of_auc_is_delong_s_and_that_of_drawing_rows_anew() -> None:
     generator = np.random.default_rng(0)
-    yes, no = generator.normal(0.8, 1, 90).round(1), generator.normal(0, 1, 150).round(1)  # with ties
+    yes, no = (
+        generator.normal(0.8, 1, 90).round(1),
+        generator.normal(0, 1, 150).round(1),
+    )  # with ties
     labels = np.repeat([1, 0], [90, 150])
     above = [[float(a > b) + float(a == b) / 2 for b in no] for a in yes]
-    of_yes, of_no = [sum(row) / 150 for row in above], [sum(column) / 90 for column in zip(*above, strict=True)]
+    of_yes, of_no = (
+        [sum(row) / 150 for row in above],
+        [sum(column) / 90 for column in zip(*above, strict=True)],
+    )
     error = auc_error(labels, [*yes, *no])
-    assert error == pytest.approx(math.sqrt(statistics.variance(of_yes) / 90 + statistics.variance(of_no) / 150))
-    drawn = [auc(labels, [*generator.choice(yes, 90), *generator.choice(no, 150)]) for _ in range(2000)]
+    assert error == pytest.approx(
+        math.sqrt(statistics.variance(of_yes) / 90 + statistics.variance(of_no) / 150)
+    )
+    drawn = [
+        auc(labels, [*generator.choice(yes, 90), *generator.choice(no, 150)]) for _ in range(2000)
+    ]
     assert error == pytest.approx(np.std(drawn), rel=0.05)
 
 

@@ -29,10 +29,14 @@ values = st.floats(-100, 100)
 def curves() -> Path:
     data_dir = os.environ.get("LIGHTNING_CSE_DATA")
     if not data_dir:
-        pytest.skip("LIGHTNING_CSE_DATA is not set; the released NGCSE curves lie beside the data it names")
+        pytest.skip(
+            "LIGHTNING_CSE_DATA is not set; the released NGCSE curves lie beside the data it names"
+        )
     folder = Path(data_dir).parent / "paper/ngcse_curves"
     if not folder.is_dir():
-        pytest.skip(f"{folder} does not exist; the released NGCSE curves are not part of this repository")
+        pytest.skip(
+            f"{folder} does not exist; the released NGCSE curves are not part of this repository"
+        )
     return folder
 
 
@@ -47,7 +51,9 @@ def read_columns(path: Path, *columns: str) -> list[list[float]]:
 def test_released_curves_give_the_published_values(curves: Path, setting: str) -> None:
     measures = ("step", "alignment", "uniformity")
     steps, *held_out = read_columns(curves / setting / "train_alignment_and_uniformity", *measures)
-    other_steps, *evaluation = read_columns(curves / setting / "eval_alignment_and_uniformity", *measures)
+    other_steps, *evaluation = read_columns(
+        curves / setting / "eval_alignment_and_uniformity", *measures
+    )
     (scores,) = read_columns(curves / setting / "metrics", "stsb")
     assert steps == other_steps
     assert len(steps) == len(scores) == (28 if setting.startswith("wiki/") else 23)
@@ -79,7 +85,11 @@ def test_by_hand():
     assert relative_fitting_difficulty(torch.tensor([1.0, 2.0]), (x for x in (0.5, 0.5))) == 1.0
     assert mean_of_best([1, 2, 3, 4, 5, 6, 7]) == 5
     assert mean_of_best([2.0, 4.0]) == 3  # fewer than five
-    assert mean_of_best(torch.tensor([1.0, 2.0, 3.0]), count=2) == mean_of_best(iter([1.0, 2.0, 3.0]), count=2) == 2.5
+    assert (
+        mean_of_best(torch.tensor([1.0, 2.0, 3.0]), count=2)
+        == mean_of_best(iter([1.0, 2.0, 3.0]), count=2)
+        == 2.5
+    )
 
 
 @pytest.mark.parametrize(

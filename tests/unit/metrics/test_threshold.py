@@ -75,10 +75,16 @@ def test_neighbouring_floats_are_told_apart(low, strict):
 
 
 def test_tensors_of_any_precision_and_booleans():
-    labels, scores = torch.tensor([False, True, True]), torch.tensor([0.25, 0.75, 1.0], requires_grad=True)
+    labels, scores = (
+        torch.tensor([False, True, True]),
+        torch.tensor([0.25, 0.75, 1.0], requires_grad=True),
+    )
     for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
         assert best_threshold(labels, scores.to(dtype)) == (0.5, 1.0)
-    assert [type(value) for value in best_threshold(labels.numpy(), scores.detach().numpy())] == [float, float]
+    assert [type(value) for value in best_threshold(labels.numpy(), scores.detach().numpy())] == [
+        float,
+        float,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,13 @@ QUESTIONS = {
     PointModel: {"similarity", "entailment_score", "features"},
     GaussianModel: {"similarity", "entailment_score", "features", "log_determinant"},
     DualModel: {"similarity", "entailment_score", "features", "implicitness"},
-    DualGaussianModel: {"similarity", "entailment_score", "features", "implicitness", "log_determinant"},
+    DualGaussianModel: {
+        "similarity",
+        "entailment_score",
+        "features",
+        "implicitness",
+        "log_determinant",
+    },
     ImpScoreModel: {"similarity", "entailment_score", "features", "implicitness"},
 }
 
@@ -72,7 +78,9 @@ def tokens(model: Model, sentences: list[str] = SENTENCES) -> Tokens:
 
 
 @pytest.mark.parametrize(("kind", "options"), MODELS)
-def test_settings_and_weights_build_the_same_model_again(kind: type[Model], options: dict[str, Any]) -> None:
+def test_settings_and_weights_build_the_same_model_again(
+    kind: type[Model], options: dict[str, Any]
+) -> None:
     model = make(kind, **options)
     settings = model.settings()
     assert settings["class"] == kind.__name__
@@ -83,7 +91,9 @@ def test_settings_and_weights_build_the_same_model_again(kind: type[Model], opti
     assert type(again) is kind
     assert again.settings() == settings
     again.load_state_dict(model.state_dict())
-    torch.testing.assert_close(again.embed(SENTENCES).fields(), model.embed(SENTENCES).fields(), atol=0, rtol=0)
+    torch.testing.assert_close(
+        again.embed(SENTENCES).fields(), model.embed(SENTENCES).fields(), atol=0, rtol=0
+    )
 
 
 def test_settings_of_no_model_are_refused() -> None:
@@ -97,7 +107,9 @@ def test_the_questions_are_answered_row_by_row(kind: type[Model], options: dict[
     model = make(kind, **options)
     a = model.embed(SENTENCES)
     b = a[torch.tensor([1, 2, 3, 4, 0])]
-    assert all(value.dtype == torch.float32 and value.device.type == "cpu" for value in a.fields().values())
+    assert all(
+        value.dtype == torch.float32 and value.device.type == "cpu" for value in a.fields().values()
+    )
     answered = {name for name in task.QUESTIONS if hasattr(model, name)}
     assert answered == QUESTIONS[kind]
     for question in answered:
@@ -109,7 +121,9 @@ def test_the_questions_are_answered_row_by_row(kind: type[Model], options: dict[
     assert torch.equal(model.features(a), next(iter(a.views().values())))
 
 
-def test_each_encoder_of_a_bi_encoder_has_a_gradient_on_several_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_encoder_of_a_bi_encoder_has_a_gradient_on_several_devices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model = make(DualModel, architecture="bi")
     alone = model.encode(tokens(model))[0].explicit
     monkeypatch.setattr(dual, "world", lambda: (0, 2))
@@ -131,13 +145,17 @@ def test_a_sentence_has_the_same_embedding_alone_and_among_others(
     torch.testing.assert_close(apart.fields(), together.fields(), atol=1e-5, rtol=1e-4)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         (embedding,) = model.encode(tokens(model))
-    assert {value.dtype for value in embedding.fields().values()} == {torch.float32}, "heads are not downcast"
+    assert {value.dtype for value in embedding.fields().values()} == {torch.float32}, (
+        "heads are not downcast"
+    )
 
 
 # Points
 
 
-@pytest.mark.parametrize("pooling", ["cls", "cls_pooler", "mean", "first_last", "embedding_last", "prompt"])
+@pytest.mark.parametrize(
+    "pooling", ["cls", "cls_pooler", "mean", "first_last", "embedding_last", "prompt"]
+)
 def test_an_encoder_alone_is_a_model_with_every_pooling(pooling: str) -> None:
     model = PointModel(tiny_encoder(pooling=pooling)).eval()
     (pooled,) = model.encoder([(tokens(model), model.encoder.template())])
@@ -166,7 +184,9 @@ def test_a_hypothesis_is_scored_against_its_premise() -> None:
     variance_ratio = (hypothesis.log_variance - premise.log_variance).exp()
     shift = (hypothesis.mean - premise.mean) ** 2 / premise.log_variance.exp()
     kl = 0.5 * (variance_ratio + shift - 1 - variance_ratio.log())
-    torch.testing.assert_close(model.entailment_score(premise, hypothesis), (1 / (1 + kl)).mean(dim=1))
+    torch.testing.assert_close(
+        model.entailment_score(premise, hypothesis), (1 / (1 + kl)).mean(dim=1)
+    )
     torch.testing.assert_close(model.log_determinant(premise), premise.log_variance.sum(dim=1))
     assert torch.equal(model.similarity(premise, hypothesis), cosine(premise.mean, hypothesis.mean))
 
@@ -197,10 +217,14 @@ def test_dual_gaussian_scores_are_the_same_with_the_similarity_of_gaussians() ->
     model = make(DualGaussianModel)
     torch.manual_seed(1)
     p, h = (DualGaussianEmbedding(*torch.randn(4, 6, 5)) for _ in range(2))
-    want = torch.maximum(gaussian_similarity(h.explicit, p.explicit), gaussian_similarity(h.explicit, p.implicit))
+    want = torch.maximum(
+        gaussian_similarity(h.explicit, p.explicit), gaussian_similarity(h.explicit, p.implicit)
+    )
     assert torch.equal(model.entailment_score(p, h), want)
     assert not torch.equal(model.entailment_score(h, p), want), "entailment has a direction"
-    assert torch.equal(model.implicitness(p), 1 - gaussian_similarity(p.implicit, p.explicit).double())
+    assert torch.equal(
+        model.implicitness(p), 1 - gaussian_similarity(p.implicit, p.explicit).double()
+    )
     assert torch.equal(model.log_determinant(p), p.explicit_log_variance.sum(1))
 
 
@@ -221,7 +245,9 @@ def test_cross_reads_the_word_and_bi_has_two_encoders_and_heads() -> None:
     assert bi.explicit_template == bi.implicit_template
     for one, other in ((bi.encoder, bi.implicit_encoder), (bi.heads, bi.implicit_heads)):
         pairs = list(zip(one.parameters(), other.parameters(), strict=True))
-        assert all(torch.equal(a, b) and a is not b for a, b in pairs), "equal at the start, and not shared"
+        assert all(torch.equal(a, b) and a is not b for a, b in pairs), (
+            "equal at the start, and not shared"
+        )
 
 
 # ImpScore
@@ -236,7 +262,9 @@ def by_hand(a: Tensor, b: Tensor, metric: str) -> float:
 
 @pytest.mark.parametrize(("direction", "metric"), list(itertools.product(MAPS, METRICS)))
 def test_implicitness_and_pragmatic_distance_are_the_papers(direction: str, metric: str) -> None:
-    model = make(ImpScoreModel, dim=8, space=direction, implicitness_metric=metric, pragmatic_metric=metric)
+    model = make(
+        ImpScoreModel, dim=8, space=direction, implicitness_metric=metric, pragmatic_metric=metric
+    )
     got = model.embed(SENTENCES)
     assert isinstance(got, PragmaticEmbedding)
     (x,) = model.encoder([(tokens(model), model.encoder.template())])

@@ -82,7 +82,10 @@ def test_what_a_file_says(read: Read) -> None:
     )
     assert (artefact.reference, artefact.test, artefact.make) == ("DualCSE", "mcnemar", None)
     columns = {column.title: column for column in artefact.columns}
-    found = {title: (column.source, column.keys, column.scale, column.decimals) for title, column in columns.items()}
+    found = {
+        title: (column.source, column.keys, column.scale, column.decimals)
+        for title, column in columns.items()
+    }
     assert found == {
         "RTE": ("metric", ("test/rte/accuracy_all",), 100.0, 2),
         "MNLI": ("metric", ("test/mnli/accuracy",), 100.0, 2),
@@ -101,7 +104,10 @@ def test_what_a_file_says(read: Read) -> None:
 
 
 DUALCSE = Train("dualcse_cross", ("data.batch_size=32",))
-GRID = tuple(Train("ngcse_wiki_sts_ht", (f"method.beta={beta}", "data.drop_last=true")) for beta in ("0.1", "1"))
+GRID = tuple(
+    Train("ngcse_wiki_sts_ht", (f"method.beta={beta}", "data.drop_last=true"))
+    for beta in ("0.1", "1")
+)
 SENTEVAL = Evaluate("transfer", None, Train("ngcse_wiki_sts_ht"), ("transfer.protocol=senteval",))
 HUB = Evaluate("sts", "a/model")
 LENGTH = Evaluate("inli", "length")
@@ -114,7 +120,10 @@ def of(encoder: str) -> Evaluate:
 
 
 def test_a_row_is_a_line_for_each_encoder(read: Read) -> None:
-    found = [(line.label, line.encoder, line.paper_encoder, line.way, line.seeds) for line in read().lines(Request())]
+    found = [
+        (line.label, line.encoder, line.paper_encoder, line.way, line.seeds)
+        for line in read().lines(Request())
+    ]
     assert found == [
         *(("DualCSE", name, name, DUALCSE, FIVE) for name in BOTH),
         *(("BERT avg", name, name, of(name), (0,)) for name in BOTH),
@@ -138,15 +147,35 @@ def test_a_row_is_a_line_for_each_encoder(read: Read) -> None:
         ("words", Request("small"), None, None, LENGTH, (0,)),
         ("transfer", Request("small"), "minilm_l4", "roberta_base", SENTEVAL, THREE),
         ("LENGTH", Request("small"), None, None, Baseline("length", "paid"), THREE),
-        ("untrained", Request("small"), "minilm_l4", "bert_base", Baseline("untrained", "DualCSE"), THREE),
+        (
+            "untrained",
+            Request("small"),
+            "minilm_l4",
+            "bert_base",
+            Baseline("untrained", "DualCSE"),
+            THREE,
+        ),
         ("LLM", Request("small"), "bert_base", "bert_base", Published("it is retired"), THREE),
-        ("DualCSE", Request("small", "bert_base", (5, 6)), "bert_base", "bert_base", DUALCSE, (5, 6)),
+        (
+            "DualCSE",
+            Request("small", "bert_base", (5, 6)),
+            "bert_base",
+            "bert_base",
+            DUALCSE,
+            (5, 6),
+        ),
         ("hub", Request("small", "bert_base", (5, 6)), "bert_base", "bert_base", HUB, (0,)),
         ("DualCSE", Request("tiny", "bert_large"), "bert_large", "roberta_base", DUALCSE, (0,)),
     ],
 )
 def test_a_profile_or_an_encoder_replaces_all_encoders(
-    read: Read, label: str, request_: Request, encoder: str, paper: str, way: object, seeds: tuple[int, ...]
+    read: Read,
+    label: str,
+    request_: Request,
+    encoder: str,
+    paper: str,
+    way: object,
+    seeds: tuple[int, ...],
 ) -> None:
     (line,) = [line for line in read().lines(request_) if line.label == label]
     assert (line.encoder, line.paper_encoder, line.way, line.seeds) == (encoder, paper, way, seeds)
@@ -163,7 +192,10 @@ def test_a_baseline_needs_what_its_row_needs(read: Read) -> None:
 @pytest.mark.parametrize(
     ("request_", "told"),
     [
-        (Request(only=("LENGHT",)), r"table5\.yaml: rows: there is no 'LENGHT' - did you mean 'LENGTH'\?"),
+        (
+            Request(only=("LENGHT",)),
+            r"table5\.yaml: rows: there is no 'LENGHT' - did you mean 'LENGTH'\?",
+        ),
         (Request(profile="smal"), r"no profile 'smal' - did you mean 'small'\?"),
         (Request(encoder="bert_bse"), r"no encoder 'bert_bse' - did you mean 'bert_base'\?"),
     ],
@@ -178,21 +210,69 @@ def test_unknown_names_in_a_request(read: Read, request_: Request, told: str) ->
     [
         ("title: What", "titel: What", r"titel: unknown key - did you mean 'title'\?"),
         ("title: What the terms contribute", "", r"yaml: title: "),
-        ("reference: DualCSE", "reference: DualCES", r"reference: .*'DualCES' - did you mean 'DualCSE'\?"),
-        ("reference: DualCSE", "reference: DualCSE\ntest: mcnemer", r"test: .*'mcnemar'.* or 'bootstrap'"),
+        (
+            "reference: DualCSE",
+            "reference: DualCES",
+            r"reference: .*'DualCES' - did you mean 'DualCSE'\?",
+        ),
+        (
+            "reference: DualCSE",
+            "reference: DualCSE\ntest: mcnemer",
+            r"test: .*'mcnemar'.* or 'bootstrap'",
+        ),
         ("encoders: [roberta_base, bert_base]", "", r"rows\.DualCSE: .*encoders"),
-        ("dualcse_cross", "dualcse_cros", r"rows\.DualCSE\.experiment: .*'dualcse_cros' - did you mean"),
-        ("a/model, suite: sts}", "a/model, siute: sts}", r"rows\.hub\.evaluate\.siute: unknown .*'suite'"),
-        ("of: DualCSE,", "of: DualCS,", r"rows\.untrained\.of .*'DualCS' - did you mean 'DualCSE'\?"),
+        (
+            "dualcse_cross",
+            "dualcse_cros",
+            r"rows\.DualCSE\.experiment: .*'dualcse_cros' - did you mean",
+        ),
+        (
+            "a/model, suite: sts}",
+            "a/model, siute: sts}",
+            r"rows\.hub\.evaluate\.siute: unknown .*'suite'",
+        ),
+        (
+            "of: DualCSE,",
+            "of: DualCS,",
+            r"rows\.untrained\.of .*'DualCS' - did you mean 'DualCSE'\?",
+        ),
         ("of: DualCSE,", "of: hub,", r"rows\.untrained\.of .a trained row.: .*'hub'"),
-        ("baseline: length,", "baseline: length, experiment: gausscse,", r"rows\.LENGTH: must have one of experiment"),
-        ("{published: it is", "{overrides: [a=b], published: it is", r"rows\.LLM: overrides is for rows with exp"),
-        ("data.batch_size=32", "data.batch_size", r"rows\.DualCSE\.overrides\.0: 'data.batch_size' is not an override"),
+        (
+            "baseline: length,",
+            "baseline: length, experiment: gausscse,",
+            r"rows\.LENGTH: must have one of experiment",
+        ),
+        (
+            "{published: it is",
+            "{overrides: [a=b], published: it is",
+            r"rows\.LLM: overrides is for rows with exp",
+        ),
+        (
+            "data.batch_size=32",
+            "data.batch_size",
+            r"rows\.DualCSE\.overrides\.0: 'data.batch_size' is not an override",
+        ),
         ("data.batch_size=32", "seed=1", r"rows\.DualCSE\.overrides\.0: 'seed=1' .*use seeds"),
-        ("mean: [RTE, MNLI]", "mean: [RTE, MNL]", r"columns\.Avg\.mean: .*'MNL' - did you mean 'MNLI'\?"),
-        ("field: best.score, scale", "feild: best.score, scale", r"columns\.dev: must have one of metric, field"),
-        ("small: {", "smal: {", r"profiles\.smal: there is no profile 'smal' - did you mean 'small'\?"),
-        ("rows: {DualCSE:", "rows: {DualCES:", r"profiles\.small\.rows: .*'DualCES' - did you mean 'DualCSE'\?"),
+        (
+            "mean: [RTE, MNLI]",
+            "mean: [RTE, MNL]",
+            r"columns\.Avg\.mean: .*'MNL' - did you mean 'MNLI'\?",
+        ),
+        (
+            "field: best.score, scale",
+            "feild: best.score, scale",
+            r"columns\.dev: must have one of metric, field",
+        ),
+        (
+            "small: {",
+            "smal: {",
+            r"profiles\.smal: there is no profile 'smal' - did you mean 'small'\?",
+        ),
+        (
+            "rows: {DualCSE:",
+            "rows: {DualCES:",
+            r"profiles\.small\.rows: .*'DualCES' - did you mean 'DualCSE'\?",
+        ),
         ("  LLM: {pub", "  GPT-4: {pub", r"table5\.yaml: .*duplicate key GPT-4"),
         ("title: What", "published: table55\ntitle: What", r"published: .*'table55'"),
     ],
@@ -221,8 +301,13 @@ def test_faults_in_published_numbers_name_the_line(read: Read, line: str, told: 
 
 def test_a_part_of_another_table(read: Read) -> None:
     """Base-size rows of a table in the appendix: its other rows, encoders and columns are no faults."""
-    numbers = NUMBERS + "table9,DualCSE-Cross,bert_base,RTE,70,,\ntable9,DualCSE-Cross,bert_large,RTE,71,,\n"
-    artefact = read(f"published: table9{TABLE}", f"{numbers}table9,Else,,RTE,1,,\ntable9,GPT-4,,Else,1,,\n")
+    numbers = (
+        NUMBERS
+        + "table9,DualCSE-Cross,bert_base,RTE,70,,\ntable9,DualCSE-Cross,bert_large,RTE,71,,\n"
+    )
+    artefact = read(
+        f"published: table9{TABLE}", f"{numbers}table9,Else,,RTE,1,,\ntable9,GPT-4,,Else,1,,\n"
+    )
     assert [value.value for value in artefact.published] == [70.0]
 
 
@@ -230,8 +315,12 @@ def test_what_the_files_of_a_folder_share(read: Read, tmp_path: Path) -> None:
     small = "small: {overrides: [diag.sentences=9], seeds: 2, rows: {DualCSE: [data.train_rows=7], other: [x=1]}}"
     (tmp_path / "dualcse" / "profiles.yaml").write_text(small)
     shared, own = TABLE.replace("small: {", "laptop: {"), read()
-    assert read(shared).profiles["small"] == Profile(("diag.sentences=9",), (0, 1), {"DualCSE": ("data.train_rows=7",)})
-    assert read(shared).profiles["laptop"] == own.profiles["small"], "what the file names itself is its own"
+    assert read(shared).profiles["small"] == Profile(
+        ("diag.sentences=9",), (0, 1), {"DualCSE": ("data.train_rows=7",)}
+    )
+    assert read(shared).profiles["laptop"] == own.profiles["small"], (
+        "what the file names itself is its own"
+    )
     assert read(shared + "seeds: [5]\n").profiles["small"].seeds is None, "a list of seeds stays"
     assert find_artefacts(tmp_path).keys() == {"dualcse/table5"}
     (tmp_path / "dualcse" / "profiles.yaml").write_text("smal: {}")
@@ -240,14 +329,19 @@ def test_what_the_files_of_a_folder_share(read: Read, tmp_path: Path) -> None:
 
 
 def test_rows_are_asked_of_the_artefacts_that_have_them() -> None:
-    table2, table5 = (find_artefacts(experiments_dir())[f"dualcse/{name}"] for name in ("table2", "table5"))
+    table2, table5 = (
+        find_artefacts(experiments_dir())[f"dualcse/{name}"] for name in ("table2", "table5")
+    )
 
     def asked(*labels: str) -> list[tuple[str, ...] | None]:
         requests = (Request(only=labels).within(one, (table2, table5)) for one in (table2, table5))
         return [None if request is None else request.only for request in requests]
 
     assert asked() == [(), ()]
-    assert asked("DualCSE-Cross", "DualCSE-Bi") == [("DualCSE-Cross", "DualCSE-Bi"), ("DualCSE-Cross",)]
+    assert asked("DualCSE-Cross", "DualCSE-Bi") == [
+        ("DualCSE-Cross", "DualCSE-Bi"),
+        ("DualCSE-Cross",),
+    ]
     assert asked("DualCSE-Bi") == [("DualCSE-Bi",), None]
     with pytest.raises(ConfigError, match="there is no 'DualCSE-By' - did you mean 'DualCSE-Bi'"):
         table2.lines(Request(only=asked("DualCSE-By")[0] or ()))
@@ -258,7 +352,9 @@ def test_the_papers_own_artefacts_are_right() -> None:
     files = [file for file in experiments_dir().glob("*/*.yaml") if file.name != "profiles.yaml"]
     assert len(artefacts) == len(files) >= 26
     names = [name for name in artefacts if name.startswith("ngcse/")]
-    assert names == [f"ngcse/{name}" for name in sorted(name.removeprefix("ngcse/") for name in names)]
+    assert names == [
+        f"ngcse/{name}" for name in sorted(name.removeprefix("ngcse/") for name in names)
+    ]
     for artefact in artefacts.values():
         for profile in (None, "small", "laptop", "tiny"):
             assert artefact.lines(Request(profile=profile)) or not artefact.rows

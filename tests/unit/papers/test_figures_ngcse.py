@@ -28,7 +28,9 @@ RELEASED = [f"{domain}.{pattern}" for domain, patterns in PATTERNS.items() for p
 def published() -> pd.DataFrame:
     """The thirteen settings and the encoder before training, as published."""
     table = pd.read_csv(experiments_dir() / "ngcse" / "published_rfd.csv")
-    return table.rename(columns={"setting": "title"}).set_index("title", drop=False).rename_axis(None)
+    return (
+        table.rename(columns={"setting": "title"}).set_index("title", drop=False).rename_axis(None)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +39,16 @@ def released(repository: Path) -> pd.DataFrame:
     data, given = os.environ.get("LIGHTNING_CSE_DATA"), os.environ.get("LIGHTNING_CSE_CURVES")
     folder = Path(given) if given else Path(str(data)).parent / "paper" / "ngcse_curves"
     if not folder.is_dir():
-        pytest.skip(f"{folder} does not exist; the released NGCSE curves are not part of this repository")
+        pytest.skip(
+            f"{folder} does not exist; the released NGCSE curves are not part of this repository"
+        )
     return reader(repository)(folder)
 
 
 def reader(repository: Path) -> Callable[[Path], pd.DataFrame]:
-    found: Callable[[Path], pd.DataFrame] = runpy.run_path(f"{repository}/scripts/ngcse_figures.py")["released_runs"]
+    found: Callable[[Path], pd.DataFrame] = runpy.run_path(
+        f"{repository}/scripts/ngcse_figures.py"
+    )["released_runs"]
     return found
 
 
@@ -57,10 +63,14 @@ def test_released_curves_give_the_published_summary(
 def test_a_release_has_the_keys_of_a_run(tmp_path: Path, repository: Path) -> None:
     folder = tmp_path / "wiki" / "sts_ht"
     folder.mkdir(parents=True)
-    (folder / "metrics").write_text("step,loss,stsb,sickr,avg\n5,9.6,0.55,0.4,0.45\n10,9.6,0.6,0.4,0.45\n")
+    (folder / "metrics").write_text(
+        "step,loss,stsb,sickr,avg\n5,9.6,0.55,0.4,0.45\n10,9.6,0.6,0.4,0.45\n"
+    )
     for name, a, u in (("train", 1.0, -3.0), ("eval", 0.5, -2.0)):
         rows = "".join(f"{step},{a + step},{u - step}\n" for step in (0, 5, 10))
-        (folder / f"{name}_alignment_and_uniformity").write_text(f"step,alignment,uniformity\n{rows}")
+        (folder / f"{name}_alignment_and_uniformity").write_text(
+            f"step,alignment,uniformity\n{rows}"
+        )
     (run,) = reader(repository)(tmp_path).to_dict("records")
     assert run["curves"]["val/stsb/spearman"] == [(5, 0.55), (10, 0.6)]
     assert run["curves"]["diag/held_out/alignment"] == [(0, 1.0), (5, 6.0), (10, 11.0)]
@@ -70,7 +80,10 @@ def test_a_release_has_the_keys_of_a_run(tmp_path: Path, repository: Path) -> No
 
 
 def test_the_published_settings_are_thirteen(published: pd.DataFrame) -> None:
-    assert (published.loc["pretrained", "best_score"], published.loc["pretrained", "best_step"]) == (0.3173, 0)
+    assert (
+        published.loc["pretrained", "best_score"],
+        published.loc["pretrained", "best_step"],
+    ) == (0.3173, 0)
     settings = ngcse.settings(published.drop("pretrained"))
     assert settings["final_score"].mul(100).round(1).tolist() == [
         *(81.1, 79.7, 81.2, 81.5, 81.4, 83.3),
@@ -79,7 +92,9 @@ def test_the_published_settings_are_thirteen(published: pd.DataFrame) -> None:
     assert settings["rfd"].count() == 9
     printed = ngcse.published_settings(read_artefact(experiments_dir() / "ngcse" / "figure1.yaml"))
     for name in ("rfd_alignment", "rfd_uniformity", "final_score"):
-        assert printed[name].to_dict() == pytest.approx(settings[name].to_dict(), abs=6e-4, nan_ok=True)
+        assert printed[name].to_dict() == pytest.approx(
+            settings[name].to_dict(), abs=6e-4, nan_ok=True
+        )
 
 
 def test_the_tendency_of_the_authors_nine_settings(published: pd.DataFrame) -> None:
@@ -101,7 +116,9 @@ def test_fishers_interval_by_hand_and_by_scipy() -> None:
     ends = [z - 1.959964 / 2, z + 1.959964 / 2]
     want = [(math.exp(2 * e) - 1) / (math.exp(2 * e) + 1) for e in ends]
     assert ngcse.correlation(x, y, ranks=False) == pytest.approx((r, *want), abs=1e-6)
-    assert ngcse.correlation(x, y, ranks=False)[1:] == pytest.approx(tuple(stats.pearsonr(x, y).confidence_interval()))
+    assert ngcse.correlation(x, y, ranks=False)[1:] == pytest.approx(
+        tuple(stats.pearsonr(x, y).confidence_interval())
+    )
 
 
 def test_the_interval_of_ranks() -> None:
@@ -109,7 +126,9 @@ def test_the_interval_of_ranks() -> None:
     half = 1.959964 * math.sqrt((1 + 0.81 / 2) / 2)
     want = (0.9, *(math.tanh(math.atanh(0.9) + sign * half) for sign in (-1, 1)))
     assert ngcse.correlation(x, y, ranks=True) == pytest.approx(want, abs=1e-6)
-    assert ngcse.correlation(x, np.exp(np.asarray(y) / 50).tolist(), ranks=True) == pytest.approx(want, abs=1e-6)
+    assert ngcse.correlation(x, np.exp(np.asarray(y) / 50).tolist(), ranks=True) == pytest.approx(
+        want, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,7 +140,9 @@ def test_the_interval_of_ranks() -> None:
         ([1, 2, 3], [1, 1, 1], (None, None, None)),
     ],
 )
-def test_no_correlation_or_no_interval(x: list[float], y: list[float], want: tuple[float | None, ...]) -> None:
+def test_no_correlation_or_no_interval(
+    x: list[float], y: list[float], want: tuple[float | None, ...]
+) -> None:
     assert ngcse.correlation(x, y, ranks=False) == want
 
 
@@ -143,6 +164,8 @@ def test_correlations_are_of_settings_and_empty_below_three() -> None:
 def test_the_pooled_interval_by_hand() -> None:
     runs = pd.DataFrame({"value": [0, 0, 5, 5, 5], "score": [70.0, 72.0, 75.0, 76.0, 80.0]})
     squares = sum((s - 71) ** 2 for s in (70, 72)) + sum((s - 77) ** 2 for s in (75, 76, 80))
-    half = [3.182446 * math.sqrt(squares / 3 / n) for n in (2, 3)]  # Student's t, three degrees of freedom
+    half = [
+        3.182446 * math.sqrt(squares / 3 / n) for n in (2, 3)
+    ]  # Student's t, three degrees of freedom
     assert ngcse.pooled_interval(runs).tolist() == pytest.approx(half, abs=1e-5)
     assert ngcse.pooled_interval(runs.drop_duplicates("value")) is None

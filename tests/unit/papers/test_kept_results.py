@@ -11,7 +11,9 @@ from lightning_cse.papers.render import render
 from lightning_cse.papers.reproducing import Plan, kept_records, reproduce
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
-TABLES = sorted(file for file in EXPERIMENTS.glob("*/results/*.md") if not file.name.endswith(".text.md"))
+TABLES = sorted(
+    file for file in EXPERIMENTS.glob("*/results/*.md") if not file.name.endswith(".text.md")
+)
 
 
 @pytest.mark.parametrize("file", TABLES, ids=lambda file: f"{file.parent.parent.name}/{file.stem}")

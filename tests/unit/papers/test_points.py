@@ -74,21 +74,45 @@ LIKE = "+suite=transfer transfer.protocol=senteval"
         ("transfer", 0, None, "", [evaluate(LIKE, train(HT))]),
         ("chosen", 0, None, "", [train(f"{HT} method.beta={beta}") for beta in ("0.1", "1.0")]),
         ("GPT-4", 0, None, "", []),
-        ("Cross", 1, "small", "a=b", [train(f"{SMALL} data.train_rows=500 method.optimizer.lr=1e-5 a=b")]),
+        (
+            "Cross",
+            1,
+            "small",
+            "a=b",
+            [train(f"{SMALL} data.train_rows=500 method.optimizer.lr=1e-5 a=b")],
+        ),
         ("avg", 0, "small", "", [evaluate(AVG.format("minilm_l4", ON_SMALL))]),
-        ("avg", 0, "tiny", "", [evaluate(AVG.format("tiny", f" corpora=sample paths=sample {LIMITS}"))]),
+        (
+            "avg",
+            0,
+            "tiny",
+            "",
+            [evaluate(AVG.format("tiny", f" corpora=sample paths=sample {LIMITS}"))],
+        ),
         ("Cross", 0, None, SET, [train(f"{CROSS} {SET}".replace(" precision=bf16-mixed", ""))]),
-        ("avg", 0, None, SET, [evaluate(f"{AVG.format('roberta_base', '')} {' '.join(SET.split()[1:4])}")]),
+        (
+            "avg",
+            0,
+            None,
+            SET,
+            [evaluate(f"{AVG.format('roberta_base', '')} {' '.join(SET.split()[1:4])}")],
+        ),
         (
             "transfer",
             0,
             None,
             "method.beta=2 limits.test_pairs=9",
-            [evaluate(f"{LIKE} limits.test_pairs=9", train(f"{HT} method.beta=2 limits.test_pairs=9"))],
+            [
+                evaluate(
+                    f"{LIKE} limits.test_pairs=9", train(f"{HT} method.beta=2 limits.test_pairs=9")
+                )
+            ],
         ),
     ],
 )
-def test_points(artefact: Artefact, label: str, column: int, profile: str | None, settings: str, wanted: Any) -> None:
+def test_points(
+    artefact: Artefact, label: str, column: int, profile: str | None, settings: str, wanted: Any
+) -> None:
     found = points(artefact, label, column, profile=profile, settings=tuple(settings.split()))
     assert found == tuple(wanted)
 
@@ -96,8 +120,14 @@ def test_points(artefact: Artefact, label: str, column: int, profile: str | None
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
-        ("method.optimizer.rl=1", r"train \+exp.*: method\.optimizer\.rl=1: unknown key 'method\.optimizer\.rl'"),
-        ("limits.test_pair=9", r"unknown key 'limits\.test_pair' - did you mean 'limits\.test_pairs'"),
+        (
+            "method.optimizer.rl=1",
+            r"train \+exp.*: method\.optimizer\.rl=1: unknown key 'method\.optimizer\.rl'",
+        ),
+        (
+            "limits.test_pair=9",
+            r"unknown key 'limits\.test_pair' - did you mean 'limits\.test_pairs'",
+        ),
         ("seed=3", r"^'seed=3' .*use seeds"),
         ("whatever", r"^'whatever' is not an override"),
     ],
@@ -139,12 +169,29 @@ class Runs:
         run.start(OmegaConf.to_yaml(OmegaConf.create(composed(point))))
         return run
 
-    def record(self, point: Point, digest: str = "0a", seed: int = 0, **more: Any) -> dict[str, Any]:
+    def record(
+        self, point: Point, digest: str = "0a", seed: int = 0, **more: Any
+    ) -> dict[str, Any]:
         config, resolved = composed(point), more.pop("resolved", {"trainer.accelerator": "cpu"})
-        own = {"name": config["name"], "config_hash": digest, "seed": seed, "metrics": {"test/a": 0.5}}
-        decisive = records.decisive(config, data={"a": "1"}, encoder={"name": "x"}, resolved=resolved)
-        own |= {"encoder": {"name": config["encoder"]["name"]}, "best": {"score": 0.5}, "summary": {"rfd": 0.25}}
-        return own | {"overrides": point.overrides, "seconds": {"training": 2.0}, "decisive": decisive} | more
+        own = {
+            "name": config["name"],
+            "config_hash": digest,
+            "seed": seed,
+            "metrics": {"test/a": 0.5},
+        }
+        decisive = records.decisive(
+            config, data={"a": "1"}, encoder={"name": "x"}, resolved=resolved
+        )
+        own |= {
+            "encoder": {"name": config["encoder"]["name"]},
+            "best": {"score": 0.5},
+            "summary": {"rfd": 0.25},
+        }
+        return (
+            own
+            | {"overrides": point.overrides, "seconds": {"training": 2.0}, "decisive": decisive}
+            | more
+        )
 
     def finish(self, point: Point, digest: str = "0a", seed: int = 0, **more: Any) -> records.Run:
         run = self.begin(point, digest, seed)
@@ -152,16 +199,29 @@ class Runs:
         self.index.refresh()
         return run
 
-    def evaluated(self, point: Point, model: str, run: records.Run | None = None, **read: Any) -> Path:
+    def evaluated(
+        self, point: Point, model: str, run: records.Run | None = None, **read: Any
+    ) -> Path:
         """Leave a finished evaluation, and return its folder."""
-        options = {"suite": composed(point)["suite"], "model": {"pooling": "cls", "max_length": 512} | read}
+        options = {
+            "suite": composed(point)["suite"],
+            "model": {"pooling": "cls", "max_length": 512} | read,
+        }
         of = run and {"name": run.name, "config_hash": run.config_hash, "seed": run.seed}
         seed = run.seed if run else 0
-        place = records.Run((run.path if run else self.root / "m") / "evaluate", "stsb", f"{len(read)}e", seed)
+        place = records.Run(
+            (run.path if run else self.root / "m") / "evaluate", "stsb", f"{len(read)}e", seed
+        )
         place.start(OmegaConf.to_yaml(OmegaConf.create(composed(point))))
         record = {"name": "m", "suite": "stsb", "config_hash": "0e", "seed": seed, "metrics": {}}
-        record |= {"model": {"given": model, "run": of, "prompt": None, **options["model"]}, "encoder": {"name": model}}
-        record |= {"overrides": [f'model="{model}"', *point.overrides], "seconds": {"evaluation": 7.0}}
+        record |= {
+            "model": {"given": model, "run": of, "prompt": None, **options["model"]},
+            "encoder": {"name": model},
+        }
+        record |= {
+            "overrides": [f'model="{model}"', *point.overrides],
+            "seconds": {"evaluation": 7.0},
+        }
         decides: dict[str, Any] = {"data": {}, "encoder": {}, "resolved": {"accelerator": "cpu"}}
         place.finish({**record, "decisive": records.decisive(options, **decides)})
         self.index.refresh()
@@ -196,7 +256,9 @@ def runs(tmp_path: Path) -> Runs:
         ("paths.data_dir=${sample_dir:}", "", True),
     ],
 )
-def test_runs_are_found_by_what_decides_their_results(runs: Runs, made: str, asked: str, same: bool) -> None:
+def test_runs_are_found_by_what_decides_their_results(
+    runs: Runs, made: str, asked: str, same: bool
+) -> None:
     run = runs.finish(train(f"{HEAD} {made}"))
     runs.begin(train(f"{HEAD} {made}"), "0b", seed=1).fail(ValueError("x"), "fit")
     found = runs.index.find(train(f"{HEAD} {asked}"), 0)
@@ -208,7 +270,11 @@ def test_runs_are_found_by_what_decides_their_results(runs: Runs, made: str, ask
 
 def test_states_of_a_run(runs: Runs) -> None:
     index = runs.index
-    assert (index.state(POINT, 0), index.find(POINT, 0), index.failure(POINT, 0)) == ("missing", None, "")
+    assert (index.state(POINT, 0), index.find(POINT, 0), index.failure(POINT, 0)) == (
+        "missing",
+        None,
+        "",
+    )
     run = runs.begin(POINT)
     index.refresh()
     assert index.state(POINT, 0) == "missing", "begun, and nothing to continue from"
@@ -227,8 +293,16 @@ def test_states_of_a_run(runs: Runs) -> None:
 def test_kept_records(runs: Runs, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
-    layouts: Mapping[str, Any] = {"none": {}, "list": [], "old": runs.record(POINT, seed=2) | {"decisive": None}}
-    for name, content in {**layouts, "x": runs.record(POINT, "0c"), "y": runs.record(POINT, "0d", 1)}.items():
+    layouts: Mapping[str, Any] = {
+        "none": {},
+        "list": [],
+        "old": runs.record(POINT, seed=2) | {"decisive": None},
+    }
+    for name, content in {
+        **layouts,
+        "x": runs.record(POINT, "0c"),
+        "y": runs.record(POINT, "0d", 1),
+    }.items():
         (kept / f"{name}.json").write_text(json.dumps(content))
     (kept / "y.curves.csv").touch()
     first, second = runs.finish(POINT, "0a"), runs.finish(POINT, "0b")
@@ -238,8 +312,16 @@ def test_kept_records(runs: Runs, tmp_path: Path) -> None:
     newest, only = index.find(POINT, 0), index.find(POINT, 1)
     assert newest is not None
     assert only is not None
-    assert (newest.folder, newest.source, newest.curves_path) == (first.path, first.record_path, first.curves_path)
-    assert (only.folder, only.source, only.curves_path) == (None, kept / "y.json", kept / "y.curves.csv")
+    assert (newest.folder, newest.source, newest.curves_path) == (
+        first.path,
+        first.record_path,
+        first.curves_path,
+    )
+    assert (only.folder, only.source, only.curves_path) == (
+        None,
+        kept / "y.json",
+        kept / "y.curves.csv",
+    )
     assert index.find(POINT, 2) is None
     (kept / "x.json").write_text('{"name": ')
     with pytest.raises(DataError, match=r"x\.json is damaged .*: remove it"):
@@ -268,7 +350,9 @@ PLAIN = "model=bert_base +suite=stsb"
         ("", {}, "model=roberta_base", False),
     ],
 )
-def test_evaluations_of_a_named_model(runs: Runs, made: str, read: Any, asked: str, same: bool) -> None:
+def test_evaluations_of_a_named_model(
+    runs: Runs, made: str, read: Any, asked: str, same: bool
+) -> None:
     folder = runs.evaluated(evaluate(f"{PLAIN} {made}"), "bert_base", **read)
     found = runs.index.find(evaluate(f"{PLAIN} {asked}"), 0)
     assert (found and found.folder) == (folder if same else None)
@@ -284,13 +368,20 @@ def test_evaluations_of_a_run(runs: Runs) -> None:
     assert found is not None
     assert found.folder == folder
     assert runs.index.find(point, 0) is None
-    assert runs.index.find(evaluate(" ".join(point.overrides), train(f"{HEAD} eval_every=9")), 1) is None
+    assert (
+        runs.index.find(evaluate(" ".join(point.overrides), train(f"{HEAD} eval_every=9")), 1)
+        is None
+    )
     unfinished = records.Run(of[0].path / "evaluate", "stsb", "0c", 0)
-    unfinished.start(OmegaConf.to_yaml(OmegaConf.create(composed(point) | {"model": str(of[0].path)})))
+    unfinished.start(
+        OmegaConf.to_yaml(OmegaConf.create(composed(point) | {"model": str(of[0].path)}))
+    )
     runs.index.refresh()
     assert runs.index.state(point, 0) == "missing"
     records.write_atomic(unfinished.path / "tasks" / "stsb.json", "")
     assert runs.index.state(point, 0) == "interrupted"
     unfinished.fail(ValueError("x"), "stsb")
     assert runs.index.state(point, 0) == "failed"
-    assert runs.index.state(evaluate("+suite=stsb", POINT), 0) == "missing", "not on the sample corpus"
+    assert runs.index.state(evaluate("+suite=stsb", POINT), 0) == "missing", (
+        "not on the sample corpus"
+    )

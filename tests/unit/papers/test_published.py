@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from lightning_cse.papers.artefacts import Artefact, Chosen, Evaluate, Request, Train, find_artefacts
+from lightning_cse.papers.artefacts import (
+    Artefact,
+    Chosen,
+    Evaluate,
+    Request,
+    Train,
+    find_artefacts,
+)
 from lightning_cse.papers.figures import MAKERS
 from lightning_cse.papers.points import Point, composed, points_of
 from lightning_cse.papers.records import RunsIndex
@@ -19,7 +26,15 @@ ROOT = Path(__file__).parents[3]
 EXPERIMENTS = ROOT / "experiments"
 COUNTS = {
     "gausscse": {"table1": 36, "table2": 36, "table3": 102, "table4": 68, "table5": 48},
-    "dualcse": {"table2": 25, "table4": 10, "table5": 8, "table6": 6, "table7": 90, "table8": 16, "table9": 32},
+    "dualcse": {
+        "table2": 25,
+        "table4": 10,
+        "table5": 8,
+        "table6": 6,
+        "table7": 90,
+        "table8": 16,
+        "table9": 32,
+    },
     "ngcse": {
         "table1": 112,
         "table2": 80,
@@ -34,7 +49,13 @@ COUNTS = {
 }
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
-WITHOUT_NUMBERS = {"dualcse/dualgauss", "gausscse/figure2", "gausscse/triplets", "ngcse/figure7", "ngcse/methods"}
+WITHOUT_NUMBERS = {
+    "dualcse/dualgauss",
+    "gausscse/figure2",
+    "gausscse/triplets",
+    "ngcse/figure7",
+    "ngcse/methods",
+}
 
 Cell = tuple[str, str, str]
 """Row, encoder, column."""
@@ -47,7 +68,9 @@ def rows_of(paper: str, table: str) -> list[dict[str, str]]:
 
 def printed(paper: str, table: str) -> dict[Cell, str]:
     """Return the numbers of a table as they are printed."""
-    return {(row["row"], row["encoder"], row["column"]): row["value"] for row in rows_of(paper, table)}
+    return {
+        (row["row"], row["encoder"], row["column"]): row["value"] for row in rows_of(paper, table)
+    }
 
 
 def lines_of(paper: str, table: str) -> Iterator[tuple[tuple[str, str], dict[str, float]]]:
@@ -64,11 +87,17 @@ def artefacts() -> dict[str, Artefact]:
 
 
 def test_every_number_is_there_once_beside_its_cell(artefacts: dict[str, Artefact]) -> None:
-    counts = {f"{paper}/{table}": count for paper, tables in COUNTS.items() for table, count in tables.items()}
+    counts = {
+        f"{paper}/{table}": count
+        for paper, tables in COUNTS.items()
+        for table, count in tables.items()
+    }
     assert {key: len(artefacts[key].published) for key in counts} == counts
     for paper, tables in COUNTS.items():
         cells = [cell for table in tables for cell in rows_of(paper, table)]
-        assert len({(one["table"], one["row"], one["encoder"], one["column"]) for one in cells}) == len(cells)
+        assert len(
+            {(one["table"], one["row"], one["encoder"], one["column"]) for one in cells}
+        ) == len(cells)
     assert (sum(counts.values()), len(artefacts)) == (872, 29)
 
 
@@ -84,12 +113,16 @@ def test_every_number_is_there_once_beside_its_cell(artefacts: dict[str, Artefac
 )
 def test_a_short_table_is_a_part_of_its_long_one(paper: str, part: str, whole: str) -> None:
     long = printed(paper, whole)
-    short = {cell: value for cell, value in printed(paper, part).items() if cell[2] != "Avg acc"}  # Table 3 has none
+    short = {
+        cell: value for cell, value in printed(paper, part).items() if cell[2] != "Avg acc"
+    }  # Table 3 has none
     assert short
     assert {cell: long[cell] for cell in short} == short
 
 
-@pytest.mark.parametrize(("table", "average", "lines"), [("1", "Avg acc", 9), ("2", "Avg", 9), ("4", "Avg", 17)])
+@pytest.mark.parametrize(
+    ("table", "average", "lines"), [("1", "Avg acc", 9), ("2", "Avg", 9), ("4", "Avg", 17)]
+)
 def test_gausscse_cuts_its_averages_off(table: str, average: str, lines: int) -> None:
     found = list(lines_of("gausscse", f"table{table}"))
     assert len(found) == lines
@@ -127,10 +160,20 @@ def test_dualcse_tables_share_the_whole_loss(table: str) -> None:
 
 @pytest.mark.parametrize(
     ("table", "parts", "average", "off"),
-    [("table1", STS, "STS Avg", 3), ("table2", STS, "STS Avg", 1), ("table4", TRANSFER, "transfer Avg", 1)],
+    [
+        ("table1", STS, "STS Avg", 3),
+        ("table2", STS, "STS Avg", 1),
+        ("table4", TRANSFER, "transfer Avg", 1),
+    ],
 )
-def test_ngcse_averages_differ_where_the_notes_say(table: str, parts: tuple[str, ...], average: str, off: int) -> None:
-    notes = {(row["row"], row["encoder"]): row["note"] for row in rows_of("ngcse", table) if row["column"] == average}
+def test_ngcse_averages_differ_where_the_notes_say(
+    table: str, parts: tuple[str, ...], average: str, off: int
+) -> None:
+    notes = {
+        (row["row"], row["encoder"]): row["note"]
+        for row in rows_of("ngcse", table)
+        if row["column"] == average
+    }
     told = 0
     for line, values in lines_of("ngcse", table):
         mean = statistics.fmean(values[part] for part in parts)
@@ -146,8 +189,14 @@ def test_ngcse_prints_one_model_three_times() -> None:
     cell = ("Wiki.STS_HT", "bert_base", "STS Avg")
     assert printed("ngcse", "table1")[cell] == printed("ngcse", "table3")[cell] == "79.79"
     margins = printed("ngcse", "figure5")
-    assert margins["m1 0.005", "bert_base", "STS Avg"] == margins["m2 0.05", "bert_base", "STS Avg"] == "79.79"
-    deviations = [row["deviation"] for row in rows_of("ngcse", "table1") if row["row"].endswith("STS_HT")]
+    assert (
+        margins["m1 0.005", "bert_base", "STS Avg"]
+        == margins["m2 0.05", "bert_base", "STS Avg"]
+        == "79.79"
+    )
+    deviations = [
+        row["deviation"] for row in rows_of("ngcse", "table1") if row["row"].endswith("STS_HT")
+    ]
     assert len(deviations) == 16
     assert all(0 < float(deviation) < 1 for deviation in deviations)
 
@@ -156,7 +205,11 @@ def test_the_figures_have_the_released_summaries() -> None:
     with (EXPERIMENTS / "ngcse" / "published_rfd.csv").open(encoding="utf-8", newline="") as file:
         released = {row["setting"]: row for row in csv.DictReader(file)}
     columns = {
-        "figure1": {"RFD_a": ("rfd_alignment", 1), "RFD_u": ("rfd_uniformity", 1), "score": ("final_score", 100)},
+        "figure1": {
+            "RFD_a": ("rfd_alignment", 1),
+            "RFD_u": ("rfd_uniformity", 1),
+            "score": ("final_score", 100),
+        },
         "figure2": {
             "alignment": ("eval_alignment_at_best", 1),
             "uniformity": ("eval_uniformity_at_best", 1),
@@ -168,7 +221,9 @@ def test_the_figures_have_the_released_summaries() -> None:
         for (row, _, column), value in printed("ngcse", table).items():
             name, scale = of[column]
             digits = len(value.partition(".")[2])
-            assert float(value) == pytest.approx(scale * float(released[row][name]), abs=0.51 * 10**-digits)
+            assert float(value) == pytest.approx(
+                scale * float(released[row][name]), abs=0.51 * 10**-digits
+            )
             checked += 1
     assert checked == 31 + 27
 
@@ -188,8 +243,14 @@ def test_every_row_and_column_has_a_number(artefacts: dict[str, Artefact]) -> No
     for key, artefact in artefacts.items():
         if key not in WITHOUT_NUMBERS:
             numbers = {(value.row, value.column) for value in artefact.published}
-            without |= {(key, row.label) for row in artefact.rows if row.name not in {row for row, _ in numbers}}
-            assert {column.title for column in artefact.columns} - ADDED == {column for _, column in numbers}, key
+            without |= {
+                (key, row.label)
+                for row in artefact.rows
+                if row.name not in {row for row, _ in numbers}
+            }
+            assert {column.title for column in artefact.columns} - ADDED == {
+                column for _, column in numbers
+            }, key
     unreleased = ("Wiki.token_cutoff", "Wiki.NLI", "NLI.token_shuffle", "NLI.STS_HT")
     assert without == {
         ("ngcse/table1", "BERT-whitening (unsup), fitted on STS-B train"),
@@ -198,41 +259,76 @@ def test_every_row_and_column_has_a_number(artefacts: dict[str, Artefact]) -> No
     }
 
 
-def test_rte_tables_have_areas_and_simcse_on_inli_the_steps_of_dualcse(artefacts: dict[str, Artefact]) -> None:
-    by_key = {key: {column.keys[0] for column in artefact.columns} for key, artefact in artefacts.items()}
-    rte = {key for key, keys in by_key.items() if "test/rte/accuracy_all" in keys and key != "dualcse/table3"}
-    assert rte == {f"dualcse/{name}" for name in ("table2", "table5", "table7", "table9", "dualgauss")}
+def test_rte_tables_have_areas_and_simcse_on_inli_the_steps_of_dualcse(
+    artefacts: dict[str, Artefact],
+) -> None:
+    by_key = {
+        key: {column.keys[0] for column in artefact.columns} for key, artefact in artefacts.items()
+    }
+    rte = {
+        key
+        for key, keys in by_key.items()
+        if "test/rte/accuracy_all" in keys and key != "dualcse/table3"
+    }
+    assert rte == {
+        f"dualcse/{name}" for name in ("table2", "table5", "table7", "table9", "dualgauss")
+    }
     assert all(by_key[key] >= {"test/rte/auc_explicit", "test/rte/auc_implied"} for key in rte)
     for key in ("dualcse/table2", "dualcse/table7"):
         matched = {row.label: artefacts[key].matched(row.label) for row in artefacts[key].rows}
-        assert {label: other for label, other in matched.items() if other} == {"SimCSE (INLI)": "DualCSE-Cross"}
+        assert {label: other for label, other in matched.items() if other} == {
+            "SimCSE (INLI)": "DualCSE-Cross"
+        }
         assert "steps" in artefacts[key].match
 
 
-def test_published_checkpoints_are_read_as_their_authors_test_them(artefacts: dict[str, Artefact]) -> None:
+def test_published_checkpoints_are_read_as_their_authors_test_them(
+    artefacts: dict[str, Artefact],
+) -> None:
     """The supervised ones through their pooler, the unsupervised ones without; whitening on NLI, or named."""
     rows = [(artefact, row) for artefact in artefacts.values() for row in artefact.rows]
-    evaluated = [(artefact, row, row.evaluate) for artefact, row in rows if row.evaluate is not None]
+    evaluated = [
+        (artefact, row, row.evaluate) for artefact, row in rows if row.evaluate is not None
+    ]
     tables = {"sup": set(), "unsup": set()}
     for artefact, row, way in evaluated:
         kind = str(way.model).removeprefix("princeton-nlp/").partition("-simcse")[0]
         if kind in tables:
-            assert way.overrides[0] == f"pooling=cls{'_pooler' if kind == 'sup' else ''}", (artefact.key, row.label)
-            assert {value.column for value in artefact.published if value.row == row.name}, "the paper's numbers"
+            assert way.overrides[0] == f"pooling=cls{'_pooler' if kind == 'sup' else ''}", (
+                artefact.key,
+                row.label,
+            )
+            assert {value.column for value in artefact.published if value.row == row.name}, (
+                "the paper's numbers"
+            )
             tables[kind].add(artefact.key)
     quoted = {f"gausscse/table{n}" for n in (1, 3)} | {f"dualcse/table{n}" for n in (2, 7)}
     assert tables["sup"] == quoted | {f"ngcse/table{n}" for n in (1, 2, 4)}
-    fits = {row.label: one for _, row, way in evaluated for one in way.overrides if one.startswith("whitening")}
-    assert Counter(fits.values()) == {"whitening=[snli/train,mnli/train]": 2, "whitening=[stsb/train]": 2}
+    fits = {
+        row.label: one
+        for _, row, way in evaluated
+        for one in way.overrides
+        if one.startswith("whitening")
+    }
+    assert Counter(fits.values()) == {
+        "whitening=[snli/train,mnli/train]": 2,
+        "whitening=[stsb/train]": 2,
+    }
     assert all(("STS-B train" in label) == ("stsb" in fit) for label, fit in fits.items())
 
 
 def test_language_models_are_asked_only_where_it_is_allowed(artefacts: dict[str, Artefact]) -> None:
     rows = [(artefact.key, row) for artefact in artefacts.values() for row in artefact.rows]
-    asked = {(key, row.label) for key, row in rows if isinstance(row.way, Evaluate) and row.way.model == "llm"}
+    asked = {
+        (key, row.label)
+        for key, row in rows
+        if isinstance(row.way, Evaluate) and row.way.model == "llm"
+    }
     assert Counter(key for key, _ in asked) == {"dualcse/table2": 1, "dualcse/table7": 8}
     assert {(key, row.label) for key, row in rows if row.needs is not None} == asked
-    assert {row.needs.variable for _, row in rows if row.needs is not None} == {"LIGHTNING_CSE_ASK_LLMS"}
+    assert {row.needs.variable for _, row in rows if row.needs is not None} == {
+        "LIGHTNING_CSE_ASK_LLMS"
+    }
 
 
 @pytest.mark.parametrize(
@@ -240,7 +336,13 @@ def test_language_models_are_asked_only_where_it_is_allowed(artefacts: dict[str,
     [  # those that add something to an experiment, which tests of the configs compose; Figure 1 is below
         *(
             ("small", key)
-            for key in ("dualcse/table2", "gausscse/table1", "ngcse/figure5", "ngcse/table4", "ngcse/table6")
+            for key in (
+                "dualcse/table2",
+                "gausscse/table1",
+                "ngcse/figure5",
+                "ngcse/table4",
+                "ngcse/table6",
+            )
         ),
         *(("tiny", key) for key in ("gausscse/table5", "ngcse/table4")),
     ],
@@ -257,7 +359,9 @@ def test_every_point_composes(artefacts: dict[str, Artefact], key: str, profile:
     assert trained >= {row.label for row in artefact.rows if isinstance(row.way, Train | Chosen)}
 
 
-@pytest.mark.parametrize(("settings", "protocol"), [((), "senteval"), (("transfer.protocol=lbfgs",), "lbfgs")])
+@pytest.mark.parametrize(
+    ("settings", "protocol"), [((), "senteval"), (("transfer.protocol=lbfgs",), "lbfgs")]
+)
 def test_transfer_is_measured_by_senteval_s_protocol(
     artefacts: dict[str, Artefact], settings: tuple[str, ...], protocol: str
 ) -> None:
@@ -290,7 +394,10 @@ def test_the_settings_of_ngcse_are_those_of_its_experiments(artefacts: dict[str,
                     assert OmegaConf.select(config, key) == value.value, f"{line.label}: {key}"
                     if isinstance(line.way, Chosen):
                         tried = {
-                            each.partition("=")[2] for way in line.way.among for each in way.overrides if key in each
+                            each.partition("=")[2]
+                            for way in line.way.among
+                            for each in way.overrides
+                            if key in each
                         }
                         assert value.value in map(float, tried)
                         assert len(tried) == 3
@@ -298,7 +405,9 @@ def test_the_settings_of_ngcse_are_those_of_its_experiments(artefacts: dict[str,
     assert checked == 3 + 8
 
 
-def test_the_committed_runs_of_figure_1_are_its_points(artefacts: dict[str, Artefact], tmp_path: Path) -> None:
+def test_the_committed_runs_of_figure_1_are_its_points(
+    artefacts: dict[str, Artefact], tmp_path: Path
+) -> None:
     kept = EXPERIMENTS / "ngcse" / "results" / "records"
     artefact, request = artefacts["ngcse/figure1"], Request(profile="small")
     index = RunsIndex(tmp_path, [kept])

@@ -51,13 +51,16 @@ def table(tmp_path: Path) -> Table:
 
     def measured(line, column):
         found = [
-            Found({**common, "metrics": m}, None, Path(f"{line.label}{s}")) for s, m in enumerate(values[line.label])
+            Found({**common, "metrics": m}, None, Path(f"{line.label}{s}"))
+            for s, m in enumerate(values[line.label])
         ]
         return Measured(dict(enumerate(found)), line.seeds)
 
     request = Request(settings=("x=1",))
     change_of = lambda run: "stale" if "B" in run.source.name else "fresh"  # noqa: E731
-    return Assembly(made, made.lines(request), measured, request, change_of, lambda *cell: None).table()
+    return Assembly(
+        made, made.lines(request), measured, request, change_of, lambda *cell: None
+    ).table()
 
 
 def terminal(table: Table, width: int) -> list[str]:
@@ -96,7 +99,9 @@ def test_no_number_of_eight_columns_is_cut_off(table: Table) -> None:
     path = table.artefact.path
     titles = ["STS12", "STS13", "STS14", "contradiction", "STS16", "STS-B", "SICK-R", "STS Avg"]
     path.write_text(
-        yaml.safe_dump({**made, "columns": {t: f"test/{t}/accuracy" for t in titles}, "published": "table2"})
+        yaml.safe_dump(
+            {**made, "columns": {t: f"test/{t}/accuracy" for t in titles}, "published": "table2"}
+        )
     )
     path.with_name("published.csv").write_text(PAPER + "table2,a,minilm_l6,STS12,80.38,0.25,\n")
     wide = read_artefact(path)
@@ -104,11 +109,17 @@ def test_no_number_of_eight_columns_is_cut_off(table: Table) -> None:
 
     def measured(line, column):
         return Measured(
-            {s: Found({"config_hash": "1", "metrics": metrics}, None, Path(f"{s}")) for s in range(3)}, (0, 1, 2)
+            {
+                s: Found({"config_hash": "1", "metrics": metrics}, None, Path(f"{s}"))
+                for s in range(3)
+            },
+            (0, 1, 2),
         )
 
     rows = wide.lines(Request())
-    made = Assembly(wide, rows, measured, Request(), lambda run: "fresh", lambda *cell: None).table()
+    made = Assembly(
+        wide, rows, measured, Request(), lambda run: "fresh", lambda *cell: None
+    ).table()
     lines = terminal(made, 100)
     text = "\n".join(lines)
     assert [f"{10 + number}.00" in text for number in range(8)] == [True] * 8
@@ -119,7 +130,9 @@ def test_no_number_of_eight_columns_is_cut_off(table: Table) -> None:
 
 def test_markdown(table: Table) -> None:
     text = render(table, "markdown")
-    assert "| a | 3 | 80.12 ± 1.69<br>paper 80.38 ± 0.25 (-0.26) | -<br>paper 99.97 | 1e-05 |" in text
+    assert (
+        "| a | 3 | 80.12 ± 1.69<br>paper 80.38 ± 0.25 (-0.26) | -<br>paper 99.97 | 1e-05 |" in text
+    )
     assert "| w/o A\\|B | 1/3 | 75.00† | 100.00† | 1e-05 |" in text
     assert "| a | RTE all | 3 | 78.50 | 81.87 | 0: 78.50, 1: 80.00, 2: 81.87 |  |  |" in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
@@ -131,12 +144,26 @@ def test_csv_is_unrounded(table: Table) -> None:
     rows = list(csv.DictReader(io.StringIO(render(table, "csv"))))
     assert len(rows) == 6
     first, empty, setting = rows[:3]
-    assert (first["row"], first["encoder"], first["n"], first["seeds"]) == ("a", "minilm_l6", "3", "0 1 2")
-    assert [float(first[key]) for key in ("mean", "low", "published", "difference")] == pytest.approx(
-        [80.12333333, 78.5, 80.38, 80.12333333 - 80.38]
+    assert (first["row"], first["encoder"], first["n"], first["seeds"]) == (
+        "a",
+        "minilm_l6",
+        "3",
+        "0 1 2",
     )
-    assert (empty["n"], empty["mean"], empty["published"], empty["difference"]) == ("0", "", "99.97", "")
-    assert (setting["mean"], setting["marks"], rows[3]["marks"]) == ("1e-05", "settings", "settings;stale")
+    assert [
+        float(first[key]) for key in ("mean", "low", "published", "difference")
+    ] == pytest.approx([80.12333333, 78.5, 80.38, 80.12333333 - 80.38])
+    assert (empty["n"], empty["mean"], empty["published"], empty["difference"]) == (
+        "0",
+        "",
+        "99.97",
+        "",
+    )
+    assert (setting["mean"], setting["marks"], rows[3]["marks"]) == (
+        "1e-05",
+        "settings",
+        "settings;stale",
+    )
 
 
 def test_latex(table: Table) -> None:
@@ -145,11 +172,18 @@ def test_latex(table: Table) -> None:
     assert r" & n & RTE all & EIS\_1 & lr \\" in text
     assert r"a & 3 & $80.12 \pm 1.69$ & - & 1e-05 \\" in text
     assert r"\quad paper & & $80.38 \pm 0.25$ ($-0.26$) & $99.97$ & \\" in text
-    assert r"w/o A$|$B & 1/3 & $75.00$\textsuperscript{\dag{}} & $100.00$\textsuperscript{\dag{}} & 1e-05 \\" in text
+    assert (
+        r"w/o A$|$B & 1/3 & $75.00$\textsuperscript{\dag{}} & $100.00$\textsuperscript{\dag{}} & 1e-05 \\"
+        in text
+    )
     assert r"\caption{Mine, Table 1: Terms \& losses (encoder minilm\_l6; x=1;" in text
     assert text.count("{") == text.count("}")
     assert text.rstrip().endswith("\\label{tab:mine-table1}\n\\end{table}")
 
 
 def test_files_are_written(table: Table, tmp_path: Path) -> None:
-    assert [path.name for path in write(table, tmp_path, "t.small")] == ["t.small.md", "t.small.csv", "t.small.tex"]
+    assert [path.name for path in write(table, tmp_path, "t.small")] == [
+        "t.small.md",
+        "t.small.csv",
+        "t.small.tex",
+    ]

@@ -17,7 +17,9 @@ MONITOR = "val/rte/accuracy_all"
 EVIL = "<script>alert(1)</script><img src=http://example.com/x onerror=alert(2)>"
 
 
-def write_run(root: Path, seed: int = 0, lr: float = 1e-5, name: str = "dualcse_cross", **changed: Any) -> Path:
+def write_run(
+    root: Path, seed: int = 0, lr: float = 1e-5, name: str = "dualcse_cross", **changed: Any
+) -> Path:
     """Leave a finished run as training does, as far as the report looks at it, and return its folder."""
     config_hash = hashlib.sha256(f"{name}{lr}".encode()).hexdigest()[:10]
     folder = root / name / f"{config_hash}-s{seed}"
@@ -28,13 +30,20 @@ def write_run(root: Path, seed: int = 0, lr: float = 1e-5, name: str = "dualcse_
         "seed": seed,
         "steps": 40,
         "device": "cpu",
-        "metrics": {"test/rte/accuracy_all": 0.7 + seed / 100, "test/rte/threshold": 0.5, "test/rte/loss": 1.5},
+        "metrics": {
+            "test/rte/accuracy_all": 0.7 + seed / 100,
+            "test/rte/threshold": 0.5,
+            "test/rte/loss": 1.5,
+        },
         "baselines": {"length": {"test/rte/accuracy_all": 0.999}},
         "best": {"step": 20, "score": 0.8, "monitor": MONITOR},
         "seconds": {"training": 61.0, "test": 4.0},
         "encoder": {"name": "minilm_l6"},
         "environment": {"commit": "0123456789abcdef-dirty", "machine": {"cpu": "Z80", "cores": 2}},
-        "decisive": {"config": {"method": {"optimizer": {"lr": lr}}, "name": name}, "data": {"train.csv": "ab"}},
+        "decisive": {
+            "config": {"method": {"optimizer": {"lr": lr}}, "name": name},
+            "data": {"train.csv": "ab"},
+        },
         **changed,
     }
     (folder / "record.json").write_text(json.dumps(record))
@@ -42,7 +51,9 @@ def write_run(root: Path, seed: int = 0, lr: float = 1e-5, name: str = "dualcse_
     for step in range(0, 41, 5):
         rows += [f"{step},train/loss,{2 - step / 40}", f"{step},{MONITOR},{0.6 + lr * step}"]
         for what in ("alignment", "uniformity"):
-            rows += [f"{step},diag/{key}{what},{0.4 + lr}" for key in ("held_out/", "eval/", "rfd_")]
+            rows += [
+                f"{step},diag/{key}{what},{0.4 + lr}" for key in ("held_out/", "eval/", "rfd_")
+            ]
     (folder / "curves.csv").write_text("\n".join(rows) + "\n")
     return folder
 
@@ -59,7 +70,10 @@ def rows_of(page: str) -> list[str]:
         for row in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)
     )
     return [
-        "|".join(" ".join(re.sub(r"<wbr>|<[^>]+>", lambda m: " " * (m[0] != "<wbr>"), cell).split()) for cell in row)
+        "|".join(
+            " ".join(re.sub(r"<wbr>|<[^>]+>", lambda m: " " * (m[0] != "<wbr>"), cell).split())
+            for cell in row
+        )
         for row in cells
     ]
 
@@ -109,8 +123,14 @@ def test_the_page_loads_nothing_and_only_its_own_script_may_run(tmp_path: Path) 
 
 
 def test_whatever_a_record_says_is_only_text(tmp_path: Path) -> None:
-    records = {"device": EVIL, "best": {"step": 1, "score": 0.5, "monitor": EVIL}, "encoder": {"name": EVIL}}
-    runs = read_runs([write_run(tmp_path, **records), write_run(tmp_path, name="b", baselines={EVIL: {}})])
+    records = {
+        "device": EVIL,
+        "best": {"step": 1, "score": 0.5, "monitor": EVIL},
+        "encoder": {"name": EVIL},
+    }
+    runs = read_runs(
+        [write_run(tmp_path, **records), write_run(tmp_path, name="b", baselines={EVIL: {}})]
+    )
     text = f"[a](http://example.com) ![b](http://example.com/b)\n\n{EVIL}"
     sections = [section | {"text": text} for section in run_sections(runs, part=EVIL)]
     page = build_report(EVIL, sections, facts={EVIL: EVIL, **run_facts(runs)})
@@ -124,7 +144,9 @@ def test_which_runs_are_found(tmp_path: Path) -> None:
     write_run(tmp_path / "runs", seed=1)
     sweep = tmp_path / "runs" / "sweeps" / "2026-01-01"
     sweep.mkdir(parents=True)
-    (sweep / "0.json").write_text(json.dumps({"overrides": [], "status": "finished", "folder": str(folder)}))
+    (sweep / "0.json").write_text(
+        json.dumps({"overrides": [], "status": "finished", "folder": str(folder)})
+    )
     (sweep / "1.json").write_text(json.dumps({"overrides": [], "status": "failed", "folder": None}))
     (sweep / "damaged.json").write_text("{")
     kept = tmp_path / "kept"
@@ -144,7 +166,9 @@ def test_which_runs_are_found(tmp_path: Path) -> None:
     one = [(0, "finished")]
     assert list(found.values()) == [every, every, one, one, one]
     assert read_runs([kept])[0].curves[MONITOR]
-    assert "lr" not in rows_of(page_of(tmp_path / "runs"))[1], "one point, with its unfinished seeds"
+    assert "lr" not in rows_of(page_of(tmp_path / "runs"))[1], (
+        "one point, with its unfinished seeds"
+    )
     assert [run.record["seed"] for run in read_runs([tmp_path / "runs"], seeds=(1, 5))] == [1]
     (tmp_path / "none").mkdir()
     for place in ("none", "runs/sweeps/2026-01-01/damaged.json"):
@@ -170,6 +194,12 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     page = target.read_text()
     assert "<h1>GaussCSE</h1>" in page
     assert any(row.startswith("ent+rev|2|95.99 ± 0.13 97.60 (-1.61)|") for row in rows_of(page))
-    assert re.findall(r'<section id="([^"]+)"', page)[:2] == ["gausscse-table4", "gausscse-sweep-runs"]
+    assert re.findall(r'<section id="([^"]+)"', page)[:2] == [
+        "gausscse-table4",
+        "gausscse-sweep-runs",
+    ]
     assert main(["dualcse/tabel5", *common]) == 2
-    assert "dualcse/tabel5: neither an artefact nor a path - did you mean 'dualcse/table5'?" in capsys.readouterr().err
+    assert (
+        "dualcse/tabel5: neither an artefact nor a path - did you mean 'dualcse/table5'?"
+        in capsys.readouterr().err
+    )

@@ -54,11 +54,15 @@ MakePlan = Callable[..., Plan]
 def plan_of(tmp_path: Path) -> MakePlan:
     index = RunsIndex(tmp_path / "runs")
 
-    def plan(text: str = TABLE, seeds: tuple[int, ...] = (0, 1), name: str = "table1", **request: Any) -> Plan:
+    def plan(
+        text: str = TABLE, seeds: tuple[int, ...] = (0, 1), name: str = "table1", **request: Any
+    ) -> Plan:
         path = tmp_path / "paper" / f"{name}.yaml"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-        return Plan(read_artefact(path), Request(**{"profile": "tiny", "seeds": seeds} | request), index)
+        return Plan(
+            read_artefact(path), Request(**{"profile": "tiny", "seeds": seeds} | request), index
+        )
 
     return plan
 
@@ -69,9 +73,22 @@ def finish(runs: Path, point: Point, seed: int, score: float = 0.5) -> Path:
     document = records.decisive(config, data={}, encoder={"name": "tiny"}, resolved={})
     digest = records.config_hash(config, data={}, encoder={"name": "tiny"}, resolved={})
     run = records.Run(runs, config["name"], digest, seed)
-    record = {"name": run.name, "config_hash": digest, "seed": seed, "steps": 10, "encoder": {"name": "tiny"}}
-    record |= {"metrics": {"test/rte/accuracy_all": 0.5}, "best": {"score": score}, "overrides": point.overrides}
-    record |= {"baselines": {"length": {"test/rte/accuracy_all": 0.25}}, "environment": records.environment()}
+    record = {
+        "name": run.name,
+        "config_hash": digest,
+        "seed": seed,
+        "steps": 10,
+        "encoder": {"name": "tiny"},
+    }
+    record |= {
+        "metrics": {"test/rte/accuracy_all": 0.5},
+        "best": {"score": score},
+        "overrides": point.overrides,
+    }
+    record |= {
+        "baselines": {"length": {"test/rte/accuracy_all": 0.25}},
+        "environment": records.environment(),
+    }
     record |= {"seconds": {"training": 40.0}, "sentences_per_second": 20.0}
     run.finish({**record, "device": "cpu", "precision": "32", "decisive": document})
     run.curves_path.write_text("step,key,value\n4,val/rte/accuracy_all,0.5\n")
@@ -119,7 +136,9 @@ class Command:
 
 def test_what_a_plan_needs(plan_of: MakePlan) -> None:
     plan, same = plan_of(), plan_of(name="table2")
-    assert [job.seed for job in status([plan])["missing"]] == [0, 1, 0, 1], "LENGTH is measured by a run of whole"
+    assert [job.seed for job in status([plan])["missing"]] == [0, 1, 0, 1], (
+        "LENGTH is measured by a run of whole"
+    )
     assert len(status([plan, same])["missing"]) == 4, "runs of two artefacts are counted once"
     assert len(status([plan_of(TWICE, (0,))])["missing"]) == 1, "and those written in two ways"
     finish(plan.index.runs_dir, point_of(plan, "whole"), 1)
@@ -155,7 +174,10 @@ def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(
     low, high = (job.point for job in plan.jobs(line))
     finish(plan.index.runs_dir, low, 0, score=0.25)
     plan.index.refresh()
-    assert (plan.winner(line, plan.columns[0]), plan.measured(line, plan.columns[0]).found) == ((), {})
+    assert (plan.winner(line, plan.columns[0]), plan.measured(line, plan.columns[0]).found) == (
+        (),
+        {},
+    )
     command = Command(plan, monkeypatch)
     options = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
     assert run_missing([plan], tmp_path / "it's, here", options) == 0
@@ -174,7 +196,9 @@ def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(
         wrong.jobs(wrong.lines[0])
 
 
-def test_what_is_trained_is_evaluated_after(plan_of: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_trained_is_evaluated_after(
+    plan_of: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = plan_of(EVALUATED, (0,))
     command = Command(plan, monkeypatch, code=2)
     finish(plan.index.runs_dir, point_of(plan_of(EVALUATED, (1,)), "trained"), 1)
@@ -185,7 +209,10 @@ def test_what_is_trained_is_evaluated_after(plan_of: MakePlan, tmp_path: Path, m
     folder = finish(plan.index.runs_dir, Point("train", tuple(command.points[0][0][:-1])), 0)
     plan.index.refresh()
     jobs = missing(status([plan]))
-    assert sorted(overrides_of(job, plan.index)[0] for job in jobs) == [f"model={folder}", "model=tiny"]
+    assert sorted(overrides_of(job, plan.index)[0] for job in jobs) == [
+        f"model={folder}",
+        "model=tiny",
+    ]
 
 
 def test_failed_runs_wait_until_they_are_asked_for(
@@ -194,7 +221,11 @@ def test_failed_runs_wait_until_they_are_asked_for(
     plan = plan_of(seeds=(0,))
     fail(plan, "whole")
     told = shown(status_table([plan]))
-    for part in ("RuntimeError: the loss is not a number", "--retry-failed", "2 runs: 1 failed, 1 missing"):
+    for part in (
+        "RuntimeError: the loss is not a number",
+        "--retry-failed",
+        "2 runs: 1 failed, 1 missing",
+    ):
         assert part in told
     command = Command(plan, monkeypatch)
     assert run_missing([plan], tmp_path) == 0
@@ -217,18 +248,31 @@ def test_runs_of_another_process_are_left_alone(
 def test_what_needs_a_variable_is_not_run_without_it(
     plan_of: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None
 ) -> None:
-    monkeypatch.setenv("CSE_MAY_ASK", value) if value is not None else monkeypatch.delenv("CSE_MAY_ASK", raising=False)
+    monkeypatch.setenv("CSE_MAY_ASK", value) if value is not None else monkeypatch.delenv(
+        "CSE_MAY_ASK", raising=False
+    )
     plan = plan_of(PAID)
     command = Command(plan, monkeypatch)
     assert run_missing([plan], tmp_path, retry_failed=True) == 0
-    assert [overrides[0] for overrides in command.points[0]] == ["+experiment=dualcse_cross_no_both"] * 2
+    assert [overrides[0] for overrides in command.points[0]] == [
+        "+experiment=dualcse_cross_no_both"
+    ] * 2
     now = status([plan])
     assert (len(now["finished"]), missing(now)) == (2, []), "what is withheld is not a failure"
-    for table in (plans_table([plan]), plans_table([plan, plan_of(PAID, name="other")]), status_table([plan])):
-        assert "not run: it costs money; CSE_MAY_ASK=1 in the environment runs it (2 runs)" in shown(table)
+    for table in (
+        plans_table([plan]),
+        plans_table([plan, plan_of(PAID, name="other")]),
+        status_table([plan]),
+    ):
+        assert (
+            "not run: it costs money; CSE_MAY_ASK=1 in the environment runs it (2 runs)"
+            in shown(table)
+        )
         assert "2 runs: 2 finished\n" in shown(table)
         assert "+experiment=dualcse_cross " not in shown(table)
-    assert len(missing(status([plan, plan_of(TABLE, name="other")]))) == 2, "another row needs it without the variable"
+    assert len(missing(status([plan, plan_of(TABLE, name="other")]))) == 2, (
+        "another row needs it without the variable"
+    )
     monkeypatch.setenv("CSE_MAY_ASK", "1")
     assert len(missing(status([plan]))) == 2
     finish(plan.index.runs_dir, point_of(plan, "whole"), 1)
@@ -249,13 +293,20 @@ def test_tables_of_what_is_missing(plan_of: MakePlan) -> None:
     assert rows["whole"] == ["tiny", "1", "1"]
     assert rows["without"] == ["tiny", "2"]
     told = shown(plans_table([plan, plan_of(GRID, name="table2")]))
-    assert [line.split()[-2:] for line in told.splitlines() if line.startswith("paper/")] == [["1", "3"], ["t", "2"]]
+    assert [line.split()[-2:] for line in told.splitlines() if line.startswith("paper/")] == [
+        ["1", "3"],
+        ["t", "2"],
+    ]
     assert "6 runs: 1 finished, 5 missing" in told
 
 
-def test_a_kept_reproduction_is_made_again_from_its_records(plan_of: MakePlan, tmp_path: Path) -> None:
+def test_a_kept_reproduction_is_made_again_from_its_records(
+    plan_of: MakePlan, tmp_path: Path
+) -> None:
     plan = plan_of(seeds=(0,))
-    folders = [finish(plan.index.runs_dir, point_of(plan, label), 0) for label in ("whole", "without")]
+    folders = [
+        finish(plan.index.runs_dir, point_of(plan, label), 0) for label in ("whole", "without")
+    ]
     plan.index.refresh()
     made = reproduce(plan)
     files = {path.name for path in keep(made, tmp_path)}
@@ -266,7 +317,9 @@ def test_a_kept_reproduction_is_made_again_from_its_records(plan_of: MakePlan, t
     again = Plan(plan.artefact, plan.request, RunsIndex(tmp_path / "nothing", [kept]))
     keep(reproduce(again), tmp_path)  # onto themselves
     assert len([json.loads(file.read_text()) for file in kept.glob("*.json")]) == 2
-    one, other = (reproduce(each).write(tmp_path / str(number)) for number, each in enumerate((plan, again)))
+    one, other = (
+        reproduce(each).write(tmp_path / str(number)) for number, each in enumerate((plan, again))
+    )
     assert [path.read_text() for path in one] == [path.read_text() for path in other]
 
 
@@ -290,24 +343,43 @@ def test_matched_rows_train_for_as_many_steps_as_the_first(
     """The first row makes 10 steps and reads 800 sentences; a step of 64 triplets reads 192."""
     plan = plan_of(MATCHED.replace("match: steps", f"match: {match}"), seeds=(0, 1))
     command = Command(plan, monkeypatch)
-    assert {job.point.overrides[0] for job in plan.jobs(plan.lines[2])} == {"+experiment=dualcse_cross"}
+    assert {job.point.overrides[0] for job in plan.jobs(plan.lines[2])} == {
+        "+experiment=dualcse_cross"
+    }
     assert run_missing([plan], tmp_path) == 0
     own = ["+experiment=simcse_inli", "+debug=tiny", "data.batch_size=64"]
     limit = ["trainer.max_epochs=-1", f"trainer.max_steps={steps}"]
     assert command.points[1][:2] == [[*own, *limit, "seed=0"], [*own, *limit, "seed=1"]]
-    assert len(command.points[0]) == (2 if match == "steps" else 4), "a row that is not named keeps its epochs"
+    assert len(command.points[0]) == (2 if match == "steps" else 4), (
+        "a row that is not named keeps its epochs"
+    )
     table = reproduce(plan).table
     assert table is not None
-    assert f"Equal {'steps' if match == 'steps' else 'sentences'}: more as dual (tiny), {steps} steps." in table.legend
-    assert len(plan.measured(plan.lines[0], plan.columns[0]).found) == 1, "its baseline is of the matched runs"
-    evaluated = limited(Point("evaluate", (), Point("train", tuple(own))), "steps", {"steps": steps})
+    assert (
+        f"Equal {'steps' if match == 'steps' else 'sentences'}: more as dual (tiny), {steps} steps."
+        in table.legend
+    )
+    assert len(plan.measured(plan.lines[0], plan.columns[0]).found) == 1, (
+        "its baseline is of the matched runs"
+    )
+    evaluated = limited(
+        Point("evaluate", (), Point("train", tuple(own))), "steps", {"steps": steps}
+    )
     assert evaluated.of == Point("train", (*own, *limit))
 
 
 def test_a_match_is_of_trained_rows_and_of_rows_of_one_size(plan_of: MakePlan) -> None:
-    wrong = {"stps": r"match\.stps", "{steps: [dual, length]}": r"match\.steps .a trained row.*'length'"}
+    wrong = {
+        "stps": r"match\.stps",
+        "{steps: [dual, length]}": r"match\.steps .a trained row.*'length'",
+    }
     for match, told in wrong.items():
         with pytest.raises(ConfigError, match=rf"table1\.yaml: {told}"):
             plan_of(MATCHED.replace("match: steps", f"match: {match}"))
-    with pytest.raises(ConfigError, match=r"match\.sentences: ngcse_nli_sts has rows of several sizes; match\.steps"):
-        limited(Point("train", ("+experiment=ngcse_nli_sts", "+debug=tiny")), "sentences", {"steps": 1})
+    with pytest.raises(
+        ConfigError,
+        match=r"match\.sentences: ngcse_nli_sts has rows of several sizes; match\.steps",
+    ):
+        limited(
+            Point("train", ("+experiment=ngcse_nli_sts", "+debug=tiny")), "sentences", {"steps": 1}
+        )

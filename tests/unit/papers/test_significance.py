@@ -49,16 +49,25 @@ def test_holm_rejects_what_stepping_down_rejects(values: list[float], level: flo
     assert {index for index, p in enumerate(holm(values)) if p < level} == rejected
 
 
-@given(st.integers(1, 6).flatmap(lambda n: st.lists(st.lists(st.booleans(), min_size=n, max_size=n), min_size=1)))
+@given(
+    st.integers(1, 6).flatmap(
+        lambda n: st.lists(st.lists(st.booleans(), min_size=n, max_size=n), min_size=1)
+    )
+)
 def test_the_vote_is_that_of_more_than_half(seeds: list[list[bool]]) -> None:
-    assert majority_vote(seeds).tolist() == [2 * sum(of) > len(seeds) for of in zip(*seeds, strict=True)]
+    assert majority_vote(seeds).tolist() == [
+        2 * sum(of) > len(seeds) for of in zip(*seeds, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("distinct", [3, 8, 1000])
 def test_correlations_of_draws_against_scipy_on_the_drawn_pairs(distinct: int) -> None:
     generator = np.random.default_rng(distinct)
     n, draws = 25, 40
-    gold, scores = generator.integers(0, distinct, n).astype(float), generator.integers(0, distinct, (3, n)) / 7
+    gold, scores = (
+        generator.integers(0, distinct, n).astype(float),
+        generator.integers(0, distinct, (3, n)) / 7,
+    )
     rows = generator.integers(0, n, (draws, n))
     counts = np.stack([np.bincount(drawn, minlength=n) for drawn in rows], axis=1).astype(float)
     want = [[spearmanr(gold[drawn], model[drawn]).statistic for drawn in rows] for model in scores]
@@ -81,7 +90,11 @@ def answers(name: str, rate: float) -> list[bool]:
 
 def eis(correct: list[bool]) -> dict[str, list[Any]]:
     """Predictions with a column that says what is right."""
-    return {"row": list(range(len(correct))), "type": ["explicit"] * len(correct), "correct": correct}
+    return {
+        "row": list(range(len(correct))),
+        "type": ["explicit"] * len(correct),
+        "correct": correct,
+    }
 
 
 def rte(correct: list[bool]) -> dict[str, list[Any]]:
@@ -95,11 +108,15 @@ def rte(correct: list[bool]) -> dict[str, list[Any]]:
 def make_run(tmp_path: Path) -> MakeRun:
     """Leave a finished run and return its folder."""
 
-    def make(name: str, seed: int, predictions: Mapping[str, Any], config_hash: str = "01", **record: Any) -> Path:
+    def make(
+        name: str, seed: int, predictions: Mapping[str, Any], config_hash: str = "01", **record: Any
+    ) -> Path:
         run = Run(tmp_path / "runs", name, config_hash, seed)
         for stored, columns in predictions.items():
             write_predictions(run.predictions, stored, columns)
-        run.finish({"name": name, "config_hash": config_hash, "seed": seed, "metrics": {}, **record})
+        run.finish(
+            {"name": name, "config_hash": config_hash, "seed": seed, "metrics": {}, **record}
+        )
         return run.path
 
     return make
@@ -115,8 +132,13 @@ def exact(b: int, c: int) -> float:
 
 
 def test_mcnemar_of_votes_against_loops_over_rows(make_run: MakeRun) -> None:
-    right = {name: [answers(f"{name}{s}", rate) for s in range(3)] for name, rate in (("a", 0.9), ("b", 0.5))}
-    (found,) = compared(*(make_run(name, s, {"eis": eis(right[name][s])}) for name in right for s in range(3)))
+    right = {
+        name: [answers(f"{name}{s}", rate) for s in range(3)]
+        for name, rate in (("a", 0.9), ("b", 0.5))
+    }
+    (found,) = compared(
+        *(make_run(name, s, {"eis": eis(right[name][s])}) for name in right for s in range(3))
+    )
     only_a = only_b = 0
     for row in range(N):
         a, b = (sum(right[name][s][row] for s in range(3)) >= 2 for name in right)
@@ -136,10 +158,14 @@ def test_mcnemar_of_votes_against_loops_over_rows(make_run: MakeRun) -> None:
 def test_all_pairs_on_all_tasks_and_holm_over_them(make_run: MakeRun) -> None:
     right = {name: answers(name, rate) for name, rate in (("a", 0.9), ("b", 0.6), ("c", 0.5))}
     stored = {"sts": {"row": [0], "score": [0.5]}}
-    folders = [make_run(name, 0, {"eis": eis(r), "rte": rte(r), **stored}) for name, r in right.items()]
+    folders = [
+        make_run(name, 0, {"eis": eis(r), "rte": rte(r), **stored}) for name, r in right.items()
+    ]
     found = compared(*folders)
     pairs = (("a", "b"), ("a", "c"), ("b", "c"))
-    assert [(c.task, c.a, c.b) for c in found] == [(task, *pair) for task in ("eis", "rte") for pair in pairs]
+    assert [(c.task, c.a, c.b) for c in found] == [
+        (task, *pair) for task in ("eis", "rte") for pair in pairs
+    ]
     assert [c.p_exact for c in found[:3]] == [c.p_exact for c in found[3:]]
     assert [c.p_holm for c in found] == pytest.approx(list(holm([c.p_exact for c in found])))
     assert [c.task for c in compared(*folders, tasks=("rte",))] == ["rte"] * 3
@@ -149,27 +175,47 @@ def test_seeds_that_only_one_has_vote(make_run: MakeRun) -> None:
     a = [make_run("a", seed, {"eis": eis([True] * 4)}) for seed in (0, 1, 2)]
     b = [make_run("b", seed, {"eis": eis([seed == 2, True, True, False])}) for seed in (2, 7)]
     (found,) = compared(*a, *b)
-    assert (found.seeds_a, found.seeds_b, found.only_a) == ((0, 1, 2), (2, 7), 2), "a tie of two seeds is wrong"
+    assert (found.seeds_a, found.seeds_b, found.only_a) == ((0, 1, 2), (2, 7), 2), (
+        "a tie of two seeds is wrong"
+    )
 
 
 def test_a_baseline_is_one_point_for_each_encoder(make_run: MakeRun) -> None:
     right = {("a", 0): "tiny", ("b", 0): "large", ("b", 1): "large"}
     stored = {"rte": rte(answers("t", 0.8)), "length-rte": rte(answers("l", 0.5))}
     runs = [
-        read_run(make_run(n, s, {**stored, "untrained-rte": rte([e == "tiny"] * N)}, encoder={"name": e}))
+        read_run(
+            make_run(n, s, {**stored, "untrained-rte": rte([e == "tiny"] * N)}, encoder={"name": e})
+        )
         for (n, s), e in right.items()
     ]
-    assert [(point.label, len(point.runs)) for point in baseline_points("length", runs)] == [("length", 3)]
+    assert [(point.label, len(point.runs)) for point in baseline_points("length", runs)] == [
+        ("length", 3)
+    ]
     untrained = baseline_points("untrained", runs)
-    assert [(point.label, point.seeds) for point in untrained] == [("untrained tiny", ()), ("untrained large", ())]
+    assert [(point.label, point.seeds) for point in untrained] == [
+        ("untrained tiny", ()),
+        ("untrained large", ()),
+    ]
     last = list(compare([*points(runs), *untrained]).itertuples())[-1]
-    assert (last.a, last.b, last.accuracy_a, last.accuracy_b) == (*(p.label for p in untrained), 1.0, 0.0)
-    with pytest.raises(DataError, match=r"'untraind' - did you mean 'untrained'\? \(found: length, untrained\)"):
+    assert (last.a, last.b, last.accuracy_a, last.accuracy_b) == (
+        *(p.label for p in untrained),
+        1.0,
+        0.0,
+    )
+    with pytest.raises(
+        DataError, match=r"'untraind' - did you mean 'untrained'\? \(found: length, untrained\)"
+    ):
         baseline_points("untraind", runs)
 
 
 def test_types_and_variants_of_an_accuracy(tmp_path: Path) -> None:
-    columns = {"row": [0, 1], "type": ["neutral", "implied"], "correct": [True, False], "correct_det": [False, True]}
+    columns = {
+        "row": [0, 1],
+        "type": ["neutral", "implied"],
+        "correct": [True, False],
+        "correct_det": [False, True],
+    }
     path = write_predictions(tmp_path, "rte", columns)
     cases = {
         "accuracy": [True, False],
@@ -183,23 +229,34 @@ def test_types_and_variants_of_an_accuracy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"row": [0, 1], "score": [0.1, 0.2]}, "no column correct, and no label and prediction .*row, score"),
+        (
+            {"row": [0, 1], "score": [0.1, 0.2]},
+            "no column correct, and no label and prediction .*row, score",
+        ),
         ({"row": [0, 1], "label": [True, None], "prediction": [True, True]}, "answers are missing"),
         ({"correct": [True, True]}, "examples or answers are missing"),
     ],
 )
-def test_predictions_that_say_too_little(tmp_path: Path, columns: dict[str, Any], message: str) -> None:
+def test_predictions_that_say_too_little(
+    tmp_path: Path, columns: dict[str, Any], message: str
+) -> None:
     with pytest.raises(DataError, match=message):
         read_outcome(write_predictions(tmp_path, "rte", columns))
 
 
-@pytest.mark.parametrize("other", [{"label": [False] * 3}, {"row": [0, 1, 5]}, {"type": ["x"] * 3}, "task_data"])
+@pytest.mark.parametrize(
+    "other", [{"label": [False] * 3}, {"row": [0, 1, 5]}, {"type": ["x"] * 3}, "task_data"]
+)
 def test_runs_of_other_examples_are_refused(make_run: MakeRun, other: Any) -> None:
     mine = rte([True] * 3)
     a = make_run("a", 0, {"rte": mine}, task_data={"rte": {"INLI/test.csv": "1"}})
     files = {"rte": {"INLI/test.csv": "2" if other == "task_data" else "1"}}
-    b = make_run("b", 0, {"rte": mine if other == "task_data" else {**mine, **other}}, task_data=files)
-    with pytest.raises(DataError, match=r"a/01-s0/.*rte\.parquet and .*b/01-s0/.* different examples of rte"):
+    b = make_run(
+        "b", 0, {"rte": mine if other == "task_data" else {**mine, **other}}, task_data=files
+    )
+    with pytest.raises(
+        DataError, match=r"a/01-s0/.*rte\.parquet and .*b/01-s0/.* different examples of rte"
+    ):
         compared(a, b)
 
 
@@ -208,7 +265,9 @@ def test_nothing_to_compare(make_run: MakeRun, tmp_path: Path) -> None:
     for paths in ((a, b), (a, a)):
         with pytest.raises(DataError, match=r"two points with a task in common.*\n  a: eis"):
             compared(*paths)
-    with pytest.raises(DataError, match=r"a/01-s0 has no predictions of ess - did you mean 'eis'\? \(found: eis\)"):
+    with pytest.raises(
+        DataError, match=r"a/01-s0 has no predictions of ess - did you mean 'eis'\? \(found: eis\)"
+    ):
         compared(a, make_run("c", 0, {"eis": eis([True])}), tasks=("ess",))
     with pytest.raises(LightningCSEError, match=r"runs/a is not the folder of a run"):
         read_run(a.parent)
@@ -221,10 +280,18 @@ def test_nothing_to_compare(make_run: MakeRun, tmp_path: Path) -> None:
 
 def test_the_bootstrap_of_runs_against_a_loop(make_run: MakeRun) -> None:
     gold = [float(row % 7) for row in range(N)]
-    noise = {name: np.random.default_rng(seed).normal(0, 6, (2, N)) for seed, name in enumerate("ab")}
+    noise = {
+        name: np.random.default_rng(seed).normal(0, 6, (2, N)) for seed, name in enumerate("ab")
+    }
     scores = {name: np.array(gold) + of for name, of in noise.items()}
     a, b = points(
-        read_run(make_run(name, s, {"x": {"row": list(range(N)), "gold": gold, "score": list(scores[name][s])}}))
+        read_run(
+            make_run(
+                name,
+                s,
+                {"x": {"row": list(range(N)), "gold": gold, "score": list(scores[name][s])}},
+            )
+        )
         for name in "ab"
         for s in range(2)
     )
@@ -233,7 +300,10 @@ def test_the_bootstrap_of_runs_against_a_loop(make_run: MakeRun) -> None:
     differences = []
     for _ in range(400):
         rows = generator.integers(0, N, N)
-        means = [np.mean([spearmanr(np.array(gold)[rows], m[rows]).statistic for m in scores[n]]) for n in "ab"]
+        means = [
+            np.mean([spearmanr(np.array(gold)[rows], m[rows]).statistic for m in scores[n]])
+            for n in "ab"
+        ]
         differences.append(means[0] - means[1])
     below = sum(difference <= 0 for difference in differences)
     assert 0.05 < p < 1
@@ -254,8 +324,16 @@ def config(lr: float = 1e-5, batch: int = 16, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("configs", "overrides", "labels"),
     [
-        ([config(), config(3e-5, 64)], [[], []], ["lr 1e-05, batch_size 16", "lr 3e-05, batch_size 64"]),
-        ([config(), config(3e-5, 64)], [["data.batch_size=16"], []], ["batch_size 16", "batch_size 64"]),
+        (
+            [config(), config(3e-5, 64)],
+            [[], []],
+            ["lr 1e-05, batch_size 16", "lr 3e-05, batch_size 64"],
+        ),
+        (
+            [config(), config(3e-5, 64)],
+            [["data.batch_size=16"], []],
+            ["batch_size 16", "batch_size 64"],
+        ),
         (
             [config(lr) for lr in (1e-5, 0.5, 0.5)],
             [[]] * 3,
@@ -272,4 +350,7 @@ def test_points_of_one_name_are_called_by_what_differs(
         for n, (of, given) in enumerate(zip(configs, overrides, strict=True))
     ]
     assert labels_of(records) == labels
-    assert labels_of([*records, {"name": "b", "config_hash": "9"}]) == [*(f"a, {label}" for label in labels), "b"]
+    assert labels_of([*records, {"name": "b", "config_hash": "9"}]) == [
+        *(f"a, {label}" for label in labels),
+        "b",
+    ]

@@ -10,7 +10,10 @@ from lightning_cse.papers.records import Found
 from lightning_cse.papers.staleness import change_of
 from lightning_cse.runs import method_code
 
-METHOD = {"_target_": "lightning_cse.methods.SimCSE", "loss": {"_target_": "lightning_cse.losses.InfoNCE"}}
+METHOD = {
+    "_target_": "lightning_cse.methods.SimCSE",
+    "loss": {"_target_": "lightning_cse.losses.InfoNCE"},
+}
 
 
 def record(method_code: str | None) -> dict[str, Any]:
@@ -31,14 +34,21 @@ def without(document: dict[str, Any], key: str) -> dict[str, Any]:
         (without(record(None), "method_code"), "unknown"),
     ],
 )
-def test_an_evaluation_is_as_stale_as_its_training(tmp_path: Path, of_run: dict[str, Any], wanted: str) -> None:
+def test_an_evaluation_is_as_stale_as_its_training(
+    tmp_path: Path, of_run: dict[str, Any], wanted: str
+) -> None:
     assert change_of(Found(of_run, None, tmp_path / "x.json")) == wanted
     run = tmp_path / "runs" / "simcse" / "0a-s0"
     evaluation = run / "evaluate" / "sts" / "0b-s0"
     evaluation.mkdir(parents=True)
     (run / "record.json").write_text(json.dumps(of_run))
-    evaluated = {"model": {"run": {"name": "simcse", "config_hash": "0a", "seed": 0}}, "decisive": {"config": {}}}
-    assert change_of(Found(evaluated, evaluation, evaluation / "record.json")) == wanted, "as its training is"
+    evaluated = {
+        "model": {"run": {"name": "simcse", "config_hash": "0a", "seed": 0}},
+        "decisive": {"config": {}},
+    }
+    assert change_of(Found(evaluated, evaluation, evaluation / "record.json")) == wanted, (
+        "as its training is"
+    )
     kept = tmp_path / "experiments" / "paper" / "results" / "records" / "simcse-sts-0b-s0.json"
     assert change_of(Found(evaluated, None, kept)) == "unknown", "its training is not kept"
     other = tmp_path / "experiments" / "other" / "results" / "records"
@@ -48,4 +58,7 @@ def test_an_evaluation_is_as_stale_as_its_training(tmp_path: Path, of_run: dict[
 
 
 def test_a_model_without_a_training_is_never_stale(tmp_path: Path) -> None:
-    assert change_of(Found({"model": {"run": None}, "decisive": {"config": {}}}, None, tmp_path)) == "fresh"
+    assert (
+        change_of(Found({"model": {"run": None}, "decisive": {"config": {}}}, None, tmp_path))
+        == "fresh"
+    )

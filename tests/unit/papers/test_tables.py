@@ -32,34 +32,60 @@ def artefact(
     """Write and read an artefact file; ``paper`` holds lines of published.csv without the table."""
     path = folder / "mine" / "table1.yaml"
     path.parent.mkdir(exist_ok=True)
-    named = {"title": "Terms of the loss", "source": "Mine, Table 1", "encoders": ["bert_base"], "seeds": 3, **more}
-    path.write_text(yaml.safe_dump({**named, "columns": dict(columns), "rows": dict(rows)}, sort_keys=False))
+    named = {
+        "title": "Terms of the loss",
+        "source": "Mine, Table 1",
+        "encoders": ["bert_base"],
+        "seeds": 3,
+        **more,
+    }
+    path.write_text(
+        yaml.safe_dump({**named, "columns": dict(columns), "rows": dict(rows)}, sort_keys=False)
+    )
     lines = "".join(f"table1,{line}\n" for line in paper.split())
-    path.with_name("published.csv").write_text(f"table,row,encoder,column,value,deviation,note\n{lines}")
+    path.with_name("published.csv").write_text(
+        f"table,row,encoder,column,value,deviation,note\n{lines}"
+    )
     return read_artefact(path)
 
 
 def record(metrics: Mapping[str, Any] = {}, **more: Any) -> dict[str, Any]:
     machine = {"cpu": "Z80", "cores": 2}
     environment = {"commit": "24357b6c9c" + "0" * 30, "machine": machine}
-    common = {"name": "a", "config_hash": "01", "seed": 0, "device": "cpu", "environment": environment}
+    common = {
+        "name": "a",
+        "config_hash": "01",
+        "seed": 0,
+        "device": "cpu",
+        "environment": environment,
+    }
     return {**common, "metrics": dict(metrics), **more}
 
 
 def kept(records: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> Runs:
-    return {name: {s: Found(r, None, Path(f"{name}-s{s}.json")) for s, r in of.items()} for name, of in records.items()}
+    return {
+        name: {s: Found(r, None, Path(f"{name}-s{s}.json")) for s, r in of.items()}
+        for name, of in records.items()
+    }
 
 
 def of_seeds(key: str, *values: float | None) -> dict[int, dict[str, Any]]:
-    return {seed: record({} if value is None else {key: value}) for seed, value in enumerate(values)}
+    return {
+        seed: record({} if value is None else {key: value}) for seed, value in enumerate(values)
+    }
 
 
 def table(made: Artefact, runs: Runs, request: Request = Request(), **more: Any) -> Table:  # noqa: B008
     def measured(line: Line, column: Any) -> Measured:
         return Measured(runs.get("a" if line.label == "LENGTH" else line.label, {}), line.seeds)
 
-    change_of, setting_of = more.pop("change_of", lambda found: "fresh"), more.pop("setting_of", lambda *cell: None)
-    return Assembly(made, made.lines(request), measured, request, change_of, setting_of).table(**more)
+    change_of, setting_of = (
+        more.pop("change_of", lambda found: "fresh"),
+        more.pop("setting_of", lambda *cell: None),
+    )
+    return Assembly(made, made.lines(request), measured, request, change_of, setting_of).table(
+        **more
+    )
 
 
 def cell(found: Table, number: int, title: str) -> Any:
@@ -67,23 +93,38 @@ def cell(found: Table, number: int, title: str) -> Any:
 
 
 def test_mean_deviation_range_and_published_number(tmp_path: Path) -> None:
-    made = artefact(tmp_path, {"RTE": RTE, "EIS": EIS}, {"a": TRAIN}, "a,bert_base,RTE,80.18,0.3, a,bert_base,EIS,99,,")
+    made = artefact(
+        tmp_path,
+        {"RTE": RTE, "EIS": EIS},
+        {"a": TRAIN},
+        "a,bert_base,RTE,80.18,0.3, a,bert_base,EIS,99,,",
+    )
     found = table(made, kept({"a": of_seeds(RTE, 0.75, 0.80, 0.79)}))
     one, empty = cell(found, 0, "RTE"), cell(found, 0, "EIS")
     assert (one.n, one.asked, one["values"]) == (3, 3, pytest.approx({0: 75, 1: 80, 2: 79}))
     assert [one["mean"], one.sd] == pytest.approx([78, statistics.stdev([75, 80, 79])])
-    assert [one.low, one.high, one.published, one.published_deviation] == pytest.approx([75, 80, 80.18, 0.3])
+    assert [one.low, one.high, one.published, one.published_deviation] == pytest.approx(
+        [75, 80, 80.18, 0.3]
+    )
     assert one.difference == pytest.approx(78 - 80.18)
     assert (empty.n, empty.published, pd.isna(empty["mean"]), empty.marks) == (0, 99, True, ())
     assert (found.commits, found.machines) == (("24357b6",), ("cpu, Z80, 2 cores",))
 
 
 def test_fields_means_and_baselines(tmp_path: Path) -> None:
-    columns = {"RTE": RTE, "EIS": EIS, "Avg": {"mean": ["RTE", "EIS"]}, "dev": {"field": "best.score", "scale": 1}}
+    columns = {
+        "RTE": RTE,
+        "EIS": EIS,
+        "Avg": {"mean": ["RTE", "EIS"]},
+        "dev": {"field": "best.score", "scale": 1},
+    }
     made = artefact(tmp_path, columns, {"a": TRAIN, "LENGTH": LENGTH})
     length = {"baselines": {"length": {EIS: 0.999}}}
     metrics = [{RTE: 0.8, EIS: 0.6}, {RTE: 0.9}, {RTE: 0.6, EIS: 0.2}]
-    found = table(made, kept({"a": {s: record(m, best={"score": 0.5}, **length) for s, m in enumerate(metrics)}}))
+    found = table(
+        made,
+        kept({"a": {s: record(m, best={"score": 0.5}, **length) for s, m in enumerate(metrics)}}),
+    )
     mean, dev, beside = cell(found, 0, "Avg"), cell(found, 0, "dev"), cell(found, 1, "EIS")
     assert (mean["values"], mean["mean"], mean.n, mean.asked) == (
         pytest.approx({0: 70, 2: 40}),
@@ -92,24 +133,48 @@ def test_fields_means_and_baselines(tmp_path: Path) -> None:
         3,
     )
     assert dev["values"] == {0: 0.5, 1: 0.5, 2: 0.5}
-    assert (beside.n, beside.asked, beside["mean"], pd.isna(beside.sd)) == (1, 1, pytest.approx(99.9), True)
+    assert (beside.n, beside.asked, beside["mean"], pd.isna(beside.sd)) == (
+        1,
+        1,
+        pytest.approx(99.9),
+        True,
+    )
 
 
 def test_settings_are_shown_as_they_are(tmp_path: Path) -> None:
-    columns = {"lr": {"config": "method.lr"}, "sets": {"config": "loss.sets"}, "gone": {"config": "gone"}}
+    columns = {
+        "lr": {"config": "method.lr"},
+        "sets": {"config": "loss.sets"},
+        "gone": {"config": "gone"},
+    }
     made = artefact(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, "a,bert_base,lr,3e-5,,")
-    runs = kept({"a": {0: record(decisive={"config": {"method": {"lr": 1e-5}, "loss": {"sets": ["ent", "con"]}}})}})
+    runs = kept(
+        {
+            "a": {
+                0: record(
+                    decisive={"config": {"method": {"lr": 1e-5}, "loss": {"sets": ["ent", "con"]}}}
+                )
+            }
+        }
+    )
     settings = {"lr": 0.5, "sets": True}
     found = table(made, runs, setting_of=lambda line, column: settings.get(column.title))
     assert list(found.cells["text"]) == ["1e-05", "ent+con", "", "0.5", "yes", ""]
     assert cell(found, 0, "lr").difference == pytest.approx(-2e-5)
 
 
-def test_an_interval_is_of_the_mean_standard_error_and_missing_where_a_run_has_none(tmp_path: Path) -> None:
+def test_an_interval_is_of_the_mean_standard_error_and_missing_where_a_run_has_none(
+    tmp_path: Path,
+) -> None:
     made = artefact(tmp_path, {"AUC": "test/rte/auc_implied"}, dict.fromkeys("abc", TRAIN))
-    new = [record({"test/rte/auc_implied": v, "test/rte/auc_implied_se": e}) for v, e in ((0.7, 0.01), (0.8, 0.03))]
+    new = [
+        record({"test/rte/auc_implied": v, "test/rte/auc_implied_se": e})
+        for v, e in ((0.7, 0.01), (0.8, 0.03))
+    ]
     old = record({"test/rte/auc_implied": 0.7})
-    found = table(made, kept({"a": dict(enumerate(new)), "b": {0: new[0], 1: old}, "c": {0: record()}}))
+    found = table(
+        made, kept({"a": dict(enumerate(new)), "b": {0: new[0], 1: old}, "c": {0: record()}})
+    )
     assert cell(found, 0, "AUC").error == pytest.approx(2)
     markdown = write(found, tmp_path, "t")[0].read_text()
     assert "| a | 2/3 | 75.00 ± 7.07<br>[71.08, 78.92] |" in markdown
@@ -120,11 +185,23 @@ def test_an_interval_is_of_the_mean_standard_error_and_missing_where_a_run_has_n
 
 def test_a_final_score_says_of_how_many_evaluations_it_is(tmp_path: Path) -> None:
     made = artefact(tmp_path, {"score": {"field": "summary.final_score"}}, {"a": TRAIN})
-    runs = kept({"a": {s: record(summary={"final_score": 0.5}, best={"monitor": "val/x"}) for s in range(2)}})
-    assert "score: a run's final score, mean of the best dev scores, at most five." in table(made, runs).legend
+    runs = kept(
+        {
+            "a": {
+                s: record(summary={"final_score": 0.5}, best={"monitor": "val/x"}) for s in range(2)
+            }
+        }
+    )
+    assert (
+        "score: a run's final score, mean of the best dev scores, at most five."
+        in table(made, runs).legend
+    )
     for seed, run in runs["a"].items():
         vars(run)["curves"] = {"val/x": [(step, 0.5) for step in range(5 + 7 * seed)]}
-    assert "score: a run's final score, mean of the 4 to 5 best of 4 to 11 dev scores." in table(made, runs).legend
+    assert (
+        "score: a run's final score, mean of the 4 to 5 best of 4 to 11 dev scores."
+        in table(made, runs).legend
+    )
 
 
 def test_what_is_not_a_number_is_refused_with_its_file(tmp_path: Path) -> None:
@@ -133,7 +210,9 @@ def test_what_is_not_a_number_is_refused_with_its_file(tmp_path: Path) -> None:
         table(made, kept({"a": {0: record({RTE: "high"})}}))
 
 
-def test_a_row_that_needs_a_variable_has_the_paper_s_number_until_it_is_measured(tmp_path: Path) -> None:
+def test_a_row_that_needs_a_variable_has_the_paper_s_number_until_it_is_measured(
+    tmp_path: Path,
+) -> None:
     needs = {"variable": "CSE_MAY_ASK", "why": "calls are paid"}
     llm = {"evaluate": {"model": "llm", "suite": "inli"}, "encoders": [], "needs": needs}
     rows = {"a": TRAIN, "LLM": llm, "GPT": {"published": "an LLM is asked"}}
@@ -150,9 +229,15 @@ def test_a_row_that_needs_a_variable_has_the_paper_s_number_until_it_is_measured
 
 
 def test_marks_that_all_cells_share_are_said_once(tmp_path: Path) -> None:
-    columns = {"EIS": {"metric": EIS, "instead": {"test/eis2/accuracy": "matched dev."}}, "Avg": {"mean": ["EIS"]}}
+    columns = {
+        "EIS": {"metric": EIS, "instead": {"test/eis2/accuracy": "matched dev."}},
+        "Avg": {"mean": ["EIS"]},
+    }
     made = artefact(tmp_path, columns, {"a": TRAIN, "b": TRAIN, "LENGTH": LENGTH})
-    a = {0: record({EIS: 0.5}, baselines={"length": {EIS: 1.0}}), 1: record({EIS: 0.5}, config_hash="02")}
+    a = {
+        0: record({EIS: 0.5}, baselines={"length": {EIS: 1.0}}),
+        1: record({EIS: 0.5}, config_hash="02"),
+    }
     runs = kept({"a": a, "b": of_seeds("test/eis2/accuracy", 0.5)})
     stale = {"b-s0.json": "stale"}
     request = Request(encoder="tiny", settings=("data.x=1",))
@@ -198,12 +283,16 @@ def make_runs(folder: Path, rates: Mapping[str, float], seeds: int = 3) -> Runs:
 
 def without_predictions(runs: Runs) -> Runs:
     return {
-        name: {s: Found(copy.deepcopy(f.record), None, f.source) for s, f in of.items()} for name, of in runs.items()
+        name: {s: Found(copy.deepcopy(f.record), None, f.source) for s, f in of.items()}
+        for name, of in runs.items()
     }
 
 
 def votes(label: str, rate: float) -> list[bool]:
-    return [sum(of) >= 2 for of in zip(*(rightness(f"{label}{seed}", rate) for seed in range(3)), strict=True)]
+    return [
+        sum(of) >= 2
+        for of in zip(*(rightness(f"{label}{seed}", rate) for seed in range(3)), strict=True)
+    ]
 
 
 RATES = {"a": 0.8, "b": 0.78, "c": 0.5}
@@ -211,12 +300,17 @@ RATES = {"a": 0.8, "b": 0.78, "c": 0.5}
 
 def with_tests(folder: Path, test: str = "mcnemar", rows: str = "abc") -> Artefact:
     named = dict.fromkeys(rows, TRAIN) | {"LENGTH": LENGTH}
-    return artefact(folder, {"EIS": EIS, "AUPRC": "test/eis/auprc"}, named, reference="a", test=test)
+    return artefact(
+        folder, {"EIS": EIS, "AUPRC": "test/eis/auprc"}, named, reference="a", test=test
+    )
 
 
 def test_votes_are_compared_with_the_reference_and_holm_is_over_the_table(tmp_path: Path) -> None:
     found = table(with_tests(tmp_path), make_runs(tmp_path, RATES))
-    against = {**{label: votes(label, RATES[label]) for label in "bc"}, "LENGTH": rightness("length", 0.99)}
+    against = {
+        **{label: votes(label, RATES[label]) for label in "bc"},
+        "LENGTH": rightness("length", 0.99),
+    }
     raw = [mcnemar(right, votes("a", 0.8)).pvalue for right in against.values()]
     eis = found.cells.xs("EIS", level=1)
     assert list(eis["p"])[1:] == pytest.approx(raw)
@@ -230,11 +324,23 @@ def test_votes_are_compared_with_the_reference_and_holm_is_over_the_table(tmp_pa
 def test_between_all_rows(tmp_path: Path) -> None:
     found = table(with_tests(tmp_path, "mcnemar_all"), make_runs(tmp_path, RATES))
     pairs = list(zip(found.tests["row"], found.tests["reference"], strict=True))
-    assert pairs == [("b", "a"), ("b", "c"), ("b", "LENGTH"), ("c", "a"), ("c", "LENGTH"), ("LENGTH", "a")]
+    assert pairs == [
+        ("b", "a"),
+        ("b", "c"),
+        ("b", "LENGTH"),
+        ("c", "a"),
+        ("c", "LENGTH"),
+        ("LENGTH", "a"),
+    ]
     b_c = found.tests.iloc[1]
     assert b_c["p"] == mcnemar(votes("b", 0.78), votes("c", 0.5)).pvalue
     assert list(found.tests["p_holm"]) == pytest.approx(list(holm(found.tests["p"])))
-    assert [found.signs(row) for row in found.cells.xs("EIS", level=1).itertuples()] == ["", "cd", "**bd", "**bc"]
+    assert [found.signs(row) for row in found.cells.xs("EIS", level=1).itertuples()] == [
+        "",
+        "cd",
+        "**bd",
+        "**bc",
+    ]
     assert "Letters: p < 0.05 against b: b, c: c, d: LENGTH." in found.legend
 
 
@@ -264,7 +370,9 @@ def test_kept_tests_stand_in_for_the_predictions_of_the_same_runs(tmp_path: Path
     )
     bare["b"][0].record["metrics"][EIS] += 0.01
     bare["c"].pop(2)
-    assert list(table(made, bare, kept_tests=file).tests["row"]) == ["LENGTH"], "other runs have other means and seeds"
+    assert list(table(made, bare, kept_tests=file).tests["row"]) == ["LENGTH"], (
+        "other runs have other means and seeds"
+    )
     file.write_text(file.read_text().replace("mcnemar,0", "mcnemar,").replace("p_holm", "q"))
     with pytest.raises(DataError, match=r"t\.tests\.csv is damaged .*remove the file"):
         table(made, bare, kept_tests=file)
@@ -303,7 +411,10 @@ def test_lines_of_another_encoder_have_their_own_reference(tmp_path: Path) -> No
         reference="a",
     )
     tests = table(made, make_runs(tmp_path, {"a": 0.8, "b": 0.5})).tests
-    assert list(zip(tests["row"], tests["encoder"], strict=True)) == [("b", "bert_base"), ("b", "roberta_base")]
+    assert list(zip(tests["row"], tests["encoder"], strict=True)) == [
+        ("b", "bert_base"),
+        ("b", "roberta_base"),
+    ]
 
 
 def test_runs_on_other_examples_are_refused(tmp_path: Path) -> None:
@@ -325,9 +436,15 @@ def test_correlations_and_their_mean_are_bootstrapped(tmp_path: Path) -> None:
             for task in "xy":
                 generator = random.Random(f"{label}{seed}{task}")
                 gold = [float(row % 7) for row in range(60)]
-                columns = {"row": list(range(60)), "gold": gold, "score": [g + generator.gauss(0, noise) for g in gold]}
+                columns = {
+                    "row": list(range(60)),
+                    "gold": gold,
+                    "score": [g + generator.gauss(0, noise) for g in gold],
+                }
                 write_predictions(place / "predictions", task, columns)
-            found = record(dict.fromkeys([*keys.values(), "test/x/accuracy"], 0.5), seed=seed, decisive=suite)
+            found = record(
+                dict.fromkeys([*keys.values(), "test/x/accuracy"], 0.5), seed=seed, decisive=suite
+            )
             runs.setdefault(label, {})[seed] = Found(found, place, place / "record.json")
     found = table(made, runs, draws=300)
     assert list(found.tests["column"]) == ["x", "y", "avg", "Avg"]
@@ -340,4 +457,6 @@ def test_correlations_and_their_mean_are_bootstrapped(tmp_path: Path) -> None:
     assert list(tests["column"]) == ["x", "avg"], "a mean of which one part has no seed"
     del runs["b"][1].record["metrics"][keys["y"]]
     tests = table(made, runs, draws=300).tests.set_index("column")
-    assert (tests.loc["x", "seeds"], tests.loc["Avg", "seeds"]) == ("0 1", "0"), "the seeds that all parts have"
+    assert (tests.loc["x", "seeds"], tests.loc["Avg", "seeds"]) == ("0 1", "0"), (
+        "the seeds that all parts have"
+    )

@@ -48,7 +48,12 @@ def digest(method: dict[str, object] = METHOD) -> str | None:
         ("tokens.py", "1", "2", False),
         ("losses/dual.py", "...", "x = 1", False),
         ("methods/simcse.py", "...", '"""Docstring."""; ...  # a comment', False),
-        ("losses/info_nce.py", "[0, None, False, '']", '[\n        0, None, False, "",\n    ]', False),
+        (
+            "losses/info_nce.py",
+            "[0, None, False, '']",
+            '[\n        0, None, False, "",\n    ]',
+            False,
+        ),
     ],
 )
 def test_code_of_the_method_changes_it_and_comments_do_not(
@@ -66,7 +71,9 @@ def test_another_class_has_another_digest(package: Path) -> None:
     assert digest({"_target_": "my.package.SimCSE"}) is None
 
 
-def test_empty_fields_of_later_python_versions_do_not_count(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_fields_of_later_python_versions_do_not_count(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = digest()
     monkeypatch.setattr(ast.ClassDef, "_fields", (*ast.ClassDef._fields, "more"))
     monkeypatch.setattr(ast.ClassDef, "more", [], raising=False)

@@ -14,7 +14,10 @@ from lightning_cse.runs import Curves, CurveSummary, summarise
 
 def test_step_zero_counts_for_nothing() -> None:
     curves = {
-        "val/stsb/spearman": [(0, 0.99), *((step, score / 10) for step, score in enumerate((4, 8, 5, 8, 6, 7, 1), 1))],
+        "val/stsb/spearman": [
+            (0, 0.99),
+            *((step, score / 10) for step, score in enumerate((4, 8, 5, 8, 6, 7, 1), 1)),
+        ],
         "diag/held_out/alignment": [(0, 100.0), (1, 0.5), (2, 0.75)],
         "diag/eval/alignment": [(0, 0.0), (1, 0.25), (2, 0.25)],
         "diag/held_out/uniformity": [(0, -100.0), (1, -2.0), (2, -2.0)],
@@ -37,7 +40,11 @@ def test_step_zero_counts_for_nothing() -> None:
     [
         {},
         {"train/loss": [(1, 0.5)]},
-        {"val/stsb/spearman": [(0, 0.5)], "diag/held_out/alignment": [(5, 0.5)], "diag/eval/alignment": [(10, 0.5)]},
+        {
+            "val/stsb/spearman": [(0, 0.5)],
+            "diag/held_out/alignment": [(5, 0.5)],
+            "diag/eval/alignment": [(10, 0.5)],
+        },
         {"val/stsb/spearman": [(5, math.nan)], "diag/held_out/alignment": [(5, 0.5)]},
     ],
 )

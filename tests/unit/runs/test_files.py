@@ -65,7 +65,12 @@ def test_damage_elsewhere_is_reported(tmp_path: Path) -> None:
 
 
 def test_predictions(tmp_path: Path) -> None:
-    columns = {"id": [0, 1], "type": ["a", "ü"], "score": np.linspace(0, 1, 2), "correct": [True, None]}
+    columns = {
+        "id": [0, 1],
+        "type": ["a", "ü"],
+        "score": np.linspace(0, 1, 2),
+        "correct": [True, None],
+    }
     path = write_predictions(tmp_path / "predictions", "rte", columns)
     assert path == tmp_path / "predictions" / "rte.parquet"
     assert pq.read_table(path).to_pydict() == {**columns, "score": [0.0, 1.0]}

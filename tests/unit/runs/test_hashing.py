@@ -23,7 +23,12 @@ CONFIG: dict[str, Any] = {
         "lr": 5e-5,
         "sets": ["a", "b"],
     },
-    "data": {"name": "inli", "batch_size": 64, "data_dir": "/a", "reader": {"cache_dir": "/c", "limit": None}},
+    "data": {
+        "name": "inli",
+        "batch_size": 64,
+        "data_dir": "/a",
+        "reader": {"cache_dir": "/c", "limit": None},
+    },
     "encoder": {"name": "minilm_l6", "pooling": "mean", "source": "hub/name", "package": "pkg/sub"},
     "trainer": {"accelerator": "auto", "devices": 1, "precision": "32-true", "max_epochs": 3},
 }
@@ -56,17 +61,37 @@ def test_stays_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        *(("seed", 7), ("force", True), ("retry_failed", True), ("keep_last", True), ("figures", False)),
-        *(("baselines", {}), ("recipe.default.lr", 1), ("hydra.mode", "MULTIRUN"), ("logger", None)),
+        *(
+            ("seed", 7),
+            ("force", True),
+            ("retry_failed", True),
+            ("keep_last", True),
+            ("figures", False),
+        ),
+        *(
+            ("baselines", {}),
+            ("recipe.default.lr", 1),
+            ("hydra.mode", "MULTIRUN"),
+            ("logger", None),
+        ),
         *(("paths.data_dir", "/b"), ("data.data_dir", "/b"), ("data.reader.cache_dir", "/b")),
         *(("encoder.source", "/local/copy"), ("encoder.package", None), ("encoder.compile", True)),
-        *(("trainer.devices", 4), ("trainer.strategy", "ddp"), ("trainer.num_nodes", 2), ("trainer.logger", False)),
+        *(
+            ("trainer.devices", 4),
+            ("trainer.strategy", "ddp"),
+            ("trainer.num_nodes", 2),
+            ("trainer.logger", False),
+        ),
         *(("method.chunk_size", 8), ("trainer.accelerator", "cpu")),
         # other ways to write the same
         *(("method.lr", 0.00005), ("trainer.max_epochs", 3.0), ("method.sets", ("a", "b"))),
         ("method._target_", "lightning_cse.elsewhere.DualCSE"),
         # keys that were added later, at their neutral values
-        *(("method.new", None), ("data.reader", {"cache_dir": "/c"}), ("trainer.accumulate_grad_batches", 1)),
+        *(
+            ("method.new", None),
+            ("data.reader", {"cache_dir": "/c"}),
+            ("trainer.accumulate_grad_batches", 1),
+        ),
         ("diag.dropout", False),
         ("callbacks.early_stopping", {"patience": None, "min_delta": 0}),
     ],
@@ -78,14 +103,31 @@ def test_what_does_not_decide_the_result_does_not_change_it(path: str, value: An
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        *(("name", "dualcse_bi"), ("method._target_", "lightning_cse.SimCSE"), ("method._target_", "mine.DualCSE")),
+        *(
+            ("name", "dualcse_bi"),
+            ("method._target_", "lightning_cse.SimCSE"),
+            ("method._target_", "mine.DualCSE"),
+        ),
         ("method.loss.temperature", 0.06),
         *(("method.loss.both", False), ("method.loss.both", 1), ("method.loss.both", None)),
         *(("method.sets", ["b", "a"]), ("method.lr", "5e-5")),
-        *(("data.batch_size", 32), ("data.reader.limit", 10), ("data.seed", 1), ("encoder.pooling", "cls")),
-        *(("trainer.precision", "bf16-mixed"), ("trainer.max_epochs", 2), ("trainer.gradient_clip_val", 1.0)),
+        *(
+            ("data.batch_size", 32),
+            ("data.reader.limit", 10),
+            ("data.seed", 1),
+            ("encoder.pooling", "cls"),
+        ),
+        *(
+            ("trainer.precision", "bf16-mixed"),
+            ("trainer.max_epochs", 2),
+            ("trainer.gradient_clip_val", 1.0),
+        ),
         ("callbacks.early_stopping", {"patience": 3, "min_delta": 0.0}),
-        *(("least_evaluations", 2), ("least_evaluations", True), ("trainer.accumulate_grad_batches", 2)),
+        *(
+            ("least_evaluations", 2),
+            ("least_evaluations", True),
+            ("trainer.accumulate_grad_batches", 2),
+        ),
     ],
 )
 def test_what_decides_the_result_changes_it(path: str, value: Any) -> None:
@@ -119,7 +161,11 @@ def test_the_precision_of_an_evaluation_does_not_enter() -> None:
 def test_the_document_is_json_without_classes_shortened() -> None:
     document = decisive(CONFIG, data=DATA, encoder=ENCODER, resolved=RESOLVED)
     assert json.loads(json.dumps(document)) == document
-    assert document["config"]["trainer"] == {"accelerator": "cpu", "precision": "32-true", "max_epochs": 3}
+    assert document["config"]["trainer"] == {
+        "accelerator": "cpu",
+        "precision": "32-true",
+        "max_epochs": 3,
+    }
     assert document["config"]["encoder"] == {"name": "minilm_l6", "pooling": "mean"}
     assert document["config"]["method"]["_target_"] == "lightning_cse.DualCSE"
     assert "least_evaluations" not in document["config"]
@@ -131,4 +177,6 @@ def test_neutral_values_are_those_of_the_configs(compose: Any) -> None:
 
 
 def test_one_batch_is_not_all_batches() -> None:
-    assert of(changed("trainer.limit_train_batches", 1)) != of(changed("trainer.limit_train_batches", 1.0))
+    assert of(changed("trainer.limit_train_batches", 1)) != of(
+        changed("trainer.limit_train_batches", 1.0)
+    )

@@ -105,7 +105,11 @@ def test_a_folder_made_for_the_lock_alone_goes_with_it(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [('{"a": ', "damaged"), ("[]", "has no name"), ('{"name": "x"}', "has no config_hash, seed, metrics")],
+    [
+        ('{"a": ', "damaged"),
+        ("[]", "has no name"),
+        ('{"name": "x"}', "has no config_hash, seed, metrics"),
+    ],
 )
 def test_records_that_cannot_be_read(run: Run, content: str, message: str) -> None:
     with pytest.raises(LightningCSEError, match=r"no record\.json: the run is new"):
@@ -139,7 +143,9 @@ def test_find_runs(run: Run) -> None:
     for one in wanted:
         one.start("")
     write_atomic(run.path / "wandb" / "0e-s0" / "config.yaml", "not ours")
-    assert [(one.path, one.name) for one in find_runs(run.root)] == [(one.path, one.name) for one in wanted]
+    assert [(one.path, one.name) for one in find_runs(run.root)] == [
+        (one.path, one.name) for one in wanted
+    ]
 
 
 def test_a_full_disk_keeps_what_was_there(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,13 +193,22 @@ def test_tables_of_a_run(run: Run) -> None:
         run.table()
     assert run.curves().empty
     run.start("")
-    for step, values in ((0, {"val/m": 0.5}), (1, {"train/loss": 2.0}), (2, {"train/loss": 1.0, "val/m": 0.75})):
+    for step, values in (
+        (0, {"val/m": 0.5}),
+        (1, {"train/loss": 2.0}),
+        (2, {"train/loss": 1.0, "val/m": 0.75}),
+    ):
         Curves(run.curves_path).append(step, values)
     curves = run.curves()
     assert curves.index.tolist() == [0, 1, 2]
     assert curves["val/m"].dropna().to_dict() == {0: 0.5, 2: 0.75}
     assert curves.loc[2].to_dict() == {"val/m": 0.75, "train/loss": 1.0}
-    record = {"name": "x", "config_hash": "0a", "seed": 3, "metrics": {"test/m": 0.7, "test/n": 0.1}}
+    record = {
+        "name": "x",
+        "config_hash": "0a",
+        "seed": 3,
+        "metrics": {"test/m": 0.7, "test/n": 0.1},
+    }
     run.finish(record | {"baselines": {"length": {"test/m": 0.2}}})
     table = run.table()
     assert table["x"].to_dict() == record["metrics"]

@@ -46,7 +46,14 @@ def cells(shown: str, name: str) -> list[str]:
 
 def test_the_method_and_its_baselines() -> None:
     shown = text(RECORD)
-    assert cells(shown, "dualcse_[cross]") == ["91.23", "70.30", "66.00", "100.00", "81.88", "99.97"]
+    assert cells(shown, "dualcse_[cross]") == [
+        "91.23",
+        "70.30",
+        "66.00",
+        "100.00",
+        "81.88",
+        "99.97",
+    ]
     assert cells(shown, "untrained encoder") == ["50.00", "50.00", "50.00", "50.00", "-", "-"]
     assert cells(shown, "LENGTH") == ["-", "-", "-", "-", "-", "99.90"]
     heads = ["explicit", "implied", "neutral", "contradiction", "All", "EIS"]
@@ -59,9 +66,15 @@ def test_the_method_and_its_baselines() -> None:
 
 def test_sts_and_transfer_have_tables_of_their_own() -> None:
     sts = {f"test/sts{year}/spearman_all": year / 100 for year in range(12, 17)}
-    sts |= {"test/stsb/spearman": 0.8203, "test/sickr/spearman": 0.17, "test/sts_avg/spearman_all": 0.2345}
+    sts |= {
+        "test/stsb/spearman": 0.8203,
+        "test/sickr/spearman": 0.17,
+        "test/sts_avg/spearman_all": 0.2345,
+    }
     transfer = {f"test/{task}/accuracy_senteval": 0.5 for task in ("mr", "cr", "transfer_avg")}
-    shown = text({"name": "simcse", "metrics": sts | transfer | {"test/snli_direction/accuracy": 0.5}})
+    shown = text(
+        {"name": "simcse", "metrics": sts | transfer | {"test/snli_direction/accuracy": 0.5}}
+    )
     heads = [line.split() for line in shown.splitlines() if line.startswith("test, %")]
     assert heads[0][2:] == ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg"]
     assert heads[2][2:] == ["senteval"] * 3
@@ -73,9 +86,15 @@ def test_sts_and_transfer_have_tables_of_their_own() -> None:
 
 
 def test_a_symmetric_score_has_a_dash_for_its_direction() -> None:
-    left_out = {"sick_direction": ["its score is the same both ways"], "eis": ["it needs implicitness"]}
+    left_out = {
+        "sick_direction": ["its score is the same both ways"],
+        "eis": ["it needs implicitness"],
+    }
     shown = text({"name": "simcse", "metrics": {"test/sick/auprc": 0.5}, "left_out": left_out})
-    assert [line.split()[1:] for line in shown.splitlines() if line.startswith("simcse")] == [["50.00"], ["-"]]
+    assert [line.split()[1:] for line in shown.splitlines() if line.startswith("simcse")] == [
+        ["50.00"],
+        ["-"],
+    ]
 
 
 def test_the_final_score_is_shown_where_it_is_not_the_best() -> None:
@@ -84,11 +103,15 @@ def test_the_final_score_is_shown_where_it_is_not_the_best() -> None:
         shown = text(RECORD | {"summary": {**summary, "evaluations": evaluations}})
         assert f"final score (mean of the {of} dev scores" in shown
         assert "): 0.7312" in shown or not evaluations
-    assert "final score" not in text(RECORD | {"summary": {"final_score": 0.7426, "best_score": 0.7426}})
+    assert "final score" not in text(
+        RECORD | {"summary": {"final_score": 0.7426, "best_score": 0.7426}}
+    )
     assert text({}) == ""
 
 
-def test_printed_into_a_pipe_it_is_wide_enough_and_ends_with_the_path(capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_into_a_pipe_it_is_wide_enough_and_ends_with_the_path(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     path = Path("/a/very" * 20)
     print_run(RECORD, path)
     lines = capsys.readouterr().out.splitlines()

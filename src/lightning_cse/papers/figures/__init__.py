@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = ["MAKERS", "Made", "Material", "make"]
 
-_READ: Final = ("corpora", "data", "encoder", "paths")  # the settings that decide which sentences are read
+_READ: Final = (
+    "corpora",
+    "data",
+    "encoder",
+    "paths",
+)  # the settings that decide which sentences are read
 _SAMPLE: Final = {"encoder": "tiny", "corpora": "sample", "paths": "sample"}
 
 
@@ -50,8 +55,15 @@ class Material:
         """Return a paragraph on lines without a finished run, and one on lines with fewer than were asked for."""
         counts = {line: len(self.runs(line)) for line in self.lines if isinstance(line.way, Train)}
         none = [self.title(line) for line, count in counts.items() if not count]
-        fewer = [f"{self.title(one)} ({n} of {len(one.seeds)})" for one, n in counts.items() if 0 < n < len(one.seeds)]
-        parts = {"Left out, since no run of them is finished": none, "Made of fewer runs than were asked for": fewer}
+        fewer = [
+            f"{self.title(one)} ({n} of {len(one.seeds)})"
+            for one, n in counts.items()
+            if 0 < n < len(one.seeds)
+        ]
+        parts = {
+            "Left out, since no run of them is finished": none,
+            "Made of fewer runs than were asked for": fewer,
+        }
         return [f"{what}: {', '.join(titles)}." for what, titles in parts.items() if titles]
 
 
@@ -68,7 +80,9 @@ class Made:
 MAKERS: Final = {
     **dict.fromkeys(("data_statistics", "retrieval"), "dualcse"),
     "length_ratios": "gausscse",
-    **dict.fromkeys(("best_step", "fitting_difficulty", "pattern_complexity", "process", "studies"), "ngcse"),
+    **dict.fromkeys(
+        ("best_step", "fitting_difficulty", "pattern_complexity", "process", "studies"), "ngcse"
+    ),
 }
 """The module of each function that an artefact's `make` may name."""
 
@@ -80,7 +94,11 @@ def make(material: Material) -> Made:
     return found
 
 
-def made(figures: Mapping[str, Figure | None], parts: Sequence[str], **tables: Sequence[Mapping[str, Any]]) -> Made:
+def made(
+    figures: Mapping[str, Figure | None],
+    parts: Sequence[str],
+    **tables: Sequence[Mapping[str, Any]],
+) -> Made:
     """Return the figures that could be drawn, the paragraphs as one text, and the tables that have rows."""
     drawn = {name: figure for name, figure in figures.items() if figure is not None}
     text = "\n\n".join(parts) + "\n" if parts else ""

@@ -37,7 +37,11 @@ def data_statistics(material: Material) -> Made:
     """Make DualCSE's Table 6: the number of pairs in each corpus whose files exist, beside the paper's numbers."""
     data_dir = Path(data_config(material).paths.data_dir)
     sampled = data_dir == sample_dir()
-    notes = ["Counted in the sample corpus, which is a small part." if sampled else "Counted in the official files."]
+    notes = [
+        "Counted in the sample corpus, which is a small part."
+        if sampled
+        else "Counted in the official files."
+    ]
     titles = [column.title for column in material.artefact.columns]
     printed = {(each.row, each.column): each.value for each in material.artefact.published}
     rows, cells = [], []
@@ -51,7 +55,9 @@ def data_statistics(material: Material) -> Made:
         for title in titles:
             pairs, paper = counts.get(title), printed.get((line.name, title))
             rows.append({"row": line.label, "column": title, "pairs": pairs, "published": paper})
-            ours, theirs = ("-" if number is None else f"{number:,.0f}" for number in (pairs, paper))
+            ours, theirs = (
+                "-" if number is None else f"{number:,.0f}" for number in (pairs, paper)
+            )
             cells[-1].append(f"{ours} (paper {theirs})")
     return made({}, [markdown_table(["", *titles], cells), " ".join(notes)], pairs=rows)
 
@@ -65,7 +71,11 @@ def pair_counts(corpus: str, data_dir: Path) -> dict[str, int]:
     for split in dict.fromkeys(file.split for file in get_corpus(corpus).files):
         rows = read_corpus(corpus, split, data_dir)
         texts = rows.table.select([name for name in rows.names if name in HYPOTHESES]).columns
-        pairs = 2 * len(rows) if "pos_implicit" in rows.names else sum(len(text) - text.null_count for text in texts)
+        pairs = (
+            2 * len(rows)
+            if "pos_implicit" in rows.names
+            else sum(len(text) - text.null_count for text in texts)
+        )
         counts["dev" if split == "val" else split] = pairs
     return counts
 
@@ -74,9 +84,13 @@ def retrieval(material: Material) -> Made:
     """Make DualCSE's Table 3 from the best run of each line; the text quotes INLI, the table names file and line."""
     parts, table = material.missing(), []
     for line in material.lines:
-        runs = [run for run in material.runs(line) if run.folder and (run.folder / CHECKPOINT).is_file()]
+        runs = [
+            run for run in material.runs(line) if run.folder and (run.folder / CHECKPOINT).is_file()
+        ]
         if runs:
-            best = max(runs, key=lambda run: float((run.record.get("best") or {}).get("score") or 0))
+            best = max(
+                runs, key=lambda run: float((run.record.get("best") or {}).get("score") or 0)
+            )
             data_dir = Path(data_config(material).paths.data_dir)
             dev, train = (read_corpus("inli", split, data_dir) for split in ("val", "train"))
             answers = load_model(str(best.folder)).answers
@@ -84,9 +98,14 @@ def retrieval(material: Material) -> Made:
             queries = dev.select(sorted(seeded_order(len(dev), _QUERY_SEED)[:_QUERIES]))
             found = nearest(answers, queries, hypotheses(train))
             parts += _quoted(material.title(line), best, found)
-            table += [{"row": line.label, "encoder": line.encoder, **row} for row in found[_COLUMNS].to_dict("records")]
+            table += [
+                {"row": line.label, "encoder": line.encoder, **row}
+                for row in found[_COLUMNS].to_dict("records")
+            ]
         elif material.runs(line):
-            parts.append(f"{material.title(line)}: the checkpoints of its runs were not kept; none can be loaded.")
+            parts.append(
+                f"{material.title(line)}: the checkpoints of its runs were not kept; none can be loaded."
+            )
     return replace(made({}, parts, nearest=table), quotes=True)
 
 
@@ -94,7 +113,9 @@ def hypotheses(rows: Rows) -> pd.DataFrame:
     """Return the distinct hypotheses, each at its first occurrence: ``sentence``, ``kind`` and ``found``."""
     columns = [name for name in rows.names if name in HYPOTHESES]
     table = rows.table.to_pandas().assign(found=_places(rows))
-    long = table.melt("found", columns, "kind", "sentence", ignore_index=False).sort_index(kind="stable")
+    long = table.melt("found", columns, "kind", "sentence", ignore_index=False).sort_index(
+        kind="stable"
+    )
     return long.dropna(subset="sentence").drop_duplicates("sentence")
 
 
@@ -108,11 +129,21 @@ def nearest(answers: Answers, queries: Rows, corpus: pd.DataFrame) -> pd.DataFra
     log.info("embedding %d sentences", len(corpus))
     primary = next(iter(finite(answers.embed(corpus["sentence"].tolist())).views().values()))
     premises, hits = queries.column("premise"), []
-    views = {name: cosine_matrix(view, primary) for name, view in finite(answers.embed(premises)).views().items()}
+    views = {
+        name: cosine_matrix(view, primary)
+        for name, view in finite(answers.embed(premises)).views().items()
+    }
     for number, (query, premise) in enumerate(zip(_places(queries), premises, strict=True)):
         for view, cosines in views.items():
-            scores, places = (best.tolist() for best in cosines[number].topk(min(_NEAREST, len(corpus))))
-            hit = {"query": query, "premise": premise, "view": view, "rank": range(1, len(places) + 1)}
+            scores, places = (
+                best.tolist() for best in cosines[number].topk(min(_NEAREST, len(corpus)))
+            )
+            hit = {
+                "query": query,
+                "premise": premise,
+                "view": view,
+                "rank": range(1, len(places) + 1),
+            }
             hits.append(corpus.iloc[places].assign(**hit, cosine=scores))
     return pd.concat(hits)
 
@@ -120,19 +151,33 @@ def nearest(answers: Answers, queries: Rows, corpus: pd.DataFrame) -> pd.DataFra
 def _places(rows: Rows) -> list[str]:
     """Return ``file:line`` for each row, with the file names of the official layout."""
     names = {file.path: file.name for file in rows.files}
-    return [f"{names[file]}:{line}" for file, line in zip(rows.column("file"), rows.column("line"), strict=True)]
+    return [
+        f"{names[file]}:{line}"
+        for file, line in zip(rows.column("file"), rows.column("line"), strict=True)
+    ]
 
 
 def _quoted(title: str, run: Found, found: pd.DataFrame) -> Iterator[str]:
     """Yield the Markdown of a run: a heading, and one table per query with one column per view."""
     best: dict[str, Any] = run.record.get("best") or {}
-    score = f", {best['monitor']} {100 * float(best['score']):.2f}" if best.get("score") is not None else ""
+    score = (
+        f", {best['monitor']} {100 * float(best['score']):.2f}"
+        if best.get("score") is not None
+        else ""
+    )
     yield f"## {title}: seed {run.record.get('seed')}{score}"
-    cells = [f"{_plain(hit.sentence)} ({hit.kind.replace('_', ' ')}, {hit.cosine:.3f})" for hit in found.itertuples()]
-    for (where, premise), hits in found.assign(cell=cells).groupby(["query", "premise"], sort=False):
+    cells = [
+        f"{_plain(hit.sentence)} ({hit.kind.replace('_', ' ')}, {hit.cosine:.3f})"
+        for hit in found.itertuples()
+    ]
+    for (where, premise), hits in found.assign(cell=cells).groupby(
+        ["query", "premise"], sort=False
+    ):
         yield f"**{_plain(premise)}** ({where})"
         shown = hits.pivot(index="rank", columns="view", values="cell")[hits["view"].unique()]
-        yield markdown_table(["", *(f"by its {view} vector" for view in shown)], shown.itertuples(), left=3)
+        yield markdown_table(
+            ["", *(f"by its {view} vector" for view in shown)], shown.itertuples(), left=3
+        )
 
 
 def _plain(sentence: str) -> str:

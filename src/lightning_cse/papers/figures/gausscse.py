@@ -38,9 +38,19 @@ def length_ratios(material: Material) -> Made:
         row |= {"entailed": len(directed), "entailed_premise_longer": _share_longer(directed)}
         values = spread("log_ratio", ratios[name])
         table.append({"corpus": name, "source": source, **row, **values})
-        shown = [f"{value:.2f} %" if "longer" in key else f"{value:,}" for key, value in row.items()]
+        shown = [
+            f"{value:.2f} %" if "longer" in key else f"{value:,}" for key, value in row.items()
+        ]
         cells.append((name, source, *shown, f"{np.exp(values['log_ratio_median']):.2f}"))
-    heads = ("corpus", "read from", "pairs", "premise longer", "entailed one way", "premise longer", "median ratio")
+    heads = (
+        "corpus",
+        "read from",
+        "pairs",
+        "premise longer",
+        "entailed one way",
+        "premise longer",
+        "median ratio",
+    )
     why = (
         "Lengths in characters. Of the pairs entailed one way, the share whose premise is longer is the accuracy of "
         "LENGTH at telling the direction."
@@ -50,7 +60,9 @@ def length_ratios(material: Material) -> Made:
 
 
 def _log_ratios(rows: Rows) -> NDArray[np.float64]:
-    premises, hypotheses = ([len(text) for text in rows.column(side)] for side in ("premise", "hypothesis"))
+    premises, hypotheses = (
+        [len(text) for text in rows.column(side)] for side in ("premise", "hypothesis")
+    )
     ratios: NDArray[np.float64] = np.log(np.divide(premises, hypotheses))
     return ratios
 
@@ -64,7 +76,9 @@ def length_figure(ratios: Mapping[str, NDArray[np.float64]]) -> Figure:
 
     Source: GaussCSE, figure 2.  Differs: shares of the pairs in place of counts, and the two colours.
     """
-    low, high = np.floor(np.quantile(np.concatenate(list(ratios.values())), (_LEFT_OUT, 1 - _LEFT_OUT)) / _STEP)
+    low, high = np.floor(
+        np.quantile(np.concatenate(list(ratios.values())), (_LEFT_OUT, 1 - _LEFT_OUT)) / _STEP
+    )
     edges = _STEP * np.arange(min(low, -1), max(high + 1, 1) + 1)
     with plot_style():
         figure = blank_figure(1.0 + 2.9 * len(ratios), 3.1)
@@ -80,7 +94,10 @@ def length_figure(ratios: Mapping[str, NDArray[np.float64]]) -> Figure:
                 label=[f"{label}: {100 * kind.mean():.2f} %" for label, kind in kinds.items()],
             )
             axes.axvline(0, ymax=1 / (1 + _ROOM), color=GREY, linewidth=0.9)
-            axes.set(title=f"{name} ({len(values):,} pairs)", xlabel="ln (premise length / hypothesis length)")
+            axes.set(
+                title=f"{name} ({len(values):,} pairs)",
+                xlabel="ln (premise length / hypothesis length)",
+            )
             axes.margins(y=_ROOM)
             axes.legend(loc="upper left", handlelength=1.2)
         panels[0].set_ylabel("share of pairs")

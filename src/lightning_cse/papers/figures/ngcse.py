@@ -38,7 +38,10 @@ BEST_STEP: Final = {
     "best_score": "best dev score",
 }
 _RFD: Final = {"rfd_alignment": "RFD_a", "rfd_uniformity": "RFD_u", "rfd": "RFD_a + RFD_u"}
-_SIDES: Final = (("held_out", "held-out side", BLUE, "-"), ("eval", "evaluation side", ORANGE, "--"))
+_SIDES: Final = (
+    ("held_out", "held-out side", BLUE, "-"),
+    ("eval", "evaluation side", ORANGE, "--"),
+)
 _MARGIN: Final = "method.hierarchical_triplet.margin"
 _STUDIES: Final = {
     "llm_rows": {"data.llm_rows": "number of LLM rows"},
@@ -46,7 +49,11 @@ _STUDIES: Final = {
 }
 _MARKERS: Final = {"Wiki": "o", "NLI": "s"}
 _PLACES: Final = [  # of a label around its point, in points
-    {"position": (far * x, far * y), "ha": ("right", "center", "left")[x + 1], "va": ("top", "center", "bottom")[y + 1]}
+    {
+        "position": (far * x, far * y),
+        "ha": ("right", "center", "left")[x + 1],
+        "va": ("top", "center", "bottom")[y + 1],
+    }
     for far, x, y in itertools.product((7, 14), (1, -1, 0), (0, 1, -1))
     if x or y
 ]
@@ -58,10 +65,16 @@ def runs_of(material: Material) -> pd.DataFrame:
     for line in material.lines:
         for run in material.runs(line):
             monitor = str((run.record.get("best") or {}).get("monitor", MONITOR))
-            summary = asdict(summarise(run.curves, monitor)) if run.curves else run.record.get("summary") or {}
+            summary = (
+                asdict(summarise(run.curves, monitor))
+                if run.curves
+                else run.record.get("summary") or {}
+            )
             values = [run.record.get("seed"), *map(summary.get, SUMMARY)]
             rows.append([line.label, line.encoder, *values, material.title(line), run.curves])
-    return pd.DataFrame(rows, columns=["setting", "encoder", "seed", *SUMMARY, "title", "curves"], dtype=object)
+    return pd.DataFrame(
+        rows, columns=["setting", "encoder", "seed", *SUMMARY, "title", "curves"], dtype=object
+    )
 
 
 def settings(runs: pd.DataFrame) -> pd.DataFrame:
@@ -72,7 +85,11 @@ def settings(runs: pd.DataFrame) -> pd.DataFrame:
 
 def published_settings(artefact: Artefact) -> pd.DataFrame:
     """Return the paper's values by setting, for the columns that show a part of the summary."""
-    shown = {c.title: (c.keys[0].removeprefix("summary."), c.scale) for c in artefact.columns if c.source == "field"}
+    shown = {
+        c.title: (c.keys[0].removeprefix("summary."), c.scale)
+        for c in artefact.columns
+        if c.source == "field"
+    }
     values: dict[str, dict[str, Any]] = {}
     for each in artefact.published:
         if each.column in shown:
@@ -121,13 +138,18 @@ def correlations(some: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
             rows[-1] |= {name: r, f"{name}_low": low, f"{name}_high": high}
             interval = "" if low is None else f" [{low:+.2f}, {high:+.2f}]"
             cells[-1].append("" if r is None else f"{r:+.3f}{interval}")
-    return rows, markdown_table(["correlation with the final score", "settings", "Pearson", "Spearman"], cells)
+    return rows, markdown_table(
+        ["correlation with the final score", "settings", "Pearson", "Spearman"], cells
+    )
 
 
 def fitting_difficulty(material: Material) -> Made:
     """Make NGCSE's Figure 1, and the correlations of RFD with the final score, here and in the paper's numbers."""
     runs, parts, table = runs_of(material), material.missing(), []
-    theirs = "The same of the settings that the authors released:", published_settings(material.artefact)
+    theirs = (
+        "The same of the settings that the authors released:",
+        published_settings(material.artefact),
+    )
     for of, (heading, some) in {"here": ("Here:", settings(runs)), "authors": theirs}.items():
         rows, text = correlations(some)
         parts += [heading, text] if any(row["pearson"] is not None for row in rows) else []
@@ -162,13 +184,30 @@ def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | 
         if score == "final_score":
             axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
             axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
-            each = runs[runs["title"].duplicated(keep=False)].set_index("title")[[across, up]].astype(float).dropna()
+            each = (
+                runs[runs["title"].duplicated(keep=False)]
+                .set_index("title")[[across, up]]
+                .astype(float)
+                .dropna()
+            )
             for title, *end in each[each.index.isin(some.index)].itertuples():
                 spoke = zip(some.loc[title, [across, up]], end, strict=True)
-                axes.plot(*spoke, color=GREY, linewidth=0.7, marker=".", markersize=3, markevery=[1], zorder=2)
+                axes.plot(
+                    *spoke,
+                    color=GREY,
+                    linewidth=0.7,
+                    marker=".",
+                    markersize=3,
+                    markevery=[1],
+                    zorder=2,
+                )
         elif start := _start(runs):
-            x, y, first = start  # `first` is so low that a common colour scale would make the others look alike
-            axes.scatter(x, y, marker="D", s=48, facecolor="white", edgecolor=GREY, linewidth=1.4, zorder=3)
+            x, y, first = (
+                start  # `first` is so low that a common colour scale would make the others look alike
+            )
+            axes.scatter(
+                x, y, marker="D", s=48, facecolor="white", edgecolor=GREY, linewidth=1.4, zorder=3
+            )
             labels["pretrained" if first is None else f"pretrained ({100 * first:.1f})"] = (x, y)
         return _label(axes, labels)
 
@@ -188,8 +227,15 @@ def _scatter(some: pd.DataFrame, title: str) -> Axes:
     scores = 100 * some.iloc[:, 2]
     scale = {"vmin": scores.min(), "vmax": scores.max()}
     for name, of in some.groupby(domain, sort=False):
-        look: Any = {"s": 62, "edgecolor": "black", "linewidth": 0.6, "marker": _MARKERS.get(name, "^")}
-        points = axes.scatter(of.iloc[:, 0], of.iloc[:, 1], c=scores[of.index], zorder=3, **scale, **look)
+        look: Any = {
+            "s": 62,
+            "edgecolor": "black",
+            "linewidth": 0.6,
+            "marker": _MARKERS.get(name, "^"),
+        }
+        points = axes.scatter(
+            of.iloc[:, 0], of.iloc[:, 1], c=scores[of.index], zorder=3, **scale, **look
+        )
         if len(of) < len(some):
             axes.scatter([], [], facecolor="white", label=name or "other", **look)
             axes.legend(loc="best")
@@ -214,7 +260,15 @@ def _label(axes: Axes, labels: Mapping[str, tuple[float, float]]) -> Figure:
 
     halo = [withStroke(linewidth=2.5, foreground="white")]
     for label, point in labels.items():
-        text = axes.annotate(label, point, (0, 0), textcoords="offset points", fontsize=8, zorder=5, path_effects=halo)
+        text = axes.annotate(
+            label,
+            point,
+            (0, 0),
+            textcoords="offset points",
+            fontsize=8,
+            zorder=5,
+            path_effects=halo,
+        )
         text.set(**min(_PLACES, key=functools.partial(covered, text)))
         taken.append(text.get_window_extent())
     return figure  # type: ignore[no-any-return]
@@ -242,21 +296,36 @@ def process_figure(runs: pd.DataFrame) -> Figure | None:
         grid = figure.subplots(2, len(groups), squeeze=False, sharex=True, sharey="row")
         for row, measure in zip(grid, ("alignment", "uniformity"), strict=True):
             for axes, (_, some) in zip(row, groups, strict=True):
-                for (side, label, color, style), (k, curves) in itertools.product(_SIDES, enumerate(some)):
+                for (side, label, color, style), (k, curves) in itertools.product(
+                    _SIDES, enumerate(some)
+                ):
                     points = xy(sorted(curves.get(f"diag/{side}/{measure}", ())))
-                    axes.plot(*points, color=color, linestyle=style, linewidth=1.4, label=None if k else label)
+                    axes.plot(
+                        *points,
+                        color=color,
+                        linestyle=style,
+                        linewidth=1.4,
+                        label=None if k else label,
+                    )
             row[0].set_ylabel(measure)
         for (above, below), (title, _) in zip(grid.T, groups, strict=True):
             above.set_title(title)
             below.set_xlabel("optimizer step")
             below.margins(x=0.03)
-        figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2, handlelength=3)
+        figure.legend(
+            *grid[0][0].get_legend_handles_labels(),
+            loc="outside lower center",
+            ncols=2,
+            handlelength=3,
+        )
     return figure
 
 
 def studies(material: Material) -> Made:
     """Make NGCSE's Figure 5 for the first metric column: studies of the number of LLM rows and of each margin."""
-    metric = next(column.keys[0] for column in material.artefact.columns if column.source == "metric")
+    metric = next(
+        column.keys[0] for column in material.artefact.columns if column.source == "metric"
+    )
     parts, table, figures = material.missing(), [], {}
     for name, varied in _STUDIES.items() if any(map(material.runs, material.lines)) else ():
         drawn = {}
@@ -266,12 +335,16 @@ def studies(material: Material) -> Made:
                 drawn[title] = runs, paper
                 table += [{"study": option, **row} for row in runs.to_dict("records")]
             else:
-                parts.append(f"Not drawn: {option}, since no two values of it have finished runs with {metric}.")
+                parts.append(
+                    f"Not drawn: {option}, since no two values of it have finished runs with {metric}."
+                )
         figures[name] = studies_figure(drawn)
     return made(figures, parts, studies=table)
 
 
-def study(material: Material, option: str, metric: str) -> tuple[pd.DataFrame, list[tuple[float, float]]]:
+def study(
+    material: Material, option: str, metric: str
+) -> tuple[pd.DataFrame, list[tuple[float, float]]]:
     """Return the runs of the rows that set an option, by its value, and the paper's scores by value, in percent."""
     printed = {(each.row, each.encoder): each.value for each in material.artefact.published}
     rows, paper = [], {}
@@ -282,13 +355,21 @@ def study(material: Material, option: str, metric: str) -> tuple[pd.DataFrame, l
                 paper[float(given[option])] = printed[line.name, line.paper_encoder]
             for run in material.runs(line):
                 value = pd.json_normalize(run.record["decisive"]).at[0, f"config.{option}"]
-                rows.append((line.encoder, float(value), 100 * run.record["metrics"].get(metric, math.nan)))
-    runs = pd.DataFrame(rows, columns=["encoder", "value", "score"]).dropna().sort_values("value", kind="stable")
+                rows.append(
+                    (line.encoder, float(value), 100 * run.record["metrics"].get(metric, math.nan))
+                )
+    runs = (
+        pd.DataFrame(rows, columns=["encoder", "value", "score"])
+        .dropna()
+        .sort_values("value", kind="stable")
+    )
     runs.insert(2, "run", runs.groupby("value").cumcount())
     return runs, sorted(paper.items())
 
 
-def studies_figure(drawn: Mapping[str, tuple[pd.DataFrame, Sequence[tuple[float, float]]]]) -> Figure | None:
+def studies_figure(
+    drawn: Mapping[str, tuple[pd.DataFrame, Sequence[tuple[float, float]]]],
+) -> Figure | None:
     """Draw studies side by side with the paper's scores: the mean as a line, every run as a dot, the best as a star.
 
     The band is the 95 % interval of each mean, by Student's t with one standard deviation pooled over all values (two
@@ -304,20 +385,48 @@ def studies_figure(drawn: Mapping[str, tuple[pd.DataFrame, Sequence[tuple[float,
         for axes, (varied, (runs, paper)) in zip(panels, drawn.items(), strict=True):
             means, half = runs.groupby("value")["score"].mean(), pooled_interval(runs)
             label = "one run each" if half is None else "mean of the runs"
-            axes.plot(means.index, means, color=BLUE, marker="o", markersize=4, zorder=3, label=label)
+            axes.plot(
+                means.index, means, color=BLUE, marker="o", markersize=4, zorder=3, label=label
+            )
             if half is not None:
                 band = (means.index, means - half, means + half)
                 axes.fill_between(*band, color=BLUE, alpha=0.15, linewidth=0, label="95 % interval")
-                axes.scatter(runs["value"], runs["score"], s=9, color=GREY, linewidth=0, zorder=2, label="one run")
+                axes.scatter(
+                    runs["value"],
+                    runs["score"],
+                    s=9,
+                    color=GREY,
+                    linewidth=0,
+                    zorder=2,
+                    label="one run",
+                )
             if paper:
                 values, scores = zip(*paper, strict=True)
-                axes.plot(values, scores, "s--", color=ORANGE, linewidth=1.2, markersize=3, label="the paper")
+                axes.plot(
+                    values,
+                    scores,
+                    "s--",
+                    color=ORANGE,
+                    linewidth=1.2,
+                    markersize=3,
+                    label="the paper",
+                )
             best, score = means.idxmax(), means.max()
-            star: Any = {"marker": "*", "s": 160, "edgecolor": "white", "linewidth": 0.8, "zorder": 4}
-            axes.scatter(best, score, color=VERMILION, label=f"best: {score:.2f} at {best:g}", **star)
+            star: Any = {
+                "marker": "*",
+                "s": 160,
+                "edgecolor": "white",
+                "linewidth": 0.8,
+                "zorder": 4,
+            }
+            axes.scatter(
+                best, score, color=VERMILION, label=f"best: {score:.2f} at {best:g}", **star
+            )
             axes.set_xlabel(varied)
             axes.margins(x=0.04, y=0.1)
-            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)  # above the axes, where it covers no run
+            axes.legend(
+                loc="lower left", bbox_to_anchor=(0, 1), ncols=2
+            )  # above the axes, where it covers no run
         panels[0].set_ylabel("score, ×100")
     return figure
 
@@ -349,10 +458,13 @@ def pattern_complexity(material: Material) -> Made:
     *own, stsb = sets
     by_domain: dict[str, list[str]] = {}
     for name in own:
-        by_domain.setdefault(f"pattern_complexity_{name.partition('.')[0].lower()}", []).append(name)
+        by_domain.setdefault(f"pattern_complexity_{name.partition('.')[0].lower()}", []).append(
+            name
+        )
     with plot_style():
         figures = {
-            title: histograms_figure({name: sets[name] for name in (*some, stsb)}) for title, some in by_domain.items()
+            title: histograms_figure({name: sets[name] for name in (*some, stsb)})
+            for title, some in by_domain.items()
         }
     table = []
     for name, measured in sets.items():
