@@ -82,9 +82,9 @@ def build_report(
     markdown.disable(["link", "image", "autolink", "reference"])
     filters = environment().filters
     filters["markdown"] = lambda text: Markup(markdown.render(text))  # noqa: S704 - escaped
-    filters["breakable"] = lambda text: Markup(
+    filters["breakable"] = lambda text: Markup(  # noqa: S704 - escaped
         re.sub(r"(?<=[^\W\d])([_./=,]+)(?=\w)", r"\1<wbr>", str(escape(text)))
-    )  # noqa: S704
+    )
     parts: dict[str, list[Mapping[str, Any]]] = {}
     for section in sections:
         parts.setdefault(section["part"], []).append(section)

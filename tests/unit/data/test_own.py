@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - a table's row is easier to read on one line
 """People's own files: what every form and every layout gives, and the one message of each mistake."""
 
 import gzip

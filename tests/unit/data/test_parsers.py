@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - a table's row is easier to read on one line
 """Every layout: a text gives these columns, and a bad one this message with its line."""
 
 import json

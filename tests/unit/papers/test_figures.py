@@ -241,9 +241,9 @@ def test_studies_of_some_runs_of_one_and_of_none() -> None:
     ):
         made = make(
             "ngcse/figure5",
-            lambda line: [study_run(line, 0)] if line.label in labels else [],
+            lambda line: [study_run(line, 0)] if line.label in labels else [],  # noqa: B023
             Request(),
-        )  # noqa: B023
+        )
         assert [len(figure.axes) for figure in made.figures.values()] == axes
         assert made.text.count("Not drawn") == not_drawn
 
